@@ -1,0 +1,357 @@
+// Package engine runs controllers that are written as observe, plan, report (see package plan). It owns everything that
+// they have in common: the queue, retries, freshness of the caches, the writing, events, and what is kept to explain it.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Controller is a controller in its four parts. S is its snapshot: all that one look at a key has found.
+type Controller[S any] struct {
+	Name    string // of the queue, in metrics and logs
+	Workers int    // keys that are worked on at the same time
+	Watches []Watch
+
+	// Observe reads the caches (and, where the contract asks for it, live). ok is false when the key's object is gone.
+	Observe func(ctx context.Context, key plan.Key) (s S, ok bool, err error)
+	// Owner is the object that events are recorded on and that owns what the plan writes; nil if there is none.
+	Owner func(S) plan.Object
+	// Plan decides what to write. It is pure.
+	Plan func(now time.Time, s S) plan.Plan
+	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
+	// asked when the plan turned out to rest on an outdated cache.
+	Report func(now time.Time, s S, did plan.Outcome) plan.Plan
+	// Live names what must be read live before the first write to a key whose caches may lack the writes of a former
+	// leader, or one of our own that was not answered. It may be nil.
+	Live func(S) []Live
+}
+
+// Watch says which keys a change of a cached object wakes.
+type Watch struct {
+	Kind     schema.GroupVersionKind
+	Informer cache.SharedIndexInformer
+	// Wakes maps a change to keys: before is nil for a new object, after for a deleted one. It must be quick.
+	Wakes func(before, after plan.Object) []plan.Key
+	Delay time.Duration // between the change and the look at the keys
+	// Resync: re-deliveries of unchanged objects wake, too (CI-14).
+	Resync bool
+}
+
+// Live is a set of objects to compare with the cache.
+type Live struct {
+	Example   plan.Object // any object of the kind
+	Namespace string
+	Selector  labels.Selector
+	Cached    []plan.Object // what the cache shows of the set
+}
+
+// Shared is what all controllers of a process have in common.
+type Shared struct {
+	Freshness *Freshness
+	Lease     Lease
+	Explain   *Explain
+	Hooks     Hooks
+}
+
+// Access is how one controller reaches the API server: under its own identity and limits (CI-5, CI-20).
+type Access struct {
+	API    API
+	Events record.EventRecorder
+}
+
+// New returns a runner for the controller. It starts nothing.
+func New[S any](shared Shared, access Access, c Controller[S]) *Runner[S] {
+	for _, w := range c.Watches {
+		shared.Freshness.Use(w.Kind, w.Informer.GetIndexer())
+	}
+	return &Runner[S]{
+		Controller: c,
+		shared:     shared,
+		keys:       map[plan.Key]*state{},
+		executor: &executor{
+			name: c.Name, api: access.API, events: access.Events, fresh: shared.Freshness, lease: shared.Lease,
+			hooks: shared.Hooks, slots: make(chan struct{}, parallelWrites),
+		},
+	}
+}
+
+// Runner runs one controller.
+type Runner[S any] struct {
+	Controller[S]
+	executor *executor
+	shared   Shared
+	levels   *levels
+	queue    workqueue.TypedDelayingInterface[plan.Key]
+
+	mu   sync.Mutex
+	keys map[plan.Key]*state
+}
+
+// state is what the runner remembers of a key between two looks. Only the worker that has the key touches it, but for
+// the two fields behind the runner's lock.
+type state struct {
+	awaited awaited
+	waits   int       // looks in vain for what is awaited
+	held    time.Time // since when a report is held back; zero if none is
+	failing int       // failures in a row
+
+	unsettled bool // behind the lock: the caches may lack writes of which we know nothing
+	begun     bool // behind the lock: a report is held back
+}
+
+// Run works until ctx ends and all workers have returned. It leaves no goroutine behind.
+func (r *Runner[S]) Run(ctx context.Context) error {
+	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
+	ctx = klog.NewContext(ctx, logger)
+	if err := r.sync(ctx); err != nil {
+		return err
+	}
+	r.openQueue()
+	defer r.queue.ShutDown()
+	stop, err := r.watch(ctx)
+	defer stop()
+	if err != nil {
+		return err
+	}
+	logger.V(1).Info("Controller runs", "workers", r.Workers)
+	var workers sync.WaitGroup
+	for range r.Workers {
+		workers.Go(func() { r.work(ctx) })
+	}
+	<-ctx.Done()
+	r.queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+func (r *Runner[S]) work(ctx context.Context) {
+	for {
+		key, shutdown := r.queue.Get()
+		if shutdown || ctx.Err() != nil {
+			return
+		}
+		r.look(ctx, key)
+		r.queue.Done(key)
+	}
+}
+
+// look is one pass over a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
+// others are safe.
+func (r *Runner[S]) look(ctx context.Context, key plan.Key) {
+	logger := klog.FromContext(ctx).WithValues("key", key.String())
+	began := time.Now()
+	st := r.state(key)
+	rec := Record{Time: began}
+	var err error
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+			logger.Error(err, "A controller panicked over a key", "stack", string(debug.Stack()))
+			r.shared.Hooks.panicked(r.Name)
+		}
+		r.finish(logger, key, st, &rec, err)
+		r.shared.Hooks.pass(r.Name, err, time.Since(began))
+	}()
+
+	if missing, ok := st.awaited.settle(r.shared.Freshness); !ok {
+		r.await(key, st, &rec, missing)
+		return
+	}
+	st.waits = 0
+	s, ok, err2 := r.Observe(klog.NewContext(ctx, logger), key)
+	if err = err2; err != nil || !ok {
+		if err == nil {
+			r.forget(key)
+		}
+		return
+	}
+	err = r.act(klog.NewContext(ctx, logger), key, st, s, &rec)
+}
+
+// act plans, writes and reports on one snapshot.
+func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *Record) error {
+	now := rec.Time
+	owner := r.owner(s)
+	p := r.Plan(now, s)
+	rec.Why, rec.Next = p.Why, p.Requeue
+	if !p.Empty() && r.isUnsettled(st) {
+		if waiting, err := r.settle(ctx, st, owner, s); err != nil || waiting {
+			return err
+		}
+	}
+	pass := r.executor.pass(ctx, owner, &st.awaited)
+	did := pass.apply(p.Steps)
+	rec.Wrote = len(did.Results)
+	r.learn(st, did)
+	if r.Report == nil || silent(did.Err) || did.Err != nil && !answered(did.Err) {
+		return did.Err
+	}
+	rep := r.Report(now, s, did)
+	rec.Next = sooner(rec.Next, rep.Requeue)
+	if rep.Why != "" {
+		rec.Why = rep.Why
+	}
+	free, wait := r.hold(st, rep, now)
+	if wait > 0 {
+		rec.Next = sooner(rec.Next, wait)
+		return did.Err
+	}
+	pass.free = free
+	reported := pass.apply(rep.Steps)
+	rec.Wrote += len(reported.Results)
+	r.learn(st, reported)
+	return errors.Join(did.Err, reported.Err)
+}
+
+// hold decides whether a report is written now, and if so, whether it is one that had been held back. A positive wait
+// is the time until the next decision.
+func (r *Runner[S]) hold(st *state, rep plan.Plan, now time.Time) (free bool, wait time.Duration) {
+	if rep.Empty() || rep.Hold <= 0 {
+		r.setHeld(st, time.Time{})
+		return false, 0
+	}
+	if st.held.IsZero() {
+		r.setHeld(st, now)
+	}
+	if wait := st.held.Add(rep.Hold).Sub(now); wait > 0 {
+		return false, wait
+	}
+	if !r.executor.pace.allow(now) {
+		return false, paceIdle
+	}
+	r.setHeld(st, time.Time{})
+	return true, 0
+}
+
+// finish decides when the key is looked at again, and keeps the record.
+func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Record, err error) {
+	switch {
+	case err == nil:
+		st.failing = 0
+		if rec.Next > 0 {
+			r.queue.AddAfter(key, rec.Next)
+		}
+	case silent(err):
+		// What it waits for brings an event, or the process is about to end. The timer is a safety net.
+		rec.Next = time.Second
+		r.queue.AddAfter(key, rec.Next)
+		logger.V(4).Info("Looks again when the cache has caught up", "reason", err.Error())
+	default:
+		st.failing++
+		rec.Error, rec.Retries = err.Error(), st.failing
+		rec.Next = r.retry(key, st.failing, err)
+		if st.failing&(st.failing-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
+			logger.Info("Failed, will retry", "failures", st.failing, "after", rec.Next.String(), "err", err.Error())
+		}
+	}
+	r.drop(key, st)
+	if rec.Why != "" || rec.Error != "" || rec.Waiting != "" {
+		r.shared.Explain.put(r.Name, key, *rec)
+	}
+	logger.V(5).Info("Looked", "why", rec.Why, "wrote", rec.Wrote, "next", rec.Next.String())
+}
+
+// settle reads live what the caches may lack, and reports whether they do. Until the caches show it, nothing is written.
+func (r *Runner[S]) settle(ctx context.Context, st *state, owner plan.Object, s S) (waiting bool, err error) {
+	if owner != nil {
+		k, err := KindOf(owner)
+		if err != nil {
+			return false, err
+		}
+		found, err := r.executor.api.Get(ctx, k, owner.GetNamespace(), owner.GetName())
+		if err != nil {
+			return false, fmt.Errorf("read live: %w", err)
+		}
+		st.awaited.version(k.GroupVersionKind, found.GetResourceVersion())
+	}
+	if r.Live != nil {
+		for _, l := range r.Live(s) {
+			if err := r.compare(ctx, st, l); err != nil {
+				return false, fmt.Errorf("read live: %w", err)
+			}
+		}
+	}
+	r.setUnsettled(st, false)
+	if _, ok := st.awaited.settle(r.shared.Freshness); !ok {
+		return true, plan.ErrStale
+	}
+	return false, nil
+}
+
+// compare makes the key wait until the cache shows what the server shows: the latest version of what exists, and the
+// departure of what does not.
+func (r *Runner[S]) compare(ctx context.Context, st *state, l Live) error {
+	k, err := KindOf(l.Example)
+	if err != nil {
+		return err
+	}
+	found, err := r.executor.api.List(ctx, k, l.Namespace, l.Selector.String())
+	if err != nil {
+		return err
+	}
+	exists := make(map[any]bool, len(found))
+	for i := range found {
+		exists[found[i].UID] = true
+		st.awaited.version(k.GroupVersionKind, found[i].ResourceVersion)
+	}
+	for _, o := range l.Cached {
+		if !exists[o.GetUID()] && l.Selector.Matches(labels.Set(o.GetLabels())) {
+			st.awaited.departure(k.GroupVersionKind, o)
+		}
+	}
+	return nil
+}
+
+// learn marks the key as unsettled if a write was not answered.
+func (r *Runner[S]) learn(st *state, did plan.Outcome) {
+	for _, result := range did.Results {
+		if !settled(result.Err) {
+			r.setUnsettled(st, true)
+			return
+		}
+	}
+}
+
+// await puts off a key whose caches lack its own writes. Their arrival wakes it; the timer is a safety net.
+func (r *Runner[S]) await(key plan.Key, st *state, rec *Record, missing schema.GroupVersionKind) {
+	st.waits++
+	rec.Waiting = missing.Kind
+	rec.Why = "waiting for the cache of " + missing.Kind + " to show our own writes"
+	rec.Next = min(10*time.Millisecond<<min(st.waits, 7), time.Second)
+	if old, ok := r.shared.Explain.Get(r.Name, key); ok {
+		rec.Why = old.Why + "; " + rec.Why
+		if old.Waiting != "" {
+			rec.Why = old.Why
+		}
+	}
+	r.shared.Hooks.stale(r.Name, Kind{GroupVersionKind: missing})
+}
+
+func (r *Runner[S]) owner(s S) plan.Object {
+	if r.Owner == nil {
+		return nil
+	}
+	return r.Owner(s)
+}
+
+// sooner returns the smaller of two waits, where zero means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}

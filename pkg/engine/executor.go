@@ -1,0 +1,396 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const (
+	// writeTimeout bounds one request, so that a server that hangs cannot hold a worker for ever.
+	writeTimeout = 30 * time.Second
+	// parallelWrites bounds the requests that one controller has under way at a time.
+	parallelWrites = 32
+)
+
+// Lease tells whether this process may write.
+type Lease interface{ Held() bool }
+
+// executor is the one place that writes. It refuses what no plan may ask for: a write without the lease, to an object
+// that the plan's owner does not own, a second write to one object in a pass, a change from an outdated object.
+type executor struct {
+	name   string
+	api    API
+	fresh  *Freshness
+	lease  Lease
+	events record.EventRecorder
+	hooks  Hooks
+	pace   pace
+	slots  chan struct{}
+}
+
+// pass is the writing that one look at one key leads to.
+type pass struct {
+	*executor
+	ctx     context.Context
+	owner   plan.Object // nil: the controller writes to objects that nobody owns
+	awaited *awaited
+	free    bool // a held-back report is written: it does not count as work
+
+	mu       sync.Mutex
+	outcome  plan.Outcome
+	touched  map[types.UID]bool
+	mayAdopt func() error // reads the owner live, once
+}
+
+func (e *executor) pass(ctx context.Context, owner plan.Object, a *awaited) *pass {
+	p := &pass{executor: e, ctx: ctx, owner: owner, awaited: a, touched: map[types.UID]bool{}}
+	p.mayAdopt = sync.OnceValue(p.ownerLives)
+	return p
+}
+
+// apply does the steps in order until one fails, and returns what became of them.
+func (p *pass) apply(steps []plan.Step) plan.Outcome {
+	p.outcome = plan.Outcome{}
+	p.outcome.Err = p.sequence(steps)
+	return p.outcome
+}
+
+func (p *pass) sequence(steps []plan.Step) error {
+	for _, s := range steps {
+		if err := p.step(s); err != nil {
+			return err
+		}
+		if p.stopped() {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p *pass) step(s plan.Step) error {
+	switch s := s.(type) {
+	case plan.Create:
+		return p.create(s)
+	case plan.Change:
+		return p.change(s)
+	case plan.Delete:
+		return p.delete(s)
+	case plan.Each:
+		return inParallel(len(s.Sequences), func(i int) error { return p.sequence(s.Sequences[i]) })
+	}
+	return fmt.Errorf("unknown step %T", s)
+}
+
+// create sends copies in batches of 1, 2, 4, ...; the first batch with a failure is the last (RS-26).
+func (p *pass) create(s plan.Create) error {
+	k, err := KindOf(s.Object)
+	if err != nil {
+		return err
+	}
+	if p.owner != nil && !controls(p.owner, s.Object) {
+		return fmt.Errorf("create %s %s: it would not be controlled by %s", k.Kind, nameOf(s.Object), p.owner.GetName())
+	}
+	for left, batch := max(1, s.Count), 1; left > 0 && !p.stopped(); batch *= 2 {
+		n := min(batch, left)
+		left -= n
+		if err := inParallel(n, func(int) error { return p.createOne(k, s) }); err != nil {
+			return fmt.Errorf("create %s %s: %w", k.Kind, nameOf(s.Object), err)
+		}
+	}
+	return nil
+}
+
+func (p *pass) createOne(k Kind, s plan.Create) error {
+	var made plan.Object
+	err := p.send(func(ctx context.Context) (err error) {
+		made, err = p.api.Create(ctx, k, s.Object)
+		return err
+	})
+	p.note(k, plan.Created, err)
+	switch {
+	case err == nil:
+		p.remember(k, made)
+		p.emit(s.Events.Done, made.GetName(), nil)
+	case namespaceTerminating(err): // RS-28, DEP-26: not worth a word
+		p.stop()
+		return nil
+	case apierrors.IsAlreadyExists(err) && s.Object.GetName() != "":
+		err = p.lookUp(k, s.Object, err)
+	case !silent(err):
+		p.emit(s.Events.Failed, nameOf(s.Object), err)
+	}
+	p.result(plan.Result{Verb: plan.Created, Object: s.Object, Err: err})
+	return err
+}
+
+// lookUp makes the key wait until the cache shows the object whose name is taken.
+func (p *pass) lookUp(k Kind, o plan.Object, taken error) error {
+	found, err := p.api.Get(p.ctx, k, o.GetNamespace(), o.GetName())
+	if err != nil {
+		return taken
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaited.version(k.GroupVersionKind, found.GetResourceVersion())
+	return fmt.Errorf("%w: %w", plan.ErrStale, taken)
+}
+
+func (p *pass) change(s plan.Change) error {
+	k, err := KindOf(s.New)
+	if err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(s.Old, s.New) {
+		return nil // a write that changes nothing is none
+	}
+	if err := p.mayWrite(k, s.Old, s.Adopt); err != nil {
+		return err
+	}
+	defer p.fresh.lock(s.Old.GetUID())()
+	if version := p.fresh.outdated(s.Old); version != "" {
+		p.mu.Lock()
+		p.awaited.version(k.GroupVersionKind, version)
+		p.mu.Unlock()
+		p.hooks.stale(p.name, k)
+		return plan.ErrStale
+	}
+	if s.Adopt {
+		if err := p.mayAdopt(); err != nil {
+			return err
+		}
+	}
+	made, err := p.write(k, s)
+	p.note(k, plan.Changed, err)
+	switch {
+	case err == nil && made != nil:
+		p.remember(k, made)
+		p.emit(s.Events.Done, s.New.GetName(), nil)
+	case apierrors.IsConflict(err):
+		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
+		p.mu.Lock()
+		p.awaited.newer(k.GroupVersionKind, s.Old)
+		p.mu.Unlock()
+	case apierrors.IsNotFound(err) && p.owner != nil && s.Old.GetUID() != p.owner.GetUID():
+		err = nil // gone meanwhile: its event is on the way (RS-21, RS-22)
+	case apierrors.IsInvalid(err) && released(p.owner, s):
+		err = nil // the owner reference is gone already (RS-21)
+	case err != nil && !silent(err):
+		p.emit(s.Events.Failed, s.New.GetName(), err)
+	}
+	p.result(plan.Result{Verb: plan.Changed, Object: s.New, Status: s.Status, Err: err})
+	if err != nil {
+		return fmt.Errorf("change %s %s: %w", k.Kind, s.New.GetName(), err)
+	}
+	return nil
+}
+
+// write sends one change in the manner of its kind. It returns nil for a change that the manner cannot express.
+func (p *pass) write(k Kind, s plan.Change) (made plan.Object, err error) {
+	var patch []byte
+	if !k.put(s.Status) {
+		if patch, err = patchOf(k, s.Old, s.New); err != nil || patch == nil {
+			return nil, err
+		}
+	}
+	err = p.send(func(ctx context.Context) (err error) {
+		if k.put(s.Status) {
+			made, err = p.api.Update(ctx, k, s.New, s.Status)
+		} else {
+			made, err = p.api.Patch(ctx, k, s.Old.GetNamespace(), s.Old.GetName(), patch, s.Status)
+		}
+		return err
+	})
+	return made, err
+}
+
+func (p *pass) delete(s plan.Delete) error {
+	return inParallel(len(s.Objects), func(i int) error { return p.deleteOne(s, s.Objects[i]) })
+}
+
+// deleteOne deletes under the precondition of the uid: a namesake that took the object's place is never hit.
+func (p *pass) deleteOne(s plan.Delete, o plan.Object) error {
+	k, err := KindOf(o)
+	if err != nil {
+		return err
+	}
+	if err := p.mayWrite(k, o, false); err != nil {
+		return err
+	}
+	uid := o.GetUID()
+	opts := metav1.DeleteOptions{GracePeriodSeconds: s.Grace, Preconditions: &metav1.Preconditions{UID: &uid}}
+	if s.Version {
+		version := o.GetResourceVersion()
+		opts.Preconditions.ResourceVersion = &version
+	}
+	err = p.send(func(ctx context.Context) error {
+		return p.api.Delete(ctx, k, o.GetNamespace(), o.GetName(), opts)
+	})
+	p.note(k, plan.Deleted, err)
+	gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+	if err == nil {
+		p.emit(s.Events.Done, o.GetName(), nil)
+	} else if gone {
+		err = nil
+	} else if !silent(err) {
+		p.emit(s.Events.Failed, o.GetName(), err)
+	}
+	if err == nil && !(gone && s.Version) {
+		p.mu.Lock()
+		p.awaited.departure(k.GroupVersionKind, o)
+		p.mu.Unlock()
+	}
+	p.result(plan.Result{Verb: plan.Deleted, Object: o, Err: err})
+	if err != nil {
+		return fmt.Errorf("delete %s %s: %w", k.Kind, o.GetName(), err)
+	}
+	return nil
+}
+
+// mayWrite refuses a second write to an object in one pass, and a write to one that is not the owner's.
+func (p *pass) mayWrite(k Kind, o plan.Object, adopt bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.touched[o.GetUID()] {
+		return fmt.Errorf("refused: second write to %s %s in one pass", k.Kind, o.GetName())
+	}
+	p.touched[o.GetUID()] = true
+	if adopt || p.owner == nil || o.GetUID() == p.owner.GetUID() || controls(p.owner, o) {
+		return nil
+	}
+	return fmt.Errorf("refused: write to %s %s, which %s does not control", k.Kind, o.GetName(), p.owner.GetName())
+}
+
+// ownerLives reads the owner live before the first adoption of a pass (RS-14, DEP-8).
+func (p *pass) ownerLives() error {
+	k, err := KindOf(p.owner)
+	if err != nil {
+		return err
+	}
+	found, err := p.api.Get(p.ctx, k, p.owner.GetNamespace(), p.owner.GetName())
+	switch {
+	case err != nil:
+		return fmt.Errorf("adopt for %s %s: %w", k.Kind, p.owner.GetName(), err)
+	case found.GetUID() != p.owner.GetUID():
+		return fmt.Errorf("adopt for %s %s: it was replaced by a namesake", k.Kind, p.owner.GetName())
+	case found.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("adopt for %s %s: it is being deleted", k.Kind, p.owner.GetName())
+	}
+	return nil
+}
+
+// send makes one request, if the lease is held when its turn has come.
+func (p *pass) send(request func(context.Context) error) error {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+	if !p.lease.Held() {
+		return ErrNotLeading
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, writeTimeout)
+	defer cancel()
+	return request(ctx)
+}
+
+func (p *pass) remember(k Kind, made plan.Object) {
+	p.fresh.wrote(k.GroupVersionKind, made)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaited.version(k.GroupVersionKind, made.GetResourceVersion())
+}
+
+func (p *pass) result(r plan.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outcome.Results = append(p.outcome.Results, r)
+}
+
+func (p *pass) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outcome.Stopped = true
+}
+
+func (p *pass) stopped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outcome.Stopped
+}
+
+func (p *pass) note(k Kind, v plan.Verb, err error) {
+	if errors.Is(err, ErrNotLeading) {
+		return
+	}
+	if !p.free {
+		p.pace.work(time.Now())
+	}
+	p.hooks.write(p.name, v, k, err)
+}
+
+// emit records an event on the owner. Recording never blocks and never fails a pass (CI-45).
+func (p *pass) emit(e plan.Event, name string, err error) {
+	if e.Reason == "" || p.owner == nil || p.events == nil {
+		return
+	}
+	message := strings.ReplaceAll(e.Message, "{name}", name)
+	if err != nil {
+		message = strings.ReplaceAll(message, "{error}", err.Error())
+	}
+	p.events.Event(p.owner, e.Type, e.Reason, message)
+}
+
+func controls(owner, o plan.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	return ref != nil && ref.UID == owner.GetUID()
+}
+
+// released reports whether the change takes the owner's reference off an object.
+func released(owner plan.Object, s plan.Change) bool {
+	return owner != nil && controls(owner, s.Old) && !controls(owner, s.New)
+}
+
+func nameOf(o plan.Object) string {
+	if o.GetName() != "" {
+		return o.GetName()
+	}
+	return o.GetGenerateName() + "*"
+}
+
+// inParallel calls f with 0..n-1, a bounded number at a time, and returns the first error in the order of the numbers.
+func inParallel(n int, f func(int) error) error {
+	if n == 1 {
+		return f(0)
+	}
+	errs := make([]error, n)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, parallelWrites) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = f(i)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func TestLevels(t *testing.T) {
+	key := func(name string) plan.Key { return plan.Key{Name: name} }
+	push := func(l *levels, name string, at level) { l.want(key(name), at); l.Push(key(name)) }
+	drain := func(l *levels) string {
+		var names []string
+		for l.Len() > 0 {
+			names = append(names, l.Pop().Name)
+		}
+		return strings.Join(names, " ")
+	}
+	t.Run("live goes before background, begun before live", func(t *testing.T) {
+		l := newLevels()
+		push(l, "b1", background)
+		push(l, "l1", live)
+		push(l, "g1", begun)
+		if got := drain(l); got != "g1 l1 b1" {
+			t.Error(got)
+		}
+	})
+	t.Run("a key that is added again can only rise", func(t *testing.T) {
+		l := newLevels()
+		push(l, "b1", background)
+		push(l, "b2", background)
+		l.want(key("b2"), live)
+		l.Touch(key("b2"))
+		l.want(key("b2"), background)
+		l.Touch(key("b2"))
+		if got := drain(l); got != "b2 b1" {
+			t.Error(got)
+		}
+	})
+	t.Run("the key that has waited longest gets every fourth turn", func(t *testing.T) {
+		l := newLevels()
+		push(l, "b1", background)
+		for i := range 6 {
+			push(l, fmt.Sprint("l", i), live)
+		}
+		if got := drain(l); got != "l0 l1 l2 b1 l3 l4 l5" {
+			t.Error(got)
+		}
+	})
+}
+
+// Whatever is pushed, touched and popped: every key comes out once for each time it went in, and Len tells how many.
+func TestLevelsLoseNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, queued := newLevels(), map[string]bool{}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "key")
+			at := level(rapid.IntRange(0, int(levelCount)-1).Draw(t, "level"))
+			switch {
+			case rapid.Bool().Draw(t, "pop") && l.Len() > 0:
+				got := l.Pop().Name
+				if !queued[got] {
+					t.Fatalf("%s was not queued", got)
+				}
+				delete(queued, got)
+			case queued[name]:
+				l.want(plan.Key{Name: name}, at)
+				l.Touch(plan.Key{Name: name})
+			default:
+				l.want(plan.Key{Name: name}, at)
+				l.Push(plan.Key{Name: name})
+				queued[name] = true
+			}
+			if l.Len() != len(queued) {
+				t.Fatalf("Len %d, want %d", l.Len(), len(queued))
+			}
+		}
+	})
+}
+
+// A report that may be held back is written once for all that happens within its time.
+func TestHeldReportIsReplacedByANewerOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.hold = time.Second
+		w.start()
+		for n := range int32(3) {
+			w.put("a", n+1)
+			time.Sleep(200 * time.Millisecond)
+		}
+		if n := w.count("update ReplicaSet"); n != 2 { // the two of put
+			t.Fatalf("a report was not held back: %v", w.writes())
+		}
+		time.Sleep(3 * time.Second)
+		if n := w.count("update ReplicaSet"); n != 3 {
+			t.Errorf("want one report: %v", w.writes())
+		}
+		got, _, _ := w.runner.Watches[0].Informer.GetStore().GetByKey("ns/a")
+		if replicas := got.(*appsv1.ReplicaSet).Status.Replicas; replicas != 3 {
+			t.Errorf("reported %d", replicas)
+		}
+	})
+}
+
+// While a controller is busy, held-back reports take a small share of its writes; at rest they all go out.
+func TestPace(t *testing.T) {
+	var p pace
+	now := time.Unix(1000, 0)
+	reports := 0
+	for range 10_000 { // 100 writes and 100 wishes to report a second, for 100 seconds
+		now = now.Add(10 * time.Millisecond)
+		p.work(now)
+		if p.allow(now) {
+			reports++
+		}
+	}
+	if most := 10_000/paceShare + 100 + paceBurst; reports > most || reports < most-10 {
+		t.Errorf("%d reports, want about %d", reports, most)
+	}
+	now = now.Add(paceIdle)
+	for range 1000 {
+		if !p.allow(now) {
+			t.Fatal("a report is held back although nothing else is written")
+		}
+	}
+}
+
+// Two controllers that write one object at the same time take turns: the second finds out before it asks the server.
+func TestWritersOfOneObjectDoNotConflict(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w.stop = cancel
+		w.put("a", 1)
+		informer := w.informer(ctx, &appsv1.ReplicaSet{})
+		w.shared.Freshness.Use(setKind, informer.GetStore())
+		synctest.Wait()
+		set := informer.GetStore().List()[0].(*appsv1.ReplicaSet)
+		var wg sync.WaitGroup
+		stale := make(chan error, 20)
+		for i := range 20 {
+			e := New(w.shared, Access{API: w.memory}, Controller[toy]{Name: "toy"}).executor
+			wg.Go(func() {
+				after := set.DeepCopy()
+				after.Status.Replicas = int32(i + 1)
+				did := e.pass(ctx, set, &awaited{}).apply([]plan.Step{plan.Change{Old: set, New: after, Status: true}})
+				if did.Err != nil {
+					stale <- did.Err
+				}
+			})
+		}
+		wg.Wait()
+		close(stale)
+		n := 0
+		for err := range stale {
+			if n++; !errors.Is(err, plan.ErrStale) {
+				t.Error(err)
+			}
+		}
+		if n != 19 || w.count("refused") != 0 {
+			t.Errorf("%d of 20 held themselves back, %d refused by the server", n, w.count("refused"))
+		}
+	})
+}
+
+func TestExecutorRefuses(t *testing.T) {
+	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a"}}
+	mine := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p",
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, setKind)}}}
+	foreign := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q", UID: "q"}}
+	relabelled := foreign.DeepCopy()
+	relabelled.Labels = map[string]string{"a": "b"}
+	for _, c := range []struct {
+		name  string
+		steps []plan.Step
+	}{
+		{"to delete what the owner does not control", []plan.Step{plan.Delete{Objects: []plan.Object{foreign}}}},
+		{"to change what the owner does not control", []plan.Step{plan.Change{Old: foreign, New: relabelled}}},
+		{"to create what the owner would not control", []plan.Step{plan.Create{Object: foreign}}},
+		{"a second write to an object in one pass", []plan.Step{
+			plan.Delete{Objects: []plan.Object{mine, mine}},
+		}},
+		{"a type that no controller writes", []plan.Step{plan.Delete{Objects: []plan.Object{&corev1.Node{}}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				e := New(w.shared, Access{API: w.memory}, Controller[toy]{Name: "toy"}).executor
+				if did := e.pass(t.Context(), owner, &awaited{}).apply(c.steps); did.Err == nil {
+					t.Errorf("done: %+v", did)
+				}
+				if n := len(w.writes()) - w.count("refused"); n != 0 {
+					t.Errorf("wrote: %v", w.writes())
+				}
+			})
+		})
+	}
+	t.Run("to say anything about a change that changes nothing", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, w *world) {
+			e := New(w.shared, Access{API: w.memory}, Controller[toy]{Name: "toy"}).executor
+			did := e.pass(t.Context(), owner, &awaited{}).apply([]plan.Step{plan.Change{Old: mine, New: mine.DeepCopy()}})
+			if did.Err != nil || did.Wrote() || len(w.writes()) != 0 {
+				t.Errorf("%+v %v", did, w.writes())
+			}
+		})
+	})
+}
+
+// RS-14, DEP-8: one live look at the owner, before the first adoption.
+func TestAdoption(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		live  func(*appsv1.ReplicaSet) // what the server holds
+		adopt bool
+	}{
+		{"owner lives", func(*appsv1.ReplicaSet) {}, true},
+		{"owner was replaced by a namesake", func(s *appsv1.ReplicaSet) { s.UID = "other" }, false},
+		{"owner is being deleted", func(s *appsv1.ReplicaSet) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, false},
+		{"owner is gone", func(s *appsv1.ReplicaSet) { s.Name = "elsewhere" }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a"}}
+				onServer := owner.DeepCopy()
+				c.live(onServer)
+				k, _ := KindOf(owner)
+				w.store(k, onServer)
+				var each plan.Each
+				for _, name := range []string{"p", "q"} {
+					podKind, _ := KindOf(&corev1.Pod{})
+					pod := w.store(podKind, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}).(*corev1.Pod)
+					adopted := pod.DeepCopy()
+					adopted.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, setKind)}
+					each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: pod, New: adopted, Adopt: true}})
+				}
+				e := New(w.shared, Access{API: w.memory}, Controller[toy]{Name: "toy"}).executor
+				did := e.pass(t.Context(), owner, &awaited{}).apply([]plan.Step{each})
+				if got := w.count("patch Pod") == 2 && did.Err == nil; got != c.adopt {
+					t.Errorf("adopted: %v (%+v, %v), want %v", got, did, w.writes(), c.adopt)
+				}
+			})
+		})
+	}
+}
+
+func TestPatchOf(t *testing.T) {
+	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "set"}}
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "other"}
+	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "pod", OwnerReferences: []metav1.OwnerReference{other}}}
+	owned := orphan.DeepCopy()
+	owned.OwnerReferences = append(owned.OwnerReferences, *metav1.NewControllerRef(owner, setKind))
+	k, _ := KindOf(orphan)
+	for _, c := range []struct {
+		name          string
+		before, after plan.Object
+		want          string
+	}{
+		{"RS-22 adoption", orphan, owned, `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,` +
+			`"controller":true,"kind":"ReplicaSet","name":"web","uid":"set"}],"uid":"pod"}}`},
+		{"RS-21 release", owned, orphan, `{"metadata":{"ownerReferences":[{"$patch":"delete","uid":"set"}],"uid":"pod"}}`},
+		{"nothing", owned, owned.DeepCopy(), ``},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := patchOf(k, c.before, c.after)
+			if err != nil || string(got) != c.want {
+				t.Errorf("%s, %v; want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestSettled(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for _, c := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"done", nil, true},
+		{"conflict", apierrors.NewConflict(pods, "p", nil), true},
+		{"forbidden", apierrors.NewForbidden(pods, "p", nil), true},
+		{"too many requests", apierrors.NewTooManyRequests("wait", 1), true},
+		{"server time-out", apierrors.NewTimeoutError("slow", 1), false},
+		{"internal error", apierrors.NewInternalError(errors.New("etcd")), false},
+		{"client time-out", context.DeadlineExceeded, false},
+		{"broken connection", &net.OpError{Op: "read", Err: errors.New("reset")}, false},
+		{"no connection", fmt.Errorf("post: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), true},
+		{"stale", plan.ErrStale, true},
+	} {
+		if got := settled(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestInParallelKeepsTheFirstErrorInOrder(t *testing.T) {
+	var mu sync.Mutex
+	var called []int
+	err := inParallel(500, func(i int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		called = append(called, i)
+		if i%7 == 3 {
+			return fmt.Errorf("error %d", i)
+		}
+		return nil
+	})
+	slices.Sort(called)
+	if err == nil || err.Error() != "error 3" || len(called) != 500 || called[499] != 499 {
+		t.Errorf("%v after %d calls", err, len(called))
+	}
+}

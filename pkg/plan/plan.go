@@ -1,0 +1,125 @@
+// Package plan is the vocabulary in which controllers say what they want written.
+//
+// A controller looks at the world (observe), decides (plan), and leaves the writing to one executor (apply). What it
+// decided is a [Plan]: plain data, with its reasons in words. Nothing in this package reads a clock, talks to a server
+// or starts a goroutine, so a plan can be compared in a test, printed in a dry run, and kept for an explanation.
+package plan
+
+import (
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is any typed API object.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Plan is what one look at one key led to. The zero Plan does nothing and waits for an event.
+type Plan struct {
+	Steps   []Step        // in order; the first failure stops the plan
+	Requeue time.Duration // look again after this; zero waits for an event
+	Why     string        // what was decided and what is being waited for, for people
+	Hold    time.Duration // reports only: the writing may wait this long for a newer report to replace it; zero writes now
+}
+
+// Empty reports whether the plan writes nothing.
+func (p Plan) Empty() bool { return len(p.Steps) == 0 }
+
+// Step is one of [Create], [Change], [Delete] and [Each].
+type Step interface{ step() }
+
+// Create creates Count copies of Object (zero means one). Many copies go out in slow-start batches (1, 2, 4, ...), and
+// no further batch after one with a failure (RS-26). A name that is taken is a failure: the cache was stale.
+type Create struct {
+	Object Object
+	Count  int
+	Events Events
+	Why    string
+}
+
+// Change brings Old, as it was observed, to New. Only the difference is written; no difference, no write. How it is
+// written (patch or update) is a property of the kind, not of the step.
+type Change struct {
+	Old, New Object
+	Status   bool // through the status subresource, which also keeps annotations (DEP-17)
+	Adopt    bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a pass
+	Events   Events
+	Why      string
+}
+
+// Delete deletes the objects in parallel, each under the precondition of its uid. An object that is gone, or was
+// replaced by a namesake, counts as deleted.
+type Delete struct {
+	Objects []Object
+	Grace   *int64 // seconds; nil leaves it to the object
+	Version bool   // also make the resourceVersion a precondition
+	Events  Events
+	Why     string
+}
+
+// Each runs sequences of steps that do not stop one another: a failure ends its own sequence only. The step as a whole
+// fails when one of them did.
+type Each struct{ Sequences [][]Step }
+
+func (Create) step() {}
+func (Change) step() {}
+func (Delete) step() {}
+func (Each) step()   {}
+
+// Events are recorded on the plan's owner for every object that a step wrote (Done) or failed to write (Failed). An
+// event without Reason is not recorded.
+type Events struct{ Done, Failed Event }
+
+// Event is a Kubernetes event. In Message, {name} stands for the name of the written object and {error} for the error.
+type Event struct{ Type, Reason, Message string }
+
+// Verb says how an object was written.
+type Verb string
+
+// The verbs of an [Outcome].
+const (
+	Created Verb = "create"
+	Changed Verb = "change"
+	Deleted Verb = "delete"
+)
+
+// Result is one write that was tried.
+type Result struct {
+	Verb   Verb
+	Object Object // as planned (of a Change: New)
+	Status bool   // through the status subresource
+	Err    error  // nil: done, or needless (already gone, namespace terminating)
+}
+
+// Outcome tells what became of a plan's steps, in the order in which the writes ended.
+type Outcome struct {
+	Results []Result
+	Err     error // what stopped the plan; nil when every step was done
+	Stopped bool  // the namespace is terminating: the rest was left undone, and that is no error (RS-28, DEP-26)
+}
+
+// Failed returns the first error among the writes of the given verb, nil if there is none.
+func (o Outcome) Failed(v Verb) error {
+	for _, r := range o.Results {
+		if r.Verb == v && r.Err != nil {
+			return r.Err
+		}
+	}
+	return nil
+}
+
+// Wrote reports whether any write was tried.
+func (o Outcome) Wrote() bool { return len(o.Results) > 0 }
+
+// ErrStale says that a write was not sent, or was refused, because the plan rested on an older version of the object
+// than the one this process has seen or written. It is never shown to users: the key is looked at again.
+var ErrStale = errors.New("planned from an outdated version of the object")
+
+// Key names the object that a plan is about.
+type Key = types.NamespacedName

@@ -1,0 +1,91 @@
+// Package podutil answers questions about pods that more than one controller asks. All functions are pure and leave
+// their arguments alone.
+package podutil
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Finished reports whether the pod has ended for good: phase Succeeded or Failed.
+func Finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// Active reports whether the pod counts towards the size of its owner: neither finished nor being deleted (RS-12).
+func Active(p *corev1.Pod) bool { return !Finished(p) && p.DeletionTimestamp == nil }
+
+// Terminating reports whether the pod is being deleted and has not finished yet (RS-45).
+func Terminating(p *corev1.Pod) bool { return !Finished(p) && p.DeletionTimestamp != nil }
+
+// ReadyCondition returns the pod's Ready condition, nil if it has none.
+func ReadyCondition(p *corev1.Pod) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == corev1.PodReady {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// Ready reports whether the pod's Ready condition is True (RS-43).
+func Ready(p *corev1.Pod) bool {
+	c := ReadyCondition(p)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// Available reports whether the pod has been ready for minReadySeconds at the given time (RS-44).
+func Available(p *corev1.Pod, minReadySeconds int32, now time.Time) bool {
+	return Ready(p) && (minReadySeconds <= 0 || availableIn(p, minReadySeconds, now) == 0)
+}
+
+// AvailableIn returns how long it takes until the pod is available, if it stays ready. It is zero for a pod that is
+// available already, and for one that will not become so by the passing of time alone.
+func AvailableIn(p *corev1.Pod, minReadySeconds int32, now time.Time) time.Duration {
+	if !Ready(p) || minReadySeconds <= 0 {
+		return 0
+	}
+	return max(0, availableIn(p, minReadySeconds, now))
+}
+
+// availableIn is negative when no time will do: a ready pod that does not say since when.
+func availableIn(p *corev1.Pod, minReadySeconds int32, now time.Time) time.Duration {
+	since := ReadyCondition(p).LastTransitionTime
+	if since.IsZero() {
+		return -1
+	}
+	return max(0, since.Add(time.Duration(minReadySeconds)*time.Second).Sub(now))
+}
+
+// Counts are the numbers that a set of pods adds to its owner's status.
+type Counts struct {
+	Active      int32         // neither finished nor being deleted
+	Ready       int32         // of the active ones
+	Available   int32         // of the ready ones
+	Terminating int32         // being deleted, not finished
+	Next        time.Duration // until the next ready pod becomes available; zero if none will by itself
+}
+
+// Count counts pods at the given time.
+func Count(pods []*corev1.Pod, minReadySeconds int32, now time.Time) Counts {
+	var c Counts
+	for _, p := range pods {
+		switch {
+		case Terminating(p):
+			c.Terminating++
+		case Active(p):
+			c.Active++
+			if !Ready(p) {
+				continue
+			}
+			c.Ready++
+			if Available(p, minReadySeconds, now) {
+				c.Available++
+			} else if in := AvailableIn(p, minReadySeconds, now); in > 0 && (c.Next == 0 || in < c.Next) {
+				c.Next = in
+			}
+		}
+	}
+	return c
+}
