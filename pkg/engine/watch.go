@@ -31,7 +31,11 @@ func (r *Runner[S]) sync(ctx context.Context) error {
 	return nil
 }
 
+// openQueue begins with an empty memory: a process that leads again knows no more than one that leads for the first time.
 func (r *Runner[S]) openQueue() {
+	r.mu.Lock()
+	r.keys = map[plan.Key]*state{}
+	r.mu.Unlock()
 	r.levels = newLevels()
 	storage := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[plan.Key]{Name: r.Name, Queue: r.levels})
 	r.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[plan.Key]{

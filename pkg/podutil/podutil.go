@@ -3,9 +3,11 @@
 package podutil
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Finished reports whether the pod has ended for good: phase Succeeded or Failed.
@@ -88,4 +90,20 @@ func Count(pods []*corev1.Pod, minReadySeconds int32, now time.Time) Counts {
 		}
 	}
 	return c
+}
+
+// CountsAlike reports whether two versions of a pod add the same to their owner's status, so that a change from one to
+// the other is nothing that the owner has to look at.
+func CountsAlike(a, b *corev1.Pod) bool {
+	ra, rb := ReadyCondition(a), ReadyCondition(b)
+	if (ra == nil) != (rb == nil) || ra != nil && (ra.Status != rb.Status || !ra.LastTransitionTime.Equal(&rb.LastTransitionTime)) {
+		return false
+	}
+	return a.UID == b.UID && Finished(a) == Finished(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+		maps.Equal(a.Labels, b.Labels) && sameController(a, b)
+}
+
+func sameController(a, b *corev1.Pod) bool {
+	ra, rb := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
+	return ra == nil && rb == nil || ra != nil && rb != nil && ra.UID == rb.UID
 }

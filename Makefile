@@ -1,0 +1,80 @@
+# "make" lists the targets. Needed are Go, make and git; everything else is built from pinned Go modules.
+
+export GOTOOLCHAIN := local
+export GOWORK := off
+
+# The Kubernetes release that the manager takes the place of; as with other distributions, what follows the + is ours.
+VERSION := v1.36.3+standalone
+
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+TREE_STATE := $(if $(shell git status --porcelain 2>/dev/null),dirty,clean)
+COMMIT_DATE := $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+STAMP := k8s.io/component-base/version
+LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 \
+	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(TREE_STATE) -X $(STAMP).buildDate=$(COMMIT_DATE)
+
+# The race detector needs a C compiler.
+RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
+
+# Modules that only pin programs have no code of their own to check.
+FILES = $(shell git ls-files --cached --others --exclude-standard)
+MODULES = $(patsubst %/,%,$(dir $(filter go.mod %/go.mod,$(FILES))))
+PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kwok)
+CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
+
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build run test test-unit test-integration localcluster fuzz clean \
+	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated
+
+help: ## List the targets
+	@echo "Targets:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/controller-manager
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
+
+run: build ## Start a control plane with our controller manager, roll out examples/web.yaml, stay until Ctrl-C
+	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
+	@exec bin/localcluster run
+
+test: test-unit test-integration ## Run all tests
+
+test-unit: ## Run the tests that need no control plane
+	go test -short $(RACE) ./...
+	go -C hack/localcluster test $(RACE) ./...
+	go -C hack/tools test ./...
+
+test-integration: build localcluster ## Run the tests on a local control plane
+	go test -count=1 -p=1 -timeout=15m ./test/...
+
+localcluster: ## Build the programs of the local control plane (the first time 5 to 15 minutes)
+	go -C hack/localcluster run . build
+
+verify: verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated ## Check format, modules, code and generated files
+
+verify-gofmt:
+	@files=$$(gofmt -l $(filter %.go,$(FILES))); if [ -n "$$files" ]; then echo "gofmt would change:" $$files; exit 1; fi
+
+verify-tidy:
+	@for module in $(MODULES); do echo "go -C $$module mod tidy -diff"; go -C $$module mod tidy -diff || exit 1; done
+
+verify-vet:
+	@for module in $(CODE_MODULES); do echo "go -C $$module vet ./..."; go -C $$module vet ./... || exit 1; done
+
+# Each module in a run of its own, with a program built before: staticcheck reads the module of the folder it runs in.
+verify-staticcheck:
+	go -C hack/tools build -o $(CURDIR)/bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	@for module in $(CODE_MODULES); do echo "staticcheck $$module"; (cd $$module && $(CURDIR)/bin/staticcheck ./...) || exit 1; done
+
+verify-generated:
+	@if [ -d hack/gen ]; then go run ./hack/gen --check; fi
+
+fuzz: ## Fuzz each target for FUZZTIME (10s)
+	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
+
+clean: ## Remove what was built here, all local control planes and their programs
+	go -C hack/localcluster run . clean
+	rm -rf bin

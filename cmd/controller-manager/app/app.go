@@ -1,0 +1,98 @@
+// Package app is the command: it turns arguments into a configuration, starts the program with it, and turns what comes of
+// that into messages and an exit code. Nothing in it ends the process.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+)
+
+// Program is what the command is for.
+type Program struct {
+	// Name is what the user calls the command, in usage texts and errors.
+	Name string
+
+	// Controllers are the canonical names of the controllers in this build.
+	Controllers []string
+
+	// Start runs the controllers until ctx ends (nil) or something goes wrong. The logger is in ctx.
+	Start func(ctx context.Context, c options.Config) error
+}
+
+// Run executes the command line, without the name of the command, and returns the exit code: 0 or 1. It sets up logging,
+// which a process can do only once; who wants the manager without its command line finds it in pkg/manager.
+func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer) int {
+	defer klog.Flush()
+	command := NewCommand(p)
+	command.SetArgs(args)
+	command.SetOut(stdout)
+	command.SetErr(stderr)
+	err := command.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var (
+		usage  *usageError
+		failed *runError
+	)
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "%s\nError: %v\n", usage.text, err) // last, so that it is what the user sees (CLI-5)
+	case !errors.As(err, &failed):
+		fmt.Fprintf(stderr, "Error: %v\n", err) // CLI-2
+	case errors.Is(err, leaderelection.ErrLost):
+		failed.logger.Error(nil, "leaderelection lost/stopped") // CLI-61
+	default:
+		failed.logger.Error(err, "command failed") // CLI-6
+	}
+	return 1
+}
+
+// usageError is what is wrong with the flags, with the help that goes with it.
+type usageError struct {
+	error
+	text string
+}
+
+func newUsageError(c *cobra.Command, err error) error { return &usageError{err, c.UsageString()} }
+
+// runError is what went wrong after the flags were parsed. It goes to the log.
+type runError struct {
+	error
+	logger klog.Logger
+}
+
+func (e *runError) Unwrap() error { return e.error }
+
+// UntilSignalled runs a program until it ends, and returns its exit code. The first signal ends the context that the
+// program has, so that it can finish in good order; after a second one it is not waited for (CLI-63).
+func UntilSignalled(signals <-chan os.Signal, program func(context.Context) int) int {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	code := make(chan int, 1)
+	go func() { code <- program(ctx) }()
+	select {
+	case code := <-code:
+		return code
+	case s := <-signals:
+		klog.InfoS("Received a signal, shutting down", "signal", s.String())
+		cancel()
+	}
+	select {
+	case code := <-code:
+		return code
+	case s := <-signals:
+		klog.InfoS("Received a second signal, ending at once", "signal", s.String())
+		klog.Flush()
+		return 1
+	}
+}

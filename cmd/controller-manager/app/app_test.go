@@ -1,0 +1,368 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+)
+
+// started is a program whose Start notes what it was given.
+type started struct {
+	Program
+	configs []options.Config
+	err     error
+}
+
+func newStarted() *started {
+	s := &started{}
+	s.Program = Program{
+		Name:        "controller-manager",
+		Controllers: []string{"deployment-controller", "replicaset-controller"},
+		Start: func(ctx context.Context, c options.Config) error {
+			s.configs = append(s.configs, c)
+			klog.FromContext(ctx).Info("Running")
+			return s.err
+		},
+	}
+	return s
+}
+
+// buffer may be written to from several goroutines.
+type buffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// execute runs the command line and undoes what that did to logging, which is global: these tests cannot be parallel.
+func execute(t testing.TB, ctx context.Context, p Program, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err buffer
+	code = Run(ctx, p, args, &out, &err)
+	if err := logsapi.ResetForTest(nil); err != nil {
+		t.Fatal(err)
+	}
+	return code, out.String(), err.String()
+}
+
+const server = "--master=http://127.0.0.1:1"
+
+func TestExitCodesAndMessages(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
+	const logLine = `^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ app\.go:\d+\] `
+	for _, test := range []struct {
+		name   string
+		args   []string
+		code   int
+		stdout string // expression that it matches
+		last   string // expression that the last line of stderr matches
+		usage  bool   // stderr begins with the usage text
+		starts int
+	}{
+		{name: "all is well", args: []string{server}, last: `\] "Running"$`, starts: 1},
+		{name: "CLI-2 an argument", args: []string{server, "foo", "bar"}, code: 1,
+			last: `^Error: "controller-manager" does not take any arguments, got \["foo" "bar"\]$`},
+		{name: "CLI-2 empty arguments are ignored", args: []string{"", server, ""}, last: `"Running"$`, starts: 1},
+		{name: "CLI-2 the value of a flag is no command", args: []string{server, "--cluster_name", "version"}, last: `"Running"$`, starts: 1},
+		{name: "CLI-5 unknown flag", args: []string{"--x"}, code: 1, usage: true, last: `^Error: unknown flag: --x$`},
+		{name: "CLI-5 unknown shorthand", args: []string{"-x"}, code: 1, usage: true, last: `^Error: unknown shorthand flag: 'x' in -x$`},
+		{name: "CLI-5 bad duration", args: []string{"--min-resync-period=abc"}, code: 1, usage: true,
+			last: `^Error: invalid argument "abc" for "--min-resync-period" flag: time: invalid duration "abc"$`},
+		{name: "CLI-5 no value", args: []string{"--kubeconfig"}, code: 1, usage: true, last: `^Error: flag needs an argument: --kubeconfig$`},
+		{name: "CLI-6 invalid value", args: []string{server, "--concurrent-replicaset-syncs=0"}, code: 1,
+			last: logLine + `"command failed" err="--concurrent-replicaset-syncs must be at least 1, not 0"$`},
+		{name: "CLI-6 several", args: []string{server, "--controllers=foo", "--secure-port=-1"}, code: 1,
+			last: logLine + `"command failed" err="\[\\"foo\\" is not in the list of known controllers, --secure-port must be [^"]*\]"$`},
+		{name: "CLI-62 impossible timings", args: []string{server, "--leader-elect-renew-deadline=1h"}, code: 1,
+			last: logLine + `"command failed" err="--leader-elect-lease-duration \(15s\) must be greater than [^"]*"$`},
+		{name: "CLI-7 help", args: []string{"--help"}, stdout: `(?s)^The controller manager .*\n\nUsage:\n  controller-manager \[flags\]\n`},
+		{name: "CLI-7 -h", args: []string{"-h", "--x=y"}, code: 1, usage: true, last: `^Error: unknown flag: --x$`},
+		{name: "CLI-8 version", args: []string{"--version"}, stdout: `^Kubernetes v\S+\n$`},
+		{name: "CLI-8 version=true", args: []string{"--version=true"}, stdout: `^Kubernetes v\S+\n$`},
+		{name: "CLI-8 version=raw", args: []string{"--version=raw"},
+			stdout: `^version\.Info{Major:.*GitVersion:.*GoVersion:.*Compiler:.*Platform:.*}\n$`},
+		{name: "CLI-8 version=false", args: []string{server, "--version=false"}, last: `"Running"$`, starts: 1},
+		{name: "CLI-8 another version", args: []string{"--version=v9.9.9"}, code: 1, usage: true,
+			last: `^Error: invalid argument "v9\.9\.9" for "--version" flag: version "v9\.9\.9" must match major/minor/patch of `},
+		{name: "CLI-8 no version", args: []string{"--version=x"}, code: 1, usage: true, last: `^Error: invalid argument "x" for "--version" flag`},
+		{name: "CLI-10 missing kubeconfig", args: []string{"--kubeconfig=/no/such/file"}, code: 1,
+			last: logLine + `"command failed" err="stat /no/such/file: no such file or directory"$`},
+		{name: "CLI-11 no configuration", code: 1, last: logLine + `"command failed" err="invalid configuration: no configuration has been ` +
+			`provided, try setting KUBERNETES_MASTER environment variable"$`},
+		{name: "CLI-28 unknown gate", args: []string{"--feature-gates=Foo=true"}, code: 1,
+			last: logLine + `"command failed" err="unrecognized feature gate: Foo"$`},
+		{name: "CLI-28 locked gate", args: []string{"--feature-gates=LogarithmicScaleDown=false"}, code: 1, last: logLine +
+			`"command failed" err="cannot set feature gate LogarithmicScaleDown to false, feature is locked to true"$`},
+		{name: "CLI-44 unknown format", args: []string{"--logging-format=xml"}, code: 1,
+			last: logLine + `"command failed" err="format: Invalid value: \\"xml\\": Unsupported log format"$`},
+		{name: "CLI-46 alpha", args: []string{"--log-json-split-stream"}, code: 1, last: `Feature LoggingAlphaOptions is disabled"$`},
+		{name: "CLI-46 alpha and allowed", args: []string{server, "--log-text-split-stream", "--feature-gates=LoggingAlphaOptions=true"},
+			stdout: `"Running"\n$`, starts: 1},
+		{name: "version command", args: []string{"version"}, stdout: `^controller-manager .*, in place of kube-controller-manager v\S+\n`},
+		{name: "version takes nothing", args: []string{"version", "x"}, code: 1,
+			last: `^Error: "controller-manager version" does not take any arguments, got \["x"\]$`},
+		{name: "completion", args: []string{"completion", "bash"}, stdout: `^# bash completion`},
+		{name: "completion of values", args: []string{"__complete", "--leader-elect-on-loss="}, stdout: `^exit\nstandby\n:4\n`,
+			last: `^Completion ended with directive`},
+		{name: "help about a command", args: []string{"help", "version"}, stdout: `^Print the version\n\nUsage:\n  controller-manager version`},
+		{name: "help about nothing", args: []string{"help", "me"}, stdout: `^The controller manager`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newStarted()
+			code, stdout, stderr := execute(t, t.Context(), p.Program, test.args...)
+			if code != test.code {
+				t.Errorf("exit code %d", code)
+			}
+			if !regexp.MustCompile(test.stdout).MatchString(stdout) || test.stdout == "" && stdout != "" {
+				t.Errorf("stdout: %s", stdout)
+			}
+			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+			if last := lines[len(lines)-1]; !regexp.MustCompile(test.last).MatchString(last) || test.last == "" && last != "" {
+				t.Errorf("last line of stderr: %s\nwant                 %s", last, test.last)
+			}
+			if test.usage != strings.HasPrefix(stderr, "Usage:\n") {
+				t.Errorf("usage text on stderr: %v", !test.usage)
+			}
+			if strings.Contains(stderr, "goroutine ") {
+				t.Errorf("stack trace: %s", stderr)
+			}
+			if len(p.configs) != test.starts {
+				t.Errorf("started %d times", len(p.configs))
+			}
+		})
+	}
+}
+
+func TestEnd(t *testing.T) {
+	broken := errors.New("something broke")
+	for _, test := range []struct {
+		name      string
+		err       error
+		cancelled bool
+		code      int
+		message   string
+	}{
+		{name: "CLI-63 told to end", cancelled: true},
+		{name: "CLI-63 a context that has ended is no failure", cancelled: true, err: fmt.Errorf("waiting: %w", context.Canceled)},
+		{name: "an error is one, even when told to end", cancelled: true, err: broken, code: 1, message: `"command failed" err="something broke"`},
+		{name: "CLI-6 an error", err: broken, code: 1, message: `"command failed" err="something broke"`},
+		{name: "a context that has not ended is a failure", err: context.Canceled, code: 1, message: `"command failed" err="context canceled"`},
+		{name: "CLI-61 lost leadership", err: fmt.Errorf("controllers: %w", leaderelection.ErrLost), code: 1,
+			message: `"leaderelection lost/stopped"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newStarted()
+			p.err = test.err
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.cancelled {
+				cancel()
+			}
+			code, _, stderr := execute(t, ctx, p.Program, server)
+			if code != test.code {
+				t.Errorf("exit code %d", code)
+			}
+			if !strings.HasSuffix(stderr, test.message+"\n") && test.message != "" {
+				t.Errorf("stderr: %s", stderr)
+			}
+		})
+	}
+}
+
+// TestFlagLines checks that the effective values are logged in order of their names (CLI-9).
+func TestFlagLines(t *testing.T) {
+	names := func(args ...string) (names []string) {
+		_, _, stderr := execute(t, t.Context(), newStarted().Program, append(args, server)...)
+		for _, m := range regexp.MustCompile(`\] FLAG: --([a-z0-9-]+)="(.*)"\n`).FindAllStringSubmatch(stderr, -1) {
+			names = append(names, m[1])
+			if m[1] == "concurrent-deployment-syncs" && m[2] != "7" {
+				t.Errorf("effective value: %s", m[2])
+			}
+		}
+		return names
+	}
+	if got := names(); len(got) > 0 {
+		t.Errorf("flags are logged without being asked for: %q", got)
+	}
+	got := names("-v=1", "--concurrent_deployment_syncs=7")
+	if len(got) != 151 { // those of the original and one of ours
+		t.Errorf("%d flags are logged", len(got))
+	}
+	for i := range len(got) - 1 {
+		if got[i] >= got[i+1] {
+			t.Errorf("--%s is logged before --%s", got[i], got[i+1])
+		}
+	}
+}
+
+// TestLoggedOnce checks what is said about flags and controllers that this build does not have (CLI-49, CLI-55).
+func TestLoggedOnce(t *testing.T) {
+	_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--controllers=job,deployment,ttl", "--cluster-name=x",
+		"--bind-address=127.0.0.1")
+	for _, want := range []string{
+		`"Flags without effect in this build" flags=["--bind-address","--cluster-name"]`,
+		`"Controllers not available in this build" controllers=["job-controller","ttl-controller"]`,
+	} {
+		if strings.Count(stderr, want) != 1 {
+			t.Errorf("want once: %s\ngot: %s", want, stderr)
+		}
+	}
+	_, _, stderr = execute(t, t.Context(), newStarted().Program, server, "--controllers=deployment")
+	if strings.Contains(stderr, "in this build") {
+		t.Errorf("nothing was to be said: %s", stderr)
+	}
+}
+
+// TestJSON checks that the log is one object a line (CLI-44, CLI-48).
+func TestJSON(t *testing.T) {
+	_, _, stderr := execute(t, t.Context(), newStarted().Program, "--kubeconfig=/no/such/file", "--logging-format=json", "-v=1")
+	var last map[string]any
+	for line := range strings.Lines(stderr) {
+		last = map[string]any{}
+		if err := json.Unmarshal([]byte(line), &last); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if _, ok := last["ts"].(float64); !ok || last["caller"] == "" || last["msg"] == "" {
+			t.Errorf("incomplete: %s", line)
+		}
+	}
+	if last["msg"] != "command failed" || last["err"] != "stat /no/such/file: no such file or directory" {
+		t.Errorf("last line: %v", last)
+	}
+}
+
+// TestHelpNamesEveryFlag checks that each flag is in one section, and the hidden ones in none (CLI-7).
+func TestHelpNamesEveryFlag(t *testing.T) {
+	_, help, _ := execute(t, t.Context(), newStarted().Program, "--help")
+	NewCommand(newStarted().Program).Flags().VisitAll(func(f *pflag.Flag) {
+		want := 1
+		if f.Hidden {
+			want = 0
+		}
+		lines := regexp.MustCompile(`(?m)^  (-\w, |    )--`+f.Name+`\b[^-]`).FindAllString(help, -1)
+		if len(lines) != want {
+			t.Errorf("--%s: %q", f.Name, lines)
+		}
+	})
+	for _, want := range []string{
+		"\nAPI server flags:\n", "\nLeader election flags:\n", "\nDeployment-controller flags:\n", "\nGlobal flags:\n",
+		"\nWithout effect in this build: other controllers' flags:\n", "\n  version ", "\n  completion ",
+		"\n                              In this build: deployment-controller, replicaset-controller.\n",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("missing: %q", want)
+		}
+	}
+}
+
+func TestUntilSignalled(t *testing.T) {
+	patient := func(ctx context.Context) int { <-ctx.Done(); return 0 }
+	stuck := func(context.Context) int { select {} }
+	for _, test := range []struct {
+		name    string
+		signals []os.Signal
+		program func(context.Context) int
+		code    int
+	}{
+		{"the program ends by itself", nil, func(context.Context) int { return 1 }, 1},
+		{"CLI-63 a signal ends it in good order", []os.Signal{syscall.SIGTERM}, patient, 0},
+		{"CLI-63 another one too", []os.Signal{os.Interrupt}, patient, 0},
+		{"CLI-63 a second signal ends it at once", []os.Signal{syscall.SIGTERM, os.Interrupt}, stuck, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			signals := make(chan os.Signal, 2)
+			for _, s := range test.signals {
+				signals <- s
+			}
+			code := make(chan int)
+			go func() { code <- UntilSignalled(signals, test.program) }()
+			select {
+			case got := <-code:
+				if got != test.code {
+					t.Errorf("exit code %d", got)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("it goes on")
+			}
+		})
+	}
+}
+
+// TestManagerConfig checks that what the flags say reaches the manager.
+func TestManagerConfig(t *testing.T) {
+	var got options.Config
+	p := NewProgram("controller-manager", controllers.Registry)
+	p.Start = func(_ context.Context, c options.Config) error { got = c; return nil }
+	code, _, stderr := execute(t, t.Context(), p, server, "--controllers=*,-replicaset", "--kube-api-qps=7", "--kube-api-content-type=application/json",
+		"--use-service-account-credentials", "--concurrent-deployment-syncs=3", "--concurrent-replicaset-syncs=4", "--min-resync-period=1h",
+		"--controller-start-interval=2s", "--controller-shutdown-timeout=0s", "--leader-elect-on-loss=standby",
+		"--leader-elect-resource-name=x", "--feature-gates=PodDeletionCost=false")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	m := managerConfig(got)
+	if !m.Controllers["deployment-controller"] || m.Controllers["replicaset-controller"] {
+		t.Errorf("CLI-50: %v", m.Controllers)
+	}
+	c := m.Clients
+	if c.Component != "kube-controller-manager" || !c.RateLimited || c.QPS != 7 || c.Burst != 30 || !c.ServiceAccounts ||
+		c.ContentType != "application/json" || m.Client.Host != "http://127.0.0.1:1" {
+		t.Errorf("CI-1..5, CLI-19..25: %+v", c)
+	}
+	if m.Deployment.Workers != 3 || m.ReplicaSet.Workers != 4 || m.ReplicaSet.PodDeletionCost {
+		t.Errorf("CLI-13, CLI-14, CLI-66: %+v, %+v", m.Deployment, m.ReplicaSet)
+	}
+	if m.MinResyncPeriod != time.Hour || m.StartInterval != 2*time.Second || m.ShutdownTimeout != 0 {
+		t.Errorf("CLI-22..24: %v, %v, %v", m.MinResyncPeriod, m.StartInterval, m.ShutdownTimeout)
+	}
+	l := m.LeaderElection
+	if !m.LeaderElect || l.OnLoss != leaderelection.Standby || l.Name != "x" || l.ShutdownTimeout < time.Hour || len(l.Validate()) > 0 {
+		t.Errorf("LE-1: %+v", l)
+	}
+}
+
+// FuzzArguments makes sure that no command line gets more than exit code 1 out of it.
+func FuzzArguments(f *testing.F) {
+	for _, seed := range []string{
+		"", "--help", "version", "completion zsh", "help completion bash", "--min-resync-period=1h2x", "--v=999999999999",
+		"--controllers=a --controllers=*", "--version=v0.0.0-x", "--feature-gates=a:b", "--emulated-version=kube=1.0", "__complete --v",
+		"--leader-elect-lease-duration=-9223372036854775808ns", "--tls-sni-cert-key=a,b:c,d", "--allow-metric-labels=a,b=c",
+		"--log-text-info-buffer-size=1Ki", "--min-compatibility-version=1.2.3", "--show-hidden-metrics-for-version=..", "-vvv", "-- x",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		p := newStarted()
+		p.Start = func(context.Context, options.Config) error { return nil }
+		code := Run(t.Context(), p.Program, append(strings.Fields(line), server), io.Discard, io.Discard)
+		if code != 0 && code != 1 {
+			t.Errorf("exit code %d", code)
+		}
+		if err := logsapi.ResetForTest(nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+)
+
+const description = `The controller manager turns what Kubernetes objects ask for into what there is: Deployments into ReplicaSets,
+ReplicaSets into Pods, and so on. It works through the API server alone, does the work of kube-controller-manager, and
+takes the same flags.`
+
+// NewCommand returns the command line. Most callers want [Run], which also prints errors and knows the exit code.
+func NewCommand(p Program) *cobra.Command {
+	o := options.New(p.Controllers)
+	var asked versionFlag
+	command := &cobra.Command{
+		Use:           p.Name,
+		Long:          description,
+		SilenceErrors: true, // Run prints them
+		SilenceUsage:  true,
+		Args:          noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return run(c, p, o, asked)
+		},
+	}
+	flags := o.Flags()
+	global := flags.FlagSet("global")
+	global.BoolP("help", "h", false, "Print this help.")
+	global.Var(&asked, "version", "Print the version and end; 'raw' prints all there is to know about it. "+
+		"With a version, as 'v1.36.3-mine', that one is reported.")
+	global.Lookup("version").NoOptDefVal = "true"
+
+	command.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc) // CLI-1
+	for _, name := range flags.Order {
+		command.Flags().AddFlagSet(flags.FlagSets[name])
+	}
+	command.SetFlagErrorFunc(newUsageError)
+	setHelp(command, flags)
+	command.AddCommand(newVersionCommand())
+	command.SetHelpCommand(newHelpCommand())
+	completeValues(command, o)
+	return command
+}
+
+// noArguments accepts nothing but empty strings (CLI-2).
+func noArguments(c *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if arg != "" {
+			return fmt.Errorf("%q does not take any arguments, got %q", c.CommandPath(), args)
+		}
+	}
+	return nil
+}
+
+// run does what comes after parsing, in the order of CLI-57.
+func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) error {
+	early := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(c.ErrOrStderr())))
+	if err := o.Features.Apply(); err != nil {
+		return &runError{err, early}
+	}
+	if asked.print(c.OutOrStdout()) {
+		return nil
+	}
+	if err := o.Logging.Apply(&o.Features, c.OutOrStdout(), c.ErrOrStderr()); err != nil {
+		return &runError{err, early}
+	}
+	logger := klog.Background()
+	cliflag.PrintFlags(c.Flags()) // CLI-9
+	config, err := o.Config()
+	if err != nil {
+		return &runError{err, logger}
+	}
+	logger.Info("Starting", "command", p.Name, "version", kubernetesVersion().GitVersion)
+	if len(config.WithoutEffect) > 0 {
+		logger.Info("Flags without effect in this build", "flags", config.WithoutEffect)
+	}
+	if unavailable := config.Controllers.Unavailable; len(unavailable) > 0 {
+		logger.Info("Controllers not available in this build", "controllers", unavailable) // CLI-55
+	}
+	ctx := c.Context()
+	err = p.Start(klog.NewContext(ctx, logger), config)
+	if err == nil || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // to be told to end is not a failure
+	}
+	return &runError{err, logger}
+}
+
+// setHelp prints the flags of the command in sections, and leaves its subcommands to cobra.
+func setHelp(command *cobra.Command, flags cliflag.NamedFlagSets) {
+	help, usage := command.HelpFunc(), command.UsageFunc()
+	command.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c != command {
+			help(c, args)
+			return
+		}
+		out := c.OutOrStdout()
+		fmt.Fprintf(out, "%s\n\n", c.Long)
+		printUsage(out, c, flags)
+	})
+	command.SetUsageFunc(func(c *cobra.Command) error {
+		if c != command {
+			return usage(c)
+		}
+		printUsage(c.OutOrStderr(), c, flags)
+		return nil
+	})
+}
+
+func printUsage(w io.Writer, c *cobra.Command, flags cliflag.NamedFlagSets) {
+	fmt.Fprintf(w, "Usage:\n  %s [flags]\n  %s [command]\n\nCommands:\n", c.Name(), c.Name())
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			fmt.Fprintf(w, "  %-12s%s\n", sub.Name(), sub.Short)
+		}
+	}
+	cliflag.PrintSections(w, flags, width(w))
+}
+
+// width returns how wide the terminal is, or 0, which wraps nothing, when w is none.
+func width(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return columns
+		}
+	}
+	return 0
+}
+
+// newHelpCommand returns a help command like cobra's, but for one that ends the process when it fails.
+func newHelpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Print help about a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			about, _, err := c.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			return about.Help()
+		},
+	}
+}
+
+// completeValues lets shells complete values. A flag without a completion gets file names.
+func completeValues(command *cobra.Command, o *options.Options) {
+	for flag, values := range o.Completions() {
+		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+		if err := command.RegisterFlagCompletionFunc(flag, complete); err != nil {
+			panic(err) // no such flag: a test would have seen it
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+)
+
+// NewProgram returns the program that runs the controllers of the registry.
+func NewProgram(name string, registry []manager.Controller) Program {
+	p := Program{Name: name}
+	for _, c := range registry {
+		p.Controllers = append(p.Controllers, c.Name)
+	}
+	p.Start = func(ctx context.Context, c options.Config) error {
+		return manager.Run(ctx, managerConfig(c), registry)
+	}
+	return p
+}
+
+// managerConfig hands over what the flags said.
+func managerConfig(c options.Config) manager.Config {
+	m := manager.Config{
+		Client: c.Client,
+		Clients: clients.Options{
+			Component:       c.Component,
+			ContentType:     c.ContentType,
+			RateLimited:     c.RateLimited,
+			QPS:             c.QPS,
+			Burst:           c.Burst,
+			ServiceAccounts: c.UseServiceAccountCredentials,
+		},
+		Controllers:     map[string]bool{},
+		MinResyncPeriod: c.MinResyncPeriod,
+		StartInterval:   c.ControllerStartInterval,
+		ShutdownTimeout: c.ControllerShutdownTimeout,
+		LeaderElect:     c.LeaderElect,
+		LeaderElection:  c.LeaderElection,
+		Deployment:      manager.DeploymentConfig{Workers: int(c.Deployment.Workers)},
+		ReplicaSet: manager.ReplicaSetConfig{
+			Workers:         int(c.ReplicaSet.Workers),
+			PodDeletionCost: c.Features.Enabled("PodDeletionCost"),
+		},
+	}
+	for _, name := range c.Controllers.Enabled {
+		m.Controllers[name] = true
+	}
+	// The elector waits a little longer than the manager does, so that it is the manager who says what did not end (CLI-24).
+	m.LeaderElection.ShutdownTimeout = c.ControllerShutdownTimeout + time.Second
+	if c.ControllerShutdownTimeout == 0 {
+		m.LeaderElection.ShutdownTimeout = 365 * 24 * time.Hour // no limit
+	}
+	return m
+}

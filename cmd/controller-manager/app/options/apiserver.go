@@ -1,0 +1,71 @@
+package options
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// APIServer says which API server to use and how.
+type APIServer struct {
+	Kubeconfig  string  // CLI-10
+	Master      string  // CLI-11
+	ContentType string  // CLI-21
+	QPS         float32 // CLI-19
+	Burst       int32   // CLI-20
+
+	flags *pflag.FlagSet
+}
+
+func newAPIServer() APIServer {
+	return APIServer{ContentType: "application/vnd.kubernetes.protobuf", QPS: 20, Burst: 30}
+}
+
+func (o *APIServer) addFlags(fs *pflag.FlagSet) {
+	o.flags = fs
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "File that says how to reach the API server, and as whom. "+
+		"Without it and --master, the configuration that a pod has is used.")
+	fs.StringVar(&o.Master, "master", o.Master, "URL of the API server, instead of the one in the kubeconfig.")
+	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType, "Encoding of requests, and of the answers asked for.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests a second that each client makes at most; zero and less mean no "+
+		"limit. When neither this nor --kube-api-burst is given, clients are not limited: the server says when to wait.")
+	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst, "Requests that each client makes at once at most, before --kube-api-qps "+
+		"applies.")
+}
+
+func (o *APIServer) validate() []error {
+	if qps := float64(o.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
+		return []error{fmt.Errorf("--kube-api-qps must be a number, not %v", o.QPS)}
+	}
+	return nil
+}
+
+func (o *APIServer) apply(c *Config) {
+	c.ContentType = o.ContentType
+	c.RateLimited = o.flags.Changed("kube-api-qps") || o.flags.Changed("kube-api-burst")
+	c.QPS, c.Burst = o.QPS, int(o.Burst)
+}
+
+// clientConfig loads the kubeconfig. Without one, and without --master, it is as in a pod (CLI-11, CLI-81).
+func (o *APIServer) clientConfig() (*rest.Config, error) {
+	if o.Kubeconfig == "" && o.Master == "" {
+		if c, err := rest.InClusterConfig(); err == nil {
+			return c, nil
+		}
+	}
+	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
+		&clientcmd.ConfigOverrides{ClusterInfo: api.Cluster{Server: o.Master}},
+	).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := rest.DefaultServerUrlFor(c); err != nil {
+		return nil, fmt.Errorf("address of the API server %q: %w", c.Host, err)
+	}
+	return c, nil
+}

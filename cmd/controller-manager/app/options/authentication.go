@@ -1,0 +1,60 @@
+package options
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Authentication says how those who ask the manager's own server are recognized (CLI-35..39).
+type Authentication struct {
+	Kubeconfig             string
+	SkipLookup             bool
+	TolerateLookupFailure  bool
+	TokenCacheTTL          time.Duration
+	ClientCAFile           string
+	FrontProxyCAFile       string
+	FrontProxyNames        []string
+	FrontProxyUserHeaders  []string
+	FrontProxyUIDHeaders   []string
+	FrontProxyGroupHeaders []string
+	FrontProxyExtraHeaders []string // prefixes
+}
+
+func newAuthentication() Authentication {
+	return Authentication{
+		TokenCacheTTL:          10 * time.Second,
+		FrontProxyUserHeaders:  []string{"x-remote-user"},
+		FrontProxyGroupHeaders: []string{"x-remote-group"},
+		FrontProxyExtraHeaders: []string{"x-remote-extra-"},
+	}
+}
+
+func (o *Authentication) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "authentication-kubeconfig", o.Kubeconfig,
+		"Kubeconfig of the API server that is asked about tokens.")
+	fs.BoolVar(&o.SkipLookup, "authentication-skip-lookup", o.SkipLookup,
+		"Do not look up missing settings of authentication in the cluster.")
+	fs.BoolVar(&o.TolerateLookupFailure, "authentication-tolerate-lookup-failure", o.TolerateLookupFailure,
+		"Go on when missing settings of authentication cannot be looked up in the cluster.")
+	fs.DurationVar(&o.TokenCacheTTL, "authentication-token-webhook-cache-ttl", o.TokenCacheTTL,
+		"How long answers about tokens are remembered.")
+	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
+		"Authorities whose client certificates are accepted.")
+	fs.StringVar(&o.FrontProxyCAFile, "requestheader-client-ca-file", o.FrontProxyCAFile,
+		"Authorities whose client certificates are accepted from a front proxy, before its headers are trusted.")
+	fs.StringSliceVar(&o.FrontProxyNames, "requestheader-allowed-names", o.FrontProxyNames,
+		"Common names of client certificates that a front proxy may have. Empty allows all.")
+	fs.StringSliceVar(&o.FrontProxyUserHeaders, "requestheader-username-headers", o.FrontProxyUserHeaders,
+		"Headers in which a front proxy names the user.")
+	fs.StringSliceVar(&o.FrontProxyUIDHeaders, "requestheader-uid-headers", o.FrontProxyUIDHeaders,
+		"Headers in which a front proxy gives the user's uid.")
+	fs.StringSliceVar(&o.FrontProxyGroupHeaders, "requestheader-group-headers", o.FrontProxyGroupHeaders,
+		"Headers in which a front proxy names the user's groups.")
+	fs.StringSliceVar(&o.FrontProxyExtraHeaders, "requestheader-extra-headers-prefix", o.FrontProxyExtraHeaders,
+		"How headers begin in which a front proxy says more about the user.")
+}
+
+func (o *Authentication) validate() []error {
+	return notNegative(duration{"authentication-token-webhook-cache-ttl", o.TokenCacheTTL})
+}

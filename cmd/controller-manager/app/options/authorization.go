@@ -1,0 +1,41 @@
+package options
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Authorization says who may ask the manager's own server for what (CLI-35, CLI-37, CLI-38).
+type Authorization struct {
+	Kubeconfig       string
+	AlwaysAllowPaths []string
+	AllowedTTL       time.Duration
+	DeniedTTL        time.Duration
+}
+
+func newAuthorization() Authorization {
+	return Authorization{
+		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
+		AllowedTTL:       10 * time.Second,
+		DeniedTTL:        10 * time.Second,
+	}
+}
+
+func (o *Authorization) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "authorization-kubeconfig", o.Kubeconfig,
+		"Kubeconfig of the API server that is asked who may do what.")
+	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths,
+		"Paths that everybody may get; one that ends in '*' stands for all that begin so.")
+	fs.DurationVar(&o.AllowedTTL, "authorization-webhook-cache-authorized-ttl", o.AllowedTTL,
+		"How long it is remembered that something is allowed.")
+	fs.DurationVar(&o.DeniedTTL, "authorization-webhook-cache-unauthorized-ttl", o.DeniedTTL,
+		"How long it is remembered that something is not allowed.")
+}
+
+func (o *Authorization) validate() []error {
+	return notNegative(
+		duration{"authorization-webhook-cache-authorized-ttl", o.AllowedTTL},
+		duration{"authorization-webhook-cache-unauthorized-ttl", o.DeniedTTL},
+	)
+}

@@ -1,0 +1,53 @@
+package options
+
+import (
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+)
+
+// Component begins the user agents, whatever the executable is called: the API server takes it as the field manager, and
+// GitOps tools and audit policies match it (CI-1).
+const Component = "kube-controller-manager"
+
+// Config is what the command line amounts to: all defaults applied, everything validated.
+type Config struct {
+	Component string       // begins every user agent
+	Client    *rest.Config // server and credentials only: no user agent, encoding or limits yet
+
+	ContentType string  // of requests, and of the answers preferred (CLI-21)
+	RateLimited bool    // false when neither --kube-api-qps nor --kube-api-burst was given: no limit on the client
+	QPS         float32 // CLI-19
+	Burst       int     // CLI-20
+
+	UseServiceAccountCredentials bool          // CLI-25
+	MinResyncPeriod              time.Duration // CLI-22
+	ControllerStartInterval      time.Duration // CLI-23
+	ControllerShutdownTimeout    time.Duration // CLI-24; zero waits without limit
+
+	LeaderElect    bool                  // LE-1a
+	LeaderElection leaderelection.Config // valid if LeaderElect; its ShutdownTimeout is left to the manager
+
+	Controllers ControllerSelection
+	Deployment  Deployment
+	ReplicaSet  ReplicaSet
+	Endpoints   Endpoints
+	PodGC       PodGC
+
+	Features featuregate.FeatureGate      // knows every gate of Kubernetes 1.36
+	Logging  logsapi.LoggingConfiguration // has been applied before the program starts
+
+	// WithoutEffect are the flags, in order, that were set and that nothing in this build obeys.
+	WithoutEffect []string
+}
+
+// ControllerSelection is what --controllers selects.
+type ControllerSelection struct {
+	Items       []string // the flag's items, with canonical names in place of aliases (CLI-52)
+	Enabled     []string // canonical names of all that are on, in order, whether this build has them or not
+	Unavailable []string // those of Enabled that this build does not have (CLI-55)
+}

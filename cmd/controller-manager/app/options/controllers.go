@@ -1,0 +1,129 @@
+package options
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Controllers says which controllers are on (CLI-12, CLI-50..56).
+type Controllers struct {
+	Items []string // as given: '*', 'name' and '-name'
+
+	implemented []string // canonical names of the controllers of this build
+}
+
+func newControllers(implemented []string) Controllers {
+	return Controllers{Items: []string{"*"}, implemented: slices.Sorted(slices.Values(implemented))}
+}
+
+func (o *Controllers) addFlags(fs *pflag.FlagSet) {
+	var all, off []string
+	for _, k := range o.known() {
+		all = append(all, k.name)
+		if k.offByDefault {
+			off = append(off, k.name)
+		}
+	}
+	fs.StringSliceVar(&o.Items, "controllers", o.Items, "Controllers to run. 'foo' switches the controller foo on, '-foo' "+
+		"switches it off, '*' stands for all that are on by default. The first item that names a controller decides.\n"+
+		"In this build: "+strings.Join(o.implemented, ", ")+".\n"+
+		"Known, so that lists made for kube-controller-manager can be kept: "+strings.Join(all, ", ")+".\n"+
+		"Off by default: "+strings.Join(off, ", ")+".")
+}
+
+// known returns all controllers that may be named: those of kube-controller-manager and those that this build adds.
+func (o *Controllers) known() []controller {
+	all := slices.Clone(upstream)
+	for _, name := range o.implemented {
+		if !slices.ContainsFunc(upstream, func(k controller) bool { return k.name == name }) {
+			all = append(all, controller{name: name})
+		}
+	}
+	return all
+}
+
+// validate returns an error for each item that names no controller (CLI-54).
+func (o *Controllers) validate() (errs []error) {
+	names := o.names()
+	for _, item := range o.Items {
+		name := strings.TrimPrefix(item, "-")
+		if item == "*" || slices.Contains(names, name) {
+			continue
+		}
+		message := fmt.Sprintf("%q is not in the list of known controllers", name)
+		if guess := closest(name, names); guess != "" {
+			message += fmt.Sprintf(", did you mean %q?", guess)
+		}
+		errs = append(errs, fmt.Errorf("%s", message))
+	}
+	return errs
+}
+
+// names returns the names and aliases of all known controllers.
+func (o *Controllers) names() (names []string) {
+	for _, k := range o.known() {
+		names = append(names, k.name)
+		if k.alias != "" {
+			names = append(names, k.alias)
+		}
+	}
+	return names
+}
+
+// resolve returns what the items select. Legacy tokens says whether there is a key to sign them with: the controller that
+// makes them goes by that, not by the items (CLI-56).
+func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
+	known := o.known()
+	s := ControllerSelection{Items: canonical(o.Items, known)}
+	for _, k := range known {
+		on := selected(s.Items, k)
+		if k.name == "serviceaccount-token-controller" {
+			on = legacyTokens
+		}
+		if !on {
+			continue
+		}
+		s.Enabled = append(s.Enabled, k.name)
+		if !slices.Contains(o.implemented, k.name) {
+			s.Unavailable = append(s.Unavailable, k.name)
+		}
+	}
+	slices.Sort(s.Enabled)
+	slices.Sort(s.Unavailable)
+	return s
+}
+
+// canonical returns the items with canonical names in place of aliases (CLI-52).
+func canonical(items []string, known []controller) []string {
+	result := slices.Clone(items)
+	for i, item := range items {
+		name, off := strings.CutPrefix(item, "-")
+		for _, k := range known {
+			switch {
+			case k.alias == "" || k.alias != name:
+			case off:
+				result[i] = "-" + k.name
+			default:
+				result[i] = k.name
+			}
+		}
+	}
+	return result
+}
+
+// selected tells whether the items, with canonical names, switch the controller on. The first item that names it decides;
+// without one '*' does, wherever it stands (CLI-50, CLI-51).
+func selected(items []string, k controller) bool {
+	for _, item := range items {
+		switch item {
+		case k.name:
+			return true
+		case "-" + k.name:
+			return false
+		}
+	}
+	return !k.offByDefault && slices.Contains(items, "*")
+}

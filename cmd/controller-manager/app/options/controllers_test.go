@@ -1,0 +1,238 @@
+package options
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestControllers(t *testing.T) {
+	ours := []string{"deployment-controller", "endpoints-controller", "pod-garbage-collector-controller", "replicaset-controller"}
+	for _, test := range []struct {
+		name  string
+		items string
+		want  string // which of ours are on, by alias
+	}{
+		{"CLI-12 by default all are on", "*", "deployment endpoint podgc replicaset"},
+		{"CLI-50 an alias", "deployment", "deployment"},
+		{"CLI-50 a canonical name", "replicaset-controller", "replicaset"},
+		{"CLI-50 off", "*,-endpoint,-podgc", "deployment replicaset"},
+		{"CLI-50 the first item decides: off", "-podgc,podgc,endpoint", "endpoint"},
+		{"CLI-50 the first item decides: on", "podgc,-podgc", "podgc"},
+		{"CLI-50 the first item decides, under whatever name", "-podgc,pod-garbage-collector-controller", ""},
+		{"CLI-50 an explicit item beats * before it", "*,-deployment", "endpoint podgc replicaset"},
+		{"CLI-50 an explicit item beats * behind it", "-deployment,*", "endpoint podgc replicaset"},
+		{"CLI-51 without * the others are off", "-deployment", ""},
+		{"CLI-51 nothing is off", "", ""},
+		{"CLI-82 upstream's half of a pair", "*,-endpoint,-replicaset,-deployment,-podgc", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o, err := parse("--controllers=" + test.items)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if errs := o.Controllers.validate(); len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			var want, got []string
+			for _, k := range upstream {
+				if slices.Contains(strings.Fields(test.want), k.alias) {
+					want = append(want, k.name)
+				}
+			}
+			for _, name := range o.Controllers.resolve(false).Enabled {
+				if slices.Contains(ours, name) {
+					got = append(got, name)
+				}
+			}
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(- want, + got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSelection(t *testing.T) {
+	o := newControllers(append(implemented, "brandnew-controller"))
+	all := o.resolve(true)
+	t.Run("CLI-53 three are off by default", func(t *testing.T) {
+		off := []string{"bootstrap-signer-controller", "selinux-warning-controller", "token-cleaner-controller"}
+		for _, name := range off {
+			if slices.Contains(all.Enabled, name) {
+				t.Errorf("%s is on", name)
+			}
+		}
+		if got, want := len(all.Enabled), len(upstream)+1-len(off); got != want {
+			t.Errorf("%d controllers are on, want %d", got, want)
+		}
+		o := o
+		o.Items = []string{"*", "bootstrapsigner", "tokencleaner"}
+		if got, want := len(o.resolve(true).Enabled), len(all.Enabled)+2; got != want {
+			t.Errorf("%d controllers are on with kubeadm's list, want %d", got, want)
+		}
+	})
+	t.Run("CLI-55 those that this build does not have are named", func(t *testing.T) {
+		if slices.Contains(all.Unavailable, "deployment-controller") || !slices.Contains(all.Unavailable, "job-controller") {
+			t.Errorf("unavailable: %q", all.Unavailable)
+		}
+	})
+	t.Run("a controller that upstream does not have is known", func(t *testing.T) {
+		if !slices.Contains(all.Enabled, "brandnew-controller") {
+			t.Error("it is off")
+		}
+	})
+	t.Run("CLI-52 aliases become canonical names", func(t *testing.T) {
+		o := o
+		o.Items = []string{"*", "-podgc", "endpoint", "job-controller"}
+		want := []string{"*", "-pod-garbage-collector-controller", "endpoints-controller", "job-controller"}
+		if diff := cmp.Diff(want, o.resolve(false).Items); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("CLI-56 tokens go by the key alone", func(t *testing.T) {
+		o := o
+		o.Items = []string{"*"}
+		if slices.Contains(o.resolve(false).Enabled, "serviceaccount-token-controller") {
+			t.Error("on without a key")
+		}
+		o.Items = []string{"-serviceaccount-token"}
+		if !slices.Contains(o.resolve(true).Enabled, "serviceaccount-token-controller") {
+			t.Error("off with a key")
+		}
+	})
+}
+
+func TestUnknownControllers(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		items []string
+		want  []string
+	}{
+		{"CLI-54 unknown", []string{"foo"}, []string{`"foo" is not in the list of known controllers`}},
+		{"CLI-54 without the minus", []string{"*", "-foo"}, []string{`"foo" is not in the list of known controllers`}},
+		{"CLI-6 one each", []string{"foo", "podgc", "-bar"}, []string{
+			`"foo" is not in the list of known controllers`, `"bar" is not in the list of known controllers`}},
+		{"CLI-54 a star has no minus", []string{"-*"}, []string{`"*" is not in the list of known controllers`}},
+		{"CLI-54 nothing is no name", []string{"podgc", ""}, []string{`"" is not in the list of known controllers`}},
+		{"letters swapped", []string{"deploymnet"}, []string{
+			`"deploymnet" is not in the list of known controllers, did you mean "deployment"?`}},
+		{"plural", []string{"-endpoints"}, []string{
+			`"endpoints" is not in the list of known controllers, did you mean "endpoint"?`}},
+		{"capitals and underscores", []string{"Replicaset_Controller"}, []string{
+			`"Replicaset_Controller" is not in the list of known controllers, did you mean "replicaset-controller"?`}},
+		{"beginning of a name", []string{"replica"}, []string{
+			`"replica" is not in the list of known controllers, did you mean "replicaset"?`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := newControllers(implemented)
+			o.Items = test.items
+			var got []string
+			for _, err := range o.validate() {
+				got = append(got, err.Error())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(- want, + got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestKnownNames makes sure that the table is a function: no name or alias stands for two controllers (CLI-55).
+func TestKnownNames(t *testing.T) {
+	seen := map[string]bool{"": true, "*": true}
+	o := newControllers(nil)
+	for _, name := range o.names() {
+		if seen[name] || strings.HasPrefix(name, "-") || name != strings.ToLower(name) {
+			t.Errorf("%q", name)
+		}
+		seen[name] = true
+	}
+	if len(upstream) != 52 {
+		t.Errorf("%d controllers, kube-controller-manager 1.36 has 52", len(upstream))
+	}
+}
+
+// items draws a list that --controllers may have.
+func items(t *rapid.T, label string) []string {
+	o := newControllers(nil)
+	few := o.names()[10:30] // few, so that items contradict each other often
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+		item := rapid.SampledFrom(few).Draw(t, "name")
+		switch rapid.IntRange(0, 4).Draw(t, "form") {
+		case 0:
+			return "*"
+		case 1, 2:
+			return "-" + item
+		}
+		return item
+	}), 0, 12).Draw(t, label)
+}
+
+func enabled(list []string) []string {
+	o := newControllers(nil)
+	o.Items = list
+	return o.resolve(false).Enabled
+}
+
+func TestFirstNamingItemDecides(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list, more := items(t, "list"), items(t, "more")
+		before, after := enabled(list), enabled(slices.Concat(list, more))
+		for _, item := range canonical(list, upstream) {
+			name := strings.TrimPrefix(item, "-")
+			if slices.Contains(before, name) != slices.Contains(after, name) {
+				t.Errorf("%s was decided by %q, and %q changed it", name, list, more)
+			}
+		}
+	})
+}
+
+func TestExplicitItemBeatsStar(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := items(t, "list")
+		named := slices.DeleteFunc(slices.Clone(list), func(item string) bool { return item == "*" })
+		at := rapid.IntRange(0, len(named)).Draw(t, "at")
+		starred := enabled(slices.Insert(slices.Clone(named), at, "*"))
+		if slices.Contains(list, "*") && !slices.Equal(enabled(list), starred) {
+			t.Errorf("it matters where * stands in %q", list)
+		}
+		plain := enabled(named)
+		for _, item := range canonical(named, upstream) {
+			name := strings.TrimPrefix(item, "-")
+			if slices.Contains(plain, name) != slices.Contains(starred, name) {
+				t.Errorf("* changed %s, which %q names", name, named)
+			}
+		}
+		for _, name := range plain {
+			if !slices.Contains(canonical(named, upstream), name) {
+				t.Errorf("%s is on, though %q does not name it (CLI-51)", name, named)
+			}
+		}
+	})
+}
+
+func FuzzControllers(f *testing.F) {
+	for _, seed := range []string{"*", "*,-podgc", "deploymnet", "", `"a,b`, "-", "--x", ",,", "-*", "\x00", "é"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		o, err := parse("--controllers=" + list)
+		if err != nil {
+			return
+		}
+		errs := o.Controllers.validate()
+		s := o.Controllers.resolve(false)
+		if len(s.Items) != len(o.Controllers.Items) || len(errs) > len(s.Items) {
+			t.Errorf("%q: %q, %v", list, s.Items, errs)
+		}
+		for _, err := range errs {
+			if !strings.Contains(err.Error(), " is not in the list of known controllers") {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package options
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/version"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	binary "k8s.io/component-base/version"
+)
+
+// oldestEmulated is the oldest version that --emulated-version takes (CLI-29).
+const oldestEmulated = "1.33"
+
+// obeyed are the gates that change what this build does. All others are accepted, because operators give one list to all
+// components (CLI-28).
+var obeyed = []string{
+	"AllAlpha", "AllBeta", "PodDeletionCost",
+	// of the logging library
+	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
+	// of the client library
+	"AtomicFIFO", "ClientsAllowCARotation", "ClientsAllowCBOR", "ClientsAllowTLSCacheGC", "ClientsPreferCBOR",
+	"InOrderInformersBatchProcess", "InformerResourceVersion", "UnlockWhileProcessingFIFO", "WatchListClient",
+}
+
+// Features are the feature gates and the version to behave like.
+type Features struct {
+	gate     featuregate.MutableVersionedFeatureGate
+	registry compatibility.ComponentGlobalsRegistry
+}
+
+func newFeatures() Features {
+	f := Features{
+		gate:     featuregate.NewVersionedFeatureGate(version.MustParse(binary.DefaultKubeBinaryVersion)),
+		registry: compatibility.NewComponentGlobalsRegistry(),
+	}
+	specs, needs := parseGates(gatesOf136)
+	effective := compatibility.NewEffectiveVersionFromString(binary.DefaultKubeBinaryVersion, oldestEmulated, oldestEmulated)
+	for _, err := range []error{
+		f.gate.AddVersioned(specs),
+		f.gate.AddDependencies(needs),
+		f.registry.Register(compatibility.DefaultKubeComponent, effective, f.gate),
+	} {
+		if err != nil {
+			panic(fmt.Sprintf("features.txt: %v", err)) // a test would have seen it
+		}
+	}
+	return f
+}
+
+func (o *Features) addFlags(fs *pflag.FlagSet) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.registry.AddFlags(own)
+	gates := own.Lookup("feature-gates")
+	gates.Value = gatesValue{gates.Value}
+	gates.Usage = "Switch features on and off, as 'PodDeletionCost=false,AllAlpha=true'. May be given several times; " +
+		"a name may begin with 'kube:'.\nEvery gate of Kubernetes " + binary.DefaultKubeBinaryVersion + " is accepted. " +
+		"These have an effect here:\n" + strings.Join(o.described(), "\n")
+	own.Lookup("emulated-version").Usage = "Take features as they were in an older version, from " + oldestEmulated +
+		" on, as 'kube=1.35'."
+	own.Lookup("min-compatibility-version").Usage = "Oldest version that the other components of the control plane may " +
+		"have, as 'kube=1.35'; at most the emulated version."
+	fs.AddFlagSet(own)
+}
+
+// described returns a line of help for each gate that has an effect.
+func (o *Features) described() (lines []string) {
+	all := o.gate.GetAll()
+	for _, name := range obeyed {
+		spec := all[featuregate.Feature(name)]
+		stage := string(spec.PreRelease)
+		if spec.PreRelease == featuregate.GA {
+			stage = "GA"
+		}
+		lines = append(lines, fmt.Sprintf("%s=true|false (%s - default=%t)", name, stage, spec.Default))
+	}
+	return lines
+}
+
+// gatesValue takes `kube:` in front of some names and not of others, which the value it wraps does not.
+type gatesValue struct{ pflag.Value }
+
+func (v gatesValue) Set(s string) error {
+	items := strings.Split(s, ",")
+	for i, item := range items {
+		items[i] = strings.TrimPrefix(strings.TrimSpace(item), compatibility.DefaultKubeComponent+":")
+	}
+	return v.Value.Set(strings.Join(items, ","))
+}
+
+// Type is what the help says in place of a value.
+func (v gatesValue) Type() string { return "name=true|false,..." }
+
+func (o *Features) validate() []error { return o.registry.Validate() }
+
+func (o *Features) apply(c *Config) { c.Features = o.gate }
+
+// Apply makes the gates what the flags say, also those of client-go, which are global.
+func (o *Features) Apply() error {
+	if err := o.registry.Set(); err != nil {
+		return err
+	}
+	clientfeatures.ReplaceFeatureGates(clientGates{o.gate})
+	return nil
+}
+
+// clientGates answers for client-go, whose type for names is its own. All its gates are in features.txt.
+type clientGates struct{ gate featuregate.FeatureGate }
+
+func (g clientGates) Enabled(name clientfeatures.Feature) bool {
+	return g.gate.Enabled(featuregate.Feature(name))
+}

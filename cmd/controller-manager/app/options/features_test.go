@@ -1,0 +1,188 @@
+package options
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/version"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	zpages "k8s.io/component-base/zpages/features"
+)
+
+func TestFeatureGates(t *testing.T) {
+	for _, test := range []struct {
+		name, args string
+		on, off    string
+		err        string
+	}{
+		{name: "CLI-66 the default", on: "PodDeletionCost WatchListClient", off: "AllAlpha ClientsAllowCBOR"},
+		{name: "CLI-28 off", args: "--feature-gates=PodDeletionCost=false", off: "PodDeletionCost", on: "WatchListClient"},
+		{name: "CLI-28 with kube:", args: "--feature-gates=kube:PodDeletionCost=false", off: "PodDeletionCost"},
+		{name: "CLI-28 with and without kube:", args: "--feature-gates=kube:PodDeletionCost=false,WatchListClient=false",
+			off: "PodDeletionCost WatchListClient"},
+		{name: "CLI-28 repeated", args: "--feature-gates=PodDeletionCost=false --feature-gates=WatchListClient=false",
+			off: "PodDeletionCost WatchListClient"},
+		{name: "CLI-28 the last one counts", args: "--feature-gates=PodDeletionCost=false,PodDeletionCost=true", on: "PodDeletionCost"},
+		{name: "CLI-28 all alpha", args: "--feature-gates=AllAlpha=true", on: "ClientsAllowCBOR"},
+		{name: "CLI-28 all beta but one", args: "--feature-gates=AllBeta=false,PodDeletionCost=true",
+			on: "PodDeletionCost", off: "WatchListClient"},
+		{name: "CLI-67 a locked gate may be set to what it is", args: "--feature-gates=LogarithmicScaleDown=true",
+			on: "LogarithmicScaleDown"},
+		{name: "CLI-28 nothing", args: "--feature-gates=", on: "PodDeletionCost"},
+		{name: "CLI-29 as it was in 1.35", args: "--emulated-version=1.35", off: "AtomicFIFO StaleControllerConsistencyReplicaSet"},
+		{name: "CLI-28 unknown", args: "--feature-gates=Foo=true", err: "unrecognized feature gate: Foo"},
+		{name: "CLI-28 unknown with kube:", args: "--feature-gates=kube:Foo=true", err: "unrecognized feature gate: Foo"},
+		{name: "CLI-28 locked", args: "--feature-gates=LogarithmicScaleDown=false",
+			err: "cannot set feature gate LogarithmicScaleDown to false, feature is locked to true"},
+		{name: "CLI-28 no value", args: "--feature-gates=PodDeletionCost", err: "missing bool value for PodDeletionCost"},
+		{name: "CLI-28 bad value", args: "--feature-gates=PodDeletionCost=yes", err: "invalid value of PodDeletionCost=yes"},
+		{name: "CLI-28 another component", args: "--feature-gates=wardle:Foo=true", err: "component not registered: wardle"},
+		{name: "CLI-69 depends on AtomicFIFO", args: "--feature-gates=AtomicFIFO=false",
+			err: "StaleControllerConsistencyReplicaSet is enabled, but depends on features that are disabled: [AtomicFIFO]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := configure(strings.Fields(test.args)...)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got  %v\nwant %s", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range strings.Fields(test.on) {
+				if !c.Features.Enabled(featuregate.Feature(name)) {
+					t.Errorf("%s is off", name)
+				}
+			}
+			for _, name := range strings.Fields(test.off) {
+				if c.Features.Enabled(featuregate.Feature(name)) {
+					t.Errorf("%s is on", name)
+				}
+			}
+		})
+	}
+}
+
+// TestEveryGateIsAccepted sets each to its default, which even a locked one allows (CLI-28).
+func TestEveryGateIsAccepted(t *testing.T) {
+	all := newFeatures().gate.GetAll()
+	if len(all) < 240 {
+		t.Fatalf("only %d gates", len(all))
+	}
+	for name, spec := range all {
+		value := map[bool]string{true: "true", false: "false"}[spec.Default]
+		if _, err := configure("--feature-gates=" + string(name) + "=" + value); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestGatesOfSection5 checks those that the contract names.
+func TestGatesOfSection5(t *testing.T) {
+	all := newFeatures().gate.GetAll()
+	for _, want := range []struct {
+		fact, name string
+		stage      featuregate.FeatureSpec
+	}{
+		{"CLI-65", "DeploymentReplicaSetTerminatingReplicas", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
+		{"CLI-66", "PodDeletionCost", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
+		{"CLI-67", "LogarithmicScaleDown", featuregate.FeatureSpec{PreRelease: featuregate.GA, Default: true, LockToDefault: true}},
+		{"CLI-68", "PodObservedGenerationTracking", featuregate.FeatureSpec{PreRelease: featuregate.GA, Default: true, LockToDefault: true}},
+		{"CLI-69", "StaleControllerConsistencyReplicaSet", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
+		{"CLI-70", "CoordinatedLeaderElection", featuregate.FeatureSpec{PreRelease: featuregate.Beta}},
+		{"CLI-71", "ControllerManagerReleaseLeaderElectionLockOnExit", featuregate.FeatureSpec{PreRelease: featuregate.Alpha}},
+		{"CLI-72", "WatchListClient", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
+		{"CLI-73", "ComponentFlagz", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
+		{"CLI-73", "ComponentStatusz", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
+		{"CLI-74", "ClientsAllowCBOR", featuregate.FeatureSpec{PreRelease: featuregate.Alpha}},
+		{"CLI-74", "ClientsPreferCBOR", featuregate.FeatureSpec{PreRelease: featuregate.Alpha}},
+		{"CLI-74", "ConcurrentWatchObjectDecode", featuregate.FeatureSpec{PreRelease: featuregate.Beta}},
+	} {
+		got, ok := all[featuregate.Feature(want.name)]
+		got.Version = nil
+		if diff := cmp.Diff(want.stage, got); !ok || diff != "" {
+			t.Errorf("%s %s (- want, + got):\n%s", want.fact, want.name, diff)
+		}
+	}
+}
+
+// libraryGates collects what client-go says of its own gates.
+type libraryGates map[clientfeatures.Feature]clientfeatures.VersionedSpecs
+
+func (g libraryGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.VersionedSpecs) error {
+	maps.Copy(g, in)
+	return nil
+}
+
+// TestGatesAreThoseOfTheLibraries notices when a newer library has other gates than features.txt.
+func TestGatesAreThoseOfTheLibraries(t *testing.T) {
+	specs, _ := parseGates(gatesOf136)
+	gate := featuregate.NewVersionedFeatureGate(version.MustParse("1.36"))
+	if err := gate.AddVersioned(specs); err != nil {
+		t.Fatal(err)
+	}
+	if err := logsapi.AddFeatureGates(gate); err != nil {
+		t.Errorf("logging: %v", err)
+	}
+	if err := zpages.AddFeatureGates(gate); err != nil {
+		t.Errorf("flagz and statusz: %v", err)
+	}
+	client := libraryGates{}
+	if err := clientfeatures.AddVersionedFeaturesToExistingFeatureGates(client); err != nil {
+		t.Fatal(err)
+	}
+	for name, stages := range client {
+		got := specs[featuregate.Feature(name)]
+		if len(got) != len(stages) {
+			t.Errorf("%s: %v, client-go has %v", name, got, stages)
+			continue
+		}
+		for i, want := range stages {
+			if got[i].Default != want.Default || got[i].LockToDefault != want.LockToDefault ||
+				string(got[i].PreRelease) != string(want.PreRelease) || !got[i].Version.EqualTo(want.Version) {
+				t.Errorf("%s: %v, client-go has %v", name, got[i], want)
+			}
+		}
+	}
+}
+
+// TestGatesReachClientGo makes sure that those of client-go are switched there (CLI-72).
+func TestGatesReachClientGo(t *testing.T) {
+	for _, want := range []bool{false, true} {
+		mustConfigure(t, "--feature-gates=WatchListClient="+map[bool]string{true: "true", false: "false"}[want])
+		if got := clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient); got != want {
+			t.Errorf("client-go thinks that it is %v, want %v", got, want)
+		}
+	}
+}
+
+// TestObeyedGatesExist keeps the list in the help true, as far as that can be.
+func TestObeyedGatesExist(t *testing.T) {
+	f := newFeatures()
+	all := slices.Collect(maps.Keys(f.gate.GetAll()))
+	for _, name := range obeyed {
+		if !slices.Contains(all, featuregate.Feature(name)) {
+			t.Errorf("there is no gate %s", name)
+		}
+	}
+}
+
+func FuzzFeatureGates(f *testing.F) {
+	for _, seed := range []string{"PodDeletionCost=false", "kube:AllAlpha=true,AllBeta=false", "=", ":", "a:b:c=1", ",", "a=b=c", "kube:", "\xff"} {
+		f.Add(seed, "kube=1.35")
+	}
+	f.Add("", "0.0")
+	f.Fuzz(func(t *testing.T, gates, emulated string) {
+		c, err := configure("--feature-gates="+gates, "--emulated-version="+emulated)
+		if err == nil && c.Features == nil {
+			t.Error("neither gates nor an error")
+		}
+	})
+}

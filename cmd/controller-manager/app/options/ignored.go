@@ -1,0 +1,182 @@
+package options
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Ignored are the flags of controllers that this build does not have. They are parsed, because manifests carry them
+// (CLI-49), and otherwise left alone.
+type Ignored struct {
+	flags *pflag.FlagSet
+}
+
+func newIgnored() Ignored { return Ignored{} }
+
+func (o *Ignored) addFlags(fs *pflag.FlagSet) {
+	o.flags = fs
+	for _, owner := range ignored {
+		for _, f := range owner.flags {
+			addIgnored(fs, f.name, f.value, "For "+owner.name+".")
+		}
+	}
+	for _, name := range []string{"allow-untagged-cloud", "node-sync-period"} {
+		fs.Lookup(name).Hidden = true // deprecated upstream, and hidden there too
+	}
+}
+
+func addIgnored(fs *pflag.FlagSet, name string, value any, usage string) {
+	switch v := value.(type) {
+	case bool:
+		fs.Bool(name, v, usage)
+	case string:
+		fs.String(name, v, usage)
+	case time.Duration:
+		fs.Duration(name, v, usage)
+	case int32:
+		fs.Int32(name, v, usage)
+	case float32:
+		fs.Float32(name, v, usage)
+	case float64:
+		fs.Float64(name, v, usage)
+	default:
+		panic(fmt.Sprintf("--%s: no flag of type %T", name, value)) // a test would have seen it
+	}
+}
+
+// validate rejects only what would be a grave misunderstanding: that there is a cloud provider in here.
+func (o *Ignored) validate() []error {
+	if name := o.flags.Lookup("cloud-provider").Value.String(); name != "" && name != "external" {
+		return []error{fmt.Errorf("--cloud-provider=%q: must be \"external\" or empty, cloud providers are not built in", name)}
+	}
+	return nil
+}
+
+// given tells whether the flag has a value other than nothing.
+func (o *Ignored) given(name string) bool { return o.flags.Lookup(name).Value.String() != "" }
+
+type ignoredFlag struct {
+	name  string
+	value any // default
+}
+
+var ignored = []struct {
+	name  string // whose flags these are
+	flags []ignoredFlag
+}{
+	{"cloud providers and node networks", []ignoredFlag{
+		{"allocate-node-cidrs", false},
+		{"allow-untagged-cloud", false},
+		{"cidr-allocator-type", "RangeAllocator"},
+		{"cloud-config", ""},
+		{"cloud-provider", ""},
+		{"cluster-cidr", ""},
+		{"cluster-name", "kubernetes"},
+		{"configure-cloud-routes", true},
+		{"external-cloud-volume-plugin", ""},
+		{"node-monitor-period", 5 * time.Second},
+		{"node-sync-period", time.Duration(0)},
+		{"route-reconciliation-period", 10 * time.Second},
+	}},
+	{"sharing controllers with a cloud-controller-manager", []ignoredFlag{
+		{"enable-leader-migration", false},
+		{"leader-migration-config", ""},
+	}},
+	{"persistentvolume-attach-detach-controller", []ignoredFlag{
+		{"attach-detach-reconcile-sync-period", time.Minute},
+		{"disable-attach-detach-reconcile-sync", false},
+		{"disable-force-detach-on-timeout", false},
+	}},
+	{"certificatesigningrequest-signing-controller", []ignoredFlag{
+		{"cluster-signing-cert-file", ""},
+		{"cluster-signing-duration", 8760 * time.Hour},
+		{"cluster-signing-key-file", ""},
+		{"cluster-signing-kube-apiserver-client-cert-file", ""},
+		{"cluster-signing-kube-apiserver-client-key-file", ""},
+		{"cluster-signing-kubelet-client-cert-file", ""},
+		{"cluster-signing-kubelet-client-key-file", ""},
+		{"cluster-signing-kubelet-serving-cert-file", ""},
+		{"cluster-signing-kubelet-serving-key-file", ""},
+		{"cluster-signing-legacy-unknown-cert-file", ""},
+		{"cluster-signing-legacy-unknown-key-file", ""},
+	}},
+	{"cronjob-controller", []ignoredFlag{{"concurrent-cron-job-syncs", int32(5)}}},
+	{"daemonset-controller", []ignoredFlag{{"concurrent-daemonset-syncs", int32(2)}}},
+	{"device-taint-eviction-controller", []ignoredFlag{{"concurrent-device-taint-eviction-syncs", int32(8)}}},
+	{"endpointslice-controller", []ignoredFlag{
+		{"concurrent-service-endpoint-syncs", int32(5)},
+		{"endpointslice-updates-batch-period", time.Duration(0)},
+		{"max-endpoints-per-slice", int32(100)},
+	}},
+	{"endpointslice-mirroring-controller", []ignoredFlag{
+		{"mirroring-concurrent-service-endpoint-syncs", int32(5)},
+		{"mirroring-endpointslice-updates-batch-period", time.Duration(0)},
+		{"mirroring-max-endpoints-per-subset", int32(1000)},
+	}},
+	{"ephemeral-volume-controller", []ignoredFlag{{"concurrent-ephemeralvolume-syncs", int32(5)}}},
+	{"garbage-collector-controller", []ignoredFlag{
+		{"concurrent-gc-syncs", int32(20)},
+		{"enable-garbage-collector", true},
+	}},
+	{"horizontal-pod-autoscaler-controller", []ignoredFlag{
+		{"concurrent-horizontal-pod-autoscaler-syncs", int32(5)},
+		{"horizontal-pod-autoscaler-cpu-initialization-period", 5 * time.Minute},
+		{"horizontal-pod-autoscaler-downscale-stabilization", 5 * time.Minute},
+		{"horizontal-pod-autoscaler-initial-readiness-delay", 30 * time.Second},
+		{"horizontal-pod-autoscaler-sync-period", 15 * time.Second},
+		{"horizontal-pod-autoscaler-tolerance", 0.1},
+	}},
+	{"job-controller", []ignoredFlag{{"concurrent-job-syncs", int32(5)}}},
+	{"legacy-serviceaccount-token-cleaner-controller", []ignoredFlag{
+		{"legacy-service-account-token-clean-up-period", 8760 * time.Hour},
+	}},
+	{"namespace-controller", []ignoredFlag{
+		{"concurrent-namespace-syncs", int32(10)},
+		{"namespace-sync-period", 5 * time.Minute},
+	}},
+	{"node-ipam-controller", []ignoredFlag{
+		{"node-cidr-mask-size", int32(0)},
+		{"node-cidr-mask-size-ipv4", int32(0)},
+		{"node-cidr-mask-size-ipv6", int32(0)},
+		{"service-cluster-ip-range", ""},
+	}},
+	{"node-lifecycle-controller", []ignoredFlag{
+		{"large-cluster-size-threshold", int32(50)},
+		{"node-eviction-rate", float32(0.1)},
+		{"node-monitor-grace-period", 50 * time.Second},
+		{"node-startup-grace-period", time.Minute},
+		{"secondary-node-eviction-rate", float32(0.01)},
+		{"unhealthy-zone-threshold", float32(0.55)},
+	}},
+	{"persistentvolume-binder-controller", []ignoredFlag{
+		{"enable-dynamic-provisioning", true},
+		{"enable-hostpath-provisioner", false},
+		{"flex-volume-plugin-dir", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"},
+		{"pv-recycler-increment-timeout-nfs", int32(30)},
+		{"pv-recycler-minimum-timeout-hostpath", int32(60)},
+		{"pv-recycler-minimum-timeout-nfs", int32(300)},
+		{"pv-recycler-pod-template-filepath-hostpath", ""},
+		{"pv-recycler-pod-template-filepath-nfs", ""},
+		{"pv-recycler-timeout-increment-hostpath", int32(30)},
+		{"pvclaimbinder-sync-period", 15 * time.Second},
+	}},
+	{"replicationcontroller-controller", []ignoredFlag{{"concurrent-rc-syncs", int32(5)}}},
+	{"resourceclaim-controller", []ignoredFlag{{"concurrent-resourceclaim-syncs", int32(50)}}},
+	{"resourcequota-controller", []ignoredFlag{
+		{"concurrent-resource-quota-syncs", int32(5)},
+		{"resource-quota-sync-period", 5 * time.Minute},
+	}},
+	{"root-ca-certificate-publisher-controller", []ignoredFlag{{"root-ca-file", ""}}},
+	{"service-lb-controller", []ignoredFlag{{"concurrent-service-syncs", int32(1)}}},
+	{"serviceaccount-token-controller", []ignoredFlag{
+		{"concurrent-serviceaccount-token-syncs", int32(5)},
+		{"service-account-private-key-file", ""},
+	}},
+	{"statefulset-controller", []ignoredFlag{{"concurrent-statefulset-syncs", int32(5)}}},
+	{"ttl-after-finished-controller", []ignoredFlag{{"concurrent-ttl-after-finished-syncs", int32(5)}}},
+	{"validatingadmissionpolicy-status-controller", []ignoredFlag{
+		{"concurrent-validating-admission-policy-status-syncs", int32(5)},
+	}},
+}

@@ -1,0 +1,349 @@
+package options
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+// implemented are the controllers that the tests pretend to have.
+var implemented = []string{"deployment-controller", "replicaset-controller"}
+
+// parse returns the options that the arguments amount to.
+func parse(args ...string) (*Options, error) {
+	o := New(implemented)
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range o.Flags().Order {
+		all.AddFlagSet(o.Flags().FlagSets[name])
+	}
+	all.SetNormalizeFunc(o.Flags().NormalizeNameFunc)
+	return o, all.Parse(args)
+}
+
+// configure returns what comes of the arguments when the server is somewhere.
+func configure(args ...string) (Config, error) {
+	o, err := parse(append([]string{"--master=http://127.0.0.1:1"}, args...)...)
+	if err != nil {
+		return Config{}, err
+	}
+	if err := o.Features.Apply(); err != nil {
+		return Config{}, err
+	}
+	return o.Config()
+}
+
+func mustConfigure(t *testing.T, args ...string) Config {
+	t.Helper()
+	c, err := configure(args...)
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c
+}
+
+// TestFlagsAreThoseOfTheOriginal compares names, types and defaults with what the original says of itself (CLI-10..49).
+func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
+	text, err := os.ReadFile("testdata/flags.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		want[name] = rest
+	}
+	delete(want, "#")
+	delete(want, "help")    // of the command
+	delete(want, "version") // of the command
+	want["feature-gates"] = "name=true|false,..."
+	want["leader-elect-on-loss"] = "string exit" // our own
+
+	got := map[string]string{}
+	for section, fs := range New(implemented).Flags().FlagSets {
+		fs.VisitAll(func(f *pflag.Flag) {
+			if _, twice := got[f.Name]; twice {
+				t.Errorf("--%s is also in section %q", f.Name, section)
+			}
+			kind, _ := pflag.UnquoteUsage(f)
+			if kind == "" {
+				kind = "bool"
+			}
+			got[f.Name] = strings.TrimSpace(kind + " " + f.DefValue)
+		})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("flags differ (- original, + ours):\n%s", diff)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	got := mustConfigure(t)
+	if got.Client == nil || got.Client.Host != "http://127.0.0.1:1" || got.Client.UserAgent != "" || got.Client.QPS != 0 {
+		t.Errorf("client configuration: %v", got.Client)
+	}
+	if got.Component != "kube-controller-manager" {
+		t.Errorf("CI-1: component %q", got.Component)
+	}
+	if got.RateLimited || got.QPS != 20 || got.Burst != 30 || got.ContentType != "application/vnd.kubernetes.protobuf" {
+		t.Errorf("CLI-19..21: limited %v, %v, %v, %q", got.RateLimited, got.QPS, got.Burst, got.ContentType)
+	}
+	if got.MinResyncPeriod != 12*time.Hour || got.ControllerStartInterval != 0 || got.ControllerShutdownTimeout != 10*time.Second {
+		t.Errorf("CLI-22..24: %v, %v, %v", got.MinResyncPeriod, got.ControllerStartInterval, got.ControllerShutdownTimeout)
+	}
+	if got.Deployment.Workers != 5 || got.ReplicaSet.Workers != 5 || got.Endpoints.Workers != 5 ||
+		got.PodGC.TerminatedPodThreshold != 12500 {
+		t.Errorf("CLI-13..17: %v, %v, %v, %v", got.Deployment, got.ReplicaSet, got.Endpoints, got.PodGC)
+	}
+	l := got.LeaderElection
+	if !got.LeaderElect || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second ||
+		l.RetryPeriod != 2*time.Second || l.Name != "kube-controller-manager" || l.Namespace != "kube-system" ||
+		l.ResourceLock != "leases" || l.OnLoss != "exit" {
+		t.Errorf("LE-1: %v, %+v", got.LeaderElect, l)
+	}
+	if len(got.WithoutEffect) > 0 {
+		t.Errorf("flags without effect, though none was given: %q", got.WithoutEffect)
+	}
+}
+
+func TestRateLimits(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		args    []string
+		limited bool
+		qps     float32
+		burst   int
+	}{
+		{"CLI-19 nothing given is no limit", nil, false, 20, 30},
+		{"CLI-19 qps given, burst has its default", []string{"--kube-api-qps=50"}, true, 50, 30},
+		{"CLI-20 burst given, qps has its default", []string{"--kube-api-burst=7"}, true, 20, 7},
+		{"CLI-19 the default given is a limit", []string{"--kube-api-qps=20"}, true, 20, 30},
+		{"CLI-1 underscores", []string{"--kube_api_qps=1.5", "--kube_api_burst", "2"}, true, 1.5, 2},
+		{"CLI-19 less than nothing is handed on", []string{"--kube-api-qps=-1"}, true, -1, 30},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := mustConfigure(t, test.args...)
+			if c.RateLimited != test.limited || c.QPS != test.qps || c.Burst != test.burst {
+				t.Errorf("limited %v, qps %v, burst %v", c.RateLimited, c.QPS, c.Burst)
+			}
+		})
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args string
+		want string
+	}{
+		{"CLI-5 unknown flag", "--x", "unknown flag: --x"},
+		{"CLI-5 bad duration", "--min-resync-period=abc",
+			`invalid argument "abc" for "--min-resync-period" flag: time: invalid duration "abc"`},
+		{"CLI-3 no configuration file", "--config=x", "unknown flag: --config"},
+		{"CLI-49 an ignored flag has a type", "--concurrent-job-syncs=many",
+			`invalid argument "many" for "--concurrent-job-syncs" flag: strconv.ParseInt: parsing "many": invalid syntax`},
+		{"CLI-31 bad address", "--bind-address=x", `invalid argument "x" for "--bind-address" flag: failed to parse IP: "x"`},
+		{"CLI-43 bad vmodule", "--vmodule=x", `invalid argument "x" for "--vmodule" flag: "x" does not have the pattern=N format`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := parse(strings.Fields(test.args)...); err == nil || err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestInvalidValues(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args string
+		want string // part of the error
+	}{
+		{"CLI-13 no deployment workers", "--concurrent-deployment-syncs=0", "--concurrent-deployment-syncs must be at least 1, not 0"},
+		{"CLI-14 no replicaset workers", "--concurrent-replicaset-syncs=-1", "--concurrent-replicaset-syncs must be at least 1, not -1"},
+		{"CLI-15 no endpoints workers", "--concurrent-endpoint-syncs=0", "--concurrent-endpoint-syncs must be at least 1, not 0"},
+		{"CLI-16 negative batch period", "--endpoint-updates-batch-period=-1s", "--endpoint-updates-batch-period must not be negative: -1s"},
+		{"CLI-19 qps is no number", "--kube-api-qps=NaN", "--kube-api-qps must be a number, not NaN"},
+		{"CLI-22 negative resync", "--min-resync-period=-1h", "--min-resync-period must not be negative: -1h0m0s"},
+		{"CLI-23 negative start interval", "--controller-start-interval=-1s", "--controller-start-interval must not be negative"},
+		{"CLI-24 negative shutdown timeout", "--controller-shutdown-timeout=-1s", "--controller-shutdown-timeout must not be negative"},
+		{"CLI-29 version too old", "--emulated-version=kube=1.20", "emulation version 1.20 is not between [1.33, 1.36.0]"},
+		{"CLI-30 no such port", "--secure-port=65536", "--secure-port must be between 0 and 65535, not 65536"},
+		{"CLI-34 no such TLS version", "--tls-min-version=3", `--tls-min-version: unknown tls version "3"`},
+		{"CLI-34 no such cipher", "--tls-cipher-suites=ROT13", "--tls-cipher-suites: Cipher suite ROT13 not supported"},
+		{"CLI-34 no such curve", "--tls-curve-preferences=0", "--tls-curve-preferences: curve preference 0 is out of range"},
+		{"CLI-37 negative TTL", "--authentication-token-webhook-cache-ttl=-1s", "must not be negative"},
+		{"CLI-47 hidden metrics of an old version", "--show-hidden-metrics-for-version=1.20", `must be "1.35" or empty`},
+		{"CLI-47 hidden metrics of no version", "--show-hidden-metrics-for-version=abc", `must be "1.35" or empty`},
+		{"CLI-47 no label named", "--allow-metric-labels=x=y", "metrics.allowListMapping: Invalid value"},
+		{"CLI-49 cloud provider", "--cloud-provider=aws", `--cloud-provider="aws": must be "external" or empty`},
+		{"LE-1e another lock", "--leader-elect-resource-lock=endpoints", `resourceLock value must be "leases"`},
+		{"LE-4 lease no longer than the deadline", "--leader-elect-lease-duration=10s",
+			"--leader-elect-lease-duration (10s) must be greater than"},
+		{"LE-4 deadline too near to the period", "--leader-elect-retry-period=9s",
+			"--leader-elect-renew-deadline (10s) must be greater than"},
+		{"LE-4 no period", "--leader-elect-retry-period=0s", "--leader-elect-retry-period must be greater than"},
+		{"no such thing to do on loss", "--leader-elect-on-loss=panic", `must be "exit" or "standby"`},
+		{"CLI-6 all problems", "--concurrent-deployment-syncs=0 --controllers=foo,-bar --secure-port=-1",
+			`["foo" is not in the list of known controllers, "bar" is not in the list of known controllers, ` +
+				`--concurrent-deployment-syncs must be at least 1, not 0, --secure-port must be between 0 and 65535, not -1]`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := configure(strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestLegalValues(t *testing.T) {
+	for _, test := range []struct{ name, args string }{
+		{"CLI-17 no threshold", "--terminated-pod-gc-threshold=0"},
+		{"CLI-17 negative threshold", "--terminated-pod-gc-threshold=-1"},
+		{"CLI-20 no burst", "--kube-api-burst=0"},
+		{"CLI-24 no limit", "--controller-shutdown-timeout=0s"},
+		{"CLI-27 leader migration", "--enable-leader-migration --leader-migration-config=/x"},
+		{"CLI-29 an older version", "--emulated-version=kube=1.35 --min-compatibility-version=1.34"},
+		{"CLI-30 no serving", "--secure-port=0"},
+		{"CLI-34 serving", "--tls-min-version=VersionTLS13 --tls-cipher-suites=TLS_AES_128_GCM_SHA256 " +
+			"--tls-curve-preferences=29,23 --tls-sni-cert-key=a,b:*.example.com"},
+		{"CLI-47 the previous version", "--show-hidden-metrics-for-version=1.35 --allow-metric-labels=m,l=v"},
+		{"CLI-49 the one cloud provider", "--cloud-provider=external"},
+		{"CLI-49 hidden flags", "--allow-untagged-cloud --node-sync-period=1s"},
+		{"LE-1e the lock is not checked without election", "--leader-elect=false --leader-elect-resource-lock=endpoints"},
+		{"LE-4 timings are not checked without election", "--leader-elect=false --leader-elect-retry-period=1h"},
+	} {
+		t.Run(test.name, func(t *testing.T) { mustConfigure(t, strings.Fields(test.args)...) })
+	}
+}
+
+func TestLists(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"CLI-4 the default", nil, []string{"/healthz", "/readyz", "/livez"}},
+		{"CLI-4 the first use replaces the default", []string{"--authorization-always-allow-paths=/a,/b"}, []string{"/a", "/b"}},
+		{"CLI-4 later uses append", []string{"--authorization-always-allow-paths=/a", "--authorization-always-allow-paths", "/b,/c"},
+			[]string{"/a", "/b", "/c"}},
+		{"CLI-4 nothing replaces the default too", []string{"--authorization-always-allow-paths="}, []string{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o, err := parse(test.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, o.Authorization.AlwaysAllowPaths); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestCommandLinesOfOthers parses the lists that other programs give to a kube-controller-manager.
+func TestCommandLinesOfOthers(t *testing.T) {
+	for _, test := range []struct {
+		name, args string
+		effect     []string // flags that are obeyed
+	}{
+		{"CLI-76 kubeadm", `--authentication-kubeconfig=/etc/kubernetes/controller-manager.conf
+			--authorization-kubeconfig=/etc/kubernetes/controller-manager.conf --bind-address=127.0.0.1
+			--client-ca-file=/etc/kubernetes/pki/ca.crt --cluster-signing-cert-file=/etc/kubernetes/pki/ca.crt
+			--cluster-signing-key-file=/etc/kubernetes/pki/ca.key --controllers=*,bootstrapsigner,tokencleaner
+			--leader-elect=true --requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt
+			--root-ca-file=/etc/kubernetes/pki/ca.crt --service-account-private-key-file=/etc/kubernetes/pki/sa.key
+			--use-service-account-credentials=true`,
+			[]string{"--controllers", "--leader-elect", "--use-service-account-credentials"}},
+		{"CLI-76 kubeadm with a pod subnet and an external CA", `--allocate-node-cidrs=true --cluster-cidr=10.244.0.0/16
+			--cluster-name=c1 --cluster-signing-cert-file= --cluster-signing-key-file= --service-cluster-ip-range=10.96.0.0/12`, nil},
+		{"kwokctl", `--bind-address=127.0.0.1 --secure-port=10257
+			--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics --root-ca-file=/x/ca.crt
+			--service-account-private-key-file=/x/admin.key --node-monitor-period=25s --node-monitor-grace-period=3m20s
+			--kube-api-qps=5000 --kube-api-burst=10000 --feature-gates=WatchListClient=true --v=4`,
+			[]string{"--feature-gates", "--kube-api-burst", "--kube-api-qps", "--v"}},
+		{"vcluster", `--service-cluster-ip-range=10.96.0.0/12 --bind-address=127.0.0.1 --client-ca-file=/x --cluster-name=kubernetes
+			--cluster-signing-cert-file=/x --cluster-signing-key-file=/x --horizontal-pod-autoscaler-sync-period=60s
+			--authentication-kubeconfig=/x --authorization-kubeconfig=/x --node-monitor-grace-period=180s
+			--node-monitor-period=30s --pvclaimbinder-sync-period=60s --requestheader-client-ca-file=/x --root-ca-file=/x
+			--service-account-private-key-file=/x --use-service-account-credentials=true --leader-elect=false
+			--controllers=*,-nodeipam,-nodelifecycle,-persistentvolume-binder,-attachdetach,-persistentvolume-expander,-cloud-node-lifecycle,-ttl`,
+			[]string{"--controllers", "--leader-elect", "--use-service-account-credentials"}},
+		{"karmada", `--cluster-signing-duration=8760h --leader-elect=true --leader-elect-resource-namespace=karmada-system
+			--controllers=namespace,garbagecollector,serviceaccount-token,ttl-after-finished,bootstrapsigner,tokencleaner,csrcleaner,csrsigning,clusterrole-aggregation`,
+			[]string{"--controllers", "--leader-elect", "--leader-elect-resource-namespace"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			args := strings.Fields(test.args)
+			c := mustConfigure(t, args...)
+			var without []string
+			for _, arg := range args {
+				if name, _, _ := strings.Cut(arg, "="); !slices.Contains(test.effect, name) {
+					without = append(without, name)
+				}
+			}
+			slices.Sort(without)
+			if diff := cmp.Diff(without, c.WithoutEffect); diff != "" {
+				t.Errorf("flags without effect (- want, + got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWithoutEffect follows the registry: flags of a controller that this build does not have are among those.
+func TestWithoutEffect(t *testing.T) {
+	c := mustConfigure(t, "--concurrent-endpoint-syncs=3", "--concurrent-replicaset-syncs=3", "--profiling=false")
+	if diff := cmp.Diff([]string{"--concurrent-endpoint-syncs", "--profiling"}, c.WithoutEffect); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestClientConfig(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good", `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}],
+		clusters: [{name: x, cluster: {server: "http://127.0.0.1:8080"}}]}`)
+	broken := write("broken", "apiVersion: v1\nkind: [\n")
+	empty := write("empty", "")
+	for _, test := range []struct {
+		name, kubeconfig, master string
+		host, err                string
+	}{
+		{name: "CLI-10 kubeconfig", kubeconfig: good, host: "http://127.0.0.1:8080"},
+		{name: "CLI-10 missing file", kubeconfig: "/does/not/exist", err: "stat /does/not/exist: no such file or directory"},
+		{name: "CLI-10 broken file", kubeconfig: broken, err: "error loading config file"},
+		{name: "CLI-10 empty file", kubeconfig: empty, err: "no configuration has been provided"},
+		{name: "CLI-11 master alone", master: "https://10.0.0.1", host: "https://10.0.0.1"},
+		{name: "CLI-11 master beats the kubeconfig", kubeconfig: good, master: "http://10.0.0.1", host: "http://10.0.0.1"},
+		{name: "CLI-11 no URL", master: "://", err: `address of the API server "://"`},
+		{name: "CLI-11 neither", err: "invalid configuration: no configuration has been provided, " +
+			"try setting KUBERNETES_MASTER environment variable"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := APIServer{Kubeconfig: test.kubeconfig, Master: test.master}
+			c, err := o.clientConfig()
+			switch {
+			case test.err != "":
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got  %v\nwant %s", err, test.err)
+				}
+			case err != nil:
+				t.Error(err)
+			case c.Host != test.host:
+				t.Errorf("host %q", c.Host)
+			}
+		})
+	}
+}

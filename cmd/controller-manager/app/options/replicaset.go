@@ -1,0 +1,16 @@
+package options
+
+import "github.com/spf13/pflag"
+
+// ReplicaSet is what the replicaset controller takes from flags.
+type ReplicaSet struct {
+	Workers int32 // CLI-14
+}
+
+func (o *ReplicaSet) addFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-replicaset-syncs", o.Workers, "ReplicaSets that are worked on at once.")
+}
+
+func (o *ReplicaSet) validate() []error { return atLeastOne("concurrent-replicaset-syncs", o.Workers) }
+
+func (o *ReplicaSet) apply(c *Config) { c.ReplicaSet = *o }

@@ -1,0 +1,24 @@
+// Command controller-manager does the work of kube-controller-manager, and takes its place.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+)
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	program := app.NewProgram(name, controllers.Registry)
+	os.Exit(app.UntilSignalled(signals, func(ctx context.Context) int {
+		return app.Run(ctx, program, os.Args[1:], os.Stdout, os.Stderr)
+	}))
+}

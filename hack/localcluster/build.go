@@ -1,0 +1,394 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// program is one that localcluster can build.
+type program struct {
+	name   string
+	module string // the folder that pins it
+	pkg    string
+}
+
+var programs = []program{
+	{"etcd", "etcd", "go.etcd.io/etcd/server/v3"},
+	{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"},
+	{"kwokctl", "kwok", "sigs.k8s.io/kwok/cmd/kwokctl"},
+	{"kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"},
+	{"kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{"kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+}
+
+// pinnedModules are the folders that pin a module each, in building order, and what they pin. They are modules of their
+// own because each program shall be built with the versions of its dependencies that it was released with.
+var pinnedModules = []struct{ folder, path string }{
+	{"etcd", "go.etcd.io/etcd/server/v3"},
+	{"kwok", "sigs.k8s.io/kwok"},
+	{"kubernetes", "k8s.io/kubernetes"},
+}
+
+// needed are the programs of every cluster; kubectl joins them where none is installed.
+var needed = []string{"etcd", "kwok", "kwokctl", "kube-scheduler", "kube-apiserver"}
+
+// toolbox knows where built programs are and how they are built.
+type toolbox struct {
+	source string // hack/localcluster
+	state  string // the cache folder
+}
+
+func newToolbox() (*toolbox, error) {
+	source, err := sourceDir()
+	if err != nil {
+		return nil, err
+	}
+	state, err := stateDir()
+	if err != nil {
+		return nil, err
+	}
+	return &toolbox{source: source, state: state}, nil
+}
+
+func runBuild(ctx context.Context, flags *flag.FlagSet, args []string) error {
+	upstream := flags.Bool("with-upstream", false, "also build kube-controller-manager, to compare with")
+	if err := parse(flags, args, 0); err != nil {
+		return err
+	}
+	t, err := newToolbox()
+	if err != nil {
+		return err
+	}
+	names := t.neededHere(ctx)
+	if *upstream {
+		names = append(names, "kube-controller-manager")
+	}
+	return t.build(ctx, names)
+}
+
+func runPath(_ context.Context, flags *flag.FlagSet, args []string) error {
+	if err := parse(flags, args, 1); err != nil {
+		return err
+	}
+	t, err := newToolbox()
+	if err != nil {
+		return err
+	}
+	path, err := t.path(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	if !fileExists(path) {
+		return fmt.Errorf("%s is not built", flags.Arg(0))
+	}
+	fmt.Println(path)
+	return nil
+}
+
+// neededHere are the programs that have to be built for a cluster on this machine.
+func (t *toolbox) neededHere(ctx context.Context) []string {
+	if installedKubectl(ctx) == "" {
+		return append(slices.Clone(needed), "kubectl")
+	}
+	return slices.Clone(needed)
+}
+
+// missing returns those of the named programs that are not built yet.
+func (t *toolbox) missing(names []string) ([]program, error) {
+	var missing []program
+	for _, name := range names {
+		path, err := t.path(name)
+		if err != nil {
+			return nil, err
+		}
+		if !fileExists(path) {
+			missing = append(missing, findProgram(name))
+		}
+	}
+	return missing, nil
+}
+
+func findProgram(name string) program {
+	i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
+	if i < 0 {
+		return program{}
+	}
+	return programs[i]
+}
+
+// path is where a program is, or will be once built. The folder's name changes with everything that goes into the build,
+// so what lies there is never out of date.
+func (t *toolbox) path(name string) (string, error) {
+	p := findProgram(name)
+	if p.name == "" {
+		return "", fmt.Errorf("unknown program %q", name)
+	}
+	version, key, err := t.pinned(p.module)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(t.state, "bin", fmt.Sprintf("%s-%s-%s", p.module, version, key), name), nil
+}
+
+// pinned reads the version that a folder pins, and a key over all that goes into a build there.
+func (t *toolbox) pinned(module string) (version, key string, err error) {
+	gomod, err := os.ReadFile(filepath.Join(t.source, module, "go.mod"))
+	if err != nil {
+		return "", "", err
+	}
+	gosum, err := os.ReadFile(filepath.Join(t.source, module, "go.sum"))
+	if err != nil {
+		return "", "", err
+	}
+	match := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(modulePath(module)) + `\s+(v\S+)`).FindSubmatch(gomod)
+	if match == nil {
+		return "", "", fmt.Errorf("%s/go.mod does not require %s", module, modulePath(module))
+	}
+	h := sha256.New()
+	for _, s := range []string{string(gomod), string(gosum), runtime.Version(), runtime.GOOS, runtime.GOARCH} {
+		fmt.Fprintf(h, "%d %s", len(s), s)
+	}
+	return string(match[1]), hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+func modulePath(folder string) string {
+	for _, m := range pinnedModules {
+		if m.folder == folder {
+			return m.path
+		}
+	}
+	return ""
+}
+
+// build builds those of the named programs that are missing. When several processes build at once, one does and the others
+// wait for it.
+func (t *toolbox) build(ctx context.Context, names []string) error {
+	missing, err := t.missing(names)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	lock, err := lockFile(ctx, filepath.Join(t.state, "build.lock"), func() {
+		fmt.Fprintln(os.Stderr, "Another process is building the control plane; waiting for it.")
+	})
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if missing, err = t.missing(names); err != nil || len(missing) == 0 {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "Building the control plane (%s).\n", strings.Join(programNames(missing), ", "))
+	fmt.Fprintln(os.Stderr, "This happens once and takes 5 to 15 minutes on 2 cores; later starts take seconds.")
+	start := time.Now()
+	for _, module := range pinnedModules {
+		var batch []program
+		for _, p := range missing {
+			if p.module == module.folder {
+				batch = append(batch, p)
+			}
+		}
+		if err := t.buildModule(ctx, module.folder, batch, start); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "Built the control plane in %s.\n", time.Since(start).Round(time.Second))
+	return nil
+}
+
+func programNames(ps []program) []string {
+	var names []string
+	for _, p := range ps {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// buildModule builds programs of one pinned module, next to their final place, and moves them there once complete.
+func (t *toolbox) buildModule(ctx context.Context, module string, batch []program, start time.Time) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	version, _, err := t.pinned(module)
+	if err != nil {
+		return err
+	}
+	final, err := t.path(batch[0].name)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(final), 0o755); err != nil {
+		return err
+	}
+	unfinished, err := os.MkdirTemp(filepath.Dir(final), ".unfinished-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(unfinished)
+
+	out := unfinished + string(filepath.Separator)
+	if module == "etcd" {
+		out += "etcd" // go build would call it "server"
+	}
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(module, version), "-o", out}
+	for _, p := range batch {
+		args = append(args, p.pkg)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(t.source, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	if err := runWithProgress(cmd, strings.Join(programNames(batch), ", "), start); err != nil {
+		return err
+	}
+	for _, p := range batch {
+		if err := os.Rename(filepath.Join(unfinished, p.name), filepath.Join(filepath.Dir(final), p.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ldflags strips debug information and, for Kubernetes, sets the version that its programs report.
+func ldflags(module, version string) string {
+	flags := "-s -w"
+	if module != "kubernetes" {
+		return flags
+	}
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s -X %[1]s.gitTreeState=clean",
+			pkg, version, parts[0], parts[1])
+	}
+	return flags
+}
+
+// runWithProgress runs a "go build -v" and says every 15 seconds how far it is. Its output is shown only if it fails.
+func runWithProgress(cmd *exec.Cmd, what string, start time.Time) error {
+	report := func(state string) {
+		fmt.Fprintf(os.Stderr, "  %6s  %s: %s\n", time.Since(start).Round(time.Second), what, state)
+	}
+	report("started")
+	output, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout = io.Discard
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var log buildLog
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		log.read(output)
+	}()
+	ticker := time.NewTicker(15 * time.Second)
+	defer ticker.Stop()
+	for reading := true; reading; {
+		select {
+		case <-read:
+			reading = false
+		case <-ticker.C:
+			report(log.state())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("building %s failed (%w):\n%s", what, err, log.errors())
+	}
+	report("done")
+	return nil
+}
+
+// buildLog follows what "go build -v" prints: a line for each module it downloads and each package it compiles.
+type buildLog struct {
+	mu                   sync.Mutex
+	downloaded, compiled int
+	rest                 []string
+}
+
+func (l *buildLog) read(r io.Reader) {
+	packagePath := regexp.MustCompile(`^[a-zA-Z0-9./_~-]+$`)
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		line := scanner.Text()
+		l.mu.Lock()
+		switch {
+		case strings.HasPrefix(line, "go: downloading"):
+			l.downloaded++
+		case packagePath.MatchString(line):
+			l.compiled++
+		default:
+			l.rest = append(l.rest, line)
+		}
+		l.mu.Unlock()
+	}
+	_, _ = io.Copy(io.Discard, r) // after a line too long to read: let the build go on
+}
+
+func (l *buildLog) state() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.compiled == 0 {
+		return fmt.Sprintf("%d modules downloaded", l.downloaded)
+	}
+	return fmt.Sprintf("%d packages compiled", l.compiled)
+}
+
+// errors are the last lines that are neither a download nor a package.
+func (l *buildLog) errors() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.rest[max(0, len(l.rest)-30):], "\n")
+}
+
+// kubectl is the installed kubectl or else the built one.
+func (t *toolbox) kubectl(ctx context.Context) (string, error) {
+	if path := installedKubectl(ctx); path != "" {
+		return path, nil
+	}
+	return t.path("kubectl")
+}
+
+// installedKubectl returns the kubectl in the PATH if it runs and is of a release that works with the API server: 1.35 to
+// 1.37 with 1.36.
+func installedKubectl(ctx context.Context) string {
+	path, err := exec.LookPath("kubectl")
+	if errors.Is(err, exec.ErrDot) || path == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "version", "--client", "--output=json").Output()
+	if err != nil {
+		return ""
+	}
+	var v struct {
+		ClientVersion struct{ GitVersion string }
+	}
+	if json.Unmarshal(out, &v) != nil {
+		return ""
+	}
+	for _, release := range []string{"v1.35.", "v1.36.", "v1.37."} {
+		if strings.HasPrefix(v.ClientVersion.GitVersion, release) {
+			return path
+		}
+	}
+	return ""
+}

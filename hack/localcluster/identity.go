@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"text/template"
+	"time"
+)
+
+// managerUser is who kube-controller-manager is to the API server. Its rights come with the API server's own RBAC roles.
+const managerUser = "system:kube-controller-manager"
+
+// credentials are all that a client of the API server needs; everything is PEM.
+type credentials struct {
+	ca, cert, key []byte
+}
+
+// adminCredentials reads those that kwokctl made for the cluster's administrator.
+func adminCredentials(pki string) (credentials, error) {
+	var c credentials
+	for _, f := range []struct {
+		name string
+		to   *[]byte
+	}{{"ca.crt", &c.ca}, {"admin.crt", &c.cert}, {"admin.key", &c.key}} {
+		data, err := os.ReadFile(filepath.Join(pki, f.name))
+		if err != nil {
+			return credentials{}, err
+		}
+		*f.to = data
+	}
+	return c, nil
+}
+
+// newCredentials makes a certificate for a user, signed by the cluster's CA.
+func newCredentials(pki, user string) (credentials, error) {
+	caPEM, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
+	if err != nil {
+		return credentials{}, err
+	}
+	caKeyPEM, err := os.ReadFile(filepath.Join(pki, "ca.key"))
+	if err != nil {
+		return credentials{}, err
+	}
+	ca, caKey, err := parseCA(caPEM, caKeyPEM)
+	if err != nil {
+		return credentials{}, fmt.Errorf("cluster CA: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return credentials{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return credentials{}, err
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: user},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     ca.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, ca, key.Public(), caKey)
+	if err != nil {
+		return credentials{}, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return credentials{}, err
+	}
+	return credentials{
+		ca:   caPEM,
+		cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}, nil
+}
+
+func parseCA(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error) {
+	certBlock, _ := pem.Decode(certPEM)
+	keyBlock, _ := pem.Decode(keyPEM)
+	if certBlock == nil || keyBlock == nil {
+		return nil, nil, errors.New("no PEM data")
+	}
+	cert, err := x509.ParseCertificate(certBlock.Bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(keyBlock.Bytes); err == nil {
+		return cert, key, nil
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, nil, fmt.Errorf("cannot sign with a %T", parsed)
+	}
+	return cert, key, nil
+}
+
+var kubeconfigTemplate = template.Must(template.New("").Parse(`apiVersion: v1
+kind: Config
+clusters:
+- name: {{ .Cluster }}
+  cluster:
+    server: {{ .Server }}
+    certificate-authority-data: {{ .CA }}
+users:
+- name: {{ .User }}
+  user:
+    client-certificate-data: {{ .Cert }}
+    client-key-data: {{ .Key }}
+contexts:
+- name: {{ .Cluster }}
+  context: {cluster: {{ .Cluster }}, user: "{{ .User }}"}
+current-context: {{ .Cluster }}
+`))
+
+// kubeconfig renders a self-contained kubeconfig.
+func (c credentials) kubeconfig(cluster, user, server string) ([]byte, error) {
+	var out bytes.Buffer
+	err := kubeconfigTemplate.Execute(&out, map[string]string{
+		"Cluster": cluster, "User": user, "Server": server,
+		"CA":   base64.StdEncoding.EncodeToString(c.ca),
+		"Cert": base64.StdEncoding.EncodeToString(c.cert),
+		"Key":  base64.StdEncoding.EncodeToString(c.key),
+	})
+	return out.Bytes(), err
+}

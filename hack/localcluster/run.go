@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// rolloutTime is how long the example's rollout may take; it takes about two seconds.
+const rolloutTime = 2 * time.Minute
+
+// runRun is "make run": a cluster with our binary as its controller manager, a rollout to look at, and time to try things.
+func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
+	name := flags.String("name", fmt.Sprintf("run-%d", os.Getpid()), "name of the cluster")
+	manifest := flags.String("manifest", "", "what to apply; it has to have a Deployment called web (default examples/web.yaml)")
+	o := createFlags(flags)
+	if err := parse(flags, args, 0); err != nil {
+		return err
+	}
+	c, err := openCluster(*name)
+	if err != nil {
+		return err
+	}
+	repository := filepath.Join(c.tools.source, "..", "..")
+	if o.controllerManager == "" {
+		o.controllerManager = filepath.Join(repository, "bin", "controller-manager")
+	}
+	if *manifest == "" {
+		*manifest = filepath.Join(repository, "examples", "web.yaml")
+	}
+	if err := o.check(); err != nil {
+		return fmt.Errorf("%w ('make build' builds it)", err)
+	}
+	if err := c.tools.ensureBuilt(ctx, false); err != nil {
+		return err
+	}
+
+	say("Starting a control plane with %s as its controller manager.", o.controllerManager)
+	start := time.Now()
+	d, owner, err := c.create(ctx, *o)
+	if err != nil {
+		return err
+	}
+	defer owner.Close()
+	say("It is ready after %s.", time.Since(start).Round(100*time.Millisecond))
+
+	err = c.demonstrate(ctx, d, *manifest)
+	say("Ending the control plane.")
+	err = errors.Join(err, c.delete(managerGrace))
+	if err == nil {
+		say("Nothing is left behind.")
+	}
+	return err
+}
+
+// demonstrate rolls the example out and then stays until ctx ends. It ends early when the controller manager does.
+func (c *cluster) demonstrate(ctx context.Context, d *description, manifest string) error {
+	alive, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go c.watch(alive, cancel, "kube-controller-manager")
+
+	err := c.rollOut(alive, d, manifest)
+	if err == nil {
+		printHints(d)
+		<-alive.Done()
+	}
+	ended := new(endedError)
+	switch {
+	case ctx.Err() != nil: // Ctrl-C: whatever failed, failed because of that
+		return nil
+	case errors.As(context.Cause(alive), &ended):
+		return ended
+	default:
+		return fmt.Errorf("%w\n%s", err, c.logTail("kube-controller-manager"))
+	}
+}
+
+func (c *cluster) rollOut(ctx context.Context, d *description, manifest string) error {
+	for _, args := range [][]string{
+		{"apply", "--filename", manifest},
+		{"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()},
+		{"get", "deployments,replicasets,pods,services", "--output=wide"},
+	} {
+		fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
+		cmd := exec.CommandContext(ctx, d.Kubectl, args...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+d.Kubeconfig, "KUBECACHEDIR="+c.file("kubectl-cache"))
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("kubectl %s: %w", args[0], err)
+		}
+	}
+	return nil
+}
+
+func printHints(d *description) {
+	fmt.Printf(`
+The control plane stays up until Ctrl-C. In another terminal:
+
+  export KUBECONFIG=%[1]s
+`, d.Kubeconfig)
+	if installed, _ := exec.LookPath("kubectl"); installed != d.Kubectl {
+		fmt.Printf("  alias kubectl=%s\n", d.Kubectl)
+	}
+	fmt.Printf(`
+  kubectl get deployments,replicasets,pods
+  kubectl scale deployment web --replicas=10
+  kubectl set image deployment/web nginx=nginx:1.29 && kubectl rollout status deployment/web
+  kubectl rollout history deployment/web
+  kubectl rollout undo deployment/web
+  tail -f %[1]s/kube-controller-manager.log
+
+`, d.Logs)
+}
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}

@@ -1,0 +1,35 @@
+package clients
+
+import (
+	"errors"
+	"net/http"
+)
+
+// ErrMayNotWrite says that a write was not sent, because [Options.MayWrite] did not allow it at that moment.
+var ErrMayNotWrite = errors.New("write not sent: this process does not hold the leader lease")
+
+// guard refuses writes at the last moment before they are sent.
+type guard struct {
+	next http.RoundTripper
+	may  func() bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	read := req.Method == http.MethodGet || req.Method == http.MethodHead
+	if !read && !g.may() {
+		closeBody(req)
+		return nil, ErrMayNotWrite
+	}
+	return g.next.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets client-go find the transport inside.
+func (g *guard) WrappedRoundTripper() http.RoundTripper { return g.next }
+
+// closeBody does what a RoundTripper owes its caller when it sends nothing.
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}

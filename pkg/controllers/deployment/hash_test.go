@@ -1,0 +1,106 @@
+package deployment
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+)
+
+func TestTemplateHash(t *testing.T) {
+	defaulted := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1", "b": "2"}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "web", Image: "nginx:1.27",
+				Ports:                    []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
+				TerminationMessagePath:   "/dev/termination-log",
+				TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+				ImagePullPolicy:          corev1.PullIfNotPresent,
+			}},
+			RestartPolicy:                 corev1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: ptr.To[int64](30),
+			DNSPolicy:                     corev1.DNSClusterFirst,
+			SecurityContext:               &corev1.PodSecurityContext{},
+			SchedulerName:                 "default-scheduler",
+		},
+	}
+	for _, c := range []struct {
+		name     string
+		template corev1.PodTemplateSpec
+		want     [3]string // without collisions, 0, 1
+	}{
+		{"DEP-23 an empty template", corev1.PodTemplateSpec{}, [3]string{"85748b7f68", "777dfcd544", "b54bc767c"}},
+		{"DEP-23 one label, one container", plantest.Template("web", "nginx:1.27"), [3]string{"5547cb94", "75698bb574", "7fc5b56bc"}},
+		{"DEP-23 a template with the server's defaults", defaulted, [3]string{"6866ccd576", "77bf4ddf5b", "b84cd8497"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i, n := range []*int32{nil, ptr.To[int32](0), ptr.To[int32](1)} {
+				if got := templateHash(&c.template, n); got != c.want[i] {
+					t.Errorf("collisions %v: got %s, want %s", n, got, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestNewName(t *testing.T) {
+	for _, c := range []struct{ name, deployment, want string }{
+		{"DEP-19 the hash follows the Deployment's name", "web", "web-"},
+		{"DEP-19 a long name is cut", strings.Repeat("a", 253), strings.Repeat("a", 244)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := plantest.Deployment(c.deployment, 1)
+			d.Spec.Template = plantest.Template("web", "nginx:1.27")
+			name, hash := newName(d)
+			if !strings.HasPrefix(name, c.want) || !strings.HasSuffix(name, "-5547cb94") || hash != "5547cb94" || len(name) > 253 {
+				t.Errorf("got %s", name)
+			}
+			if bad := validation.IsDNS1123Subdomain(name); bad != nil {
+				t.Error(bad)
+			}
+		})
+	}
+}
+
+func TestSameTemplate(t *testing.T) {
+	base := plantest.Template("web", "v1")
+	base.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
+	for _, c := range []struct {
+		name string
+		edit func(*corev1.PodTemplateSpec)
+		want bool
+	}{
+		{"DEP-10 equal", func(*corev1.PodTemplateSpec) {}, true},
+		{"DEP-10 the hash label does not count", func(p *corev1.PodTemplateSpec) { p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "x" }, true},
+		{"DEP-10 nil equals empty", func(p *corev1.PodTemplateSpec) {
+			p.Annotations = map[string]string{}
+			p.Spec.Volumes = []corev1.Volume{}
+		}, true},
+		{"DEP-10 quantities by value", func(p *corev1.PodTemplateSpec) {
+			p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1000m")
+		}, true},
+		{"DEP-10 another image", func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "v2" }, false},
+		{"DEP-10 another label", func(p *corev1.PodTemplateSpec) { p.Labels["tier"] = "front" }, false},
+		{"DEP-10 a label less", func(p *corev1.PodTemplateSpec) { delete(p.Labels, "app") }, false},
+		{"DEP-10 another annotation", func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{"restarted": "now"} }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			other := base.DeepCopy()
+			c.edit(other)
+			if got := sameTemplate(&base, other); got != c.want {
+				t.Errorf("got %t", got)
+			}
+			if got := sameTemplate(other, &base); got != c.want {
+				t.Errorf("the other way round: got %t", got)
+			}
+		})
+	}
+}

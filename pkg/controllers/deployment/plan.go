@@ -1,0 +1,97 @@
+// Package deployment rolls Deployments out: it keeps one ReplicaSet per pod template, moves replicas from the old ones
+// to the newest at the pace that the strategy allows, and reports how far that has come.
+package deployment
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// planRollout decides what is written for a Deployment: which ReplicaSets it takes or lets go, the annotations of the
+// newest, the sizes of all, which one is created and which are deleted. One look decides one stage (DEP-4); every
+// write wakes the key again, so the next stage follows at once.
+func planRollout(now time.Time, s snapshot) plan.Plan {
+	r := sortOut(now, s)
+	switch r.course {
+	case blocked, selectsAll:
+		return r.plan()
+	case adopting:
+		r.say("adopts ReplicaSets, the rest follows")
+		return r.plan()
+	}
+	r.keepUp()
+	switch r.course {
+	case deleting:
+		r.say("being deleted, only the status is kept")
+	case paused:
+		r.say("paused")
+		r.scale()
+		r.cleanUp()
+	case rollingBack:
+		r.rollBack()
+	case scaling:
+		r.scale()
+	case rolling:
+		r.roll()
+	case recreating:
+		r.recreate()
+	}
+	return r.plan()
+}
+
+// snapshot is what one look at a Deployment sees. The objects belong to shared caches.
+type snapshot struct {
+	Deployment *appsv1.Deployment
+	// ReplicaSets are those controlled by the Deployment's uid and the orphans of its namespace. Others do no harm.
+	ReplicaSets []*appsv1.ReplicaSet
+	// Pods are those controlled by each of these ReplicaSets, by its uid: active, terminating and finished ones.
+	Pods map[types.UID][]*corev1.Pod
+	// Namesake is the ReplicaSet, whoever it belongs to, under the name that lookFor returns; nil if there is none.
+	Namesake *appsv1.ReplicaSet
+}
+
+// course is what one look is about (DEP-4). Each look takes exactly one.
+type course string
+
+const (
+	blocked     course = "blocked"     // the spec makes no sense
+	selectsAll  course = "selects all" // the selector is empty
+	deleting    course = "deleting"
+	adopting    course = "adopting" // orphans are taken first
+	paused      course = "paused"
+	rollingBack course = "rolling back" // by annotation
+	scaling     course = "scaling"      // replicas has changed
+	rolling     course = "rolling"      // RollingUpdate, also when there is nothing left to do
+	recreating  course = "recreating"   // Recreate, likewise
+	misguided   course = "misguided"    // a strategy that nobody knows
+)
+
+// choose takes the course. It depends on nothing but the snapshot, so that plan and report agree on it.
+func (r *rollout) choose() course {
+	_, rollback := rollbackTo(r.d)
+	switch {
+	case r.d.DeletionTimestamp != nil:
+		return deleting
+	case adopts(r.claims):
+		return adopting
+	case r.d.Spec.Paused:
+		return paused
+	case rollback:
+		return rollingBack
+	case r.scalingEvent() && r.scalable():
+		return scaling
+	}
+	switch r.d.Spec.Strategy.Type {
+	case appsv1.RollingUpdateDeploymentStrategyType:
+		return rolling
+	case appsv1.RecreateDeploymentStrategyType:
+		return recreating
+	}
+	r.say("unknown strategy %q, nothing is rolled out", r.d.Spec.Strategy.Type)
+	return misguided
+}

@@ -1,0 +1,524 @@
+package deployment
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+)
+
+var (
+	images    = rapid.SampledFrom([]string{"v1", "v2", "v3", "v4"})
+	amounts   = rapid.SampledFrom([]string{"0", "1", "2", "5", "0%", "10%", "25%", "50%", "100%", "150%", "nonsense"})
+	numbers   = rapid.SampledFrom([]string{"", "x", "-1", "0", "1", "2", "3", "4", "5", "6", "10", "2147483647", "99999999999999999999"})
+	revisions = rapid.SampledFrom([]string{"", "x", "-1", "0", "1", "2", "3", "007", "9223372036854775807"})
+	deadlines = rapid.SampledFrom([]*int32{nil, ptr.To[int32](1), ptr.To[int32](60), ptr.To[int32](600), ptr.To[int32](math.MaxInt32)})
+)
+
+// anyDeployment draws a Deployment in any state.
+func anyDeployment(t *rapid.T) *appsv1.Deployment {
+	d := web(rapid.Int32Range(0, 8).Draw(t, "replicas"), image(images.Draw(t, "image")))
+	d.Generation = rapid.Int64Range(1, 3).Draw(t, "generation")
+	d.Spec.MinReadySeconds = rapid.SampledFrom([]int32{0, 0, 10}).Draw(t, "min ready")
+	d.Spec.ProgressDeadlineSeconds = deadlines.Draw(t, "deadline")
+	d.Spec.RevisionHistoryLimit = rapid.SampledFrom([]*int32{nil, ptr.To[int32](0), ptr.To[int32](1), ptr.To[int32](10)}).Draw(t, "limit")
+	d.Spec.Paused = rapid.IntRange(0, 5).Draw(t, "paused") == 0
+	switch rapid.IntRange(0, 9).Draw(t, "strategy") {
+	case 0:
+		recreate(d)
+	case 1:
+		d.Spec.Strategy.RollingUpdate = nil
+	default:
+		moves(amounts.Draw(t, "surge"), amounts.Draw(t, "unavailable"))(d)
+	}
+	if rapid.IntRange(0, 9).Draw(t, "deleting") == 0 {
+		deletedNow(d)
+	}
+	for _, key := range []string{rollbackAnnotation, revisionAnnotation, "kubernetes.io/change-cause"} {
+		if rapid.IntRange(0, 4).Draw(t, "has "+key) == 0 {
+			note(key, revisions.Draw(t, key))(d)
+		}
+	}
+	if rapid.Bool().Draw(t, "has a status") {
+		count := rapid.Int32Range(0, 9)
+		reason := rapid.SampledFrom([]string{"", created, found, updated, finished, timedOut, notCreated, isPaused, isResumed}).Draw(t, "reason")
+		age := time.Duration(rapid.IntRange(0, 1000).Draw(t, "age")) * time.Second
+		knows(reason, now.Add(-age), d.Annotations[revisionAnnotation],
+			count.Draw(t, "replicas before"), count.Draw(t, "updated before"), count.Draw(t, "ready before"), count.Draw(t, "available before"))(d)
+		d.Status.CollisionCount = rapid.SampledFrom([]*int32{nil, ptr.To[int32](0), ptr.To[int32](2)}).Draw(t, "collisions")
+	}
+	return d
+}
+
+// anySnapshot draws a Deployment with ReplicaSets and pods in any state, however absurd.
+func anySnapshot(t *rapid.T) snapshot {
+	d := anyDeployment(t)
+	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}}
+	for i := range rapid.IntRange(0, 4).Draw(t, "sets") {
+		rs := anyReplicaSet(t, d, i)
+		s.ReplicaSets = append(s.ReplicaSets, rs)
+		s.Pods[rs.UID] = anyPods(t, rs)
+	}
+	if name := lookFor(d, s.ReplicaSets); name != "" && rapid.IntRange(0, 4).Draw(t, "namesake") == 0 {
+		s.Namesake = anyReplicaSet(t, d, 9)
+		s.Namesake.Name = name
+	}
+	return s
+}
+
+func anyReplicaSet(t *rapid.T, d *appsv1.Deployment, i int) *appsv1.ReplicaSet {
+	rs := plantest.ReplicaSet(fmt.Sprintf("web-r%d", i), rapid.Int32Range(0, 6).Draw(t, "size"), plantest.Template("web", images.Draw(t, "image")), plantest.OwnedBy(d))
+	rs.CreationTimestamp = metav1.NewTime(plantest.Epoch.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "born")) * time.Minute))
+	rs.Generation = rapid.Int64Range(1, 2).Draw(t, "generation")
+	rs.Spec.MinReadySeconds = rapid.SampledFrom([]int32{0, 0, 10}).Draw(t, "min ready")
+	rs.Status.Replicas = rapid.Int32Range(0, 2).Draw(t, "counted")
+	for key, value := range map[string]string{
+		revisionAnnotation: revisions.Draw(t, "revision"), desiredAnnotation: numbers.Draw(t, "desired"), maximumAnnotation: numbers.Draw(t, "max"),
+	} {
+		if value != "" {
+			annotated(key, value)(rs)
+		}
+	}
+	switch rapid.IntRange(0, 19).Draw(t, "owner") {
+	case 0:
+		rs.OwnerReferences = nil
+	case 1:
+		rs.OwnerReferences[0].UID = "uid-other"
+	case 2:
+		rs.Labels = nil
+	case 3:
+		rs.DeletionTimestamp = ptr.To(metav1.NewTime(now))
+	}
+	if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
+		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: "FailedCreate", Message: images.Draw(t, "message")}}
+	}
+	return rs
+}
+
+func anyPods(t *rapid.T, rs *appsv1.ReplicaSet) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for i := range rapid.IntRange(0, 7).Draw(t, "pods") {
+		p := plantest.Pods(rs, i, 1)[0]
+		since := now.Add(-time.Duration(rapid.IntRange(-5, 20).Draw(t, "since")) * time.Second)
+		switch rapid.IntRange(0, 9).Draw(t, "state") {
+		case 0:
+			plantest.Phase(corev1.PodFailed)(p)
+		case 1:
+			plantest.Ready(since)(p)
+			plantest.Terminating(p)
+		case 2:
+			p.Labels = nil
+		case 3, 4:
+		default:
+			plantest.Ready(since)(p)
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// planned returns the size of each own ReplicaSet before and after a plan; a new one begins with none.
+func planned(r *rollout, steps []plan.Step) (before, after map[string]int64) {
+	before, after = map[string]int64{}, map[string]int64{}
+	for _, s := range r.sets() {
+		before[s.Name], after[s.Name] = s.size, s.size
+	}
+	for _, step := range steps {
+		switch s := step.(type) {
+		case plan.Create:
+			after[s.Object.GetName()] = int64(*s.Object.(*appsv1.ReplicaSet).Spec.Replicas)
+		case plan.Change:
+			if rs, ok := s.New.(*appsv1.ReplicaSet); ok {
+				after[rs.Name] = int64(*rs.Spec.Replicas)
+			}
+		}
+	}
+	return before, after
+}
+
+func added(sizes map[string]int64) (sum int64) {
+	for _, n := range sizes {
+		sum += n
+	}
+	return sum
+}
+
+func TestNeverExceedsSurge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		r := sortOut(now, s)
+		before, after := planned(r, planRollout(now, s).Steps)
+		if most := max(r.replicas+r.surge, added(before)); added(after) > most {
+			t.Errorf("%d replicas, surge %d: %v -> %v", r.replicas, r.surge, before, after)
+		}
+	})
+}
+
+// TestNeverBelowAvailable: a rolling update never takes away more than maxUnavailable allows. A ReplicaSet that
+// shrinks deletes pods that are not available first. What users ask for by scaling, or by Recreate, is their own
+// choice.
+func TestNeverBelowAvailable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		r := sortOut(now, s)
+		_, after := planned(r, planRollout(now, s).Steps)
+		if r.course != rolling {
+			t.Skip("not a rolling update")
+		}
+		var was, left int64
+		for _, one := range r.sets() {
+			was += one.available
+			left += min(one.available, after[one.Name])
+		}
+		if left < min(was, r.replicas-r.unavailable) {
+			t.Errorf("%d replicas, %d may be unavailable: %d available -> %d", r.replicas, r.unavailable, was, left)
+		}
+	})
+}
+
+func TestSizesNonNegative(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		_, after := planned(sortOut(now, s), planRollout(now, s).Steps)
+		for name, n := range after {
+			if n < 0 {
+				t.Errorf("%s has size %d", name, n)
+			}
+		}
+	})
+}
+
+func TestWritesOncePerObject(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		p := planRollout(now, s)
+		assertOncePerObject(t, p.Steps)
+		r := reportStatus(now, s, did(p, nil))
+		if len(r.Steps) > 1 {
+			t.Errorf("a report of %d steps", len(r.Steps))
+		}
+		assertOncePerObject(t, r.Steps)
+	})
+}
+
+func TestIgnoresCacheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		shuffled := s
+		shuffled.ReplicaSets = rapid.Permutation(s.ReplicaSets).Draw(t, "sets in another order")
+		shuffled.Pods = map[types.UID][]*corev1.Pod{}
+		for _, rs := range s.ReplicaSets {
+			shuffled.Pods[rs.UID] = rapid.Permutation(s.Pods[rs.UID]).Draw(t, "pods in another order")
+		}
+		a, b := planRollout(now, s), planRollout(now, shuffled)
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("plans differ:\n%s", cmp.Diff(lines(a.Steps), lines(b.Steps)))
+		}
+		if !reflect.DeepEqual(reportStatus(now, s, did(a, nil)), reportStatus(now, shuffled, did(a, nil))) {
+			t.Errorf("reports differ")
+		}
+	})
+}
+
+func TestLeavesInputAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		before := s
+		before.Deployment = s.Deployment.DeepCopy()
+		before.ReplicaSets = plantest.Copies(s.ReplicaSets)
+		before.Namesake = s.Namesake.DeepCopy()
+		before.Pods = map[types.UID][]*corev1.Pod{}
+		for uid, pods := range s.Pods {
+			before.Pods[uid] = plantest.Copies(pods)
+		}
+		reportStatus(now, s, did(planRollout(now, s), nil))
+		if diff := cmp.Diff(before, s); diff != "" {
+			t.Errorf("-before +after:\n%s", diff)
+		}
+	})
+}
+
+func TestConvergedPlanIsEmpty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := anyDeployment(t)
+		d.DeletionTimestamp, d.Annotations = nil, map[string]string{"team": "shop"}
+		same := all(annotated("team", "shop"), func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = d.Spec.MinReadySeconds })
+		var sets []rs
+		if d.Spec.RevisionHistoryLimit == nil || *d.Spec.RevisionHistoryLimit == 10 {
+			for i := range rapid.IntRange(0, 3).Draw(t, "old ones") {
+				sets = append(sets, rs{image: fmt.Sprintf("o%d", i), crashed: i})
+			}
+		}
+		image := d.Spec.Template.Spec.Containers[0].Image
+		s := settled(scene(d, append(sets, rs{image: image, size: *d.Spec.Replicas, ready: int(*d.Spec.Replicas), edit: same})...), now)
+		p := planRollout(now.Add(time.Hour), s)
+		if r := reportStatus(now.Add(time.Hour), s, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
+			t.Errorf("plans %v, reports %v, after %v", lines(p.Steps), lines(r.Steps), p.Requeue+r.Requeue)
+		}
+	})
+}
+
+// anyStage draws a world in any state.
+func anyStage(t *rapid.T) *stage {
+	s := anySnapshot(t)
+	s.Deployment.CreationTimestamp = metav1.NewTime(plantest.Epoch)
+	st := newStage(s.Deployment)
+	var objects []plan.Object
+	for _, rs := range s.ReplicaSets {
+		objects = append(objects, rs)
+		for _, p := range s.Pods[rs.UID] {
+			objects = append(objects, p)
+		}
+	}
+	if s.Namesake != nil {
+		objects = append(objects, s.Namesake)
+	}
+	st.world = plantest.NewWorld(append(objects, s.Deployment)...)
+	st.world.Sleep(now.Sub(plantest.Epoch))
+	st.cache = plantest.NewCache(st.world)
+	return st
+}
+
+// TestNoHotLoop: where nothing else moves, there is soon nothing left to write; and where only time passes, it is
+// looked at ever more rarely, until nothing is left to wait for.
+func TestNoHotLoop(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anyStage(t)
+		for looks := 0; ; looks++ {
+			if looks > 60 {
+				t.Fatalf("still looks: %v", s.world.Log[max(0, len(s.world.Log)-8):])
+			}
+			s.cache.CatchUp()
+			wrote, next, err := s.look()
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case wrote > 0:
+				continue
+			case next == 0:
+				return
+			case next < 10*time.Millisecond:
+				t.Fatalf("looks again after %v", next)
+			}
+			s.world.Sleep(next)
+		}
+	})
+}
+
+// TestConvergesWithin: whatever users do meanwhile, however old the caches are, in the end all replicas are of the
+// present template and available, the status says so, and nothing is left to plan. On the way no look fails for
+// reasons of its own, and the sizes stay within the surge.
+func TestConvergesWithin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anyStage(t)
+		plantest.Edit(s.world, "web", func(d *appsv1.Deployment) { d.DeletionTimestamp = nil })
+		for range rapid.IntRange(0, 30).Draw(t, "chaos") {
+			s.chaos(t)
+		}
+		plantest.Edit(s.world, "web", func(d *appsv1.Deployment) {
+			d.Spec.Paused = false
+			d.Spec.Template.Labels = map[string]string{"app": "web"}
+			delete(d.Annotations, rollbackAnnotation)
+		})
+		for rounds := 0; !s.converged(); rounds++ {
+			if rounds > 80 {
+				d := s.deployment()
+				t.Fatalf("does not converge: sizes %s, %s, %+v, last %v", s.sizesNow(), says(&d.Status), d.Status, s.world.Log[max(0, len(s.world.Log)-8):])
+			}
+			s.fair(t)
+		}
+		snap, _ := s.observe()
+		p := planRollout(s.world.Now(), snap)
+		if r := reportStatus(s.world.Now(), snap, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
+			t.Errorf("ConvergedPlanIsEmpty: plans %v, reports %v", lines(p.Steps), lines(r.Steps))
+		}
+	})
+}
+
+// chaos lets one thing happen.
+func (s *stage) chaos(t *rapid.T) {
+	some := rapid.IntRange(1, 4)
+	any := func(*appsv1.ReplicaSet) bool { return rapid.Bool().Draw(t, "writes its status") }
+	switch rapid.IntRange(0, 13).Draw(t, "what happens") {
+	case 0:
+		replicas := rapid.Int32Range(0, 8).Draw(t, "replicas")
+		s.edit(func(d *appsv1.Deployment) { d.Spec.Replicas = &replicas })
+	case 1:
+		s.edit(image(images.Draw(t, "image")))
+	case 2:
+		s.edit(func(d *appsv1.Deployment) {
+			image(images.Draw(t, "image"))(d)
+			d.Spec.Template.Labels[plantest.Never] = "yes"
+		})
+	case 3:
+		s.edit(func(d *appsv1.Deployment) { d.Spec.Paused = !d.Spec.Paused })
+	case 4:
+		s.edit(func(d *appsv1.Deployment) {
+			if d.Spec.Strategy.RollingUpdate != nil {
+				moves(amounts.Draw(t, "surge"), amounts.Draw(t, "unavailable"))(d)
+			}
+		})
+	case 5:
+		if sets := s.sets(); len(sets) > 0 {
+			n := rapid.Int32Range(0, 8).Draw(t, "size")
+			plantest.Edit(s.world, sets[rapid.IntRange(0, len(sets)-1).Draw(t, "which")].Name, func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = &n })
+		}
+	case 6:
+		s.edit(rollbackNote(revisions.Draw(t, "roll back to")))
+	case 7:
+		s.world.Sleep(time.Duration(rapid.IntRange(1, 700).Draw(t, "seconds")) * time.Second)
+	case 8:
+		plantest.Lag[*appsv1.Deployment](s.cache, some.Draw(t, "deployments seen"))
+	case 9:
+		plantest.Lag[*appsv1.ReplicaSet](s.cache, some.Draw(t, "sets seen"))
+		plantest.Lag[*corev1.Pod](s.cache, some.Draw(t, "pods seen"))
+	case 10:
+		s.world.ToyReplicaSets(some.Draw(t, "pods"))
+	case 11:
+		s.world.ToyKubelet(some.Draw(t, "pods"))
+	case 12:
+		s.world.ToyStatuses(any)
+	case 13:
+		s.checkedLook(t)
+	}
+}
+
+// checkedLook is a look that must not exceed the surge. Failures may only come from old caches.
+func (s *stage) checkedLook(t *rapid.T) {
+	snap, _ := s.observe()
+	r := sortOut(s.world.Now(), snap)
+	before, after := planned(r, planRollout(s.world.Now(), snap).Steps)
+	if most := max(r.replicas+r.surge, added(before)); added(after) > most {
+		t.Errorf("NeverExceedsSurge: %d replicas, surge %d: %v -> %v", r.replicas, r.surge, before, after)
+	}
+	_, _, err := s.look()
+	if err != nil {
+		s.cache.CatchUp() // the runtime looks again when the cache has caught up
+	}
+}
+
+// fair lets everything happen once.
+func (s *stage) fair(t *rapid.T) {
+	s.cache.CatchUp()
+	s.checkedLook(t)
+	s.world.ToyReplicaSets(1000)
+	s.world.ToyKubelet(1000)
+	s.world.Sleep(11 * time.Second)
+	s.world.ToyStatuses(func(*appsv1.ReplicaSet) bool { return true })
+}
+
+// converged reports whether nothing is left to do.
+func (s *stage) converged() bool {
+	s.cache.CatchUp()
+	d := s.deployment()
+	snap, _ := s.observe()
+	r := sortOut(s.world.Now(), snap)
+	done := r.new != nil && r.new.size == r.replicas && sizes(r.old) == 0 && complete(d, &d.Status)
+	if _, timed := r.deadline(); timed {
+		done = done && reasonOf(d.Status.Conditions) == finished
+	}
+	p := planRollout(s.world.Now(), snap)
+	return done && p.Empty() && reportStatus(s.world.Now(), snap, plan.Outcome{}).Empty()
+}
+
+// TestNeverBelowAvailableInTheWorld: with caches of any age, updates to new images never leave fewer pods available
+// than the strategy allows, as long as none fails by itself. (Going back is left out: a ReplicaSet that is scaled down
+// and up again, quicker than the cache of pods can tell, counts pods that are on their way out.)
+func TestNeverBelowAvailableInTheWorld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		replicas := rapid.Int32Range(1, 8).Draw(t, "replicas")
+		s := running(web(replicas, image("v1"), moves(amounts.Draw(t, "surge"), amounts.Draw(t, "unavailable"))))
+		_, unavailable, _ := bounds(s.deployment(), int64(replicas))
+		some := rapid.IntRange(1, 3)
+		for step := range rapid.IntRange(10, 80).Draw(t, "steps") {
+			switch rapid.IntRange(0, 7).Draw(t, "what happens") {
+			case 0:
+				s.edit(image(fmt.Sprintf("w%d", step/10)))
+			case 1, 2:
+				s.checkedLook(t)
+			case 3:
+				plantest.Lag[*appsv1.Deployment](s.cache, some.Draw(t, "deployments seen"))
+			case 4:
+				plantest.Lag[*appsv1.ReplicaSet](s.cache, some.Draw(t, "sets seen"))
+			case 5:
+				plantest.Lag[*corev1.Pod](s.cache, some.Draw(t, "pods seen"))
+			case 6:
+				s.world.ToyReplicaSets(some.Draw(t, "pods"))
+			case 7:
+				s.world.ToyKubelet(some.Draw(t, "pods"))
+			}
+			if n := int64(s.available()); n < int64(replicas)-unavailable {
+				t.Fatalf("%d of %d available, %d may be unavailable; sizes %v; %v", n, replicas, unavailable, s.sizes, s.world.Log)
+			}
+		}
+	})
+}
+
+func (s *stage) available() (n int) {
+	for _, p := range plantest.All[*corev1.Pod](s.world) {
+		if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Status == "True" }) {
+			n++
+		}
+	}
+	return n
+}
+
+// seen makes a snapshot with whatever users may write into annotations.
+func seen(replicas int32, revision, desired, most, history, rollback string) snapshot {
+	d := web(replicas, note(rollbackAnnotation, rollback), note(revisionAnnotation, revision))
+	return scene(d, rs{image: "v1", size: 5, ready: 3, edit: all(annotated(revisionAnnotation, revision), annotated(desiredAnnotation, desired), annotated(maximumAnnotation, most))},
+		rs{image: "v2", size: 2, ready: 1, edit: all(annotated(revisionAnnotation, desired), annotated(historyAnnotation, history), annotated(maximumAnnotation, most))})
+}
+
+func FuzzAnnotations(f *testing.F) {
+	f.Add(int32(3), "1", "3", "4", "1,2", "")
+	f.Add(int32(0), "", "x", "-1", ",,,", "0")
+	f.Add(int32(math.MaxInt32), "9223372036854775807", "2147483647", "1", "\x00", "99999999999999999999")
+	f.Fuzz(func(t *testing.T, replicas int32, revision, desired, most, history, rollback string) {
+		s := seen(replicas, revision, desired, most, history, rollback)
+		p := planRollout(now, s)
+		r := sortOut(now, s)
+		before, after := planned(r, p.Steps)
+		if added(after) > max(r.replicas+r.surge, added(before)) {
+			t.Errorf("%v -> %v", before, after)
+		}
+		assertOncePerObject(t, p.Steps)
+		for _, step := range p.Steps {
+			if c, ok := step.(plan.Change); ok && c.Old != s.Deployment && len(c.New.GetAnnotations()[historyAnnotation]) > max(longestHistory, len(history)) {
+				t.Errorf("a history of %d characters", len(c.New.GetAnnotations()[historyAnnotation]))
+			}
+		}
+		reportStatus(now, s, did(p, nil))
+	})
+}
+
+func FuzzBounds(f *testing.F) {
+	f.Add(int32(10), "25%", "25%", int32(0), int32(0), uint8(0))
+	f.Add(int32(math.MaxInt32), "2147483647%", "-1%", int32(math.MaxInt32), int32(-1), uint8(3))
+	f.Add(int32(1), "%", "1e3%", int32(1), int32(1), uint8(1))
+	f.Fuzz(func(t *testing.T, replicas int32, surgeText, unavailableText string, surgeNumber, unavailableNumber int32, kinds uint8) {
+		d := web(replicas)
+		d.Spec.Strategy.RollingUpdate.MaxSurge = &intstr.IntOrString{Type: intstr.Type(kinds & 1), StrVal: surgeText, IntVal: surgeNumber}
+		d.Spec.Strategy.RollingUpdate.MaxUnavailable = &intstr.IntOrString{Type: intstr.Type(kinds >> 1 & 1), StrVal: unavailableText, IntVal: unavailableNumber}
+		n := number(&replicas)
+		surge, unavailable, _ := bounds(d, n)
+		if surge < 0 || surge > math.MaxInt32 || unavailable < 0 || unavailable > n || surge+unavailable == 0 && n > 0 {
+			t.Errorf("%d replicas: surge %d, unavailable %d", n, surge, unavailable)
+		}
+		planRollout(now, scene(d, rs{image: "v1", size: 3, ready: 2}, rs{image: "v2", size: 1}))
+	})
+}

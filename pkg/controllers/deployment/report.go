@@ -1,0 +1,177 @@
+package deployment
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// calm is how long a report of mere progress may wait for a newer one.
+const calm = time.Second
+
+// reportStatus writes the Deployment's status: its counts, conditions and revision, in one write, and only when
+// something differs (DEP-64..76). What users wait for is written at once; progress is held back while things move.
+func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	r := sortOut(now, s)
+	if did.Stopped || r.course == blocked || r.course == adopting || r.unsure(did) {
+		return plan.Plan{}
+	}
+	if r.course == selectsAll {
+		return r.reportSelectsAll()
+	}
+	r.learn(did)
+	status := r.status()
+	status.Conditions = r.conditions(&status, did)
+	r.next = 0 // what the pods need is in the plan
+	r.wake(r.deadlineIn(&status))
+	annotations, moved := r.annotations()
+	if !moved && equality.Semantic.DeepEqual(&r.d.Status, &status) {
+		return plan.Plan{Requeue: r.next}
+	}
+	d := r.d.DeepCopy()
+	d.Status, d.Annotations = status, annotations
+	step := plan.Change{Old: r.d, New: d, Status: true, Why: "the status has changed"}
+	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Hold: r.hold(&status, did)}
+}
+
+// reportSelectsAll complains about an empty selector, once for each generation (DEP-4, DEP-79).
+func (r *rollout) reportSelectsAll() plan.Plan {
+	if r.d.Status.ObservedGeneration >= r.d.Generation {
+		return plan.Plan{}
+	}
+	d := r.d.DeepCopy()
+	d.Status.ObservedGeneration = d.Generation
+	event := plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
+		Message: "This deployment is selecting all pods. A non-empty selector is required."}
+	return plan.Plan{Steps: []plan.Step{plan.Change{
+		Old: r.d, New: d, Status: true, Events: plan.Events{Done: event}, Why: "an empty selector is refused",
+	}}}
+}
+
+// unsure reports whether the counts would lie, or the Deployment is not the one that was looked at any more: a
+// ReplicaSet was to be taken or let go, and that failed; or the plan has changed the Deployment itself.
+func (r *rollout) unsure(did plan.Outcome) bool {
+	return slices.ContainsFunc(did.Results, func(result plan.Result) bool {
+		switch o := result.Object.(type) {
+		case *appsv1.Deployment:
+			return true
+		case *appsv1.ReplicaSet:
+			return result.Err != nil && result.Verb == plan.Changed && !metav1.IsControlledBy(o, r.d)
+		}
+		return false
+	})
+}
+
+// learn sees the ReplicaSets as the plan has left them.
+func (r *rollout) learn(did plan.Outcome) {
+	for _, result := range did.Results {
+		rs, ok := result.Object.(*appsv1.ReplicaSet)
+		if !ok || result.Err != nil {
+			continue
+		}
+		switch result.Verb {
+		case plan.Created:
+			r.new = newSet(rs, nil, r.now)
+		case plan.Changed:
+			for _, s := range r.sets() {
+				if s.UID == rs.UID {
+					s.ReplicaSet, s.size = rs, number(rs.Spec.Replicas)
+				}
+			}
+		}
+	}
+}
+
+// status counts (DEP-64). The numbers are those that the ReplicaSets' statuses will show: there is no need to wait for
+// them to be written.
+func (r *rollout) status() appsv1.DeploymentStatus {
+	status := appsv1.DeploymentStatus{ObservedGeneration: r.d.Generation, CollisionCount: r.collisions()}
+	var terminating int32
+	for _, s := range r.sets() {
+		status.Replicas += s.counts.Active
+		status.ReadyReplicas += s.counts.Ready
+		status.AvailableReplicas += s.counts.Available
+		terminating += s.counts.Terminating
+	}
+	if r.new != nil {
+		status.UpdatedReplicas = r.new.counts.Active
+	}
+	status.UnavailableReplicas = fit(r.total() - int64(status.AvailableReplicas))
+	status.TerminatingReplicas = &terminating
+	return status
+}
+
+// collisions counts the names that turned out to be taken when a ReplicaSet was to be created (DEP-25).
+func (r *rollout) collisions() *int32 {
+	n := r.d.Status.CollisionCount
+	wanted := r.course == rolling || r.course == rollingBack || r.course == recreating && sizes(r.old) == 0 && r.remains() == ""
+	if taken, wait := r.collides(); !wanted || !taken || wait > 0 {
+		return n
+	}
+	if n == nil {
+		return pointer(1)
+	}
+	return pointer(int64(*n) + 1)
+}
+
+// annotations returns the Deployment's annotations with its revision, which is that of the new ReplicaSet and goes
+// through the status subresource, where it does not count as a change of the spec (DEP-17).
+func (r *rollout) annotations() (all map[string]string, moved bool) {
+	if !r.behind() {
+		return r.d.Annotations, false
+	}
+	all = map[string]string{}
+	for k, v := range r.d.Annotations {
+		all[k] = v
+	}
+	all[revisionAnnotation], _ = r.revision()
+	return all, true
+}
+
+// behind reports whether the Deployment does not show the revision of its new ReplicaSet yet: the status knows nothing
+// of this rollout.
+func (r *rollout) behind() bool {
+	if r.new == nil {
+		return false
+	}
+	revision, _ := r.revision()
+	return r.d.Annotations[revisionAnnotation] != revision
+}
+
+// hold decides how long the report may wait. Failures never do. After a write the next look follows at once, and has
+// more to say. Flips that others wait for are told at once; mere progress waits until things have come to rest.
+func (r *rollout) hold(status *appsv1.DeploymentStatus, did plan.Outcome) time.Duration {
+	before := &r.d.Status
+	collided := !equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
+	switch {
+	case failed(before.Conditions, status.Conditions):
+		return 0
+	case did.Wrote():
+		return calm
+	case reasonOf(before.Conditions) != finished && reasonOf(status.Conditions) == finished && r.moving():
+		return calm // who sees it finished should find the ReplicaSets finished, too
+	case collided || flipped(before.Conditions, status.Conditions):
+		return 0
+	case r.moving():
+		return calm
+	}
+	return 0
+}
+
+// moving reports whether more is about to change by itself: pods come, go or become available, or a ReplicaSet's
+// status has not caught up.
+func (r *rollout) moving() bool {
+	return slices.ContainsFunc(r.sets(), func(s *set) bool {
+		c, told := s.counts, s.Status
+		settled := int64(c.Active) == s.size && c.Available == c.Active && c.Terminating == 0
+		caughtUp := told.ObservedGeneration >= s.Generation && told.Replicas == c.Active && told.ReadyReplicas == c.Ready &&
+			told.AvailableReplicas == c.Available && (told.TerminatingReplicas == nil || *told.TerminatingReplicas == c.Terminating)
+		return !settled || !caughtUp
+	})
+}

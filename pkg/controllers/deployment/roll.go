@@ -1,0 +1,194 @@
+package deployment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// roll moves replicas from the old ReplicaSets to the new one, as far as surge and unavailability allow: up first,
+// then down, and when nothing moves any more the history is cleaned up (DEP-41..46).
+func (r *rollout) roll() {
+	if r.new == nil {
+		r.create(grown(0, r.total(), r.replicas, r.surge))
+		return
+	}
+	if size := grown(r.new.size, r.total(), r.replicas, r.surge); size != r.new.size {
+		r.resize(r.new, size)
+		return
+	}
+	down, lowered := shrunk(holdings(r.old), r.new.holding(), r.replicas, r.unavailable)
+	if lowered > 0 {
+		if wait := r.linger(lowered); wait > 0 {
+			r.say("%d old pods can go, waits a moment for more", lowered)
+			r.wake(wait)
+			return
+		}
+		for i, s := range r.old {
+			if down[i] != s.size {
+				r.resize(s, down[i])
+			}
+		}
+		return
+	}
+	r.await()
+	r.tidy()
+}
+
+// bounds resolves maxSurge and maxUnavailable (DEP-29..31). What cannot be read counts as zero; trouble says so.
+func bounds(d *appsv1.Deployment, replicas int64) (surge, unavailable int64, trouble string) {
+	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return 0, 0, ""
+	}
+	var bad []string
+	if ru := d.Spec.Strategy.RollingUpdate; ru != nil {
+		var ok bool
+		if surge, ok = resolve(ru.MaxSurge, replicas, 99); !ok {
+			bad = append(bad, fmt.Sprintf("maxSurge %q counts as 0", ru.MaxSurge.String()))
+		}
+		if unavailable, ok = resolve(ru.MaxUnavailable, replicas, 0); !ok {
+			bad = append(bad, fmt.Sprintf("maxUnavailable %q counts as 0", ru.MaxUnavailable.String()))
+		}
+	}
+	if surge == 0 && unavailable == 0 {
+		unavailable = 1 // otherwise nothing could ever move (DEP-30)
+	}
+	return surge, min(unavailable, replicas), strings.Join(bad, ", ")
+}
+
+// resolve reads a number or a percentage of replicas; round is what is added to the hundredths before they are cut
+// off.
+func resolve(v *intstr.IntOrString, replicas, round int64) (n int64, ok bool) {
+	switch {
+	case v == nil:
+		return 0, true
+	case v.Type == intstr.Int:
+		return max(0, int64(v.IntVal)), v.IntVal >= 0
+	}
+	text, percent := strings.CutSuffix(v.StrVal, "%")
+	n, err := strconv.ParseInt(text, 10, 32)
+	if !percent || err != nil || n < 0 {
+		return 0, false
+	}
+	return min((n*replicas+round)/100, math.MaxInt32), true
+}
+
+// holding is a ReplicaSet in the arithmetic of a rolling update.
+type holding struct{ size, available int64 }
+
+func (s *set) holding() holding { return holding{s.size, s.available} }
+
+func holdings(sets []*set) []holding {
+	all := make([]holding, len(sets))
+	for i, s := range sets {
+		all[i] = s.holding()
+	}
+	return all
+}
+
+// grown is the size of the new ReplicaSet after the first step: as large as replicas, if there is room below
+// replicas + surge (DEP-41).
+func grown(size, total, replicas, surge int64) int64 {
+	if size >= replicas {
+		return replicas
+	}
+	return size + max(0, min(replicas+surge-total, replicas-size))
+}
+
+// shrunk are the sizes of the old ReplicaSets, oldest first, after the second step, and by how much they are lowered in
+// all (DEP-42..44). First go pods that are not available, which costs nothing; then as many available ones as there are
+// more than needed:
+//
+//	3 replicas, none may be unavailable; old 3 of which 2 are available, new 1 that is available
+//	at most 4 - 3 - 0 = 1 may go, and the old one that is not available does; 3 - 3 = 0 available ones can be spared
+func shrunk(old []holding, latest holding, replicas, unavailable int64) (down []int64, lowered int64) {
+	needed := replicas - unavailable
+	total, available := latest.size, latest.available
+	for _, h := range old {
+		down = append(down, h.size)
+		total += h.size
+		available += h.available
+	}
+	// The new pods that are not available yet are counted on, so they do not make room.
+	most := total - needed - (latest.size - latest.available)
+	if most <= 0 {
+		return down, 0
+	}
+	lower := func(i int, by int64) int64 {
+		down[i] -= by
+		lowered += by
+		return by
+	}
+	for i, h := range old {
+		most -= lower(i, min(most, h.size-h.available))
+	}
+	spare := max(0, available-needed)
+	for i := range old {
+		spare -= lower(i, min(spare, down[i]))
+	}
+	return down, lowered
+}
+
+// A large rollout moves in batches: each batch costs two writes, whatever its size. The smallest batch that goes at
+// once is one eighth of what may be in motion, so up to 15 pods in motion every pod goes by itself.
+const (
+	batchShare = 8
+	lingerTime = time.Second
+)
+
+// linger returns how long to wait for more old pods to be dispensable: never longer than lingerTime after the first
+// new one became available that is not made use of. It is zero if a batch is full, or the last. Otherwise there are
+// always more new pods about to become available: were there none, all that is in motion could go.
+func (r *rollout) linger(lowered int64) time.Duration {
+	last := lowered == sizes(r.old)
+	ailing := slices.ContainsFunc(r.old, func(s *set) bool { return s.available < s.size })
+	if lowered >= (r.surge+r.unavailable)/batchShare || last || ailing {
+		return 0
+	}
+	since := r.new.availableSince(r.now)
+	if int64(len(since)) < lowered {
+		return 0
+	}
+	slices.SortFunc(since, func(a, b time.Time) int { return b.Compare(a) })
+	// The latest ones are those that no old pod has gone for. Clocks differ: a time to come is as good as long past.
+	passed := r.now.Sub(since[lowered-1])
+	if passed < 0 || passed >= lingerTime {
+		return 0
+	}
+	return lingerTime - passed
+}
+
+// availableSince tells since when each available pod is.
+func (s *set) availableSince(now time.Time) []time.Time {
+	var times []time.Time
+	for _, p := range s.pods {
+		if podutil.Active(p) && podutil.Available(p, s.Spec.MinReadySeconds, now) {
+			ready := podutil.ReadyCondition(p).LastTransitionTime
+			times = append(times, ready.Add(time.Duration(s.Spec.MinReadySeconds)*time.Second))
+		}
+	}
+	return times
+}
+
+// await says what the rollout waits for.
+func (r *rollout) await() {
+	old, missing := sizes(r.old), r.new.size-r.new.available
+	switch {
+	case old > 0 && missing > 0:
+		r.say("%d replicas are still old; waiting for %d of %d pods of %s to become available", old, missing, r.new.size, r.new.Name)
+	case old > 0:
+		r.say("%d replicas are still old; waiting for pods to become available", old)
+	case missing > 0:
+		r.say("waiting for %d of %d pods of %s to become available", missing, r.new.size, r.new.Name)
+	default:
+		r.say("all %d replicas are of %s and available", r.new.size, r.new.Name)
+	}
+}

@@ -1,0 +1,247 @@
+package deployment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// rollout is a snapshot sorted out, and what one look makes of it. It lives for that look.
+type rollout struct {
+	snapshot
+	d           *appsv1.Deployment
+	now         time.Time
+	course      course
+	replicas    int64
+	surge       int64 // how many pods more than replicas a rolling update may have
+	unavailable int64 // how many pods fewer than replicas it may have available
+	new         *set  // the ReplicaSet of the present template; nil if there is none
+	old         []*set
+	claims      []plan.Step
+
+	tail  []plan.Step // what follows the changes of the ReplicaSets
+	next  time.Duration
+	words []string
+}
+
+// set is a ReplicaSet, what its pods add up to, and what becomes of it in this look.
+type set struct {
+	*appsv1.ReplicaSet
+	size   int64
+	pods   []*corev1.Pod
+	counts podutil.Counts
+
+	// available decides. It is never more than size: the cache may still show pods that a scale-down, already written,
+	// will take away.
+	available int64
+
+	draft *appsv1.ReplicaSet // the one change of this look (DEP-16, DEP-33); nil while nothing changes
+	event plan.Event
+	why   []string
+}
+
+// sortOut tells own ReplicaSets from others, the new one from the old ones, and takes the course.
+func sortOut(now time.Time, s snapshot) *rollout {
+	r := &rollout{snapshot: s, d: s.Deployment, now: now, replicas: number(s.Deployment.Spec.Replicas)}
+	selector, err := metav1.LabelSelectorAsSelector(r.d.Spec.Selector)
+	switch {
+	case err != nil:
+		r.say("selector: %v", err)
+		r.course = blocked
+		return r
+	case r.d.Spec.Selector == nil:
+		r.say("no selector")
+		r.course = blocked
+		return r
+	case selector.Empty():
+		r.say("an empty selector selects all pods, nothing is done")
+		r.course = selectsAll
+		return r
+	}
+	var trouble string
+	r.surge, r.unavailable, trouble = bounds(r.d, r.replicas)
+	r.say("%s", trouble)
+
+	var mine []*appsv1.ReplicaSet
+	mine, r.claims = plan.Claim(r.d, appsv1.SchemeGroupVersion.WithKind("Deployment"), selector, s.candidates())
+	for _, rs := range mine {
+		one := newSet(rs, s.Pods[rs.UID], now)
+		r.wake(one.counts.Next)
+		// Of several with the present template the oldest is the new one; all others are old (DEP-10).
+		if r.new == nil && sameTemplate(&rs.Spec.Template, &r.d.Spec.Template) {
+			r.new = one
+		} else {
+			r.old = append(r.old, one)
+		}
+	}
+	r.course = r.choose()
+	return r
+}
+
+// candidates are the ReplicaSets to claim from, oldest first. The namesake is among them: the two come from one cache,
+// but not from one moment.
+func (s snapshot) candidates() []*appsv1.ReplicaSet {
+	all := slices.Clone(s.ReplicaSets)
+	known := func(rs *appsv1.ReplicaSet) bool { return rs.UID == s.Namesake.UID }
+	if s.Namesake != nil && !slices.ContainsFunc(all, known) {
+		all = append(all, s.Namesake)
+	}
+	slices.SortFunc(all, byAge)
+	return all
+}
+
+// lookFor returns the name under which observe has to look for snapshot.Namesake, empty if it need not look: no new
+// ReplicaSet is going to be created.
+func lookFor(d *appsv1.Deployment, candidates []*appsv1.ReplicaSet) string {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil || d.DeletionTimestamp != nil || d.Spec.Paused { // DEP-28
+		return ""
+	}
+	for _, rs := range candidates {
+		if metav1.IsControlledBy(rs, d) && selector.Matches(labels.Set(rs.Labels)) && sameTemplate(&rs.Spec.Template, &d.Spec.Template) {
+			return ""
+		}
+	}
+	name, _ := newName(d)
+	return name
+}
+
+// byAge orders ReplicaSets oldest first.
+func byAge(a, b *appsv1.ReplicaSet) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+func newSet(rs *appsv1.ReplicaSet, pods []*corev1.Pod, now time.Time) *set {
+	s := &set{ReplicaSet: rs, size: number(rs.Spec.Replicas), pods: selected(rs, pods)}
+	s.counts = podutil.Count(s.pods, rs.Spec.MinReadySeconds, now)
+	s.available = min(int64(s.counts.Available), s.size)
+	return s
+}
+
+// selected returns the pods that match the ReplicaSet's selector: it will let go of the others.
+func selected(rs *appsv1.ReplicaSet, pods []*corev1.Pod) []*corev1.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	strange := func(p *corev1.Pod) bool { return !selector.Matches(labels.Set(p.Labels)) }
+	if !slices.ContainsFunc(pods, strange) {
+		return pods
+	}
+	return slices.DeleteFunc(slices.Clone(pods), strange)
+}
+
+// sets are the own ReplicaSets, the new one first, then the old ones, oldest first.
+func (r *rollout) sets() []*set {
+	if r.new == nil {
+		return r.old
+	}
+	return append([]*set{r.new}, r.old...)
+}
+
+// total is the sum of all sizes.
+func (r *rollout) total() int64 { return sizes(r.sets()) }
+
+func sizes(sets []*set) (sum int64) {
+	for _, s := range sets {
+		sum += s.size
+	}
+	return sum
+}
+
+// edit returns the copy of the ReplicaSet in which the changes of this look are collected.
+func (s *set) edit() *appsv1.ReplicaSet {
+	if s.draft == nil {
+		s.draft = s.ReplicaSet.DeepCopy()
+	}
+	return s.draft
+}
+
+// resize gives the ReplicaSet its size for this look, and what scaling in proportion needs to know of it (DEP-33).
+func (r *rollout) resize(s *set, size int64) {
+	size = int64(fit(size))
+	r.note(s)
+	if size == s.size {
+		return
+	}
+	verb := "up"
+	if size < s.size {
+		verb = "down"
+	}
+	s.edit().Spec.Replicas = pointer(size)
+	s.event = plan.Event{Type: corev1.EventTypeNormal, Reason: "ScalingReplicaSet", // DEP-77
+		Message: fmt.Sprintf("Scaled %s replica set %s from %d to %d", verb, s.Name, s.size, size)}
+	s.why = append(s.why, fmt.Sprintf("scale from %d to %d", s.size, size))
+	age := "old"
+	if s == r.new {
+		age = "new"
+	}
+	r.say("scale %s ReplicaSet %s from %d to %d", age, s.Name, s.size, size)
+}
+
+// plan puts together what was decided. The changes of one ReplicaSet are one step.
+func (r *rollout) plan() plan.Plan {
+	steps := slices.Clone(r.claims)
+	for _, s := range r.sets() {
+		if s.draft != nil {
+			steps = append(steps, plan.Change{
+				Old: s.ReplicaSet, New: s.draft, Events: plan.Events{Done: s.event}, Why: strings.Join(s.why, ", "),
+			})
+		}
+	}
+	return plan.Plan{Steps: append(steps, r.tail...), Requeue: r.next, Why: strings.Join(r.words, "; ")}
+}
+
+// say adds to the reasons that people read.
+func (r *rollout) say(format string, args ...any) {
+	if s := fmt.Sprintf(format, args...); s != "" {
+		r.words = append(r.words, s)
+	}
+}
+
+// wake has the Deployment looked at again after d; zero is no wish.
+func (r *rollout) wake(d time.Duration) {
+	if d > 0 && (r.next == 0 || d < r.next) {
+		r.next = d
+	}
+}
+
+// adopts reports whether the claims take an orphan. What an adopted ReplicaSet needs besides is left to the next look:
+// an object is written once in each.
+func adopts(claims []plan.Step) bool {
+	for _, step := range claims {
+		each, _ := step.(plan.Each)
+		for _, sequence := range each.Sequences {
+			if change, ok := sequence[0].(plan.Change); ok && change.Adopt {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// number reads a count that the server has defaulted to 1.
+func number(n *int32) int64 {
+	if n == nil {
+		return 1
+	}
+	return max(0, int64(*n))
+}
+
+func pointer(n int64) *int32 {
+	small := fit(n)
+	return &small
+}

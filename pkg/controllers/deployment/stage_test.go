@@ -1,0 +1,190 @@
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+)
+
+// stage runs the controller over a world, as the runtime does: it looks through caches, never before they show what it
+// wrote, applies the plan, then the report.
+type stage struct {
+	world *plantest.World
+	cache *plantest.Cache
+
+	calm bool      // reports are held back as they ask for
+	held time.Time // since when one is
+
+	was     string   // the sizes when last noted
+	sizes   []string // each combination of sizes of the ReplicaSets, oldest first: "3,1"
+	reasons []string // each reason of Progressing that was written
+}
+
+func newStage(objects ...plan.Object) *stage {
+	w := plantest.NewWorld(objects...)
+	return &stage{world: w, cache: plantest.NewCache(w)}
+}
+
+func (s *stage) deployment() *appsv1.Deployment {
+	return plantest.One[*appsv1.Deployment](s.world, "web")
+}
+
+func (s *stage) edit(edits ...edit) {
+	for _, e := range edits {
+		plantest.Edit(s.world, "web", e)
+	}
+}
+
+// observe does what the controller's observe does.
+func (s *stage) observe() (snapshot, bool) {
+	all := plantest.Cached[*appsv1.Deployment](s.cache)
+	i := slices.IndexFunc(all, func(d *appsv1.Deployment) bool { return d.Name == "web" })
+	if i < 0 {
+		return snapshot{}, false
+	}
+	snap := snapshot{Deployment: all[i], Pods: map[types.UID][]*corev1.Pod{}}
+	sets := plantest.Cached[*appsv1.ReplicaSet](s.cache)
+	for _, rs := range sets {
+		if ref := metav1.GetControllerOf(rs); ref == nil || ref.UID == all[i].UID {
+			snap.ReplicaSets = append(snap.ReplicaSets, rs)
+		}
+	}
+	for _, p := range plantest.Cached[*corev1.Pod](s.cache) {
+		if ref := metav1.GetControllerOf(p); ref != nil {
+			snap.Pods[ref.UID] = append(snap.Pods[ref.UID], p)
+		}
+	}
+	name := lookFor(all[i], snap.ReplicaSets)
+	for _, rs := range sets {
+		if name != "" && rs.Name == name {
+			snap.Namesake = rs
+		}
+	}
+	return snap, true
+}
+
+// look is one pass. It returns how many writes were tried, and when to look again.
+func (s *stage) look() (wrote int, next time.Duration, err error) {
+	snap, ok := s.observe()
+	if !ok {
+		return 0, 0, nil
+	}
+	p := planRollout(s.world.Now(), snap)
+	did := s.world.Apply(p)
+	s.cache.Learn(did)
+	wrote, next, err = len(did.Results), p.Requeue, did.Err
+	if errors.Is(err, plan.ErrStale) || apierrors.IsConflict(err) {
+		return wrote, next, err
+	}
+	r := reportStatus(s.world.Now(), snap, did)
+	next = sooner(next, r.Requeue)
+	if hold := s.hold(r); hold > 0 {
+		return wrote, sooner(next, hold), err
+	}
+	told := s.world.Apply(r)
+	s.cache.Learn(told)
+	s.note()
+	if err == nil {
+		err = told.Err
+	}
+	return wrote + len(told.Results), next, err
+}
+
+// hold returns how long the report is held back yet.
+func (s *stage) hold(r plan.Plan) time.Duration {
+	if !s.calm || r.Empty() || r.Hold == 0 {
+		s.held = time.Time{}
+		return 0
+	}
+	if s.held.IsZero() {
+		s.held = s.world.Now()
+	}
+	left := s.held.Add(r.Hold).Sub(s.world.Now())
+	if left <= 0 {
+		s.held = time.Time{}
+	}
+	return left
+}
+
+// settle looks with caches up to date until there is nothing left to write.
+func (s *stage) settle() *stage {
+	for range 30 {
+		s.cache.CatchUp()
+		if n, _, err := s.look(); n == 0 || err != nil {
+			return s
+		}
+	}
+	panic("does not settle: " + strings.Join(s.world.Log, "; "))
+}
+
+// pods lets the ReplicaSets have their pods, and at most ready more become ready. Those that are deleted go.
+func (s *stage) pods(ready int) *stage {
+	s.world.ToyReplicaSets(1000)
+	for _, p := range plantest.All[*corev1.Pod](s.world) {
+		if p.DeletionTimestamp != nil {
+			s.world.Remove(p)
+		}
+	}
+	s.world.ToyKubelet(ready)
+	s.world.ToyStatuses(func(*appsv1.ReplicaSet) bool { return true })
+	return s.settle()
+}
+
+// note writes down what has changed.
+func (s *stage) note() {
+	if now := s.sizesNow(); now != s.was {
+		s.was, s.sizes = now, append(s.sizes, now)
+	}
+	reason := reasonOf(s.deployment().Status.Conditions)
+	if n := len(s.reasons); reason != "" && (n == 0 || s.reasons[n-1] != reason) {
+		s.reasons = append(s.reasons, reason)
+	}
+}
+
+func (s *stage) sizesNow() string {
+	var out []string
+	for _, rs := range s.sets() {
+		out = append(out, fmt.Sprint(*rs.Spec.Replicas))
+	}
+	return strings.Join(out, ",")
+}
+
+func (s *stage) sets() []*appsv1.ReplicaSet {
+	sets := slices.Clone(plantest.All[*appsv1.ReplicaSet](s.world))
+	slices.SortFunc(sets, byAge)
+	return sets
+}
+
+// forget begins a new page.
+func (s *stage) forget() {
+	s.sizes, s.reasons, s.world.Log, s.world.Events = nil, nil, nil, nil
+	s.world.Sleep(time.Minute) // what is created from now on is younger
+}
+
+// statuses counts the writes of the Deployment's status.
+func (s *stage) statuses() (n int) {
+	for _, line := range s.world.Log {
+		if line == "status Deployment web" {
+			n++
+		}
+	}
+	return n
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}

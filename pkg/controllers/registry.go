@@ -1,0 +1,14 @@
+// Package controllers lists the controllers of the controller manager.
+package controllers
+
+import (
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+)
+
+// Registry is the list of all controllers. To add one: a folder and a line.
+var Registry = []manager.Controller{
+	{Name: "deployment-controller", Alias: "deployment", Account: "deployment-controller", Init: deployment.Init},
+	{Name: "replicaset-controller", Alias: "replicaset", Account: "replicaset-controller", Init: replicaset.Init},
+}

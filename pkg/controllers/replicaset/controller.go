@@ -1,0 +1,143 @@
+package replicaset
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// Init builds the replicaset controller.
+func Init(c manager.Context) (manager.Runner, error) {
+	sets, err1 := informers.ReplicaSets(c.Informers)
+	pods, err2 := informers.Pods(c.Informers)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	k := &caches{sets, pods}
+	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
+		Name:    "replicaset", // of the queue (CI-33)
+		Workers: c.Config.ReplicaSet.Workers,
+		Watches: []engine.Watch{
+			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Wakes: itself, Resync: true},
+			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: k.pods.Informer(), Wakes: k.wokenByPod},
+		},
+		Observe: k.observe,
+		Owner:   func(s snapshot) plan.Object { return s.set },
+		Plan:    planPods,
+		Report:  reportStatus,
+		Live:    live,
+	}), nil
+}
+
+// caches are what the controller looks at.
+type caches struct {
+	sets informers.ReplicaSetCache
+	pods informers.PodCache
+}
+
+// observe finds the ReplicaSet, its pods and the orphans it may adopt. Nothing is read live (RS-63).
+func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error) {
+	set := k.sets.Get(key.Namespace, key.Name)
+	if set == nil {
+		return snapshot{}, false, nil
+	}
+	pods := append(k.pods.OwnedBy(set.UID), k.pods.OrphansIn(set.Namespace)...)
+	return snapshot{set: set, pods: pods, related: func() map[string]int { return k.related(set) }}, true, nil
+}
+
+// related counts by node the active pods of all sets that have the same controlling owner (RS-32).
+func (k *caches) related(set *appsv1.ReplicaSet) map[string]int {
+	owner := metav1.GetControllerOfNoCopy(set)
+	if owner == nil {
+		return nil
+	}
+	byNode := map[string]int{}
+	for _, sibling := range k.sets.OwnedBy(owner.UID) {
+		for _, pod := range k.pods.OwnedBy(sibling.UID) {
+			if podutil.Active(pod) {
+				byNode[pod.Spec.NodeName]++
+			}
+		}
+	}
+	return byNode
+}
+
+// live names the pods that a former leader may have created or deleted.
+func live(s snapshot) []engine.Live {
+	selector, err := selectorOf(s.set)
+	if err != nil {
+		return nil
+	}
+	cached := make([]plan.Object, len(s.pods))
+	for i, p := range s.pods {
+		cached[i] = p
+	}
+	return []engine.Live{{Example: &corev1.Pod{}, Namespace: s.set.Namespace, Selector: selector, Cached: cached}}
+}
+
+// itself is the key of the object that has changed (RS-1).
+func itself(before, after plan.Object) []plan.Key {
+	if after == nil {
+		after = before
+	}
+	return []plan.Key{{Namespace: after.GetNamespace(), Name: after.GetName()}}
+}
+
+// wokenByPod returns the ReplicaSets that a pod belonged to before a change and belongs to after it (RS-2, RS-4), or
+// whoever may adopt it (RS-3).
+func (k *caches) wokenByPod(before, after plan.Object) (keys []plan.Key) {
+	if before != nil {
+		keys = k.ownerOf(before, keys)
+	}
+	if after == nil {
+		return keys
+	}
+	if metav1.GetControllerOfNoCopy(after) != nil {
+		return k.ownerOf(after, keys)
+	}
+	if before != nil && metav1.GetControllerOfNoCopy(before) == nil && maps.Equal(before.GetLabels(), after.GetLabels()) {
+		return keys
+	}
+	return append(keys, k.adopters(after)...)
+}
+
+// ownerOf adds the ReplicaSet that controls a pod, if it exists and is that one and not a namesake.
+func (k *caches) ownerOf(pod plan.Object, keys []plan.Key) []plan.Key {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil || ref.Kind != "ReplicaSet" {
+		return keys
+	}
+	if set := k.sets.Get(pod.GetNamespace(), ref.Name); set == nil || set.UID != ref.UID {
+		return keys
+	}
+	key := plan.Key{Namespace: pod.GetNamespace(), Name: ref.Name}
+	if len(keys) > 0 && keys[len(keys)-1] == key {
+		return keys
+	}
+	return append(keys, key)
+}
+
+// adopters returns the ReplicaSets whose selector matches an orphan's labels.
+func (k *caches) adopters(orphan plan.Object) (keys []plan.Key) {
+	if len(orphan.GetLabels()) == 0 {
+		return nil
+	}
+	for _, set := range k.sets.In(orphan.GetNamespace()) {
+		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(orphan.GetLabels())) {
+			keys = append(keys, plan.Key{Namespace: set.Namespace, Name: set.Name})
+		}
+	}
+	return keys
+}

@@ -1,0 +1,210 @@
+// Package replicaset keeps as many pods alive as each ReplicaSet asks for: it adopts and releases pods by their labels,
+// creates what is missing, deletes what is too many, the least valuable first, and reports how many there are.
+package replicaset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+const (
+	// burst is how many pods one look creates or deletes at most; the rest follows in the next (RS-25).
+	burst = 500
+	// adoptionCheck is when a set is looked at again after an adoption. An orphan that had gone before it could be
+	// adopted was counted all the same, and as its deletion is that of an orphan, it wakes nobody (RS-3).
+	adoptionCheck = time.Second
+)
+
+// planPods decides which pods a ReplicaSet takes or lets go, and how many it creates or which it deletes.
+func planPods(now time.Time, s snapshot) plan.Plan {
+	selector, err := selectorOf(s.set)
+	if err != nil {
+		return plan.Plan{Why: err.Error()} // RS-8: no retry, only an edit helps
+	}
+	mine, steps := claim(s, selector)
+	p := plan.Plan{Steps: steps}
+	adopting := adopts(steps)
+	if adopting {
+		p.Requeue = adoptionCheck
+	}
+	size := replicas(s.set)
+	switch missing := size - len(mine); {
+	case s.set.DeletionTimestamp != nil: // RS-15, RS-19
+		p.Why = "being deleted, pods are left to the garbage collector"
+	case missing > 0 && unfit(s.set, selector) != nil:
+		p.Why = unfit(s.set, selector).Error()
+	case missing > 0:
+		n := min(missing, burst)
+		p.Steps = append(p.Steps, create(s.set, n))
+		p.Why = fmt.Sprintf("create %d of %d missing pods", n, missing)
+	case missing < 0 && adopting: // no pass writes an object twice, and an adopted pod may be one to delete
+		p.Why = fmt.Sprintf("adopt pods, then delete the %d too many", -missing)
+	case missing < 0:
+		n := min(-missing, burst)
+		p.Steps = append(p.Steps, remove(victims(now, mine, n, s)))
+		p.Why = fmt.Sprintf("delete %d of %d pods too many", n, -missing)
+	default:
+		p.Why = waiting(podutil.Count(mine, s.set.Spec.MinReadySeconds, now))
+	}
+	return p
+}
+
+// snapshot is what one look at a ReplicaSet sees. The objects belong to shared caches.
+type snapshot struct {
+	set *appsv1.ReplicaSet
+	// pods are those that the set controls, by its uid, and the orphans of its namespace (RS-11). Others do no harm.
+	pods []*corev1.Pod
+	// related counts, by node, the active pods of all ReplicaSets that have the same controlling owner as this one
+	// (RS-32). It is asked for only when pods have to be ranked, and may be nil when there are none.
+	related func() map[string]int
+	// off names what the configuration has switched off.
+	off features
+}
+
+// features are those that a feature gate may switch off.
+type features struct {
+	podDeletionCost     bool // the annotation has no say in who is deleted (CLI-66)
+	terminatingReplicas bool // the status does not count them (CLI-65)
+}
+
+// selectorOf returns the set's selector. One that selects everything, or is missing, is an error: the server refuses it,
+// and whoever got past the server with it shall neither take all pods of the namespace nor lose those of the set.
+func selectorOf(set *appsv1.ReplicaSet) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("left alone, selector: %w", err)
+	case set.Spec.Selector == nil || selector.Empty():
+		return nil, errors.New("left alone, selector: it is empty")
+	}
+	return selector, nil
+}
+
+// claim sorts out the set's own active pods; the others are neither counted nor touched (RS-12, RS-13).
+func claim(s snapshot, selector labels.Selector) (mine []*corev1.Pod, steps []plan.Step) {
+	active := make([]*corev1.Pod, 0, len(s.pods))
+	for _, p := range s.pods {
+		orphan := metav1.GetControllerOfNoCopy(p) == nil
+		if podutil.Active(p) && !(orphan && selector.Matches(labels.Set(p.Labels)) && s.owns(p)) {
+			active = append(active, p)
+		}
+	}
+	return plan.Claim(s.set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), selector, active)
+}
+
+// owns reports whether there is another version of the pod that the set controls. A pod whose controller changes while
+// the caches are read may be seen twice; it must not be counted twice.
+func (s snapshot) owns(orphan *corev1.Pod) bool {
+	return slices.ContainsFunc(s.pods, func(p *corev1.Pod) bool {
+		return p.UID == orphan.UID && metav1.IsControlledBy(p, s.set)
+	})
+}
+
+// adopts reports whether the claims take a pod in.
+func adopts(claims []plan.Step) bool {
+	for _, step := range claims {
+		for _, sequence := range step.(plan.Each).Sequences {
+			if sequence[0].(plan.Change).Adopt {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// replicas is the wanted number of pods. The server defaults it to 1 (RS-62).
+func replicas(set *appsv1.ReplicaSet) int {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return int(max(0, *set.Spec.Replicas))
+}
+
+// unfit says why the template cannot make pods of the set (RS-27). The server refuses such sets; but a pod that the
+// selector does not match would be let go as soon as it is made, and another one made in its place, without end.
+func unfit(set *appsv1.ReplicaSet, selector labels.Selector) error {
+	switch {
+	case len(set.Spec.Template.Labels) == 0:
+		return errors.New("unable to create pods, no labels")
+	case !selector.Matches(labels.Set(set.Spec.Template.Labels)):
+		return errors.New("unable to create pods, the selector does not match the labels of the template")
+	}
+	return nil
+}
+
+func create(set *appsv1.ReplicaSet, n int) plan.Step {
+	return plan.Create{Object: newPod(set), Count: n, Why: "pods are missing", Events: plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},  // RS-53
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"}, // RS-54
+	}}
+}
+
+// newPod is what the set's template makes (RS-27).
+func newPod(set *appsv1.ReplicaSet) *corev1.Pod {
+	template := set.Spec.Template.DeepCopy()
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       set.Namespace,
+			GenerateName:    podPrefix(set),
+			Labels:          template.Labels,
+			Annotations:     template.Annotations,
+			Finalizers:      template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+		},
+		Spec: template.Spec,
+	}
+}
+
+// podPrefix is what the names of the set's pods begin with: the set's name, and a dash if a name may begin so (RS-27).
+func podPrefix(set *appsv1.ReplicaSet) string {
+	prefix := set.Name + "-"
+	if len(validation.NameIsDNSSubdomain(prefix, true)) > 0 {
+		return set.Name
+	}
+	return prefix
+}
+
+func remove(pods []*corev1.Pod) plan.Step {
+	doomed := make([]plan.Object, len(pods))
+	for i, p := range pods {
+		doomed[i] = p
+	}
+	return plan.Delete{Objects: doomed, Why: "pods are too many", Events: plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},  // RS-55
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"}, // RS-56
+	}}
+}
+
+// victims chooses n of the pods to delete. If all must go, there is nothing to rank (RS-30).
+func victims(now time.Time, pods []*corev1.Pod, n int, s snapshot) []*corev1.Pod {
+	if n >= len(pods) {
+		return pods
+	}
+	var near map[string]int
+	if s.related != nil {
+		near = s.related()
+	}
+	return ranked(now, pods, near, !s.off.podDeletionCost)[:n]
+}
+
+// waiting says what a set of the right size waits for.
+func waiting(c podutil.Counts) string {
+	switch {
+	case c.Ready < c.Active:
+		return fmt.Sprintf("%d pods are there, %d of them not ready yet", c.Active, c.Active-c.Ready)
+	case c.Available < c.Active:
+		return fmt.Sprintf("%d pods are ready, %d of them not for long enough yet", c.Active, c.Active-c.Available)
+	}
+	return fmt.Sprintf("all %d pods are available", c.Active)
+}

@@ -1,0 +1,207 @@
+package replicaset
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// How long a report of mere progress may wait for a newer one to replace it.
+const (
+	calm = time.Second // short enough for people and tools that watch a set grow
+	// In the middle of a rollout nobody waits for a ReplicaSet's status: the Deployment counts the pods itself, and is
+	// about to change the set's size again.
+	rolloutCalm = 5 * time.Second
+)
+
+// desiredAnnotation is where a Deployment notes which of its own sizes a set's size was made for.
+const desiredAnnotation = "deployment.kubernetes.io/desired-replicas"
+
+// reportStatus writes the set's status when something in it differs (RS-41..52). It counts the pods as they were before
+// the plan was carried out (RS-16); what the plan did wakes the key again.
+func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	selector, err := selectorOf(s.set)
+	if err != nil {
+		return plan.Plan{}
+	}
+	mine, _ := claim(s, selector)
+	failed, known := failureOf(s.set, selector, len(mine), did)
+	if !known {
+		return plan.Plan{}
+	}
+	counts := podutil.Count(append(slices.Clip(mine), terminating(s, selector)...), s.set.Spec.MinReadySeconds, now)
+	status := statusOf(s, mine, counts)
+	status.Conditions = failed.among(s.set, now)
+	if equality.Semantic.DeepEqual(s.set.Status, status) {
+		return plan.Plan{Requeue: counts.Next} // RS-18, RS-48
+	}
+	after := s.set.DeepCopy()
+	after.Status = status
+	step := plan.Change{Old: s.set, New: after, Status: true, Why: "the status has changed"}
+	news := !equality.Semantic.DeepEqual(s.set.Status.Conditions, status.Conditions)
+	if news && failed.unasked { // no request has failed, so nothing else tells of it
+		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: "Error creating: " + failed.message}
+	}
+	return plan.Plan{
+		Steps:   []plan.Step{step},
+		Requeue: counts.Next,
+		Hold:    hold(s.set, counts, news, failed != failure{}, did),
+	}
+}
+
+// terminating are the set's own pods that are being deleted and still run (RS-45).
+func terminating(s snapshot, selector labels.Selector) (pods []*corev1.Pod) {
+	for _, p := range s.pods {
+		if podutil.Terminating(p) && metav1.IsControlledBy(p, s.set) && selector.Matches(labels.Set(p.Labels)) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+func statusOf(s snapshot, mine []*corev1.Pod, c podutil.Counts) appsv1.ReplicaSetStatus {
+	template := labels.SelectorFromSet(s.set.Spec.Template.Labels)
+	var fullyLabeled int32
+	for _, p := range mine {
+		if template.Matches(labels.Set(p.Labels)) {
+			fullyLabeled++
+		}
+	}
+	status := appsv1.ReplicaSetStatus{
+		Replicas:             c.Active,
+		FullyLabeledReplicas: fullyLabeled,
+		ReadyReplicas:        c.Ready,
+		AvailableReplicas:    c.Available,
+		ObservedGeneration:   s.set.Generation, // of the object that was acted upon (RS-51)
+	}
+	if !s.off.terminatingReplicas {
+		status.TerminatingReplicas = &c.Terminating
+	}
+	return status
+}
+
+// failure is why pods could not be created or deleted; zero if nothing failed.
+type failure struct {
+	reason, message string
+	unasked         bool // the server was not even asked
+}
+
+// failureOf returns what failed in this look (RS-52). It is not known if a pod could not be adopted or released: then
+// the counts would lie as well (RS-13). In a namespace that is being deleted nothing counts as failed (RS-28).
+func failureOf(set *appsv1.ReplicaSet, selector labels.Selector, active int, did plan.Outcome) (f failure, known bool) {
+	created, deleted := did.Failed(plan.Created), did.Failed(plan.Deleted)
+	switch {
+	case did.Failed(plan.Changed) != nil:
+		return f, false
+	case did.Stopped:
+		return f, true
+	case created != nil:
+		return failure{reason: "FailedCreate", message: created.Error()}, true
+	case deleted != nil:
+		return failure{reason: "FailedDelete", message: "unable to delete pods: " + deleted.Error()}, true // RS-29
+	case did.Err != nil:
+		return f, false
+	}
+	if err := unfit(set, selector); err != nil && set.DeletionTimestamp == nil && active < replicas(set) {
+		return failure{reason: "FailedCreate", message: err.Error(), unasked: true}, true // RS-27
+	}
+	return f, true
+}
+
+// among returns the set's conditions with the failure among them, or without any. A failure that says the same as before
+// stays as it is, so that one which lasts is not written again with every retry; but what is written is always current.
+func (f failure) among(set *appsv1.ReplicaSet, now time.Time) []appsv1.ReplicaSetCondition {
+	before := set.Status.Conditions
+	isFailure := func(c appsv1.ReplicaSetCondition) bool { return c.Type == appsv1.ReplicaSetReplicaFailure }
+	at := slices.IndexFunc(before, isFailure)
+	none := f == failure{}
+	if none && at < 0 || !none && at >= 0 && f.is(before[at], podPrefix(set)) {
+		return before
+	}
+	after := slices.DeleteFunc(slices.Clone(before), isFailure)
+	if none {
+		return after
+	}
+	return append(after, appsv1.ReplicaSetCondition{
+		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(now), Reason: f.reason, Message: f.message,
+	})
+}
+
+// is reports whether the condition tells of this failure already.
+func (f failure) is(c appsv1.ReplicaSetCondition, podPrefix string) bool {
+	return c.Status == corev1.ConditionTrue && c.Reason == f.reason && gist(c.Message, podPrefix) == gist(f.message, podPrefix)
+}
+
+// How the server makes up names: it cuts what they begin with, so that they fit, and adds random letters and digits.
+const (
+	longestPrefix = 58
+	suffixLength  = 5
+)
+
+// gist is an error text without the generated part of pod names, which differs each time: `pods "web-x7k2p" is forbidden`
+// becomes `pods "web-*" is forbidden`.
+func gist(message, podPrefix string) string {
+	podPrefix = podPrefix[:min(len(podPrefix), longestPrefix)]
+	var b strings.Builder
+	for podPrefix != "" {
+		before, after, found := strings.Cut(message, podPrefix)
+		if !found {
+			break
+		}
+		rest := strings.TrimLeft(after, "abcdefghijklmnopqrstuvwxyz0123456789")
+		suffix := after[:len(after)-len(rest)]
+		if len(suffix) == suffixLength {
+			suffix = "*"
+		}
+		b.WriteString(before + podPrefix + suffix)
+		message = rest
+	}
+	return b.String() + message
+}
+
+// hold decides how long the report may wait. What users wait for is told at once: that the set has come to rest, that
+// something has failed, that it is well again.
+func hold(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.Outcome) time.Duration {
+	settled := int(c.Active) == replicas(set) && c.Available == c.Active && c.Terminating == 0
+	patience := calm
+	if midRollout(set) {
+		settled, patience = false, rolloutCalm
+	}
+	switch {
+	case news && failed:
+		return 0
+	case did.Wrote(): // the next look follows at once, and has more to tell
+		return patience
+	case news || settled:
+		return 0
+	}
+	return patience
+}
+
+// midRollout reports whether the set's Deployment is about to give it another size.
+func midRollout(set *appsv1.ReplicaSet) bool {
+	owner := metav1.GetControllerOfNoCopy(set)
+	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != (schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}) {
+		return false
+	}
+	desired, known := desiredReplicas(set.Annotations[desiredAnnotation])
+	return replicas(set) != 0 && !(known && replicas(set) == desired)
+}
+
+// desiredReplicas reads the annotation; known is false if there is none, or somebody has spoilt it.
+func desiredReplicas(annotation string) (n int, known bool) {
+	parsed, err := strconv.ParseInt(annotation, 10, 32)
+	return int(parsed), err == nil
+}

@@ -1,0 +1,139 @@
+// Package leaderelection sees to it that of several managers one works: the holder of a Lease (LE-*).
+//
+// It builds on client-go's election, whose algorithm, log lines and metrics it keeps, and adds what makes it safe to stop
+// and to lose:
+//
+//   - on a graceful end the lease is renewed until the work has really ended, and only then released (LE-16, LE-17);
+//   - whether the lease is still ours is judged by the local clock, without a request, and when it is not, the work is
+//     told so even if a renewal hangs (LE-14). See [Elector.Held];
+//   - a manager that has lost the lease can stay and compete again, once its work has ended ([Standby]).
+//
+// The metrics leader_election_master_status and leader_election_slowpath_total (LE-23) are client-go's. They appear once
+// the main program imports k8s.io/component-base/metrics/prometheus/clientgo/leaderelection (or its parent, which adds
+// those of requests and queues), before the first Elector runs.
+package leaderelection
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// OnLoss is what to do when the lease is lost.
+type OnLoss string
+
+const (
+	// Exit makes Run return [ErrLost]: the process is to end, with exit code 1 (CLI-61). It is the default.
+	Exit OnLoss = "exit"
+	// Standby makes Run compete again, once the work has ended.
+	Standby OnLoss = "standby"
+)
+
+// Config says which lease is held, and how.
+type Config struct {
+	LeaseDuration time.Duration // LE-1b, written in whole seconds
+	RenewDeadline time.Duration // LE-1c
+	RetryPeriod   time.Duration // LE-1d
+	ResourceLock  string        // LE-1e, "leases"
+	Name          string        // LE-1f
+	Namespace     string        // LE-1g
+	OnLoss        OnLoss        // empty means Exit
+
+	// ShutdownTimeout bounds the wait for the work to end, once it was told to. Zero means 10s.
+	ShutdownTimeout time.Duration
+}
+
+// Defaults returns the values of LE-1.
+func Defaults() Config {
+	return Config{
+		LeaseDuration:   15 * time.Second,
+		RenewDeadline:   10 * time.Second,
+		RetryPeriod:     2 * time.Second,
+		ResourceLock:    resourcelock.LeasesResourceLock,
+		Name:            "kube-controller-manager",
+		Namespace:       "kube-system",
+		OnLoss:          Exit,
+		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// Validate returns what is wrong with the configuration, naming the flags (LE-1e, LE-4).
+func (c Config) Validate() []error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	durations := []struct {
+		flag  string
+		value time.Duration
+	}{
+		{"--leader-elect-lease-duration", c.LeaseDuration},
+		{"--leader-elect-renew-deadline", c.RenewDeadline},
+		{"--leader-elect-retry-period", c.RetryPeriod},
+	}
+	for _, d := range durations {
+		if d.value <= 0 {
+			bad("%s must be greater than zero, not %v", d.flag, d.value)
+		}
+	}
+	if c.LeaseDuration > 0 && c.LeaseDuration < 2*time.Second {
+		// Others see a renewal when the second of its time changes: they would take a lease of 1s from a healthy holder.
+		bad("--leader-elect-lease-duration must be at least 2s, not %v: a lease has whole seconds", c.LeaseDuration)
+	}
+	if c.LeaseDuration <= c.RenewDeadline {
+		bad("--leader-elect-lease-duration (%v) must be greater than --leader-elect-renew-deadline (%v)",
+			c.LeaseDuration, c.RenewDeadline)
+	}
+	if least := time.Duration(leaderelection.JitterFactor * float64(c.RetryPeriod)); c.RenewDeadline <= least {
+		bad("--leader-elect-renew-deadline (%v) must be greater than %v times --leader-elect-retry-period (%v)",
+			c.RenewDeadline, leaderelection.JitterFactor, c.RetryPeriod)
+	}
+	if c.ResourceLock != resourcelock.LeasesResourceLock {
+		bad("--leader-elect-resource-lock=%q: resourceLock value must be %q", c.ResourceLock, resourcelock.LeasesResourceLock)
+	}
+	if c.Name == "" {
+		bad("--leader-elect-resource-name must not be empty")
+	}
+	if c.Namespace == "" {
+		bad("--leader-elect-resource-namespace must not be empty")
+	}
+	if c.OnLoss != "" && c.OnLoss != Exit && c.OnLoss != Standby {
+		bad("--leader-elect-on-loss=%q: must be %q or %q", c.OnLoss, Exit, Standby)
+	}
+	if c.ShutdownTimeout < 0 {
+		bad("the shutdown timeout must not be negative: %v", c.ShutdownTimeout)
+	}
+	return errs
+}
+
+// Identity returns a new name for a holder of leases: `<hostname>_<random UUID>` (LE-3).
+func Identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("leader election needs the host's name: %w", err)
+	}
+	return host + "_" + string(uuid.NewUUID()), nil
+}
+
+// written is the lease duration as others read it: whole seconds.
+func (c Config) written() time.Duration { return c.LeaseDuration.Truncate(time.Second) }
+
+// requestTimeout bounds one request about the lease (LE-5).
+func (c Config) requestTimeout() time.Duration { return max(time.Second, c.RenewDeadline/2) }
+
+func (c Config) shutdownTimeout() time.Duration {
+	if c.ShutdownTimeout == 0 {
+		return 10 * time.Second
+	}
+	return c.ShutdownTimeout
+}
+
+// ErrLost says that the lease was lost: it could not be renewed in time, or somebody else has it.
+var ErrLost = errors.New("leaderelection lost/stopped")
+
+// ErrStuck says that the work went on after it was told to stop, for longer than the shutdown timeout. The lease was not
+// released; others wait until it expires.
+var ErrStuck = errors.New("the work did not stop in time")

@@ -1,0 +1,254 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// Leadership is the right to work: by a lease ([Elector]) or by decree ([Always]).
+type Leadership interface {
+	// Run calls lead as soon as the right is there, with a context that ends when the work has to.
+	Run(ctx context.Context, lead func(ctx context.Context) error) error
+	// Held reports whether the right is there at this moment. It is cheap: ask before each write.
+	Held() bool
+	// Check returns an error when this process is wedged and had better be restarted (LE-18).
+	Check() error
+}
+
+// Elector competes for a lease and leads while it has it.
+type Elector struct {
+	config   Config
+	identity string
+	leases   coordinationv1.LeasesGetter
+	events   resourcelock.EventRecorder
+	clock    func() instant
+	current  atomic.Pointer[term]
+}
+
+var _ Leadership = (*Elector)(nil)
+
+// New returns an elector. The client should be one of its own that nothing holds up (LE-5). Events (LE-21) may be nil.
+func New(
+	config Config, identity string, leases coordinationv1.LeasesGetter, events resourcelock.EventRecorder,
+) (*Elector, error) {
+	if errs := config.Validate(); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if identity == "" {
+		return nil, errors.New("leader election needs an identity")
+	}
+	return &Elector{config: config, identity: identity, leases: leases, events: events, clock: realClock()}, nil
+}
+
+// Held reports whether the lease is ours, by the local clock: for renew deadline + retry period after the start of the
+// last request that renewed it (LE-14), and no longer than others wait before they take it (LE-8). Time is what the
+// monotonic or the wall clock says has passed, whichever is more, so that a machine that was suspended notices before it
+// writes. It is false before the lease was acquired, and from the moment on at which its release begins or it is lost.
+func (e *Elector) Held() bool {
+	t := e.current.Load()
+	return t != nil && t.held()
+}
+
+// Check returns an error when this process works as the leader although it has not renewed the lease for the lease
+// duration and another 20s (LE-18). That it still works is a sign that it is wedged: it was told to stop long before.
+func (e *Elector) Check() error {
+	t := e.current.Load()
+	if t == nil || !t.working.Load() {
+		return nil
+	}
+	if since := e.clock().mono - t.last.Load().sent.mono; since > e.config.LeaseDuration+20*time.Second {
+		return fmt.Errorf("failed election to renew leadership on lease %s", e.config.Name) // LE-20
+	}
+	return nil
+}
+
+// Run competes for the lease, for as long as it takes, and calls lead when it is ours. The context of lead ends with ctx,
+// and when the lease is lost, then with [ErrLost] as its cause.
+//
+// When lead returns, by itself or because ctx has ended, the lease is released and Run returns the error of lead. Until
+// then the lease is renewed, also after the end of ctx: nobody else leads while our work is still ending. If that takes
+// longer than the shutdown timeout, Run returns [ErrStuck] and lets the lease expire.
+//
+// When the lease is lost, lead is told and awaited, also for the shutdown timeout at most. Then Run returns [ErrLost], or
+// with [Standby] competes again; it never calls lead while an earlier call has not returned.
+//
+// If ctx ends before the lease was ours, Run returns nil. Run must not be called twice at a time.
+func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error) error {
+	for {
+		err := e.candidacy(ctx, lead)
+		again := e.config.OnLoss == Standby && errors.Is(err, ErrLost) && !errors.Is(err, ErrStuck)
+		if !again {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		klog.FromContext(ctx).Info("Lost the leader lease and stopped all work, competing again", "lock", e.lockName())
+	}
+}
+
+// candidacy is one round: acquire, lead, release or lose.
+func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) error) error {
+	// Not the child of ctx: its end must not end the renewals, and client-go would also release the lease right then,
+	// while the work is still going on. Nor does client-go release at all here: it does so after a loss too, and then it
+	// takes the record it has just read for its own, even if that names another holder.
+	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	t := newTerm(e.newLock(), e.config, e.clock, stop)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:          t,
+		LeaseDuration: e.config.LeaseDuration,
+		RenewDeadline: e.config.RenewDeadline,
+		RetryPeriod:   e.config.RetryPeriod,
+		Name:          e.config.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(t.started) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	e.current.Store(t)
+	go func() {
+		defer close(t.finished)
+		elector.Run(electing)
+	}()
+
+	select {
+	case <-t.started:
+	case <-t.finished:
+		t.lose("client-go gave up renewing") // before its callback was scheduled
+	case <-ctx.Done():
+	}
+	if ctx.Err() == nil {
+		err = e.work(ctx, t, lead)
+	}
+	t.end() // from here on Held is false, and no renewal is sent any more
+	settled := t.settled()
+	switch {
+	case errors.Is(err, ErrStuck):
+	case errors.Is(err, ErrLost) && !settled:
+		return fmt.Errorf("%w: %w: a request about the lease hangs", err, ErrStuck)
+	case errors.Is(err, ErrLost):
+	default:
+		e.release(ctx, t)
+	}
+	return err
+}
+
+// work calls lead and waits for its end, or for the loss of the lease and then its end.
+func (e *Elector) work(ctx context.Context, t *term, lead func(context.Context) error) error {
+	if t.isLost() {
+		return ErrLost
+	}
+	leading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx)) // during the shutdown too
+	defer unwatch()
+	go t.watch(watching)
+
+	done := make(chan error, 1)
+	t.working.Store(true)
+	go func() {
+		err := lead(leading)
+		t.working.Store(false)
+		done <- err
+	}()
+
+	select {
+	case err := <-done:
+		if t.isLost() && ctx.Err() == nil {
+			return ErrLost
+		}
+		return err
+	case <-t.finished:
+		t.lose("client-go gave up renewing")
+	case <-t.lost:
+	case <-ctx.Done():
+	}
+	var outcome error
+	if ctx.Err() == nil {
+		outcome = ErrLost
+		klog.FromContext(ctx).Info("Lost the leader lease, stopping all work", "lock", e.lockName(), "reason", t.reason())
+		cancel(ErrLost)
+	}
+	timeout := time.NewTimer(e.config.shutdownTimeout())
+	defer timeout.Stop()
+	select {
+	case err := <-done:
+		if outcome == nil {
+			outcome = err
+		}
+		return outcome
+	case <-timeout.C:
+		stuck := fmt.Errorf("%w: still going on after %v", ErrStuck, e.config.shutdownTimeout())
+		if outcome == nil {
+			return stuck
+		}
+		return fmt.Errorf("%w: %w", outcome, stuck)
+	}
+}
+
+// release gives the lease back, if it is ours, so that the next leader need not wait for its expiry (LE-9, LE-16). It
+// reads it first: after a request whose outcome is unknown it may be ours although we never led.
+func (e *Elector) release(ctx context.Context, t *term) {
+	if !t.asked.Load() {
+		return
+	}
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "lock", e.lockName())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.config.requestTimeout())
+	defer cancel()
+	// A renewal that was cut off may still reach the server between our two requests: then they conflict. (Not by
+	// retry.RetryOnConflict: it takes a request that timed out for success.)
+	err := e.vacate(ctx)
+	for range 2 {
+		if apierrors.IsConflict(err) {
+			err = e.vacate(ctx)
+		}
+	}
+	switch {
+	case err == nil:
+		logger.Info("Released the leader lease")
+	case !errors.Is(err, errNotOurs):
+		logger.Error(err, "Could not release the leader lease, it will expire")
+	}
+}
+
+var errNotOurs = errors.New("the lease is not ours")
+
+// vacate reads the lease and, if it is ours, makes it nobody's (LE-16).
+func (e *Elector) vacate(ctx context.Context) error {
+	lock := e.newLock()
+	record, _, err := lock.Get(ctx)
+	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != e.identity {
+		return errNotOurs
+	}
+	if err != nil {
+		return err
+	}
+	now := metav1.Now()
+	return lock.Update(ctx, resourcelock.LeaderElectionRecord{
+		LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now, LeaderTransitions: record.LeaderTransitions,
+	})
+}
+
+func (e *Elector) newLock() resourcelock.Interface {
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: e.config.Namespace, Name: e.config.Name},
+		Client:     e.leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity, EventRecorder: e.events},
+	}
+}
+
+func (e *Elector) lockName() string { return e.config.Namespace + "/" + e.config.Name }

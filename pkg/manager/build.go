@@ -1,0 +1,110 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+)
+
+// build makes the clients, the elector and the controllers. It writes nothing and does not ask the server.
+func build(ctx context.Context, c Config, registry []Controller) (m *manager, err error) {
+	m = &manager{Config: c}
+	defer func() {
+		if err != nil {
+			m.close()
+		}
+	}()
+	c.Clients.MayWrite = func() bool { return m.leadership.Held() }
+	m.builder = clients.NewBuilder(c.Client, c.Clients)
+	if err := m.buildInformers(); err != nil {
+		return m, err
+	}
+	if err := m.buildLeadership(ctx); err != nil {
+		return m, err
+	}
+	shared := engine.Shared{
+		Freshness: engine.NewFreshness(), Lease: m.leadership, Explain: engine.NewExplain(), Hooks: c.Hooks,
+	}
+	for _, entry := range registry {
+		if !c.Controllers[entry.Name] {
+			klog.FromContext(ctx).Info("Warning: controller is disabled", "controller", entry.Name) // CLI-55
+			continue
+		}
+		if err := m.buildController(ctx, entry, shared); err != nil {
+			return m, fmt.Errorf("controller %s: %w", entry.Name, err)
+		}
+	}
+	return m, nil
+}
+
+func (m *manager) buildInformers() error {
+	client, err := kubernetes.NewForConfig(m.builder.Config(clients.Informers))
+	if err != nil {
+		return fmt.Errorf("client for informers: %w", err)
+	}
+	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod))
+	return nil
+}
+
+func (m *manager) buildLeadership(ctx context.Context) error {
+	if !m.LeaderElect {
+		m.leadership = leaderelection.Always{}
+		return nil
+	}
+	root, err := m.builder.Root()
+	if err != nil {
+		return fmt.Errorf("client for leader events: %w", err)
+	}
+	leases, err := kubernetes.NewForConfig(m.builder.Lease(m.LeaderElection.RenewDeadline))
+	if err != nil {
+		return fmt.Errorf("client for the lease: %w", err)
+	}
+	identity, err := leaderelection.Identity()
+	if err != nil {
+		return err
+	}
+	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), root.CoreV1(), m.Clients.Component, 0)
+	m.closers = append(m.closers, closeRecorder)
+	m.leadership, err = leaderelection.New(m.LeaderElection, identity, leases.CoordinationV1(), recorder)
+	return err
+}
+
+func (m *manager) buildController(ctx context.Context, entry Controller, shared engine.Shared) error {
+	config, err := m.builder.Controller(entry.Account)
+	if err != nil {
+		return err
+	}
+	api, err := engine.NewAPI(config)
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), entry.Account, 3)
+	m.closers = append(m.closers, closeRecorder)
+	runner, err := entry.Init(Context{
+		Config: m.Config, Informers: m.informers, Shared: shared, Access: engine.Access{API: api, Events: recorder},
+	})
+	if err != nil {
+		return err
+	}
+	m.runners = append(m.runners, named{entry.Name, runner})
+	m.accounts = append(m.accounts, entry.Account)
+	return nil
+}
+
+func (m *manager) close() {
+	for i := len(m.closers) - 1; i >= 0; i-- {
+		m.closers[i]()
+	}
+	m.closers = nil
+}

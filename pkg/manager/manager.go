@@ -1,0 +1,106 @@
+// Package manager builds the controllers, takes part in leader election, and runs the controllers while it leads. It is
+// the library face of this project: a control plane that embeds it calls [Run] with its own registry.
+package manager
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+)
+
+// Runner is a controller that has been built. Run works until ctx ends, and leaves no goroutine behind.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet.
+type InitFunc func(Context) (Runner, error)
+
+// Controller is an entry of the registry.
+type Controller struct {
+	Name    string // canonical, as --controllers and the log know it (CLI-52)
+	Alias   string
+	Account string // its client's name and its ServiceAccount in kube-system (CI-20)
+	Init    InitFunc
+}
+
+// Context is what an InitFunc builds from.
+type Context struct {
+	Config    Config
+	Informers informers.SharedInformerFactory
+	Shared    engine.Shared // what all controllers of the process share
+	Access    engine.Access // this controller's own client and event recorder
+}
+
+// Config is everything that a manager needs to know, with all defaults applied.
+type Config struct {
+	Client  *rest.Config    // how to reach the API server, with the root identity
+	Clients clients.Options // user agent, encoding, limits, service accounts
+
+	Controllers map[string]bool // by canonical name; what is not named is off
+
+	MinResyncPeriod time.Duration // informers re-deliver everything once in [this, twice this) (CLI-22)
+	StartInterval   time.Duration // each controller starts after [this, twice this) (CLI-23)
+	ShutdownTimeout time.Duration // longest wait for controllers to end; zero waits without limit (CLI-24)
+
+	LeaderElect    bool // false: run at once, without a lease (LE-1a)
+	LeaderElection leaderelection.Config
+
+	Deployment DeploymentConfig
+	ReplicaSet ReplicaSetConfig
+
+	Hooks engine.Hooks // for metrics; may be empty
+}
+
+// DeploymentConfig is what the deployment controller takes from flags.
+type DeploymentConfig struct{ Workers int }
+
+// ReplicaSetConfig is what the replicaset controller takes from flags.
+type ReplicaSetConfig struct {
+	Workers         int
+	PodDeletionCost bool // whether the annotation takes part in choosing victims (CLI-66)
+}
+
+// ErrShutdownTimeout says that controllers had not ended in time (CLI-24).
+var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
+
+// Run builds the controllers of the registry that are switched on and runs them while this process leads. It returns
+// when ctx has ended and all work has stopped (nil), or with what made it stop before.
+func Run(ctx context.Context, c Config, registry []Controller) error {
+	m, err := build(ctx, c, registry)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	if err := m.waitForServer(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	m.startInformers(ctx) // before the lease is won: a standby is warm
+	return m.leadership.Run(ctx, m.lead)
+}
+
+// manager is what [Run] has built.
+type manager struct {
+	Config
+	builder    *clients.Builder
+	informers  informers.SharedInformerFactory
+	leadership leaderelection.Leadership
+	runners    []named
+	accounts   []string
+	closers    []func() // run by close, last first
+}
+
+type named struct {
+	name string
+	Runner
+}

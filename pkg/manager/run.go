@@ -1,0 +1,129 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/clients"
+)
+
+// serverPatience is how long an API server may take to become healthy before the process gives up (CLI-58).
+const serverPatience = 10 * time.Second
+
+// waitForServer waits until the API server says that it is healthy, or answers that it does not tell us.
+func (m *manager) waitForServer(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(m.builder.Config(clients.Informers))
+	if err != nil {
+		return fmt.Errorf("client for the API server: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, serverPatience)
+	defer cancel()
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		status := 0
+		err := client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx).StatusCode(&status).Error()
+		switch {
+		case err == nil, status == http.StatusNotFound, status == http.StatusForbidden:
+			return nil
+		case apierrors.IsUnauthorized(err):
+			return fmt.Errorf("failed to wait for apiserver being healthy: %w", err)
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return fmt.Errorf("failed to wait for apiserver being healthy: %w", lastCause(ctx, err))
+		}
+	}
+}
+
+// lastCause prefers what the server or the way to it said over the fact that time ran out.
+func lastCause(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %s: %w", serverPatience, ctx.Err())
+	}
+	return err
+}
+
+// startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can end
+// in good order.
+func (m *manager) startInformers(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	m.informers.StartWithContext(ctx)
+	m.closers = append(m.closers, func() {
+		cancel()
+		m.informers.Shutdown()
+	})
+}
+
+// lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
+func (m *manager) lead(ctx context.Context) error {
+	if m.Clients.ServiceAccounts {
+		if err := m.builder.EnsureServiceAccounts(ctx, m.accounts...); err != nil {
+			return fmt.Errorf("service accounts of controllers: %w", err) // CLI-58
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		all   sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for _, r := range m.runners {
+		all.Go(func() {
+			err := m.runOne(ctx, r)
+			if err != nil {
+				once.Do(func() { first = fmt.Errorf("controller %s: %w", r.name, err) })
+				cancel()
+			}
+		})
+	}
+	<-ctx.Done()
+	if !m.waitFor(&all) {
+		return ErrShutdownTimeout
+	}
+	return first
+}
+
+func (m *manager) runOne(ctx context.Context, r named) error {
+	if m.StartInterval > 0 {
+		select {
+		case <-time.After(m.StartInterval + time.Duration(rand.Int64N(int64(m.StartInterval)))): // CLI-23
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	logger := klog.FromContext(ctx).WithValues("controller", r.name)
+	logger.V(1).Info("Starting controller")
+	defer logger.V(1).Info("Controller has ended")
+	return r.Run(klog.NewContext(ctx, logger))
+}
+
+// waitFor waits for the controllers to end; it returns false when they take longer than they may.
+func (m *manager) waitFor(all *sync.WaitGroup) bool {
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	if m.ShutdownTimeout <= 0 {
+		<-done
+		return true
+	}
+	select {
+	case <-done:
+		return true
+	case <-time.After(m.ShutdownTimeout):
+		return false
+	}
+}

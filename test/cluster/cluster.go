@@ -1,0 +1,228 @@
+// Package cluster gives tests a real control plane (see hack/localcluster) and runs the controller manager's binary
+// against it.
+//
+// A test package has one control plane, which starts with the first test that asks for it and ends with the package. Each
+// test has a namespace of its own. A manager works on all namespaces, so tests that run one must not run in parallel.
+//
+//	func TestMain(m *testing.M) { cluster.Main(m) }
+//
+//	func TestRollout(t *testing.T) {
+//		c := cluster.Start(t)
+//		c.Manager(t, "--controllers=deployment,replicaset")
+//		namespace := c.Namespace(t)
+//		c.Kubectl(t, "--namespace", namespace, "create", "deployment", "web", "--image=nginx")
+//		c.Kubectl(t, "--namespace", namespace, "rollout", "status", "deployment/web", "--timeout=30s")
+//	}
+//
+// If the test process is killed, the control plane ends with it.
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a running control plane.
+type Cluster struct {
+	Client     kubernetes.Interface // with the rights of an administrator and without limits of its own
+	RESTConfig *rest.Config         // the same, to make other clients from
+
+	// What localcluster says about the control plane.
+	Name              string `json:"name"`
+	Dir               string `json:"dir"`
+	Server            string `json:"server"`
+	AdminKubeconfig   string `json:"kubeconfig"`
+	ManagerKubeconfig string `json:"managerKubeconfig"` // of the user system:kube-controller-manager
+	CAFile            string `json:"caFile"`
+	KubectlPath       string `json:"kubectl"`
+	LogDir            string `json:"logs"`
+	AuditLog          string `json:"auditLog"`
+
+	repository string
+	holder     *exec.Cmd      // the localcluster process that keeps the control plane alive
+	hold       io.WriteCloser // closing it ends the control plane
+
+	buildManager func() (path string, err error)
+}
+
+// shared is the control plane of the running test package.
+var shared struct {
+	sync.Mutex
+	cluster *Cluster
+	err     error
+}
+
+// Main runs a package's tests and then ends its control plane.
+func Main(m *testing.M) {
+	m.Run() // the test binary exits with its result when TestMain returns
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.cluster == nil {
+		return
+	}
+	if err := shared.cluster.stop(); err != nil {
+		fmt.Fprintf(os.Stderr, "ending the control plane: %v\n", err)
+	}
+}
+
+// Start returns the package's control plane, starting it if need be. With -short it skips the test.
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane, which -short leaves out")
+	}
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.cluster == nil && shared.err == nil {
+		shared.cluster, shared.err = start()
+	}
+	if shared.err != nil {
+		t.Fatalf("no control plane: %v", shared.err)
+	}
+	return shared.cluster
+}
+
+func start() (*Cluster, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	repository, err := findRepository(wd)
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("test-%s-%d", regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(filepath.Base(wd)), "-"), os.Getpid())
+	c := &Cluster{repository: repository}
+	c.holder = c.localcluster("create", "--name", name, "--hold", "--no-build")
+	var stderr bytes.Buffer
+	c.holder.Stderr = &stderr
+	stdout, err := c.holder.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if c.hold, err = c.holder.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := c.holder.Start(); err != nil {
+		return nil, err
+	}
+	if err := json.NewDecoder(stdout).Decode(c); err != nil {
+		_ = c.stop() // it has failed, and says why on standard error
+		return nil, fmt.Errorf("localcluster create: %w\n%s", err, &stderr)
+	}
+	if err := c.connect(); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	c.buildManager = sync.OnceValues(c.buildManagerBinary)
+	return c, nil
+}
+
+// findRepository looks for the folder that has hack/localcluster, from dir upwards.
+func findRepository(dir string) (string, error) {
+	for parent := dir; ; parent = filepath.Dir(parent) {
+		if _, err := os.Stat(filepath.Join(parent, "hack", "localcluster", "go.mod")); err == nil {
+			return parent, nil
+		}
+		if parent == filepath.Dir(parent) {
+			return "", fmt.Errorf("no hack/localcluster from %s upwards", dir)
+		}
+	}
+}
+
+func (c *Cluster) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.AdminKubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	config.UserAgent = "test"
+	c.RESTConfig = config
+	c.Client, err = kubernetes.NewForConfig(config)
+	return err
+}
+
+// stop ends the control plane and waits until nothing of it is left.
+func (c *Cluster) stop() error {
+	err := c.hold.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- c.holder.Wait() }()
+	select {
+	case waitErr := <-ended:
+		return errors.Join(err, waitErr)
+	case <-time.After(time.Minute):
+		return errors.Join(err, errors.New("localcluster did not end in a minute"), c.holder.Process.Kill())
+	}
+}
+
+// localcluster is a run of the program in hack/localcluster.
+func (c *Cluster) localcluster(args ...string) *exec.Cmd {
+	return exec.Command("go", append([]string{"-C", filepath.Join(c.repository, "hack", "localcluster"), "run", "."}, args...)...)
+}
+
+// StopAPIServer kills the API server. The test's end starts it again if the test did not.
+func (c *Cluster) StopAPIServer(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() { c.StartAPIServer(t) })
+	if out, err := c.localcluster("stop-component", "--kill", "--name", c.Name, "kube-apiserver").CombinedOutput(); err != nil {
+		t.Fatalf("stop the API server: %v\n%s", err, out)
+	}
+}
+
+// StartAPIServer starts the API server, unless it runs, and waits until it is ready.
+func (c *Cluster) StartAPIServer(t testing.TB) {
+	t.Helper()
+	if out, err := c.localcluster("start-component", "--name", c.Name, "kube-apiserver").CombinedOutput(); err != nil {
+		t.Fatalf("start the API server: %v\n%s", err, out)
+	}
+}
+
+// Kubectl runs kubectl as the administrator and returns what it prints. The test ends if kubectl fails.
+func (c *Cluster) Kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := c.TryKubectl(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TryKubectl is Kubectl for commands that may fail; the error has what kubectl printed on standard error.
+func (c *Cluster) TryKubectl(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	return c.kubectl(t, "", args)
+}
+
+// Apply gives kubectl apply a manifest.
+func (c *Cluster) Apply(t testing.TB, namespace, manifest string) {
+	t.Helper()
+	if _, err := c.kubectl(t, manifest, []string{"--namespace", namespace, "apply", "--filename", "-"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *Cluster) kubectl(t testing.TB, stdin string, args []string) (string, error) {
+	cmd := exec.CommandContext(t.Context(), c.KubectlPath, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.AdminKubeconfig, "KUBECACHEDIR="+filepath.Join(c.Dir, "kubectl-cache"))
+	cmd.Stdin = strings.NewReader(stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}

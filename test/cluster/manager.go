@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// managerEnd is how long a manager may take to end after SIGTERM.
+const managerEnd = 30 * time.Second
+
+// Manager is a running controller manager: the real binary, as a process.
+type Manager struct {
+	cmd   *exec.Cmd
+	log   *logBuffer
+	ended chan struct{}
+	asked bool // that the process has ended, or will, is known to the test
+}
+
+// Manager starts a controller manager with the given flags. Flags that are not given have these values:
+//
+//	--kubeconfig                        that of the user system:kube-controller-manager
+//	--use-service-account-credentials   true, because that user alone may write almost nothing
+//	--leader-elect                      false, so that tests need not wait for a lease
+//	--secure-port                       0, so that two managers don't compete for a port
+//
+// At the end of the test it is stopped if it still runs. If it ended without having been asked to, the test fails. If the
+// test failed, its log is shown.
+func (c *Cluster) Manager(t testing.TB, args ...string) *Manager {
+	t.Helper()
+	binary, err := c.buildManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Manager{
+		cmd:   exec.Command(binary, c.withDefaults(args)...),
+		log:   &logBuffer{},
+		ended: make(chan struct{}),
+	}
+	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(m.ended)
+		_ = m.cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() { m.cleanUp(t) })
+	return m
+}
+
+// buildManagerBinary builds the binary as "make build" does, so that the second is quick after the first. It lies in the
+// control plane's folder: whatever runs from there is ended with the control plane.
+func (c *Cluster) buildManagerBinary() (string, error) {
+	binary := filepath.Join(c.Dir, "controller-manager")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/controller-manager")
+	cmd.Dir = c.repository
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the controller manager: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+func (c *Cluster) withDefaults(args []string) []string {
+	defaults := [][2]string{
+		{"kubeconfig", c.ManagerKubeconfig},
+		{"use-service-account-credentials", "true"},
+		{"leader-elect", "false"},
+		{"secure-port", "0"},
+	}
+	var all []string
+	for _, flag := range defaults {
+		if !hasFlag(args, flag[0]) {
+			all = append(all, "--"+flag[0]+"="+flag[1])
+		}
+	}
+	return append(all, args...)
+}
+
+func hasFlag(args []string, name string) bool {
+	for _, arg := range args {
+		if arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// Stop sends SIGTERM and returns the exit code.
+func (m *Manager) Stop(t testing.TB) int {
+	t.Helper()
+	m.Signal(t, syscall.SIGTERM)
+	return m.Wait(t, managerEnd)
+}
+
+// Kill ends the manager as a crash would, with SIGKILL.
+func (m *Manager) Kill(t testing.TB) {
+	t.Helper()
+	m.Signal(t, syscall.SIGKILL)
+	m.Wait(t, managerEnd)
+}
+
+// Signal sends a signal. A manager that has ended already is left alone.
+func (m *Manager) Signal(t testing.TB, signal os.Signal) {
+	t.Helper()
+	m.asked = true
+	if err := m.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatalf("signal the manager: %v", err)
+	}
+}
+
+// Wait waits until the manager has ended and returns its exit code, which is -1 if a signal ended it. The test fails if
+// that takes longer than timeout.
+func (m *Manager) Wait(t testing.TB, timeout time.Duration) int {
+	t.Helper()
+	m.asked = true
+	select {
+	case <-m.ended:
+		return m.cmd.ProcessState.ExitCode()
+	case <-time.After(timeout):
+		_ = m.cmd.Process.Kill()
+		<-m.ended
+		t.Fatalf("the manager did not end in %v and was killed", timeout)
+		return -1
+	}
+}
+
+// Ended is closed when the manager has ended.
+func (m *Manager) Ended() <-chan struct{} { return m.ended }
+
+// Pid is the manager's process id.
+func (m *Manager) Pid() int { return m.cmd.Process.Pid }
+
+// Log is what the manager has printed so far.
+func (m *Manager) Log() string { return m.log.String() }
+
+// WaitForLog waits until the manager has printed text.
+func (m *Manager) WaitForLog(t testing.TB, timeout time.Duration, text string) {
+	t.Helper()
+	Eventually(t, timeout, fmt.Sprintf("the manager logs %q", text), func() error {
+		if strings.Contains(m.Log(), text) {
+			return nil
+		}
+		select {
+		case <-m.ended:
+			return fmt.Errorf("it has ended with exit code %d", m.cmd.ProcessState.ExitCode())
+		default:
+			return errors.New("it did not yet")
+		}
+	})
+}
+
+func (m *Manager) cleanUp(t testing.TB) {
+	select {
+	case <-m.ended:
+		if !m.asked {
+			t.Errorf("the manager ended by itself with exit code %d", m.cmd.ProcessState.ExitCode())
+		}
+	default:
+		m.Stop(t)
+	}
+	if t.Failed() {
+		t.Logf("the manager's flags: %s\nits log:\n%s", strings.Join(m.cmd.Args[1:], " "), m.log.tail(64<<10))
+	}
+}
+
+// logBuffer keeps what a process prints. The zero value is ready for use.
+type logBuffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}
+
+// tail is the end of the log, from the beginning of a line.
+func (b *logBuffer) tail(most int) string {
+	text := b.String()
+	if len(text) <= most {
+		return text
+	}
+	text = text[len(text)-most:]
+	_, text, _ = strings.Cut(text, "\n")
+	return "(the beginning is left out)\n" + text
+}

@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/cluster/countproxy"
+)
+
+// Every write counts: what a piece of work must write at the least (each pod created and deleted, each ReplicaSet
+// created and scaled, one final status per object, each once) may be exceeded by a tenth; nothing may be refused, and
+// nothing written that changes nothing.
+func TestWriteBudget(t *testing.T) {
+	const many = 250
+	c := cluster.Start(t)
+	proxy, kubeconfig := c.CountingProxy(t, c.AdminKubeconfig)
+	c.Manager(t, onlyWorkloads, "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false")
+	b := &bench{t, c, c.Namespace(t)}
+
+	each := func(do func(name string) error) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for w := range 4 {
+			wg.Go(func() {
+				for i := w; i < many; i += 4 {
+					if err := do(fmt.Sprintf("web-%d", i)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	b.budget(proxy, "create 250 Deployments of 2 replicas", 1250, func() {
+		each(func(name string) error {
+			_, err := c.Client.AppsV1().Deployments(b.ns).Create(t.Context(), deployment(name, 2), metav1.CreateOptions{})
+			return err
+		})
+		b.waitAllComplete(many)
+	})
+	b.budget(proxy, "update the image of 250 Deployments of 2 replicas", 2750, func() {
+		each(func(name string) error {
+			_, err := c.Client.AppsV1().Deployments(b.ns).Patch(t.Context(), name, types.StrategicMergePatchType,
+				[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`), metav1.PatchOptions{})
+			return err
+		})
+		b.waitAllComplete(many)
+	})
+
+	b.ns = c.Namespace(t)
+	b.create(deployment("big", 500))
+	b.waitComplete("big")
+	stop := b.watchInvariants(625, 375)
+	b.budget(proxy, "update the image of one Deployment of 500 replicas", 1009, func() {
+		b.setImage("big", "web:2")
+		b.waitComplete("big")
+	})
+	stop()
+}
+
+// budget does the work and waits until the manager has been quiet for a while, then judges the writes.
+func (b *bench) budget(proxy *countproxy.Proxy, what string, floor int, work func()) {
+	b.Helper()
+	proxy.Reset()
+	began := time.Now()
+	work()
+	took := time.Since(began)
+	b.quiet(proxy)
+	s := proxy.Writes()
+	b.Logf("%s: %d writes, floor %d (x%.3f), %d refused, %d without effect, %v\n%v",
+		what, s.Total, floor, float64(s.Total)/float64(floor), s.Refused, s.NoOps, took.Round(time.Millisecond), s)
+	if s.Total*10 > floor*11 || s.Refused != 0 || s.NoOps != 0 {
+		b.Errorf("%s: %d writes (at most %d), %d refused, %d without effect", what, s.Total, floor*11/10, s.Refused, s.NoOps)
+	}
+}
+
+// quiet waits until nothing has been written for three seconds.
+func (b *bench) quiet(proxy *countproxy.Proxy) {
+	last, since := -1, time.Now()
+	b.wait("the manager is quiet", func() error {
+		if n := proxy.Writes().Total; n != last {
+			last, since = n, time.Now()
+		}
+		if rest := time.Since(since); rest < 3*time.Second {
+			return fmt.Errorf("quiet for %v", rest)
+		}
+		return nil
+	})
+}
+
+func (b *bench) waitAllComplete(n int) {
+	b.Helper()
+	cluster.Eventually(b.T, 3*time.Minute, "all are rolled out", func() error {
+		list, err := b.Client.AppsV1().Deployments(b.ns).List(b.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		done := 0
+		var last *appsv1.Deployment
+		for i := range list.Items {
+			if complete(&list.Items[i]) == nil {
+				done++
+			} else {
+				last = &list.Items[i]
+			}
+		}
+		if done < n {
+			time.Sleep(200 * time.Millisecond) // a list of all is no small thing
+			if last == nil {
+				return fmt.Errorf("%d of %d", done, n)
+			}
+			return fmt.Errorf("%d of %d, for example not %s: %w", done, n, last.Name, complete(last))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,162 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+)
+
+func electing(t *testing.T) []string {
+	t.Helper()
+	return []string{onlyWorkloads, "--leader-elect=true", "--leader-elect-resource-name=" + strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))}
+}
+
+func TestTakeover(t *testing.T) {
+	c := cluster.Start(t)
+	b := &bench{t, c, c.Namespace(t)}
+	flags := electing(t)
+	first := c.Manager(t, flags...)
+	first.WaitForLog(t, patience, "Successfully acquired lease")
+	second := c.Manager(t, flags...)
+	second.WaitForLog(t, patience, "Attempting to acquire leader lease")
+	b.create(deployment("a", 2))
+	b.waitComplete("a")
+
+	began := time.Now()
+	if code := first.Stop(t); code != 0 {
+		t.Errorf("CLI-63: exit code %d after SIGTERM", code)
+	}
+	b.create(deployment("b", 2))
+	b.waitComplete("b")
+	t.Logf("after SIGTERM the standby had rolled out a Deployment in %v", time.Since(began).Round(10*time.Millisecond))
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("LE-30: it took %v", took)
+	}
+
+	third := c.Manager(t, flags...)
+	third.WaitForLog(t, patience, "Attempting to acquire leader lease")
+	began = time.Now()
+	second.Kill(t)
+	b.create(deployment("c", 2))
+	b.waitComplete("c")
+	t.Logf("after SIGKILL the standby had rolled out a Deployment in %v", time.Since(began).Round(10*time.Millisecond))
+	if took := time.Since(began); took > 26*time.Second {
+		t.Errorf("LE-29: it took %v", took)
+	}
+	lease, err := c.Client.CoordinationV1().Leases("kube-system").Get(t.Context(), "testtakeover", metav1.GetOptions{})
+	if err != nil || *lease.Spec.LeaseTransitions != 2 {
+		t.Errorf("LE-10: %+v, %v", lease.Spec, err)
+	}
+}
+
+func TestKillInTheMiddleOfARollout(t *testing.T) {
+	c := cluster.Start(t)
+	b := &bench{t, c, c.Namespace(t)}
+	m := c.Manager(t, onlyWorkloads)
+	b.create(deployment("web", 20, strategy(4, 2)))
+	b.waitComplete("web")
+	stop := b.watchInvariants(24, 18)
+	b.setImage("web", "web:2")
+	for i := 0; complete(b.get("web")) != nil && i < 5; i++ {
+		b.wait("the rollout has moved on", func() error {
+			if sets := b.sets(); len(sets) != 2 || int(*sets[1].Spec.Replicas) < min(20, 4*i+4) {
+				return fmt.Errorf("%d ReplicaSets", len(sets))
+			}
+			return nil
+		})
+		m.Kill(t)
+		m = c.Manager(t, onlyWorkloads)
+	}
+	b.waitComplete("web")
+	stop()
+	if err := b.haveSizes(0, 20); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPIServerStopsAndStarts(t *testing.T) {
+	c := cluster.Start(t)
+	b := &bench{t, c, c.Namespace(t)}
+	m := c.Manager(t, onlyWorkloads)
+	b.create(deployment("web", 3))
+	b.waitComplete("web")
+	pods := names(b.pods())
+	c.StopAPIServer(t)
+	select {
+	case <-m.Ended():
+		t.Error("the manager ended with the API server")
+	case <-time.After(2 * time.Second):
+	}
+	c.StartAPIServer(t)
+	if got := names(b.pods()); got != pods {
+		t.Errorf("pods were %s, are %s", pods, got)
+	}
+	b.setImage("web", "web:2")
+	b.waitComplete("web")
+}
+
+func TestControllersToggledOff(t *testing.T) {
+	c := cluster.Start(t)
+	b := &bench{t, c, c.Namespace(t)}
+	m := c.Manager(t, "--controllers=*,-replicaset")
+	b.create(deployment("web", 2))
+	b.wait("the deployment controller has made a ReplicaSet", func() error {
+		if len(b.sets()) != 1 {
+			return fmt.Errorf("%d ReplicaSets", len(b.sets()))
+		}
+		return nil
+	})
+	cluster.Always(t, 2*time.Second, "nobody makes pods", func() error {
+		if n := len(b.pods()); n != 0 {
+			return fmt.Errorf("%d pods", n)
+		}
+		return nil
+	})
+	m.Stop(t)
+	c.Manager(t, "--controllers=replicaset")
+	b.wait("the replicaset controller has made the pods", func() error {
+		if n := len(b.pods()); n != 2 {
+			return fmt.Errorf("%d pods", n)
+		}
+		return nil
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	c := cluster.Start(t)
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(broken, []byte("{not a kubeconfig"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(unreachable, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],`+
+		`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ name, flag, want string }{
+		{"CLI-5 unknown flag", "--no-such-flag", "unknown flag: --no-such-flag"},
+		{"CLI-5 bad duration", "--min-resync-period=abc", "invalid duration"},
+		{"CLI-54 unknown controller", "--controllers=deploymnet", `is not in the list of known controllers, did you mean`},
+		{"CLI-10 missing kubeconfig", "--kubeconfig=/no/such/file", "stat /no/such/file: no such file or directory"},
+		{"broken kubeconfig", "--kubeconfig=" + broken, "kubeconfig"},
+		{"CLI-58 unreachable server", "--kubeconfig=" + unreachable, "connection refused"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			m := c.Manager(t, row.flag)
+			if code := m.Wait(t, 20*time.Second); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			lines := strings.Split(strings.TrimSpace(m.Log()), "\n")
+			if last := lines[len(lines)-1]; !strings.Contains(last, row.want) || strings.Contains(m.Log(), "goroutine ") {
+				t.Errorf("want a last line with %q:\n%s", row.want, m.Log())
+			}
+		})
+	}
+}
