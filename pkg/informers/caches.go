@@ -11,31 +11,42 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Names of the indexes.
+// Names of the indexes. Each costs memory and time for every object, so caches have only those that were asked for.
 const (
 	byController = "controller" // by the uid of the controlling owner
 	byOrphanage  = "orphanage"  // objects without one, by namespace
+	byNode       = "node"       // pods, by the node they are assigned to
 )
 
-// PodCache finds pods.
-type PodCache struct{ store[*corev1.Pod] }
+// PodCache finds pods by their controllers.
+type PodCache struct{ owned[*corev1.Pod] }
 
-// ReplicaSetCache finds ReplicaSets.
-type ReplicaSetCache struct{ store[*appsv1.ReplicaSet] }
+// NodePodCache finds pods by their nodes.
+type NodePodCache struct{ store[*corev1.Pod] }
+
+// ReplicaSetCache finds ReplicaSets by their controllers.
+type ReplicaSetCache struct{ owned[*appsv1.ReplicaSet] }
 
 // DeploymentCache finds Deployments.
 type DeploymentCache struct{ store[*appsv1.Deployment] }
 
-// Pods returns the cache of pods. Only kinds that are asked for are watched. It must be called before the factory starts.
+// Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
+// only once, however many controllers ask. It must be called before the factory starts.
 func Pods(f informers.SharedInformerFactory) (PodCache, error) {
 	s, err := newStore[*corev1.Pod](f.Core().V1().Pods().Informer(), owners())
-	return PodCache{s}, err
+	return PodCache{owned[*corev1.Pod]{s}}, err
 }
 
-// ReplicaSets returns the cache of ReplicaSets, under the same terms.
+// PodsByNode returns the same cache of pods, with an index by node, under the same terms.
+func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
+	s, err := newStore[*corev1.Pod](f.Core().V1().Pods().Informer(), cache.Indexers{byNode: nodeOf})
+	return NodePodCache{s}, err
+}
+
+// ReplicaSets returns the cache of ReplicaSets, with an index by controller, under the same terms.
 func ReplicaSets(f informers.SharedInformerFactory) (ReplicaSetCache, error) {
 	s, err := newStore[*appsv1.ReplicaSet](f.Apps().V1().ReplicaSets().Informer(), owners())
-	return ReplicaSetCache{s}, err
+	return ReplicaSetCache{owned[*appsv1.ReplicaSet]{s}}, err
 }
 
 // Deployments returns the cache of Deployments, under the same terms.
@@ -44,22 +55,34 @@ func Deployments(f informers.SharedInformerFactory) (DeploymentCache, error) {
 	return DeploymentCache{s}, err
 }
 
-// store is a cache of one type. What it returns belongs to the cache: look, don't touch.
+// OnNode returns the pods that are assigned to the node.
+func (c NodePodCache) OnNode(node string) []*corev1.Pod { return c.by(byNode, node) }
+
+// owned is a cache of objects that controllers own.
+type owned[T metav1.Object] struct{ store[T] }
+
+// OwnedBy returns the objects whose controlling owner has the uid.
+func (s owned[T]) OwnedBy(uid types.UID) []T { return s.by(byController, string(uid)) }
+
+// OrphansIn returns the objects of a namespace that no owner controls.
+func (s owned[T]) OrphansIn(namespace string) []T { return s.by(byOrphanage, namespace) }
+
+// store is a cache of one type. What it returns belongs to the cache, in no order: look, don't touch.
 type store[T metav1.Object] struct{ informer cache.SharedIndexInformer }
 
-// newStore adds the indexes that the informer does not have yet: two controllers may ask for the same ones.
+// newStore adds the indexes that the informer does not have yet. Two controllers may ask for the same one; then the first
+// has it added, and the second is told of a conflict, which is as well.
 func newStore[T metav1.Object](informer cache.SharedIndexInformer, indexers cache.Indexers) (store[T], error) {
-	missing := cache.Indexers{}
 	for name, index := range indexers {
-		if _, ok := informer.GetIndexer().GetIndexers()[name]; !ok {
-			missing[name] = index
+		err := informer.AddIndexers(cache.Indexers{name: index})
+		if err == nil {
+			continue
+		}
+		if _, missing := informer.GetIndexer().ByIndex(name, ""); missing != nil {
+			return store[T]{}, fmt.Errorf("index a cache by %s: %w", name, err)
 		}
 	}
-	if len(missing) > 0 {
-		if err := informer.AddIndexers(missing); err != nil {
-			return store[T]{}, fmt.Errorf("index a cache: %w", err)
-		}
-	}
+	_ = SetWatchErrorHandler(informer) // fails if the informer runs already: whoever asked first has seen to it
 	return store[T]{informer}, nil
 }
 
@@ -75,19 +98,15 @@ func (s store[T]) Get(namespace, name string) (found T) {
 	return found
 }
 
-// OwnedBy returns the objects whose controlling owner has the uid.
-func (s store[T]) OwnedBy(uid types.UID) []T { return s.by(byController, string(uid)) }
-
-// OrphansIn returns the objects of a namespace that no owner controls.
-func (s store[T]) OrphansIn(namespace string) []T { return s.by(byOrphanage, namespace) }
-
 // In returns all objects of a namespace. Its cost grows with the namespace: not for what happens often.
 func (s store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace) }
 
 func (s store[T]) by(index, value string) []T {
 	found, err := s.informer.GetIndexer().ByIndex(index, value)
 	if err != nil {
-		return nil // no such index: the type's constructor did not ask for it
+		// No constructor above lets this happen. To return nothing would be to say that there are no pods, and a
+		// controller would create them all.
+		panic(fmt.Sprintf("a cache without its index: %v", err))
 	}
 	all := make([]T, 0, len(found))
 	for _, o := range found {
@@ -122,4 +141,11 @@ func controllerOf(o any) *metav1.OwnerReference {
 		return nil
 	}
 	return metav1.GetControllerOfNoCopy(object)
+}
+
+func nodeOf(o any) ([]string, error) {
+	if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+		return []string{p.Spec.NodeName}, nil
+	}
+	return nil, nil
 }

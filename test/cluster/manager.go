@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,7 +60,13 @@ func (c *Cluster) Manager(t testing.TB, args ...string) *Manager {
 
 // buildManagerBinary builds the binary as "make build" does, so that the second is quick after the first. It lies in the
 // control plane's folder: whatever runs from there is ended with the control plane.
+//
+// MANAGER_BINARY in the environment names another binary to test, for example the original's (see "localcluster path"),
+// and MANAGER_FLAGS more flags for it.
 func (c *Cluster) buildManagerBinary() (string, error) {
+	if binary := os.Getenv("MANAGER_BINARY"); binary != "" {
+		return binary, nil
+	}
 	binary := filepath.Join(c.Dir, "controller-manager")
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/controller-manager")
 	cmd.Dir = c.repository
@@ -83,7 +90,7 @@ func (c *Cluster) withDefaults(args []string) []string {
 			all = append(all, "--"+flag[0]+"="+flag[1])
 		}
 	}
-	return append(all, args...)
+	return append(append(all, args...), strings.Fields(os.Getenv("MANAGER_FLAGS"))...)
 }
 
 func hasFlag(args []string, name string) bool {
@@ -139,6 +146,29 @@ func (m *Manager) Ended() <-chan struct{} { return m.ended }
 
 // Pid is the manager's process id.
 func (m *Manager) Pid() int { return m.cmd.Process.Pid }
+
+// CPU is the processor time that the manager has used so far. It is zero where there is no /proc.
+func (m *Manager) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.Pid()))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name in parentheses may have spaces
+	fields := strings.Fields(rest)
+	var ticks int
+	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
 
 // Log is what the manager has printed so far.
 func (m *Manager) Log() string { return m.log.String() }

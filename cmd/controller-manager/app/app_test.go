@@ -70,66 +70,70 @@ func execute(t testing.TB, ctx context.Context, p Program, args ...string) (code
 
 const server = "--master=http://127.0.0.1:1"
 
+// logLine is how an error begins in the log (CLI-48).
+const logLine = `^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ app\.go:\d+\] `
+
+var commandLines = []struct {
+	name   string
+	args   []string
+	code   int
+	stdout string // expression that it matches
+	last   string // expression that the last line of stderr matches
+	usage  bool   // stderr begins with the usage text
+	starts int
+}{
+	{name: "all is well", args: []string{server}, last: `\] "Running"$`, starts: 1},
+	{name: "CLI-2 an argument", args: []string{server, "foo", "bar"}, code: 1,
+		last: `^Error: "controller-manager" does not take any arguments, got \["foo" "bar"\]$`},
+	{name: "CLI-2 empty arguments are ignored", args: []string{"", server, ""}, last: `"Running"$`, starts: 1},
+	{name: "CLI-2 the value of a flag is no command", args: []string{server, "--cluster_name", "version"}, last: `"Running"$`, starts: 1},
+	{name: "CLI-5 unknown flag", args: []string{"--x"}, code: 1, usage: true, last: `^Error: unknown flag: --x$`},
+	{name: "CLI-5 unknown shorthand", args: []string{"-x"}, code: 1, usage: true, last: `^Error: unknown shorthand flag: 'x' in -x$`},
+	{name: "CLI-5 bad duration", args: []string{"--min-resync-period=abc"}, code: 1, usage: true,
+		last: `^Error: invalid argument "abc" for "--min-resync-period" flag: time: invalid duration "abc"$`},
+	{name: "CLI-5 no value", args: []string{"--kubeconfig"}, code: 1, usage: true, last: `^Error: flag needs an argument: --kubeconfig$`},
+	{name: "CLI-6 invalid value", args: []string{server, "--concurrent-replicaset-syncs=0"}, code: 1,
+		last: logLine + `"command failed" err="--concurrent-replicaset-syncs must be at least 1, not 0"$`},
+	{name: "CLI-6 several", args: []string{server, "--controllers=foo", "--secure-port=-1"}, code: 1,
+		last: logLine + `"command failed" err="\[\\"foo\\" is not in the list of known controllers, --secure-port must be [^"]*\]"$`},
+	{name: "CLI-62 impossible timings", args: []string{server, "--leader-elect-renew-deadline=1h"}, code: 1,
+		last: logLine + `"command failed" err="--leader-elect-lease-duration \(15s\) must be greater than [^"]*"$`},
+	{name: "CLI-7 help", args: []string{"--help"}, stdout: `(?s)^The controller manager .*\n\nUsage:\n  controller-manager \[flags\]\n`},
+	{name: "CLI-7 -h", args: []string{"-h", "--x=y"}, code: 1, usage: true, last: `^Error: unknown flag: --x$`},
+	{name: "CLI-8 version", args: []string{"--version"}, stdout: `^Kubernetes v\S+\n$`},
+	{name: "CLI-8 version=true", args: []string{"--version=true"}, stdout: `^Kubernetes v\S+\n$`},
+	{name: "CLI-8 version=raw", args: []string{"--version=raw"},
+		stdout: `^version\.Info{Major:.*GitVersion:.*GoVersion:.*Compiler:.*Platform:.*}\n$`},
+	{name: "CLI-8 version=false", args: []string{server, "--version=false"}, last: `"Running"$`, starts: 1},
+	{name: "CLI-8 another version", args: []string{"--version=v9.9.9"}, code: 1, usage: true,
+		last: `^Error: invalid argument "v9\.9\.9" for "--version" flag: version "v9\.9\.9" must match major/minor/patch of `},
+	{name: "CLI-8 no version", args: []string{"--version=x"}, code: 1, usage: true, last: `^Error: invalid argument "x" for "--version" flag`},
+	{name: "CLI-10 missing kubeconfig", args: []string{"--kubeconfig=/no/such/file"}, code: 1,
+		last: logLine + `"command failed" err="stat /no/such/file: no such file or directory"$`},
+	{name: "CLI-11 no configuration", code: 1, last: logLine + `"command failed" err="invalid configuration: no configuration has been ` +
+		`provided, try setting KUBERNETES_MASTER environment variable"$`},
+	{name: "CLI-28 unknown gate", args: []string{"--feature-gates=Foo=true"}, code: 1,
+		last: logLine + `"command failed" err="unrecognized feature gate: Foo"$`},
+	{name: "CLI-28 locked gate", args: []string{"--feature-gates=LogarithmicScaleDown=false"}, code: 1, last: logLine +
+		`"command failed" err="cannot set feature gate LogarithmicScaleDown to false, feature is locked to true"$`},
+	{name: "CLI-44 unknown format", args: []string{"--logging-format=xml"}, code: 1,
+		last: logLine + `"command failed" err="format: Invalid value: \\"xml\\": Unsupported log format"$`},
+	{name: "CLI-46 alpha", args: []string{"--log-json-split-stream"}, code: 1, last: `Feature LoggingAlphaOptions is disabled"$`},
+	{name: "CLI-46 alpha and allowed", args: []string{server, "--log-text-split-stream", "--feature-gates=LoggingAlphaOptions=true"},
+		stdout: `"Running"\n$`, starts: 1},
+	{name: "version command", args: []string{"version"}, stdout: `^controller-manager .*, in place of kube-controller-manager v\S+\n`},
+	{name: "version takes nothing", args: []string{"version", "x"}, code: 1,
+		last: `^Error: "controller-manager version" does not take any arguments, got \["x"\]$`},
+	{name: "completion", args: []string{"completion", "bash"}, stdout: `^# bash completion`},
+	{name: "completion of values", args: []string{"__complete", "--leader-elect-on-loss="}, stdout: `^exit\nstandby\n:4\n`,
+		last: `^Completion ended with directive`},
+	{name: "help about a command", args: []string{"help", "version"}, stdout: `^Print the version\n\nUsage:\n  controller-manager version`},
+	{name: "help about nothing", args: []string{"help", "me"}, stdout: `^The controller manager`},
+}
+
 func TestExitCodesAndMessages(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
-	const logLine = `^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ app\.go:\d+\] `
-	for _, test := range []struct {
-		name   string
-		args   []string
-		code   int
-		stdout string // expression that it matches
-		last   string // expression that the last line of stderr matches
-		usage  bool   // stderr begins with the usage text
-		starts int
-	}{
-		{name: "all is well", args: []string{server}, last: `\] "Running"$`, starts: 1},
-		{name: "CLI-2 an argument", args: []string{server, "foo", "bar"}, code: 1,
-			last: `^Error: "controller-manager" does not take any arguments, got \["foo" "bar"\]$`},
-		{name: "CLI-2 empty arguments are ignored", args: []string{"", server, ""}, last: `"Running"$`, starts: 1},
-		{name: "CLI-2 the value of a flag is no command", args: []string{server, "--cluster_name", "version"}, last: `"Running"$`, starts: 1},
-		{name: "CLI-5 unknown flag", args: []string{"--x"}, code: 1, usage: true, last: `^Error: unknown flag: --x$`},
-		{name: "CLI-5 unknown shorthand", args: []string{"-x"}, code: 1, usage: true, last: `^Error: unknown shorthand flag: 'x' in -x$`},
-		{name: "CLI-5 bad duration", args: []string{"--min-resync-period=abc"}, code: 1, usage: true,
-			last: `^Error: invalid argument "abc" for "--min-resync-period" flag: time: invalid duration "abc"$`},
-		{name: "CLI-5 no value", args: []string{"--kubeconfig"}, code: 1, usage: true, last: `^Error: flag needs an argument: --kubeconfig$`},
-		{name: "CLI-6 invalid value", args: []string{server, "--concurrent-replicaset-syncs=0"}, code: 1,
-			last: logLine + `"command failed" err="--concurrent-replicaset-syncs must be at least 1, not 0"$`},
-		{name: "CLI-6 several", args: []string{server, "--controllers=foo", "--secure-port=-1"}, code: 1,
-			last: logLine + `"command failed" err="\[\\"foo\\" is not in the list of known controllers, --secure-port must be [^"]*\]"$`},
-		{name: "CLI-62 impossible timings", args: []string{server, "--leader-elect-renew-deadline=1h"}, code: 1,
-			last: logLine + `"command failed" err="--leader-elect-lease-duration \(15s\) must be greater than [^"]*"$`},
-		{name: "CLI-7 help", args: []string{"--help"}, stdout: `(?s)^The controller manager .*\n\nUsage:\n  controller-manager \[flags\]\n`},
-		{name: "CLI-7 -h", args: []string{"-h", "--x=y"}, code: 1, usage: true, last: `^Error: unknown flag: --x$`},
-		{name: "CLI-8 version", args: []string{"--version"}, stdout: `^Kubernetes v\S+\n$`},
-		{name: "CLI-8 version=true", args: []string{"--version=true"}, stdout: `^Kubernetes v\S+\n$`},
-		{name: "CLI-8 version=raw", args: []string{"--version=raw"},
-			stdout: `^version\.Info{Major:.*GitVersion:.*GoVersion:.*Compiler:.*Platform:.*}\n$`},
-		{name: "CLI-8 version=false", args: []string{server, "--version=false"}, last: `"Running"$`, starts: 1},
-		{name: "CLI-8 another version", args: []string{"--version=v9.9.9"}, code: 1, usage: true,
-			last: `^Error: invalid argument "v9\.9\.9" for "--version" flag: version "v9\.9\.9" must match major/minor/patch of `},
-		{name: "CLI-8 no version", args: []string{"--version=x"}, code: 1, usage: true, last: `^Error: invalid argument "x" for "--version" flag`},
-		{name: "CLI-10 missing kubeconfig", args: []string{"--kubeconfig=/no/such/file"}, code: 1,
-			last: logLine + `"command failed" err="stat /no/such/file: no such file or directory"$`},
-		{name: "CLI-11 no configuration", code: 1, last: logLine + `"command failed" err="invalid configuration: no configuration has been ` +
-			`provided, try setting KUBERNETES_MASTER environment variable"$`},
-		{name: "CLI-28 unknown gate", args: []string{"--feature-gates=Foo=true"}, code: 1,
-			last: logLine + `"command failed" err="unrecognized feature gate: Foo"$`},
-		{name: "CLI-28 locked gate", args: []string{"--feature-gates=LogarithmicScaleDown=false"}, code: 1, last: logLine +
-			`"command failed" err="cannot set feature gate LogarithmicScaleDown to false, feature is locked to true"$`},
-		{name: "CLI-44 unknown format", args: []string{"--logging-format=xml"}, code: 1,
-			last: logLine + `"command failed" err="format: Invalid value: \\"xml\\": Unsupported log format"$`},
-		{name: "CLI-46 alpha", args: []string{"--log-json-split-stream"}, code: 1, last: `Feature LoggingAlphaOptions is disabled"$`},
-		{name: "CLI-46 alpha and allowed", args: []string{server, "--log-text-split-stream", "--feature-gates=LoggingAlphaOptions=true"},
-			stdout: `"Running"\n$`, starts: 1},
-		{name: "version command", args: []string{"version"}, stdout: `^controller-manager .*, in place of kube-controller-manager v\S+\n`},
-		{name: "version takes nothing", args: []string{"version", "x"}, code: 1,
-			last: `^Error: "controller-manager version" does not take any arguments, got \["x"\]$`},
-		{name: "completion", args: []string{"completion", "bash"}, stdout: `^# bash completion`},
-		{name: "completion of values", args: []string{"__complete", "--leader-elect-on-loss="}, stdout: `^exit\nstandby\n:4\n`,
-			last: `^Completion ended with directive`},
-		{name: "help about a command", args: []string{"help", "version"}, stdout: `^Print the version\n\nUsage:\n  controller-manager version`},
-		{name: "help about nothing", args: []string{"help", "me"}, stdout: `^The controller manager`},
-	} {
+	for _, test := range commandLines {
 		t.Run(test.name, func(t *testing.T) {
 			p := newStarted()
 			code, stdout, stderr := execute(t, t.Context(), p.Program, test.args...)
@@ -233,6 +237,15 @@ func TestLoggedOnce(t *testing.T) {
 	_, _, stderr = execute(t, t.Context(), newStarted().Program, server, "--controllers=deployment")
 	if strings.Contains(stderr, "in this build") {
 		t.Errorf("nothing was to be said: %s", stderr)
+	}
+}
+
+// TestGateWarnings checks that what is said about gates that are set goes to the log, in its format.
+func TestGateWarnings(t *testing.T) {
+	_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--logging-format=json",
+		"--feature-gates=LogarithmicScaleDown=true,PodDeletionCost=true")
+	if want := `"msg":"Warning: setting GA feature gate. It will be removed in a future release.","v":0,"featureGate":"LogarithmicScaleDown"`; strings.Count(stderr, want) != 1 {
+		t.Errorf("want once: %s\ngot: %s", want, stderr)
 	}
 }
 

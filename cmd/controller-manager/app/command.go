@@ -15,9 +15,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 )
 
-const description = `The controller manager turns what Kubernetes objects ask for into what there is: Deployments into ReplicaSets,
-ReplicaSets into Pods, and so on. It works through the API server alone, does the work of kube-controller-manager, and
-takes the same flags.`
+const description = `The controller manager turns what Kubernetes objects ask for into what there is:
+Deployments into ReplicaSets, ReplicaSets into Pods, and so on. It works through the
+API server alone, does the work of kube-controller-manager, and takes the same flags.`
 
 // NewCommand returns the command line. Most callers want [Run], which also prints errors and knows the exit code.
 func NewCommand(p Program) *cobra.Command {
@@ -75,6 +75,9 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 		return &runError{err, early}
 	}
 	logger := klog.Background()
+	if err := o.Features.Warn(logger); err != nil {
+		return &runError{err, logger}
+	}
 	cliflag.PrintFlags(c.Flags()) // CLI-9
 	config, err := o.Config()
 	if err != nil {

@@ -70,7 +70,7 @@ func TestDiaryDEP84TemplateChange(t *testing.T) {
 func TestDiaryDEP85Proportional(t *testing.T) {
 	s := running(web(10, image("v1")))
 	s.edit(image("v2"))
-	s.settle()
+	s.settle().pods(0)
 	same(t, "half-way", s.was, "8,5")
 	s.edit(func(d *appsv1.Deployment) { *d.Spec.Replicas = 15 })
 	s.cache.CatchUp()
@@ -110,7 +110,9 @@ func TestDiaryDEP86StatusesOfTemplateChange(t *testing.T) {
 func TestDiaryDEP87Undo(t *testing.T) {
 	s := running(web(3, image("v1")))
 	s.edit(image("v2"))
-	s.settle().pods(1).pods(1).pods(1).pods(1)
+	for range 8 {
+		s.settle().pods(1)
+	}
 	first := s.sets()[0].Name
 	s.forget()
 	s.edit(image("v1"))
@@ -121,7 +123,7 @@ func TestDiaryDEP87Undo(t *testing.T) {
 	same(t, "name", rs.Name, first)
 	same(t, "number of ReplicaSets", len(s.sets()), 2)
 	same(t, "revision of the Deployment", s.deployment().Annotations[revisionAnnotation], "3")
-	for range 5 {
+	for range 8 {
 		s.pods(1)
 	}
 	same(t, "sizes", s.sizes, []string{"1,3", "1,2", "2,2", "2,1", "3,1", "3,0"})

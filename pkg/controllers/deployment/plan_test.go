@@ -354,12 +354,24 @@ func TestRoll(t *testing.T) {
 		{"DEP-42 pods that a scale-down will take away do not count as available",
 			scene(web(3), rs{image: "v1", size: 2, ready: 3}, rs{image: "v2", size: 2, ready: 1, pending: 1}), nil, ""},
 		{"DEP-42 nor do pods that do not match the ReplicaSet's selector", astray(scene(web(3), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1})), nil, ""},
+		{"DEP-41 the room that old pods make is used when they are gone",
+			scene(web(3), rs{image: "v1", size: 2, ready: 3}, rs{image: "v2", size: 1, ready: 1}), nil, "waiting for 1 old pods to be deleted"},
+		{"DEP-41 old pods that cannot be deleted are not waited for, but they take up room",
+			scene(web(6, moves("3", "0")), rs{image: "v1", size: 4, ready: 5, edit: fails}, rs{image: "v2", size: 3, ready: 3}),
+			[]string{"web-v2: 3 -> 4" + up("web-v2", "3", "4")}, ""},
 		{"DEP-46 a step waits until the other is done", scene(web(3, keeps(0)), rs{image: "v0"}, rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 3, ready: 3}),
 			[]string{"web-v1: 1 -> 0" + down("web-v1", "1", "0")}, ""},
 		{"DEP-47 terminating pods count nowhere", scene(web(3), rs{image: "v1", size: 2, ready: 2, terminating: 5}, rs{image: "v2", size: 1, ready: 1, terminating: 5, crashed: 5}),
 			[]string{"web-v2: 1 -> 2" + up("web-v2", "1", "2")}, ""},
 		{"DEP-42 a finished rollout plans nothing", scene(web(3), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), nil, "all 3 replicas are of web-v2 and available"},
 	})
+}
+
+// fails lets a ReplicaSet report that it cannot delete pods.
+func fails(rs *appsv1.ReplicaSet) {
+	rs.Status.Conditions = []appsv1.ReplicaSetCondition{{
+		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete",
+	}}
 }
 
 // astray takes the labels off a pod of the last ReplicaSet.

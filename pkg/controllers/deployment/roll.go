@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
@@ -21,7 +22,8 @@ func (r *rollout) roll() {
 		r.create(grown(0, r.total(), r.replicas, r.surge))
 		return
 	}
-	if size := grown(r.new.size, r.total(), r.replicas, r.surge); size != r.new.size {
+	taken, leaving := r.occupied()
+	if size := grown(r.new.size, taken, r.replicas, r.surge); size < r.new.size || size > r.new.size && leaving == 0 {
 		r.resize(r.new, size)
 		return
 	}
@@ -79,6 +81,28 @@ func resolve(v *intstr.IntOrString, replicas, round int64) (n int64, ok bool) {
 		return 0, false
 	}
 	return min((n*replicas+round)/100, math.MaxInt32), true
+}
+
+// occupied is what counts against the surge: each ReplicaSet's size, or its pods while those are more. leaving tells how
+// many pods are still to be deleted because their ReplicaSet was lowered: the room that they make is used when they are
+// gone, all of it at once, so that there are never more pods than replicas + surge (terminating ones aside). One whose
+// pods cannot be deleted is not waited for.
+func (r *rollout) occupied() (taken, leaving int64) {
+	for _, s := range r.sets() {
+		pods := int64(s.counts.Active)
+		taken += max(s.size, pods)
+		if s != r.new && pods > s.size && !ails(s.ReplicaSet) {
+			leaving += pods - s.size
+		}
+	}
+	return taken, leaving
+}
+
+// ails reports whether the ReplicaSet says that it cannot create or delete pods.
+func ails(rs *appsv1.ReplicaSet) bool {
+	return slices.ContainsFunc(rs.Status.Conditions, func(c appsv1.ReplicaSetCondition) bool {
+		return c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue
+	})
 }
 
 // holding is a ReplicaSet in the arithmetic of a rolling update.
@@ -181,7 +205,10 @@ func (s *set) availableSince(now time.Time) []time.Time {
 // await says what the rollout waits for.
 func (r *rollout) await() {
 	old, missing := sizes(r.old), r.new.size-r.new.available
+	_, leaving := r.occupied()
 	switch {
+	case leaving > 0:
+		r.say("waiting for %d old pods to be deleted", leaving)
 	case old > 0 && missing > 0:
 		r.say("%d replicas are still old; waiting for %d of %d pods of %s to become available", old, missing, r.new.size, r.new.Name)
 	case old > 0:

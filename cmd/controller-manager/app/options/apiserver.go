@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -52,16 +53,22 @@ func (o *APIServer) apply(c *Config) {
 
 // clientConfig loads the kubeconfig. Without one, and without --master, it is as in a pod (CLI-11, CLI-81).
 func (o *APIServer) clientConfig() (*rest.Config, error) {
+	var inPod error
 	if o.Kubeconfig == "" && o.Master == "" {
-		if c, err := rest.InClusterConfig(); err == nil {
+		c, err := rest.InClusterConfig()
+		if err == nil {
 			return c, nil
 		}
+		inPod = err
 	}
 	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
 		&clientcmd.ConfigOverrides{ClusterInfo: api.Cluster{Server: o.Master}},
 	).ClientConfig()
 	if err != nil {
+		if inPod != nil && !errors.Is(inPod, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("%w; in the pod: %w", err, inPod) // it is a pod, but something is missing
+		}
 		return nil, err
 	}
 	if _, _, err := rest.DefaultServerUrlFor(c); err != nil {

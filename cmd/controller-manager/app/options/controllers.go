@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func (o *Controllers) validate() (errs []error) {
 		if guess := closest(name, names); guess != "" {
 			message += fmt.Sprintf(", did you mean %q?", guess)
 		}
-		errs = append(errs, fmt.Errorf("%s", message))
+		errs = append(errs, errors.New(message))
 	}
 	return errs
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
 	binary "k8s.io/component-base/version"
+	"k8s.io/klog/v2"
 )
 
 // oldestEmulated is the oldest version that --emulated-version takes (CLI-29).
@@ -28,13 +29,27 @@ var obeyed = []string{
 
 // Features are the feature gates and the version to behave like.
 type Features struct {
-	gate     featuregate.MutableVersionedFeatureGate
+	gate     *quietGate
 	registry compatibility.ComponentGlobalsRegistry
 }
 
+// quietGate keeps to itself what a gate has to say about values that are set, until there is a log to say it to.
+type quietGate struct {
+	featuregate.MutableVersionedFeatureGate
+	loud featuregate.MutableFeatureGateWithLogger // the same gate
+	set  []string
+}
+
+// Set implements featuregate.MutableFeatureGate.
+func (g *quietGate) Set(value string) error {
+	g.set = append(g.set, value)
+	return g.loud.SetWithLogger(klog.Logger{}, value)
+}
+
 func newFeatures() Features {
+	gate := featuregate.NewVersionedFeatureGate(version.MustParse(binary.DefaultKubeBinaryVersion))
 	f := Features{
-		gate:     featuregate.NewVersionedFeatureGate(version.MustParse(binary.DefaultKubeBinaryVersion)),
+		gate:     &quietGate{MutableVersionedFeatureGate: gate, loud: gate},
 		registry: compatibility.NewComponentGlobalsRegistry(),
 	}
 	specs, needs := parseGates(gatesOf136)
@@ -104,6 +119,16 @@ func (o *Features) Apply() error {
 		return err
 	}
 	clientfeatures.ReplaceFeatureGates(clientGates{o.gate})
+	return nil
+}
+
+// Warn logs what is to be said about the gates that were set: that some are soon no longer known.
+func (o *Features) Warn(logger klog.Logger) error {
+	for _, value := range o.gate.set {
+		if err := o.gate.loud.SetWithLogger(logger, value); err != nil {
+			return err // not reached: it was set before
+		}
+	}
 	return nil
 }
 

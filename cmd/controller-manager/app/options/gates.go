@@ -12,11 +12,14 @@ import (
 //go:embed features.txt
 var gatesOf136 string
 
-// parseGates reads features.txt, whose head describes its form: what the gates were in each version, and which other gates
-// each needs.
-func parseGates(text string) (map[featuregate.Feature]featuregate.VersionedSpecs, map[featuregate.Feature][]featuregate.Feature) {
-	specs := map[featuregate.Feature]featuregate.VersionedSpecs{}
-	needs := map[featuregate.Feature][]featuregate.Feature{}
+type (
+	gateSpecs = map[featuregate.Feature]featuregate.VersionedSpecs // what the gates were in each version
+	gateNeeds = map[featuregate.Feature][]featuregate.Feature      // which others must be on for one to be on
+)
+
+// parseGates reads features.txt, whose head describes its form.
+func parseGates(text string) (gateSpecs, gateNeeds) {
+	specs, needs := gateSpecs{}, gateNeeds{}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {

@@ -347,3 +347,35 @@ func TestClientConfig(t *testing.T) {
 		})
 	}
 }
+
+// TestBrokenPod checks that it is said what a pod lacks (CLI-11).
+func TestBrokenPod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
+		t.Skip("this is a pod, and it has a token")
+	}
+	_, err := (&APIServer{}).clientConfig()
+	if err == nil || !strings.Contains(err.Error(), "no configuration has been provided") || !strings.Contains(err.Error(), "serviceaccount/token") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzTimings makes sure that timings are either refused or possible (LE-4), whatever is written for them.
+func FuzzTimings(f *testing.F) {
+	f.Add("15s", "10s", "2s", "10s")
+	f.Add("1s", "1ms", "1us", "-0")
+	f.Add("2562047h47m16.854775807s", "2562047h47m16.854775806s", "-1ns", "0")
+	f.Add("1.5h", ".5m", "1e3s", "1h-1m")
+	f.Fuzz(func(t *testing.T, lease, renew, retry, timeout string) {
+		c, err := configure("--leader-elect-lease-duration="+lease, "--leader-elect-renew-deadline="+renew,
+			"--leader-elect-retry-period="+retry, "--controller-shutdown-timeout="+timeout)
+		if err != nil {
+			return
+		}
+		l := c.LeaderElection
+		if l.RetryPeriod <= 0 || l.RenewDeadline <= l.RetryPeriod || l.LeaseDuration <= l.RenewDeadline || c.ControllerShutdownTimeout < 0 {
+			t.Errorf("accepted: %+v, shutdown in %v", l, c.ControllerShutdownTimeout)
+		}
+	})
+}
