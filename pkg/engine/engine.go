@@ -30,11 +30,17 @@ type Controller[S any] struct {
 	Observe func(ctx context.Context, key plan.Key) (s S, ok bool, err error)
 	// Owner is the object that events are recorded on and that owns what the plan writes; nil if there is none.
 	Owner func(S) plan.Object
+	// Free controllers write objects that their Owner does not control; it is only what events are about.
+	Free bool
+	// Seeds are keys to look at once all caches are filled, whether or not an object wakes them.
+	Seeds []plan.Key
 	// Plan decides what to write. It is pure.
 	Plan func(now time.Time, s S) plan.Plan
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
 	// asked when the plan turned out to rest on an outdated cache.
 	Report func(now time.Time, s S, did plan.Outcome) plan.Plan
+	// Measure is told what became of a plan, for metrics of the controller's own. It may be nil, and must be quick.
+	Measure func(s S, did plan.Outcome)
 	// Live names what must be read live before the first write to a key whose caches may lack the writes of a former
 	// leader, or one of our own that was not answered. It may be nil.
 	Live func(S) []Live
@@ -84,7 +90,7 @@ func New[S any](shared Shared, access Access, c Controller[S]) *Runner[S] {
 		keys:       map[plan.Key]*state{},
 		executor: &executor{
 			name: c.Name, api: access.API, events: access.Events, fresh: shared.Freshness, lease: shared.Lease,
-			hooks: shared.Hooks, slots: make(chan struct{}, parallelWrites),
+			hooks: shared.Hooks, slots: make(chan struct{}, parallelWrites), free: c.Free,
 		},
 	}
 }
@@ -126,6 +132,9 @@ func (r *Runner[S]) Run(ctx context.Context) error {
 	defer stop()
 	if err != nil {
 		return err
+	}
+	for _, key := range r.Seeds {
+		r.queue.Add(key)
 	}
 	logger.V(1).Info("Controller runs", "workers", r.Workers)
 	var workers sync.WaitGroup
@@ -197,6 +206,9 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	did := pass.apply(p.Steps)
 	rec.Wrote = len(did.Results)
 	r.learn(st, did)
+	if r.Measure != nil {
+		r.Measure(s, did)
+	}
 	if r.Report == nil || silent(did.Err) || did.Err != nil && !answered(did.Err) {
 		return did.Err
 	}
@@ -205,12 +217,12 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	if rep.Why != "" {
 		rec.Why = rep.Why
 	}
-	free, wait := r.hold(st, rep, now)
+	unhurried, wait := r.hold(st, rep, now)
 	if wait > 0 {
 		rec.Next = sooner(rec.Next, wait)
 		return did.Err
 	}
-	pass.free = free
+	pass.unhurried = unhurried
 	reported := pass.apply(rep.Steps)
 	rec.Wrote += len(reported.Results)
 	r.learn(st, reported)
@@ -219,7 +231,7 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 
 // hold decides whether a report is written now, and if so, whether it is one that had been held back. A positive wait
 // is the time until the next decision.
-func (r *Runner[S]) hold(st *state, rep plan.Plan, now time.Time) (free bool, wait time.Duration) {
+func (r *Runner[S]) hold(st *state, rep plan.Plan, now time.Time) (unhurried bool, wait time.Duration) {
 	if rep.Empty() || rep.Hold <= 0 {
 		r.setHeld(st, time.Time{})
 		return false, 0
@@ -267,7 +279,7 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 
 // settle reads live what the caches may lack, and reports whether they do. Until the caches show it, nothing is written.
 func (r *Runner[S]) settle(ctx context.Context, st *state, owner plan.Object, s S) (waiting bool, err error) {
-	if owner != nil {
+	if owner != nil && !r.Free {
 		k, err := KindOf(owner)
 		if err != nil {
 			return false, err

@@ -39,6 +39,7 @@ type executor struct {
 	hooks  Hooks
 	pace   pace
 	slots  chan struct{}
+	free   bool // writes objects that the plan's owner does not control
 }
 
 // pass is the writing that one look at one key leads to.
@@ -47,16 +48,23 @@ type pass struct {
 	ctx     context.Context
 	owner   plan.Object // nil: the controller writes to objects that nobody owns
 	awaited *awaited
-	free    bool // a held-back report is written: it does not count as work
+
+	unhurried bool // a held-back report is written: it does not count as work
 
 	mu       sync.Mutex
 	outcome  plan.Outcome
-	touched  map[types.UID]bool
+	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once
 }
 
+// touch is what a pass has done to an object.
+type touch struct {
+	status  bool   // nothing but its status was written
+	version string // that the server returned
+}
+
 func (e *executor) pass(ctx context.Context, owner plan.Object, a *awaited) *pass {
-	p := &pass{executor: e, ctx: ctx, owner: owner, awaited: a, touched: map[types.UID]bool{}}
+	p := &pass{executor: e, ctx: ctx, owner: owner, awaited: a, touched: map[types.UID]touch{}}
 	p.mayAdopt = sync.OnceValue(p.ownerLives)
 	return p
 }
@@ -100,7 +108,7 @@ func (p *pass) create(s plan.Create) error {
 	if err != nil {
 		return err
 	}
-	if p.owner != nil && !controls(p.owner, s.Object) {
+	if p.owner != nil && !p.free && !controls(p.owner, s.Object) {
 		return fmt.Errorf("create %s %s: it would not be controlled by %s", k.Kind, nameOf(s.Object), p.owner.GetName())
 	}
 	for left, batch := max(1, s.Count), 1; left > 0 && !p.stopped(); batch *= 2 {
@@ -156,7 +164,7 @@ func (p *pass) change(s plan.Change) error {
 	if equality.Semantic.DeepEqual(s.Old, s.New) {
 		return nil // a write that changes nothing is none
 	}
-	if err := p.mayWrite(k, s.Old, s.Adopt); err != nil {
+	if err := p.mayWrite(k, s.Old, touch{status: s.Status}, s.Adopt); err != nil {
 		return err
 	}
 	defer p.fresh.lock(s.Old.GetUID())()
@@ -226,13 +234,13 @@ func (p *pass) deleteOne(s plan.Delete, o plan.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := p.mayWrite(k, o, false); err != nil {
+	version := p.latest(o)
+	if err := p.mayWrite(k, o, touch{}, false); err != nil {
 		return err
 	}
 	uid := o.GetUID()
 	opts := metav1.DeleteOptions{GracePeriodSeconds: s.Grace, Preconditions: &metav1.Preconditions{UID: &uid}}
 	if s.Version {
-		version := o.GetResourceVersion()
 		opts.Preconditions.ResourceVersion = &version
 	}
 	err = p.send(func(ctx context.Context) error {
@@ -259,18 +267,29 @@ func (p *pass) deleteOne(s plan.Delete, o plan.Object) error {
 	return nil
 }
 
-// mayWrite refuses a second write to an object in one pass, and a write to one that is not the owner's.
-func (p *pass) mayWrite(k Kind, o plan.Object, adopt bool) error {
+// mayWrite refuses a second write to an object in one pass, unless it deletes what only had its status written, and a
+// write to one that is not the owner's.
+func (p *pass) mayWrite(k Kind, o plan.Object, now touch, adopt bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.touched[o.GetUID()] {
+	if before, ok := p.touched[o.GetUID()]; ok && (!before.status || now.status) {
 		return fmt.Errorf("refused: second write to %s %s in one pass", k.Kind, o.GetName())
 	}
-	p.touched[o.GetUID()] = true
-	if adopt || p.owner == nil || o.GetUID() == p.owner.GetUID() || controls(p.owner, o) {
+	p.touched[o.GetUID()] = now
+	if adopt || p.free || p.owner == nil || o.GetUID() == p.owner.GetUID() || controls(p.owner, o) {
 		return nil
 	}
 	return fmt.Errorf("refused: write to %s %s, which %s does not control", k.Kind, o.GetName(), p.owner.GetName())
+}
+
+// latest is the object's version as this pass has left it.
+func (p *pass) latest(o plan.Object) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before := p.touched[o.GetUID()]; before.version != "" {
+		return before.version
+	}
+	return o.GetResourceVersion()
 }
 
 // ownerLives reads the owner live before the first adoption of a pass (RS-14, DEP-8).
@@ -312,6 +331,10 @@ func (p *pass) remember(k Kind, made plan.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.awaited.version(k.GroupVersionKind, made.GetResourceVersion())
+	if t, ok := p.touched[made.GetUID()]; ok {
+		t.version = made.GetResourceVersion()
+		p.touched[made.GetUID()] = t
+	}
 }
 
 func (p *pass) result(r plan.Result) {
@@ -336,7 +359,7 @@ func (p *pass) note(k Kind, v plan.Verb, err error) {
 	if errors.Is(err, ErrNotLeading) {
 		return
 	}
-	if !p.free {
+	if !p.unhurried {
 		p.pace.work(time.Now())
 	}
 	p.hooks.write(p.name, v, k, err)

@@ -29,6 +29,12 @@ func KindOf(o plan.Object) (Kind, error) {
 	case *corev1.Pod:
 		return Kind{corev1.SchemeGroupVersion.WithKind("Pod"), "pods", false, false,
 			func() plan.Object { return &corev1.Pod{} }}, nil
+	case *corev1.Endpoints:
+		return Kind{corev1.SchemeGroupVersion.WithKind("Endpoints"), "endpoints", true, true,
+			func() plan.Object { return &corev1.Endpoints{} }}, nil
+	case *corev1.Node: // read only
+		return Kind{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false, false,
+			func() plan.Object { return &corev1.Node{} }}, nil
 	case *appsv1.ReplicaSet:
 		return Kind{appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", false, true,
 			func() plan.Object { return &appsv1.ReplicaSet{} }}, nil

@@ -220,7 +220,7 @@ func (m *memory) Delete(_ context.Context, k Kind, namespace, name string, opts 
 		if old == nil {
 			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: k.Resource}, name)
 		}
-		if *opts.Preconditions.UID != old.GetUID() {
+		if v := opts.Preconditions.ResourceVersion; *opts.Preconditions.UID != old.GetUID() || v != nil && *v != old.GetResourceVersion() {
 			return nil, apierrors.NewConflict(schema.GroupResource{Resource: k.Resource}, name, nil)
 		}
 		m.version++

@@ -195,7 +195,7 @@ func TestExecutorRefuses(t *testing.T) {
 		{"a second write to an object in one pass", []plan.Step{
 			plan.Delete{Objects: []plan.Object{mine, mine}},
 		}},
-		{"a type that no controller writes", []plan.Step{plan.Delete{Objects: []plan.Object{&corev1.Node{}}}}},
+		{"a type that no controller writes", []plan.Step{plan.Delete{Objects: []plan.Object{&corev1.Secret{}}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -323,4 +323,25 @@ func TestInParallelKeepsTheFirstErrorInOrder(t *testing.T) {
 	if err == nil || err.Error() != "error 3" || len(called) != 500 || called[499] != 499 {
 		t.Errorf("%v after %d calls", err, len(called))
 	}
+}
+
+// PGC-13, PGC-18: a status may be written and the object then deleted in one pass, under the version just written.
+func TestDeleteAfterStatusIsUnderTheNewVersion(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		k, _ := KindOf(&corev1.Pod{})
+		pod := w.store(k, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}).(*corev1.Pod)
+		failed := pod.DeepCopy()
+		failed.Status.Phase = corev1.PodFailed
+		e := New(w.shared, Access{API: w.memory}, Controller[toy]{Name: "toy"}).executor
+		steps := []plan.Step{
+			plan.Change{Old: pod, New: failed, Status: true},
+			plan.Delete{Objects: []plan.Object{pod}, Version: true},
+		}
+		if did := e.pass(t.Context(), nil, &awaited{}).apply(steps); did.Err != nil || len(did.Results) != 2 {
+			t.Errorf("%+v", did)
+		}
+		if got := w.writes(); !slices.Equal(got, []string{"patch Pod p", "delete Pod p"}) {
+			t.Errorf("%v", got)
+		}
+	})
 }

@@ -23,7 +23,7 @@ func (r *rollout) roll() {
 		return
 	}
 	taken, leaving := r.occupied()
-	if size := grown(r.new.size, taken, r.replicas, r.surge); size < r.new.size || size > r.new.size && leaving == 0 {
+	if size := grown(r.new.size, taken, r.replicas, r.surge); size < r.new.size || leaving == 0 && size > r.new.size || r.fills(size-r.new.size) {
 		r.resize(r.new, size)
 		return
 	}
@@ -168,13 +168,19 @@ const (
 	lingerTime = time.Second
 )
 
+// fills reports whether so many pods are a full batch of a large rollout.
+func (r *rollout) fills(pods int64) bool {
+	batch := (r.surge + r.unavailable) / batchShare
+	return batch > 0 && pods >= batch
+}
+
 // linger returns how long to wait for more old pods to be dispensable: never longer than lingerTime after the first
 // new one became available that is not made use of. It is zero if a batch is full, or the last. Otherwise there are
 // always more new pods about to become available: were there none, all that is in motion could go.
 func (r *rollout) linger(lowered int64) time.Duration {
 	last := lowered == sizes(r.old)
 	ailing := slices.ContainsFunc(r.old, func(s *set) bool { return s.available < s.size })
-	if lowered >= (r.surge+r.unavailable)/batchShare || last || ailing {
+	if r.fills(lowered) || r.surge+r.unavailable < batchShare || last || ailing {
 		return 0
 	}
 	since := r.new.availableSince(r.now)
