@@ -59,8 +59,8 @@ func (m *memory) informer(ctx context.Context, example plan.Object) cache.Shared
 		panic(err)
 	}
 	i := cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListFunc: func(metav1.ListOptions) (runtime.Object, error) { return m.list(k) },
-		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return m.list(k) },
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if o.SendInitialEvents != nil {
 				return nil, apierrors.NewInvalid(k.GroupKind(), "", nil)
 			}

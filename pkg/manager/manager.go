@@ -53,6 +53,9 @@ type Config struct {
 	LeaderElect    bool // false: run at once, without a lease (LE-1a)
 	LeaderElection leaderelection.Config
 
+	// TerminatingReplicas: the statuses of ReplicaSets and Deployments count terminating pods (CLI-65).
+	TerminatingReplicas bool
+
 	Deployment DeploymentConfig
 	ReplicaSet ReplicaSetConfig
 
@@ -66,6 +69,8 @@ type DeploymentConfig struct{ Workers int }
 type ReplicaSetConfig struct {
 	Workers         int
 	PodDeletionCost bool // whether the annotation takes part in choosing victims (CLI-66)
+	// DeletionAgeRatio is told how many times as old as the youngest ready pod a deleted one was (RS-35). It may be nil.
+	DeletionAgeRatio func(float64)
 }
 
 // ErrShutdownTimeout says that controllers had not ended in time (CLI-24).

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -29,6 +28,7 @@ func (m *manager) waitForServer(ctx context.Context) error {
 	defer cancel()
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
+	var last error // what the server, or the way to it, said last
 	for {
 		status := 0
 		err := client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx).StatusCode(&status).Error()
@@ -37,21 +37,15 @@ func (m *manager) waitForServer(ctx context.Context) error {
 			return nil
 		case apierrors.IsUnauthorized(err):
 			return fmt.Errorf("failed to wait for apiserver being healthy: %w", err)
+		case last == nil || ctx.Err() == nil:
+			last = err
 		}
 		select {
 		case <-every.C:
 		case <-ctx.Done():
-			return fmt.Errorf("failed to wait for apiserver being healthy: %w", lastCause(ctx, err))
+			return fmt.Errorf("failed to wait for apiserver being healthy: %w", last)
 		}
 	}
-}
-
-// lastCause prefers what the server or the way to it said over the fact that time ran out.
-func lastCause(ctx context.Context, err error) error {
-	if err == nil || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %s: %w", serverPatience, ctx.Err())
-	}
-	return err
 }
 
 // startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can end

@@ -26,7 +26,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{deployments, sets, pods}
+	k := &caches{deployments, sets, pods, !c.Config.TerminatingReplicas}
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "deployment", // of the queue (CI-33)
 		Workers: c.Config.Deployment.Workers,
@@ -48,6 +48,8 @@ type caches struct {
 	deployments informers.DeploymentCache
 	sets        informers.ReplicaSetCache
 	pods        informers.PodCache
+
+	terminatingUncounted bool
 }
 
 // observe finds the Deployment, the ReplicaSets it owns or may adopt, and their pods. Nothing is read live.
@@ -56,7 +58,7 @@ func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error
 	if d == nil {
 		return snapshot{}, false, nil
 	}
-	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}}
+	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, TerminatingUncounted: k.terminatingUncounted}
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.UID)...)
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
 	for _, rs := range s.ReplicaSets {

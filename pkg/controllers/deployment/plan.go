@@ -53,6 +53,8 @@ type snapshot struct {
 	Pods map[types.UID][]*corev1.Pod
 	// Namesake is the ReplicaSet, whoever it belongs to, under the name that lookFor returns; nil if there is none.
 	Namesake *appsv1.ReplicaSet
+	// TerminatingUncounted: the status does not say how many pods are terminating (CLI-65).
+	TerminatingUncounted bool
 }
 
 // course is what one look is about (DEP-4). Each look takes exactly one.

@@ -103,7 +103,9 @@ func (r *rollout) status() appsv1.DeploymentStatus {
 		status.UpdatedReplicas = r.new.counts.Active
 	}
 	status.UnavailableReplicas = fit(r.total() - int64(status.AvailableReplicas))
-	status.TerminatingReplicas = &terminating
+	if !r.TerminatingUncounted {
+		status.TerminatingReplicas = &terminating
+	}
 	return status
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,11 @@ func Init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{sets, pods}
+	off := features{
+		podDeletionCost:     !c.Config.ReplicaSet.PodDeletionCost,
+		terminatingReplicas: !c.Config.TerminatingReplicas,
+	}
+	k := &caches{sets, pods, off}
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "replicaset", // of the queue (CI-33)
 		Workers: c.Config.ReplicaSet.Workers,
@@ -36,14 +41,28 @@ func Init(c manager.Context) (manager.Runner, error) {
 		Owner:   func(s snapshot) plan.Object { return s.set },
 		Plan:    planPods,
 		Report:  reportStatus,
+		Measure: measure(c.Config.ReplicaSet.DeletionAgeRatio),
 		Live:    live,
 	}), nil
+}
+
+// measure hands the ages of deleted pods to a metric (RS-35); nil if there is none.
+func measure(ratio func(float64)) func(snapshot, plan.Outcome) {
+	if ratio == nil {
+		return nil
+	}
+	return func(s snapshot, did plan.Outcome) {
+		for _, r := range deletionAgeRatios(time.Now(), s, did) {
+			ratio(r)
+		}
+	}
 }
 
 // caches are what the controller looks at.
 type caches struct {
 	sets informers.ReplicaSetCache
 	pods informers.PodCache
+	off  features
 }
 
 // observe finds the ReplicaSet, its pods and the orphans it may adopt. Nothing is read live (RS-63).
@@ -53,7 +72,7 @@ func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error
 		return snapshot{}, false, nil
 	}
 	pods := append(k.pods.OwnedBy(set.UID), k.pods.OrphansIn(set.Namespace)...)
-	return snapshot{set: set, pods: pods, related: func() map[string]int { return k.related(set) }}, true, nil
+	return snapshot{set: set, pods: pods, related: func() map[string]int { return k.related(set) }, off: k.off}, true, nil
 }
 
 // related counts by node the active pods of all sets that have the same controlling owner (RS-32).
