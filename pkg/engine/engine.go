@@ -34,6 +34,8 @@ type Controller[S any] struct {
 	Free bool
 	// Seeds are keys to look at once all caches are filled, whether or not an object wakes them.
 	Seeds []plan.Key
+	// Cycle controllers work by the clock: a failed look is not repeated with back-off, but after this time (PGC-3).
+	Cycle time.Duration
 	// Plan decides what to write. It is pure.
 	Plan func(now time.Time, s S) plan.Plan
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
@@ -253,7 +255,9 @@ func (r *Runner[S]) hold(st *state, rep plan.Plan, now time.Time) (unhurried boo
 func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Record, err error) {
 	switch {
 	case err == nil:
-		st.failing = 0
+		if rec.Waiting == "" { // to wait is no success
+			st.failing = 0
+		}
 		if rec.Next > 0 {
 			r.queue.AddAfter(key, rec.Next)
 		}

@@ -186,7 +186,7 @@ func (p *pass) change(s plan.Change) error {
 	case err == nil && made != nil:
 		p.remember(k, made)
 		p.emit(s.Events.Done, s.New.GetName(), nil)
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && p.owner == nil:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
 		p.mu.Lock()
 		p.awaited.newer(k.GroupVersionKind, s.Old)

@@ -117,6 +117,9 @@ func (r *Runner[S]) wake(w Watch, before, after plan.Object, quiet bool) {
 // retry queues a key that has failed some times in a row, after its back-off or as late as the server asks for.
 func (r *Runner[S]) retry(key plan.Key, failures int, err error) time.Duration {
 	after := min(firstRetry<<min(failures-1, 20), lastRetry)
+	if r.Cycle > 0 {
+		after = r.Cycle
+	}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		after = min(max(after, time.Duration(seconds)*time.Second), lastRetry)
 	}

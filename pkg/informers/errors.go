@@ -19,18 +19,9 @@ const quiet = 2 * time.Minute
 // SetWatchErrorHandler lets the informer log that it cannot list or watch in one line each for the 1st, 2nd, 4th, 8th, ...
 // failure in a row, for all caches fail at once when the API server does. It must be called before the informer starts.
 func SetWatchErrorHandler(informer cache.SharedIndexInformer) error {
-	var trouble trouble
+	var t trouble
 	return informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-		logger := klog.FromContext(ctx).WithValues("type", r.TypeDescription())
-		switch {
-		case errors.Is(err, io.EOF): // an ordinary end
-		case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.ErrUnexpectedEOF):
-			logger.V(4).Info("A watch has ended, begins another one", "err", err.Error())
-		default:
-			if n, news := trouble.count(time.Now()); news {
-				logger.Info("A cache cannot be kept up to date, tries again", "failures", n, "err", err.Error())
-			}
-		}
+		t.log(klog.FromContext(ctx).WithValues("type", r.TypeDescription()), err)
 	})
 }
 
@@ -39,6 +30,18 @@ type trouble struct {
 	mu       sync.Mutex
 	failures int
 	last     time.Time
+}
+
+func (t *trouble) log(logger klog.Logger, err error) {
+	switch {
+	case errors.Is(err, io.EOF): // an ordinary end
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.ErrUnexpectedEOF):
+		logger.V(4).Info("A watch has ended, begins another one", "err", err.Error())
+	default:
+		if n, news := t.count(time.Now()); news {
+			logger.Info("A cache cannot be kept up to date, tries again", "failures", n, "err", err.Error())
+		}
+	}
 }
 
 // count notes one more failure, and returns how many there were in a row and whether that is worth a line.

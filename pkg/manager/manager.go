@@ -58,6 +58,7 @@ type Config struct {
 
 	Deployment DeploymentConfig
 	ReplicaSet ReplicaSetConfig
+	PodGC      PodGCConfig
 
 	Hooks engine.Hooks // for metrics; may be empty
 }
@@ -71,6 +72,14 @@ type ReplicaSetConfig struct {
 	PodDeletionCost bool // whether the annotation takes part in choosing victims (CLI-66)
 	// DeletionAgeRatio is told how many times as old as the youngest ready pod a deleted one was (RS-35). It may be nil.
 	DeletionAgeRatio func(float64)
+}
+
+// PodGCConfig is what the pod garbage collector takes from flags.
+type PodGCConfig struct {
+	TerminatedThreshold             int           // finished pods that may stay; zero and less: all (CLI-17)
+	TerminatedThresholdPerNamespace int           // the same for each namespace
+	TerminatedMaxAge                time.Duration // how long a finished pod may stay; zero: for ever
+	OrphanBrake                     float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
 }
 
 // ErrShutdownTimeout says that controllers had not ended in time (CLI-24).

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,7 +50,9 @@ func adoptable(owner, o Object) bool {
 
 func adopt[T Object](owner Object, kind schema.GroupVersionKind, orphan T) T {
 	adopted := orphan.DeepCopyObject().(T)
-	adopted.SetOwnerReferences(append(adopted.GetOwnerReferences(), *metav1.NewControllerRef(owner, kind)))
+	// A patch tells references apart by uid: one to the owner that does not control gives way to the one that does.
+	refs := slices.DeleteFunc(adopted.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+	adopted.SetOwnerReferences(append(refs, *metav1.NewControllerRef(owner, kind)))
 	return adopted
 }
 

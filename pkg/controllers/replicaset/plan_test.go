@@ -13,25 +13,38 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A row is a sentence: a set that looks like this leads to these writes.
-func TestPlan(t *testing.T) {
-	other := func(p *corev1.Pod) { controlledBy("other")(p) }
+// row is a sentence: a set that looks like this leads to these writes.
+type row struct {
+	name string
+	s    snapshot
+	want []string // nil also for plans that are too long to spell out
+	why  string   // a part of the reasons
+}
+
+func check(t *testing.T, rows []row) {
+	for _, c := range rows {
+		t.Run(c.name, func(t *testing.T) {
+			p := planPods(now, c.s)
+			if got := lines(p.Steps); len(got) <= 10 {
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("plan (-want +got):\n%s", diff)
+				}
+			}
+			if !strings.Contains(p.Why, c.why) {
+				t.Errorf("why %q, want %q in it", p.Why, c.why)
+			}
+		})
+	}
+}
+
+func TestClaims(t *testing.T) {
+	other := controlledBy("other")
 	noSelector := func(set *appsv1.ReplicaSet) { set.Spec.Selector = nil }
 	everything := func(set *appsv1.ReplicaSet) { set.Spec.Selector = &metav1.LabelSelector{} }
 	unparsable := func(set *appsv1.ReplicaSet) {
 		set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
 	}
-	noLabels := func(set *appsv1.ReplicaSet) { set.Spec.Template.Labels = nil }
-	misfit := func(set *appsv1.ReplicaSet) { set.Spec.Template.Labels = map[string]string{"app": "wbe"} }
-	newTemplate := func(set *appsv1.ReplicaSet) { set.Spec.Template.Spec.Containers[0].Image = "web:2" }
-	nilSize := func(set *appsv1.ReplicaSet) { set.Spec.Replicas = nil }
-
-	for _, c := range []struct {
-		name string
-		s    snapshot
-		want []string
-		why  string
-	}{
+	check(t, []row{
 		{"RS-8 a selector that cannot be read stops everything", look(web(2, unparsable), pods(1)), nil, "left alone"},
 		{"RS-8 so does a missing one, and no pod is let go for it", look(web(2, noSelector), pods(1)), nil, "left alone"},
 		{"RS-22 an empty selector adopts nothing", look(web(2, everything), pods(3, orphan)), nil, "left alone"},
@@ -59,6 +72,15 @@ func TestPlan(t *testing.T) {
 			look(web(2), list(pod("a", orphan))), []string{"adopt a", "create 1"}, "create 1 of 1"},
 		{"RS-23 adopted pods that are too many are deleted in the next pass: none is written twice in one",
 			look(web(1), list(pod("a"), pod("b", orphan))), []string{"adopt b"}, "then delete"},
+	})
+}
+
+func TestSizes(t *testing.T) {
+	noLabels := func(set *appsv1.ReplicaSet) { set.Spec.Template.Labels = nil }
+	misfit := func(set *appsv1.ReplicaSet) { set.Spec.Template.Labels = map[string]string{"app": "wbe"} }
+	newTemplate := func(set *appsv1.ReplicaSet) { set.Spec.Template.Spec.Containers[0].Image = "web:2" }
+	nilSize := func(set *appsv1.ReplicaSet) { set.Spec.Replicas = nil }
+	check(t, []row{
 		{"RS-25 creations are cut at 500", look(web(700)), []string{"create 500"}, "create 500 of 700"},
 		{"RS-25 so are deletions", look(web(0), pods(1200)), nil, "delete 500 of 1200"},
 		{"RS-27 a template without labels makes no pods", look(web(2, noLabels)), nil, "unable to create pods, no labels"},
@@ -77,19 +99,7 @@ func TestPlan(t *testing.T) {
 		{"why: waits for readiness", look(web(2), list(pod("a"), pod("b", unready))), nil, "1 of them not ready"},
 		{"why: waits for minReadySeconds",
 			look(web(1, minReady(7200)), pods(1)), nil, "1 of them not for long enough"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := planPods(now, c.s)
-			if got := lines(p.Steps); len(got) <= 10 {
-				if diff := cmp.Diff(c.want, got); diff != "" {
-					t.Errorf("plan (-want +got):\n%s", diff)
-				}
-			}
-			if !strings.Contains(p.Why, c.why) {
-				t.Errorf("why %q, want %q in it", p.Why, c.why)
-			}
-		})
-	}
+	})
 }
 
 // A created pod carries what the template says, and nothing else (RS-22, RS-26, RS-27, RS-53, RS-54).

@@ -22,7 +22,7 @@ const (
 	calm = time.Second // short enough for people and tools that watch a set grow
 	// In the middle of a rollout nobody waits for a ReplicaSet's status: the Deployment counts the pods itself, and is
 	// about to change the set's size again.
-	rolloutCalm = 5 * time.Second
+	rolloutCalm = 2 * time.Second
 )
 
 // desiredAnnotation is where a Deployment notes which of its own sizes a set's size was made for.
@@ -51,7 +51,8 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	step := plan.Change{Old: s.set, New: after, Status: true, Why: "the status has changed"}
 	news := !equality.Semantic.DeepEqual(s.set.Status.Conditions, status.Conditions)
 	if news && failed.unasked { // no request has failed, so nothing else tells of it
-		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: "Error creating: " + failed.message}
+		message := "Error creating: " + failed.message
+		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: message}
 	}
 	return plan.Plan{
 		Steps:   []plan.Step{step},
@@ -193,7 +194,8 @@ func hold(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.
 // midRollout reports whether the set's Deployment is about to give it another size.
 func midRollout(set *appsv1.ReplicaSet) bool {
 	owner := metav1.GetControllerOfNoCopy(set)
-	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != (schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}) {
+	deployment := schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}
+	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != deployment {
 		return false
 	}
 	desired, known := desiredReplicas(set.Annotations[desiredAnnotation])

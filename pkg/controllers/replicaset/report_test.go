@@ -152,13 +152,7 @@ func TestReplicaFailure(t *testing.T) {
 		return c
 	}
 
-	for _, c := range []struct {
-		name   string
-		s      snapshot
-		did    plan.Outcome
-		want   []appsv1.ReplicaSetCondition // nil: no status is written
-		events string
-	}{
+	checkFailures(t, []failureRow{
 		{"RS-52 a refused creation", look(web(1, told(0))), refused(quota("web-x7k2p")), of(fresh("FailedCreate", said)), ""},
 		{"RS-52 a refused deletion, in the words of RS-29", look(web(0, told(1)), pods(1)), outcome(plan.Deleted, errors.New("no"), pod("p0")),
 			of(fresh("FailedDelete", "unable to delete pods: no")), ""},
@@ -186,7 +180,19 @@ func TestReplicaFailure(t *testing.T) {
 			plan.Outcome{}, nil, ""},
 		{"RS-27 no labels: no failure while nothing is to be created", look(web(1, noLabels, told(1)), pods(1)), plan.Outcome{}, nil, ""},
 		{"RS-15 no labels: no failure in a set that is being deleted", look(web(1, noLabels, told(0), beingDeleted)), plan.Outcome{}, nil, ""},
-	} {
+	})
+}
+
+type failureRow struct {
+	name   string
+	s      snapshot
+	did    plan.Outcome
+	want   []appsv1.ReplicaSetCondition // nil: no status is written
+	events string
+}
+
+func checkFailures(t *testing.T, rows []failureRow) {
+	for _, c := range rows {
 		t.Run(c.name, func(t *testing.T) {
 			p := reportStatus(now, c.s, c.did)
 			got := written(t, p)

@@ -1,0 +1,185 @@
+// Package endpoint keeps the Endpoints object of each service with a selector: the addresses of the pods that it selects.
+package endpoint
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const (
+	managedByLabel = "endpoints.kubernetes.io/managed-by" // EP-25
+	managedBy      = "endpoint-controller"
+	capacity       = 1000                                               // addresses that one object may hold (EP-32)
+	leaderRecord   = "control-plane.alpha.kubernetes.io/leader"         // EP-7
+	triggerTime    = "endpoints.kubernetes.io/last-change-trigger-time" // EP-30
+	overCapacity   = "endpoints.kubernetes.io/over-capacity"            // EP-32
+	truncated      = "truncated"
+)
+
+// snapshot is what one look at a service has found.
+type snapshot struct {
+	key       plan.Key
+	service   *corev1.Service   // nil: there is none
+	endpoints *corev1.Endpoints // nil: there are none
+	pods      []*corev1.Pod     // at least those that the service selects
+	trigger   time.Time         // of the change that led here (EP-31); zero if there is none to tell of
+}
+
+// planEndpoints decides what the service's Endpoints must be (EP-8..36).
+func planEndpoints(_ time.Time, s snapshot) plan.Plan {
+	switch {
+	case s.service == nil:
+		return planCleanUp(s)
+	case s.service.Spec.Type == corev1.ServiceTypeExternalName: // EP-9
+		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
+	case s.service.Spec.Selector == nil: // EP-9
+		return plan.Plan{Why: "left alone: the service has no selector"}
+	}
+	w := want(s)
+	after := &corev1.Endpoints{}
+	if s.endpoints != nil {
+		after.TypeMeta, after.ObjectMeta = s.endpoints.TypeMeta, *s.endpoints.ObjectMeta.DeepCopy()
+	} else {
+		after.Namespace, after.Name = s.key.Namespace, s.key.Name // EP-28: nothing else
+	}
+	after.Labels = labelsFor(s.service)
+	after.Annotations = annotate(after.Annotations, s.trigger, w.all > w.kept)
+	after.Subsets = w.subsets
+	if s.endpoints == nil {
+		return plan.Plan{Why: "create: " + w.String(), Steps: []plan.Step{plan.Create{
+			Object: after, Events: events(s, w, "FailedToCreateEndpoint", "create endpoint for service"), Why: "there are none yet",
+		}}}
+	}
+	why := difference(s.endpoints, after)
+	if why == "" {
+		return plan.Plan{Why: "up to date: " + w.String()} // EP-27
+	}
+	return plan.Plan{Why: "change: " + w.String(), Steps: []plan.Step{plan.Change{
+		Old: s.endpoints, New: after, Events: events(s, w, "FailedToUpdateEndpoint", "update endpoint"), Why: why,
+	}}}
+}
+
+// planCleanUp deletes Endpoints whose service is gone (EP-8), but no record of an old leader election (EP-7).
+func planCleanUp(s snapshot) plan.Plan {
+	if s.endpoints == nil {
+		return plan.Plan{}
+	}
+	if isLeaderRecord(s.endpoints) {
+		return plan.Plan{Why: "left alone: a record of leader election"}
+	}
+	return plan.Plan{Why: "delete: there is no such service", Steps: []plan.Step{
+		plan.Delete{Objects: []plan.Object{s.endpoints}, Why: "there is no such service"},
+	}}
+}
+
+func isLeaderRecord(o metav1.Object) bool {
+	_, is := o.GetAnnotations()[leaderRecord]
+	return is
+}
+
+// wanted is what the subsets of Endpoints must be.
+type wanted struct {
+	subsets   []corev1.EndpointSubset
+	all, kept int // addresses before and after the object was cut to its capacity
+	homeless  int // pods that have no address of the service's family (EP-14)
+	pods      int // that are in the subsets
+}
+
+func (w wanted) String() string {
+	text := fmt.Sprintf("%d pods, %d addresses", w.pods, w.kept)
+	if w.kept < w.all {
+		text += fmt.Sprintf(" of %d: no more than %d fit", w.all, capacity)
+	}
+	if w.homeless > 0 {
+		text += fmt.Sprintf("; %d pods have no IP of the service's family", w.homeless)
+	}
+	return text
+}
+
+func want(s snapshot) (w wanted) {
+	var entries []entry
+	for _, p := range s.pods {
+		if p.Namespace != s.service.Namespace || !selects(s.service.Spec.Selector, p.Labels) || !counts(s.service, p) {
+			continue
+		}
+		ip := addressIn(familyOf(s.service, p), p)
+		if ip == "" {
+			w.homeless++
+			continue
+		}
+		if ports := portsFor(s.service, p); len(ports) > 0 {
+			entries = append(entries, entry{addressOf(s.service, p, ip), readyFor(s.service, p), ports})
+			w.pods++
+		}
+	}
+	w.subsets = pack(entries)
+	w.all = size(w.subsets)
+	if w.all > capacity {
+		w.subsets = pack(fitting(entries, w.subsets, s.endpoints))
+	}
+	w.kept = size(w.subsets)
+	return w
+}
+
+// labelsFor are the service's labels and our own (EP-25).
+func labelsFor(service *corev1.Service) map[string]string {
+	labels := make(map[string]string, len(service.Labels)+2)
+	maps.Copy(labels, service.Labels)
+	delete(labels, corev1.IsHeadlessService)
+	labels[managedByLabel] = managedBy
+	if ip := service.Spec.ClusterIP; ip == "" || ip == corev1.ClusterIPNone {
+		labels[corev1.IsHeadlessService] = ""
+	}
+	return labels
+}
+
+// annotate sets our two annotations, and keeps all others (EP-26, EP-30, EP-32). The map is its own to change.
+func annotate(annotations map[string]string, trigger time.Time, cut bool) map[string]string {
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, triggerTime)
+	if !trigger.IsZero() {
+		annotations[triggerTime] = trigger.UTC().Format(time.RFC3339Nano)
+	}
+	delete(annotations, overCapacity)
+	if cut {
+		annotations[overCapacity] = truncated
+	}
+	if len(annotations) == 0 {
+		return nil
+	}
+	return annotations
+}
+
+// difference says why the object must be written, "" if it need not be (EP-27). A trigger time alone is no reason (EP-30).
+func difference(before, after *corev1.Endpoints) string {
+	was, noted := before.Annotations[overCapacity]
+	is, note := after.Annotations[overCapacity]
+	switch {
+	case !sameSubsets(pack(unpack(before.Subsets)), after.Subsets): // EP-24
+		return "the addresses have changed"
+	case !maps.Equal(before.Labels, after.Labels):
+		return "the labels have changed"
+	case noted != note || was != is:
+		return "whether all addresses fit has changed"
+	}
+	return ""
+}
+
+// events are those of EP-38, and one for the write that begins to leave addresses out.
+func events(s snapshot, w wanted, failed, verb string) (e plan.Events) {
+	name := s.key.Namespace + "/" + s.key.Name
+	e.Failed = plan.Event{Type: corev1.EventTypeWarning, Reason: failed, Message: "Failed to " + verb + " " + name + ": {error}"}
+	if known := s.endpoints != nil && s.endpoints.Annotations[overCapacity] != ""; w.kept < w.all && !known {
+		e.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: "TruncatedEndpoints", Message: fmt.Sprintf(
+			"Endpoints hold %d of %d addresses: no more than %d fit. EndpointSlices have them all.", w.kept, w.all, capacity)}
+	}
+	return e
+}

@@ -1,0 +1,269 @@
+// Package podgc removes pods that nobody will clean up otherwise: finished ones when there are too many, those that are
+// being deleted on nodes that are out of service or before they had a node, and those whose node is gone.
+package podgc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// The rules. Each is a key of its own, so that none waits for another. Their names are the reasons in metrics (PGC-23).
+const (
+	terminated   = "terminated"
+	outOfService = "out-of-service"
+	orphaned     = "orphaned"
+	unscheduled  = "unscheduled"
+)
+
+const (
+	// cycle is the time between the end of one look and the next (PGC-1).
+	cycle = 20 * time.Second
+	// batch is how many pods that have not finished one look removes at most; the rest follows at once, in the next.
+	batch = 1000
+	// soon is "at once", but for a server that refuses all that a stale cache proposes.
+	soon = time.Second
+	// unsure is when orphans that are due are looked at again after the cache of nodes was found to lag.
+	unsure = 5 * time.Second
+)
+
+// planPods decides which pods a rule removes.
+func planPods(now time.Time, s snapshot) plan.Plan {
+	switch s.rule {
+	case terminated:
+		return planTerminated(now, s)
+	case outOfService:
+		victims := slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
+			return p.DeletionTimestamp == nil || s.nodes[p.Spec.NodeName] == nil || !isOutOfService(s.nodes[p.Spec.NodeName])
+		})
+		slices.SortFunc(victims, byAge)
+		return removeAll(now, s, victims)
+	case orphaned:
+		return planOrphans(now, s)
+	case unscheduled: // PGC-12
+		return removeAll(now, s, slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
+			return p.DeletionTimestamp == nil || p.Spec.NodeName != ""
+		}))
+	}
+	return plan.Plan{Why: "there is no rule of this name"}
+}
+
+// snapshot is what one look at a rule sees. The objects belong to shared caches.
+type snapshot struct {
+	rule   string
+	policy policy
+	// pods are all that the rule may have to do with: for terminated those that have finished, for out-of-service and
+	// unscheduled those that are being deleted, for orphaned those on the nodes that are gone.
+	pods  []*corev1.Pod
+	nodes map[string]*corev1.Node // of the pods; out-of-service only
+	// kept counts the finished pods when none of them has to be looked at, and pods is empty; terminated only.
+	kept int
+
+	// The rest is for orphaned only.
+	gone   map[string]bool // nodes that were due and then not found by a live read (PGC-10)
+	unread int             // nodes that are due and were not read, or not with all their pods: they follow at once
+	census census
+	brake  brake
+}
+
+// policy is what flags say.
+type policy struct {
+	threshold    int           // finished pods that may stay; zero and less: all (PGC-24)
+	perNamespace int           // the same for each namespace; zero and less: all
+	maxAge       time.Duration // how long a finished pod may stay; zero and less: for ever
+	brake        float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
+}
+
+// idle reports whether that many finished pods can stay without a look at them.
+func (p policy) idle(finished int) bool {
+	return (p.threshold <= 0 || finished <= p.threshold) && p.perNamespace <= 0 && p.maxAge <= 0
+}
+
+// planTerminated removes finished pods: those that the opt-in rules name, and then the first of the rest until as many
+// are left as may stay (PGC-4).
+func planTerminated(now time.Time, s snapshot) plan.Plan {
+	if s.policy.idle(len(s.pods) + s.kept) {
+		return plan.Plan{Requeue: cycle, Why: fmt.Sprintf("%d terminated pods, all may stay", len(s.pods)+s.kept)}
+	}
+	pods := slices.Clone(s.pods)
+	slices.SortFunc(pods, byAge)
+	inNamespace := map[string]int{}
+	for _, p := range pods {
+		if !tracked(p) {
+			inNamespace[p.Namespace]++
+		}
+	}
+	var victims, rest []*corev1.Pod
+	for _, p := range pods {
+		tooMany := s.policy.perNamespace > 0 && inNamespace[p.Namespace] > s.policy.perNamespace
+		tooOld := s.policy.maxAge > 0 && now.Sub(ended(p)) > s.policy.maxAge
+		if (tooMany || tooOld) && !tracked(p) {
+			inNamespace[p.Namespace]--
+			victims = append(victims, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	if excess := len(rest) - s.policy.threshold; s.policy.threshold > 0 && excess > 0 {
+		victims = append(victims, rest[:excess]...)
+	}
+	p := removeAll(now, s, victims)
+	p.Why = fmt.Sprintf("%s; %d terminated pods", p.Why, len(pods))
+	return p
+}
+
+// planOrphans removes the pods whose nodes are gone, unless the brake is on (PGC-8..11).
+func planOrphans(now time.Time, s snapshot) plan.Plan {
+	var p plan.Plan
+	switch s.brake.kind {
+	case tooManyVanished:
+		p = plan.Plan{Requeue: cycle, Why: "waits: " + s.brake.why}
+	case notProved:
+		p = plan.Plan{Requeue: unsure, Why: "waits: " + s.brake.why}
+	case released:
+		p = removeAll(now, s, slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == "" || !s.gone[p.Spec.NodeName]
+		}))
+		if s.unread > 0 {
+			p.Requeue = soon
+		}
+	}
+	if n := s.census.missing; n > 0 {
+		p.Why = fmt.Sprintf("%s; nodes that pods name and that are not known: %d, of these in quarantine: %d", p.Why, n,
+			n-len(s.census.due))
+	}
+	return p
+}
+
+// removeAll removes the victims. Those that have to be failed before are taken a batch at a time, as each of them is copied;
+// the others cost nothing, and are all tried, so that some that cannot be deleted don't keep the rest.
+func removeAll(now time.Time, s snapshot, victims []*corev1.Pod) plan.Plan {
+	p := plan.Plan{Requeue: cycle}
+	var ended []*corev1.Pod
+	var each plan.Each
+	for _, v := range victims {
+		switch {
+		case leaving(v):
+		case podutil.Finished(v): // PGC-19
+			ended = append(ended, v)
+		case len(each.Sequences) < batch:
+			each.Sequences = append(each.Sequences, []plan.Step{fail(now, s.rule, v), remove(s.rule, v)})
+		default:
+			p.Requeue = soon
+		}
+	}
+	writes := len(ended) + len(each.Sequences)
+	if len(ended) > 0 {
+		each.Sequences = append(each.Sequences, []plan.Step{remove(s.rule, ended...)})
+	}
+	if len(each.Sequences) > 0 {
+		p.Steps = []plan.Step{each}
+	}
+	p.Why = fmt.Sprintf("delete %d of %d pods: %s", writes, len(victims), s.rule)
+	if len(victims) == 0 {
+		p.Why = "no pods to delete: " + s.rule
+	}
+	return p
+}
+
+// fail says that the pod has failed, before it is deleted (PGC-13): whoever sees it go knows that it did not succeed.
+func fail(now time.Time, rule string, p *corev1.Pod) plan.Step {
+	failed := p.DeepCopy()
+	failed.Status.Phase = corev1.PodFailed
+	failed.Status.ObservedGeneration = p.Generation // PGC-14
+	if rule == orphaned {
+		disrupt(failed, now)
+	}
+	return plan.Change{Old: p, New: failed, Status: true, Why: "fail: " + rule}
+}
+
+// disrupt sets the condition by which Jobs know that the pod is not to blame (PGC-15).
+func disrupt(p *corev1.Pod, now time.Time) {
+	disrupted := corev1.PodCondition{
+		Type:               corev1.DisruptionTarget,
+		Status:             corev1.ConditionTrue,
+		Reason:             "DeletionByPodGC",
+		Message:            "PodGC: node no longer exists",
+		ObservedGeneration: p.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == disrupted.Type })
+	if at < 0 {
+		p.Status.Conditions = append(p.Status.Conditions, disrupted)
+		return
+	}
+	before := p.Status.Conditions[at]
+	disrupted.LastProbeTime = before.LastProbeTime
+	if before.Status == corev1.ConditionTrue {
+		disrupted.LastTransitionTime = before.LastTransitionTime
+	}
+	p.Status.Conditions[at] = disrupted
+}
+
+// remove deletes by force (PGC-18). The version is a precondition, so that a pod that has changed since, let alone a
+// namesake that has taken its place, is not hit: the original deletes by name alone.
+func remove(rule string, pods ...*corev1.Pod) plan.Delete {
+	objects := make([]plan.Object, len(pods))
+	for i, p := range pods {
+		objects[i] = p
+	}
+	return plan.Delete{Objects: objects, Grace: new(int64), Version: true, Why: "remove: " + rule}
+}
+
+// leaving reports whether the pod has been deleted by force already, and only finalizers hold it: to do it again would
+// change nothing.
+func leaving(p *corev1.Pod) bool {
+	grace := p.DeletionGracePeriodSeconds
+	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p)
+}
+
+// tracked reports whether the pod has not been counted yet by the Job that it belongs to. The opt-in rules let it be.
+func tracked(p *corev1.Pod) bool {
+	return slices.Contains(p.Finalizers, "batch.kubernetes.io/job-tracking")
+}
+
+// ended returns when a finished pod did so, as far as its conditions tell: a pod does not say it itself, and one that
+// has worked for a week shall not be taken for a week old ruin.
+func ended(p *corev1.Pod) time.Time {
+	end := p.CreationTimestamp.Time
+	for _, c := range p.Status.Conditions {
+		if c.LastTransitionTime.After(end) {
+			end = c.LastTransitionTime.Time
+		}
+	}
+	return end
+}
+
+// byAge puts evicted pods first, then the oldest (PGC-5).
+func byAge(a, b *corev1.Pod) int {
+	if ea, eb := evicted(a), evicted(b); ea != eb {
+		if ea {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name),
+		strings.Compare(a.Namespace, b.Namespace))
+}
+
+func evicted(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted"
+}
+
+// isOutOfService reports whether somebody has declared that the node is down for good, and it does not object (PGC-7).
+func isOutOfService(n *corev1.Node) bool {
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	return !ready && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService
+	})
+}
