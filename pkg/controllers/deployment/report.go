@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -31,13 +32,22 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	r.next = 0 // what the pods need is in the plan
 	r.wake(r.deadlineIn(&status))
 	annotations, moved := r.annotations()
-	if !moved && equality.Semantic.DeepEqual(&r.d.Status, &status) {
+	if !moved && unchanged(r.d.Status, status) {
 		return plan.Plan{Requeue: r.next}
 	}
 	d := r.d.DeepCopy()
 	d.Status, d.Annotations = status, annotations
 	step := plan.Change{Old: r.d, New: d, Status: true, Why: "the status has changed"}
 	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Hold: r.hold(&status, did)}
+}
+
+// unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero
+// that is missing there is not worth a write, which would change nothing, at every look.
+func unchanged(before, after appsv1.DeploymentStatus) bool {
+	if before.TerminatingReplicas == nil && ptr.Deref(after.TerminatingReplicas, 0) == 0 {
+		before.TerminatingReplicas = after.TerminatingReplicas
+	}
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // reportSelectsAll complains about an empty selector, once for each generation (DEP-4, DEP-79).

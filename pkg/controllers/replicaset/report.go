@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
@@ -43,7 +44,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	counts := podutil.Count(append(slices.Clip(mine), terminating(s, selector)...), s.set.Spec.MinReadySeconds, now)
 	status := statusOf(s, mine, counts)
 	status.Conditions = failed.among(s.set, now)
-	if equality.Semantic.DeepEqual(s.set.Status, status) {
+	if unchanged(s.set.Status, status) {
 		return plan.Plan{Requeue: counts.Next} // RS-18, RS-48
 	}
 	after := s.set.DeepCopy()
@@ -59,6 +60,15 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 		Requeue: counts.Next,
 		Hold:    hold(s.set, counts, news, failed != failure{}, did),
 	}
+}
+
+// unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero
+// that is missing there is not worth a write, which would change nothing, at every look.
+func unchanged(before, after appsv1.ReplicaSetStatus) bool {
+	if before.TerminatingReplicas == nil && ptr.Deref(after.TerminatingReplicas, 0) == 0 {
+		before.TerminatingReplicas = after.TerminatingReplicas
+	}
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // terminating are the set's own pods that are being deleted and still run (RS-45).
