@@ -3,6 +3,8 @@ package controllers
 
 import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
@@ -10,5 +12,7 @@ import (
 // Registry is the list of all controllers. To add one: a folder and a line.
 var Registry = []manager.Controller{
 	{Name: "deployment-controller", Alias: "deployment", Account: "deployment-controller", Init: deployment.Init},
+	{Name: "endpoints-controller", Alias: "endpoint", Account: "endpoint-controller", Init: endpoint.Init, Off: endpoint.InitCleanup},
+	{Name: "pod-garbage-collector-controller", Alias: "podgc", Account: "pod-garbage-collector", Init: podgc.Init},
 	{Name: "replicaset-controller", Alias: "replicaset", Account: "replicaset-controller", Init: replicaset.Init},
 }

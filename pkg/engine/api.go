@@ -67,7 +67,7 @@ func (a restAPI) Delete(ctx context.Context, k Kind, namespace, name string, opt
 }
 
 func (a restAPI) Get(ctx context.Context, k Kind, namespace, name string) (plan.Object, error) {
-	return into(ctx, k, a[k.GroupVersion()].Get().Namespace(namespace).Resource(k.Resource).Name(name))
+	return into(ctx, k, a[k.GroupVersion()].Get().NamespaceIfScoped(namespace, namespace != "").Resource(k.Resource).Name(name))
 }
 
 func (a restAPI) List(ctx context.Context, k Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error) {

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -57,6 +56,8 @@ type Watch struct {
 	Delay time.Duration // between the change and the look at the keys
 	// Resync: re-deliveries of unchanged objects wake, too (CI-14).
 	Resync bool
+	// OldOnly: an object that is new to the cache wakes only if it was there before the controller began (EP-7).
+	OldOnly bool
 }
 
 // Live is a set of objects to compare with the cache.
@@ -107,6 +108,7 @@ type Runner[S any] struct {
 
 	mu   sync.Mutex
 	keys map[plan.Key]*state
+	held int // how many reports are held back
 }
 
 // state is what the runner remembers of a key between two looks. Only the worker that has the key touches it, but for
@@ -228,7 +230,10 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	reported := pass.apply(rep.Steps)
 	rec.Wrote += len(reported.Results)
 	r.learn(st, reported)
-	return errors.Join(did.Err, reported.Err)
+	if did.Err != nil { // it decides when to look again; the report then follows
+		return did.Err
+	}
+	return reported.Err
 }
 
 // hold decides whether a report is written now, and if so, whether it is one that had been held back. A positive wait
@@ -244,7 +249,7 @@ func (r *Runner[S]) hold(st *state, rep plan.Plan, now time.Time) (unhurried boo
 	if wait := st.held.Add(rep.Hold).Sub(now); wait > 0 {
 		return false, wait
 	}
-	if !r.executor.pace.allow(now) {
+	if now.Sub(st.held) < paceLongest && r.heldNow() > paceFew && !r.executor.pace.allow(now) {
 		return false, paceIdle
 	}
 	r.setHeld(st, time.Time{})
@@ -269,7 +274,11 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 	default:
 		st.failing++
 		rec.Error, rec.Retries = err.Error(), st.failing
-		rec.Next = r.retry(key, st.failing, err)
+		rec.Next = sooner(rec.Next, backOff(st.failing, err))
+		if r.Cycle > 0 {
+			rec.Next = r.Cycle
+		}
+		r.queue.AddAfter(key, rec.Next)
 		if st.failing&(st.failing-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 			logger.Info("Failed, will retry", "failures", st.failing, "after", rec.Next.String(), "err", err.Error())
 		}
@@ -288,7 +297,7 @@ func (r *Runner[S]) settle(ctx context.Context, st *state, owner plan.Object, s 
 		if err != nil {
 			return false, err
 		}
-		found, err := r.executor.api.Get(ctx, k, owner.GetNamespace(), owner.GetName())
+		found, err := r.executor.get(ctx, k, keyOf(owner))
 		if err != nil {
 			return false, fmt.Errorf("read live: %w", err)
 		}
@@ -315,6 +324,8 @@ func (r *Runner[S]) compare(ctx context.Context, st *state, l Live) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	found, err := r.executor.api.List(ctx, k, l.Namespace, l.Selector.String())
 	if err != nil {
 		return err
@@ -326,7 +337,7 @@ func (r *Runner[S]) compare(ctx context.Context, st *state, l Live) error {
 	}
 	for _, o := range l.Cached {
 		if !exists[o.GetUID()] && l.Selector.Matches(labels.Set(o.GetLabels())) {
-			st.awaited.departure(k.GroupVersionKind, o)
+			st.awaited.departure(k.GroupVersionKind, o, false)
 		}
 	}
 	return nil

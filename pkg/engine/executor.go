@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// writeTimeout bounds one request, so that a server that hangs cannot hold a worker for ever.
-	writeTimeout = 30 * time.Second
+	// requestTimeout bounds one request, so that a server that hangs cannot hold a worker for ever.
+	requestTimeout = 30 * time.Second
 	// parallelWrites bounds the requests that one controller has under way at a time.
 	parallelWrites = 32
 )
@@ -122,9 +122,11 @@ func (p *pass) create(s plan.Create) error {
 }
 
 func (p *pass) createOne(k Kind, s plan.Create) error {
+	// A copy, because the encoder writes to the object while it encodes it, and others do the same in parallel.
+	object := s.Object.DeepCopyObject().(plan.Object)
 	var made plan.Object
 	err := p.send(func(ctx context.Context) (err error) {
-		made, err = p.api.Create(ctx, k, s.Object)
+		made, err = p.api.Create(ctx, k, object)
 		return err
 	})
 	p.note(k, plan.Created, err)
@@ -146,7 +148,7 @@ func (p *pass) createOne(k Kind, s plan.Create) error {
 
 // lookUp makes the key wait until the cache shows the object whose name is taken.
 func (p *pass) lookUp(k Kind, o plan.Object, taken error) error {
-	found, err := p.api.Get(p.ctx, k, o.GetNamespace(), o.GetName())
+	found, err := p.get(p.ctx, k, keyOf(o))
 	if err != nil {
 		return taken
 	}
@@ -181,9 +183,12 @@ func (p *pass) change(s plan.Change) error {
 		}
 	}
 	made, err := p.write(k, s)
+	if made == nil && err == nil {
+		return nil // a difference that a patch does not show, as between nil and empty
+	}
 	p.note(k, plan.Changed, err)
 	switch {
-	case err == nil && made != nil:
+	case err == nil:
 		p.remember(k, made)
 		p.emit(s.Events.Done, s.New.GetName(), nil)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && p.owner == nil:
@@ -247,7 +252,8 @@ func (p *pass) deleteOne(s plan.Delete, o plan.Object) error {
 		return p.api.Delete(ctx, k, o.GetNamespace(), o.GetName(), opts)
 	})
 	p.note(k, plan.Deleted, err)
-	gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+	conflict := apierrors.IsConflict(err)
+	gone := apierrors.IsNotFound(err) || conflict
 	if err == nil {
 		p.emit(s.Events.Done, o.GetName(), nil)
 	} else if gone {
@@ -257,7 +263,7 @@ func (p *pass) deleteOne(s plan.Delete, o plan.Object) error {
 	}
 	if err == nil && !(gone && s.Version) {
 		p.mu.Lock()
-		p.awaited.departure(k.GroupVersionKind, o)
+		p.awaited.departure(k.GroupVersionKind, o, conflict)
 		p.mu.Unlock()
 	}
 	p.result(plan.Result{Verb: plan.Deleted, Object: o, Err: err})
@@ -298,7 +304,7 @@ func (p *pass) ownerLives() error {
 	if err != nil {
 		return err
 	}
-	found, err := p.api.Get(p.ctx, k, p.owner.GetNamespace(), p.owner.GetName())
+	found, err := p.get(p.ctx, k, keyOf(p.owner))
 	switch {
 	case err != nil:
 		return fmt.Errorf("adopt for %s %s: %w", k.Kind, p.owner.GetName(), err)
@@ -321,9 +327,16 @@ func (p *pass) send(request func(context.Context) error) error {
 	if !p.lease.Held() {
 		return ErrNotLeading
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
 	defer cancel()
 	return request(ctx)
+}
+
+// get reads an object live.
+func (e *executor) get(ctx context.Context, k Kind, key plan.Key) (plan.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return e.api.Get(ctx, k, key.Namespace, key.Name)
 }
 
 func (p *pass) remember(k Kind, made plan.Object) {
@@ -400,17 +413,24 @@ func inParallel(n int, f func(int) error) error {
 		return f(0)
 	}
 	errs := make([]error, n)
+	panics := make([]any, n)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(n, parallelWrites) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				errs[i] = f(i)
+				func() {
+					defer func() { panics[i] = recover() }()
+					errs[i] = f(i)
+				}()
 			}
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
+	for i, err := range errs {
+		if panics[i] != nil {
+			panic(panics[i]) // where the key's own guard stands
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,7 +164,13 @@ type departed struct {
 	key     plan.Key
 	uid     types.UID
 	version string // not empty: any other version of the object will do, too
+	// until is when to stop waiting; zero for never. The server has refused the write, as for a conflict; if the cache
+	// shows none by then, there is none, and the write may be tried again: it carries its preconditions with it.
+	until time.Time
 }
+
+// conflictPatience is how long the cache may take to show why the server has refused a write.
+const conflictPatience = lastRetry
 
 func (a *awaited) version(kind schema.GroupVersionKind, version string) {
 	if a.versions == nil {
@@ -174,13 +181,18 @@ func (a *awaited) version(kind schema.GroupVersionKind, version string) {
 	}
 }
 
-func (a *awaited) departure(kind schema.GroupVersionKind, o plan.Object) {
-	a.departed = append(a.departed, departed{kind: kind, key: keyOf(o), uid: o.GetUID()})
+func (a *awaited) departure(kind schema.GroupVersionKind, o plan.Object, refused bool) {
+	d := departed{kind: kind, key: keyOf(o), uid: o.GetUID()}
+	if refused {
+		d.until = time.Now().Add(conflictPatience)
+	}
+	a.departed = append(a.departed, d)
 }
 
 // newer waits for any later version of o: the server has refused the one that was observed.
 func (a *awaited) newer(kind schema.GroupVersionKind, o plan.Object) {
-	a.departed = append(a.departed, departed{kind: kind, key: keyOf(o), uid: o.GetUID(), version: o.GetResourceVersion()})
+	a.departed = append(a.departed, departed{kind: kind, key: keyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(),
+		until: time.Now().Add(conflictPatience)})
 }
 
 func (a *awaited) nothing() bool { return len(a.versions) == 0 && len(a.departed) == 0 }
@@ -206,7 +218,8 @@ func (a *awaited) settle(f *Freshness) (missing schema.GroupVersionKind, ok bool
 func (d departed) shown(f *Freshness) bool {
 	o := f.cached(d.kind, d.key)
 	return o == nil || o.GetUID() != d.uid || o.GetDeletionTimestamp() != nil ||
-		d.version != "" && o.GetResourceVersion() != d.version
+		d.version != "" && o.GetResourceVersion() != d.version ||
+		!d.until.IsZero() && time.Now().After(d.until)
 }
 
 func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }

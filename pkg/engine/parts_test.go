@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -130,7 +134,7 @@ func TestPace(t *testing.T) {
 			reports++
 		}
 	}
-	if most := 10_000/paceShare + 100 + paceBurst; reports > most || reports < most-10 {
+	if most := 10_000/paceShare + int(100*time.Second/paceEvery) + paceBurst; reports > most || reports < most-10 {
 		t.Errorf("%d reports, want about %d", reports, most)
 	}
 	now = now.Add(paceIdle)
@@ -304,6 +308,68 @@ func TestSettled(t *testing.T) {
 		if got := settled(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// A panic in one of many parallel writes ends at the key, like any other.
+func TestInParallelPassesPanicsOn(t *testing.T) {
+	defer func() {
+		if cause := recover(); cause != "too much" {
+			t.Errorf("recovered %v", cause)
+		}
+	}()
+	_ = inParallel(100, func(i int) error {
+		if i == 42 {
+			panic("too much")
+		}
+		return nil
+	})
+	t.Error("the panic was lost")
+}
+
+// The real client, under the race detector: it writes to the objects that it encodes.
+func TestParallelCreationsShareNothing(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || !strings.Contains(string(body), `"kind":"Pod"`) {
+			t.Errorf("body %s, %v", body, err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(body)
+	}))
+	defer server.Close()
+	api, err := NewAPI(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a"}}
+	size := int32(200)
+	owner.Spec.Replicas = &size
+	w := &world{}
+	w.lease.Store(true)
+	e := New(Shared{Freshness: NewFreshness(), Lease: w, Explain: NewExplain()}, Access{API: api}, Controller[toy]{Name: "toy"}).executor
+	if did := e.pass(t.Context(), owner, &awaited{}).apply(keepPods(toy{set: owner}).Steps); did.Err != nil || len(did.Results) != 200 {
+		t.Errorf("%d results, %v", len(did.Results), did.Err)
+	}
+}
+
+// Objects of a kind without namespaces are read without one (PGC-10).
+func TestGetANode(t *testing.T) {
+	var asked string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.Path
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`)
+	}))
+	defer server.Close()
+	api, err := NewAPI(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, _ := KindOf(&corev1.Node{})
+	if o, err := api.Get(t.Context(), k, "", "n"); err != nil || o.GetName() != "n" || asked != "/api/v1/nodes/n" {
+		t.Errorf("%v, %v at %s", o, err, asked)
 	}
 }
 

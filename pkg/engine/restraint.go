@@ -5,15 +5,18 @@ import (
 	"time"
 )
 
-// What a held-back report may cost. While a controller is busy, reports that tell of mere progress take at most one in
-// paceShare of its writes, plus one per paceEvery; once it has had nothing else to write for paceIdle they are free. So
-// the number of writes that a piece of work takes depends on the work, not on the speed of the machine, and yet nothing
-// stays unreported for long after things have come to rest.
+// What a held-back report may cost. Up to paceFew at a time go out as soon as they have been held for their time. When
+// there are more, and the controller is busy, reports that tell of mere progress take at most one in paceShare of its
+// writes plus one per paceEvery; once it has had nothing else to write for paceIdle they are free. So the number of writes
+// that a large piece of work takes depends on the work, not on the speed of the machine, and yet nothing stays unreported
+// for long after things have come to rest, and never longer than paceLongest.
 const (
-	paceShare = 32
-	paceEvery = time.Second
-	paceBurst = 5
-	paceIdle  = time.Second
+	paceFew     = 20
+	paceShare   = 64
+	paceEvery   = time.Second / 3
+	paceBurst   = 5
+	paceIdle    = time.Second
+	paceLongest = 15 * time.Second
 )
 
 // pace decides when a controller may write a report that has been held back for its time.

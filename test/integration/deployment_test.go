@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
@@ -308,16 +307,7 @@ func TestDeletedDeploymentIsLeftToTheGarbageCollector(t *testing.T) { // DEP-61,
 
 func TestQuotaRefusedPods(t *testing.T) { // DEP-68, RS-52
 	b := start(t)
-	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
-	quota, err := b.Client.CoreV1().ResourceQuotas(b.ns).Create(t.Context(),
-		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}
-	if _, err := b.Client.CoreV1().ResourceQuotas(b.ns).UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	b.quota(1)
 	b.create(deployment("web", 3))
 	c := b.waitCondition("web", appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate")
 	if !strings.Contains(c.Message, "exceeded quota") {

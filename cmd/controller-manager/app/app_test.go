@@ -212,7 +212,7 @@ func TestFlagLines(t *testing.T) {
 		t.Errorf("flags are logged without being asked for: %q", got)
 	}
 	got := names("-v=1", "--concurrent_deployment_syncs=7")
-	if len(got) != 151 { // those of the original and one of ours
+	if len(got) != 155 { // those of the original and five of ours
 		t.Errorf("%d flags are logged", len(got))
 	}
 	for i := range len(got) - 1 {

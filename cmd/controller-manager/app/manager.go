@@ -45,6 +45,17 @@ func managerConfig(c options.Config) manager.Config {
 			Workers:         int(c.ReplicaSet.Workers),
 			PodDeletionCost: c.Features.Enabled("PodDeletionCost"),
 		},
+		Endpoint: manager.EndpointConfig{
+			Workers:     int(c.Endpoints.Workers),
+			BatchPeriod: c.Endpoints.BatchPeriod,
+			CleanUp:     c.Endpoints.CleanUp,
+		},
+		PodGC: manager.PodGCConfig{
+			TerminatedThreshold:             int(c.PodGC.TerminatedPodThreshold),
+			TerminatedThresholdPerNamespace: int(c.PodGC.TerminatedPodThresholdPerNamespace),
+			TerminatedMaxAge:                c.PodGC.TerminatedPodMaxAge,
+			OrphanBrake:                     c.PodGC.OrphanBrake,
+		},
 	}
 	for _, name := range c.Controllers.Enabled {
 		m.Controllers[name] = true

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -90,13 +92,21 @@ func (r *rollout) beginning(list []appsv1.DeploymentCondition) []appsv1.Deployme
 	if r.new == nil || r.d.Spec.Paused {
 		return list
 	}
+	begins := r.behind() && !r.lostRevision(list)
 	switch {
-	case r.behind() && r.madeForThis():
+	case begins && r.madeForThis():
 		return r.put(list, progressing(corev1.ConditionTrue, created, "Created new replica set %q", r.new.Name))
-	case r.behind() || find(list, appsv1.DeploymentProgressing) == nil:
+	case begins || find(list, appsv1.DeploymentProgressing) == nil:
 		return r.put(list, progressing(corev1.ConditionTrue, found, "Found new replica set %q", r.new.Name))
 	}
 	return list
+}
+
+// lostRevision reports whether somebody has taken the Deployment's revision away, as a full update from a manifest does:
+// the status tells of the new ReplicaSet already, so no rollout begins (DEP-75).
+func (r *rollout) lostRevision(list []appsv1.DeploymentCondition) bool {
+	told := find(list, appsv1.DeploymentProgressing)
+	return !has(r.d.Annotations, revisionAnnotation) && told != nil && strings.Contains(told.Message, strconv.Quote(r.new.Name))
 }
 
 // madeForThis reports whether the new ReplicaSet was created for the present revision, not brought back.

@@ -22,6 +22,7 @@ func planRollout(now time.Time, s snapshot) plan.Plan {
 		return r.plan()
 	case adopting:
 		r.say("adopts ReplicaSets, the rest follows")
+		r.wake(adoptionCheck)
 		return r.plan()
 	}
 	r.keepUp()
@@ -43,6 +44,10 @@ func planRollout(now time.Time, s snapshot) plan.Plan {
 	}
 	return r.plan()
 }
+
+// adoptionCheck is when a Deployment is looked at again after an adoption. An orphan that had gone before it could be
+// adopted wakes nobody (DEP-2).
+const adoptionCheck = time.Second
 
 // snapshot is what one look at a Deployment sees. The objects belong to shared caches.
 type snapshot struct {

@@ -359,6 +359,9 @@ func TestRoll(t *testing.T) {
 		{"DEP-41 old pods that cannot be deleted are not waited for, but they take up room",
 			scene(web(6, moves("3", "0")), rs{image: "v1", size: 4, ready: 5, edit: fails}, rs{image: "v2", size: 3, ready: 3}),
 			[]string{"web-v2: 3 -> 4" + up("web-v2", "3", "4")}, ""},
+		{"RS-15 the pods of an old one that is being deleted are not waited for",
+			scene(web(3), rs{image: "v1", size: 2, ready: 3, edit: goes}, rs{image: "v2", size: 1, ready: 1}),
+			[]string{"web-v2: 1 -> 2" + up("web-v2", "1", "2")}, ""},
 		{"DEP-46 a step waits until the other is done", scene(web(3, keeps(0)), rs{image: "v0"}, rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 3, ready: 3}),
 			[]string{"web-v1: 1 -> 0" + down("web-v1", "1", "0")}, ""},
 		{"DEP-47 terminating pods count nowhere", scene(web(3), rs{image: "v1", size: 2, ready: 2, terminating: 5}, rs{image: "v2", size: 1, ready: 1, terminating: 5, crashed: 5}),
@@ -373,6 +376,9 @@ func fails(rs *appsv1.ReplicaSet) {
 		Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedDelete",
 	}}
 }
+
+// goes lets a ReplicaSet be in deletion, kept by a finalizer.
+func goes(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = ptr.To(metav1.NewTime(now)) }
 
 // astray takes the labels off a pod of the last ReplicaSet.
 func astray(s snapshot) snapshot {

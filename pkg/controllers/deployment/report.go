@@ -31,7 +31,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	status.Conditions = r.conditions(&status, did)
 	r.next = 0 // what the pods need is in the plan
 	r.wake(r.deadlineIn(&status))
-	annotations, moved := r.annotations()
+	annotations, moved := r.annotations(did)
 	if !moved && unchanged(r.d.Status, status) {
 		return plan.Plan{Requeue: r.next}
 	}
@@ -134,8 +134,9 @@ func (r *rollout) collisions() *int32 {
 
 // annotations returns the Deployment's annotations with its revision, which is that of the new ReplicaSet and goes
 // through the status subresource, where it does not count as a change of the spec (DEP-17).
-func (r *rollout) annotations() (all map[string]string, moved bool) {
-	if !r.behind() {
+func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bool) {
+	if !r.behind() || did.Err != nil { // the ReplicaSet may not have got it
+
 		return r.d.Annotations, false
 	}
 	all = map[string]string{}
@@ -164,13 +165,13 @@ func (r *rollout) hold(status *appsv1.DeploymentStatus, did plan.Outcome) time.D
 	switch {
 	case failed(before.Conditions, status.Conditions):
 		return 0
-	case did.Wrote():
+	case did.Wrote() && did.Err == nil:
 		return calm
 	case reasonOf(before.Conditions) != finished && reasonOf(status.Conditions) == finished && r.moving():
 		return calm // who sees it finished should find the ReplicaSets finished, too
 	case collided || flipped(before.Conditions, status.Conditions):
 		return 0
-	case r.moving():
+	case r.moving() || did.Wrote():
 		return calm
 	}
 	return 0

@@ -85,11 +85,14 @@ func resolve(v *intstr.IntOrString, replicas, round int64) (n int64, ok bool) {
 
 // occupied is what counts against the surge: each ReplicaSet's size, or its pods while those are more. leaving tells how
 // many pods are still to be deleted because their ReplicaSet was lowered: the room that they make is used when they are
-// gone, all of it at once, so that there are never more pods than replicas + surge (terminating ones aside). One whose
-// pods cannot be deleted is not waited for.
+// gone, in full batches, so that there are never more pods than replicas + surge (terminating ones aside). One whose
+// pods cannot be deleted is not waited for; the pods of one that is being deleted are the garbage collector's.
 func (r *rollout) occupied() (taken, leaving int64) {
 	for _, s := range r.sets() {
 		pods := int64(s.counts.Active)
+		if s.DeletionTimestamp != nil {
+			pods = 0
+		}
 		taken += max(s.size, pods)
 		if s != r.new && pods > s.size && !ails(s.ReplicaSet) {
 			leaving += pods - s.size

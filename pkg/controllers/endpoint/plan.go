@@ -1,6 +1,8 @@
 // Package endpoint keeps the Endpoints object of each service with a selector: the addresses of the pods that it selects.
 package endpoint
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
 import (
 	"fmt"
 	"maps"
@@ -41,7 +43,7 @@ func planEndpoints(_ time.Time, s snapshot) plan.Plan {
 	case s.service.Spec.Selector == nil: // EP-9
 		return plan.Plan{Why: "left alone: the service has no selector"}
 	}
-	w := want(s)
+	w := want(s, capacity)
 	after := &corev1.Endpoints{}
 	if s.endpoints != nil {
 		after.TypeMeta, after.ObjectMeta = s.endpoints.TypeMeta, *s.endpoints.ObjectMeta.DeepCopy()
@@ -102,7 +104,8 @@ func (w wanted) String() string {
 	return text
 }
 
-func want(s snapshot) (w wanted) {
+// want makes the subsets from the pods, with so many addresses at most.
+func want(s snapshot, most int) (w wanted) {
 	var entries []entry
 	for _, p := range s.pods {
 		if p.Namespace != s.service.Namespace || !selects(s.service.Spec.Selector, p.Labels) || !counts(s.service, p) {
@@ -120,8 +123,8 @@ func want(s snapshot) (w wanted) {
 	}
 	w.subsets = pack(entries)
 	w.all = size(w.subsets)
-	if w.all > capacity {
-		w.subsets = pack(fitting(entries, w.subsets, s.endpoints))
+	if w.all > most {
+		w.subsets = pack(fitting(most, entries, w.subsets, s.endpoints))
 	}
 	w.kept = size(w.subsets)
 	return w

@@ -1,8 +1,6 @@
 package endpoint
 
 import (
-	"net"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	netutils "k8s.io/utils/net"
@@ -36,30 +34,34 @@ func familyOf(service *corev1.Service, p *corev1.Pod) corev1.IPFamily {
 	if len(service.Spec.IPFamilies) > 0 {
 		return service.Spec.IPFamilies[0]
 	}
-	if ip := netutils.ParseIPSloppy(service.Spec.ClusterIP); ip != nil {
-		return family(ip)
+	if _, family := parse(service.Spec.ClusterIP); family != "" {
+		return family
 	}
-	return family(netutils.ParseIPSloppy(p.Status.PodIP))
-}
-
-func family(ip net.IP) corev1.IPFamily {
-	switch {
-	case ip == nil:
-		return corev1.IPFamilyUnknown
-	case ip.To4() != nil:
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
+	_, family := parse(p.Status.PodIP)
+	return family
 }
 
 // addressIn returns the pod's first address of a family, as it is printed canonically; "" if it has none (EP-14).
 func addressIn(want corev1.IPFamily, p *corev1.Pod) string {
 	for _, podIP := range p.Status.PodIPs {
-		if ip := netutils.ParseIPSloppy(podIP.IP); ip != nil && family(ip) == want {
-			return ip.String()
+		if ip, family := parse(podIP.IP); ip != "" && family == want {
+			return ip
 		}
 	}
 	return ""
+}
+
+// parse reads an address, and prints it canonically. Both results are empty if it is none. Older servers let leading
+// zeros pass, so they must be read here, and as decimal.
+func parse(text string) (canonical string, family corev1.IPFamily) {
+	ip := netutils.ParseIPSloppy(text)
+	switch {
+	case ip == nil:
+		return "", ""
+	case ip.To4() != nil:
+		return ip.String(), corev1.IPv4Protocol
+	}
+	return ip.String(), corev1.IPv6Protocol
 }
 
 // addressOf is how the pod appears in Endpoints (EP-15).

@@ -1,5 +1,7 @@
 package endpoint
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
 import (
 	"cmp"
 	"encoding/binary"
@@ -55,7 +57,8 @@ func pack(entries []entry) []corev1.EndpointSubset {
 	}
 	groups := map[string][]port{}
 	for p, list := range members {
-		groups[string(encode(list))] = append(groups[string(encode(list))], p)
+		code := string(encode(list))
+		groups[code] = append(groups[code], p)
 	}
 	subsets := make([]corev1.EndpointSubset, 0, len(groups))
 	for _, ports := range groups {
@@ -141,10 +144,10 @@ func bare(a corev1.EndpointAddress) corev1.EndpointAddress {
 	return a
 }
 
-// fitting chooses what is left in an object that cannot hold all (EP-32, EP-33): ready addresses before others, and among
+// fitting chooses what is left in an object that has no room for all (EP-32, EP-33): ready addresses before others, and among
 // those of a kind the ones that the object holds already, so that a choice once made stays. Pods are left out whole, from
 // all ports. full is what the entries pack to.
-func fitting(entries []entry, full []corev1.EndpointSubset, stored *corev1.Endpoints) (chosen []entry) {
+func fitting(room int, entries []entry, full []corev1.EndpointSubset, stored *corev1.Endpoints) (chosen []entry) {
 	held := map[id]bool{}
 	if stored != nil {
 		for _, e := range unpack(stored.Subsets) {
@@ -161,7 +164,6 @@ func fitting(entries []entry, full []corev1.EndpointSubset, stored *corev1.Endpo
 	slices.SortStableFunc(ranked, func(a, b entry) int {
 		return cmp.Or(falseLast(a.ready, b.ready), falseLast(held[idOf(&a)], held[idOf(&b)]), compareEntries(&a, &b))
 	})
-	room := capacity
 	for _, e := range ranked {
 		if takes := subsetsOf(e.ports, home); takes <= room {
 			chosen = append(chosen, e)
@@ -218,8 +220,10 @@ func isSame(a, b *entry) bool { return idOf(a) == idOf(b) }
 // compareEntries orders entries by address, as EP-22 says, those of one address with the ones that are not ready first,
 // and then by all else but the ports, so that the order never depends on where entries come from.
 func compareEntries(a, b *entry) int {
+	if c := cmp.Compare(a.address.IP, b.address.IP); c != 0 {
+		return c
+	}
 	return cmp.Or(
-		cmp.Compare(a.address.IP, b.address.IP),
 		cmp.Compare(uidOf(&a.address), uidOf(&b.address)),
 		-falseLast(a.ready, b.ready),
 		compareAddresses(a.address, b.address),
@@ -228,7 +232,10 @@ func compareEntries(a, b *entry) int {
 
 // compareAddresses orders addresses by IP and uid (EP-22), and then by all else that they say.
 func compareAddresses(a, b corev1.EndpointAddress) int {
-	if c := cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(uidOf(&a), uidOf(&b)), cmp.Compare(a.Hostname, b.Hostname),
+	if c := cmp.Compare(a.IP, b.IP); c != 0 {
+		return c
+	}
+	if c := cmp.Or(cmp.Compare(uidOf(&a), uidOf(&b)), cmp.Compare(a.Hostname, b.Hostname),
 		compareOptional(a.NodeName, b.NodeName)); c != 0 {
 		return c
 	}

@@ -47,9 +47,9 @@ func Init(c manager.Context) (manager.Runner, error) {
 	g.runner = engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    name,
 		Workers: len(rules), // none waits for another
-		Watches: []engine.Watch{ // nothing wakes a rule but time; what they are for is PGC-28
+		Watches: []engine.Watch{ // nothing is done before both are filled (PGC-28); else time is what wakes a rule
 			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Wakes: nobody},
-			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Wakes: nobody},
+			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Wakes: departure, Delay: time.Second},
 		},
 		Seeds:   rules,
 		Cycle:   cycle, // PGC-3
@@ -85,6 +85,14 @@ func (g *collector) Run(ctx context.Context) error {
 func (g *collector) Metrics() []metrics.Registerable { return g.metrics.all() }
 
 func nobody(plan.Object, plan.Object) []plan.Key { return nil }
+
+// departure lets the quarantine of a node begin when it has gone, and not up to a cycle later.
+func departure(_, after plan.Object) []plan.Key {
+	if after != nil {
+		return nil
+	}
+	return []plan.Key{{Name: orphaned}}
+}
 
 // observe finds the pods that a rule may have to do with.
 func (g *collector) observe(ctx context.Context, key plan.Key) (snapshot, bool, error) {
@@ -124,31 +132,30 @@ func (g *collector) observeOrphans(ctx context.Context, now time.Time, s *snapsh
 	if s.brake.kind != released {
 		return // the names stay due
 	}
-	due, pods := g.batchOf(s.census.due)
-	s.unread = len(s.census.due) - len(due)
+	var due []string
+	var pods [][]*corev1.Pod
+	due, pods, s.unread = g.batchOf(s.census.due)
 	s.gone = map[string]bool{}
 	for i, gone := range g.readLive(ctx, due) {
 		if gone {
 			s.gone[due[i]] = true
 			s.pods = append(s.pods, pods[i]...)
 		}
-		if gone && len(pods[i]) > batch { // not all of them have their turn now
-			s.unread++
-		} else {
+		if !gone || len(pods[i]) <= batch { // else not all of them have their turn now
 			g.memory.release(due[i])
 		}
 	}
 }
 
-// batchOf returns the first of the nodes that are due, and their pods, as much as one look may take on. It is done before
-// the nodes are read live, so that no pod is among them that was bound to a new node of that name. Nodes whose pods need
-// nothing are released unread.
-func (g *collector) batchOf(names []string) (due []string, pods [][]*corev1.Pod) {
+// batchOf returns the first of the nodes that are due, and their pods, as much as one look may take on, and how many
+// nodes are left. It is done before the nodes are read live, so that no pod is among them that was bound to a new node
+// of that name. Nodes whose pods need nothing are released unread.
+func (g *collector) batchOf(names []string) (due []string, pods [][]*corev1.Pod, left int) {
 	n := 0
-	for _, name := range names {
+	for i, name := range names {
 		on := slices.DeleteFunc(g.pods.OnNode(name), leaving)
 		if len(due) == liveReads || n > 0 && n+len(on) > batch {
-			break
+			return due, pods, len(names) - i
 		}
 		if len(on) == 0 {
 			g.memory.release(name)
@@ -157,7 +164,7 @@ func (g *collector) batchOf(names []string) (due []string, pods [][]*corev1.Pod)
 		n += len(on)
 		due, pods = append(due, name), append(pods, on)
 	}
-	return due, pods
+	return due, pods, 0
 }
 
 // prove reports whether the cache shows the nodes that there are. It is asked only when orphans are due, as it lists the

@@ -69,7 +69,7 @@ type snapshot struct {
 
 	// The rest is for orphaned only.
 	gone   map[string]bool // nodes that were due and then not found by a live read (PGC-10)
-	unread int             // nodes that are due and were not read, or not with all their pods: they follow at once
+	unread int             // nodes that are due and were not read: they follow at once
 	census census
 	brake  brake
 }
@@ -132,6 +132,9 @@ func planOrphans(now time.Time, s snapshot) plan.Plan {
 		p = removeAll(now, s, slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
 			return p.Spec.NodeName == "" || !s.gone[p.Spec.NodeName]
 		}))
+		if s.census.next > 0 {
+			p.Requeue = min(p.Requeue, s.census.next)
+		}
 		if s.unread > 0 {
 			p.Requeue = soon
 		}

@@ -26,10 +26,11 @@ type memory struct {
 
 // census is what a look makes of the nodes.
 type census struct {
-	missing  int      // names that pods are assigned to and no node has
-	due      []string // of these, the ones whose quarantine is over; those that have waited longest first
-	known    int      // nodes seen within the window, those that are there included
-	vanished int      // of these, the ones that are not there
+	missing  int           // names that pods are assigned to and no node has
+	due      []string      // of these, the ones whose quarantine is over; those that have waited longest first
+	next     time.Duration // until the next one is due; zero if there is none
+	known    int           // nodes seen within the window, those that are there included
+	vanished int           // of these, the ones that are not there
 }
 
 // count notes which nodes there are and which names pods are assigned to, and says what that comes to.
@@ -81,6 +82,10 @@ func (m *memory) absent(now time.Time, present map[string]bool, used []string) (
 			delete(m.missing, name)
 		case now.Sub(since) >= quarantine:
 			c.due = append(c.due, name)
+		default:
+			if left := quarantine - now.Sub(since); c.next == 0 || left < c.next {
+				c.next = left
+			}
 		}
 	}
 	c.missing = len(absent)

@@ -294,7 +294,7 @@ func slimPlan(t failer, p plan.Plan) plan.Plan {
 // fatten gives a pod what pods have and nobody here reads.
 func fatten(t *rapid.T, p *corev1.Pod) {
 	text := rapid.StringN(0, 8, 8)
-	p.GenerateName, p.SelfLink = text.Draw(t, "generateName"), text.Draw(t, "selfLink")
+	p.GenerateName = text.Draw(t, "generateName")
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: text.Draw(t, "manager"), Operation: "Update"}}
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}

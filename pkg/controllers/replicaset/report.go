@@ -193,7 +193,7 @@ func hold(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.
 	switch {
 	case news && failed:
 		return 0
-	case did.Wrote(): // the next look follows at once, and has more to tell
+	case did.Wrote() && did.Err == nil: // the next look follows at once, and has more to tell
 		return patience
 	case news || settled:
 		return 0

@@ -10,6 +10,7 @@ import (
 type Endpoints struct {
 	Workers     int32         // CLI-15
 	BatchPeriod time.Duration // CLI-16
+	CleanUp     bool          // when the controller is off: delete the Endpoints that it once wrote
 }
 
 func (o *Endpoints) addFlags(fs *pflag.FlagSet) {
@@ -17,6 +18,9 @@ func (o *Endpoints) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.BatchPeriod, "endpoint-updates-batch-period", o.BatchPeriod,
 		"How long a change of a pod waits for further ones before the Endpoints are written. "+
 			"A change of the Service does not wait.")
+	fs.BoolVar(&o.CleanUp, "endpoint-cleanup-when-disabled", o.CleanUp,
+		"When the endpoints controller is switched off, delete the Endpoints that carry its label "+
+			"endpoints.kubernetes.io/managed-by, and only those: nobody keeps them true any more.")
 }
 
 func (o *Endpoints) validate() []error {

@@ -84,7 +84,7 @@ func New(implemented []string) *Options {
 		Deployment:     Deployment{Workers: 5},
 		ReplicaSet:     ReplicaSet{Workers: 5},
 		Endpoints:      Endpoints{Workers: 5},
-		PodGC:          PodGC{TerminatedPodThreshold: 12500},
+		PodGC:          PodGC{TerminatedPodThreshold: 12500, OrphanBrake: 0.5},
 		Features:       newFeatures(),
 		Logging:        newLogging(),
 		Serving:        newServing(),

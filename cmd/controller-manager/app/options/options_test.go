@@ -62,7 +62,15 @@ func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
 	delete(want, "help")    // of the command
 	delete(want, "version") // of the command
 	want["feature-gates"] = "name=true|false,..."
-	want["leader-elect-on-loss"] = "string exit" // our own
+	for name, kind := range map[string]string{ // our own
+		"leader-elect-on-loss":                      "string exit",
+		"endpoint-cleanup-when-disabled":            "bool false",
+		"pod-gc-orphan-brake":                       "float 0.5",
+		"terminated-pod-gc-max-age":                 "duration 0s",
+		"terminated-pod-gc-threshold-per-namespace": "int32 0",
+	} {
+		want[name] = kind
+	}
 
 	got := map[string]string{}
 	for section, fs := range New(implemented).Flags().FlagSets {

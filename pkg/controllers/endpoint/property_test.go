@@ -1,0 +1,339 @@
+package endpoint
+
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+func drawService(t *rapid.T) *corev1.Service {
+	s := web(ports(rapid.SampledFrom([][]string{{}, {">8080"}, {"a>1", "b>2"}, {"a>web", "b>2"}, {"a>web", "b>side", "c>web/UDP"}}).Draw(t, "ports")...))
+	s.Spec.ClusterIP = rapid.SampledFrom([]string{"10.96.0.1", "None", "fd00::1", ""}).Draw(t, "clusterIP")
+	s.Spec.IPFamilies = rapid.SampledFrom([][]corev1.IPFamily{nil, {corev1.IPv4Protocol}, {corev1.IPv6Protocol, corev1.IPv4Protocol}}).Draw(t, "families")
+	s.Spec.PublishNotReadyAddresses = rapid.IntRange(0, 4).Draw(t, "publishes") == 0
+	s.Labels = rapid.SampledFrom([]map[string]string{nil, {"x": "y"}, {corev1.IsHeadlessService: "z", managedByLabel: "z"}}).Draw(t, "labels")
+	return s
+}
+
+func drawPod(t *rapid.T) *corev1.Pod {
+	ip := fmt.Sprint("10.0.0.", rapid.IntRange(1, 30).Draw(t, "ip"))
+	p := pod(rapid.StringMatching("p[0-9]{2}").Draw(t, "name"), ip)
+	for _, name := range slices.Sorted(maps.Keys(edits)) {
+		if rapid.IntRange(0, 5).Draw(t, name) == 0 {
+			edits[name](p)
+		}
+	}
+	return p
+}
+
+var edits = map[string]podEdit{
+	"unready": unready, "terminating": terminating, "failed": phase(corev1.PodFailed), "done": phase(corev1.PodSucceeded),
+	"relabelled": labeled("app=x"), "dual": func(p *corev1.Pod) { ips(p.Status.PodIP, "FD00::0"+p.Name[1:])(p) },
+	"no ip": func(p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }, "abroad": func(p *corev1.Pod) { p.Namespace = "bank" },
+	"named":    exposing("web", 8080, corev1.ProtocolTCP),
+	"sidecar":  sidecar("side", 9090, ptr.To(corev1.ContainerRestartPolicyAlways)),
+	"init":     sidecar("side", 7070, nil),
+	"hostname": func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = p.Name, "web" },
+	"unbound":  func(p *corev1.Pod) { p.Spec.NodeName = "" },
+}
+
+func drawPods(t *rapid.T) []*corev1.Pod {
+	return rapid.SliceOfNDistinct(rapid.Custom(drawPod), 0, 12, func(p *corev1.Pod) types.UID { return p.UID }).Draw(t, "pods")
+}
+
+// drawLook is any service with any pods; its Endpoints are absent, right, or those of other pods.
+func drawLook(t *rapid.T) snapshot {
+	s := look(drawService(t), nil, drawPods(t)...)
+	switch rapid.IntRange(0, 2).Draw(t, "stored") {
+	case 1:
+		s.endpoints = stored(s)
+	case 2:
+		s.endpoints = stored(look(s.service, nil, drawPods(t)...))
+	}
+	return s
+}
+
+func TestEveryReadyAddressIsASelectedReadyPod(t *testing.T) { // EP-10..16
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawLook(t)
+		byUID := map[types.UID]*corev1.Pod{}
+		for _, p := range s.pods {
+			byUID[p.UID] = p
+		}
+		check := func(a corev1.EndpointAddress, ready bool) {
+			p := byUID[a.TargetRef.UID]
+			ours := p != nil && p.Namespace == "shop" && p.Labels["app"] == "web" && !podutil.Finished(p) && a.TargetRef.Name == p.Name
+			if !ours || !slices.ContainsFunc(p.Status.PodIPs, func(ip corev1.PodIP) bool { return equalIP(ip.IP, a.IP) }) {
+				t.Fatalf("%s is no address of %v", a.IP, p)
+			}
+			if s.service.Spec.PublishNotReadyAddresses {
+				if !ready {
+					t.Fatalf("%s is published as not ready", a.IP)
+				}
+			} else if p.DeletionTimestamp != nil || podutil.Ready(p) != ready {
+				t.Fatalf("%s: deleted at %v, ready %t, in the wrong list", a.IP, p.DeletionTimestamp, podutil.Ready(p))
+			}
+		}
+		for _, subset := range stored(s).Subsets {
+			for _, a := range subset.Addresses {
+				check(a, true)
+			}
+			for _, a := range subset.NotReadyAddresses {
+				check(a, false)
+			}
+		}
+	})
+}
+
+func equalIP(text, ip string) bool {
+	canonical, _ := parse(text)
+	return canonical == ip
+}
+
+// No pod that belongs in is missing, at any port that it serves.
+func TestNoAddressIsMissing(t *testing.T) { // EP-17, EP-19, EP-20
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawLook(t)
+		type at struct {
+			id
+			port
+		}
+		has := map[at]int{}
+		for _, e := range unpack(stored(s).Subsets) {
+			for _, p := range e.ports {
+				has[at{idOf(&e), p}]++
+			}
+		}
+		want := map[at]int{}
+		for _, p := range s.pods {
+			if ip := addressIn(familyOf(s.service, p), p); ip != "" && p.Namespace == "shop" && selects(s.service.Spec.Selector, p.Labels) && counts(s.service, p) {
+				for _, port := range portsFor(s.service, p) {
+					want[at{id{ip, p.UID}, port}] = 1
+				}
+			}
+		}
+		if !reflect.DeepEqual(has, want) {
+			t.Fatalf("has %v, want %v", has, want)
+		}
+	})
+}
+
+func TestCanonicalOrderIsStable(t *testing.T) { // EP-22..24
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawLook(t)
+		shuffled := s
+		shuffled.pods = rapid.Permutation(s.pods).Draw(t, "shuffled")
+		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, shuffled)); diff != "" {
+			t.Fatal(diff)
+		}
+		// However stored subsets are divided and ordered, they say the same.
+		e := stored(s)
+		if e == nil {
+			return
+		}
+		e.Subsets = scatter(t, e.Subsets)
+		s.endpoints = e
+		if p := planEndpoints(now, s); !p.Empty() {
+			t.Fatalf("%s: %v", p.Why, render(e.Subsets))
+		}
+	})
+}
+
+// scatter divides subsets at random into others that say the same.
+func scatter(t *rapid.T, subsets []corev1.EndpointSubset) (out []corev1.EndpointSubset) {
+	for _, s := range subsets {
+		ports := [][]corev1.EndpointPort{s.Ports}
+		if len(s.Ports) > 1 && rapid.Bool().Draw(t, "divides ports") {
+			ports = [][]corev1.EndpointPort{s.Ports[1:], s.Ports[:1]}
+		}
+		for _, p := range ports {
+			out = append(out, corev1.EndpointSubset{Ports: p, NotReadyAddresses: s.NotReadyAddresses})
+			for _, a := range rapid.Permutation(s.Addresses).Draw(t, "addresses") {
+				out = append(out, corev1.EndpointSubset{Ports: p, Addresses: []corev1.EndpointAddress{a}})
+			}
+		}
+	}
+	return rapid.Permutation(out).Draw(t, "subsets")
+}
+
+func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawLook(t)
+		s.trigger = ago(0).Time
+		s.endpoints = stored(s)
+		if p := planEndpoints(now, s); !p.Empty() {
+			t.Fatalf("%s: %v", p.Why, p.Steps)
+		}
+	})
+}
+
+func TestIgnoresSlimmedFields(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawLook(t)
+		slim := s
+		slim.pods = nil
+		for _, p := range s.pods {
+			fat := p.DeepCopy()
+			fat.Annotations = map[string]string{"note": "x"}
+			fat.Spec.Containers[0].Command, fat.Spec.ServiceAccountName = []string{"run"}, "default"
+			fat.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+			o, err := informers.Slim(fat)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slim.pods = append(slim.pods, o.(*corev1.Pod))
+		}
+		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, slim)); diff != "" {
+			t.Fatal(diff)
+		}
+		a, b := newTriggers(), newTriggers()
+		a.next(s.key, s.service, nil)
+		b.next(s.key, s.service, nil)
+		if x, y := a.next(s.key, s.service, s.pods), b.next(s.key, s.service, slim.pods); x != y {
+			t.Fatalf("trigger %v and %v", x, y)
+		}
+	})
+}
+
+func TestLeavesInputAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawLook(t)
+		before := look(s.service.DeepCopy(), s.endpoints.DeepCopy())
+		for _, p := range s.pods {
+			before.pods = append(before.pods, p.DeepCopy())
+		}
+		result := stored(s) // a copy of what is written
+		_ = planEndpoints(now, s)
+		if diff := cmp.Diff(before, s, cmp.AllowUnexported(snapshot{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+		if again := stored(s); !reflect.DeepEqual(result, again) {
+			t.Fatal(cmp.Diff(result, again))
+		}
+	})
+}
+
+// Pods come, go and change their minds: what is in and still has a claim stays, ready ones come first, and nothing is
+// ever written twice.
+func TestTruncationIsStable(t *testing.T) { // EP-32..34
+	rapid.Check(t, func(t *rapid.T) {
+		s := look(drawService(t), nil)
+		room := rapid.IntRange(1, 8).Draw(t, "room")
+		for range 4 {
+			s.pods = drawPods(t)
+			w := want(s, room)
+			after := &corev1.Endpoints{Subsets: w.subsets}
+			checkTruncation(t, s, after, room)
+			s.endpoints = after
+			if again := want(s, room); !sameSubsets(again.subsets, w.subsets) {
+				t.Fatalf("%v became %v", render(w.subsets), render(again.subsets))
+			}
+		}
+	})
+}
+
+func checkTruncation(t *rapid.T, s snapshot, after *corev1.Endpoints, room int) {
+	held, in := map[id]bool{}, map[id]bool{} // in: whether ready
+	if s.endpoints != nil {
+		for _, e := range unpack(s.endpoints.Subsets) {
+			held[idOf(&e)] = true
+		}
+	}
+	var unreadyIn, newIn bool
+	for _, e := range unpack(after.Subsets) {
+		in[idOf(&e)] = e.ready
+		unreadyIn = unreadyIn || !e.ready
+		newIn = newIn || e.ready && !held[idOf(&e)]
+	}
+	if n := size(after.Subsets); n > room {
+		t.Fatalf("%d addresses in a room for %d", n, room)
+	}
+	for _, e := range unpack(want(s, 1000).subsets) {
+		// One that takes more room than another may have to wait for it.
+		if _, is := in[idOf(&e)]; is || !e.ready || len(s.service.Spec.Ports) > 1 {
+			continue
+		}
+		if unreadyIn || held[idOf(&e)] && newIn {
+			t.Fatalf("%s is left out: %v", e.address.IP, render(after.Subsets))
+		}
+	}
+}
+
+// FuzzAnnotations: whatever annotations Endpoints have, those that are not ours stay, and a second pass has nothing to do.
+func FuzzAnnotations(f *testing.F) {
+	for _, key := range []string{"x", triggerTime, overCapacity, leaderRecord, ""} {
+		f.Add(key, "truncated", "y", "")
+	}
+	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
+		s := look(web(), stored(look(web(), nil)), pod("a", "10.0.0.1"))
+		s.endpoints.Annotations = map[string]string{key1: value1, key2: value2}
+		before := s.endpoints.DeepCopy()
+		after := stored(s)
+		for key, value := range before.Annotations {
+			if got, ok := after.Annotations[key]; key != triggerTime && key != overCapacity && (!ok || got != value) {
+				t.Fatalf("%q: %q became %q", key, value, got)
+			}
+		}
+		s.endpoints = after
+		if p := planEndpoints(now, s); !p.Empty() || after.Annotations[overCapacity] != "" {
+			t.Fatal(p.Why, after.Annotations)
+		}
+		s.service = nil
+		if _, leader := after.Annotations[leaderRecord]; leader != planEndpoints(now, s).Empty() {
+			t.Fatalf("leader's record: %t", leader)
+		}
+	})
+}
+
+// FuzzSelector: whatever the selector and the labels, the index and the planner agree on whether a service selects a pod.
+func FuzzSelector(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{"app":"web"}`, `{"app":"web"}`}, {`{}`, `{}`}, {`null`, `{"a":"b"}`}, {`{"a":""}`, `{}`}, {`{"a":"b","c":"d"}`, `{"c":"d","a":"b","e":""}`},
+		{`{"":""}`, `{"":""}`}, {`{"a=b":"c"}`, `{"a":"b=c"}`},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, selector, labels string) {
+		service, p := web(), pod("a", "10.0.0.1")
+		service.Spec.Selector, p.Labels = nil, nil
+		if json.Unmarshal([]byte(selector), &service.Spec.Selector) != nil || json.Unmarshal([]byte(labels), &p.Labels) != nil {
+			return
+		}
+		matches := service.Spec.Selector != nil
+		for key, value := range service.Spec.Selector {
+			has, ok := p.Labels[key]
+			matches = matches && ok && has == value
+		}
+		k := newCaches(t, service, p)
+		if got := k.wokenByPod(nil, p); (len(got) == 1) != matches {
+			t.Fatalf("%s and %s: woken %v", selector, labels, got)
+		}
+		s, ok, err := k.observe(t.Context(), plan.Key{Namespace: "shop", Name: "web"})
+		if !ok || err != nil || (len(s.pods) == 1) != matches {
+			t.Fatalf("%s and %s: observed %v %v %v", selector, labels, s.pods, ok, err)
+		}
+		if service.Spec.Selector == nil {
+			return
+		}
+		if e := stored(s); (len(e.Subsets) == 1) != matches {
+			t.Fatalf("%s and %s: %v", selector, labels, render(e.Subsets))
+		}
+	})
+}

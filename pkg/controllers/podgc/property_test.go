@@ -1,0 +1,284 @@
+package podgc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// world is a random snapshot with all that a full pod and node carry.
+func world(t *rapid.T) snapshot {
+	age := rapid.SampledFrom([]string{"age=1s", "age=1h", "age=1h", "age=3h", "age=200h ended=10m"})
+	phase := rapid.SampledFrom([]string{"", "pending", "unknown", "phaseless", "succeeded", "failed", "evicted", "failed tracked", "succeeded tracked"})
+	fate := rapid.SampledFrom([]string{"", "", "deleting", "forced", "disrupted", "undisrupted"})
+	place := rapid.SampledFrom([]string{"", "on=n0", "on=n1", "on=n2", "on=gone0", "on=gone1", "in=bar on=n0", "in=bar"})
+	s := snapshot{
+		rule: rapid.SampledFrom([]string{terminated, outOfService, orphaned, unscheduled}).Draw(t, "rule"),
+		policy: policy{
+			threshold:    rapid.IntRange(-1, 8).Draw(t, "threshold"),
+			perNamespace: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "threshold per namespace"),
+			maxAge:       rapid.SampledFrom([]time.Duration{0, 0, time.Hour, 2 * time.Hour}).Draw(t, "max age"),
+		},
+		nodes: map[string]*corev1.Node{},
+		gone:  map[string]bool{"gone0": true, "gone1": rapid.Bool().Draw(t, "gone1 was read")},
+		brake: brake{kind: brakeKind(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "brake"))},
+	}
+	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
+		words := fmt.Sprint(age.Draw(t, "age"), " ", phase.Draw(t, "phase"), " ", fate.Draw(t, "fate"), " ", place.Draw(t, "place"))
+		p := pod(fmt.Sprint("p", i), words)
+		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+		p.Annotations = map[string]string{"some": "thing"}
+		p.Spec.Containers = []corev1.Container{{Name: "c", Image: "image"}}
+		p.Status.HostIP, p.Status.Message = "10.0.0.1", "message"
+		s.pods = append(s.pods, p)
+	}
+	if s.rule == terminated {
+		s.pods = slices.DeleteFunc(s.pods, func(p *corev1.Pod) bool { return p.Status.Phase != "Succeeded" && p.Status.Phase != "Failed" })
+	}
+	for i := range 3 {
+		taint := rapid.SampledFrom([]string{"node.kubernetes.io/out-of-service", "node.kubernetes.io/unreachable"}).Draw(t, "taint")
+		ready := rapid.SampledFrom([]corev1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t, "ready")
+		s.nodes[fmt.Sprint("n", i)] = node(fmt.Sprint("n", i), ready, taint)
+	}
+	return s
+}
+
+// victims are the pods that a plan deletes.
+func victims(p plan.Plan) (all []*corev1.Pod) {
+	for _, step := range p.Steps {
+		for _, sequence := range step.(plan.Each).Sequences {
+			for _, step := range sequence {
+				if d, ok := step.(plan.Delete); ok {
+					for _, o := range d.Objects {
+						all = append(all, o.(*corev1.Pod))
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// named says in the words of the contract whether a rule other than the threshold names the pod.
+func named(s snapshot, p *corev1.Pod) bool {
+	switch s.rule {
+	case outOfService:
+		n := s.nodes[p.Spec.NodeName]
+		return p.DeletionTimestamp != nil && n != nil && n.Spec.Taints[0].Key == "node.kubernetes.io/out-of-service" &&
+			(len(n.Status.Conditions) == 0 || n.Status.Conditions[1].Status != "True")
+	case orphaned:
+		return s.brake.kind == released && p.Spec.NodeName != "" && s.gone[p.Spec.NodeName]
+	case unscheduled:
+		return p.DeletionTimestamp != nil && p.Spec.NodeName == ""
+	}
+	return false
+}
+
+func TestNeverPicksAPodThatNoRuleNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := world(t)
+		seen := map[string]bool{}
+		for _, v := range victims(planPods(epoch, s)) {
+			if seen[v.Name] {
+				t.Errorf("%s is deleted twice", v.Name)
+			}
+			seen[v.Name] = true
+			switch {
+			case s.rule != terminated:
+				if !named(s, v) {
+					t.Errorf("%s: rule %s does not name %v", v.Name, s.rule, v)
+				}
+			case s.policy.threshold <= 0 && slices.Contains(v.Finalizers, "batch.kubernetes.io/job-tracking"):
+				t.Errorf("%s belongs to an unfinished Job", v.Name)
+			case s.policy.threshold <= 0 && s.policy.maxAge <= 0 && s.policy.perNamespace <= 0:
+				t.Errorf("%s goes, and no rule is on", v.Name)
+			}
+		}
+		if s.rule == terminated {
+			return
+		}
+		for _, p := range s.pods {
+			if named(s, p) && !seen[p.Name] && !slices.Contains(p.Finalizers, "example.com/hold") {
+				t.Errorf("%s stays, though rule %s names it", p.Name, s.rule)
+			}
+		}
+	})
+}
+
+func TestNeverMoreThanAboveThreshold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := world(t)
+		s.rule = terminated
+		s.pods = slices.DeleteFunc(s.pods, func(p *corev1.Pod) bool {
+			return !slices.Contains([]corev1.PodPhase{"Succeeded", "Failed"}, p.Status.Phase)
+		})
+		s.policy.perNamespace, s.policy.maxAge = 0, 0
+		n, above := len(victims(planPods(epoch, s))), max(0, len(s.pods)-s.policy.threshold)
+		held := 0
+		for _, p := range s.pods {
+			if slices.Contains(p.Finalizers, "example.com/hold") {
+				held++
+			}
+		}
+		if s.policy.threshold <= 0 {
+			above = 0
+		}
+		if n > above || n < above-held {
+			t.Errorf("%d of %d pods go, %d are above the threshold, %d are held", n, len(s.pods), above, held)
+		}
+	})
+}
+
+func TestIgnoresSlimmedFields(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := world(t)
+		full := planPods(epoch, s)
+		thin := s
+		thin.pods, thin.nodes = nil, map[string]*corev1.Node{}
+		for _, p := range s.pods {
+			o, _ := informers.Slim(p.DeepCopy())
+			thin.pods = append(thin.pods, o.(*corev1.Pod))
+		}
+		for name, n := range s.nodes {
+			o, _ := informers.Slim(n.DeepCopy())
+			thin.nodes[name] = o.(*corev1.Node)
+		}
+		slim := planPods(epoch, thin)
+		if writes(full) != writes(slim) || full.Why != slim.Why || full.Requeue != slim.Requeue {
+			t.Errorf("%q with all fields, %q with the cached ones", writes(full), writes(slim))
+		}
+	})
+}
+
+func TestIgnoresCacheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := world(t)
+		before := strings.Split(writes(planPods(epoch, s)), ", ")
+		s.pods = rapid.Permutation(s.pods).Draw(t, "order")
+		after := strings.Split(writes(planPods(epoch, s)), ", ")
+		if s.rule == orphaned || s.rule == unscheduled { // in no order
+			slices.Sort(before)
+			slices.Sort(after)
+		}
+		if !slices.Equal(before, after) {
+			t.Errorf("%v, %v", before, after)
+		}
+	})
+}
+
+func TestLeavesInputAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := world(t)
+		before := []*corev1.Pod{}
+		for _, p := range s.pods {
+			before = append(before, p.DeepCopy())
+		}
+		planPods(epoch, s)
+		if diff := cmp.Diff(before, append([]*corev1.Pod{}, s.pods...)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A second plan over what the first has left finds nothing to do: deleted pods are gone, or finalizers hold them.
+func TestRepeatedPlanIsEmpty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := world(t)
+		first := planPods(epoch, s)
+		hit := map[string]bool{}
+		for _, v := range victims(first) {
+			hit[v.Name] = true
+		}
+		var left []*corev1.Pod
+		for _, p := range s.pods {
+			switch {
+			case !hit[p.Name]:
+				left = append(left, p)
+			case len(p.Finalizers) > 0:
+				p = p.DeepCopy()
+				if p.Status.Phase != "Succeeded" {
+					p.Status.Phase = "Failed"
+				}
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: epoch}, new(int64)
+				left = append(left, p)
+			}
+		}
+		s.pods = left
+		if again := planPods(epoch, s); !again.Empty() {
+			t.Errorf("first %s, again %s", writes(first), writes(again))
+		}
+	})
+}
+
+// Whatever happens to nodes, pods, the cache and the server: a pod is never taken for an orphan unless its node has been
+// missing from the cache at every look for 40 s and the server does not know it (PGC-28).
+func TestOrphanOnlyAfterQuarantineAndLive404(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		api := newServer()
+		limit := rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "brake")
+		c, _ := build(t, api, manager.PodGCConfig{OrphanBrake: limit})
+		names := []string{"a", "b", "c", "d", "e", "f", "g"}
+		for i, name := range names {
+			p := pod(fmt.Sprint("p", i), "on="+name)
+			if err := c.pods.Informer().GetIndexer().Add(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lost := map[string]bool{} // reads of the node fail
+		api.on(func(verb, name string) error {
+			if lost[name] {
+				return errors.New("no answer")
+			}
+			return nil
+		})
+		now, missing := epoch, map[string]time.Time{}
+		for range rapid.IntRange(1, 40).Draw(t, "looks") {
+			for _, name := range names {
+				n := node(name, corev1.ConditionTrue)
+				key := plan.Key{Name: name}
+				switch rapid.IntRange(0, 20).Draw(t, name) {
+				case 0: // the node comes
+					api.put(n)
+				case 1, 2: // it goes
+					if api.objects["Node"][key] != nil {
+						api.remove("Node", key)
+					}
+				case 3: // the cache drops it, rightly or wrongly
+					_ = c.nodes.Informer().GetIndexer().Delete(n)
+				case 4: // or shows it
+					_ = c.nodes.Informer().GetIndexer().Add(n)
+				case 5:
+					lost[name] = !lost[name]
+				}
+				if c.nodes.Get(name) != nil {
+					delete(missing, name)
+				} else if _, ok := missing[name]; !ok {
+					missing[name] = now
+				}
+			}
+			s := snapshot{rule: orphaned, policy: c.policy}
+			c.observeOrphans(context.Background(), now, &s)
+			for _, v := range victims(planPods(now, s)) {
+				name := v.Spec.NodeName
+				since, ok := missing[name]
+				if !ok || now.Sub(since) < 40*time.Second || api.objects["Node"][plan.Key{Name: name}] != nil || lost[name] {
+					t.Fatalf("%s: missing %v since %s, now %s", name, ok, since, now)
+				}
+			}
+			now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second)
+		}
+	})
+}
