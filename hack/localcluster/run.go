@@ -85,7 +85,7 @@ func (c *cluster) rollOut(ctx context.Context, d *description, manifest string) 
 	for _, args := range [][]string{
 		{"apply", "--filename", manifest},
 		{"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()},
-		{"get", "deployments,replicasets,pods,services", "--output=wide"},
+		{"get", "deployments,replicasets,pods,services,endpoints", "--output=wide"},
 	} {
 		fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
 		cmd := exec.CommandContext(ctx, d.Kubectl, args...)
