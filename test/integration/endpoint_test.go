@@ -42,7 +42,7 @@ func (b *bench) service(name string, edits ...func(*corev1.Service)) {
 
 // loosePod makes a pod that no scheduler binds and no kubelet plays: the test says how it is.
 func (b *bench) loosePod(ctx context.Context, name string, port int32, ips ...string) error {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web", "pod": name}}}
 	p.Spec.SchedulerName = "nobody"
 	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}}}}
 	if _, err := b.Client.CoreV1().Pods(b.ns).Create(ctx, p, metav1.CreateOptions{}); err != nil {
