@@ -3,12 +3,10 @@ package deployment
 import (
 	"context"
 	"errors"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/engine"
@@ -26,13 +24,16 @@ func Init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{deployments, sets, pods, !c.Config.TerminatingReplicas}
+	k := &caches{deployments, sets, pods, informers.Owners[*appsv1.Deployment]{
+		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
+		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
+	}, !c.Config.TerminatingReplicas}
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "deployment", // of the queue (CI-33)
 		Workers: c.Config.Deployment.Workers,
 		Watches: []engine.Watch{
-			{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Informer: k.deployments.Informer(), Wakes: itself, Resync: true},
-			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Wakes: k.wokenBySet},
+			{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Informer: k.deployments.Informer(), Wakes: informers.Itself, Resync: true},
+			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Wakes: k.owners.WokenBy},
 			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: k.pods.Informer(), Wakes: k.wokenByPod},
 		},
 		Observe: k.observe,
@@ -48,6 +49,7 @@ type caches struct {
 	deployments informers.DeploymentCache
 	sets        informers.ReplicaSetCache
 	pods        informers.PodCache
+	owners      informers.Owners[*appsv1.Deployment]
 
 	terminatingUncounted bool
 }
@@ -85,31 +87,6 @@ func live(s snapshot) []engine.Live {
 	return []engine.Live{{Example: &appsv1.ReplicaSet{}, Namespace: s.Deployment.Namespace, Selector: selector, Cached: cached}}
 }
 
-// itself is the key of the object that has changed (DEP-1).
-func itself(before, after plan.Object) []plan.Key {
-	if after == nil {
-		after = before
-	}
-	return []plan.Key{{Namespace: after.GetNamespace(), Name: after.GetName()}}
-}
-
-// wokenBySet returns the owners of a ReplicaSet before and after its change (DEP-1), or whoever may adopt it (DEP-2).
-func (k *caches) wokenBySet(before, after plan.Object) (keys []plan.Key) {
-	if before != nil {
-		keys = k.ownerOf(before, keys)
-	}
-	if after == nil {
-		return keys
-	}
-	if metav1.GetControllerOfNoCopy(after) != nil {
-		return k.ownerOf(after, keys)
-	}
-	if before != nil && metav1.GetControllerOfNoCopy(before) == nil && maps.Equal(before.GetLabels(), after.GetLabels()) {
-		return keys
-	}
-	return append(keys, k.adopters(after)...)
-}
-
 // wokenByPod returns the Deployment whose ReplicaSet a pod belongs to, when the change matters to a count.
 func (k *caches) wokenByPod(before, after plan.Object) (keys []plan.Key) {
 	if before != nil && after != nil && podutil.CountsAlike(before.(*corev1.Pod), after.(*corev1.Pod)) {
@@ -124,37 +101,7 @@ func (k *caches) wokenByPod(before, after plan.Object) (keys []plan.Key) {
 			continue
 		}
 		if rs := k.sets.Get(pod.GetNamespace(), ref.Name); rs != nil && rs.UID == ref.UID {
-			keys = k.ownerOf(rs, keys)
-		}
-	}
-	return keys
-}
-
-// ownerOf adds the Deployment that controls a ReplicaSet, if it exists and is that one and not a namesake.
-func (k *caches) ownerOf(rs plan.Object, keys []plan.Key) []plan.Key {
-	ref := metav1.GetControllerOfNoCopy(rs)
-	if ref == nil || ref.Kind != "Deployment" {
-		return keys
-	}
-	if d := k.deployments.Get(rs.GetNamespace(), ref.Name); d == nil || d.UID != ref.UID {
-		return keys
-	}
-	key := plan.Key{Namespace: rs.GetNamespace(), Name: ref.Name}
-	if len(keys) > 0 && keys[len(keys)-1] == key {
-		return keys
-	}
-	return append(keys, key)
-}
-
-// adopters returns the Deployments whose selector matches an orphan's labels.
-func (k *caches) adopters(orphan plan.Object) (keys []plan.Key) {
-	if len(orphan.GetLabels()) == 0 {
-		return nil
-	}
-	for _, d := range k.deployments.In(orphan.GetNamespace()) {
-		selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(orphan.GetLabels())) {
-			keys = append(keys, plan.Key{Namespace: d.Namespace, Name: d.Name})
+			keys = k.owners.Of(rs, keys)
 		}
 	}
 	return keys

@@ -30,7 +30,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 		Name:    "endpoint", // of the queue (CI-33)
 		Workers: c.Config.Endpoint.Workers,
 		Watches: []engine.Watch{
-			{Kind: kind("Service"), Informer: services.Informer(), Wakes: itself, Resync: true}, // EP-1
+			{Kind: kind("Service"), Informer: services.Informer(), Wakes: informers.Itself, Resync: true}, // EP-1
 			{Kind: kind("Pod"), Informer: pods.Informer(), Wakes: k.wokenByPod, Delay: c.Config.Endpoint.BatchPeriod},
 			// New Endpoints of others may wait for a service that is about to be created, so only old ones wake.
 			{Kind: kind("Endpoints"), Informer: endpoints.Informer(), Wakes: wokenByEndpoints, OldOnly: true},

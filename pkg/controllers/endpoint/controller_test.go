@@ -134,9 +134,9 @@ func TestOtherWakes(t *testing.T) {
 		got  []plan.Key
 		want int
 	}{
-		{"EP-1 a new service", itself(nil, web()), 1},
-		{"EP-1 a changed service", itself(web(), web(headless)), 1},
-		{"EP-1 a deleted service", itself(web(), nil), 1},
+		{"EP-1 a new service", informers.Itself(nil, web()), 1},
+		{"EP-1 a changed service", informers.Itself(web(), web(headless)), 1},
+		{"EP-1 a deleted service", informers.Itself(web(), nil), 1},
 		{"EP-2 deleted Endpoints", wokenByEndpoints(e, nil), 1},
 		{"EP-2 changed Endpoints", wokenByEndpoints(e, e), 0},
 		{"EP-7 Endpoints that were there before", wokenByEndpoints(nil, e), 1},

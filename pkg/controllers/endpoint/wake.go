@@ -15,14 +15,6 @@ func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersio
 
 func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
 
-// itself is the key of the service that has changed (EP-1).
-func itself(before, after plan.Object) []plan.Key {
-	if after == nil {
-		after = before
-	}
-	return []plan.Key{keyOf(after)}
-}
-
 // wokenByEndpoints returns the key of Endpoints that were deleted (EP-2), and of those that were there before we began,
 // which may be left over from a service that is gone (EP-7).
 func wokenByEndpoints(before, after plan.Object) []plan.Key {

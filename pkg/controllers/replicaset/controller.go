@@ -3,13 +3,11 @@ package replicaset
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -30,12 +28,16 @@ func Init(c manager.Context) (manager.Runner, error) {
 		terminatingReplicas: !c.Config.TerminatingReplicas,
 	}
 	k := &caches{sets, pods, off}
+	owners := informers.Owners[*appsv1.ReplicaSet]{
+		Kind: "ReplicaSet", Get: sets.Get, In: sets.In,
+		Selector: func(set *appsv1.ReplicaSet) *metav1.LabelSelector { return set.Spec.Selector },
+	}
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "replicaset", // of the queue (CI-33)
 		Workers: c.Config.ReplicaSet.Workers,
 		Watches: []engine.Watch{
-			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Wakes: itself, Resync: true},
-			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: k.pods.Informer(), Wakes: k.wokenByPod},
+			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Wakes: informers.Itself, Resync: true},
+			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: k.pods.Informer(), Wakes: owners.WokenBy},
 		},
 		Observe: k.observe,
 		Owner:   func(s snapshot) plan.Object { return s.set },
@@ -103,60 +105,4 @@ func live(s snapshot) []engine.Live {
 		cached[i] = p
 	}
 	return []engine.Live{{Example: &corev1.Pod{}, Namespace: s.set.Namespace, Selector: selector, Cached: cached}}
-}
-
-// itself is the key of the object that has changed (RS-1).
-func itself(before, after plan.Object) []plan.Key {
-	if after == nil {
-		after = before
-	}
-	return []plan.Key{{Namespace: after.GetNamespace(), Name: after.GetName()}}
-}
-
-// wokenByPod returns the ReplicaSets that a pod belonged to before a change and belongs to after it (RS-2, RS-4), or
-// whoever may adopt it (RS-3).
-func (k *caches) wokenByPod(before, after plan.Object) (keys []plan.Key) {
-	if before != nil {
-		keys = k.ownerOf(before, keys)
-	}
-	if after == nil {
-		return keys
-	}
-	if metav1.GetControllerOfNoCopy(after) != nil {
-		return k.ownerOf(after, keys)
-	}
-	if before != nil && metav1.GetControllerOfNoCopy(before) == nil && maps.Equal(before.GetLabels(), after.GetLabels()) {
-		return keys
-	}
-	return append(keys, k.adopters(after)...)
-}
-
-// ownerOf adds the ReplicaSet that controls a pod, if it exists and is that one and not a namesake.
-func (k *caches) ownerOf(pod plan.Object, keys []plan.Key) []plan.Key {
-	ref := metav1.GetControllerOfNoCopy(pod)
-	if ref == nil || ref.Kind != "ReplicaSet" {
-		return keys
-	}
-	if set := k.sets.Get(pod.GetNamespace(), ref.Name); set == nil || set.UID != ref.UID {
-		return keys
-	}
-	key := plan.Key{Namespace: pod.GetNamespace(), Name: ref.Name}
-	if len(keys) > 0 && keys[len(keys)-1] == key {
-		return keys
-	}
-	return append(keys, key)
-}
-
-// adopters returns the ReplicaSets whose selector matches an orphan's labels.
-func (k *caches) adopters(orphan plan.Object) (keys []plan.Key) {
-	if len(orphan.GetLabels()) == 0 {
-		return nil
-	}
-	for _, set := range k.sets.In(orphan.GetNamespace()) {
-		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(orphan.GetLabels())) {
-			keys = append(keys, plan.Key{Namespace: set.Namespace, Name: set.Name})
-		}
-	}
-	return keys
 }

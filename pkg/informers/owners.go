@@ -1,0 +1,78 @@
+package informers
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Owners finds the objects of one kind that other objects belong to, or may come to belong to.
+type Owners[T interface {
+	comparable
+	metav1.Object
+}] struct {
+	Kind     string                         // in owner references
+	Get      func(namespace, name string) T // the zero T if there is none
+	In       func(namespace string) []T     // all in a namespace
+	Selector func(T) *metav1.LabelSelector  // by which T adopts
+}
+
+// WokenBy returns the keys of whoever owned an object before a change or owns it after (RS-2, RS-4, DEP-1), and of those
+// who may adopt it, if it is an orphan that is new or has been relabelled or let go (RS-3, DEP-2).
+func (o Owners[T]) WokenBy(before, after plan.Object) (keys []plan.Key) {
+	if before != nil {
+		keys = o.Of(before, keys)
+	}
+	if after == nil {
+		return keys
+	}
+	if metav1.GetControllerOfNoCopy(after) != nil {
+		return o.Of(after, keys)
+	}
+	if before != nil && metav1.GetControllerOfNoCopy(before) == nil && maps.Equal(before.GetLabels(), after.GetLabels()) {
+		return keys
+	}
+	return append(keys, o.adopters(after)...)
+}
+
+// Of adds the key of the object's controlling owner, if that is of the kind, exists, and is the one and not a namesake.
+func (o Owners[T]) Of(object plan.Object, keys []plan.Key) []plan.Key {
+	ref := metav1.GetControllerOfNoCopy(object)
+	if ref == nil || ref.Kind != o.Kind {
+		return keys
+	}
+	var none T
+	if owner := o.Get(object.GetNamespace(), ref.Name); owner == none || owner.GetUID() != ref.UID {
+		return keys
+	}
+	key := plan.Key{Namespace: object.GetNamespace(), Name: ref.Name}
+	if len(keys) > 0 && keys[len(keys)-1] == key {
+		return keys
+	}
+	return append(keys, key)
+}
+
+// adopters returns those whose selector matches an orphan's labels.
+func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
+	if len(orphan.GetLabels()) == 0 {
+		return nil
+	}
+	for _, owner := range o.In(orphan.GetNamespace()) {
+		selector, err := metav1.LabelSelectorAsSelector(o.Selector(owner))
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(orphan.GetLabels())) {
+			keys = append(keys, plan.Key{Namespace: owner.GetNamespace(), Name: owner.GetName()})
+		}
+	}
+	return keys
+}
+
+// Itself returns the key of the object that has changed.
+func Itself(before, after plan.Object) []plan.Key {
+	if after == nil {
+		after = before
+	}
+	return []plan.Key{{Namespace: after.GetNamespace(), Name: after.GetName()}}
+}
