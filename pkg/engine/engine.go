@@ -56,8 +56,8 @@ type Watch struct {
 	Delay time.Duration // between the change and the look at the keys
 	// Resync: re-deliveries of unchanged objects wake, too (CI-14).
 	Resync bool
-	// OldOnly: an object that is new to the cache wakes only if it was there before the controller began (EP-7).
-	OldOnly bool
+	// Ignore names new objects that don't wake, unless they were there before the controller began (EP-7). It may be nil.
+	Ignore func(added plan.Object) bool
 }
 
 // Live is a set of objects to compare with the cache.
@@ -93,7 +93,7 @@ func New[S any](shared Shared, access Access, c Controller[S]) *Runner[S] {
 		keys:       map[plan.Key]*state{},
 		executor: &executor{
 			name: c.Name, api: access.API, events: access.Events, fresh: shared.Freshness, lease: shared.Lease,
-			hooks: shared.Hooks, slots: make(chan struct{}, parallelWrites), free: c.Free,
+			hooks: shared.Hooks, slots: make(chan struct{}, parallelWrites), free: c.Free, byClock: c.Cycle > 0,
 		},
 	}
 }
@@ -274,10 +274,11 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 	default:
 		st.failing++
 		rec.Error, rec.Retries = err.Error(), st.failing
-		rec.Next = sooner(rec.Next, backOff(st.failing, err))
-		if r.Cycle > 0 {
-			rec.Next = r.Cycle
+		wait := r.Cycle
+		if wait <= 0 {
+			wait = backOff(st.failing, err)
 		}
+		rec.Next = sooner(rec.Next, wait)
 		r.queue.AddAfter(key, rec.Next)
 		if st.failing&(st.failing-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 			logger.Info("Failed, will retry", "failures", st.failing, "after", rec.Next.String(), "err", err.Error())

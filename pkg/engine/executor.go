@@ -40,6 +40,8 @@ type executor struct {
 	pace   pace
 	slots  chan struct{}
 	free   bool // writes objects that the plan's owner does not control
+	// byClock: a conflict is met again in the next cycle; one object does not keep the key from all others.
+	byClock bool
 }
 
 // pass is the writing that one look at one key leads to.
@@ -193,9 +195,7 @@ func (p *pass) change(s plan.Change) error {
 		p.emit(s.Events.Done, s.New.GetName(), nil)
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && p.owner == nil:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
-		p.mu.Lock()
-		p.awaited.newer(k.GroupVersionKind, s.Old)
-		p.mu.Unlock()
+		p.awaitNewer(k, s.Old)
 	case apierrors.IsNotFound(err) && p.owner != nil && s.Old.GetUID() != p.owner.GetUID():
 		err = nil // gone meanwhile: its event is on the way (RS-21, RS-22)
 	case apierrors.IsInvalid(err) && released(p.owner, s):
@@ -261,7 +261,7 @@ func (p *pass) deleteOne(s plan.Delete, o plan.Object) error {
 	} else if !silent(err) {
 		p.emit(s.Events.Failed, o.GetName(), err)
 	}
-	if err == nil && !(gone && s.Version) {
+	if err == nil && !(gone && s.Version) && !(conflict && p.byClock) {
 		p.mu.Lock()
 		p.awaited.departure(k.GroupVersionKind, o, conflict)
 		p.mu.Unlock()
@@ -330,6 +330,16 @@ func (p *pass) send(request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
 	defer cancel()
 	return request(ctx)
+}
+
+// awaitNewer makes the key wait for a later version of an object that the server has refused to change.
+func (p *pass) awaitNewer(k Kind, o plan.Object) {
+	if p.byClock {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaited.newer(k.GroupVersionKind, o)
 }
 
 // get reads an object live.

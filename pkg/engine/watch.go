@@ -69,7 +69,7 @@ func (r *Runner[S]) handler(w Watch) cache.ResourceEventHandler {
 	to := intake{r.queue, r.levels} // of this term: a late delivery must not reach the next one's
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
-			if after, ok := o.(plan.Object); ok && (initial || !w.OldOnly) {
+			if after, ok := o.(plan.Object); ok && (initial || w.Ignore == nil || !w.Ignore(after)) {
 				r.wake(to, w, nil, after, initial)
 			}
 		},

@@ -9,12 +9,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// An object that comes later than the controller wakes nothing if only old ones do; changes and deletions still may.
-func TestOldOnly(t *testing.T) { // EP-7
+// An object that comes later than the controller wakes nothing if it is to be ignored; changes and deletions still may.
+func TestIgnore(t *testing.T) { // EP-7
 	r := New(Shared{Freshness: NewFreshness()}, Access{}, Controller[toy]{Name: "toy"})
 	r.openQueue()
 	defer r.queue.ShutDown()
-	h := r.handler(Watch{OldOnly: true, Wakes: func(before, after plan.Object) []plan.Key {
+	h := r.handler(Watch{Ignore: func(plan.Object) bool { return true }, Wakes: func(before, after plan.Object) []plan.Key {
 		if after == nil {
 			after = before
 		}

@@ -32,8 +32,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 		Watches: []engine.Watch{
 			{Kind: kind("Service"), Informer: services.Informer(), Wakes: informers.Itself, Resync: true}, // EP-1
 			{Kind: kind("Pod"), Informer: pods.Informer(), Wakes: k.wokenByPod, Delay: c.Config.Endpoint.BatchPeriod},
-			// New Endpoints of others may wait for a service that is about to be created, so only old ones wake.
-			{Kind: kind("Endpoints"), Informer: endpoints.Informer(), Wakes: wokenByEndpoints, OldOnly: true},
+			{Kind: kind("Endpoints"), Informer: endpoints.Informer(), Wakes: wokenByEndpoints, Ignore: foreign},
 		},
 		Observe: k.observe,
 		Owner:   owner,

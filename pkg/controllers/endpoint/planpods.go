@@ -37,8 +37,14 @@ func familyOf(service *corev1.Service, p *corev1.Pod) corev1.IPFamily {
 	if _, family := parse(service.Spec.ClusterIP); family != "" {
 		return family
 	}
-	_, family := parse(p.Status.PodIP)
-	return family
+	if _, family := parse(p.Status.PodIP); family != "" {
+		return family
+	}
+	if len(p.Status.PodIPs) > 0 {
+		_, family := parse(p.Status.PodIPs[0].IP)
+		return family
+	}
+	return ""
 }
 
 // addressIn returns the pod's first address of a family, as it is printed canonically; "" if it has none (EP-14).

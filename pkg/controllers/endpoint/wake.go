@@ -27,6 +27,10 @@ func wokenByEndpoints(before, after plan.Object) []plan.Key {
 	return nil
 }
 
+// foreign reports whether Endpoints are not of our making. New ones may wait for a service that is about to be created,
+// so they are left alone; our own may have been created so late that their service is gone already.
+func foreign(added plan.Object) bool { return added.GetLabels()[managedByLabel] != managedBy }
+
 // wokenByPod returns the services whose Endpoints a pod's change may alter (EP-3..6).
 func (k *caches) wokenByPod(before, after plan.Object) []plan.Key {
 	was, _ := before.(*corev1.Pod)

@@ -123,8 +123,14 @@ func (g *collector) observe(ctx context.Context, key plan.Key) (snapshot, bool, 
 // observeOrphans finds the pods on nodes that are gone: missing for the time of the quarantine, not held back by the
 // brake, and not there when read live (PGC-9, PGC-10).
 func (g *collector) observeOrphans(ctx context.Context, now time.Time, s *snapshot) {
-	s.census = g.memory.count(now, g.nodes.Names(), g.pods.NodesInUse())
-	s.brake = s.census.checkShare(s.policy.brake)
+	used := g.pods.NodesInUse()
+	if g.memory.began.IsZero() {
+		g.memory.begin(now, slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(g.pods.OnNode(name)) }))
+	}
+	s.census = g.memory.count(now, g.nodes.Names(), used)
+	if s.census.missing > 0 { // else nothing waits for the brake
+		s.brake = s.census.checkShare(s.policy.brake)
+	}
 	if s.brake.kind == released && len(s.census.due) > 0 {
 		s.brake = g.prove(ctx, s)
 	}
@@ -141,10 +147,17 @@ func (g *collector) observeOrphans(ctx context.Context, now time.Time, s *snapsh
 			s.gone[due[i]] = true
 			s.pods = append(s.pods, pods[i]...)
 		}
-		if !gone || len(pods[i]) <= batch { // else not all of them have their turn now
+		if !gone { // the others stay due until no pod is left that could be removed
 			g.memory.release(due[i])
 		}
 	}
+}
+
+// proven reports whether one of the pods was once run: its node was there then.
+func proven(pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending || len(p.Status.PodIPs) > 0
+	})
 }
 
 // batchOf returns the first of the nodes that are due, and their pods, as much as one look may take on, and how many

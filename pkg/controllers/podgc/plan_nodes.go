@@ -11,54 +11,70 @@ import (
 const (
 	// quarantine is how long a node must have been missing before it is read live (PGC-9).
 	quarantine = 40 * time.Second
-	// window is how far back the brake remembers nodes.
+	// window is how far back the brake looks: at the nodes that were there then, or when the rule began, if that is later.
 	window = 10 * time.Minute
-	// small clusters have fewer nodes than this, and no brake.
+	// small clusters had fewer nodes than this then, and have no brake.
 	small = 5
 )
 
 // memory is what the orphaned rule remembers between two looks. Its time is an argument. Only one look at a time uses it.
 type memory struct {
 	missing map[string]time.Time // names that pods are assigned to and no node has, since when
-	seen    map[string]time.Time // nodes of the last window, when they were seen last
-	began   bool
+	seen    map[string]span      // nodes of the last window
+	began   time.Time            // of the first look
 }
+
+// span is from when until when a node was seen.
+type span struct{ first, last time.Time }
 
 // census is what a look makes of the nodes.
 type census struct {
 	missing  int           // names that pods are assigned to and no node has
 	due      []string      // of these, the ones whose quarantine is over; those that have waited longest first
 	next     time.Duration // until the next one is due; zero if there is none
-	known    int           // nodes seen within the window, those that are there included
+	known    int           // nodes that were there a window ago
 	vanished int           // of these, the ones that are not there
 }
 
+// begin is called once, before the first look, with names of nodes that have been there, as their pods prove: whoever
+// takes over right after a disaster has nothing else to tell it by.
+func (m *memory) begin(now time.Time, lost []string) {
+	*m = memory{missing: map[string]time.Time{}, seen: map[string]span{}, began: now}
+	for _, name := range lost {
+		m.seen[name] = span{now, now}
+	}
+}
+
 // count notes which nodes there are and which names pods are assigned to, and says what that comes to.
-//
-// At the first look, names that pods are assigned to pass for nodes that have just been seen: whoever takes over right
-// after a disaster has nothing else to tell it by.
 func (m *memory) count(now time.Time, nodes, used []string) census {
-	if !m.began {
-		*m = memory{missing: map[string]time.Time{}, seen: map[string]time.Time{}, began: true}
-		for _, name := range used {
-			m.seen[name] = now
-		}
+	if m.began.IsZero() {
+		m.begin(now, nil)
 	}
 	present := make(map[string]bool, len(nodes))
 	for _, name := range nodes {
 		present[name] = true
-		m.seen[name] = now
+		s, ok := m.seen[name]
+		if !ok {
+			s.first = now
+		}
+		s.last = now
+		m.seen[name] = s
 	}
 	c := m.absent(now, present, used)
-	for name, seen := range m.seen {
+	then := now.Add(-window)
+	if then.Before(m.began) {
+		then = m.began
+	}
+	for name, s := range m.seen {
 		switch {
-		case present[name]:
-			c.known++
-		case now.Sub(seen) > window:
+		case s.last.Before(then):
 			delete(m.seen, name)
+		case s.first.After(then): // it has come since; if it has gone again, too, that is no loss
 		default:
 			c.known++
-			c.vanished++
+			if !present[name] {
+				c.vanished++
+			}
 		}
 	}
 	return c
@@ -115,12 +131,12 @@ const (
 // small reports whether the cluster is too small to have a brake.
 func (c census) small() bool { return c.known < small }
 
-// checkShare puts the brake on when more than the given share of the nodes seen within the window has vanished.
+// checkShare puts the brake on when more than the given share of the nodes known a window ago has vanished.
 func (c census) checkShare(limit float64) brake {
 	if limit <= 0 || c.small() || float64(c.vanished) <= limit*float64(c.known) {
 		return brake{}
 	}
-	return brake{tooManyVanished, fmt.Sprintf("%d of the %d nodes seen within %s have vanished, more than --pod-gc-orphan-brake=%v allows",
+	return brake{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished, more than --pod-gc-orphan-brake=%v allows",
 		c.vanished, c.known, window, limit)}
 }
 

@@ -328,11 +328,21 @@ func TestCensusAndBrake(t *testing.T) {
 			}
 		}
 	})
-	t.Run("new nodes in place of old ones count", func(t *testing.T) {
+	t.Run("new nodes in place of old ones do not make up for a loss", func(t *testing.T) {
 		var m memory
 		m.count(at(0), names(0, 10), nil)
-		if c := m.count(at(20), names(10, 20), nil); c.known != 20 || c.vanished != 10 || c.checkShare(0.5).kind != released {
+		if c := m.count(at(20), names(10, 20), nil); c.known != 10 || c.vanished != 10 || c.checkShare(0.5).kind != tooManyVanished {
 			t.Errorf("%+v", c)
+		}
+	})
+	t.Run("nodes that come and go are no loss, and do not make a small cluster large", func(t *testing.T) {
+		var m memory
+		m.count(at(0), names(0, 3), nil)
+		for i := 3; i < 30; i++ {
+			m.count(at(20*i), append(names(0, 3), fmt.Sprint("n", i)), nil)
+			if c := m.count(at(20*i+10), names(0, 3), []string{fmt.Sprint("n", i)}); c.known > 4 || c.checkShare(0.5).kind != released {
+				t.Errorf("after %d: %+v", i, c)
+			}
 		}
 	})
 	t.Run("after ten minutes the loss is history", func(t *testing.T) {
@@ -347,11 +357,19 @@ func TestCensusAndBrake(t *testing.T) {
 	})
 	t.Run("who starts after the loss knows it from the pods", func(t *testing.T) {
 		var m memory
+		m.begin(at(0), names(0, 10))
 		if c := m.count(at(0), names(0, 2), names(0, 10)); c.known != 10 || c.vanished != 8 || c.checkShare(0.5).kind != tooManyVanished {
 			t.Errorf("%+v", c)
 		}
 		if c := m.count(at(20), names(0, 2), append(names(0, 10), "typo")); c.known != 10 {
 			t.Errorf("a name that came later passes for a node: %+v", c)
+		}
+	})
+	t.Run("a pod that was never run proves no node", func(t *testing.T) {
+		waits, runs := pod("a", ""), pod("b", "")
+		waits.Status, runs.Status = corev1.PodStatus{Phase: corev1.PodPending}, corev1.PodStatus{Phase: corev1.PodRunning}
+		if proven([]*corev1.Pod{waits}) || !proven([]*corev1.Pod{waits, runs}) {
+			t.Error("a pending pod counts, or a running one does not")
 		}
 	})
 	t.Run("names", func(t *testing.T) {

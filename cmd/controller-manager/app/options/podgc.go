@@ -24,7 +24,7 @@ func (o *PodGC) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.TerminatedPodMaxAge, "terminated-pod-gc-max-age", o.TerminatedPodMaxAge,
 		"How long a terminated pod may exist before it is deleted; pods of unfinished Jobs stay. Zero keeps them all.")
 	fs.Float64Var(&o.OrphanBrake, "pod-gc-orphan-brake", o.OrphanBrake,
-		"When more than this share of the nodes seen in the last ten minutes has vanished, or the cache of nodes is not "+
+		"When more than this share of the nodes known ten minutes ago has vanished, or the cache of nodes is not "+
 			"proved fresh, pods of vanished nodes are not deleted until that changes. Clusters of fewer than five nodes "+
 			"are exempt. Zero turns the brake off.")
 }
