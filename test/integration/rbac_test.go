@@ -10,8 +10,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// TestNothingWasForbidden runs last (by the name of its file): in none of the tests before has the API server refused a
-// request of the manager or of one of its service accounts for want of a right (RB-1..RB-10).
+// TestNothingWasForbidden runs after almost all tests (by the name of its file): in none of those before has the API server
+// refused a request of the manager or of one of its service accounts for want of a right (RB-1..RB-10).
 func TestNothingWasForbidden(t *testing.T) {
 	c := cluster.Start(t)
 	b := &bench{t, c, c.Namespace(t)}
