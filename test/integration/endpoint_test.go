@@ -158,6 +158,50 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+func TestEndpointsOfBothFamilies(t *testing.T) { // EP-13, EP-14
+	b := startEndpoints(t)
+	family := func(policy corev1.IPFamilyPolicy, families ...corev1.IPFamily) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &policy, families }
+	}
+	b.service("four", family(corev1.IPFamilyPolicyRequireDualStack, corev1.IPv4Protocol, corev1.IPv6Protocol))
+	b.service("six", family(corev1.IPFamilyPolicyRequireDualStack, corev1.IPv6Protocol, corev1.IPv4Protocol))
+	b.service("six-only", family(corev1.IPFamilyPolicySingleStack, corev1.IPv6Protocol))
+	for name, ips := range map[string][]string{
+		"both": {"10.9.0.1", "fd00::1"}, "six-first": {"fd00::2", "10.9.0.2"}, "no-six": {"10.9.0.3"}, "no-four": {"fd00::4"},
+	} {
+		if err := b.loosePod(t.Context(), name, 8080, ips...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.waitEndpoints("four", "ready 10.9.0.1:8080", "ready 10.9.0.2:8080", "ready 10.9.0.3:8080")
+	b.waitEndpoints("six", "ready fd00::1:8080", "ready fd00::2:8080", "ready fd00::4:8080")
+	b.waitEndpoints("six-only", "ready fd00::1:8080", "ready fd00::2:8080", "ready fd00::4:8080")
+}
+
+func TestEndpointsLeftOver(t *testing.T) { // EP-7, EP-9
+	c := cluster.Start(t)
+	b := &bench{t, c, c.Namespace(t)}
+	for name, annotations := range map[string]map[string]string{
+		"left": nil, "lock": {"control-plane.alpha.kubernetes.io/leader": "{}"}, "by-hand": nil,
+	} {
+		e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+		if _, err := c.Client.CoreV1().Endpoints(b.ns).Create(t.Context(), e, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.service("by-hand", func(s *corev1.Service) { s.Spec.Selector = nil })
+	c.Manager(t, "--controllers=endpoint")
+	b.wait("what no service has is gone", func() error {
+		if b.endpoints("left") != nil {
+			return fmt.Errorf("it is there")
+		}
+		return nil
+	})
+	if b.endpoints("lock") == nil || b.endpoints("by-hand") == nil {
+		t.Error("a leader-election record, or Endpoints of a service without selector, were deleted")
+	}
+}
+
 func TestEndpointsOfTheExample(t *testing.T) {
 	b := startEndpoints(t)
 	b.create(deployment("web", 3))

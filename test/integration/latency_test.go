@@ -45,10 +45,7 @@ func (b *bench) flipReadiness(m *cluster.Manager, services, changes int) {
 	f := &flips{waiting: map[string]flip{}}
 	for i := range services {
 		name := fmt.Sprintf("s%d", i)
-		b.service(name, func(s *corev1.Service) {
-			s.Spec.ClusterIP = "None" // the range of addresses is small
-			s.Spec.Selector = map[string]string{"app": "web", "pod": name}
-		})
+		b.service(name, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "web", "pod": name} })
 		if err := b.loosePod(b.Context(), name, 8080, fmt.Sprintf("10.7.%d.%d", i/250, i%250)); err != nil {
 			b.Fatal(err)
 		}
