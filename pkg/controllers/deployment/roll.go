@@ -171,11 +171,11 @@ const (
 	lingerTime = time.Second
 )
 
-// fills reports whether so many pods are a full batch of a large rollout.
-func (r *rollout) fills(pods int64) bool {
-	batch := (r.surge + r.unavailable) / batchShare
-	return batch > 0 && pods >= batch
-}
+// fills reports whether so many pods are a full batch of a large rollout. A smaller one has no batches: what makes room is
+// waited for as a whole, and what can go goes at once.
+func (r *rollout) fills(pods int64) bool { return r.large() && pods >= (r.surge+r.unavailable)/batchShare }
+
+func (r *rollout) large() bool { return r.surge+r.unavailable >= 2*batchShare }
 
 // linger returns how long to wait for more old pods to be dispensable: never longer than lingerTime after the first
 // new one became available that is not made use of. It is zero if a batch is full, or the last. Otherwise there are
@@ -183,7 +183,7 @@ func (r *rollout) fills(pods int64) bool {
 func (r *rollout) linger(lowered int64) time.Duration {
 	last := lowered == sizes(r.old)
 	ailing := slices.ContainsFunc(r.old, func(s *set) bool { return s.available < s.size })
-	if r.fills(lowered) || r.surge+r.unavailable < batchShare || last || ailing {
+	if r.fills(lowered) || !r.large() || last || ailing {
 		return 0
 	}
 	since := r.new.availableSince(r.now)
