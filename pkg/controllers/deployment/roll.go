@@ -173,7 +173,9 @@ const (
 
 // fills reports whether so many pods are a full batch of a large rollout. A smaller one has no batches: what makes room is
 // waited for as a whole, and what can go goes at once.
-func (r *rollout) fills(pods int64) bool { return r.large() && pods >= (r.surge+r.unavailable)/batchShare }
+func (r *rollout) fills(pods int64) bool {
+	return r.large() && pods >= (r.surge+r.unavailable)/batchShare
+}
 
 func (r *rollout) large() bool { return r.surge+r.unavailable >= 2*batchShare }
 
