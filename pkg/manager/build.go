@@ -13,9 +13,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
-// build makes the clients, the elector and the controllers. It writes nothing and does not ask the server.
-func build(ctx context.Context, c Config, registry []Controller) (m *manager, err error) {
-	m = &manager{Config: c}
+// New makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What it returns
+// has to be run.
+func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err error) {
+	m = &Manager{Config: c}
 	defer func() {
 		if err != nil {
 			m.close()
@@ -29,7 +30,7 @@ func build(ctx context.Context, c Config, registry []Controller) (m *manager, er
 	if err := m.buildLeadership(ctx); err != nil {
 		return m, err
 	}
-	shared := engine.Shared{
+	m.shared = engine.Shared{
 		Freshness: engine.NewFreshness(), Lease: m.leadership, Explain: engine.NewExplain(), Hooks: c.Hooks,
 	}
 	for _, entry := range registry {
@@ -39,14 +40,14 @@ func build(ctx context.Context, c Config, registry []Controller) (m *manager, er
 				continue
 			}
 		}
-		if err := m.buildController(ctx, entry, shared); err != nil {
+		if err := m.buildController(ctx, entry); err != nil {
 			return m, fmt.Errorf("controller %s: %w", entry.Name, err)
 		}
 	}
 	return m, nil
 }
 
-func (m *manager) buildInformers() error {
+func (m *Manager) buildInformers() error {
 	client, err := kubernetes.NewForConfig(m.builder.Config(clients.Informers))
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
@@ -55,7 +56,7 @@ func (m *manager) buildInformers() error {
 	return nil
 }
 
-func (m *manager) buildLeadership(ctx context.Context) error {
+func (m *Manager) buildLeadership(ctx context.Context) error {
 	if !m.LeaderElect {
 		m.leadership = leaderelection.Always{}
 		return nil
@@ -78,7 +79,7 @@ func (m *manager) buildLeadership(ctx context.Context) error {
 	return err
 }
 
-func (m *manager) buildController(ctx context.Context, entry Controller, shared engine.Shared) error {
+func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	config, err := m.builder.Controller(entry.Account)
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func (m *manager) buildController(ctx context.Context, entry Controller, shared 
 	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), entry.Account, 3)
 	m.closers = append(m.closers, closeRecorder)
 	runner, err := entry.Init(Context{
-		Config: m.Config, Informers: m.informers, Shared: shared, Access: engine.Access{API: api, Events: recorder},
+		Config: m.Config, Informers: m.informers, Shared: m.shared, Access: engine.Access{API: api, Events: recorder},
 	})
 	if err != nil || runner == nil {
 		return err
@@ -104,7 +105,7 @@ func (m *manager) buildController(ctx context.Context, entry Controller, shared 
 	return nil
 }
 
-func (m *manager) close() {
+func (m *Manager) close() {
 	for i := len(m.closers) - 1; i >= 0; i-- {
 		m.closers[i]()
 	}

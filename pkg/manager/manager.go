@@ -95,13 +95,35 @@ type EndpointConfig struct {
 // ErrShutdownTimeout says that controllers had not ended in time (CLI-24).
 var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
 
+// Manager is a set of controllers that have been built.
+type Manager struct {
+	Config
+	builder    *clients.Builder
+	informers  informers.SharedInformerFactory
+	leadership leaderelection.Leadership
+	shared     engine.Shared
+	runners    []named
+	accounts   []string
+	closers    []func() // run by close, last first
+}
+
+type named struct {
+	name string
+	Runner
+}
+
 // Run builds the controllers of the registry that are switched on and runs them while this process leads. It returns
 // when ctx has ended and all work has stopped (nil), or with what made it stop before.
 func Run(ctx context.Context, c Config, registry []Controller) error {
-	m, err := build(ctx, c, registry)
+	m, err := New(ctx, c, registry)
 	if err != nil {
 		return err
 	}
+	return m.Run(ctx)
+}
+
+// Run runs the controllers while this process leads, see the function [Run]. It must be called once at most.
+func (m *Manager) Run(ctx context.Context) error {
 	defer m.close()
 	if err := m.waitForServer(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -111,20 +133,4 @@ func Run(ctx context.Context, c Config, registry []Controller) error {
 	}
 	m.startInformers(ctx) // before the lease is won: a standby is warm
 	return m.leadership.Run(ctx, m.lead)
-}
-
-// manager is what [Run] has built.
-type manager struct {
-	Config
-	builder    *clients.Builder
-	informers  informers.SharedInformerFactory
-	leadership leaderelection.Leadership
-	runners    []named
-	accounts   []string
-	closers    []func() // run by close, last first
-}
-
-type named struct {
-	name string
-	Runner
 }

@@ -19,7 +19,7 @@ import (
 const serverPatience = 10 * time.Second
 
 // waitForServer waits until the API server says that it is healthy, or answers that it does not tell us.
-func (m *manager) waitForServer(ctx context.Context) error {
+func (m *Manager) waitForServer(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(m.builder.Config(clients.Informers))
 	if err != nil {
 		return fmt.Errorf("client for the API server: %w", err)
@@ -50,7 +50,7 @@ func (m *manager) waitForServer(ctx context.Context) error {
 
 // startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can end
 // in good order.
-func (m *manager) startInformers(ctx context.Context) {
+func (m *Manager) startInformers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	m.informers.StartWithContext(ctx)
 	m.closers = append(m.closers, func() {
@@ -60,7 +60,7 @@ func (m *manager) startInformers(ctx context.Context) {
 }
 
 // lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
-func (m *manager) lead(ctx context.Context) error {
+func (m *Manager) lead(ctx context.Context) error {
 	if m.Clients.ServiceAccounts {
 		if err := m.builder.EnsureServiceAccounts(ctx, m.accounts...); err != nil {
 			return fmt.Errorf("service accounts of controllers: %w", err) // CLI-58
@@ -89,7 +89,7 @@ func (m *manager) lead(ctx context.Context) error {
 	return first
 }
 
-func (m *manager) runOne(ctx context.Context, r named) error {
+func (m *Manager) runOne(ctx context.Context, r named) error {
 	if m.StartInterval > 0 {
 		select {
 		case <-time.After(m.StartInterval + time.Duration(rand.Int64N(int64(m.StartInterval)))): // CLI-23
@@ -104,7 +104,7 @@ func (m *manager) runOne(ctx context.Context, r named) error {
 }
 
 // waitFor waits for the controllers to end; it returns false when they take longer than they may.
-func (m *manager) waitFor(all *sync.WaitGroup) bool {
+func (m *Manager) waitFor(all *sync.WaitGroup) bool {
 	done := make(chan struct{})
 	go func() {
 		all.Wait()
