@@ -13,6 +13,13 @@ STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 \
 	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(TREE_STATE) -X $(STAMP).buildDate=$(COMMIT_DATE)
 
+# An image's tag has no "+".
+IMAGE ?= controller-manager:$(subst +,-,$(VERSION))
+IMAGE_PLATFORMS ?= linux/$(shell go env GOARCH)
+# "prebuilt": a binary built outside; "build": in a container, which needs the image golang.
+BINARY_FROM ?= prebuilt
+BUILD_OF := -version '$(VERSION)' -date '$(COMMIT_DATE)' -ldflags '$(LDFLAGS)'
+
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
 
@@ -26,8 +33,8 @@ FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz clean \
-	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated
+.PHONY: help build run test test-unit test-integration localcluster fuzz clean image image-test release generate \
+	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release
 
 help: ## List the targets
 	@echo "Targets:"
@@ -70,11 +77,27 @@ verify-staticcheck:
 	@for module in $(CODE_MODULES); do echo "staticcheck $$module"; (cd $$module && $(CURDIR)/bin/staticcheck ./...) || exit 1; done
 
 verify-generated:
-	@if [ -d hack/gen ]; then go run ./hack/gen --check; fi
+	go run ./hack/gen --check
+
+generate: ## Make the files that follow from the code: roles, and the table of rights in docs/security.md
+	go run ./hack/gen
+
+image: ## Build the container image IMAGE for IMAGE_PLATFORMS, with docker buildx or with buildah
+	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -from $(BINARY_FROM) $(if $(PUSH),-push) $(CURDIR)
+
+image-test: ## Build the image with buildah, unpack it and run what is in it; needs Linux and root
+	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -test $(CURDIR)
+
+release: ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
+	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)
+
+# Three platforms, one of each system: to build all six takes twice as long, and "make release" does it.
+verify-release: ## Build a release twice, in different folders, and compare the bytes
+	@go -C hack/tools run ./release $(BUILD_OF) -platforms linux/amd64,darwin/arm64,windows/amd64 -verify $(CURDIR)
 
 fuzz: ## Fuzz each target for FUZZTIME (10s)
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
 
 clean: ## Remove what was built here, all local control planes and their programs
 	go -C hack/localcluster run . clean
-	rm -rf bin
+	rm -rf bin dist

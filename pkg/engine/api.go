@@ -24,7 +24,7 @@ type API interface {
 	List(ctx context.Context, k Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error)
 }
 
-// NewAPI returns the API that the client configuration leads to.
+// NewAPI returns the API that the client configuration leads to. Each of its requests ends within half a minute.
 func NewAPI(config *rest.Config) (API, error) {
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -43,7 +43,7 @@ func NewAPI(config *rest.Config) (API, error) {
 		}
 		a[gv] = client
 	}
-	return a, nil
+	return bounded{a}, nil
 }
 
 type restAPI map[schema.GroupVersion]rest.Interface

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -21,8 +22,9 @@ import (
 
 // Controller is a controller in its four parts. S is its snapshot: all that one look at a key has found.
 type Controller[S any] struct {
-	Name    string // of the queue, in metrics and logs
-	Workers int    // keys that are worked on at the same time
+	Name    string   // of the queue, in metrics and logs
+	Workers int      // keys that are worked on at the same time
+	Kinds   []string // of the objects that keys are named after, for people who ask about one; may be empty
 	Watches []Watch
 
 	// Observe reads the caches (and, where the contract asks for it, live). ok is false when the key's object is gone.
@@ -73,13 +75,14 @@ type Shared struct {
 	Freshness *Freshness
 	Lease     Lease
 	Explain   *Explain
-	Hooks     Hooks
 }
 
-// Access is how one controller reaches the API server: under its own identity and limits (CI-5, CI-20).
+// Access is what one controller has for itself: how it reaches the API server, under its own identity and limits (CI-5,
+// CI-20), and who is told what it does.
 type Access struct {
 	API    API
 	Events record.EventRecorder
+	Hooks  Hooks
 }
 
 // New returns a runner for the controller. It starts nothing.
@@ -92,8 +95,8 @@ func New[S any](shared Shared, access Access, c Controller[S]) *Runner[S] {
 		shared:     shared,
 		keys:       map[plan.Key]*state{},
 		executor: &executor{
-			name: c.Name, api: access.API, events: access.Events, fresh: shared.Freshness, lease: shared.Lease,
-			hooks: shared.Hooks, slots: make(chan struct{}, parallelWrites), free: c.Free, byClock: c.Cycle > 0,
+			api: access.API, events: access.Events, fresh: shared.Freshness, lease: shared.Lease,
+			hooks: access.Hooks, slots: make(chan struct{}, parallelWrites), free: c.Free, byClock: c.Cycle > 0,
 		},
 	}
 }
@@ -106,32 +109,36 @@ type Runner[S any] struct {
 	levels   *levels
 	queue    workqueue.TypedDelayingInterface[plan.Key]
 
-	mu   sync.Mutex
-	keys map[plan.Key]*state
-	held int // how many reports are held back
+	mu      sync.Mutex
+	keys    map[plan.Key]*state
+	held    int       // how many reports are held back
+	failing int       // how many keys have failed
+	workers []*worker // none while they don't work
 }
 
 // state is what the runner remembers of a key between two looks. Only the worker that has the key touches it, but for
-// the two fields behind the runner's lock.
+// the fields behind the runner's lock.
 type state struct {
 	awaited awaited
-	waits   int       // looks in vain for what is awaited
-	held    time.Time // since when a report is held back; zero if none is
-	failing int       // failures in a row
+	waits   int           // looks in vain for what is awaited
+	held    time.Time     // since when a report is held back; zero if none is
+	failing int           // failures in a row; written behind the lock
+	thought time.Duration // what this look has cost so far, writes aside
 
-	unsettled bool // behind the lock: the caches may lack writes of which we know nothing
-	begun     bool // behind the lock: a report is held back
+	unsettled bool      // behind the lock: the caches may lack writes of which we know nothing
+	begun     bool      // behind the lock: a report is held back
+	rests     time.Time // behind the lock: the key is not looked at before, see rest
 }
 
 // Run works until ctx ends and all workers have returned. It leaves no goroutine behind.
 func (r *Runner[S]) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
 	ctx = klog.NewContext(ctx, logger)
+	r.openQueue() // first, so that its metrics are there from now on (MH-23)
+	defer r.queue.ShutDown()
 	if err := r.sync(ctx); err != nil {
 		return err
 	}
-	r.openQueue()
-	defer r.queue.ShutDown()
 	stop, err := r.watch(ctx)
 	defer stop()
 	if err != nil {
@@ -142,22 +149,29 @@ func (r *Runner[S]) Run(ctx context.Context) error {
 	}
 	logger.V(1).Info("Controller runs", "workers", r.Workers)
 	var workers sync.WaitGroup
-	for range r.Workers {
-		workers.Go(func() { r.work(ctx) })
+	for _, w := range r.hire() {
+		workers.Go(func() { r.work(withWorker(ctx, w), w) })
 	}
+	defer r.dismiss()
 	<-ctx.Done()
 	r.queue.ShutDown()
 	workers.Wait()
 	return nil
 }
 
-func (r *Runner[S]) work(ctx context.Context) {
+// work looks at one key after the other. When ctx has ended it takes out what is left unlooked at, so that the queue's
+// metrics don't go on to show a depth that there is not.
+func (r *Runner[S]) work(ctx context.Context, w *worker) {
 	for {
 		key, shutdown := r.queue.Get()
-		if shutdown || ctx.Err() != nil {
+		if shutdown {
 			return
 		}
-		r.look(ctx, key)
+		if ctx.Err() == nil {
+			w.set(key, true)
+			r.look(ctx, key)
+			w.set(key, false)
+		}
 		r.queue.Done(key)
 	}
 }
@@ -168,16 +182,20 @@ func (r *Runner[S]) look(ctx context.Context, key plan.Key) {
 	logger := klog.FromContext(ctx).WithValues("key", key.String())
 	began := time.Now()
 	st := r.state(key)
+	if rest := r.resting(st, began); rest > 0 {
+		r.queue.AddAfter(key, rest)
+		return
+	}
 	rec := Record{Time: began}
 	var err error
 	defer func() {
-		if cause := recover(); cause != nil {
+		cause := recover()
+		if cause != nil {
 			err = fmt.Errorf("panic: %v", cause)
 			logger.Error(err, "A controller panicked over a key", "stack", string(debug.Stack()))
-			r.shared.Hooks.panicked(r.Name)
 		}
 		r.finish(logger, key, st, &rec, err)
-		r.shared.Hooks.pass(r.Name, err, time.Since(began))
+		r.executor.hooks.pass(&rec, err, cause != nil, time.Since(began))
 	}()
 
 	if missing, ok := st.awaited.settle(r.shared.Freshness); !ok {
@@ -200,6 +218,7 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	now := rec.Time
 	owner := r.owner(s)
 	p := r.Plan(now, s)
+	st.thought = time.Since(now)
 	rec.Why, rec.Next = p.Why, p.Requeue
 	if !p.Empty() && r.isUnsettled(st) {
 		if waiting, err := r.settle(ctx, st, owner, s); err != nil || waiting {
@@ -216,7 +235,9 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	if r.Report == nil || silent(did.Err) || did.Err != nil && !answered(did.Err) {
 		return did.Err
 	}
+	resumed := time.Now()
 	rep := r.Report(now, s, did)
+	st.thought += time.Since(resumed)
 	rec.Next = sooner(rec.Next, rep.Requeue)
 	if rep.Why != "" {
 		rec.Why = rep.Why
@@ -261,7 +282,7 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 	switch {
 	case err == nil:
 		if rec.Waiting == "" { // to wait is no success
-			st.failing = 0
+			r.setFailing(st, 0)
 		}
 		if rec.Next > 0 {
 			r.queue.AddAfter(key, rec.Next)
@@ -272,7 +293,8 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 		r.queue.AddAfter(key, rec.Next)
 		logger.V(4).Info("Looks again when the cache has caught up", "reason", err.Error())
 	default:
-		st.failing++
+		r.setFailing(st, st.failing+1)
+		r.executor.hooks.retry()
 		rec.Error, rec.Retries = err.Error(), st.failing
 		wait := r.Cycle
 		if wait <= 0 {
@@ -284,10 +306,9 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 			logger.Info("Failed, will retry", "failures", st.failing, "after", rec.Next.String(), "err", err.Error())
 		}
 	}
+	r.rest(st)
 	r.drop(key, st)
-	if rec.Why != "" || rec.Error != "" || rec.Waiting != "" {
-		r.shared.Explain.put(r.Name, key, *rec)
-	}
+	r.shared.Explain.Put(r.Name, key, *rec)
 	logger.V(5).Info("Looked", "why", rec.Why, "wrote", rec.Wrote, "next", rec.Next.String())
 }
 
@@ -325,8 +346,6 @@ func (r *Runner[S]) compare(ctx context.Context, st *state, l Live) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	found, err := r.executor.api.List(ctx, k, l.Namespace, l.Selector.String())
 	if err != nil {
 		return err
@@ -360,13 +379,14 @@ func (r *Runner[S]) await(key plan.Key, st *state, rec *Record, missing schema.G
 	rec.Waiting = missing.Kind
 	rec.Why = "waiting for the cache of " + missing.Kind + " to show our own writes"
 	rec.Next = min(10*time.Millisecond<<min(st.waits, 7), time.Second)
-	if old, ok := r.shared.Explain.Get(r.Name, key); ok {
+	if old, ok := r.shared.Explain.Get(r.Name, key); ok && old.Why != "" {
 		rec.Why = old.Why + "; " + rec.Why
 		if old.Waiting != "" {
 			rec.Why = old.Why
 		}
 	}
-	r.shared.Hooks.stale(r.Name, Kind{GroupVersionKind: missing})
+	resource, _ := meta.UnsafeGuessKindToResource(missing)
+	r.executor.hooks.stale(resource.GroupResource())
 }
 
 func (r *Runner[S]) owner(s S) plan.Object {

@@ -39,8 +39,10 @@ type world struct {
 	lease  atomic.Bool
 	events *record.FakeRecorder
 	panics atomic.Int32
-	hold   time.Duration         // of reports
-	decide func(s toy) plan.Plan // nil: keep pods
+	counts map[string]int                  // of what the hooks were told, behind memory's lock
+	hold   time.Duration                   // of reports
+	lag    func(ctx context.Context) error // before each creation; nil: none
+	decide func(s toy) plan.Plan           // nil: keep pods
 	stop   func()
 }
 
@@ -58,7 +60,6 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 		w.lease.Store(true)
 		w.shared = Shared{
 			Freshness: NewFreshness(), Lease: w, Explain: NewExplain(),
-			Hooks: Hooks{Panic: func(string) { w.panics.Add(1) }},
 		}
 		test(t, w)
 		if w.stop != nil {
@@ -72,7 +73,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	sets, pods := w.informer(ctx, &appsv1.ReplicaSet{}), w.informer(ctx, &corev1.Pod{})
-	w.runner = New(w.shared, Access{API: w.memory, Events: w.events}, w.controller(sets, pods))
+	w.runner = New(w.shared, Access{API: bounded{w.api()}, Events: w.events, Hooks: w.hooks()}, w.controller(sets, pods))
 	done := make(chan error)
 	go func() { done <- w.runner.Run(ctx) }()
 	w.stop = func() {
@@ -82,6 +83,57 @@ func (w *world) start() {
 		}
 	}
 	w.settle()
+}
+
+// api is the memory, behind what the test puts in front of it.
+func (w *world) api() API {
+	if w.lag == nil {
+		return w.memory
+	}
+	return lagging{w.memory, w.lag}
+}
+
+// lagging is an API whose creations take time.
+type lagging struct {
+	API
+	lag func(ctx context.Context) error
+}
+
+func (l lagging) Create(ctx context.Context, k Kind, o plan.Object) (plan.Object, error) {
+	if err := l.lag(ctx); err != nil {
+		return nil, err
+	}
+	return l.API.Create(ctx, k, o)
+}
+
+// hooks count what the runner does.
+func (w *world) hooks() Hooks {
+	return Hooks{
+		Pass: func(result Result, _ time.Duration) {
+			if result == Panicked {
+				w.panics.Add(1)
+			}
+			w.tally(string(result))
+		},
+		Retry: func() { w.tally("retry") },
+		Write: func(x Write) { w.tally(x.Verb + " " + x.Resource + " " + x.Code) },
+		Stale: func(resource schema.GroupResource) { w.tally("stale " + resource.String()) },
+	}
+}
+
+func (w *world) tally(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.counts == nil {
+		w.counts = map[string]int{}
+	}
+	w.counts[what]++
+}
+
+func (w *world) counted(what string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts[what]
 }
 
 func (w *world) settle() {
@@ -300,7 +352,7 @@ func TestTakeoverFromALeaderWhoseWritesTheCacheLacks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.runner = New(w.shared, Access{API: w.memory, Events: w.events}, w.controller(sets, pods))
+		w.runner = New(w.shared, Access{API: bounded{w.api()}, Events: w.events, Hooks: w.hooks()}, w.controller(sets, pods))
 		done := make(chan error)
 		go func() { done <- w.runner.Run(ctx) }()
 		w.stop = func() { cancel(); <-done }
@@ -347,7 +399,7 @@ func TestSlowStart(t *testing.T) {
 					}
 					return nil
 				}
-				e := New(w.shared, Access{API: w.memory, Events: w.events}, Controller[toy]{Name: "toy"}).executor
+				e := New(w.shared, Access{API: bounded{w.api()}, Events: w.events, Hooks: w.hooks()}, Controller[toy]{Name: "toy"}).executor
 				set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a"}}
 				n := int32(100)
 				set.Spec.Replicas = &n

@@ -12,18 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-const (
-	// requestTimeout bounds one request, so that a server that hangs cannot hold a worker for ever.
-	requestTimeout = 30 * time.Second
-	// parallelWrites bounds the requests that one controller has under way at a time.
-	parallelWrites = 32
-)
+// parallelWrites bounds the requests that one controller has under way at a time.
+const parallelWrites = 32
 
 // Lease tells whether this process may write.
 type Lease interface{ Held() bool }
@@ -31,7 +28,6 @@ type Lease interface{ Held() bool }
 // executor is the one place that writes. It refuses what no plan may ask for: a write without the lease, to an object
 // that the plan's owner does not own, a second write to one object in a pass, a change from an outdated object.
 type executor struct {
-	name   string
 	api    API
 	fresh  *Freshness
 	lease  Lease
@@ -131,7 +127,7 @@ func (p *pass) createOne(k Kind, s plan.Create) error {
 		made, err = p.api.Create(ctx, k, object)
 		return err
 	})
-	p.note(k, plan.Created, err)
+	p.note(k, "create", err)
 	switch {
 	case err == nil:
 		p.remember(k, made)
@@ -176,7 +172,7 @@ func (p *pass) change(s plan.Change) error {
 		p.mu.Lock()
 		p.awaited.version(k.GroupVersionKind, version)
 		p.mu.Unlock()
-		p.hooks.stale(p.name, k)
+		p.hooks.stale(schema.GroupResource{Group: k.Group, Resource: k.Resource})
 		return plan.ErrStale
 	}
 	if s.Adopt {
@@ -188,7 +184,7 @@ func (p *pass) change(s plan.Change) error {
 	if made == nil && err == nil {
 		return nil // a difference that a patch does not show, as between nil and empty
 	}
-	p.note(k, plan.Changed, err)
+	p.note(k, verbOf(k, s.Status), err)
 	switch {
 	case err == nil:
 		p.remember(k, made)
@@ -229,6 +225,14 @@ func (p *pass) write(k Kind, s plan.Change) (made plan.Object, err error) {
 	return made, err
 }
 
+// verbOf says how a kind is changed, in the API's own word.
+func verbOf(k Kind, status bool) string {
+	if k.put(status) {
+		return "update"
+	}
+	return "patch"
+}
+
 func (p *pass) delete(s plan.Delete) error {
 	return inParallel(len(s.Objects), func(i int) error { return p.deleteOne(s, s.Objects[i]) })
 }
@@ -251,7 +255,7 @@ func (p *pass) deleteOne(s plan.Delete, o plan.Object) error {
 	err = p.send(func(ctx context.Context) error {
 		return p.api.Delete(ctx, k, o.GetNamespace(), o.GetName(), opts)
 	})
-	p.note(k, plan.Deleted, err)
+	p.note(k, "delete", err)
 	conflict := apierrors.IsConflict(err)
 	gone := apierrors.IsNotFound(err) || conflict
 	if err == nil {
@@ -327,9 +331,7 @@ func (p *pass) send(request func(context.Context) error) error {
 	if !p.lease.Held() {
 		return ErrNotLeading
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
-	defer cancel()
-	return request(ctx)
+	return request(p.ctx)
 }
 
 // awaitNewer makes the key wait for a later version of an object that the server has refused to change.
@@ -344,8 +346,6 @@ func (p *pass) awaitNewer(k Kind, o plan.Object) {
 
 // get reads an object live.
 func (e *executor) get(ctx context.Context, k Kind, key plan.Key) (plan.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	return e.api.Get(ctx, k, key.Namespace, key.Name)
 }
 
@@ -378,14 +378,14 @@ func (p *pass) stopped() bool {
 	return p.outcome.Stopped
 }
 
-func (p *pass) note(k Kind, v plan.Verb, err error) {
+func (p *pass) note(k Kind, verb string, err error) {
 	if errors.Is(err, ErrNotLeading) {
 		return
 	}
 	if !p.unhurried {
 		p.pace.work(time.Now())
 	}
-	p.hooks.write(p.name, v, k, err)
+	p.hooks.write(verb, k, err)
 }
 
 // emit records an event on the owner. Recording never blocks and never fails a pass (CI-45).
@@ -402,7 +402,7 @@ func (p *pass) emit(e plan.Event, name string, err error) {
 
 func controls(owner, o plan.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(o)
-	return ref != nil && ref.UID == owner.GetUID()
+	return ref != nil && ref.UID == owner.GetUID() && o.GetNamespace() == owner.GetNamespace()
 }
 
 // released reports whether the change takes the owner's reference off an object.

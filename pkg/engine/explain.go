@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,13 +38,48 @@ func (e *Explain) Get(controller string, key plan.Key) (r Record, ok bool) {
 	return r, ok
 }
 
-func (e *Explain) put(controller string, key plan.Key, r Record) {
+// Troubled returns the records of a controller's keys that have failed, or wait for a cache, in the order of the keys, at
+// most so many, and how many there are.
+func (e *Explain) Troubled(controller string, most int) (found []Told, total int) {
+	e.mu.Lock()
+	for key, r := range e.records[controller] {
+		if r.troubled() {
+			found = append(found, Told{key, r})
+		}
+	}
+	e.mu.Unlock()
+	slices.SortFunc(found, func(a, b Told) int {
+		return cmp.Or(strings.Compare(a.Key.Namespace, b.Key.Namespace), strings.Compare(a.Key.Name, b.Key.Name))
+	})
+	return found[:min(most, len(found))], len(found)
+}
+
+// Told is a key with what is told of it.
+type Told struct {
+	Key plan.Key
+	Record
+}
+
+func (r Record) troubled() bool { return r.Error != "" || r.Waiting != "" }
+
+// Put keeps a record. One that says nothing is kept only in place of one that tells of trouble.
+func (e *Explain) Put(controller string, key plan.Key, r Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if r.Why == "" && !r.troubled() && !e.records[controller][key].troubled() {
+		return
+	}
 	if e.records[controller] == nil {
 		e.records[controller] = map[plan.Key]Record{}
 	}
 	e.records[controller][key] = r
+}
+
+// clear forgets a controller's records: those of an earlier term say nothing about this one.
+func (e *Explain) clear(controller string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.records, controller)
 }
 
 func (e *Explain) forget(controller string, key plan.Key) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -28,6 +29,7 @@ type levels struct {
 	fifo   [levelCount][]ticket // may hold outdated tickets of raised keys
 	next   uint64
 	pops   int
+	filled time.Time // when a key was last put into it while it was empty
 }
 
 type ticket struct {
@@ -53,6 +55,9 @@ func (l *levels) want(k plan.Key, at level) {
 func (l *levels) Push(k plan.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.queued) == 0 {
+		l.filled = time.Now()
+	}
 	l.next++
 	l.put(ticket{k, l.take(k), l.next})
 }
@@ -73,6 +78,13 @@ func (l *levels) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.queued)
+}
+
+// waiting counts the queued keys, and tells since when there have been some.
+func (l *levels) waiting() (n int, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queued), l.filled
 }
 
 // Pop takes out the key whose turn it is (workqueue.Queue). It is called only when Len is not zero.

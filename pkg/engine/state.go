@@ -33,9 +33,36 @@ func (r *Runner[S]) doubt(key plan.Key) {
 func (r *Runner[S]) drop(key plan.Key, st *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !st.unsettled && !st.begun && st.failing == 0 && st.waits == 0 && st.awaited.nothing() {
+	if !st.unsettled && !st.begun && st.rests.IsZero() && st.failing == 0 && st.waits == 0 && st.awaited.nothing() {
 		delete(r.keys, key)
 	}
+}
+
+// A key that many objects wake, such as a Deployment of thousands of pods, could be looked at without end while they
+// change, and each look costs as much as there are pods. It rests after each for several times as long as the look took.
+const (
+	restShare   = 8
+	restWorth   = 500 * time.Microsecond // a look that was quicker needs no rest
+	restLongest = 100 * time.Millisecond
+)
+
+// rest notes until when the key rests after a look.
+func (r *Runner[S]) rest(st *state) {
+	thought := st.thought
+	st.thought = 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st.rests = time.Time{}
+	if thought >= restWorth {
+		st.rests = time.Now().Add(min(restShare*thought, restLongest))
+	}
+}
+
+// resting returns how much longer the key rests.
+func (r *Runner[S]) resting(st *state, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return st.rests.Sub(now)
 }
 
 // forget drops all that is remembered of a key whose object is gone (RS-7).
@@ -43,6 +70,7 @@ func (r *Runner[S]) forget(key plan.Key) {
 	r.mu.Lock()
 	if st := r.keys[key]; st != nil {
 		r.setBegun(st, false)
+		r.setFailingLocked(st, 0)
 		*st = state{}
 	}
 	r.mu.Unlock()
@@ -77,6 +105,23 @@ func (r *Runner[S]) setBegun(st *state, to bool) {
 		r.held--
 	}
 	st.begun = to
+}
+
+// setFailing notes how often in a row the key has failed.
+func (r *Runner[S]) setFailing(st *state, times int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.setFailingLocked(st, times)
+}
+
+func (r *Runner[S]) setFailingLocked(st *state, times int) {
+	switch {
+	case times > 0 && st.failing == 0:
+		r.failing++
+	case times == 0 && st.failing > 0:
+		r.failing--
+	}
+	st.failing = times
 }
 
 // heldNow counts the reports that are held back.

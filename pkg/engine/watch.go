@@ -34,9 +34,10 @@ func (r *Runner[S]) sync(ctx context.Context) error {
 // openQueue begins with an empty memory: a process that leads again knows no more than one that leads for the first time.
 func (r *Runner[S]) openQueue() {
 	r.mu.Lock()
-	r.keys, r.held = map[plan.Key]*state{}, 0
-	r.mu.Unlock()
+	r.keys, r.held, r.failing = map[plan.Key]*state{}, 0, 0
 	r.levels = newLevels()
+	r.mu.Unlock()
+	r.shared.Explain.clear(r.Name)
 	storage := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[plan.Key]{Name: r.Name, Queue: r.levels})
 	r.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[plan.Key]{
 		Name: r.Name, Queue: storage,

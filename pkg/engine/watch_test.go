@@ -11,7 +11,7 @@ import (
 
 // An object that comes later than the controller wakes nothing if it is to be ignored; changes and deletions still may.
 func TestIgnore(t *testing.T) { // EP-7
-	r := New(Shared{Freshness: NewFreshness()}, Access{}, Controller[toy]{Name: "toy"})
+	r := New(Shared{Freshness: NewFreshness(), Explain: NewExplain()}, Access{}, Controller[toy]{Name: "toy"})
 	r.openQueue()
 	defer r.queue.ShutDown()
 	h := r.handler(Watch{Ignore: func(plan.Object) bool { return true }, Wakes: func(before, after plan.Object) []plan.Key {

@@ -2,6 +2,7 @@ package informers
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -61,8 +62,12 @@ func (c NodePodCache) OnNode(node string) []*corev1.Pod { return c.by(byNode, no
 // owned is a cache of objects that controllers own.
 type owned[T metav1.Object] struct{ store[T] }
 
-// OwnedBy returns the objects whose controlling owner has the uid.
-func (s owned[T]) OwnedBy(uid types.UID) []T { return s.by(byController, string(uid)) }
+// OwnedBy returns the objects of a namespace whose controlling owner has the uid. An owner is in the namespace of what it
+// owns: whoever writes its uid into objects of another namespace gains nothing by it (RS-11).
+func (s owned[T]) OwnedBy(namespace string, uid types.UID) []T {
+	elsewhere := func(o T) bool { return o.GetNamespace() != namespace }
+	return slices.DeleteFunc(s.by(byController, string(uid)), elsewhere)
+}
 
 // OrphansIn returns the objects of a namespace that no owner controls.
 func (s owned[T]) OrphansIn(namespace string) []T { return s.by(byOrphanage, namespace) }

@@ -63,10 +63,11 @@ func TestLookups(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ what, got, want string }{
-		{"pods of rs1", names(pods.OwnedBy("rs1")), "a b f"},
-		{"pods of rs2", names(pods.OwnedBy("rs2")), "c"},
-		{"pods of nobody", names(pods.OwnedBy("")), ""},
-		{"pods of an owner that is no controller", names(pods.OwnedBy("no controller")), ""},
+		{"pods of rs1", names(pods.OwnedBy("shop", "rs1")), "a b"},
+		{"RS-11 a pod that names an owner in another namespace is found in its own", names(pods.OwnedBy("bank", "rs1")), "f"},
+		{"pods of rs2", names(pods.OwnedBy("shop", "rs2")), "c"},
+		{"pods of nobody", names(pods.OwnedBy("shop", "")), ""},
+		{"pods of an owner that is no controller", names(pods.OwnedBy("shop", "no controller")), ""},
 		{"orphans in shop", names(pods.OrphansIn("shop")), "d"},
 		{"orphans in bank", names(pods.OrphansIn("bank")), "e"},
 		{"orphans nowhere", names(pods.OrphansIn("")), ""},
@@ -86,7 +87,7 @@ func TestLookups(t *testing.T) {
 	}
 	// A pod that changes hands is found where it is now.
 	must[any](nil, pods.Informer().GetIndexer().Update(small("shop", "a", "", "n2")))
-	if got := names(pods.OwnedBy("rs1")) + "|" + names(pods.OrphansIn("shop")) + "|" + names(byNode.OnNode("n2")); got != "b f|a d|a b" {
+	if got := names(pods.OwnedBy("shop", "rs1")) + "|" + names(pods.OrphansIn("shop")) + "|" + names(byNode.OnNode("n2")); got != "b|a d|a b" {
 		t.Error(got)
 	}
 	must[any](nil, pods.Informer().GetIndexer().Delete(small("shop", "a", "", "n2")))
@@ -124,9 +125,9 @@ func TestIndexesAgreeWithAScan(t *testing.T) {
 		}
 		for _, uid := range []types.UID{"1", "2"} {
 			want := scan(func(p *corev1.Pod) bool {
-				return metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).UID == uid
+				return metav1.GetControllerOf(p) != nil && metav1.GetControllerOf(p).UID == uid && p.Namespace == "x"
 			})
-			if got := names(pods.OwnedBy(uid)); got != want {
+			if got := names(pods.OwnedBy("x", uid)); got != want {
 				t.Fatalf("owned by %s: %q, want %q", uid, got, want)
 			}
 		}
@@ -145,7 +146,7 @@ func TestReplicaSetsAndDeployments(t *testing.T) {
 	must[any](nil, sets.Informer().GetIndexer().Add(&appsv1.ReplicaSet{ObjectMeta: small("shop", "rs", "d", "").ObjectMeta}))
 	must[any](nil, sets.Informer().GetIndexer().Add(&appsv1.ReplicaSet{ObjectMeta: small("shop", "lone", "", "").ObjectMeta}))
 	must[any](nil, deployments.Informer().GetIndexer().Add(&appsv1.Deployment{ObjectMeta: small("shop", "d", "", "").ObjectMeta}))
-	if got := names(sets.OwnedBy("d")) + "|" + names(sets.OrphansIn("shop")) + "|" + names(sets.In("shop")); got != "rs|lone|lone rs" {
+	if got := names(sets.OwnedBy("shop", "d")) + "|" + names(sets.OrphansIn("shop")) + "|" + names(sets.In("shop")); got != "rs|lone|lone rs" {
 		t.Error(got)
 	}
 	if got := names(deployments.In("shop")); got != "d" || deployments.Get("shop", "d") == nil || deployments.Get("shop", "x") != nil {
@@ -204,7 +205,7 @@ func TestMissingIndexPanics(t *testing.T) {
 		}
 	}()
 	f := NewFactory(fake.NewClientset(), 0)
-	owned[*corev1.Pod]{store[*corev1.Pod]{f.Core().V1().Pods().Informer()}}.OwnedBy("x")
+	owned[*corev1.Pod]{store[*corev1.Pod]{f.Core().V1().Pods().Informer()}}.OwnedBy("shop", "x")
 }
 
 // What has no business in a cache is not found and does no harm.
@@ -219,7 +220,7 @@ func TestStrangersInACache(t *testing.T) {
 	f := NewFactory(fake.NewClientset(), 0)
 	pods := must(Pods(f))
 	must[any](nil, pods.Informer().GetIndexer().Add(&appsv1.ReplicaSet{ObjectMeta: small("shop", "a", "rs", "").ObjectMeta}))
-	if found := pods.OwnedBy("rs"); len(found) != 0 || pods.Get("shop", "a") != nil {
+	if found := pods.OwnedBy("shop", "rs"); len(found) != 0 || pods.Get("shop", "a") != nil {
 		t.Errorf("found %v", found)
 	}
 }
@@ -242,14 +243,14 @@ func TestFactoryEndToEnd(t *testing.T) {
 	if _, err := client.CoreV1().Pods("shop").Create(ctx, fullPod("b"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return names(pods.OwnedBy("rs")) == "a b" })
+	eventually(t, func() bool { return names(pods.OwnedBy("shop", "rs")) == "a b" })
 	if p := pods.Get("shop", "b"); p.ManagedFields != nil || p.Spec.Volumes != nil {
 		t.Error("pods that come later are not slimmed")
 	}
 	if err := client.CoreV1().Pods("shop").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return names(pods.OwnedBy("rs")) == "b" })
+	eventually(t, func() bool { return names(pods.OwnedBy("shop", "rs")) == "b" })
 }
 
 func eventually(t *testing.T, is func() bool) {

@@ -11,8 +11,8 @@ import (
 )
 
 // NewFactory returns the factory of all shared informers. Each object is slimmed before it is cached, see [Slim].
-func NewFactory(client kubernetes.Interface, resync time.Duration) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(Slim))
+func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(Slim))...)
 }
 
 // DrawResync draws the period in which informers re-deliver everything: uniform in [least, 2*least), so that the

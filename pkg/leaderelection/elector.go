@@ -30,6 +30,7 @@ type Elector struct {
 	config   Config
 	identity string
 	leases   coordinationv1.LeasesGetter
+	watched  coordinationv1.LeasesGetter // nil: the lease is only tried periodically
 	events   resourcelock.EventRecorder
 	clock    func() instant
 	current  atomic.Pointer[term]
@@ -86,6 +87,9 @@ func (e *Elector) Check() error {
 func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	for {
 		err := e.candidacy(ctx, lead)
+		if errors.Is(err, errGivenUp) {
+			continue
+		}
 		again := e.config.OnLoss == Standby && errors.Is(err, ErrLost) && !errors.Is(err, ErrStuck)
 		if !again {
 			return err
@@ -96,6 +100,10 @@ func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error)
 		klog.FromContext(ctx).Info("Lost the leader lease and stopped all work, competing again", "lock", e.lockName())
 	}
 }
+
+// errGivenUp says that another holder has given the lease up: a new candidacy begins with a try, the present one might
+// sleep for a while.
+var errGivenUp = errors.New("the lease was given up")
 
 // candidacy is one round: acquire, lead, release or lose.
 func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) error) error {
@@ -125,12 +133,19 @@ func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) erro
 		elector.Run(electing)
 	}()
 
+	waiting, unwatch := context.WithCancel(ctx)
+	defer unwatch()
 	select {
 	case <-t.started:
 	case <-t.finished:
 		t.lose("client-go gave up renewing") // before its callback was scheduled
+	case <-e.released(waiting):
+		t.end()
+		t.settled() // a request that still hangs changes nothing any more but the lease, which then is ours
+		return errGivenUp
 	case <-ctx.Done():
 	}
+	unwatch()
 	if ctx.Err() == nil {
 		err = e.work(ctx, t, lead)
 	}

@@ -21,7 +21,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -34,10 +36,12 @@ func TestMain(m *testing.M) {
 
 // server keeps one lease and the events, in memory, so that it works with virtual time.
 type server struct {
-	mu      sync.Mutex
-	lease   *coordinationv1.Lease
-	version int
-	events  []corev1.Event
+	mu           sync.Mutex
+	lease        *coordinationv1.Lease
+	version      int
+	events       []corev1.Event
+	watchesBegun int
+	watches      []*watch.RaceFreeFakeWatcher
 }
 
 // request is one request that was sent.
@@ -143,7 +147,41 @@ func (s *server) store(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l.ResourceVersion = fmt.Sprint(s.version)
 	l.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
 	s.lease = l
+	s.tell(watch.Modified, l)
 	return l
+}
+
+// tell sends an event to all watches.
+func (s *server) tell(what watch.EventType, l *coordinationv1.Lease) {
+	for _, w := range s.watches {
+		if !w.IsStopped() {
+			w.Action(what, l.DeepCopy())
+		}
+	}
+}
+
+// watcher is the right to watch the server's lease, or the lack of it.
+type watcher struct {
+	coordinationv1client.LeaseInterface
+	server *server
+	err    error
+}
+
+func (w watcher) Leases(string) coordinationv1client.LeaseInterface { return w }
+
+func (w watcher) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.server.watchesBegun++
+	if w.err != nil {
+		return nil, w.err
+	}
+	fake := watch.NewRaceFreeFake()
+	if w.server.lease != nil {
+		fake.Add(w.server.lease.DeepCopy())
+	}
+	w.server.watches = append(w.server.watches, fake)
+	return fake, nil
 }
 
 func status(code int32, reason metav1.StatusReason) (int, any) {
@@ -164,6 +202,7 @@ func (s *server) set(l *coordinationv1.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l == nil {
+		s.tell(watch.Deleted, s.lease)
 		s.lease = nil
 		return
 	}
@@ -185,6 +224,7 @@ func leaseOf(holder string, seconds int32) *coordinationv1.Lease {
 type process struct {
 	*Elector
 	wire  *wire
+	sees  *watcher // how it watches the lease; nil if it does not
 	jumps *jumpingClock
 	ctx   context.Context
 	end   context.CancelFunc
@@ -221,6 +261,9 @@ func start(t *testing.T, s *server, id string, change func(*process, *Config)) *
 		t.Fatal(err)
 	}
 	p.clock = p.jumps.now
+	if p.sees != nil {
+		p.Watch(*p.sees)
+	}
 	logger := funcr.New(func(_, args string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()

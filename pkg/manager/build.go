@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
@@ -31,7 +33,7 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 		return m, err
 	}
 	m.shared = engine.Shared{
-		Freshness: engine.NewFreshness(), Lease: m.leadership, Explain: engine.NewExplain(), Hooks: c.Hooks,
+		Freshness: engine.NewFreshness(), Lease: m.leadership, Explain: engine.NewExplain(),
 	}
 	for _, entry := range registry {
 		if !c.Controllers[entry.Name] {
@@ -48,11 +50,21 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 }
 
 func (m *Manager) buildInformers() error {
-	client, err := kubernetes.NewForConfig(m.builder.Config(clients.Informers))
+	config := m.builder.Config(clients.Informers)
+	m.signs = informers.NewSigns()
+	config.Wrap(m.signs.Wrap)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}
-	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod))
+	var options []kubeinformers.SharedInformerOption
+	if m.Hooks != nil {
+		if name, err := cache.NewInformerName(m.Clients.Component); err == nil { // else another manager has it
+			options = append(options, kubeinformers.WithInformerName(name))
+		}
+	}
+	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
+	m.closers = append(m.closers, m.informers.Shutdown)
 	return nil
 }
 
@@ -75,8 +87,17 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 	}
 	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), root.CoreV1(), m.Clients.Component, 0)
 	m.closers = append(m.closers, closeRecorder)
-	m.leadership, err = leaderelection.New(m.LeaderElection, identity, leases.CoordinationV1(), recorder)
-	return err
+	elector, err := leaderelection.New(m.LeaderElection, identity, leases.CoordinationV1(), recorder)
+	if err != nil {
+		return err
+	}
+	watched, err := kubernetes.NewForConfig(m.builder.Config(clients.LeaderElection)) // its requests may last
+	if err != nil {
+		return fmt.Errorf("client for the watch of the lease: %w", err)
+	}
+	elector.Watch(watched.CoordinationV1())
+	m.leadership = elector
+	return nil
 }
 
 func (m *Manager) buildController(ctx context.Context, entry Controller) error {
@@ -94,13 +115,15 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	}
 	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), entry.Account, 3)
 	m.closers = append(m.closers, closeRecorder)
-	runner, err := entry.Init(Context{
-		Config: m.Config, Informers: m.informers, Shared: m.shared, Access: engine.Access{API: api, Events: recorder},
-	})
+	access := engine.Access{API: api, Events: recorder}
+	if m.Hooks != nil {
+		access.Hooks = m.Hooks(entry.Name)
+	}
+	runner, err := entry.Init(Context{Config: m.Config, Informers: m.informers, Shared: m.shared, Access: access})
 	if err != nil || runner == nil {
 		return err
 	}
-	m.runners = append(m.runners, named{entry.Name, runner})
+	m.runners = append(m.runners, &named{Controller: entry, Runner: runner})
 	m.accounts = append(m.accounts, entry.Account)
 	return nil
 }

@@ -5,14 +5,17 @@ package manager
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/informers"
+	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
 // Runner is a controller that has been built. Run works until ctx ends, and leaves no goroutine behind.
@@ -31,12 +34,14 @@ type Controller struct {
 	Init    InitFunc
 	// Off builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
 	Off InitFunc
+	// Rights says what it asks of the API server (RB-12). It may be nil: then no role is made for it.
+	Rights func() rbac.Rights
 }
 
 // Context is what an InitFunc builds from.
 type Context struct {
 	Config    Config
-	Informers informers.SharedInformerFactory
+	Informers kubeinformers.SharedInformerFactory
 	Shared    engine.Shared // what all controllers of the process share
 	Access    engine.Access // this controller's own client and event recorder
 }
@@ -63,7 +68,11 @@ type Config struct {
 	Endpoint   EndpointConfig
 	PodGC      PodGCConfig
 
-	Hooks engine.Hooks // for metrics; may be empty
+	// Hooks returns who is told what the engine does for a controller, by its canonical name. It may be nil. With it, the
+	// informers have metrics of their own under the name of Clients.Component, which one process can have once (MH-35).
+	Hooks func(controller string) engine.Hooks
+
+	Bounds Bounds // of health checks
 }
 
 // DeploymentConfig is what the deployment controller takes from flags.
@@ -71,8 +80,10 @@ type DeploymentConfig struct{ Workers int }
 
 // ReplicaSetConfig is what the replicaset controller takes from flags.
 type ReplicaSetConfig struct {
-	Workers         int
-	PodDeletionCost bool // whether the annotation takes part in choosing victims (CLI-66)
+	Workers int
+	// PodFailureBackOff: pods that fail at start again and again are replaced at a falling rate.
+	PodFailureBackOff bool
+	PodDeletionCost   bool // whether the annotation takes part in choosing victims (CLI-66)
 	// DeletionAgeRatio is told how many times as old as the youngest ready pod a deleted one was (RS-35). It may be nil.
 	DeletionAgeRatio func(float64)
 }
@@ -99,17 +110,22 @@ var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
 type Manager struct {
 	Config
 	builder    *clients.Builder
-	informers  informers.SharedInformerFactory
+	informers  kubeinformers.SharedInformerFactory
 	leadership leaderelection.Leadership
 	shared     engine.Shared
-	runners    []named
+	runners    []*named
 	accounts   []string
 	closers    []func() // run by close, last first
+	signs      *informers.Signs
+	caches     atomic.Pointer[[]informers.Started] // nil until they are started
+	ending     atomic.Bool
 }
 
+// named is a controller that was built.
 type named struct {
-	name string
+	Controller
 	Runner
+	running atomic.Bool
 }
 
 // Run builds the controllers of the registry that are switched on and runs them while this process leads. It returns
@@ -125,6 +141,8 @@ func Run(ctx context.Context, c Config, registry []Controller) error {
 // Run runs the controllers while this process leads, see the function [Run]. It must be called once at most.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.close()
+	defer m.ending.Store(true)
+	defer context.AfterFunc(ctx, func() { m.ending.Store(true) })()
 	if err := m.waitForServer(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 )
 
 // serverPatience is how long an API server may take to become healthy before the process gives up (CLI-58).
@@ -53,10 +54,9 @@ func (m *Manager) waitForServer(ctx context.Context) error {
 func (m *Manager) startInformers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	m.informers.StartWithContext(ctx)
-	m.closers = append(m.closers, func() {
-		cancel()
-		m.informers.Shutdown()
-	})
+	m.closers = append(m.closers, cancel) // before the factory is shut down, which waits for them
+	caches := informers.AllStarted(m.informers)
+	m.caches.Store(&caches)
 }
 
 // lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
@@ -77,7 +77,7 @@ func (m *Manager) lead(ctx context.Context) error {
 		all.Go(func() {
 			err := m.runOne(ctx, r)
 			if err != nil {
-				once.Do(func() { first = fmt.Errorf("controller %s: %w", r.name, err) })
+				once.Do(func() { first = fmt.Errorf("controller %s: %w", r.Name, err) })
 				cancel()
 			}
 		})
@@ -89,7 +89,7 @@ func (m *Manager) lead(ctx context.Context) error {
 	return first
 }
 
-func (m *Manager) runOne(ctx context.Context, r named) error {
+func (m *Manager) runOne(ctx context.Context, r *named) error {
 	if m.StartInterval > 0 {
 		select {
 		case <-time.After(m.StartInterval + time.Duration(rand.Int64N(int64(m.StartInterval)))): // CLI-23
@@ -97,9 +97,11 @@ func (m *Manager) runOne(ctx context.Context, r named) error {
 			return nil
 		}
 	}
-	logger := klog.FromContext(ctx).WithValues("controller", r.name)
+	logger := klog.FromContext(ctx).WithValues("controller", r.Name)
 	logger.V(1).Info("Starting controller")
 	defer logger.V(1).Info("Controller has ended")
+	r.running.Store(m.Controllers[r.Name]) // what takes the place of one that is off does not count
+	defer r.running.Store(false)
 	return r.Run(klog.NewContext(ctx, logger))
 }
 

@@ -14,13 +14,16 @@ import (
 //	controlled by owner, matching      mine
 //	controlled by owner, not matching  released, unless owner is being deleted
 //	orphan, matching                   adopted and mine, unless one of the two is being deleted
-//	anything else                      not touched
+//	anything else                      not touched, above all what is in another namespace, whatever it says
 //
 // Adoption and release do not stop one another, so steps holds at most one [Each]. An adopted object appears in mine as
 // it will be, so that it counts in the same pass (RS-23).
 func Claim[T Object](owner Object, kind schema.GroupVersionKind, sel labels.Selector, candidates []T) (mine []T, steps []Step) {
 	var each Each
 	for _, c := range candidates {
+		if c.GetNamespace() != owner.GetNamespace() {
+			continue
+		}
 		ref := metav1.GetControllerOfNoCopy(c)
 		matches := sel.Matches(labels.Set(c.GetLabels()))
 		switch {
@@ -45,7 +48,7 @@ func Claim[T Object](owner Object, kind schema.GroupVersionKind, sel labels.Sele
 }
 
 func adoptable(owner, o Object) bool {
-	return owner.GetDeletionTimestamp() == nil && o.GetDeletionTimestamp() == nil && o.GetNamespace() == owner.GetNamespace()
+	return owner.GetDeletionTimestamp() == nil && o.GetDeletionTimestamp() == nil
 }
 
 func adopt[T Object](owner Object, kind schema.GroupVersionKind, orphan T) T {

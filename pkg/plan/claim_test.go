@@ -76,6 +76,8 @@ func TestClaim(t *testing.T) {
 		{"RS-22 orphan, owner being deleted: not touched", owner(dying), candidate("a", "web"), false, nil},
 		{"RS-22 orphan, being deleted: not touched", owner(), gone(candidate("a", "web")), false, nil},
 		{"RS-22 orphan in another namespace: not touched", owner(), away(candidate("a", "web")), false, nil},
+		{"RS-20 in another namespace, naming us its owner: neither ours", owner(), away(candidate("a", "web", ours())), false, nil},
+		{"RS-21 nor released", owner(), away(candidate("a", "x", ours())), false, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mine, steps := Claim(c.owner, replicaSet, web, []*corev1.Pod{c.candidate})

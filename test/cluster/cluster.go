@@ -53,6 +53,9 @@ type Cluster struct {
 	LogDir            string `json:"logs"`
 	AuditLog          string `json:"auditLog"`
 
+	Roles          Roles  `json:"-"` // see InstalledRoles
+	CertKubeconfig string `json:"-"` // ManagerKubeconfig as it was before InstalledRoles
+
 	repository string
 	holder     *exec.Cmd      // the localcluster process that keeps the control plane alive
 	hold       io.WriteCloser // closing it ends the control plane
@@ -63,12 +66,21 @@ type Cluster struct {
 // shared is the control plane of the running test package.
 var shared struct {
 	sync.Mutex
+	options []Option
 	cluster *Cluster
 	err     error
 }
 
+// Option changes the control plane of a package before its first test.
+type Option func(testing.TB, *Cluster)
+
+// InstalledRoles makes the package's managers run as the service account that deploy/kustomize installs, under exactly its
+// roles, instead of as the user and the accounts to which the API server itself gives rights.
+func InstalledRoles(t testing.TB, c *Cluster) { c.installRoles(t) }
+
 // Main runs a package's tests and then ends its control plane.
-func Main(m *testing.M) {
+func Main(m *testing.M, options ...Option) {
+	shared.options = options
 	m.Run() // the test binary exits with its result when TestMain returns
 	shared.Lock()
 	defer shared.Unlock()
@@ -89,15 +101,52 @@ func Start(t testing.TB) *Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil && shared.err == nil {
-		shared.cluster, shared.err = start()
+		shared.cluster, shared.err = start("")
 	}
 	if shared.err != nil {
 		t.Fatalf("no control plane: %v", shared.err)
 	}
+	for len(shared.options) > 0 {
+		option := shared.options[0]
+		shared.options = shared.options[1:]
+		option(t, shared.cluster)
+	}
 	return shared.cluster
 }
 
-func start() (*Cluster, error) {
+// StartWithManager starts another control plane, in which kwokctl runs the manager with the flags that it has for
+// kube-controller-manager. It ends with the test.
+func (c *Cluster) StartWithManager(t testing.TB) *Cluster {
+	t.Helper()
+	binary, err := c.buildManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// kwokctl starts everything at once. On a busy machine the API server may take longer than the 10 s that a manager waits
+	// for it (CLI-58), and nobody starts that again, as a kubelet would. By the name of its process localcluster knows it.
+	again := filepath.Join(t.TempDir(), "again")
+	script := fmt.Sprintf(`#!/usr/bin/env bash
+[ "$1" = --again ] || exec -a "$0" bash "$0" --again "$@"
+shift
+trap 'kill -TERM $pid; wait $pid; exit' TERM INT
+while :; do '%s' "$@" & pid=$!; wait $pid && exit; sleep 1; done
+`, binary)
+	if err := os.WriteFile(again, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other, err := start("-with", "--kube-controller-manager-binary", again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := other.stop(); err != nil {
+			t.Errorf("ending the other control plane: %v", err)
+		}
+	})
+	return other
+}
+
+func start(suffix string, args ...string) (*Cluster, error) {
 	wd, err := os.Getwd()
 	if err != nil {
 		return nil, err
@@ -106,9 +155,9 @@ func start() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("test-%s-%d", regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(filepath.Base(wd)), "-"), os.Getpid())
+	name := fmt.Sprintf("test-%s-%d%s", regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(filepath.Base(wd)), "-"), os.Getpid(), suffix)
 	c := &Cluster{repository: repository}
-	c.holder = c.localcluster("create", "--name", name, "--hold", "--no-build")
+	c.holder = c.localcluster(append([]string{"create", "--name", name, "--hold", "--no-build"}, args...)...)
 	var stderr bytes.Buffer
 	c.holder.Stderr = &stderr
 	stdout, err := c.holder.StdoutPipe()

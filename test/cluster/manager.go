@@ -37,12 +37,18 @@ type Manager struct {
 // test failed, its log is shown.
 func (c *Cluster) Manager(t testing.TB, args ...string) *Manager {
 	t.Helper()
+	return c.ManagerExactly(t, c.withDefaults(args)...)
+}
+
+// ManagerExactly is [Cluster.Manager] with the given flags and no others.
+func (c *Cluster) ManagerExactly(t testing.TB, args ...string) *Manager {
+	t.Helper()
 	binary, err := c.buildManager()
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &Manager{
-		cmd:   exec.Command(binary, c.withDefaults(args)...),
+		cmd:   exec.Command(binary, args...),
 		log:   &logBuffer{},
 		ended: make(chan struct{}),
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+func TestMain(m *testing.M) { cluster.Main(m, cluster.InstalledRoles) }
 
 const (
 	onlyWorkloads = "--controllers=deployment,replicaset"

@@ -1,54 +1,148 @@
 package integration
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
 // TestNothingWasForbidden runs after almost all tests (by the name of its file): in none of those before has the API server
-// refused a request of the manager or of one of its service accounts for want of a right (RB-1..RB-10).
+// refused a request of the manager or of one of its service accounts for want of a right. But for those that say otherwise,
+// they run under exactly the roles of deploy/kustomize (RB-12).
 func TestNothingWasForbidden(t *testing.T) {
 	c := cluster.Start(t)
 	b := &bench{t, c, c.Namespace(t)}
 	c.Manager(t) // all controllers, so that the test has something to look at when it runs alone
 	b.create(deployment("web", 1))
 	b.waitComplete("web")
-
-	file, err := os.Open(c.AuditLog)
-	if err != nil {
-		t.Fatal(err)
+	requests, _ := c.Requests(t, 0)
+	if n := b.refused(requests); n < 5 {
+		t.Errorf("the audit log has only %d requests of the manager", n)
 	}
-	defer file.Close()
-	requests := 0
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var event struct {
-			Verb, RequestURI string
-			User             struct{ Username string }
-			Annotations      map[string]string
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			continue // the last line may be half written
-		}
-		name := event.User.Username
-		if name != "system:kube-controller-manager" && !strings.HasPrefix(name, "system:serviceaccount:kube-system:") {
+}
+
+// refused reports the requests of managers that were refused for want of a right, and returns how many were looked at.
+func (b *bench) refused(requests []cluster.Request) (seen int) {
+	b.Helper()
+	for _, r := range requests {
+		if !r.ByManager() {
 			continue
 		}
-		requests++
-		if event.Annotations["authorization.k8s.io/decision"] == "forbid" {
-			t.Errorf("%s may not %s %s: %s", name, event.Verb, event.RequestURI, event.Annotations["authorization.k8s.io/reason"])
+		seen++
+		if r.Forbidden() {
+			b.Errorf("%s may not %s %s: %s", r.User.Username, r.Verb, r.RequestURI, r.Annotations["authorization.k8s.io/reason"])
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
+	return seen
+}
+
+// TestDropInStaysWithinTheRolesOfTheOriginal: whoever puts the manager in the original's place needs no new roles (RB-1 to
+// RB-8).
+func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
+	c := cluster.Start(t)
+	clusterRole := func(name string) []rbacv1.PolicyRule {
+		role, err := c.Client.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return role.Rules
 	}
-	if requests < 5 {
-		t.Errorf("the audit log has only %d requests of the manager", requests)
+	homeRole := func(name string) []rbacv1.PolicyRule {
+		role, err := c.Client.RbacV1().Roles(rbac.Home).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return role.Rules
+	}
+	declared := map[string]rbac.Rights{}
+	for _, entry := range controllers.Registry {
+		declared[entry.Account] = entry.Rights()
+		within(t, entry.Account, entry.Rights().Own, clusterRole("system:controller:"+entry.Account))
+	}
+	root := rbac.Manager(declared)
+	within(t, "root", slices.Concat(root.Cluster, root.Home, rbac.Lease("any")), slices.Concat(
+		clusterRole("system:kube-controller-manager"),
+		homeRole("system::leader-locking-kube-controller-manager"), homeRole("extension-apiserver-authentication-reader")))
+}
+
+// within reports the rights that none of the granted rules has.
+func within(t *testing.T, who string, asked []rbac.Rule, granted []rbacv1.PolicyRule) {
+	t.Helper()
+	has := func(list []string, item string) bool {
+		return slices.Contains(list, item) || slices.Contains(list, "*")
+	}
+	for _, r := range asked {
+		for _, verb := range r.Verbs {
+			if !slices.ContainsFunc(granted, func(g rbacv1.PolicyRule) bool {
+				return has(g.APIGroups, r.Group) && has(g.Resources, r.Resource) && has(g.Verbs, verb) &&
+					(len(g.ResourceNames) == 0 || len(r.Names) > 0 && !slices.ContainsFunc(r.Names, func(name string) bool { return !has(g.ResourceNames, name) }))
+			}) {
+				t.Errorf("the original's role of %s does not allow to %s %s", who, verb, r.Resource)
+			}
+		}
+	}
+}
+
+// right is one thing that an identity may do, as text.
+func right(account, verb, group, resource, name string) string {
+	return strings.TrimSpace(fmt.Sprintf("%s: %s %s/%s %s", account, verb, group, resource, name))
+}
+
+// compareRights reports what the managers have asked for without having declared it, and what they have declared and not
+// asked for.
+func compareRights(t *testing.T, requests []cluster.Request) {
+	t.Helper()
+	wanted, narrow := map[string]bool{}, map[string]bool{}
+	expect := func(account string, rules []rbac.Rule) {
+		for _, r := range rules {
+			for _, verb := range r.Verbs {
+				if len(r.Names) > 0 {
+					narrow[right(account, verb, r.Group, r.Resource, "")] = true
+				}
+				for _, name := range append(slices.Clone(r.Names), "")[:max(1, len(r.Names))] {
+					wanted[right(account, verb, r.Group, r.Resource, name)] = !r.Implied
+				}
+			}
+		}
+	}
+	declared := map[string]rbac.Rights{}
+	for _, entry := range controllers.Registry {
+		declared[entry.Account] = entry.Rights()
+		expect(entry.Account, entry.Rights().Own)
+	}
+	root := rbac.Manager(declared)
+	expect(cluster.InstalledAccount, slices.Concat(root.Cluster, root.Home, rbac.Lease("kube-controller-manager")))
+
+	used := map[string]bool{}
+	for _, r := range requests {
+		account, ours := strings.CutPrefix(r.User.Username, "system:serviceaccount:"+rbac.Home+":")
+		if !ours || r.ObjectRef.Resource == "" {
+			continue
+		}
+		resource, name := r.ObjectRef.Resource, ""
+		if r.ObjectRef.Subresource != "" {
+			resource += "/" + r.ObjectRef.Subresource
+		}
+		if narrow[right(account, r.Verb, r.ObjectRef.APIGroup, resource, "")] {
+			name = r.ObjectRef.Name
+		}
+		it := right(account, r.Verb, r.ObjectRef.APIGroup, resource, name)
+		if _, ok := wanted[it]; !ok && !used[it] {
+			t.Errorf("not declared: %s (%s)", it, r.RequestURI)
+		}
+		used[it] = true
+	}
+	for it, needed := range wanted {
+		if needed && !used[it] {
+			t.Errorf("declared, and not used: %s", it)
+		}
 	}
 }

@@ -212,7 +212,7 @@ func TestFlagLines(t *testing.T) {
 		t.Errorf("flags are logged without being asked for: %q", got)
 	}
 	got := names("-v=1", "--concurrent_deployment_syncs=7")
-	if len(got) != 155 { // those of the original and five of ours
+	if len(got) != 156 { // those of the original and six of ours
 		t.Errorf("%d flags are logged", len(got))
 	}
 	for i := range len(got) - 1 {
@@ -225,9 +225,9 @@ func TestFlagLines(t *testing.T) {
 // TestLoggedOnce checks what is said about flags and controllers that this build does not have (CLI-49, CLI-55).
 func TestLoggedOnce(t *testing.T) {
 	_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--controllers=job,deployment,ttl", "--cluster-name=x",
-		"--bind-address=127.0.0.1")
+		"--cluster-cidr=10.0.0.0/8", "--bind-address=127.0.0.1")
 	for _, want := range []string{
-		`"Flags without effect in this build" flags=["--bind-address","--cluster-name"]`,
+		`"Flags without effect in this build" flags=["--cluster-cidr","--cluster-name"]`,
 		`"Controllers not available in this build" controllers=["job-controller","ttl-controller"]`,
 	} {
 		if strings.Count(stderr, want) != 1 {

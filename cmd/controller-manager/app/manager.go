@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/metrics"
 )
 
 // NewProgram returns the program that runs the controllers of the registry.
@@ -16,9 +18,37 @@ func NewProgram(name string, registry []manager.Controller) Program {
 		p.Controllers = append(p.Controllers, c.Name)
 	}
 	p.Start = func(ctx context.Context, c options.Config) error {
-		return manager.Run(ctx, managerConfig(c), registry)
+		return start(ctx, c, registry)
 	}
 	return p
+}
+
+// start serves and runs the controllers until ctx ends. Whatever can be wrong with what is configured is found out before
+// anything is served or run.
+func start(ctx context.Context, c options.Config, registry []manager.Controller) error {
+	began := time.Now()
+	c.Metrics.Apply()
+	profileContention(c.Serving)
+	measured := metrics.New(kubernetesVersion())
+	server, err := newServer(ctx, c)
+	if err != nil {
+		return err
+	}
+	config := managerConfig(c)
+	config.Hooks = measured.Hooks
+	config.ReplicaSet.DeletionAgeRatio = measured.DeletionAgeRatio
+	m, err := manager.New(ctx, config, registry)
+	if err != nil {
+		if server != nil {
+			err = errors.Join(err, server.Close())
+		}
+		return err
+	}
+	defer measured.Follow(m)()
+	if server == nil {
+		return m.Run(ctx)
+	}
+	return serveWhile(ctx, server, handlers(c, m, began), m.Run)
 }
 
 // managerConfig hands over what the flags said.
@@ -42,8 +72,9 @@ func managerConfig(c options.Config) manager.Config {
 		TerminatingReplicas: c.Features.Enabled("DeploymentReplicaSetTerminatingReplicas"),
 		Deployment:          manager.DeploymentConfig{Workers: int(c.Deployment.Workers)},
 		ReplicaSet: manager.ReplicaSetConfig{
-			Workers:         int(c.ReplicaSet.Workers),
-			PodDeletionCost: c.Features.Enabled("PodDeletionCost"),
+			Workers:           int(c.ReplicaSet.Workers),
+			PodFailureBackOff: c.ReplicaSet.PodFailureBackOff,
+			PodDeletionCost:   c.Features.Enabled("PodDeletionCost"),
 		},
 		Endpoint: manager.EndpointConfig{
 			Workers:     int(c.Endpoints.Workers),

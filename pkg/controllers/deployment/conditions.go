@@ -115,7 +115,7 @@ func (r *rollout) madeForThis() bool {
 	if has(r.new.Annotations, historyAnnotation) || raised && has(r.new.Annotations, revisionAnnotation) {
 		return false
 	}
-	name, _ := newName(r.d)
+	name, _ := r.Likeness.newName(r.d)
 	return r.new.Name == name
 }
 
@@ -126,7 +126,7 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 		return drop(list, appsv1.DeploymentProgressing)
 	}
 	if err := createError(did); err != nil { // DEP-26
-		name, _ := newName(r.d)
+		name, _ := r.Likeness.newName(r.d)
 		return r.set(list, progressing(corev1.ConditionFalse, notCreated, "Failed to create new replica set %q: %v", name, err))
 	}
 	now := find(list, appsv1.DeploymentProgressing)

@@ -27,10 +27,11 @@ func Init(c manager.Context) (manager.Runner, error) {
 	k := &caches{deployments, sets, pods, informers.Owners[*appsv1.Deployment]{
 		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
-	}, !c.Config.TerminatingReplicas}
+	}, &engine.Memory[likeness]{}, !c.Config.TerminatingReplicas}
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "deployment", // of the queue (CI-33)
 		Workers: c.Config.Deployment.Workers,
+		Kinds:   []string{"Deployment"},
 		Watches: []engine.Watch{
 			{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Informer: k.deployments.Informer(), Wakes: informers.Itself, Resync: true},
 			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Wakes: k.owners.WokenBy},
@@ -50,6 +51,7 @@ type caches struct {
 	sets        informers.ReplicaSetCache
 	pods        informers.PodCache
 	owners      informers.Owners[*appsv1.Deployment]
+	likenesses  *engine.Memory[likeness]
 
 	terminatingUncounted bool
 }
@@ -58,17 +60,21 @@ type caches struct {
 func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error) {
 	d := k.deployments.Get(key.Namespace, key.Name)
 	if d == nil {
+		k.likenesses.Forget(key)
 		return snapshot{}, false, nil
 	}
 	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, TerminatingUncounted: k.terminatingUncounted}
-	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.UID)...)
+	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.Namespace, d.UID)...)
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
 	for _, rs := range s.ReplicaSets {
-		if pods := k.pods.OwnedBy(rs.UID); len(pods) > 0 {
+		if pods := k.pods.OwnedBy(rs.Namespace, rs.UID); len(pods) > 0 {
 			s.Pods[rs.UID] = pods
 		}
 	}
-	if name := lookFor(d, s.ReplicaSets); name != "" {
+	s.Likeness = k.likenesses.Renew(key, func(before likeness) (likeness, bool) {
+		return before.renewed(d, s.ReplicaSets), true
+	})
+	if name := s.lookFor(); name != "" {
 		s.Namesake = k.sets.Get(d.Namespace, name)
 	}
 	return s, true, nil

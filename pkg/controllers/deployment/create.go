@@ -34,7 +34,7 @@ func (r *rollout) create(size int64) bool {
 
 // newReplicaSet is the ReplicaSet of the present template (DEP-19, DEP-20).
 func (r *rollout) newReplicaSet(size int64) *appsv1.ReplicaSet {
-	name, hash := newName(r.d)
+	name, hash := r.Likeness.newName(r.d)
 	desired, maximum := r.sizing()
 	revision, _ := r.revision()
 	annotations := map[string]string{revisionAnnotation: revision, desiredAnnotation: desired, maximumAnnotation: maximum}

@@ -58,6 +58,8 @@ type snapshot struct {
 	Pods map[types.UID][]*corev1.Pod
 	// Namesake is the ReplicaSet, whoever it belongs to, under the name that lookFor returns; nil if there is none.
 	Namesake *appsv1.ReplicaSet
+	// Likeness is what is known already of the templates. It only saves time.
+	Likeness likeness
 	// TerminatingUncounted: the status does not say how many pods are terminating (CLI-65).
 	TerminatingUncounted bool
 }

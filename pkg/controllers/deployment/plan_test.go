@@ -156,7 +156,7 @@ func TestCreate(t *testing.T) {
 // taken is a scene in which the name of the new ReplicaSet is that of another object.
 func taken(d *appsv1.Deployment, edits ...func(*appsv1.ReplicaSet)) snapshot {
 	s := scene(d)
-	name := lookFor(d, s.ReplicaSets)
+	name := snapshot{Deployment: d, ReplicaSets: s.ReplicaSets}.lookFor()
 	s.Namesake = plantest.ReplicaSet(name, 2, plantest.Template("web", "other"), edits...)
 	return s
 }
@@ -168,7 +168,7 @@ func TestCollision(t *testing.T) {
 	sized := all(annotated(desiredAnnotation, "3"), annotated(maximumAnnotation, "4"), annotated(revisionAnnotation, "1"))
 	again := func(d *appsv1.Deployment) { d.Status.CollisionCount = ptr.To[int32](3) }
 	check(t, []row{
-		{"DEP-25 ours and equal: it is the new one", taken(web(3), owned, equal, sized), []string{lookFor(web(3), nil) + ": 2 -> 3" + up(lookFor(web(3), nil), "2", "3")}, ""},
+		{"DEP-25 ours and equal: it is the new one", taken(web(3), owned, equal, sized), []string{snapshot{Deployment: web(3), ReplicaSets: nil}.lookFor() + ": 2 -> 3" + up(snapshot{Deployment: web(3), ReplicaSets: nil}.lookFor(), "2", "3")}, ""},
 		{"DEP-25 ours, with another template: nothing is created", taken(web(3), owned, sized), nil, "taken"},
 		{"DEP-25 foreign, though equal: nothing is created", taken(web(3), foreign, equal), nil, "taken"},
 		{"DEP-25 an orphan without our labels: nothing is created", taken(web(3), func(rs *appsv1.ReplicaSet) { rs.Labels = nil }), nil, "taken"},
@@ -208,7 +208,7 @@ func TestLookFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name, _ := newName(c.scene.Deployment)
-			if got := lookFor(c.scene.Deployment, c.scene.ReplicaSets); (got == name) != c.looks || (got == "") == c.looks {
+			if got := (snapshot{Deployment: c.scene.Deployment, ReplicaSets: c.scene.ReplicaSets}).lookFor(); (got == name) != c.looks || (got == "") == c.looks {
 				t.Errorf("got %q", got)
 			}
 		})
@@ -278,6 +278,10 @@ func TestScale(t *testing.T) {
 			[]string{"web-v1: 4 -> 2 desired-replicas=2 max-replicas=3" + down("web-v1", "4", "2")}, ""},
 		{"DEP-35 none active: the new one gets all", scene(web(2, pausedNow), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 2" + up("web-v2", "0", "2")}, ""},
 		{"DEP-35 none active and no new one: the newest old one", scene(web(2, pausedNow), rs{image: "v0"}, rs{image: "v1"}), []string{"web-v1: 0 -> 2" + up("web-v1", "0", "2")}, ""},
+		{"DEP-35, DEP-48 none active, paused in the middle of Recreate: old pods go first",
+			scene(web(2, recreate, pausedNow), rs{image: "v1", terminating: 1}, rs{image: "v2"}), nil, "waiting for the last pods of web-v1"},
+		{"DEP-35, DEP-48 when they have gone, the new one gets all",
+			scene(web(2, recreate, pausedNow), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 2" + up("web-v2", "0", "2")}, ""},
 		{"DEP-35 none active, none wanted", scene(web(0, pausedNow), rs{image: "v1", edit: was("4", "5")}), nil, ""},
 		{"DEP-36 a saturated new one: the old ones go",
 			scene(web(3), rs{image: "v0", size: 1, ready: 1, edit: was("4", "5")}, rs{image: "v1", size: 2, edit: was("4", "5")}, rs{image: "v2", size: 3, ready: 3}),

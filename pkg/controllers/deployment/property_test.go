@@ -73,7 +73,7 @@ func anySnapshot(t *rapid.T) snapshot {
 		s.ReplicaSets = append(s.ReplicaSets, rs)
 		s.Pods[rs.UID] = anyPods(t, rs)
 	}
-	if name := lookFor(d, s.ReplicaSets); name != "" && rapid.IntRange(0, 4).Draw(t, "namesake") == 0 {
+	if name := s.lookFor(); name != "" && rapid.IntRange(0, 4).Draw(t, "namesake") == 0 {
 		s.Namesake = anyReplicaSet(t, d, 9)
 		s.Namesake.Name = name
 	}

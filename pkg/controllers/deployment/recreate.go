@@ -20,7 +20,7 @@ func (r *rollout) recreate() {
 	if down {
 		return
 	}
-	if name := r.remains(); name != "" {
+	if name := r.remains(r.new); name != "" {
 		r.say("waiting for the last pods of %s to be gone", name)
 		return
 	}
@@ -35,11 +35,14 @@ func (r *rollout) recreate() {
 	}
 }
 
-// remains returns the name of an old ReplicaSet that has pods, or may have some that the cache does not show yet: one
-// whose status has not caught up with its size may just have created them.
-func (r *rollout) remains() string {
+// remains returns the name of a ReplicaSet beside the next one that has pods, or may have some that the cache does not show
+// yet: one whose status has not caught up with its size may just have created them.
+func (r *rollout) remains(next *set) string {
 	alive := func(p *corev1.Pod) bool { return !podutil.Finished(p) }
-	for _, s := range r.old {
+	for _, s := range r.sets() {
+		if s == next {
+			continue
+		}
 		if s.Status.ObservedGeneration < s.Generation || s.Status.Replicas > 0 || slices.ContainsFunc(r.Pods[s.UID], alive) {
 			return s.Name
 		}

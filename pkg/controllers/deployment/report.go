@@ -122,7 +122,7 @@ func (r *rollout) status() appsv1.DeploymentStatus {
 // collisions counts the names that turned out to be taken when a ReplicaSet was to be created (DEP-25).
 func (r *rollout) collisions() *int32 {
 	n := r.d.Status.CollisionCount
-	wanted := r.course == rolling || r.course == rollingBack || r.course == recreating && sizes(r.old) == 0 && r.remains() == ""
+	wanted := r.course == rolling || r.course == rollingBack || r.course == recreating && sizes(r.old) == 0 && r.remains(r.new) == ""
 	if taken, wait := r.collides(); !wanted || !taken || wait > 0 {
 		return n
 	}

@@ -78,7 +78,7 @@ func sortOut(now time.Time, s snapshot) *rollout {
 		one := newSet(rs, s.Pods[rs.UID], now)
 		r.wake(one.counts.Next)
 		// Of several with the present template the oldest is the new one; all others are old (DEP-10).
-		if r.new == nil && sameTemplate(&rs.Spec.Template, &r.d.Spec.Template) {
+		if r.new == nil && s.Likeness.same(rs, &r.d.Spec.Template) {
 			r.new = one
 		} else {
 			r.old = append(r.old, one)
@@ -102,17 +102,18 @@ func (s snapshot) candidates() []*appsv1.ReplicaSet {
 
 // lookFor returns the name under which observe has to look for snapshot.Namesake, empty if it need not look: no new
 // ReplicaSet is going to be created.
-func lookFor(d *appsv1.Deployment, candidates []*appsv1.ReplicaSet) string {
+func (s snapshot) lookFor() string {
+	d := s.Deployment
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil || d.DeletionTimestamp != nil || d.Spec.Paused { // DEP-28
 		return ""
 	}
-	for _, rs := range candidates {
-		if metav1.IsControlledBy(rs, d) && selector.Matches(labels.Set(rs.Labels)) && sameTemplate(&rs.Spec.Template, &d.Spec.Template) {
+	for _, rs := range s.ReplicaSets {
+		if metav1.IsControlledBy(rs, d) && selector.Matches(labels.Set(rs.Labels)) && s.Likeness.same(rs, &d.Spec.Template) {
 			return ""
 		}
 	}
-	name, _ := newName(d)
+	name, _ := s.Likeness.newName(d)
 	return name
 }
 

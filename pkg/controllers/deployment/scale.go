@@ -29,7 +29,7 @@ func (r *rollout) scale() {
 	active := r.active()
 	switch {
 	case len(active) <= 1:
-		if only := r.activeOrLatest(); only != nil && (only.size > 0 || r.replicas > 0) {
+		if only := r.activeOrLatest(); only != nil && (only.size > 0 || r.replicas > 0) && !r.mustWait(only) {
 			r.resize(only, r.replicas)
 		}
 	case r.saturated():
@@ -42,6 +42,19 @@ func (r *rollout) scale() {
 	case r.gradual():
 		r.scaleInProportion(active)
 	}
+}
+
+// mustWait reports whether the ReplicaSet may have no pods yet, because under Recreate those of others have to go first. It
+// matters to a Deployment that is paused, or scaled, in the middle of that (DEP-48).
+func (r *rollout) mustWait(s *set) bool {
+	if s.size > 0 || r.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		return false
+	}
+	name := r.remains(s)
+	if name != "" {
+		r.say("waiting for the last pods of %s to be gone", name)
+	}
+	return name != ""
 }
 
 // active are the ReplicaSets that should have pods.

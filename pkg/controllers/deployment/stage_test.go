@@ -65,7 +65,7 @@ func (s *stage) observe() (snapshot, bool) {
 			snap.Pods[ref.UID] = append(snap.Pods[ref.UID], p)
 		}
 	}
-	name := lookFor(all[i], snap.ReplicaSets)
+	name := snapshot{Deployment: all[i], ReplicaSets: snap.ReplicaSets}.lookFor()
 	for _, rs := range sets {
 		if name != "" && rs.Name == name {
 			snap.Namesake = rs

@@ -29,6 +29,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 	return &runner{k.triggers, engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "endpoint", // of the queue (CI-33)
 		Workers: c.Config.Endpoint.Workers,
+		Kinds:   []string{"Service", "Endpoints"},
 		Watches: []engine.Watch{
 			{Kind: kind("Service"), Informer: services.Informer(), Wakes: informers.Itself, Resync: true}, // EP-1
 			{Kind: kind("Pod"), Informer: pods.Informer(), Wakes: k.wokenByPod, Delay: c.Config.Endpoint.BatchPeriod},
@@ -45,7 +46,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 // runner begins each term of leadership as a new process would.
 type runner struct {
 	triggers *triggers
-	manager.Runner
+	*engine.Runner[snapshot]
 }
 
 func (r *runner) Run(ctx context.Context) error {

@@ -44,7 +44,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 		},
 	}
 	rules := []plan.Key{{Name: terminated}, {Name: outOfService}, {Name: orphaned}, {Name: unscheduled}}
-	g.runner = engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
+	runner := engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    name,
 		Workers: len(rules), // none waits for another
 		Watches: []engine.Watch{ // nothing is done before both are filled (PGC-28); else time is what wakes a rule
@@ -57,12 +57,14 @@ func Init(c manager.Context) (manager.Runner, error) {
 		Plan:    planPods,
 		Measure: g.measure,
 	})
+	g.runner, g.pulse = runner, runner.Pulse
 	return g, nil
 }
 
 // collector is the controller with what it looks at and what it remembers.
 type collector struct {
 	runner  manager.Runner
+	pulse   func() engine.Pulse // of the runner
 	pods    informers.EndingPodCache
 	nodes   informers.NodeCache
 	api     engine.API
@@ -80,6 +82,9 @@ func (g *collector) Run(ctx context.Context) error {
 	g.metrics.brake.Set(0)
 	return g.runner.Run(ctx)
 }
+
+// Pulse tells how the collector does.
+func (g *collector) Pulse() engine.Pulse { return g.pulse() }
 
 // Metrics lists the controller's own metrics, for whoever serves them.
 func (g *collector) Metrics() []metrics.Registerable { return g.metrics.all() }

@@ -24,10 +24,11 @@ func Init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	off := features{
+		podFailureBackOff:   !c.Config.ReplicaSet.PodFailureBackOff,
 		podDeletionCost:     !c.Config.ReplicaSet.PodDeletionCost,
 		terminatingReplicas: !c.Config.TerminatingReplicas,
 	}
-	k := &caches{sets, pods, off}
+	k := &caches{sets: sets, pods: pods, off: off}
 	owners := informers.Owners[*appsv1.ReplicaSet]{
 		Kind: "ReplicaSet", Get: sets.Get, In: sets.In,
 		Selector: func(set *appsv1.ReplicaSet) *metav1.LabelSelector { return set.Spec.Selector },
@@ -35,6 +36,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "replicaset", // of the queue (CI-33)
 		Workers: c.Config.ReplicaSet.Workers,
+		Kinds:   []string{"ReplicaSet"},
 		Watches: []engine.Watch{
 			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Wakes: informers.Itself, Resync: true},
 			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: k.pods.Informer(), Wakes: owners.WokenBy},
@@ -65,16 +67,27 @@ type caches struct {
 	sets informers.ReplicaSetCache
 	pods informers.PodCache
 	off  features
+
+	witnesses engine.Memory[*witness] // of sets that have failed pods
 }
 
 // observe finds the ReplicaSet, its pods and the orphans it may adopt. Nothing is read live (RS-63).
 func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error) {
 	set := k.sets.Get(key.Namespace, key.Name)
 	if set == nil {
+		k.witnesses.Forget(key)
 		return snapshot{}, false, nil
 	}
-	pods := append(k.pods.OwnedBy(set.UID), k.pods.OrphansIn(set.Namespace)...)
-	return snapshot{set: set, pods: pods, related: func() map[string]int { return k.related(set) }, off: k.off}, true, nil
+	pods := append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...)
+	s := snapshot{set: set, pods: pods, related: func() map[string]int { return k.related(set) }, off: k.off}
+	w := k.witnesses.Renew(key, func(w *witness) (*witness, bool) {
+		w = w.see(time.Now(), s)
+		return w, w != nil
+	})
+	if w != nil {
+		s.failures = w.failures
+	}
+	return s, true, nil
 }
 
 // related counts by node the active pods of all sets that have the same controlling owner (RS-32).
@@ -84,8 +97,8 @@ func (k *caches) related(set *appsv1.ReplicaSet) map[string]int {
 		return nil
 	}
 	byNode := map[string]int{}
-	for _, sibling := range k.sets.OwnedBy(owner.UID) {
-		for _, pod := range k.pods.OwnedBy(sibling.UID) {
+	for _, sibling := range k.sets.OwnedBy(set.Namespace, owner.UID) {
+		for _, pod := range k.pods.OwnedBy(sibling.Namespace, sibling.UID) {
 			if podutil.Active(pod) {
 				byNode[pod.Spec.NodeName]++
 			}

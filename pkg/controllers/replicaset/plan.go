@@ -38,12 +38,19 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	if adopting {
 		p.Requeue = adoptionCheck
 	}
-	size := replicas(s.set)
-	switch missing := size - len(mine); {
+	missing := replicas(s.set) - len(mine)
+	var back setback
+	if missing > 0 {
+		back = setbackOf(now, s)
+	}
+	switch {
 	case s.set.DeletionTimestamp != nil: // RS-15, RS-19
 		p.Why = "being deleted, pods are left to the garbage collector"
 	case missing > 0 && unfit(s.set, selector) != nil:
 		p.Why = unfit(s.set, selector).Error()
+	case missing > 0 && back.pausing(now):
+		p.Requeue = sooner(p.Requeue, back.until.Sub(now))
+		p.Why = fmt.Sprintf("%d pods are missing; %v", missing, back)
 	case missing > 0:
 		n := min(missing, burst)
 		p.Steps = append(p.Steps, create(s.set, n))
@@ -60,6 +67,14 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	return p
 }
 
+// sooner returns the smaller of two waits, where zero means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 {
+		return b
+	}
+	return min(a, b)
+}
+
 // snapshot is what one look at a ReplicaSet sees. The objects belong to shared caches.
 type snapshot struct {
 	set *appsv1.ReplicaSet
@@ -68,6 +83,8 @@ type snapshot struct {
 	// related counts, by node, the active pods of all ReplicaSets that have the same controlling owner as this one
 	// (RS-32). It is asked for only when pods have to be ranked, and may be nil when there are none.
 	related func() map[string]int
+	// failures is what was noticed of the pods that have failed.
+	failures failures
 	// off names what the configuration has switched off.
 	off features
 }
@@ -76,6 +93,7 @@ type snapshot struct {
 type features struct {
 	podDeletionCost     bool // the annotation has no say in who is deleted (CLI-66)
 	terminatingReplicas bool // the status does not count them (CLI-65)
+	podFailureBackOff   bool // pods that fail at start are replaced at once, however often
 }
 
 // selectorOf returns the set's selector. One that selects everything, or is missing, is an error: the server refuses it,

@@ -37,7 +37,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 		return plan.Plan{}
 	}
 	mine, _ := claim(s, selector)
-	failed, known := failureOf(s.set, selector, len(mine), did)
+	failed, known := failureOf(now, s, selector, len(mine), did)
 	if !known {
 		return plan.Plan{}
 	}
@@ -51,9 +51,8 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	after.Status = status
 	step := plan.Change{Old: s.set, New: after, Status: true, Why: "the status has changed"}
 	news := !equality.Semantic.DeepEqual(s.set.Status.Conditions, status.Conditions)
-	if news && failed.unasked { // no request has failed, so nothing else tells of it
-		message := "Error creating: " + failed.message
-		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: message}
+	if news && failed.event != "" {
+		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: failed.event}
 	}
 	return plan.Plan{
 		Steps:   []plan.Step{step},
@@ -105,12 +104,12 @@ func statusOf(s snapshot, mine []*corev1.Pod, c podutil.Counts) appsv1.ReplicaSe
 // failure is why pods could not be created or deleted; zero if nothing failed.
 type failure struct {
 	reason, message string
-	unasked         bool // the server was not even asked
+	event           string // to tell of it, where no request has failed that does
 }
 
 // failureOf returns what failed in this look (RS-52). It is not known if a pod could not be adopted or released: then
 // the counts would lie as well (RS-13). In a namespace that is being deleted nothing counts as failed (RS-28).
-func failureOf(set *appsv1.ReplicaSet, selector labels.Selector, active int, did plan.Outcome) (f failure, known bool) {
+func failureOf(now time.Time, s snapshot, selector labels.Selector, active int, did plan.Outcome) (f failure, known bool) {
 	created, deleted := did.Failed(plan.Created), did.Failed(plan.Deleted)
 	switch {
 	case did.Failed(plan.Changed) != nil:
@@ -124,8 +123,14 @@ func failureOf(set *appsv1.ReplicaSet, selector labels.Selector, active int, did
 	case did.Err != nil:
 		return f, false
 	}
-	if err := unfit(set, selector); err != nil && set.DeletionTimestamp == nil && active < replicas(set) {
-		return failure{reason: "FailedCreate", message: err.Error(), unasked: true}, true // RS-27
+	if s.set.DeletionTimestamp != nil || active >= replicas(s.set) {
+		return f, true
+	}
+	if err := unfit(s.set, selector); err != nil {
+		return failure{reason: "FailedCreate", message: err.Error(), event: "Error creating: " + err.Error()}, true // RS-27
+	}
+	if back := setbackOf(now, s); back.pausing(now) {
+		return failure{reason: "BackOff", message: back.String(), event: back.String()}, true
 	}
 	return f, true
 }

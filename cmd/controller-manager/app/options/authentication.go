@@ -1,9 +1,12 @@
 package options
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Authentication says how those who ask the manager's own server are recognized (CLI-35..39).
@@ -57,4 +60,28 @@ func (o *Authentication) addFlags(fs *pflag.FlagSet) {
 
 func (o *Authentication) validate() []error {
 	return notNegative(duration{"authentication-token-webhook-cache-ttl", o.TokenCacheTTL})
+}
+
+func (o *Authentication) apply(c *Config) { c.Authentication = *o }
+
+// ClientConfig returns how to reach the API server that is asked about tokens, or nil: none is (CLI-35).
+func (o *Authentication) ClientConfig() (*rest.Config, error) {
+	return reviewConfig("authentication-kubeconfig", o.Kubeconfig)
+}
+
+// reviewConfig loads a kubeconfig that is named, and without a name takes what a pod has, if this is one.
+func reviewConfig(flag, path string) (*rest.Config, error) {
+	if path == "" {
+		c, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, nil // not to be in a pod is no failure
+		}
+		return c, nil
+	}
+	c, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path}, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return c, nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 )
 
 // Authorization says who may ask the manager's own server for what (CLI-35, CLI-37, CLI-38).
@@ -38,4 +39,11 @@ func (o *Authorization) validate() []error {
 		duration{"authorization-webhook-cache-authorized-ttl", o.AllowedTTL},
 		duration{"authorization-webhook-cache-unauthorized-ttl", o.DeniedTTL},
 	)
+}
+
+func (o *Authorization) apply(c *Config) { c.Authorization = *o }
+
+// ClientConfig returns how to reach the API server that is asked who may do what, or nil: none is (CLI-35).
+func (o *Authorization) ClientConfig() (*rest.Config, error) {
+	return reviewConfig("authorization-kubeconfig", o.Kubeconfig)
 }

@@ -38,6 +38,13 @@ type Config struct {
 	Endpoints   Endpoints
 	PodGC       PodGC
 
+	Serving        Serving
+	Authentication Authentication
+	Authorization  Authorization
+	Metrics        Metrics
+
+	Emulated string                       // version that features are of, such as 1.36 (CLI-29)
+	Flags    map[string]string            // all values by name, for people to look at
 	Features featuregate.FeatureGate      // knows every gate of Kubernetes 1.36
 	Logging  logsapi.LoggingConfiguration // has been applied before the program starts
 

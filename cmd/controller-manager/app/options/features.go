@@ -19,7 +19,7 @@ const oldestEmulated = "1.33"
 // obeyed are the gates that change what this build does. All others are accepted, because operators give one list to all
 // components (CLI-28).
 var obeyed = []string{
-	"AllAlpha", "AllBeta", "DeploymentReplicaSetTerminatingReplicas", "PodDeletionCost",
+	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DeploymentReplicaSetTerminatingReplicas", "PodDeletionCost",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library
@@ -111,7 +111,10 @@ func (v gatesValue) Type() string { return "name=true|false,..." }
 
 func (o *Features) validate() []error { return o.registry.Validate() }
 
-func (o *Features) apply(c *Config) { c.Features = o.gate }
+func (o *Features) apply(c *Config) {
+	c.Features = o.gate
+	c.Emulated = o.registry.EffectiveVersionFor(compatibility.DefaultKubeComponent).EmulationVersion().String()
+}
 
 // Apply makes the gates what the flags say, also those of client-go, which are global.
 func (o *Features) Apply() error {
@@ -119,6 +122,8 @@ func (o *Features) Apply() error {
 		return err
 	}
 	clientfeatures.ReplaceFeatureGates(clientGates{o.gate})
+	o.registry.AddMetrics() // MH-33
+	o.gate.AddMetrics()
 	return nil
 }
 

@@ -61,10 +61,10 @@ func (o *Options) sections() []section {
 		{title: "pod-garbage-collector-controller", group: &o.PodGC, controller: "pod-garbage-collector-controller"},
 		{title: "feature gate", group: &o.Features},
 		{title: "logging", group: &o.Logging},
-		{title: "secure serving", group: &o.Serving, idle: true},
-		{title: "authentication", group: &o.Authentication, idle: true},
-		{title: "authorization", group: &o.Authorization, idle: true},
-		{title: "metrics", group: &o.Metrics, idle: true},
+		{title: "secure serving", group: &o.Serving},
+		{title: "authentication", group: &o.Authentication},
+		{title: "authorization", group: &o.Authorization},
+		{title: "metrics", group: &o.Metrics},
 		{title: "other controllers'", group: &o.Ignored, idle: true},
 	}
 }
@@ -82,7 +82,7 @@ func New(implemented []string) *Options {
 		Controllers:    newControllers(implemented),
 		LeaderElection: newLeaderElection(),
 		Deployment:     Deployment{Workers: 5},
-		ReplicaSet:     ReplicaSet{Workers: 5},
+		ReplicaSet:     ReplicaSet{Workers: 5, PodFailureBackOff: true},
 		Endpoints:      Endpoints{Workers: 5},
 		PodGC:          PodGC{TerminatedPodThreshold: 12500, OrphanBrake: 0.5},
 		Features:       newFeatures(),
@@ -138,9 +138,19 @@ func (o *Options) Config() (Config, error) {
 			c.WithoutEffect = append(c.WithoutEffect, set(o.flags.FlagSet(o.heading(s)))...)
 		}
 	}
+	c.Flags = o.values()
 	c.Controllers = o.Controllers.resolve(o.Ignored.given("service-account-private-key-file"))
 	slices.Sort(c.WithoutEffect)
 	return c, nil
+}
+
+// values returns the values of all flags, by name (MH-11).
+func (o *Options) values() map[string]string {
+	values := map[string]string{}
+	for _, fs := range o.flags.FlagSets {
+		fs.VisitAll(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
+	}
+	return values
 }
 
 // set returns the flags that the command line has set.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 )
 
 // implemented are the controllers that the tests pretend to have.
@@ -64,6 +65,7 @@ func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
 	want["feature-gates"] = "name=true|false,..."
 	for name, kind := range map[string]string{ // our own
 		"leader-elect-on-loss":                      "string exit",
+		"replicaset-pod-failure-backoff":            "bool true",
 		"endpoint-cleanup-when-disabled":            "bool false",
 		"pod-gc-orphan-brake":                       "float 0.5",
 		"terminated-pod-gc-max-age":                 "duration 0s",
@@ -185,9 +187,14 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-34 no such TLS version", "--tls-min-version=3", `--tls-min-version: unknown tls version "3"`},
 		{"CLI-34 no such cipher", "--tls-cipher-suites=ROT13", "--tls-cipher-suites: Cipher suite ROT13 not supported"},
 		{"CLI-34 no such curve", "--tls-curve-preferences=0", "--tls-curve-preferences: curve preference 0 is out of range"},
+		{"CLI-32 a certificate without a key", "--tls-cert-file=/x", "--tls-cert-file and --tls-private-key-file must be given together"},
+		{"CLI-32 a key without a certificate", "--tls-private-key-file=/x", "must be given together"},
+		{"CLI-34 negative streams", "--http2-max-streams-per-connection=-1", "--http2-max-streams-per-connection must not be negative"},
 		{"CLI-37 negative TTL", "--authentication-token-webhook-cache-ttl=-1s", "must not be negative"},
 		{"CLI-47 hidden metrics of an old version", "--show-hidden-metrics-for-version=1.20", `must be "1.35" or empty`},
 		{"CLI-47 hidden metrics of no version", "--show-hidden-metrics-for-version=abc", `must be "1.35" or empty`},
+		{"CLI-47 no manifest", "--allow-metric-labels-manifest=/nope",
+			"--allow-metric-labels-manifest: open /nope: no such file or directory"},
 		{"CLI-47 no label named", "--allow-metric-labels=x=y", "metrics.allowListMapping: Invalid value"},
 		{"CLI-49 cloud provider", "--cloud-provider=aws", `--cloud-provider="aws": must be "external" or empty`},
 		{"LE-1e another lock", "--leader-elect-resource-lock=endpoints", `resourceLock value must be "leases"`},
@@ -267,21 +274,24 @@ func TestCommandLinesOfOthers(t *testing.T) {
 			--leader-elect=true --requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt
 			--root-ca-file=/etc/kubernetes/pki/ca.crt --service-account-private-key-file=/etc/kubernetes/pki/sa.key
 			--use-service-account-credentials=true`,
-			[]string{"--controllers", "--leader-elect", "--use-service-account-credentials"}},
+			[]string{"--authentication-kubeconfig", "--authorization-kubeconfig", "--bind-address", "--client-ca-file", "--controllers",
+				"--leader-elect", "--requestheader-client-ca-file", "--use-service-account-credentials"}},
 		{"CLI-76 kubeadm with a pod subnet and an external CA", `--allocate-node-cidrs=true --cluster-cidr=10.244.0.0/16
 			--cluster-name=c1 --cluster-signing-cert-file= --cluster-signing-key-file= --service-cluster-ip-range=10.96.0.0/12`, nil},
 		{"kwokctl", `--bind-address=127.0.0.1 --secure-port=10257
 			--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics --root-ca-file=/x/ca.crt
 			--service-account-private-key-file=/x/admin.key --node-monitor-period=25s --node-monitor-grace-period=3m20s
 			--kube-api-qps=5000 --kube-api-burst=10000 --feature-gates=WatchListClient=true --v=4`,
-			[]string{"--feature-gates", "--kube-api-burst", "--kube-api-qps", "--v"}},
+			[]string{"--authorization-always-allow-paths", "--bind-address", "--feature-gates", "--kube-api-burst", "--kube-api-qps",
+				"--secure-port", "--v"}},
 		{"vcluster", `--service-cluster-ip-range=10.96.0.0/12 --bind-address=127.0.0.1 --client-ca-file=/x --cluster-name=kubernetes
 			--cluster-signing-cert-file=/x --cluster-signing-key-file=/x --horizontal-pod-autoscaler-sync-period=60s
 			--authentication-kubeconfig=/x --authorization-kubeconfig=/x --node-monitor-grace-period=180s
 			--node-monitor-period=30s --pvclaimbinder-sync-period=60s --requestheader-client-ca-file=/x --root-ca-file=/x
 			--service-account-private-key-file=/x --use-service-account-credentials=true --leader-elect=false
 			--controllers=*,-nodeipam,-nodelifecycle,-persistentvolume-binder,-attachdetach,-persistentvolume-expander,-cloud-node-lifecycle,-ttl`,
-			[]string{"--controllers", "--leader-elect", "--use-service-account-credentials"}},
+			[]string{"--authentication-kubeconfig", "--authorization-kubeconfig", "--bind-address", "--client-ca-file", "--controllers",
+				"--leader-elect", "--requestheader-client-ca-file", "--use-service-account-credentials"}},
 		{"karmada", `--cluster-signing-duration=8760h --leader-elect=true --leader-elect-resource-namespace=karmada-system
 			--controllers=namespace,garbagecollector,serviceaccount-token,ttl-after-finished,bootstrapsigner,tokencleaner,csrcleaner,csrsigning,clusterrole-aggregation`,
 			[]string{"--controllers", "--leader-elect", "--leader-elect-resource-namespace"}},
@@ -305,8 +315,8 @@ func TestCommandLinesOfOthers(t *testing.T) {
 
 // TestWithoutEffect follows the registry: flags of a controller that this build does not have are among those.
 func TestWithoutEffect(t *testing.T) {
-	c := mustConfigure(t, "--concurrent-endpoint-syncs=3", "--concurrent-replicaset-syncs=3", "--profiling=false")
-	if diff := cmp.Diff([]string{"--concurrent-endpoint-syncs", "--profiling"}, c.WithoutEffect); diff != "" {
+	c := mustConfigure(t, "--concurrent-endpoint-syncs=3", "--concurrent-replicaset-syncs=3", "--cluster-name=x", "--profiling=false")
+	if diff := cmp.Diff([]string{"--cluster-name", "--concurrent-endpoint-syncs"}, c.WithoutEffect); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -366,6 +376,57 @@ func TestBrokenPod(t *testing.T) {
 	_, err := (&APIServer{}).clientConfig()
 	if err == nil || !strings.Contains(err.Error(), "no configuration has been provided") || !strings.Contains(err.Error(), "serviceaccount/token") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestMetricsManifest checks what comes of a file of labels, whatever is in it (CLI-47).
+func TestMetricsManifest(t *testing.T) {
+	for _, test := range []struct{ name, text, err string }{
+		{"labels", "workqueue_adds_total,name: deployment,replicaset", ""},
+		{"no label named", "workqueue_adds_total: deployment", "metrics.allowListMapping: Invalid value"},
+		{"no map", "- a", "--allow-metric-labels-manifest: "},
+		{"empty", "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "labels.yaml")
+			if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, err := configure("--allow-metric-labels-manifest=" + path)
+			if test.err != "" {
+				if err == nil || !strings.Contains(err.Error(), test.err) {
+					t.Errorf("got  %v\nwant %s", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Metrics.Apply()
+		})
+	}
+}
+
+// TestReviewConfig checks which API server is asked about clients (CLI-35).
+func TestReviewConfig(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
+	for _, load := range []func(string) (*rest.Config, error){
+		func(path string) (*rest.Config, error) { return (&Authentication{Kubeconfig: path}).ClientConfig() },
+		func(path string) (*rest.Config, error) { return (&Authorization{Kubeconfig: path}).ClientConfig() },
+	} {
+		if c, err := load(""); c != nil || err != nil {
+			t.Errorf("without a name, and not in a pod: %v, %v", c, err)
+		}
+		if _, err := load("/nope"); err == nil || !strings.HasSuffix(err.Error(), "-kubeconfig: stat /nope: no such file or directory") {
+			t.Errorf("a missing file: %v", err)
+		}
+		path := filepath.Join(t.TempDir(), "kubeconfig")
+		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := load(path); err == nil {
+			t.Error("an empty file: no error")
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"net"
 
@@ -71,8 +72,13 @@ func (o *Serving) validate() (errs []error) {
 	if _, err := cliflag.TLSCurvePreferences(o.CurvePreferences); err != nil {
 		errs = append(errs, fmt.Errorf("--tls-curve-preferences: %w", err))
 	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file must be given together"))
+	}
 	if o.HTTP2MaxStreams < 0 {
 		errs = append(errs, fmt.Errorf("--http2-max-streams-per-connection must not be negative: %d", o.HTTP2MaxStreams))
 	}
 	return errs
 }
+
+func (o *Serving) apply(c *Config) { c.Serving = *o }

@@ -1,0 +1,226 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"maps"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/health"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/metrics"
+	"github.com/standalone-kcm/controller-manager/pkg/serving"
+)
+
+// Requests about clients that each of the two clients for them sends at most, in a second and at once: strangers can cause
+// them.
+const (
+	reviewQPS   = 50
+	reviewBurst = 100
+)
+
+// newServer returns the HTTPS server, which listens already, or nil if there is to be none (CLI-30).
+func newServer(ctx context.Context, c options.Config) (*serving.Server, error) {
+	if c.Serving.Port == 0 {
+		return nil, nil
+	}
+	config, err := servingConfig(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return serving.New(ctx, config)
+}
+
+// servingConfig hands over what the flags said.
+func servingConfig(ctx context.Context, c options.Config) (s serving.Config, err error) {
+	s = serving.Config{
+		Address:      c.Serving.BindAddress,
+		Port:         c.Serving.Port,
+		ShareAddress: c.Serving.PermitAddressShare,
+		SharePort:    c.Serving.PermitPortShare,
+		Probes:       []string{"/healthz", "/livez", "/readyz"},
+	}
+	if s.TLS, err = tlsConfig(c.Serving); err != nil {
+		return s, err
+	}
+	if s.Authentication, err = authenticationConfig(ctx, c); err != nil {
+		return s, err
+	}
+	s.Authorization, err = authorizationConfig(ctx, c)
+	return s, err
+}
+
+func tlsConfig(c options.Serving) (t serving.TLS, err error) {
+	t = serving.TLS{
+		CertFile: c.CertFile, KeyFile: c.KeyFile, CertDir: c.CertDir, CertName: options.Component,
+		DisableHTTP2: c.DisableHTTP2, HTTP2MaxStreams: c.HTTP2MaxStreams,
+	}
+	for _, n := range c.NamedCertKeys {
+		t.Named = append(t.Named, serving.NamedCertificate{CertFile: n.CertFile, KeyFile: n.KeyFile, Names: n.Names})
+	}
+	if c.MinTLSVersion != "" {
+		if t.MinVersion, err = cliflag.TLSVersion(c.MinTLSVersion); err != nil {
+			return t, err
+		}
+	}
+	if len(c.CipherSuites) > 0 {
+		if t.CipherSuites, err = cliflag.TLSCipherSuites(c.CipherSuites); err != nil {
+			return t, err
+		}
+	}
+	var curves []tls.CurveID
+	if len(c.CurvePreferences) > 0 {
+		curves, err = cliflag.TLSCurvePreferences(c.CurvePreferences)
+	}
+	t.Curves = curves
+	return t, err
+}
+
+func authenticationConfig(ctx context.Context, c options.Config) (serving.Authentication, error) {
+	o := c.Authentication
+	a := serving.Authentication{
+		ClientCAFile: o.ClientCAFile,
+		FrontProxy: serving.FrontProxy{
+			CAFile: o.FrontProxyCAFile, Names: o.FrontProxyNames, UserHeaders: o.FrontProxyUserHeaders, UIDHeaders: o.FrontProxyUIDHeaders,
+			GroupHeaders: o.FrontProxyGroupHeaders, ExtraPrefixes: o.FrontProxyExtraHeaders,
+		},
+		TokenTTL:              o.TokenCacheTTL,
+		TolerateLookupFailure: o.TolerateLookupFailure,
+	}
+	base, err := o.ClientConfig()
+	if err != nil {
+		return a, err
+	}
+	if base == nil {
+		klog.FromContext(ctx).Info("Tokens of clients are not checked: there is neither --authentication-kubeconfig nor a pod's configuration")
+		return a, nil
+	}
+	client := reviewClient(c, base, "authentication")
+	reviews, err := authenticationclient.NewForConfig(client)
+	if err != nil {
+		return a, err
+	}
+	a.Tokens = reviews.TokenReviews()
+	if !o.SkipLookup {
+		core, err := coreclient.NewForConfig(client)
+		if err != nil {
+			return a, err
+		}
+		a.Cluster = core.ConfigMaps(serving.LookupNamespace)
+	}
+	return a, nil
+}
+
+func authorizationConfig(ctx context.Context, c options.Config) (serving.Authorization, error) {
+	o := c.Authorization
+	a := serving.Authorization{AlwaysAllow: o.AlwaysAllowPaths, AllowedTTL: o.AllowedTTL, DeniedTTL: o.DeniedTTL}
+	base, err := o.ClientConfig()
+	if err != nil {
+		return a, err
+	}
+	if base == nil {
+		klog.FromContext(ctx).Info("Most paths are forbidden: there is neither --authorization-kubeconfig nor a pod's configuration",
+			"allowed", o.AlwaysAllowPaths)
+		return a, nil
+	}
+	reviews, err := authorizationclient.NewForConfig(reviewClient(c, base, "authorization"))
+	if err != nil {
+		return a, err
+	}
+	a.Reviews = reviews.SubjectAccessReviews()
+	return a, nil
+}
+
+// reviewClient returns the configuration of a client for questions about clients.
+func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config {
+	return clients.NewBuilder(base, clients.Options{
+		Component: c.Component, ContentType: c.ContentType, RateLimited: true, QPS: reviewQPS, Burst: reviewBurst,
+	}).Config(name)
+}
+
+// handlers returns what the server serves, by path.
+func handlers(c options.Config, m *manager.Manager, start time.Time) map[string]http.Handler {
+	livez, readyz, explain := health.Handler("livez", m.Livez), health.Handler("readyz", m.Readyz), m.Explain()
+	all := map[string]http.Handler{
+		"/healthz":        health.Handler("healthz", m.Healthz), // and nothing below it (MH-6)
+		"/livez":          livez,
+		"/livez/":         livez,
+		"/readyz":         readyz,
+		"/readyz/":        readyz,
+		"/metrics":        metrics.Handler(),
+		"/metrics/slis":   metrics.SLIHandler(),
+		"/configz":        serving.Configz(configzName, configz(c)),
+		"/debug/explain":  explain,
+		"/debug/explain/": explain,
+	}
+	if c.Features.Enabled("ComponentFlagz") { // CLI-73
+		all["/flagz"] = serving.Flagz(options.Component, c.Flags)
+	}
+	if c.Serving.Profiling {
+		maps.Copy(all, serving.Profiles())
+		all["/debug/flags/v"] = serving.Verbosity(logs.GlogSetter)
+	}
+	if c.Features.Enabled("ComponentStatusz") { // the last, because it lists the others
+		var paths []string
+		for path := range all {
+			if !strings.HasPrefix(path, "/debug/") && !strings.HasSuffix(path, "/") {
+				paths = append(paths, path)
+			}
+		}
+		slices.Sort(paths)
+		all["/statusz"] = serving.Statusz(options.Component, serving.Status{
+			Start: start, BinaryVersion: binaryVersion(), EmulationVersion: c.Emulated, Paths: paths,
+		})
+	}
+	return all
+}
+
+// binaryVersion is the version of this build as statusz has it: without what distributions add.
+func binaryVersion() string {
+	plain, _, _ := strings.Cut(kubernetesVersion().GitVersion, "+")
+	return strings.TrimPrefix(plain, "v")
+}
+
+// profileContention has Go record what goroutines wait for (CLI-41).
+func profileContention(c options.Serving) {
+	if c.Profiling && c.ContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
+}
+
+// serveWhile serves while work is done, and ends both when ctx ends or one of them does. The server listens no longer when
+// the work is told to end (CLI-63).
+func serveWhile(ctx context.Context, server *serving.Server, handlers map[string]http.Handler, work func(context.Context) error) error {
+	serve, endServing := context.WithCancel(ctx)
+	defer endServing()
+	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer endWork()
+	served := make(chan error, 1)
+	go func() { served <- server.Run(serve, handlers) }()
+	worked := make(chan error, 1)
+	go func() { worked <- work(working) }()
+	var err error
+	select {
+	case <-server.Closed():
+		endWork()
+		err = <-worked
+	case err = <-worked:
+		endServing()
+	}
+	return utilerrors.NewAggregate([]error{<-served, err})
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
+)
+
+func TestFilesAreCurrent(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	if err := run(true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckSeesWhatIsOutOfDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f := file{path, func([]byte) ([]byte, error) { return []byte("new"), nil }}
+	if err := f.update(true); err == nil {
+		t.Error("a missing file passes")
+	}
+	if err := f.update(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.update(true); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.update(true); err == nil {
+		t.Error("an old file passes")
+	}
+}
+
+func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
+	for _, r := range roles(declared(controllers.Registry)) {
+		if len(r.Rules) == 0 {
+			t.Errorf("%s has no rules", r.Name)
+		}
+		for _, rule := range r.Rules {
+			all := strings.Join(append(append([]string{rule.Group, rule.Resource}, rule.Verbs...), rule.Names...), " ")
+			switch {
+			case strings.Contains(all, "*"):
+				t.Errorf("%s has a wildcard: %s", r.Name, all)
+			case rule.Resource == "secrets" || strings.HasPrefix(rule.Resource, "serviceaccounts/token") && len(rule.Names) == 0:
+				t.Errorf("%s is a way to everything: %s", r.Name, all)
+			case rule.For == "":
+				t.Errorf("%s does not say what for: %s", r.Name, all)
+			}
+		}
+	}
+}
+
+func TestRulesInYAML(t *testing.T) {
+	out, err := render([]role{{Name: "r", Namespace: "n", Account: "a",
+		Rules: []rbac.Rule{{Resource: "pods/status", Verbs: []string{"get", "patch"}, Names: []string{"x", "y"}, For: "a test"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "kind: Role\nmetadata:\n  name: r\n  namespace: n\nrules:\n# a test\n- apiGroups: [\"\"]\n  resources: [pods/status]\n  resourceNames: [x, y]\n  verbs: [get, patch]\n---\n"
+	if !strings.Contains(string(out), want) {
+		t.Errorf("got\n%s", out)
+	}
+}
+
+func TestTableNeedsItsMarks(t *testing.T) {
+	if _, err := replaceTable([]byte("no marks"), "x"); err == nil {
+		t.Error("no error")
+	}
+	out, err := replaceTable([]byte("before\n"+tableBegin+"old\n"+tableEnd+"after\n"), "new\n")
+	if want := "before\n" + tableBegin + "new\n" + tableEnd + "after\n"; err != nil || string(out) != want {
+		t.Errorf("got %q, %v", out, err)
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
+)
+
+// account is the service account that the Deployment runs as; roles are called after it.
+const account = "controller-manager"
+
+// overlays are the ways to install, and the lease that each competes for.
+var overlays = []struct{ name, lease string }{
+	{"standalone", "kube-controller-manager"},
+	{"beside-upstream", "standalone-controller-manager"}, // not the original's, or the two would exclude each other (CLI-82)
+	{"minimal", "kube-controller-manager"},
+}
+
+// declared are the rights of the registry's controllers, by account.
+func declared(registry []manager.Controller) map[string]rbac.Rights {
+	all := map[string]rbac.Rights{}
+	for _, c := range registry {
+		if c.Rights != nil {
+			all[c.Account] = c.Rights()
+		}
+	}
+	return all
+}
+
+func files(controllers map[string]rbac.Rights) []file {
+	all := []file{
+		{"deploy/kustomize/base/rbac.yaml", func([]byte) ([]byte, error) { return render(roles(controllers)) }},
+		{"docs/security.md", func(before []byte) ([]byte, error) { return replaceTable(before, table(controllers)) }},
+	}
+	for _, o := range overlays {
+		all = append(all, file{"deploy/kustomize/overlays/" + o.name + "/lease.yaml", func([]byte) ([]byte, error) {
+			return render([]role{{Name: account + ":leader-election", Namespace: rbac.Home, Account: account, Rules: rbac.Lease(o.lease)}})
+		}})
+	}
+	return all
+}
+
+// role is a ClusterRole, or in a namespace a Role, and its binding to an account.
+type role struct {
+	Name, Namespace, Account string
+	Rules                    []rbac.Rule
+}
+
+func (r role) Prefix() string {
+	if r.Namespace == "" {
+		return "Cluster"
+	}
+	return ""
+}
+
+func roles(controllers map[string]rbac.Rights) []role {
+	root := rbac.Manager(controllers)
+	all := []role{
+		{Name: account, Account: account, Rules: root.Cluster},
+		{Name: account, Namespace: rbac.Home, Account: account, Rules: root.Home},
+	}
+	for _, name := range slices.Sorted(maps.Keys(controllers)) {
+		all = append(all, role{Name: account + ":" + name, Account: name, Rules: controllers[name].Own})
+	}
+	return all
+}
+
+var roleTemplate = template.Must(template.New("").Funcs(template.FuncMap{
+	"group": func(r rbac.Rule) string { return cmp.Or(r.Group, `""`) },
+	"list":  func(words []string) string { return strings.Join(words, ", ") },
+}).Parse(`# Made by "go run ./hack/gen" from what the code declares. Do not edit.
+{{- range . }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .Prefix }}Role
+metadata:
+  name: {{ .Name }}
+{{- with .Namespace }}
+  namespace: {{ . }}
+{{- end }}
+rules:
+{{- range .Rules }}
+# {{ .For }}
+- apiGroups: [{{ group . }}]
+  resources: [{{ .Resource }}]
+{{- with .Names }}
+  resourceNames: [{{ list . }}]
+{{- end }}
+  verbs: [{{ list .Verbs }}]
+{{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .Prefix }}RoleBinding
+metadata:
+  name: {{ .Name }}
+{{- with .Namespace }}
+  namespace: {{ . }}
+{{- end }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .Prefix }}Role
+  name: {{ .Name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ .Account }}
+  namespace: kube-system
+{{- end }}
+`))
+
+func render(roles []role) ([]byte, error) {
+	var out bytes.Buffer
+	err := roleTemplate.Execute(&out, roles)
+	return out.Bytes(), err
+}
+
+const (
+	tableBegin = "<!-- rights: made by hack/gen -->\n"
+	tableEnd   = "<!-- end of rights -->\n"
+)
+
+// table shows the rights of all identities, in Markdown.
+func table(controllers map[string]rbac.Rights) string {
+	var out strings.Builder
+	fmt.Fprint(&out, "| identity | where | what | verbs | for |\n|---|---|---|---|---|\n")
+	rows := func(identity, where string, rules []rbac.Rule) {
+		for _, r := range rules {
+			resource := r.Resource
+			if r.Group != "" {
+				resource += "." + r.Group
+			}
+			if len(r.Names) > 0 {
+				resource += " " + strings.Join(r.Names, ", ")
+			}
+			if r.Implied {
+				r.For += " (asked by admission)"
+			}
+			fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", identity, where, resource, strings.Join(r.Verbs, ", "), r.For)
+		}
+	}
+	root := rbac.Manager(controllers)
+	rows(account, "everywhere", root.Cluster)
+	rows(account, rbac.Home, append(rbac.Lease("(its lease)"), root.Home...))
+	for _, name := range slices.Sorted(maps.Keys(controllers)) {
+		rows(name, "everywhere", controllers[name].Own)
+	}
+	return out.String()
+}
+
+// replaceTable puts the table between the marks in a document.
+func replaceTable(document []byte, table string) ([]byte, error) {
+	head, rest, ok1 := strings.Cut(string(document), tableBegin)
+	_, tail, ok2 := strings.Cut(rest, tableEnd)
+	if !ok1 || !ok2 {
+		return nil, errors.New("the marks around the table of rights are missing")
+	}
+	return []byte(head + tableBegin + table + tableEnd + tail), nil
+}

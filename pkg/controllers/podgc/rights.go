@@ -1,0 +1,16 @@
+package podgc
+
+import "github.com/standalone-kcm/controller-manager/pkg/rbac"
+
+// Rights are what the controller asks of the API server; RB-5 is the most that its account may have. It records no events.
+func Rights() rbac.Rights {
+	return rbac.Rights{
+		Caches: []rbac.Resource{{Name: "pods"}, {Name: "nodes"}},
+		Own: []rbac.Rule{
+			{Resource: "pods", Verbs: []string{"delete"}, For: "its work"},
+			{Resource: "pods/status", Verbs: []string{"patch"}, For: "phase and condition before the deletion (PGC-14)"},
+			{Resource: "nodes", Verbs: []string{"get"}, For: "a live look whether a node is gone (PGC-10)"},
+			{Resource: "nodes", Verbs: []string{"list"}, For: "a live look before the brake is released"},
+		},
+	}
+}

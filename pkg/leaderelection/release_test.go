@@ -1,0 +1,113 @@
+package leaderelection
+
+import (
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func watching(s *server, err error) func(*process, *Config) {
+	return func(p *process, _ *Config) { p.sees = &watcher{server: s, err: err} }
+}
+
+func TestAStandbySeesTheReleaseAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		release func(s *server, leader *process)
+	}{
+		{"LE-16 given up", func(_ *server, leader *process) { leader.end() }},
+		{"deleted", func(s *server, _ *process) { s.set(nil) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := &server{}
+				a := start(t, s, "a", nil)
+				a.untilLeading(t)
+				b := start(t, s, "b", watching(s, nil))
+				time.Sleep(7100 * time.Millisecond) // somewhere between two tries
+				a.wire.cut(nil, nil)
+				c.release(s, a)
+				took := wait(t, time.Minute, "b leads", func() bool { running, _ := b.leading(); return running })
+				if took > 50*time.Millisecond {
+					t.Errorf("b leads after %v", took)
+				}
+				if got := holder(s); got != "b" {
+					t.Errorf("held by %q", got)
+				}
+				_ = a.finish(t)
+				if err := b.finish(t); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A crash gives nothing up: then the standby waits for the stored duration, as ever (LE-8).
+func TestWatchingChangesNothingAfterACrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &server{}
+		s.set(leaseOf("dead", 15))
+		b := start(t, s, "b", watching(s, nil))
+		if took := b.untilLeading(t); took < 15*time.Second || took > 20*time.Second {
+			t.Errorf("leads after %v", took)
+		}
+		if err := b.finish(t); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWithoutTheRightToWatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &server{}
+		a := start(t, s, "a", nil)
+		a.untilLeading(t)
+		b := start(t, s, "b", watching(s, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "kube-controller-manager", nil)))
+		time.Sleep(time.Minute)
+		_ = a.finish(t)
+		if took := b.untilLeading(t); took > 5*time.Second {
+			t.Errorf("leads after %v", took)
+		}
+		s.mu.Lock()
+		if s.watchesBegun != 1 {
+			t.Errorf("asked to watch %d times", s.watchesBegun)
+		}
+		s.mu.Unlock()
+		if err := b.finish(t); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Watches end all the time. A release in between is seen by the next one.
+func TestWatchesThatEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &server{}
+		a := start(t, s, "a", nil)
+		a.untilLeading(t)
+		b := start(t, s, "b", watching(s, nil))
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			s.mu.Lock()
+			for _, w := range s.watches {
+				w.Stop()
+			}
+			s.mu.Unlock()
+		}
+		_ = a.finish(t)
+		if took := b.untilLeading(t); took > 3*time.Second {
+			t.Errorf("leads after %v", took)
+		}
+		s.mu.Lock()
+		if s.watchesBegun > 12 {
+			t.Errorf("%d watches in 100s", s.watchesBegun)
+		}
+		s.mu.Unlock()
+		if err := b.finish(t); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package manager
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// explainPath is where [Manager.Explain] belongs, with all that is below.
+const explainPath = "/debug/explain"
+
+// mostKeys bounds how many keys of a controller a list shows.
+const mostKeys = 100
+
+// Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
+// wait, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a key. The controller
+// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path.
+func (m *Manager) Explain() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET", http.StatusMethodNotAllowed)
+			return
+		}
+		path, _ := strings.CutPrefix(r.URL.Path, explainPath)
+		answer, err := m.explain(strings.FieldsFunc(path, func(c rune) bool { return c == '/' }))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(answer) // whoever asked may have gone
+	})
+}
+
+// explained is a controller in an answer.
+type explained struct {
+	Controller string   `json:"controller"`
+	Alias      string   `json:"alias,omitempty"`
+	Kinds      []string `json:"kinds,omitempty"`
+	Running    bool     `json:"running"`
+	Queued     int      `json:"queued"`      // keys that wait for a worker
+	Failing    int      `json:"failing"`     // keys in back-off
+	Held       int      `json:"reportsHeld"` // status reports that are held back
+	Troubled   int      `json:"troubled"`    // keys that fail, or wait for a cache
+	Keys       []record `json:"keys"`        // the first of them
+}
+
+// record is an engine.Record in an answer.
+type record struct {
+	Controller string    `json:"controller"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Name       string    `json:"name"`
+	Time       time.Time `json:"time"`
+	Why        string    `json:"why"`
+	Wrote      int       `json:"wrote"`
+	Error      string    `json:"error,omitempty"`
+	Retries    int       `json:"retries"`
+	NextLook   float64   `json:"nextLookSeconds"` // from time on; 0: only an event leads to one
+	Waiting    string    `json:"cacheWaiting,omitempty"`
+}
+
+// explain returns the answer to the parts of a path, or an error that says what does not exist.
+func (m *Manager) explain(path []string) (any, error) {
+	if len(path) == 0 {
+		all := struct {
+			Controllers []explained `json:"controllers"`
+		}{[]explained{}}
+		for _, r := range m.runners {
+			all.Controllers = append(all.Controllers, m.overview(r))
+		}
+		return all, nil
+	}
+	i := slices.IndexFunc(m.runners, func(r *named) bool { return r.answersTo(path[0]) })
+	if i < 0 {
+		return nil, fmt.Errorf("no controller %q runs in this process", path[0])
+	}
+	r, key := m.runners[i], plan.Key{}
+	switch len(path) {
+	case 1:
+		return m.overview(r), nil
+	case 2:
+		key.Name = path[1]
+	case 3:
+		key = plan.Key{Namespace: path[1], Name: path[2]}
+	default:
+		return nil, fmt.Errorf("want %s/<controller>/<namespace>/<name>", explainPath)
+	}
+	rec, ok := m.shared.Explain.Get(r.pulse().Name, key)
+	if !ok {
+		return nil, fmt.Errorf("%s has nothing to tell of %s: it has not looked at it, or nothing was to be done", r.Name, key)
+	}
+	return recordOf(r, key, rec), nil
+}
+
+func (m *Manager) overview(r *named) explained {
+	p := r.pulse()
+	found, total := m.shared.Explain.Troubled(p.Name, mostKeys)
+	e := explained{
+		Controller: r.Name, Alias: r.Alias, Kinds: p.Kinds, Running: r.running.Load(),
+		Queued: p.Queued, Failing: p.Failing, Held: p.Held, Troubled: total, Keys: []record{},
+	}
+	for _, t := range found {
+		e.Keys = append(e.Keys, recordOf(r, t.Key, t.Record))
+	}
+	return e
+}
+
+func recordOf(r *named, key plan.Key, rec engine.Record) record {
+	return record{
+		Controller: r.Name, Namespace: key.Namespace, Name: key.Name, Time: rec.Time, Why: rec.Why, Wrote: rec.Wrote,
+		Error: rec.Error, Retries: rec.Retries, NextLook: rec.Next.Seconds(), Waiting: rec.Waiting,
+	}
+}
+
+// pulse is empty for a runner that does not tell.
+func (r *named) pulse() engine.Pulse {
+	if o, ok := r.Runner.(observed); ok {
+		return o.Pulse()
+	}
+	return engine.Pulse{}
+}
+
+// answersTo reports whether the controller is meant: by its name, its alias, or a kind of its objects, also in the plural.
+func (r *named) answersTo(asked string) bool {
+	kinds := r.pulse().Kinds
+	return asked == r.Name || asked == r.Alias || slices.ContainsFunc(kinds, func(kind string) bool {
+		return strings.EqualFold(asked, kind) || strings.EqualFold(asked, kind+"s")
+	})
+}

@@ -1,0 +1,125 @@
+package manager
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/health"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+)
+
+// Bounds say for how long something may make no progress before a health check fails. A field that is zero or less has
+// its default. On a watch at rest an API server is heard about once a minute, and up to two minutes after its beginning.
+type Bounds struct {
+	Worker time.Duration // livez: a worker at one key, without a request that ends; 5 minutes
+	Queue  time.Duration // livez: keys that wait while none is taken and no request ends; 2 minutes
+	Watch  time.Duration // livez: a watch that is open and silent, or neither open nor tried; 5 minutes
+	Stale  time.Duration // readyz: a cache that has heard nothing from the server; 3 minutes
+}
+
+func (b Bounds) withDefaults() Bounds {
+	either := func(d, otherwise time.Duration) time.Duration { return cmp.Or(max(d, 0), otherwise) }
+	return Bounds{
+		Worker: either(b.Worker, 5*time.Minute), Queue: either(b.Queue, 2*time.Minute),
+		Watch: either(b.Watch, 5*time.Minute), Stale: either(b.Stale, 3*time.Minute),
+	}
+}
+
+// Healthz returns the checks that the original has too (MH-17): leaderElection when there is an election, and one for
+// each controller that runs. The latter always passes, so that what probes /healthz in an existing cluster sees nothing
+// new; [Manager.Livez] has those that can fail.
+func (m *Manager) Healthz() []health.Check {
+	checks := m.electionCheck()
+	for _, r := range m.runners {
+		if r.running.Load() {
+			checks = append(checks, health.Check{Name: r.Name, Err: func() error { return nil }})
+		}
+	}
+	return checks
+}
+
+// Livez returns the checks of what a restart of this process heals: a lease that is not renewed while it works on, workers
+// that are stuck, a queue that nobody serves, a watch that has died unnoticed. A cache that has not been filled yet never
+// fails, nor does an API server that cannot be reached.
+func (m *Manager) Livez() []health.Check {
+	bounds := m.Bounds.withDefaults()
+	checks := m.electionCheck()
+	for _, r := range m.runners {
+		if o, ok := r.Runner.(observed); ok {
+			checks = append(checks,
+				health.Check{Name: r.Name + "-workers", Err: func() error { return stuck(o.Pulse(), bounds.Worker) }},
+				health.Check{Name: r.Name + "-queue", Err: func() error { return idle(o.Pulse(), bounds.Queue) }})
+		}
+	}
+	for _, c := range m.started() {
+		checks = append(checks, health.Check{Name: "watch-" + c.Resource, Err: func() error {
+			if !c.Informer.HasSynced() {
+				return nil
+			}
+			return m.signs.Of(c.Resource).Wedged(bounds.Watch)
+		}})
+	}
+	return checks
+}
+
+// Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
+// and follow the API server, and it is not about to end. A standby is ready like a leader.
+func (m *Manager) Readyz() []health.Check {
+	bounds := m.Bounds.withDefaults()
+	checks := []health.Check{
+		{Name: "shutdown", Err: func() error { return fails(m.ending.Load(), "the process is about to end") }},
+		{Name: "started", Err: func() error { return fails(m.caches.Load() == nil, "the caches have not been started") }},
+	}
+	for _, c := range m.started() {
+		checks = append(checks,
+			health.Check{Name: "cache-" + c.Resource, Err: func() error {
+				return fails(!c.Informer.HasSynced(), "the cache has not been filled yet")
+			}},
+			health.Check{Name: "watch-" + c.Resource, Err: func() error {
+				return m.signs.Of(c.Resource).Stale(bounds.Stale)
+			}})
+	}
+	return checks
+}
+
+// observed is a runner that tells how it does, as those of the engine do.
+type observed interface{ Pulse() engine.Pulse }
+
+func (m *Manager) electionCheck() []health.Check {
+	if !m.LeaderElect {
+		return nil
+	}
+	return []health.Check{{Name: "leaderElection", Err: m.leadership.Check}} // LE-18
+}
+
+// started lists the caches; none before they are started.
+func (m *Manager) started() []informers.Started {
+	if all := m.caches.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+func stuck(p engine.Pulse, bound time.Duration) error {
+	if p.Stuck <= bound {
+		return nil
+	}
+	return fmt.Errorf("a worker has been at %s for %v without progress", p.Key, p.Stuck.Round(time.Second))
+}
+
+func idle(p engine.Pulse, bound time.Duration) error {
+	if p.Idle <= bound {
+		return nil
+	}
+	return fmt.Errorf("%d keys wait, and none has been taken for %v", p.Queued, p.Idle.Round(time.Second))
+}
+
+func fails(bad bool, why string) error {
+	if bad {
+		return errors.New(why)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package metrics
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics"
+
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+)
+
+// gauge is a metric that is asked for when it is collected: it knows of nothing that a manager no longer has.
+type gauge struct {
+	*metrics.GaugeVec
+	fill func(v *metrics.GaugeVec, m *manager.Manager)
+
+	mu      sync.Mutex
+	sources []*manager.Manager
+}
+
+func (g *gauge) follow(m *manager.Manager) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sources = append(g.sources, m)
+}
+
+func (g *gauge) unfollow(m *manager.Manager) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sources = slices.DeleteFunc(g.sources, func(s *manager.Manager) bool { return s == m })
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauge) Collect(out chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.Reset()
+	for _, m := range g.sources {
+		g.fill(g.GaugeVec, m)
+	}
+	g.GaugeVec.Collect(out)
+}
+
+// newGauges returns what is said of controllers and caches. Values of several managers in one process are added up; the
+// age of a cache is that of the last.
+func newGauges() []*gauge {
+	return []*gauge{
+		ofControllers("controller_manager_keys_failing", "Keys whose last look has failed, and which wait for the next.",
+			func(c manager.ControllerState) int { return c.Pulse.Failing }),
+		ofControllers("controller_manager_reports_held", "Status reports that are held back so that a newer one may replace them.",
+			func(c manager.ControllerState) int { return c.Pulse.Held }),
+		ofControllers("controller_manager_write_slots_used", "Requests that write, under way.",
+			func(c manager.ControllerState) int { return c.Pulse.Writing }),
+		newGauge("running_managed_controllers", "1 while the controller runs in this process, 0 otherwise.", // MH-37
+			func(v *metrics.GaugeVec, m *manager.Manager) {
+				for _, c := range m.ControllerStates() {
+					running := 0.0
+					if c.Running {
+						running = 1
+					}
+					v.WithLabelValues(c.Alias, m.Clients.Component).Add(running)
+				}
+			}, "name", "manager"),
+		newGauge("controller_manager_cache_age_seconds", "How long the cache has heard nothing from the API server: no event, no bookmark.",
+			func(v *metrics.GaugeVec, m *manager.Manager) {
+				for _, c := range m.CacheStates() {
+					if !c.Heard.IsZero() {
+						v.WithLabelValues(c.Resource).Set(time.Since(c.Heard).Seconds())
+					}
+				}
+			}, "resource"),
+		newGauge("controller_manager_cache_objects", "Objects in the cache.",
+			func(v *metrics.GaugeVec, m *manager.Manager) {
+				for _, c := range m.CacheStates() {
+					v.WithLabelValues(c.Resource).Add(float64(c.Count()))
+				}
+			}, "resource"),
+	}
+}
+
+func ofControllers(name, help string, value func(manager.ControllerState) int) *gauge {
+	return newGauge(name, help, func(v *metrics.GaugeVec, m *manager.Manager) {
+		for _, c := range m.ControllerStates() {
+			v.WithLabelValues(c.Name).Add(float64(value(c)))
+		}
+	}, "controller")
+}
+
+func newGauge(name, help string, fill func(*metrics.GaugeVec, *manager.Manager), labels ...string) *gauge {
+	opts := &metrics.GaugeOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}
+	return &gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), fill: fill}
+}

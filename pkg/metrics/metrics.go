@@ -1,0 +1,150 @@
+// Package metrics measures a manager, and serves what was measured (MH-20..34).
+//
+// What the libraries measure (work queues, requests, the election, the Go runtime, the process) they register globally, in
+// component-base's registry; importing this package makes them do so. The metrics of the runtime join them there:
+//
+//	measured := metrics.New(version.Get())
+//	config.Hooks = measured.Hooks
+//	config.ReplicaSet.DeletionAgeRatio = measured.DeletionAgeRatio
+//	m, err := manager.New(ctx, config, registry)
+//	...
+//	defer measured.Follow(m)()
+//	mux.Handle("/metrics", metrics.Handler())
+//	mux.Handle("/metrics/slis", metrics.SLIHandler())
+//	err = m.Run(ctx)
+//
+// It must be built before the manager, whose clients and queues are measured from their beginning. Who embeds the manager
+// and wants none of this does not import this package. No label takes more values in a larger cluster, but for the
+// namespace in the counters of the pod garbage collector, which the contract asks for (MH-31).
+package metrics
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers what client-go measures (MH-20..28, MH-35)
+
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+)
+
+// Metrics are the metrics of the runtime. They are registered, so there is one set of them in a process: all values of
+// New share it. They obey the flags about metrics (CLI-47), which must have been applied before.
+type Metrics struct {
+	duration    *metrics.HistogramVec
+	results     *metrics.CounterVec
+	retries     *metrics.CounterVec
+	writes      *metrics.CounterVec
+	stale       *metrics.CounterVec
+	setsStale   *metrics.CounterVec
+	deletionAge *metrics.Histogram
+	gauges      []*gauge
+}
+
+// New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).
+func New(build version.Info) *Metrics {
+	register(metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "kubernetes_build_info", StabilityLevel: metrics.BETA,
+		Help: "1, with the version of Kubernetes that this build takes the place of, and how it was built.",
+	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})).
+		WithLabelValues(build.Major, build.Minor, build.GitVersion, build.GitCommit, build.GitTreeState, build.BuildDate,
+			build.GoVersion, build.Compiler, build.Platform).Set(1)
+	m := &Metrics{
+		duration: register(metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name: "controller_manager_reconcile_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "How long one look at a key took: observe, plan, write, report.",
+			Buckets: []float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"controller"})),
+		results: counter("controller_manager_reconciles_total",
+			"Looks at a key, by what became of them: wrote, unchanged (nothing was to be written), waiting (the cache lacked own writes), error or panic.",
+			"controller", "result"),
+		retries: counter("controller_manager_reconcile_retries_total",
+			"Looks at a key that failed and are repeated.", "controller"),
+		writes: counter("controller_manager_writes_total",
+			"Requests that write, without those for events and leases, by the code of the answer; <error> if there was none.",
+			"controller", "verb", "resource", "code"),
+		stale: counter("controller_manager_stale_sync_skips_total",
+			"Looks at a key that were put off because the cache of the resource lacked own writes.",
+			"controller", "group", "resource"),
+		setsStale: counter("replicaset_controller_stale_sync_skips_total", // MH-29
+			"Looks at a ReplicaSet that were put off because the cache of the resource lacked own writes.",
+			"group", "resource"),
+		deletionAge: register(metrics.NewHistogram(&metrics.HistogramOpts{ // MH-29, RS-35
+			Name: "replicaset_controller_sorting_deletion_age_ratio", StabilityLevel: metrics.ALPHA,
+			Help:    "How many times as old as the youngest ready pod of its ReplicaSet a deleted ready pod was.",
+			Buckets: []float64{0.25, 0.5, 1, 2, 4, 8},
+		})),
+	}
+	for _, g := range newGauges() {
+		m.gauges = append(m.gauges, register(g))
+	}
+	return m
+}
+
+func counter(name, help string, labels ...string) *metrics.CounterVec {
+	return register(metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels))
+}
+
+// register adds a metric to the global registry, and returns it, or the like one that was added before.
+func register[M metrics.Registerable](m M) M {
+	var before prometheus.AlreadyRegisteredError
+	if errors.As(legacyregistry.Register(m), &before) {
+		if like, ok := before.ExistingCollector.(M); ok {
+			return like
+		}
+	}
+	return m
+}
+
+// Hooks is the manager's Config.Hooks: it returns who is told what the engine does for a controller. All series that are
+// sure to come are there from now on, with zero.
+func (m *Metrics) Hooks(controller string) engine.Hooks {
+	duration, retries := m.duration.WithLabelValues(controller), m.retries.WithLabelValues(controller)
+	results := map[engine.Result]metrics.CounterMetric{}
+	for _, result := range engine.Results() {
+		results[result] = m.results.WithLabelValues(controller, string(result))
+	}
+	forSets := controller == "replicaset-controller"
+	if forSets {
+		m.setsStale.WithLabelValues("", "pods")
+		m.setsStale.WithLabelValues("apps", "replicasets")
+	}
+	return engine.Hooks{
+		Pass: func(result engine.Result, took time.Duration) {
+			duration.Observe(took.Seconds())
+			results[result].Inc()
+		},
+		Retry: retries.Inc,
+		Write: func(w engine.Write) { m.writes.WithLabelValues(controller, w.Verb, w.Resource, w.Code).Inc() },
+		Stale: func(r schema.GroupResource) {
+			m.stale.WithLabelValues(controller, r.Group, r.Resource).Inc()
+			if forSets {
+				m.setsStale.WithLabelValues(r.Group, r.Resource).Inc()
+			}
+		},
+	}
+}
+
+// DeletionAgeRatio is the manager's ReplicaSetConfig.DeletionAgeRatio.
+func (m *Metrics) DeletionAgeRatio(ratio float64) { m.deletionAge.Observe(ratio) }
+
+// Follow shows how the controllers and caches of a manager do, and what its controllers measure themselves, from now on
+// until stop is called. Of two managers in one process, the controllers' own metrics are those of the first.
+func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
+	for _, own := range source.Metrics() {
+		register(own)
+	}
+	for _, g := range m.gauges {
+		g.follow(source)
+	}
+	return func() {
+		for _, g := range m.gauges {
+			g.unfollow(source)
+		}
+	}
+}

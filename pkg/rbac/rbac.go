@@ -1,0 +1,99 @@
+// Package rbac is the vocabulary in which the parts of the manager say what they ask of the API server. Each controller
+// says it in a file next to the code that asks, the manager as a whole in [Manager]. The roles under deploy/ are made from
+// it, and an integration test compares it with the API server's audit log: nothing is asked for that is not declared, and
+// nothing is declared that is not asked for (RB-12).
+package rbac
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Home is the namespace of the leases and of all service accounts (CI-20, RB-8).
+const Home = metav1.NamespaceSystem
+
+// Rule is a right, and what it is for.
+type Rule struct {
+	Group    string // "" is the core group
+	Resource string // with its subresource, as in "deployments/status"
+	Verbs    []string
+	Names    []string // of the objects, where the right can be as narrow as that; none means all
+	For      string   // in a few words
+
+	// Implied rights are never exercised by a request: an admission plugin asks whether we have them.
+	Implied bool
+}
+
+// Resource is a kind of objects as the API names it.
+type Resource struct{ Group, Name string }
+
+// Rights are what a controller asks of the API server.
+type Rights struct {
+	// Caches are what it looks at. The shared informers fill them, for all controllers with the root identity.
+	Caches []Resource
+	// Own is what it does itself, as its service account.
+	Own []Rule
+}
+
+// Identity is all that one who asks may do.
+type Identity struct {
+	Cluster []Rule // in all namespaces
+	Home    []Rule // in Home alone
+}
+
+// Events are the rules for recording events. Repeated ones are counted by a patch (CI-41).
+func Events() []Rule {
+	return []Rule{{Resource: "events", Verbs: []string{"create", "patch"}, For: "events"}}
+}
+
+// Manager is the root identity: what the process does apart from its controllers, which are given by their accounts
+// (RB-6, RB-7). The rules of [Lease] join it.
+func Manager(controllers map[string]Rights) Identity {
+	accounts := slices.Sorted(maps.Keys(controllers))
+	return Identity{
+		Cluster: append(caches(controllers),
+			Rule{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"},
+				For: "who asks the manager's own server (MH-2)"},
+			Rule{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"},
+				For: "whether they may (MH-3)"},
+		),
+		Home: append(Events(),
+			Rule{Resource: "serviceaccounts", Verbs: []string{"create"}, For: "a controller's account that does not exist yet"},
+			Rule{Resource: "serviceaccounts", Verbs: []string{"get"}, Names: accounts, For: "look whether it does"},
+			Rule{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Names: accounts, For: "the controllers' identities (CI-22)"},
+			Rule{Resource: "namespaces", Verbs: []string{"get"}, Names: []string{Home}, For: "look for the namespace before an account is created in it"},
+			Rule{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{"extension-apiserver-authentication"},
+				For: "whose certificates the manager's own server trusts (CLI-36)"},
+		),
+	}
+}
+
+// Lease are the rules for leader election (RB-7, RB-8). A right to create cannot be narrowed to a name.
+func Lease(name string) []Rule {
+	const group = "coordination.k8s.io"
+	return []Rule{
+		{Group: group, Resource: "leases", Verbs: []string{"create"}, For: "leader election"},
+		{Group: group, Resource: "leases", Verbs: []string{"get", "update", "watch"}, Names: []string{name}, For: "leader election"},
+	}
+}
+
+// caches are the rules for the informers of all controllers.
+func caches(controllers map[string]Rights) (rules []Rule) {
+	byGroup := map[string][]string{}
+	for _, rights := range controllers {
+		for _, r := range rights.Caches {
+			if !slices.Contains(byGroup[r.Group], r.Name) {
+				byGroup[r.Group] = append(byGroup[r.Group], r.Name)
+			}
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(byGroup)) {
+		slices.Sort(byGroup[group])
+		for _, name := range byGroup[group] {
+			rules = append(rules, Rule{Group: group, Resource: name, Verbs: []string{"list", "watch"}, For: "the shared caches"})
+		}
+	}
+	return rules
+}

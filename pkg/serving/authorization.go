@@ -1,0 +1,101 @@
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	pathauthorizer "k8s.io/apiserver/pkg/authorization/path"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// Authorization says who may have what (MH-3). Members of system:masters may have everything.
+type Authorization struct {
+	AlwaysAllow []string // paths for everybody; one that ends in * stands for all that begin so (CLI-38)
+
+	Reviews    authorizationclient.SubjectAccessReviewInterface // nil: all else is forbidden (CLI-35)
+	AllowedTTL time.Duration                                    // how long a yes is remembered (CLI-37)
+	DeniedTTL  time.Duration                                    // how long a no is remembered
+}
+
+// access decides who may have what, and knows whose a token is.
+type access struct {
+	config   Authorization
+	open     authorizer.Authorizer // of the paths for everybody
+	answers  *memory[authorizationv1.SubjectAccessReviewStatus]
+	reviewer reviewer
+	tokens   authenticator.Token // nil: tokens are not looked at
+}
+
+func newAccess(c Config, r reviewer) (*access, error) {
+	a := &access{config: c.Authorization, reviewer: r}
+	var err error
+	if a.open, err = pathauthorizer.NewAuthorizer(c.Authorization.AlwaysAllow); err != nil {
+		return nil, fmt.Errorf("always allowed paths: %w", err)
+	}
+	if a.answers, err = newMemory[authorizationv1.SubjectAccessReviewStatus](); err != nil {
+		return nil, err
+	}
+	if client := c.Authentication.Tokens; client != nil {
+		t := &tokens{client: client, ttl: c.Authentication.TokenTTL, reviewer: r}
+		if t.answers, err = newMemory[authenticationv1.UserInfo](); err != nil {
+			return nil, err
+		}
+		a.tokens = t
+	}
+	return a, nil
+}
+
+// allowed tells whether somebody may do something with a path, and if not, why, as far as the API server has said it.
+func (a *access) allowed(ctx context.Context, who user.Info, verb, path string) (ok bool, reason string, err error) {
+	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+		return true, "", nil
+	}
+	decision, _, err := a.open.Authorize(ctx, authorizer.AttributesRecord{User: who, Verb: verb, Path: path})
+	if err != nil || decision == authorizer.DecisionAllow {
+		return err == nil, "", err
+	}
+	if a.config.Reviews == nil {
+		return false, "", nil
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: map[string]authorizationv1.ExtraValue{},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+	}
+	for key, values := range who.GetExtra() {
+		spec.Extra[key] = values
+	}
+	return a.review(ctx, spec)
+}
+
+func (a *access) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (ok bool, reason string, err error) {
+	question, err := json.Marshal(spec)
+	if err != nil {
+		return false, "", err
+	}
+	key := a.answers.key(question)
+	answer, known := a.answers.get(key)
+	if !known {
+		review, err := ask(ctx, a.reviewer, "SubjectAccessReview", func(ctx context.Context) (*authorizationv1.SubjectAccessReview, error) {
+			return a.config.Reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		})
+		if err != nil {
+			return false, "", err
+		}
+		answer = review.Status
+		ttl := a.config.DeniedTTL
+		if answer.Allowed && !answer.Denied {
+			ttl = a.config.AllowedTTL
+		}
+		a.answers.put(key, answer, ttl)
+	}
+	return answer.Allowed && !answer.Denied, answer.Reason, nil
+}

@@ -1,0 +1,241 @@
+// Package serving is the manager's own HTTPS server: who may ask it for what, how much it takes from clients, and the pages
+// that are not about health or metrics (MH-1..14, CLI-30..41).
+//
+// Who asks is found out by the authenticators of k8s.io/apiserver and by TokenReviews; whether they may, by a list of paths
+// and by SubjectAccessReviews. Certificates and authorities are read again every few seconds while the server runs. One
+// goroutine reads them; what it found is swapped in whole, so that no request sees half a change.
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// Config is all that a server needs to know.
+type Config struct {
+	Address      net.IP // to listen on (CLI-31)
+	Port         int    // 0 takes any; that no server is wanted is for the caller to know (CLI-30)
+	ShareAddress bool   // SO_REUSEADDR
+	SharePort    bool   // SO_REUSEPORT
+
+	TLS            TLS
+	Authentication Authentication
+	Authorization  Authorization
+	Limits         Limits
+
+	Probes []string // paths that must answer even when there are too many requests
+}
+
+// Limits bound what clients can take. A zero is replaced by the value of [DefaultLimits].
+type Limits struct {
+	Requests        int           // at the same time; more get 429
+	Probes          int           // the same for requests for [Config.Probes] that need no review by the API server
+	Connections     int           // at the same time; for another one the one without a request for longest is closed
+	HeaderBytes     int           // of a request; more get 431
+	BodyBytes       int64         // of a request
+	HeaderTimeout   time.Duration // for the handshake, and for the header of a request
+	BodyTimeout     time.Duration // for the body of a request
+	WriteTimeout    time.Duration // for an answer; profiles get the time that they record for on top
+	IdleTimeout     time.Duration // of a connection between requests
+	ReviewTimeout   time.Duration // for an answer of the API server about a client, with all tries
+	ShutdownTimeout time.Duration // for answers that are under way when the server is to end
+	Reload          time.Duration // between looks at files
+}
+
+// DefaultLimits suit a server that is asked by a kubelet, a few scrapers and a person.
+func DefaultLimits() Limits {
+	return Limits{
+		Requests:        100,
+		Probes:          20,
+		Connections:     1000,
+		HeaderBytes:     64 << 10,
+		BodyBytes:       64 << 10,
+		HeaderTimeout:   10 * time.Second,
+		BodyTimeout:     10 * time.Second,
+		WriteTimeout:    30 * time.Second,
+		IdleTimeout:     90 * time.Second,
+		ReviewTimeout:   10 * time.Second,
+		ShutdownTimeout: 2 * time.Second,
+		Reload:          5 * time.Second,
+	}
+}
+
+// Server is a server that listens already.
+type Server struct {
+	config      Config
+	logger      klog.Logger
+	listener    net.Listener
+	http        *http.Server
+	materials   *materials
+	current     atomic.Pointer[identity]
+	access      *access
+	connections connections
+	requests    chan struct{} // a place for each request that may run
+	probes      chan struct{}
+	problems    problems
+	closed      chan struct{}
+}
+
+// New reads what there is to read, listens, and returns a server that has to be run. Requests wait until it is.
+func New(ctx context.Context, c Config) (*Server, error) {
+	c.Limits = withDefaults(c.Limits)
+	s := &Server{
+		config:      c,
+		logger:      klog.FromContext(ctx),
+		connections: connections{limit: c.Limits.Connections},
+		requests:    make(chan struct{}, c.Limits.Requests),
+		probes:      make(chan struct{}, c.Limits.Probes),
+		closed:      make(chan struct{}),
+	}
+	if err := c.TLS.check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.access, err = newAccess(c, newReviewer(c.Limits.ReviewTimeout, s.logger, &s.problems)); err != nil {
+		return nil, err
+	}
+	s.materials = newMaterials(c)
+	if err := s.materials.first(ctx, s.logger, &s.problems); err != nil {
+		return nil, err
+	}
+	s.current.Store(s.newIdentity())
+	if s.listener, err = listen(ctx, c); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func withDefaults(l Limits) Limits {
+	d := DefaultLimits()
+	orDefault(&l.Requests, d.Requests)
+	orDefault(&l.Probes, d.Probes)
+	orDefault(&l.Connections, d.Connections)
+	orDefault(&l.HeaderBytes, d.HeaderBytes)
+	orDefault(&l.BodyBytes, d.BodyBytes)
+	orDefault(&l.HeaderTimeout, d.HeaderTimeout)
+	orDefault(&l.BodyTimeout, d.BodyTimeout)
+	orDefault(&l.WriteTimeout, d.WriteTimeout)
+	orDefault(&l.IdleTimeout, d.IdleTimeout)
+	orDefault(&l.ReviewTimeout, d.ReviewTimeout)
+	orDefault(&l.ShutdownTimeout, d.ShutdownTimeout)
+	orDefault(&l.Reload, d.Reload)
+	return l
+}
+
+func orDefault[T int | int64 | time.Duration](value *T, otherwise T) {
+	if *value == 0 {
+		*value = otherwise
+	}
+}
+
+func (s *Server) newHTTPServer(handlers map[string]http.Handler) *http.Server {
+	l := s.config.Limits
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(!s.config.TLS.DisableHTTP2)
+	return &http.Server{
+		Handler:           s.handler(handlers),
+		TLSConfig:         s.tlsConfig(),
+		Protocols:         protocols,
+		MaxHeaderBytes:    l.HeaderBytes,
+		ReadHeaderTimeout: l.HeaderTimeout,
+		WriteTimeout:      l.WriteTimeout,
+		IdleTimeout:       l.IdleTimeout,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: s.config.TLS.HTTP2MaxStreams,
+			SendPingTimeout:      30 * time.Second,
+			WriteByteTimeout:     l.WriteTimeout,
+		},
+		DisableGeneralOptionsHandler: true, // it would answer before anybody has asked who is asking
+
+		ConnContext: s.connections.opened,
+		ConnState:   s.connections.changed,
+		ErrorLog:    log.New(serverLog{s}, "", 0),
+	}
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Closed is closed as soon as the server no longer listens.
+func (s *Server) Closed() <-chan struct{} { return s.closed }
+
+// Close ends a server that is not going to be run.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Run serves until ctx ends (nil) or the server breaks. It then listens no longer, gives the requests under way a moment,
+// and leaves no goroutine behind. It must be called once at most.
+//
+// The handlers serve, by path, what clients get once they are let in. A path that ends in a slash stands for all that begin
+// so. For any other path the answer is 404 (MH-4).
+func (s *Server) Run(ctx context.Context, handlers map[string]http.Handler) error {
+	s.http = s.newHTTPServer(handlers)
+	requests, cancelRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelRequests()
+	s.http.BaseContext = func(net.Listener) context.Context { return requests }
+	s.logger.Info("Serving securely", "address", s.Addr().String())
+
+	reloading, stopReloading := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { s.reload(reloading) })
+	broken := make(chan error, 1)
+	background.Go(func() { broken <- s.http.ServeTLS(s.listener, "", "") })
+
+	var failed error
+	select {
+	case <-ctx.Done():
+	case failed = <-broken:
+	}
+	_ = s.listener.Close() // first of all: who comes now finds nobody (CLI-63)
+	close(s.closed)
+	stopReloading()
+	s.end(cancelRequests)
+	background.Wait()
+	if failed != nil {
+		return fmt.Errorf("serve HTTPS on %s: %w", s.Addr(), failed)
+	}
+	return nil
+}
+
+// end waits for the requests under way, and cuts off those that take too long.
+func (s *Server) end(cancelRequests func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.ShutdownTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
+		cancelRequests()
+		_ = s.http.Close()
+	}
+	for _, places := range []chan struct{}{s.requests, s.probes} {
+		for range cap(places) {
+			select {
+			case places <- struct{}{}: // nobody else can have it any more
+			case <-time.After(s.config.Limits.ShutdownTimeout):
+				s.logger.Info("A request does not end")
+				return
+			}
+		}
+	}
+}
+
+// serverLog takes what net/http has to say, nearly all of which is about clients.
+type serverLog struct{ s *Server }
+
+func (l serverLog) Write(text []byte) (int, error) {
+	message := strings.TrimSpace(string(text))
+	if strings.Contains(message, "Accept error") {
+		l.s.problems.report(l.s.logger, "accept", errors.New(message), "Cannot take connections")
+	} else {
+		l.s.logger.V(2).Info("HTTPS server", "message", message)
+	}
+	return len(text), nil
+}

@@ -1,0 +1,224 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
+)
+
+// InstalledAccount is the service account that the manifests under deploy/kustomize run the manager as.
+const InstalledAccount = "controller-manager"
+
+// anyLease is the binding with which tests may name their leases as they like.
+const anyLease = "test:any-lease"
+
+// Roles say which rights a control plane's managers have.
+type Roles struct {
+	installed bool
+	// taken are the bindings with which the API server itself gives the original and its controllers their rights.
+	taken []*rbacv1.ClusterRoleBinding
+}
+
+// installRoles gives the managers the identity that deploy/kustomize installs, and exactly its rights: the API server's
+// own bindings are taken away. Only leases may have any name, so that tests need not share one; see [Cluster.StrictLease].
+func (c *Cluster) installRoles(t testing.TB) {
+	t.Helper()
+	if c.Roles.installed || os.Getenv("MANAGER_BINARY") != "" { // another manager may need what it always had
+		return
+	}
+	c.Roles.installed = true
+	c.ApplyRoles(t, "standalone")
+	c.takeRoles(t)
+	if _, err := c.Client.RbacV1().RoleBindings(rbac.Home).Create(t.Context(), leaseBinding(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := c.Client.CoreV1().ServiceAccounts(rbac.Home).CreateToken(t.Context(), InstalledAccount,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.CertKubeconfig = c.ManagerKubeconfig
+	c.ManagerKubeconfig = filepath.Join(c.Dir, "installed.kubeconfig")
+	if err := writeTokenKubeconfig(c.ManagerKubeconfig, c.RESTConfig, token.Status.Token); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ApplyRoles applies what an overlay of deploy/kustomize has of roles, bindings and accounts.
+func (c *Cluster) ApplyRoles(t testing.TB, overlay string) {
+	t.Helper()
+	all := c.Kubectl(t, "kustomize", filepath.Join(c.repository, "deploy", "kustomize", "overlays", overlay))
+	var wanted []string
+	for _, document := range strings.Split(all, "\n---\n") {
+		for _, kind := range []string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} {
+			if strings.Contains("\n"+document, "\nkind: "+kind+"\n") {
+				wanted = append(wanted, document)
+			}
+		}
+	}
+	c.Apply(t, rbac.Home, strings.Join(wanted, "\n---\n"))
+}
+
+func leaseBinding() *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: anyLease},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "system::leader-locking-kube-controller-manager"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: rbac.Home, Name: InstalledAccount}},
+	}
+}
+
+// StrictLease leaves the managers, until the test's end, only the lease that the manifests name.
+func (c *Cluster) StrictLease(t testing.TB) {
+	t.Helper()
+	bindings := c.Client.RbacV1().RoleBindings(rbac.Home)
+	if err := bindings.Delete(t.Context(), anyLease, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := bindings.Create(context.Background(), leaseBinding(), metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// takeRoles takes away the bindings that the API server makes by itself for the original and for its controllers. It
+// makes them anew when it is started again.
+func (c *Cluster) takeRoles(t testing.TB) {
+	t.Helper()
+	bindings := c.Client.RbacV1().ClusterRoleBindings()
+	all, err := bindings.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Roles.taken = nil
+	for i := range all.Items {
+		b := &all.Items[i]
+		if b.Name != "system:kube-controller-manager" && !strings.HasPrefix(b.Name, "system:controller:") {
+			continue
+		}
+		if err := bindings.Delete(t.Context(), b.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.ResourceVersion, b.UID = "", ""
+		c.Roles.taken = append(c.Roles.taken, b)
+	}
+	c.waitForRights(t, false)
+}
+
+// UpstreamRoles gives the original's identities, until the test's end, the rights that they have in every cluster
+// (RB-1 to RB-7), and no others. It returns the kubeconfig of the user system:kube-controller-manager.
+func (c *Cluster) UpstreamRoles(t testing.TB) (kubeconfig string) {
+	t.Helper()
+	if !c.Roles.installed {
+		return c.ManagerKubeconfig
+	}
+	c.Kubectl(t, "delete", "clusterrolebinding,clusterrole", "--selector=app.kubernetes.io/name="+InstalledAccount)
+	t.Cleanup(func() {
+		t := cleanup{t}
+		c.takeRoles(t)
+		c.ApplyRoles(t, "standalone")
+	})
+	for _, b := range c.Roles.taken {
+		_, err := c.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), b, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	c.waitForRights(t, true)
+	return c.CertKubeconfig
+}
+
+// cleanup is a test whose context outlives it.
+type cleanup struct{ testing.TB }
+
+func (cleanup) Context() context.Context { return context.Background() }
+
+// waitForRights waits until the API server has noticed that the original's user has its rights, or has them no more.
+func (c *Cluster) waitForRights(t testing.TB, has bool) {
+	t.Helper()
+	Eventually(t, 20*time.Second, "the API server knows the bindings", func() error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:kube-controller-manager",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"},
+		}}
+		review, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if review.Status.Allowed != has {
+			return fmt.Errorf("allowed: %t", review.Status.Allowed)
+		}
+		return nil
+	})
+}
+
+func writeTokenKubeconfig(file string, server *rest.Config, token string) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData, CertificateAuthority: server.CAFile}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	return clientcmd.WriteToFile(*config, file)
+}
+
+// Request is what the audit log has about one.
+type Request struct {
+	Verb, RequestURI string
+	User             struct{ Username string }
+	ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+	Annotations      map[string]string
+	ResponseStatus   struct{ Code int }
+}
+
+// Forbidden tells whether the requester had no right to it. A request that quota or another admission plugin has refused
+// is not meant.
+func (r Request) Forbidden() bool { return r.Annotations["authorization.k8s.io/decision"] == "forbid" }
+
+// ByManager tells whether a manager asked, or one of the accounts of its controllers.
+func (r Request) ByManager() bool {
+	name := r.User.Username
+	return name == "system:kube-controller-manager" || strings.HasPrefix(name, "system:serviceaccount:"+rbac.Home+":")
+}
+
+// Requests reads the audit log from an offset, 0 for its beginning, and returns how long it is by now.
+func (c *Cluster) Requests(t testing.TB, offset int64) (all []Request, end int64) {
+	t.Helper()
+	file, err := os.Open(c.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(offset, 0); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if err != nil { // the last line may be half written
+			return all, offset
+		}
+		offset += int64(len(line))
+		var r Request
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatalf("audit log: %v", err)
+		}
+		all = append(all, r)
+	}
+}

@@ -1,0 +1,363 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/version"
+
+	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/health"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/metrics"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+)
+
+// embedded is a manager in this process, so that a test can choose bounds and controllers that no flag offers, with what
+// the command would serve of it.
+type embedded struct {
+	*testing.T
+	url string
+}
+
+// embed runs a manager until the test ends.
+func embed(t *testing.T, client *rest.Config, registry []manager.Controller, edit func(*manager.Config)) *embedded {
+	t.Helper()
+	c := manager.Config{
+		Client: client, Clients: clients.Options{Component: "kube-controller-manager"},
+		Controllers: map[string]bool{}, MinResyncPeriod: 12 * time.Hour, ShutdownTimeout: 10 * time.Second,
+		LeaderElection: leaderelection.Defaults(),
+		Deployment:     manager.DeploymentConfig{Workers: 5},
+		ReplicaSet:     manager.ReplicaSetConfig{Workers: 5, PodDeletionCost: true},
+		Endpoint:       manager.EndpointConfig{Workers: 5},
+		PodGC:          manager.PodGCConfig{TerminatedThreshold: 12500},
+	}
+	for _, entry := range registry {
+		c.Controllers[entry.Name] = true
+	}
+	measured := metrics.New(version.Get())
+	c.Hooks, c.ReplicaSet.DeletionAgeRatio = measured.Hooks, measured.DeletionAgeRatio
+	edit(&c)
+	ctx, cancel := context.WithCancel(context.Background())
+	m, err := manager.New(ctx, c, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	for name, checks := range map[string]func() []health.Check{"healthz": m.Healthz, "livez": m.Livez, "readyz": m.Readyz} {
+		h := health.Handler(name, checks)
+		mux.Handle("/"+name, h)
+		mux.Handle("/"+name+"/", h)
+	}
+	mux.Handle("/metrics", metrics.Handler())
+	mux.Handle("/metrics/slis", metrics.SLIHandler())
+	mux.Handle("/debug/explain", m.Explain())
+	mux.Handle("/debug/explain/", m.Explain())
+	unfollow := measured.Follow(m)
+	server := httptest.NewServer(mux)
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the manager ended with: %v", err)
+		}
+		server.Close()
+		unfollow()
+	})
+	return &embedded{t, server.URL}
+}
+
+func (e *embedded) get(path string) (code int, body string) {
+	e.Helper()
+	resp, err := http.Get(e.url + path)
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// wait waits until a path answers with the code.
+func (e *embedded) wait(patience time.Duration, path string, code int) {
+	e.Helper()
+	cluster.Eventually(e.T, patience, fmt.Sprintf("%s answers %d", path, code), func() error { return e.has(path, code) })
+}
+
+func (e *embedded) has(path string, code int) error {
+	if got, body := e.get(path); got != code {
+		return fmt.Errorf("%s: %d\n%s", path, got, body)
+	}
+	return nil
+}
+
+// gate is a proxy in front of the API server that can hold back what watches of a resource are sent.
+type gate struct {
+	mu     sync.Mutex
+	frozen map[string]chan struct{} // by resource; closed when it thaws
+}
+
+// proxied starts a gate and returns the configuration that leads through it, with an administrator's rights.
+func proxied(t *testing.T, c *cluster.Cluster) (*gate, *rest.Config) {
+	t.Helper()
+	target, err := url.Parse(c.RESTConfig.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(c.RESTConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{frozen: map[string]chan struct{}{}}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = target.Host },
+		Transport:     transport,
+		FlushInterval: -1,
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.Request.URL.Query().Get("watch") == "true" {
+				path := resp.Request.URL.Path
+				resp.Body = &gated{resp.Body, g, path[strings.LastIndex(path, "/")+1:], resp.Request.Context()}
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return g, &rest.Config{Host: server.URL}
+}
+
+func (g *gate) freeze(resource string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.frozen[resource] = make(chan struct{})
+}
+
+func (g *gate) thaw(resource string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.frozen[resource])
+	delete(g.frozen, resource)
+}
+
+// gated is the body of a watch. Nothing of it passes while its resource is frozen.
+type gated struct {
+	io.ReadCloser
+	gate     *gate
+	resource string
+	ctx      context.Context
+}
+
+func (b *gated) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.gate.mu.Lock()
+	thawed := b.gate.frozen[b.resource]
+	b.gate.mu.Unlock()
+	if thawed != nil {
+		select {
+		case <-thawed:
+		case <-b.ctx.Done():
+		}
+	}
+	return n, err
+}
+
+func pod(name string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{cluster.Pending: "true"}}}
+	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+	return p
+}
+
+// A watch that is open and silent, although the server sends bookmarks on it, and one that speaks again.
+func TestAFrozenWatch(t *testing.T) {
+	c := cluster.Start(t)
+	ns := c.Namespace(t)
+	g, client := proxied(t, c)
+	const bound = 2 * time.Second
+	e := embed(t, client, controllers.Registry, func(c *manager.Config) { c.Bounds.Watch = bound })
+	e.wait(patience, "/readyz", http.StatusOK)
+	e.wait(patience, "/livez", http.StatusOK)
+
+	// At rest, the server owes nothing until its first bookmark has come. From then on there is one each minute.
+	e.wait(3*time.Minute, "/livez/watch-pods", http.StatusInternalServerError)
+	if err := e.has("/readyz", http.StatusOK); err != nil { // its bound is still 3m
+		t.Error(err)
+	}
+
+	stop := churn(t, c, ns)
+	defer stop()
+	e.wait(patience, "/livez/watch-pods", http.StatusOK)
+	cluster.Always(t, 2*bound, "a watch with events is alive", func() error { return e.has("/livez/watch-pods", http.StatusOK) })
+	g.freeze("pods")
+	e.wait(patience, "/livez/watch-pods", http.StatusInternalServerError)
+	if _, body := e.get("/livez?verbose"); !strings.Contains(body, "[-]watch-pods failed: reason withheld\n") ||
+		!strings.Contains(body, "[+]deployment-controller-workers ok\n") {
+		t.Errorf("MH-15:\n%s", body)
+	}
+	if err := e.has("/healthz", http.StatusOK); err != nil {
+		t.Errorf("MH-17: %v", err)
+	}
+	g.thaw("pods")
+	e.wait(patience, "/livez/watch-pods", http.StatusOK)
+}
+
+// churn changes a pod five times a second until it is stopped.
+func churn(t *testing.T, c *cluster.Cluster, ns string) (stop func()) {
+	t.Helper()
+	pods := c.Client.CoreV1().Pods(ns)
+	p, err := pods.Create(t.Context(), pod("busy"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"turn":"%d"}}}`, i)
+			if _, err := pods.Patch(ctx, p.Name, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil && ctx.Err() == nil {
+				t.Errorf("churn: %v", err)
+				return
+			}
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// An API server that cannot be reached makes the process unready, and is no reason to restart it.
+func TestAnAPIServerThatCannotBeReached(t *testing.T) {
+	c := cluster.Start(t)
+	e := embed(t, c.RESTConfig, controllers.Registry, func(c *manager.Config) { c.Bounds.Stale = 2 * time.Second })
+	e.wait(patience, "/readyz", http.StatusOK)
+	c.StopAPIServer(t)
+	e.wait(patience, "/readyz", http.StatusInternalServerError)
+	if _, body := e.get("/readyz?verbose"); !strings.Contains(body, "[+]cache-pods ok\n[-]watch-pods failed: reason withheld\n") {
+		t.Errorf("which check fails:\n%s", body)
+	}
+	cluster.Always(t, 5*time.Second, "it is alive", func() error { return e.has("/livez", http.StatusOK) })
+	c.StartAPIServer(t)
+	e.wait(2*patience, "/readyz", http.StatusOK)
+	if err := e.has("/livez", http.StatusOK); err != nil {
+		t.Error(err)
+	}
+}
+
+// A worker that never comes back from a key, and the keys that wait behind it.
+func TestAStuckWorker(t *testing.T) {
+	c := cluster.Start(t)
+	ns := c.Namespace(t)
+	release := make(chan struct{})
+	var once sync.Once
+	free := func() { once.Do(func() { close(release) }) }
+	defer free()
+	registry := append([]manager.Controller{stuckOn(ns+"/bad", release)}, controllers.Registry...)
+	e := embed(t, c.RESTConfig, registry, func(c *manager.Config) {
+		c.Bounds.Worker, c.Bounds.Queue = 2*time.Second, time.Second
+	})
+	e.wait(patience, "/readyz", http.StatusOK)
+	cluster.Always(t, 2*time.Second, "it is alive", func() error { return e.has("/livez", http.StatusOK) })
+	for _, row := range []struct{ pod, check string }{{"bad", "workers"}, {"good", "queue"}} {
+		if _, err := c.Client.CoreV1().Pods(ns).Create(t.Context(), pod(row.pod), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		e.wait(patience, "/livez/toy-controller-"+row.check, http.StatusInternalServerError)
+	}
+	_, body := e.get("/livez?verbose&exclude=toy-controller-queue&exclude=toy-controller-workers")
+	if !strings.Contains(body, "[+]replicaset-controller-workers ok\n") || !strings.HasSuffix(body, "livez check passed\n") {
+		t.Errorf("all others are alive:\n%s", body)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if err := e.has(path, http.StatusOK); err != nil {
+			t.Error(err)
+		}
+	}
+	free()
+	e.wait(patience, "/livez", http.StatusOK)
+	e.wait(patience, "/debug/explain/toy/"+ns+"/good", http.StatusOK)
+}
+
+// stuckOn is a controller with one worker, which stays at one pod until it is released.
+func stuckOn(key string, release <-chan struct{}) manager.Controller {
+	return manager.Controller{Name: "toy-controller", Alias: "toy", Account: "toy", Init: func(c manager.Context) (manager.Runner, error) {
+		pods, err := informers.Pods(c.Informers)
+		if err != nil {
+			return nil, err
+		}
+		return engine.New(c.Shared, c.Access, engine.Controller[*corev1.Pod]{
+			Name: "toy", Workers: 1,
+			Watches: []engine.Watch{{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Wakes: informers.Itself}},
+			Observe: func(_ context.Context, key plan.Key) (*corev1.Pod, bool, error) {
+				p := pods.Get(key.Namespace, key.Name)
+				return p, p != nil, nil
+			},
+			Plan: func(_ time.Time, p *corev1.Pod) plan.Plan {
+				if p.Namespace+"/"+p.Name == key {
+					<-release
+				}
+				return plan.Plan{Why: "seen"}
+			},
+		}), nil
+	}}
+}
+
+// A standby is ready, and alive, and says of healthz what MH-18 says.
+func TestAStandbyIsReady(t *testing.T) {
+	c := cluster.Start(t)
+	elect := func(c *manager.Config) {
+		c.LeaderElect = true
+		c.LeaderElection.Name = "health-standby"
+	}
+	leader := embed(t, c.RESTConfig, controllers.Registry, elect)
+	leader.wait(patience, "/readyz", http.StatusOK)
+	cluster.Eventually(t, patience, "it leads", func() error {
+		if _, body := leader.get("/healthz?verbose"); !strings.Contains(body, "[+]deployment-controller ok") {
+			return fmt.Errorf("%s", body)
+		}
+		return nil
+	})
+	standby := embed(t, c.RESTConfig, controllers.Registry, elect)
+	standby.wait(patience, "/readyz", http.StatusOK)
+	if _, body := standby.get("/readyz?verbose"); !strings.Contains(body, "[+]cache-replicasets ok\n") {
+		t.Errorf("%s", body)
+	}
+	if err := standby.has("/livez", http.StatusOK); err != nil {
+		t.Error(err)
+	}
+	if _, body := standby.get("/healthz?verbose"); body != "[+]leaderElection ok\nhealthz check passed\n" {
+		t.Errorf("MH-18:\n%s", body)
+	}
+	_, body := leader.get("/healthz?verbose")
+	for _, name := range []string{"leaderElection", "deployment-controller", "endpoints-controller", "pod-garbage-collector-controller", "replicaset-controller"} {
+		if !strings.Contains(body, "[+]"+name+" ok\n") {
+			t.Errorf("MH-17, %s:\n%s", name, body)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package integration
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+)
+
+// metric is what MH-20..37 and the dashboards say of a metric: its type, its labels and some of its series.
+type metric struct {
+	fact, name, kind, labels string
+	series                   string // "label=value ..." of some that must be there; separated by ";"
+	buckets                  string // of a histogram, without +Inf; empty if nothing is said
+}
+
+const (
+	queues      = "name=deployment;name=replicaset;name=endpoint;name=orphaned_pods_nodes"
+	all4        = "controller=deployment-controller;controller=replicaset-controller;controller=endpoints-controller;controller=pod-garbage-collector-controller"
+	all6        = "resource=pods;resource=nodes;resource=services;resource=endpoints;resource=deployments;resource=replicasets"
+	queueTimes  = "1e-08 1e-07 1e-06 9.999999999999999e-06 9.999999999999999e-05 0.001 0.01 0.1 1 10"
+	clientTimes = "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60"
+	clientSizes = "64 256 512 1024 4096 16384 65536 262144 1.048576e+06 4.194304e+06 1.6777216e+07"
+)
+
+// scraped lists every metric that applies, on a leader that has worked.
+var scraped = []metric{
+	{"MH-20", "workqueue_adds_total", "COUNTER", "name", queues, ""},
+	{"MH-20", "workqueue_retries_total", "COUNTER", "name", queues, ""},
+	{"MH-21", "workqueue_depth", "GAUGE", "name", queues, ""},
+	{"MH-21", "workqueue_unfinished_work_seconds", "GAUGE", "name", queues, ""},
+	{"MH-21", "workqueue_longest_running_processor_seconds", "GAUGE", "name", queues, ""},
+	{"MH-22", "workqueue_queue_duration_seconds", "HISTOGRAM", "name", queues, queueTimes},
+	{"MH-22", "workqueue_work_duration_seconds", "HISTOGRAM", "name", queues, queueTimes},
+	{"MH-24", "rest_client_requests_total", "COUNTER", "code host method", "code=201 method=POST", ""},
+	{"MH-25", "rest_client_request_duration_seconds", "HISTOGRAM", "host verb", "verb=POST", clientTimes},
+	{"MH-25", "rest_client_rate_limiter_duration_seconds", "HISTOGRAM", "host verb", "verb=POST", clientTimes},
+	{"MH-26", "rest_client_request_size_bytes", "HISTOGRAM", "host verb", "verb=POST", clientSizes},
+	{"MH-26", "rest_client_response_size_bytes", "HISTOGRAM", "host verb", "verb=POST", clientSizes},
+	{"MH-27", "rest_client_exec_plugin_ttl_seconds", "GAUGE", "", "", ""},
+	{"MH-27", "rest_client_transport_cache_entries", "GAUGE", "", "", ""},
+	{"MH-27", "rest_client_transport_create_calls_total", "COUNTER", "result", "", ""},
+	{"MH-28, LE-23", "leader_election_master_status", "GAUGE", "name", "name=kube-controller-manager", ""},
+	{"MH-29", "replicaset_controller_sorting_deletion_age_ratio", "HISTOGRAM", "", "", "0.25 0.5 1 2 4 8"},
+	{"MH-29", "replicaset_controller_stale_sync_skips_total", "COUNTER", "group resource", "group= resource=pods;group=apps resource=replicasets", ""},
+	{"MH-31, PGC-23", "pod_gc_collector_force_delete_pods_total", "COUNTER", "namespace reason", "reason=terminated", ""},
+	{"MH-32", "kubernetes_build_info", "GAUGE", "build_date compiler git_commit git_tree_state git_version go_version major minor platform", "", ""},
+	{"MH-33", "version_info", "GAUGE", "binary component emulation min_compat", "component=kube", ""},
+	{"MH-33", "kubernetes_feature_enabled", "GAUGE", "name stage", "name=PodDeletionCost stage=BETA", ""},
+	{"MH-34", "go_goroutines", "GAUGE", "", "", ""},
+	{"MH-34", "go_info", "GAUGE", "version", "", ""},
+	{"MH-34", "go_gc_duration_seconds", "SUMMARY", "", "", ""},
+	{"MH-34", "go_memstats_alloc_bytes", "GAUGE", "", "", ""},
+	{"MH-34", "process_cpu_seconds_total", "COUNTER", "", "", ""},
+	{"MH-34", "process_resident_memory_bytes", "GAUGE", "", "", ""},
+	{"MH-34", "process_virtual_memory_bytes", "GAUGE", "", "", ""},
+	{"MH-34", "process_open_fds", "GAUGE", "", "", ""},
+	{"MH-34", "process_max_fds", "GAUGE", "", "", ""},
+	{"MH-34", "process_start_time_seconds", "GAUGE", "", "", ""},
+	{"MH-35", "informer_queued_items", "GAUGE", "group name resource version", "group=apps name=kube-controller-manager resource=replicasets version=v1", ""},
+	{"MH-35", "informer_processing_latency_seconds", "HISTOGRAM", "group name resource version", "resource=pods", ""},
+	{"MH-37", "running_managed_controllers", "GAUGE", "manager name", "manager=kube-controller-manager name=deployment", ""},
+	{"runtime", "controller_manager_reconcile_duration_seconds", "HISTOGRAM", "controller", all4, ""},
+	{"runtime", "controller_manager_reconciles_total", "COUNTER", "controller result",
+		"controller=deployment-controller result=wrote;controller=endpoints-controller result=unchanged;controller=replicaset-controller result=panic", ""},
+	{"runtime", "controller_manager_reconcile_retries_total", "COUNTER", "controller", all4, ""},
+	{"runtime", "controller_manager_writes_total", "COUNTER", "code controller resource verb",
+		"code=201 controller=replicaset-controller resource=pods verb=create;code=200 controller=deployment-controller resource=deployments verb=update;" +
+			"code=200 controller=pod-garbage-collector-controller resource=pods verb=delete", ""},
+	{"runtime", "controller_manager_cache_age_seconds", "GAUGE", "resource", all6, ""},
+	{"runtime", "controller_manager_cache_objects", "GAUGE", "resource", all6, ""},
+	{"runtime", "controller_manager_keys_failing", "GAUGE", "controller", all4, ""},
+	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", all4, ""},
+	{"runtime", "controller_manager_write_slots_used", "GAUGE", "controller", all4, ""},
+}
+
+// served is a manager's HTTPS port.
+type served struct {
+	*testing.T
+	url    string
+	client http.Client
+}
+
+// serve runs the manager with a port on which everybody may look at health and metrics.
+func serve(t *testing.T, c *cluster.Cluster, args ...string) *served {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Manager(t, append(args, "--bind-address=127.0.0.1", "--secure-port="+port,
+		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/metrics/slis")...)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // its certificate is its own
+	t.Cleanup(transport.CloseIdleConnections)
+	return &served{t, "https://127.0.0.1:" + port, http.Client{Transport: transport}}
+}
+
+func (s *served) get(path string) (string, error) {
+	resp, err := s.client.Get(s.url + path)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, text)
+	}
+	return string(text), err
+}
+
+func (s *served) scrape(path string) map[string]*dto.MetricFamily {
+	s.Helper()
+	text, err := s.get(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return families
+}
+
+func TestMetricsOfALeader(t *testing.T) {
+	c := cluster.Start(t)
+	s := serve(t, c, "--leader-elect=true", "--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=100") // MH-25: a limiter
+	cluster.Eventually(t, patience, "it is ready", func() error { _, err := s.get("/readyz"); return err })
+	cluster.Eventually(t, patience, "MH-23: the queues are there", func() error {
+		if n := len(s.scrape("/metrics")["workqueue_depth"].GetMetric()); n < 4 {
+			return fmt.Errorf("%d queues", n)
+		}
+		return nil
+	})
+	b := &bench{t, c, c.Namespace(t)}
+	for i := range 3 {
+		p := pod(fmt.Sprintf("failed-%d", i))
+		p.Annotations = map[string]string{cluster.Fail: "true"}
+		if _, err := c.Client.CoreV1().Pods(b.ns).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.workload("web")
+	b.wait("finished pods are collected", func() error {
+		if s.scrape("/metrics")["pod_gc_collector_force_delete_pods_total"] == nil {
+			return fmt.Errorf("none was")
+		}
+		return nil
+	})
+	families := s.scrape("/metrics")
+	for _, m := range scraped {
+		if err := m.check(families[m.name]); err != nil {
+			t.Errorf("%s, %s: %v", m.fact, m.name, err)
+		}
+	}
+	skips := metric{"runtime", "controller_manager_stale_sync_skips_total", "COUNTER", "controller group resource", "", ""}
+	if f := families[skips.name]; f != nil && skips.check(f) != nil { // the caches may always have been quick enough
+		t.Errorf("%s: %v", skips.name, skips.check(f))
+	}
+	if _, err := s.get("/healthz"); err != nil {
+		t.Error(err)
+	}
+	slis := s.scrape("/metrics/slis")
+	if names := slices.Sorted(maps.Keys(slis)); !slices.Equal(names, []string{"kubernetes_healthcheck", "kubernetes_healthchecks_total", "process_start_time_seconds"}) {
+		t.Errorf("MH-9: %v", names)
+	}
+	for _, m := range []metric{
+		{"MH-30", "kubernetes_healthcheck", "GAUGE", "name type", "name=leaderElection type=healthz;name=deployment-controller type=healthz", ""},
+		{"MH-30", "kubernetes_healthchecks_total", "COUNTER", "name status type", "name=leaderElection status=success type=healthz", ""},
+	} {
+		if err := m.check(slis[m.name]); err != nil {
+			t.Errorf("%s, %s: %v", m.fact, m.name, err)
+		}
+	}
+}
+
+// workload rolls out a Deployment behind a Service and scales it down again.
+func (b *bench) workload(name string) {
+	b.Helper()
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	service.Spec.Selector = map[string]string{"app": name}
+	service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+	if _, err := b.Client.CoreV1().Services(b.ns).Create(b.Context(), service, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.create(deployment(name, 3))
+	b.waitComplete(name)
+	b.patch(name, `{"spec":{"replicas":1}}`)
+	b.waitComplete(name)
+}
+
+// check says what is wrong with a metric.
+func (m metric) check(f *dto.MetricFamily) error {
+	if f == nil {
+		return fmt.Errorf("it is not served")
+	}
+	if got := f.GetType().String(); got != m.kind {
+		return fmt.Errorf("it is a %s", got)
+	}
+	var found []map[string]string
+	for _, series := range f.GetMetric() {
+		labels := labelsOf(series)
+		found = append(found, labels)
+		if names := strings.Join(slices.Sorted(maps.Keys(labels)), " "); names != m.labels {
+			return fmt.Errorf("labels are %q, want %q", names, m.labels)
+		}
+		if m.buckets != "" && bucketsOf(series) != m.buckets {
+			return fmt.Errorf("buckets are %s, want %s", bucketsOf(series), m.buckets)
+		}
+	}
+	for want := range strings.SplitSeq(m.series, ";") {
+		if !slices.ContainsFunc(found, func(labels map[string]string) bool { return matches(labels, want) }) {
+			return fmt.Errorf("no series with %s in %v", want, found)
+		}
+	}
+	return nil
+}
+
+func matches(labels map[string]string, want string) bool {
+	for pair := range strings.FieldsSeq(want) {
+		name, value, _ := strings.Cut(pair, "=")
+		if got, ok := labels[name]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}
+
+func bucketsOf(m *dto.Metric) string {
+	var all []string
+	for _, b := range m.GetHistogram().GetBucket() {
+		if bound := fmt.Sprint(b.GetUpperBound()); bound != "+Inf" {
+			all = append(all, bound)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// No series are added by more namespaces and objects, but for the counters of podgc, where the contract has the namespace
+// as a label (MH-31).
+func TestMetricsDoNotGrowWithTheCluster(t *testing.T) {
+	c := cluster.Start(t)
+	s := serve(t, c)
+	var spaces []string
+	work := func(i int) {
+		b := &bench{t, c, c.Namespace(t)}
+		spaces = append(spaces, b.ns)
+		b.workload(fmt.Sprintf("grows-%d", i))
+	}
+	work(0)
+	before := seriesOf(s.scrape("/metrics"))
+	for i := range 10 {
+		work(i + 1)
+	}
+	after := seriesOf(s.scrape("/metrics"))
+	for series := range after {
+		for _, name := range append(spaces, "grows-") {
+			if strings.Contains(series, name) {
+				t.Errorf("%s has the name of an object", series)
+			}
+		}
+	}
+	var added []string
+	for series := range after {
+		if !before[series] {
+			added = append(added, series)
+		}
+	}
+	if len(added) > 20 { // codes, verbs and skips that had not come up before
+		t.Errorf("%d of %d series were added:\n%s", len(added), len(after), strings.Join(added, "\n"))
+	}
+	t.Logf("%d series after 1 namespace, %d after 11; added: %v", len(before), len(after), added)
+}
+
+func seriesOf(families map[string]*dto.MetricFamily) map[string]bool {
+	all := map[string]bool{}
+	for name, f := range families {
+		for _, m := range f.GetMetric() {
+			if !strings.HasPrefix(name, "pod_gc_collector_") {
+				all[fmt.Sprint(name, labelsOf(m))] = true
+			}
+		}
+	}
+	return all
+}
