@@ -216,16 +216,26 @@ func (r *Runner[S]) look(ctx context.Context, key plan.Key) {
 // act plans, writes and reports on one snapshot.
 func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *Record) error {
 	now := rec.Time
-	owner := r.owner(s)
 	p := r.Plan(now, s)
 	st.thought = time.Since(now)
 	rec.Why, rec.Next = p.Why, p.Requeue
 	if !p.Empty() && r.isUnsettled(st) {
-		if waiting, err := r.settle(ctx, st, owner, s); err != nil || waiting {
+		waiting, err := r.settle(ctx, st, r.owner(s), s)
+		if err != nil || waiting {
 			return err
 		}
+		// The caches show by now what the server has, but the snapshot may be older than that.
+		fresh, ok, err := r.Observe(ctx, key)
+		if err != nil || !ok {
+			if err == nil {
+				r.forget(key)
+			}
+			return err
+		}
+		s, p = fresh, r.Plan(now, fresh)
+		rec.Why, rec.Next = p.Why, p.Requeue
 	}
-	pass := r.executor.pass(ctx, owner, &st.awaited)
+	pass := r.executor.pass(ctx, r.owner(s), &st.awaited)
 	did := pass.apply(p.Steps)
 	rec.Wrote = len(did.Results)
 	r.learn(st, did)

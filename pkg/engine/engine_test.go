@@ -33,17 +33,18 @@ var (
 // how many there are.
 type world struct {
 	*memory
-	t      *testing.T
-	runner *Runner[toy]
-	shared Shared
-	lease  atomic.Bool
-	events *record.FakeRecorder
-	panics atomic.Int32
-	counts map[string]int                  // of what the hooks were told, behind memory's lock
-	hold   time.Duration                   // of reports
-	lag    func(ctx context.Context) error // before each creation; nil: none
-	decide func(s toy) plan.Plan           // nil: keep pods
-	stop   func()
+	t          *testing.T
+	runner     *Runner[toy]
+	shared     Shared
+	lease      atomic.Bool
+	events     *record.FakeRecorder
+	panics     atomic.Int32
+	counts     map[string]int                  // of what the hooks were told, behind memory's lock
+	hold       time.Duration                   // of reports
+	lag        func(ctx context.Context) error // before each creation; nil: none
+	beforeList func()                          // before each live list; nil: nothing
+	decide     func(s toy) plan.Plan           // nil: keep pods
+	stop       func()
 }
 
 type toy struct {
@@ -87,23 +88,33 @@ func (w *world) start() {
 
 // api is the memory, behind what the test puts in front of it.
 func (w *world) api() API {
-	if w.lag == nil {
+	if w.lag == nil && w.beforeList == nil {
 		return w.memory
 	}
-	return lagging{w.memory, w.lag}
+	return lagging{w.memory, w.lag, w.beforeList}
 }
 
-// lagging is an API whose creations take time.
+// lagging is an API whose creations or live lists take time.
 type lagging struct {
 	API
-	lag func(ctx context.Context) error
+	lag        func(ctx context.Context) error
+	beforeList func()
 }
 
 func (l lagging) Create(ctx context.Context, k Kind, o plan.Object) (plan.Object, error) {
-	if err := l.lag(ctx); err != nil {
-		return nil, err
+	if l.lag != nil {
+		if err := l.lag(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return l.API.Create(ctx, k, o)
+}
+
+func (l lagging) List(ctx context.Context, k Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error) {
+	if l.beforeList != nil {
+		l.beforeList()
+	}
+	return l.API.List(ctx, k, namespace, selector)
 }
 
 // hooks count what the runner does.
@@ -326,6 +337,31 @@ func TestUnansweredWriteIsSettledLive(t *testing.T) {
 		w.freeze(podKind, false)
 		time.Sleep(2 * time.Minute)
 		w.wantPods(1)
+	})
+}
+
+// While the server is read live the caches may catch up. What was planned before that is not carried out.
+func TestAPlanFromBeforeTheLiveReadIsMadeAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.beforeList = func() {
+			w.freeze(podKind, false)
+			time.Sleep(time.Second)
+		}
+		w.start()
+		var answered atomic.Bool
+		w.after = func(verb string, k Kind, _ string) error {
+			if verb == "create" && k.Kind == "Pod" && !answered.Swap(true) {
+				return errors.New("connection reset by peer")
+			}
+			return nil
+		}
+		w.freeze(podKind, true)
+		w.put("a", 1)
+		time.Sleep(2 * time.Minute)
+		w.wantPods(1)
+		if made := w.counted("create pods 201") + w.counted("create pods 200"); made != 0 {
+			t.Errorf("%d pods were made after the live read", made)
+		}
 	})
 }
 

@@ -58,6 +58,11 @@ func servingConfig(ctx context.Context, c options.Config) (s serving.Config, err
 	if s.TLS, err = tlsConfig(c.Serving); err != nil {
 		return s, err
 	}
+	for _, name := range c.Serving.CipherSuites {
+		if slices.Contains(cliflag.InsecureTLSCipherNames(), name) {
+			klog.FromContext(ctx).Info("Warning: an insecure cipher suite is accepted", "name", name)
+		}
+	}
 	if s.Authentication, err = authenticationConfig(ctx, c); err != nil {
 		return s, err
 	}

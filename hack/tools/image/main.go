@@ -118,7 +118,7 @@ func (o options) epoch() int64 { return max(0, o.date.Unix()) }
 
 // withBuildah leaves an OCI archive, which docker, podman, skopeo and containerd load.
 func (o options) withBuildah() error {
-	b, err := newBuildah(filepath.Join(o.repository, "bin", "image", "storage"))
+	b, err := newBuildah(filepath.Join(o.repository, "bin", "buildah"))
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (o options) withBuildah() error {
 	if o.push {
 		return b.run("manifest", "push", "--all", o.tag, "docker://"+o.tag)
 	}
-	archive := filepath.Join(o.repository, "bin", "image", "controller-manager.oci.tar")
+	archive := filepath.Join(o.repository, "bin", "controller-manager-image.tar")
 	if err := os.RemoveAll(archive); err != nil {
 		return err
 	}

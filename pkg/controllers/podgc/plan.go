@@ -222,10 +222,11 @@ func remove(rule string, pods ...*corev1.Pod) plan.Delete {
 }
 
 // leaving reports whether the pod has been deleted by force already, and only finalizers hold it: to do it again would
-// change nothing.
+// change nothing. A pod without any is deleted again: the server marks and removes in two writes, and may have been cut off
+// in between.
 func leaving(p *corev1.Pod) bool {
 	grace := p.DeletionGracePeriodSeconds
-	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p)
+	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p) && len(p.Finalizers) > 0
 }
 
 // tracked reports whether the pod has not been counted yet by the Job that it belongs to. The opt-in rules let it be.

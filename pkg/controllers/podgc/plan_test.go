@@ -16,6 +16,14 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// unheld takes the finalizers off pods.
+func unheld(all []*corev1.Pod) []*corev1.Pod {
+	for _, p := range all {
+		p.Finalizers = nil
+	}
+	return all
+}
+
 // pod builds a running pod from words: a phase in lower case, "evicted", "deleting", "forced", "on=NODE", "in=NAMESPACE",
 // "age=DURATION" at epoch, "ended=DURATION" at epoch, "tracked", "disrupted".
 func pod(name, words string) *corev1.Pod {
@@ -182,6 +190,8 @@ func TestOutOfService(t *testing.T) {
 		{"PGC-7: in order of age", node("n", corev1.ConditionFalse, taint), pods("a:deleting on=n age=1h", "b:deleting on=n age=2h"),
 			"fail b, delete b, fail a, delete a"},
 		{"PGC-19: finished ones are not failed", node("n", corev1.ConditionFalse, taint), pods("a:deleting on=n succeeded"), "delete a"},
+		{"what nothing holds, though it was deleted by force, is deleted again: the server was cut off", node("n", corev1.ConditionFalse, taint),
+			unheld(pods("a:forced on=n failed")), "delete a"},
 		{"PGC-18: what only finalizers hold is not deleted again", node("n", corev1.ConditionFalse, taint), pods("a:forced on=n failed"), ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
