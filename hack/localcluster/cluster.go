@@ -25,6 +25,9 @@ var (
 	auditPolicy string
 )
 
+// auditPolicyVariable names a file with another audit policy, in the environment.
+const auditPolicyVariable = "LOCALCLUSTER_AUDIT_POLICY"
+
 // managerGrace is how long a controller manager may take to end by itself.
 const managerGrace = 15 * time.Second
 
@@ -256,11 +259,17 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 			return err
 		}
 	}
+	policy := []byte(auditPolicy)
+	if file := os.Getenv(auditPolicyVariable); file != "" {
+		if policy, err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("%s: %w", auditPolicyVariable, err)
+		}
+	}
 	var config bytes.Buffer
 	if err := template.Must(template.New("").Parse(kwokctlConfig)).Execute(&config, data); err != nil {
 		return err
 	}
-	if err := os.WriteFile(data["AuditPolicy"], []byte(auditPolicy), 0o600); err != nil {
+	if err := os.WriteFile(data["AuditPolicy"], policy, 0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(c.file("localcluster", "config.yaml"), config.Bytes(), 0o600)

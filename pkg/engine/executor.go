@@ -63,7 +63,7 @@ type touch struct {
 
 func (e *executor) pass(ctx context.Context, owner plan.Object, a *awaited) *pass {
 	p := &pass{executor: e, ctx: ctx, owner: owner, awaited: a, touched: map[types.UID]touch{}}
-	p.mayAdopt = sync.OnceValue(p.ownerLives)
+	p.mayAdopt = once(p.ownerLives)
 	return p
 }
 
@@ -300,6 +300,22 @@ func (p *pass) latest(o plan.Object) string {
 		return before.version
 	}
 	return o.GetResourceVersion()
+}
+
+// once returns a function that calls f the first time and returns what that returned. Unlike with sync.OnceValue, who
+// has to wait for the first call waits on a channel: f makes a request, see refMutex.
+func once(f func() error) func() error {
+	turn := make(chan struct{}, 1)
+	var called bool
+	var err error
+	return func() error {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		if !called {
+			err, called = f(), true
+		}
+		return err
+	}
 }
 
 // ownerLives reads the owner live before the first adoption of a pass (RS-14, DEP-8).

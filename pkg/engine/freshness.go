@@ -31,8 +31,10 @@ type write struct {
 	version string
 }
 
+// refMutex is a lock of one object. It is a channel, not a mutex, because it is held during a request: in virtual time
+// (testing/synctest) a goroutine that waits for a mutex keeps the clock from moving on.
 type refMutex struct {
-	sync.Mutex
+	turn  chan struct{}
 	users int
 }
 
@@ -122,15 +124,15 @@ func (f *Freshness) lock(uid types.UID) (unlock func()) {
 	f.mu.Lock()
 	m := f.locks[uid]
 	if m == nil {
-		m = &refMutex{}
+		m = &refMutex{turn: make(chan struct{}, 1)}
 		f.locks[uid] = m
 	}
 	m.users++
 	f.mu.Unlock()
 
-	m.Lock()
+	m.turn <- struct{}{}
 	return func() {
-		m.Unlock()
+		<-m.turn
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if m.users--; m.users == 0 {

@@ -73,14 +73,18 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	compareRights(t, requests)
 }
 
-// workForATakeover leaves work that a former leader may have begun: keys in doubt are read live. And an account that is
-// missing, nodes that are gone, Endpoints that are left over.
+// workForATakeover leaves work that a former leader may have begun: keys in doubt are read live. And no lease, an account
+// that is missing, nodes that are gone, Endpoints that are left over.
 func (b *bench) workForATakeover() {
 	b.Helper()
 	ctx := b.Context()
-	err := b.Client.CoreV1().ServiceAccounts(rbac.Home).Delete(ctx, "pod-garbage-collector", metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		b.Fatal(err)
+	for _, err := range []error{
+		b.Client.CoordinationV1().Leases(rbac.Home).Delete(ctx, "kube-controller-manager", metav1.DeleteOptions{}),
+		b.Client.CoreV1().ServiceAccounts(rbac.Home).Delete(ctx, "pod-garbage-collector", metav1.DeleteOptions{}),
+	} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			b.Fatal(err)
+		}
 	}
 	b.create(deployment("web", 2, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) }))
 	if _, err := b.Client.AppsV1().ReplicaSets(b.ns).Create(ctx, replicaSet("solo", 2), metav1.CreateOptions{}); err != nil {

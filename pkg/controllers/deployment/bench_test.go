@@ -7,19 +7,25 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// BenchmarkWaiting is a look in the middle of a large rollout that has nothing to write: what every event of a pod
-// costs.
+// BenchmarkWaiting is a look in the middle of a rollout of so many replicas that has nothing to write: what every event of
+// a pod costs.
 func BenchmarkWaiting(b *testing.B) {
-	sets := []rs{}
-	for i := range 10 {
-		sets = append(sets, rs{image: fmt.Sprintf("o%d", i)})
-	}
-	s := settled(scene(web(500), append(sets, rs{image: "v1", size: 375, ready: 375}, rs{image: "v2", size: 250, pending: 250})...), now)
-	b.ReportAllocs()
-	for b.Loop() {
-		p := planRollout(now, s)
-		if r := reportStatus(now, s, plan.Outcome{}); !p.Empty() || !r.Empty() {
-			b.Fatal(lines(p.Steps), lines(r.Steps))
-		}
+	for _, n := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprint(n, "-replicas"), func(b *testing.B) {
+			sets := []rs{}
+			for i := range 10 {
+				sets = append(sets, rs{image: fmt.Sprintf("o%d", i)})
+			}
+			from := rs{image: "v1", size: int32(n * 3 / 4), ready: n * 3 / 4}
+			to := rs{image: "v2", size: int32(n / 2), pending: n / 2}
+			s := settled(scene(web(int32(n)), append(sets, from, to)...), now)
+			b.ReportAllocs()
+			for b.Loop() {
+				p := planRollout(now, s)
+				if r := reportStatus(now, s, plan.Outcome{}); !p.Empty() || !r.Empty() {
+					b.Fatal(lines(p.Steps), lines(r.Steps))
+				}
+			}
+		})
 	}
 }

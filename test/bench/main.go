@@ -1,0 +1,216 @@
+// Bench measures a controller manager beside another, ours beside the original, on the same machine, in turn, doing the
+// same work on real control planes. It prints a table of medians and ratios and writes all single results as JSON. See
+// docs/performance.md.
+//
+//	go -C test/bench run . -quick
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// scenario is a part of the benchmark that can be run by itself.
+type scenario struct {
+	name, help string
+	quick      bool // part of the quick benchmark
+	run        func(ctx context.Context, b *bench) error
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{"writes", "writes against the logical floor, latency, CPU, invariants", true, writes},
+		{"growth", "CPU for each update with 250, 1000 and 3000 Deployments", false, growth},
+		{"loaded", "20,000 pods: start, memory, relist, takeover", false, loaded},
+		{"defaults", "one Deployment from 0 to 3000 pods with default flags", false, defaultFlags},
+		{"endpoints", "from a pod's readiness to its Endpoints", true, endpoints},
+		{"takeover", "an empty cluster: memory, CPU, takeover", false, takeover},
+		{"orphans", "5000 finished pods, and a node that vanishes", false, orphans},
+	}
+}
+
+// bench is a run of the program.
+type bench struct {
+	quick      bool
+	runs       int
+	contenders []contender // in the order of their turns
+	launcher   *launcher
+	samples    []sample
+	log        io.Writer
+}
+
+// turn is a contender's run of a scenario.
+type turn struct {
+	contender
+	run int // from 1
+}
+
+type options struct {
+	quick, judge              bool
+	only, out, ours, original string
+	runs                      int
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.quick, "quick", false, "small sizes, one run, and without -only just the scenarios marked quick: less than five minutes")
+	flag.StringVar(&o.only, "only", "", "run only these scenarios, by name, separated by commas:\n"+listScenarios())
+	flag.IntVar(&o.runs, "runs", 0, "runs of each contender, in turn (default 2, quick 1); long scenarios have one")
+	flag.StringVar(&o.out, "out", "", "write all single results to this JSON file")
+	flag.StringVar(&o.ours, "ours", "", `program to measure (default bin/controller-manager, from "make build")`)
+	flag.StringVar(&o.original, "original", "", `program to compare with (default kube-controller-manager from hack/localcluster; "none" for none)`)
+	flag.BoolVar(&o.judge, "judge", true, "fail if ours breaks a limit that does not depend on the machine's speed")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := o.run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func listScenarios() string {
+	var b strings.Builder
+	for _, s := range scenarios() {
+		quick := ""
+		if s.quick {
+			quick = " (quick)"
+		}
+		fmt.Fprintf(&b, "  %-10s %s%s\n", s.name, s.help, quick)
+	}
+	return b.String()
+}
+
+// run measures and prints. What was measured before a failure is printed, too.
+func (o options) run(ctx context.Context) error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	chosen, err := o.choose(scenarios())
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{quick: o.quick, runs: o.runs, log: os.Stderr}
+	if b.runs == 0 {
+		b.runs = 2
+		if o.quick {
+			b.runs = 1
+		}
+	}
+	if b.launcher, err = newLauncher(ctx, dir); err != nil {
+		return err
+	}
+	if b.contenders, err = o.contenders(ctx, b.launcher); err != nil {
+		return err
+	}
+	began := time.Now()
+	failed := b.runAll(ctx, chosen)
+	fmt.Print(table(b.samples))
+	if o.out != "" {
+		failed = errors.Join(failed, writeReport(o.out, b, began))
+	}
+	if limits := broken(b.samples); o.judge && len(limits) > 0 {
+		failed = errors.Join(failed, errors.New("limits are broken:\n"+strings.Join(limits, "\n")))
+	}
+	return failed
+}
+
+// runAll goes on after a failure, so that one run shows all.
+func (b *bench) runAll(ctx context.Context, chosen []scenario) error {
+	var failed []error
+	for _, s := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		began := time.Now()
+		if err := s.run(ctx, b); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
+			b.say("%s failed: %v", s.name, err)
+		}
+		b.say("%s took %v", s.name, time.Since(began).Round(time.Second))
+	}
+	return errors.Join(append(failed, context.Cause(ctx))...)
+}
+
+// choose picks the scenarios that the flags ask for.
+func (o options) choose(all []scenario) ([]scenario, error) {
+	if o.runs < 0 {
+		return nil, fmt.Errorf("-runs=%d: it must be positive", o.runs)
+	}
+	if o.only == "" {
+		return slices.DeleteFunc(all, func(s scenario) bool { return o.quick && !s.quick }), nil
+	}
+	var chosen []scenario
+	for name := range strings.SplitSeq(o.only, ",") {
+		i := slices.IndexFunc(all, func(s scenario) bool { return s.name == strings.TrimSpace(name) })
+		if i < 0 {
+			return nil, fmt.Errorf("-only: there is no scenario %q; there are\n%s", name, listScenarios())
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, nil
+}
+
+// contenders finds the programs: the original first, as it is what the other is compared with.
+func (o options) contenders(ctx context.Context, l *launcher) (all []contender, err error) {
+	if o.original == "" {
+		if o.original, err = l.run(ctx, "path", "kube-controller-manager"); err != nil {
+			return nil, fmt.Errorf("%w\nBuild it with: go -C hack/localcluster run . build --with-upstream", err)
+		}
+	}
+	if o.ours == "" {
+		o.ours = filepath.Join(l.source, "..", "..", "bin", "controller-manager")
+	}
+	for _, c := range []contender{{Name: original, Binary: o.original}, {Name: ours, Binary: o.ours}} {
+		if c.Name == original && c.Binary == "none" {
+			continue
+		}
+		if c.Binary, err = filepath.Abs(c.Binary); err != nil {
+			return nil, err
+		}
+		version, err := exec.CommandContext(ctx, c.Binary, "--version").Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s --version: %w", c.Binary, err)
+		}
+		c.Version = strings.TrimSpace(string(version))
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// inTurn lets the contenders run one after the other, as often as asked for: A B A B.
+func (b *bench) inTurn(ctx context.Context, run func(ctx context.Context, t turn) error) error {
+	return b.inTurnTimes(ctx, b.runs, run)
+}
+
+func (b *bench) inTurnTimes(ctx context.Context, runs int, run func(ctx context.Context, t turn) error) error {
+	for n := range runs {
+		for _, c := range b.contenders {
+			if err := run(ctx, turn{c, n + 1}); err != nil {
+				return fmt.Errorf("%s, run %d: %w", c.Name, n+1, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.log, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster/countproxy"
+)
+
+// raisedLimits lift the client limits of the original, which are 20 requests a second and client.
+func raisedLimits() []string { return []string{"--kube-api-qps=5000", "--kube-api-burst=10000"} }
+
+// session is a manager that works on a control plane through a counting proxy.
+type session struct {
+	plane   *plane
+	proxy   *countproxy.Proxy
+	valve   *valve // before the proxy, where there is one
+	manager *manager
+	flags   []string // without those that name files
+}
+
+// commonFlags are given to every contender: the same controllers, each with the rights and the priority of its own service
+// account, as in clusters that kubeadm makes.
+func commonFlags() []string {
+	return []string{"--controllers=endpoint,replicaset,deployment,podgc", "--use-service-account-credentials=true", "--secure-port=0"}
+}
+
+// begin starts a contender on a control plane and waits until it leads and has rolled out something. The caller ends it.
+func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*session, error) {
+	s, err := p.standby(c, false, flags...)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.warmUp(ctx); err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	return s, nil
+}
+
+// standby is begin without waiting for anything, and with a valve if wanted.
+func (p *plane) standby(c contender, withValve bool, flags ...string) (s *session, err error) {
+	s = &session{plane: p, flags: append(commonFlags(), flags...)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.end())
+		}
+	}()
+	if s.proxy, err = countproxy.Start(p.ManagerKubeconfig); err != nil {
+		return s, err
+	}
+	address := s.proxy.URL()
+	if withValve {
+		if s.valve, err = newValve(address); err != nil {
+			return s, err
+		}
+		address = s.valve.url
+	}
+	kubeconfig, err := writeKubeconfig(p.Dir, address)
+	if err != nil {
+		return s, err
+	}
+	s.manager, err = p.startManager(c, append([]string{"--kubeconfig=" + kubeconfig}, s.flags...))
+	return s, err
+}
+
+// writeKubeconfig writes a kubeconfig without credentials into dir.
+func writeKubeconfig(dir, server string) (string, error) {
+	f, err := os.CreateTemp(dir, "manager-*.kubeconfig")
+	if err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintf(f, `apiVersion: v1
+kind: Config
+clusters: [{name: bench, cluster: {server: %q}}]
+contexts: [{name: bench, context: {cluster: bench, user: bench}}]
+users: [{name: bench, user: {}}]
+current-context: bench
+`, server)
+	return f.Name(), errors.Join(err, f.Close())
+}
+
+// warmUp rolls out a Deployment, so that all controllers have been at work once.
+func (s *session) warmUp(ctx context.Context) error {
+	ns, err := s.plane.follow(ctx)
+	if err != nil {
+		return err
+	}
+	defer ns.stop()
+	if err := ns.createDeployments(ctx, 0, 2, 2); err != nil {
+		return err
+	}
+	if err := ns.waitRolledOut(ctx, s.manager.running); err != nil {
+		return err
+	}
+	return s.quiet(ctx)
+}
+
+// end stops the manager and what stands before it. A session that has not begun fully is ended as well.
+func (s *session) end() (err error) {
+	if s.manager != nil {
+		err = s.manager.stop()
+	}
+	if s.valve != nil {
+		err = errors.Join(err, s.valve.close())
+	}
+	if s.proxy != nil {
+		err = errors.Join(err, s.proxy.Close())
+	}
+	return err
+}
+
+// quietTime without a write means that the work is over. Reports are held back for about a second.
+const quietTime = 3 * time.Second
+
+// quiet waits until the manager has written nothing for a while.
+func (s *session) quiet(ctx context.Context) error {
+	last, since := -1, time.Now()
+	return until(ctx, "the manager is quiet", 50*time.Millisecond, func() (bool, error) {
+		if n := s.proxy.Writes().Total; n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) >= quietTime, s.manager.running()
+	})
+}
+
+// job is a piece of work to be measured.
+type job struct {
+	name  string
+	floor floor
+	most  float64 // what ours may write, as a multiple of the floor, beside reports of progress
+	do    func(ctx context.Context) error
+}
+
+// measured is what there is to know about a job that was done.
+type measured struct {
+	writes counts
+	wall   time.Duration   // from the first change to the last Deployment rolled out
+	cpu    time.Duration   // until the manager is quiet again
+	took   []time.Duration // of each Deployment
+	played []time.Duration // of each pod, by the kubelet
+	excess excess
+}
+
+// measure does a job and waits until all is rolled out and the manager is quiet again.
+func (s *session) measure(ctx context.Context, ns *namespace, do func(ctx context.Context) error) (m measured, err error) {
+	ns.rollouts.take()
+	ns.kubelet.take()
+	ns.crowd.reset()
+	s.proxy.Reset()
+	before, err := s.manager.cpu()
+	if err != nil {
+		return m, err
+	}
+	began := time.Now()
+	if err := do(ctx); err != nil {
+		return m, err
+	}
+	if err := ns.waitRolledOut(ctx, s.manager.running); err != nil {
+		return m, err
+	}
+	m.wall = time.Since(began)
+	if err := s.quiet(ctx); err != nil {
+		return m, err
+	}
+	after, err := s.manager.cpu()
+	m.cpu = after - before
+	m.writes = countWrites(s.proxy.Requests())
+	m.took = ns.rollouts.take()
+	m.played = ns.kubelet.take()
+	m.excess = ns.crowd.exceeded()
+	return m, errors.Join(err, ns.errs.first())
+}
+
+// counts are the writes that a manager has made.
+type counts struct {
+	writes, conflicts, otherRefusals, noOps int // without events and leases
+	status                                  int // of the writes, those of a status
+	events                                  int
+	rows                                    []tally
+}
+
+// countWrites sorts out what a proxy has seen. A refusal with 409 is a conflict: a write from an outdated object, or a
+// creation of what exists.
+func countWrites(seen countproxy.Summary) (c counts) {
+	for _, r := range seen.Rows {
+		if !r.IsWrite() || r.Resource == "leases" {
+			continue
+		}
+		if r.Resource == "events" {
+			c.events += r.Count
+			continue
+		}
+		c.writes += r.Count
+		c.noOps += r.NoOps
+		if r.Subresource == "status" {
+			c.status += r.Count
+		}
+		switch {
+		case r.Code == http.StatusConflict:
+			c.conflicts += r.Count
+		case r.Code >= http.StatusBadRequest:
+			c.otherRefusals += r.Count
+		}
+		name := r.Resource
+		if r.Subresource != "" {
+			name += "/" + r.Subresource
+		}
+		c.rows = append(c.rows, tally{Resource: name, Verb: r.Verb, Code: r.Code, Count: r.Count, NoOps: r.NoOps})
+	}
+	return c
+}
+
+// figures are those of every job, with the limits that ours must keep.
+func (j job) figures(m measured) []figure {
+	return []figure{
+		j.allWrites(m),
+		j.otherWrites(m),
+		exactly("refused with 409", m.writes.conflicts, 0),
+		exactly("refused otherwise", m.writes.otherRefusals, 0),
+		exactly("writes without effect", m.writes.noOps, 0),
+		count("events", m.writes.events),
+		seconds("time until all is rolled out", m.wall),
+		seconds("a Deployment's rollout, median", percentile(m.took, 50)),
+		seconds("CPU of the manager", m.cpu),
+		millis("the simulated kubelet's part for a pod, median", percentile(m.played, 50)),
+		exactly("pods above replicas + maxSurge", m.excess.tooMany, 0),
+		exactly("available pods below replicas - maxUnavailable", m.excess.tooFew, 0),
+	}
+}
+
+// otherWrites are those that are not of a status. No machine is too slow for their limit.
+func (j job) otherWrites(m measured) figure {
+	least, most := float64(j.floor.other), math.Floor(float64(j.floor.other)*j.most)
+	return figure{Name: "of them not of a status", Value: float64(m.writes.writes - m.writes.status), Floor: &least, Most: &most}
+}
+
+// allWrites have a limit only where the longest rollout was short: then reports of progress keep to their budget.
+func (j job) allWrites(m measured) figure {
+	least := float64(j.floor.total())
+	f := figure{Name: "writes", Value: float64(m.writes.writes), Floor: &least}
+	if percentile(m.took, 100) < longRollout {
+		most := math.Floor(least*j.most + reportsPerSecond*m.wall.Seconds())
+		f.Most = &most
+	}
+	return f
+}
+
+// record measures a job and keeps the result.
+func (b *bench) record(ctx context.Context, t turn, s *session, ns *namespace, j job) error {
+	began := time.Now()
+	m, err := s.measure(ctx, ns, j.do)
+	if err != nil {
+		return fmt.Errorf("%s: %w", j.name, err)
+	}
+	b.keep(t, sample{Scenario: j.name, Began: began, Flags: s.flags, Figures: j.figures(m), Writes: m.writes.rows})
+	return nil
+}
+
+// keep adds a sample to the results and says so.
+func (b *bench) keep(t turn, s sample) {
+	s.Contender, s.Run = t.Name, t.run
+	b.samples = append(b.samples, s)
+	text := ""
+	for _, f := range s.Figures {
+		text += fmt.Sprintf("; %s %s", f.Name, show(f.Value, f.Unit))
+	}
+	b.say("%-8s %s%s", cmp.Or(s.Contender, "-"), s.Scenario, text)
+}

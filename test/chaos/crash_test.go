@@ -1,0 +1,94 @@
+package chaos
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+// crashes is how many of a scenario's writes are crashed at, unless all are.
+const crashes = 8
+
+// TestCrashAtEveryWrite kills the manager at each of its writes: right before the answer, so that the next process finds
+// a write that the former did not know of, and right after it. The next process must finish the work, breaking no rule,
+// and reach the same end.
+func TestCrashAtEveryWrite(t *testing.T) {
+	c := cluster.Start(t)
+	tally := newTally(t, "killed at a write, before or after the answer")
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			reference, writes := s.undisturbed(t, c, tally)
+			for _, at := range crashPoints(writes) {
+				t.Run(at.String(), func(t *testing.T) {
+					t.Parallel()
+					r := newRun(t, c, at.script(), podgcThreshold)
+					t.Cleanup(func() { r.replayBy("CHAOS_FULL=1 ") })
+					h := s.run(r)
+					if r.kills.Load() == 0 {
+						t.Logf("it made only %d writes this time", r.proxy.Writes())
+					}
+					tally.judge(r, h, reference, oracle.Options{})
+				})
+			}
+		})
+	}
+}
+
+// podgcThreshold lets podgc leave few pods.
+var podgcThreshold = fmt.Sprintf("--terminated-pod-gc-threshold=%d", terminatedThreshold)
+
+// undisturbed plays the scenario without faults.
+func (s scenario) undisturbed(t *testing.T, c *cluster.Cluster, y *tally) (h *oracle.History, writes int) {
+	t.Helper()
+	ok := t.Run("undisturbed", func(t *testing.T) {
+		r := newRun(t, c, "", podgcThreshold)
+		h = s.run(r)
+		writes = r.proxy.Writes()
+		y.judge(r, h, nil, oracle.Options{})
+	})
+	if !ok && h == nil {
+		t.FailNow()
+	}
+	return h, writes
+}
+
+// run plays the scenario until the manager rests.
+func (s scenario) run(r *run) *oracle.History {
+	r.Helper()
+	if s.prepare != nil {
+		s.prepare(r)
+	}
+	r.start()
+	s.play(r)
+	return r.end()
+}
+
+// crashPoint is a write to crash at, counted from 1.
+type crashPoint struct {
+	write int
+	when  string // before or after its answer
+}
+
+func (p crashPoint) String() string { return fmt.Sprintf("%s the answer to write %d", p.when, p.write) }
+
+func (p crashPoint) script() string { return fmt.Sprintf("write * nth=%d : kill %s", p.write, p.when) }
+
+// crashPoints are all, or a selection that has the first and the last write in it.
+func crashPoints(writes int) (points []crashPoint) {
+	for _, when := range []string{"before", "after"} {
+		for write := 1; write <= writes; write++ {
+			points = append(points, crashPoint{write, when})
+		}
+	}
+	if full || len(points) <= crashes {
+		return points
+	}
+	var some []crashPoint
+	for i := range crashes {
+		some = append(some, points[i*(len(points)-1)/(crashes-1)])
+	}
+	return some
+}

@@ -1,0 +1,180 @@
+package chaos
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+var (
+	faultsLast = flag.Duration("faults", 3*time.Second, "how long the faults of TestFaults last; up to ten minutes make sense")
+	seeds      = flag.Int("seeds", 3, "how many random scripts TestRandomFaults runs")
+	firstSeed  = flag.Uint64("seed", 1, "the first seed of random scripts, and that of the soak")
+	scriptFile = flag.String("script", "", "a file with the one script that TestRandomFaults is to run instead")
+)
+
+// faults are the scripts of TestFaults. D stands for how long the faults last, and HALF for half of it.
+var faults = []struct {
+	name, script string
+	election     bool // the manager has to hold a lease, and may end when it loses it
+}{
+	{name: "pods frozen", script: "event pods times=1 : freeze D"},
+	{name: "replicasets frozen", script: "event replicasets times=1 : freeze D"},
+	{name: "deployments frozen", script: "event deployments times=1 : freeze D"},
+	{name: "services and endpoints frozen", script: "event services,endpoints times=2 : freeze D"},
+	{name: "all events late", script: "event * for=D : delay HALF"},
+	{name: "pods lost until relist", script: "event pods times=1 : drop D"},
+	{name: "replicasets lost until relist", script: "event replicasets times=1 : drop D"},
+	{name: "everything lost until relist, twice", script: "event * for=D times=12 : drop HALF"},
+	{name: "watches gone", script: "event * for=D every=3 : gone\nwatch * for=D p=0.5 : gone"},
+	{name: "connections cut", script: "write * for=D every=3 : cut\nevent * for=D every=7 : cut"},
+	{name: "connection silent", script: "write * nth=4 : blackhole D"},
+	{name: "conflicts", script: "write * for=D p=0.4 : answer 409"},
+	{name: "too many requests", script: "write,get * for=D p=0.5 : answer 429 1"},
+	{name: "internal errors", script: "write,get,list,watch * for=D p=0.5 : answer 500"},
+	{name: "unavailable", script: "* * for=D : answer 503"},
+	{name: "unreachable", script: "* * for=D : cut"},
+	{name: "carried out, answered by timeout", script: "write * for=D p=0.4 : commit timeout"},
+	{name: "carried out, not answered", script: "write * for=D p=0.4 : commit cut"},
+	{name: "carried out, answered never", script: "write * for=D p=0.2 : commit hang D"},
+	{name: "carried out, not answered, and events late", script: "write * for=D p=0.4 : commit cut\nevent * for=D : delay HALF"},
+	{name: "killed again and again", script: "write * for=D every=6 : kill before"},
+	{name: "killed while events are late", script: "write * for=D every=8 : kill after\nevent * for=D : delay HALF"},
+	{name: "leases slow", script: "* leases for=D : delay 700ms", election: true},
+	{name: "leases fail", script: "* leases for=D : answer 500", election: true},
+	{name: "leases carried out, not answered", script: "* leases for=D : commit cut", election: true},
+}
+
+// TestFaults rolls out and scales under each kind of fault. When the fault is over, the work must be done in bounded time,
+// with no rule broken, and end as it does without faults.
+func TestFaults(t *testing.T) {
+	c := cluster.Start(t)
+	tally := newTally(t, fmt.Sprintf("faults for %v", *faultsLast))
+	reference, _ := underFaults.undisturbed(t, c, tally)
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			half := (*faultsLast / 2).String()
+			script := "seed 1\n" + strings.NewReplacer("=D", "="+faultsLast.String(), " D", " "+faultsLast.String(), "HALF", half).Replace(f.script)
+			r := newRun(t, c, "", podgcThreshold)
+			if f.election {
+				r.elect()
+			}
+			t.Cleanup(func() { r.replayBy("", "-faults="+faultsLast.String()) })
+			r.disturb(tally, script, reference)
+		})
+	}
+}
+
+// TestRandomFaults does the same under scripts made from seeds.
+func TestRandomFaults(t *testing.T) {
+	c := cluster.Start(t)
+	tally := newTally(t, "random scripts of faults")
+	reference, _ := underFaults.undisturbed(t, c, tally)
+	for name, script := range randomScripts(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRun(t, c, "", podgcThreshold)
+			t.Cleanup(func() {
+				if r.Failed() {
+					r.Logf("the script:\n%s", script)
+				}
+				if *scriptFile != "" {
+					r.replayBy("", "-script="+*scriptFile)
+				} else {
+					r.replayBy("", "-faults="+faultsLast.String(), "-seeds=1", "-seed="+strings.TrimPrefix(name, "seed "))
+				}
+			})
+			r.disturb(tally, script, reference)
+		})
+	}
+}
+
+func randomScripts(t *testing.T) map[string]string {
+	t.Helper()
+	if *scriptFile != "" {
+		text, err := os.ReadFile(*scriptFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string]string{"script": string(text)}
+	}
+	scripts := map[string]string{}
+	for i := range *seeds {
+		seed := *firstSeed + uint64(i)
+		s, err := proxy.Generate(seed, *faultsLast, *faultsLast/2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts[fmt.Sprintf("seed %d", seed)] = s.String()
+	}
+	return scripts
+}
+
+// underFaults is what is done while there are faults: a rollout that is scaled in its middle, and one by Recreate. The end
+// does not depend on which states of the Deployments the manager gets to see.
+var underFaults = scenario{name: "rollout", play: func(r *run) {
+	r.expose("web")
+	r.create(deployment("web", 4, rolling(2, 1)))
+	r.create(deployment("batch", 3, recreate))
+	r.waitComplete("web")
+	r.waitComplete("batch")
+	r.disturbance.begin()
+	r.setImage("web", "web:2")
+	r.setImage("batch", "web:2")
+	time.Sleep(*faultsLast / 2) // whatever has become of it
+	r.patch("web", `{"spec":{"replicas":6}}`)
+	time.Sleep(*faultsLast / 2)
+	r.disturbance.end()
+	r.wait("the rollouts end", recovery, func() error { return errors.Join(complete(r.get("web")), complete(r.get("batch"))) })
+}}
+
+// recovery is how long a manager may take to get over faults: its longest back-off is 60 s (L4).
+const recovery = 75 * time.Second
+
+// disturbance is what a run does to its manager for a while.
+type disturbance struct{ begin, end func() }
+
+// disturb plays the work under a script of faults and judges what has happened.
+func (r *run) disturb(y *tally, script string, reference *oracle.History) {
+	r.Helper()
+	parsed, err := proxy.Parse(script)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var outage oracle.Interval
+	r.disturbance = disturbance{
+		begin: func() {
+			outage.From = time.Now()
+			r.proxy.Run(parsed)
+		},
+		end: func() {
+			r.proxy.Calm()
+			outage.To = time.Now().Add(*faultsLast) // what has been frozen near the end thaws so much later
+		},
+	}
+	h := underFaults.run(r)
+	o := oracle.Options{Outages: []oracle.Interval{outage}, Lease: leaseNamespace + "/" + r.ns}
+	if took := oracle.Recovery(h, o, outage.To); took > 0 {
+		r.Logf("the last write came %v after the last fault", took.Round(time.Millisecond))
+	}
+	if n := len(r.proxy.Injections()); n == 0 {
+		r.Logf("no fault was injected")
+	}
+	y.judge(r, h, reference, o)
+}
+
+// elect makes the manager hold a lease of its own.
+func (r *run) elect() {
+	r.mayEnd = true
+	r.flags = append(r.flags, "--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
+		"--leader-elect-retry-period=500ms", "--leader-elect-resource-name="+r.ns, "--leader-elect-resource-namespace="+leaseNamespace)
+}

@@ -1,0 +1,162 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+// tally is what becomes of the runs of a test.
+type tally struct {
+	mu         sync.Mutex
+	faults     string // what was done to the manager
+	runs       int
+	injections int
+	violations map[string]int // by oracle
+	broken     map[string]int // runs with a violation, by oracle
+}
+
+// newTally returns a tally that is logged when the test ends, and appended to the file that CHAOS_TABLE names.
+func newTally(t *testing.T, faults string) *tally {
+	y := &tally{faults: faults, violations: map[string]int{}, broken: map[string]int{}}
+	t.Cleanup(func() {
+		table := y.String()
+		t.Log("\n" + table)
+		if file := os.Getenv("CHAOS_TABLE"); file != "" {
+			if err := appendTo(file, table); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return y
+}
+
+func appendTo(file, text string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString(text); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// String is a table in Markdown.
+func (y *tally) String() string {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	manager := "controller-manager"
+	if binary := os.Getenv("MANAGER_BINARY"); binary != "" {
+		manager = filepath.Base(binary)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s: %s\n\n%d runs, %d faults injected\n\n| oracle | what holds | violations | in runs |\n| --- | --- | --- | --- |\n",
+		manager, y.faults, y.runs, y.injections)
+	row := func(id, claim string) {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d |\n", id, claim, y.violations[id], y.broken[id])
+	}
+	for _, o := range oracle.All() {
+		row(o.ID, o.Claim)
+	}
+	row("L2", "the end is that of the run without faults")
+	row(unfinishedOracle, "the work is done in time, and no process ends by itself")
+	b.WriteString("\n")
+	return b.String()
+}
+
+// unfinishedOracle stands for the oracle that a run ends well.
+const unfinishedOracle = "end"
+
+// count counts a run, with the oracles of its violations.
+func (y *tally) count(ids []string, injections int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.runs++
+	y.injections += injections
+	for _, id := range ids {
+		y.violations[id]++
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		y.broken[id]++
+	}
+}
+
+// judge checks a history with all oracles, and its end against that of the run without faults, if there was one.
+func (y *tally) judge(r *run, h, reference *oracle.History, o oracle.Options) {
+	r.Helper()
+	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
+	o.Settled = true
+	o.TerminatedPodThreshold = terminatedThreshold
+	ids := report(r.T, oracle.Check(h, o, oracle.All()...))
+	if reference != nil {
+		sameNamespace := func(string) string { return "" }
+		if differences := oracle.Diff(final(reference), final(h), sameNamespace); len(differences) > 0 {
+			r.Errorf("L2: the end differs from that of the run without faults:\n%s", strings.Join(differences, "\n"))
+			ids = append(ids, "L2")
+		}
+	}
+	if r.Failed() && len(ids) == 0 {
+		ids = append(ids, unfinishedOracle)
+	}
+	if r.Failed() {
+		r.keep(h)
+	}
+	y.count(ids, len(r.proxy.Injections()))
+}
+
+// report lets the test fail for the first violation of each oracle, and returns the oracles of all. Those that
+// CHAOS_WITHOUT names, such as S3,S13, are counted but don't let it fail: for a manager that is known to break them.
+func report(t *testing.T, violations []oracle.Violation) (ids []string) {
+	t.Helper()
+	tolerated := strings.Split(os.Getenv("CHAOS_WITHOUT"), ",")
+	for _, v := range violations {
+		if !slices.Contains(ids, v.Oracle) && !slices.Contains(tolerated, v.Oracle) {
+			t.Errorf("%s", v)
+		}
+		ids = append(ids, v.Oracle)
+	}
+	return ids
+}
+
+// final is the end of a history without what depends on when the manager saw what: a ReplicaSet that is empty keeps the
+// annotations of the last time at which it was sized, and Endpoints the time of what triggered their last change.
+func final(h *oracle.History) (objects []oracle.Object) {
+	for _, o := range oracle.Final(h) {
+		o = o.DeepCopyObject().(oracle.Object)
+		annotations := o.GetAnnotations()
+		if set, ok := o.(*appsv1.ReplicaSet); ok && *set.Spec.Replicas == 0 {
+			delete(annotations, "deployment.kubernetes.io/desired-replicas")
+			delete(annotations, "deployment.kubernetes.io/max-replicas")
+		}
+		delete(annotations, "endpoints.kubernetes.io/last-change-trigger-time")
+		if len(annotations) == 0 {
+			o.SetAnnotations(nil)
+		}
+		objects = append(objects, o)
+	}
+	return objects
+}
+
+// replayBy logs how to repeat the run, if it has failed.
+func (r *run) replayBy(environment string, flags ...string) {
+	if !r.Failed() {
+		return
+	}
+	var pattern []string
+	for _, part := range strings.Split(r.T.Name(), "/") {
+		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
+	}
+	command := append([]string{"go test ./test/chaos -count=1 -v"}, flags...)
+	r.Logf("replay: %s%s -run '%s'", environment, strings.Join(command, " "), strings.Join(pattern, "/"))
+}

@@ -1,0 +1,29 @@
+// Package chaos runs the real binary, as a process, on a real control plane, and breaks what is between them and around
+// them: see package proxy for the faults, and package oracle for what must hold all the same.
+//
+// MANAGER_BINARY and MANAGER_FLAGS in the environment run another manager, for example the original. CHAOS_FULL=1 crashes
+// at every write instead of a selection of them. CHAOS_TABLE names a file to which the result is appended as a table,
+// CHAOS_HISTORIES a folder for the histories of runs that have failed, and CHAOS_WITHOUT oracles whose violations are
+// counted but tolerated, such as S3,S13.
+package chaos
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+)
+
+// full says that nothing is left out for the sake of time.
+var full = os.Getenv("CHAOS_FULL") != ""
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", "4") // runs mostly wait; the flag exists
+	}
+	cluster.Main(m)
+}

@@ -1,0 +1,380 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+var soakFor = flag.Duration("soak", 0, "how long TestSoak works; it is skipped if zero")
+
+const (
+	epochLength = 45 * time.Second  // of work and faults, before each judgement
+	convergence = 120 * time.Second // how long that may take after the last fault (L4)
+	stillness   = 3 * time.Second   // nothing is written for so long when all is done
+)
+
+// soak is a random workload, two managers of which one leads, and faults.
+type soak struct {
+	*testing.T
+	*cluster.Cluster
+	*rand.Rand
+	recording  recording
+	candidates []*candidate
+	workload   *workload
+	tally      *tally
+	outages    []oracle.Interval
+	faults     map[string]int
+	epochs     int
+	firsts     map[string]vitals // of each process, in its first quiet moment
+	takeovers  []time.Duration
+	deaths     []time.Time // of leaders, in this epoch
+}
+
+// TestSoak works for as long as the flag -soak says. In its first half managers are killed and stopped; in the second they
+// live, so that one can see whether they grow.
+func TestSoak(t *testing.T) {
+	if *soakFor == 0 {
+		t.Skip("runs with -soak=DURATION")
+	}
+	c := cluster.Start(t)
+	s := &soak{
+		T: t, Cluster: c, Rand: rand.New(rand.NewPCG(*firstSeed, 1)),
+		tally:  newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength)),
+		faults: map[string]int{}, firsts: map[string]vitals{},
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("replay: go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$' -soak=%v -seed=%d", *soakFor, *firstSeed)
+		}
+	})
+	s.workload = &workload{Rand: rand.New(rand.NewPCG(*firstSeed, 2)), client: c.Client, namespaces: []string{c.Namespace(t), c.Namespace(t)}}
+	s.recording.namespaces = s.workload.namespaces
+	t.Cleanup(s.recording.stop)
+	for _, name := range []string{"a", "b"} {
+		s.candidates = append(s.candidates, newCandidate(t, c, name, &s.recording))
+	}
+	began := time.Now()
+	for failed := 0; time.Since(began) < *soakFor && failed < 5; s.epochs++ {
+		if !s.epoch(time.Since(began) < *soakFor/2) {
+			failed++
+		}
+	}
+	t.Logf("seed %d: %d epochs, %d operations, faults %v, takeovers after a death %v", *firstSeed, s.epochs, s.workload.done, s.faults, s.takeovers)
+}
+
+// epoch works under faults, waits until all is done, and judges.
+func (s *soak) epoch(deadly bool) (ok bool) {
+	s.Helper()
+	s.recording.begin(s.T, s.RESTConfig)
+	ctx, stop := context.WithCancel(context.Background())
+	collecting, stopCollecting := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	working.Go(func() { s.workload.run(ctx) })
+	var collector sync.WaitGroup
+	collector.Go(func() { s.workload.collect(collecting) })
+	defer func() { stopCollecting(); collector.Wait() }()
+
+	before := s.injected()
+	s.outages, s.deaths = nil, nil
+	faults := 0
+	for began := time.Now(); time.Since(began) < epochLength; faults++ {
+		s.fault(deadly)
+		s.pause(time.Duration(1+s.IntN(3)) * time.Second)
+	}
+	stop()
+	working.Wait()
+	calm := time.Now()
+	unfinished := s.converge()
+	recovered := time.Since(calm)
+	h := s.recording.end(s.T)
+
+	o := s.options(h)
+	ids := report(s.T, oracle.Check(h, o, oracle.All()...))
+	if unfinished != nil {
+		s.Errorf("epoch %d: %v after the last fault: %v", s.epochs, convergence, unfinished)
+		ids = append(ids, unfinishedOracle)
+	}
+	s.checkTakeovers(h, o)
+	drift := s.checkVitals()
+	s.tally.count(ids, faults+s.injected()-before)
+	s.Logf("epoch %d: %d revisions, %d requests, %d faults, at rest after %v, %d violations; %s", s.epochs, len(h.Revisions),
+		len(h.Requests), faults, recovered.Round(100*time.Millisecond), len(ids), drift)
+	if len(ids) > 0 {
+		s.keep(h)
+	}
+	return len(ids) == 0
+}
+
+func (s *soak) injected() (n int) {
+	for _, k := range s.candidates {
+		n += len(k.proxy.Injections())
+	}
+	return n
+}
+
+func (s *soak) options(h *oracle.History) oracle.Options {
+	return oracle.Options{
+		Manager:  func(oracle.Request) bool { return true }, // only theirs are recorded
+		Identity: func(r oracle.Request) string { return r.User },
+		Lease:    leaseNamespace + "/" + leaseName, Outages: s.outages, Settled: true, TerminatedPodThreshold: terminatedThreshold,
+	}
+}
+
+// converge waits until nothing is written any more and all is as it should be, and says what is missing if that takes too
+// long.
+func (s *soak) converge() (unfinished error) {
+	s.Helper()
+	for deadline := time.Now().Add(convergence); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		s.revive()
+		if unfinished = s.workload.settle(s.Context()); unfinished != nil {
+			continue
+		}
+		if unfinished = s.quiet(); unfinished != nil {
+			continue
+		}
+		h := s.recording.now(s.T, s.RESTConfig)
+		missing := oracle.Check(h, s.options(h), oracle.L1(), oracle.L3())
+		if len(missing) == 0 {
+			return nil
+		}
+		unfinished = fmt.Errorf("%s", missing[0])
+	}
+	return unfinished
+}
+
+// quiet returns an error if something is written within the time of stillness.
+func (s *soak) quiet() error {
+	before := s.writes()
+	time.Sleep(stillness)
+	if after := s.writes(); after != before {
+		return fmt.Errorf("%d writes in %v", after-before, stillness)
+	}
+	return nil
+}
+
+func (s *soak) writes() (n int) {
+	for _, k := range s.candidates {
+		n += k.proxy.Writes()
+	}
+	return n
+}
+
+func (s *soak) revive() {
+	s.Helper()
+	for _, k := range s.candidates {
+		k.revive()
+	}
+}
+
+// checkTakeovers notes how long the lease had no living holder after each death of a leader (L5).
+func (s *soak) checkTakeovers(h *oracle.History, o oracle.Options) {
+	for _, died := range s.deaths {
+		if took, ok := oracle.Takeover(h, o, died); ok {
+			s.takeovers = append(s.takeovers, took.Round(10*time.Millisecond))
+		}
+	}
+}
+
+// checkVitals compares each process with itself in its first quiet moment.
+func (s *soak) checkVitals() string {
+	var lines []string
+	for _, k := range s.candidates {
+		now, err := k.vitals()
+		if err != nil {
+			s.Errorf("vitals of %s: %v", k.name, err)
+			continue
+		}
+		first, known := s.firsts[now.process]
+		if !known {
+			first = now
+			s.firsts[now.process] = now
+		}
+		if drift := drifted(first, now); drift != "" {
+			s.Errorf("epoch %d: process %s has grown: %s", s.epochs, now.process, drift)
+		}
+		lines = append(lines, now.String())
+	}
+	return strings.Join(lines, "; ")
+}
+
+// pause waits, while processes that have ended are started anew.
+func (s *soak) pause(d time.Duration) {
+	s.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		s.revive()
+	}
+}
+
+// leader is the candidate that renewed the lease last, and the other one.
+func (s *soak) leader() (leader, standby *candidate) {
+	a, b := s.candidates[0], s.candidates[1]
+	if b.lastRenewal().After(a.lastRenewal()) {
+		a, b = b, a
+	}
+	return a, b
+}
+
+// fault injects one fault, waits for its end, and remembers it as an outage. Deadly ones end or stop processes.
+func (s *soak) fault(deadly bool) {
+	s.Helper()
+	all := []struct {
+		name   string
+		weight int
+		deadly bool
+		inject func()
+	}{
+		{"kill leader", 3, true, s.killLeader},
+		{"kill standby", 1, true, s.killStandby},
+		{"kill both", 1, true, func() { s.killStandby(); s.killLeader() }},
+		{"stop leader past its lease", 3, true, func() { s.stopLeader(leaseDuration + 4*time.Second) }},
+		{"stop leader for a moment", 2, false, func() { s.stopLeader(time.Duration(500+s.IntN(2500)) * time.Millisecond) }},
+		{"restart kube-apiserver", 2, true, func() { s.restart("kube-apiserver") }},
+		{"restart etcd", 2, true, func() { s.restart("etcd") }},
+		{"starve CPU", 2, false, s.starve},
+		{"script", 4, false, s.randomScript},
+		{"cut connections", 1, false, func() { s.candidates[0].proxy.CutAll(); s.candidates[1].proxy.CutAll() }},
+	}
+	sum := 0
+	for _, f := range all {
+		if deadly || !f.deadly {
+			sum += f.weight
+		}
+	}
+	n := s.IntN(sum)
+	for _, f := range all {
+		if f.deadly && !deadly {
+			continue
+		}
+		if n -= f.weight; n < 0 {
+			s.faults[f.name]++
+			began := time.Now()
+			f.inject()
+			s.outages = append(s.outages, oracle.Interval{From: began, To: time.Now().Add(leaseDuration + 2*time.Second)})
+			return
+		}
+	}
+}
+
+func (s *soak) killLeader() {
+	leader, _ := s.leader()
+	leader.mayEnd = true
+	s.deaths = append(s.deaths, time.Now())
+	leader.signal(syscall.SIGKILL)
+}
+
+func (s *soak) killStandby() {
+	_, standby := s.leader()
+	standby.mayEnd = true
+	standby.signal(syscall.SIGKILL)
+}
+
+// stopLeader lets the leader stand still for a while. If that is longer than its lease, another leads when it wakes up,
+// and it must not write any more (S13).
+func (s *soak) stopLeader(d time.Duration) {
+	leader, _ := s.leader()
+	if d > leaseDuration {
+		leader.mayEnd = true
+		s.deaths = append(s.deaths, time.Now())
+	}
+	leader.manager.Signal(s.T, syscall.SIGSTOP)
+	time.Sleep(d)
+	leader.manager.Signal(s.T, syscall.SIGCONT)
+}
+
+// restart kills one of the control plane's programs and starts it again, with its flags.
+func (s *soak) restart(program string) {
+	s.Helper()
+	for _, k := range s.candidates {
+		k.mayEnd = true // without an API server the lease may be lost
+	}
+	id := processOf(s.T, s.Cluster, program)
+	pid, err := strconv.Atoi(id)
+	if err != nil {
+		s.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join("/proc", id, "cmdline"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		s.Fatal(err)
+	}
+	cluster.Eventually(s.T, 20*time.Second, program+" has ended", func() error {
+		if data, err := os.ReadFile(filepath.Join("/proc", id, "cmdline")); err == nil && len(data) > 0 {
+			return fmt.Errorf("it runs")
+		}
+		return nil
+	})
+	time.Sleep(time.Duration(s.IntN(3000)) * time.Millisecond)
+	argv := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
+	log, err := os.OpenFile(filepath.Join(s.LogDir, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.Fatal(err)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...) // from the control plane's folder, with which it will end
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait() // however it ends
+		_ = log.Close()
+	}()
+	cluster.Eventually(s.T, 2*time.Minute, "the API server is ready", func() error {
+		return s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(s.Context()).Error()
+	})
+}
+
+// starve keeps all processors busy for some seconds.
+func (s *soak) starve() {
+	var busy []*exec.Cmd
+	for range 8 {
+		cmd := exec.Command("sh", "-c", "while :; do :; done")
+		if err := cmd.Start(); err != nil {
+			s.Fatal(err)
+		}
+		busy = append(busy, cmd)
+	}
+	time.Sleep(time.Duration(2+s.IntN(4)) * time.Second)
+	for _, cmd := range busy {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// randomScript injects faults between the managers and the API server for some seconds.
+func (s *soak) randomScript() {
+	s.Helper()
+	lasts := time.Duration(3+s.IntN(6)) * time.Second
+	for _, k := range s.candidates {
+		script, err := proxy.Generate(s.Uint64(), lasts, lasts/2)
+		if err != nil {
+			s.Fatal(err)
+		}
+		k.proxy.Run(script)
+	}
+	s.pause(lasts)
+	for _, k := range s.candidates {
+		k.proxy.Calm()
+	}
+}
+
+func (s *soak) keep(h *oracle.History) {
+	s.Helper()
+	keep(s.T, fmt.Sprintf("soak-%d-%d", *firstSeed, s.epochs), h)
+}

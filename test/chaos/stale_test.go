@@ -1,0 +1,199 @@
+package chaos
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+// second is another API server of the same control plane. Its way to etcd can be cut off.
+type second struct {
+	server string // its address
+	etcd   *proxy.Link
+}
+
+// startSecond starts another API server beside the first, with the same flags.
+func startSecond(t *testing.T, c *cluster.Cluster) *second {
+	t.Helper()
+	flags := flagsOf(t, c, "kube-apiserver")
+	link, err := proxy.NewLink(strings.TrimPrefix(flags["--etcd-servers"], "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := link.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	port := freePort(t)
+	flags["--etcd-servers"] = "http://" + link.Address()
+	flags["--secure-port"] = port
+	flags["--audit-log-path"] += ".second"
+	var args []string
+	for name, value := range flags {
+		args = append(args, name+"="+value)
+	}
+
+	// By a name of its own, in the control plane's folder: so it ends with the control plane, and not with the first.
+	binary := filepath.Join(c.Dir, "bin", "second-kube-apiserver")
+	if err := os.Symlink(filepath.Join(c.Dir, "bin", "kube-apiserver"), binary); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has nothing to lose
+		_ = cmd.Wait()
+		if text := log.String(); t.Failed() {
+			t.Logf("the second API server's log ends with\n%s", text[max(0, len(text)-4000):])
+		}
+	})
+	s := &second{server: "https://127.0.0.1:" + port, etcd: link}
+	config := rest.CopyConfig(c.RESTConfig)
+	config.Host = s.server
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, 2*time.Minute, "the second API server is ready", func() error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error()
+	})
+	return s
+}
+
+// flagsOf are the flags of one of the control plane's running programs.
+func flagsOf(t *testing.T, c *cluster.Cluster, program string) map[string]string {
+	t.Helper()
+	pid := processOf(t, c, program)
+	data, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := map[string]string{}
+	for _, arg := range strings.Split(string(data), "\x00")[1:] {
+		if name, value, ok := strings.Cut(arg, "="); ok {
+			flags[name] = value
+		}
+	}
+	return flags
+}
+
+// processOf is the id of one of the control plane's running programs.
+func processOf(t *testing.T, c *cluster.Cluster, program string) string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file) // an error means that it has just ended
+		if err == nil && strings.HasPrefix(string(data), filepath.Join(c.Dir, "bin", program)+"\x00") {
+			return filepath.Base(filepath.Dir(file))
+		}
+	}
+	t.Skipf("%s is not found in /proc", program)
+	return ""
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// Of two API servers, one is cut off from etcd and shows the past. The manager that is sent to it, all of it or only with
+// its lists and watches, must break no rule, and finish its work when the server has caught up (k/k#59848).
+func TestStaleAPIServer(t *testing.T) {
+	c := cluster.Start(t)
+	tally := newTally(t, "an API server that shows the past")
+	stale := startSecond(t, c)
+	const caches = "list,watch * agent=shared-informers : upstream second"
+	for _, way := range []struct {
+		name    string
+		begin   func(*run) // the second server has just been cut off; a rollout is under way
+		restart bool       // the manager is killed when it is at the second server
+	}{
+		{"fails over", func(r *run) { r.switchTo("second") }, false},
+		{"fails over and is restarted", func(r *run) { r.switchTo("second") }, true},
+		{"caches fail over", func(r *run) { r.script(caches); r.proxy.CutAll() }, false},
+		{"caches fail over and the manager is restarted", func(r *run) { r.script(caches); r.proxy.CutAll() }, true},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			r := newRun(t, c, "", podgcThreshold)
+			t.Cleanup(func() { r.replayBy("") })
+			r.mayEnd = true // if it starts at a server that is not healthy
+			if err := r.proxy.AddUpstream("second", stale.server); err != nil {
+				t.Fatal(err)
+			}
+			r.start()
+			r.expose("web")
+			r.create(deployment("web", 4, rolling(2, 1)))
+			r.waitComplete("web")
+			began := time.Now()
+			stale.etcd.Freeze()
+			defer stale.etcd.Thaw()
+			r.setImage("web", "web:2")
+			r.wait("the rollout is under way", patience, func() error {
+				if n := r.get("web").Status.UpdatedReplicas; n < 1 {
+					return fmt.Errorf("%d pods are updated", n)
+				}
+				return nil
+			})
+			way.begin(r)
+			if way.restart {
+				r.kill()
+			}
+			r.patch("web", `{"spec":{"replicas":6}}`)
+			for end := time.Now().Add(*faultsLast); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				r.revive()
+			}
+			stale.etcd.Thaw()
+			r.wait("the rollout ends", recovery, func() error { return complete(r.get("web")) })
+			outage := oracle.Interval{From: began, To: time.Now()}
+			tally.judge(r, r.end(), nil, oracle.Options{Outages: []oracle.Interval{outage}})
+		})
+	}
+}
+
+// switchTo sends the manager to another API server.
+func (r *run) switchTo(name string) {
+	r.Helper()
+	if err := r.proxy.Switch(name); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// script begins a script.
+func (r *run) script(text string) {
+	r.Helper()
+	s, err := proxy.Parse(text)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.proxy.Run(s)
+}

@@ -1,0 +1,241 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options say what an oracle cannot know from the history. The zero value is good for a manager with default flags.
+type Options struct {
+	// Manager tells the requests of the managers under test from all others. By default they are those of
+	// kube-controller-manager's user and of the service accounts of the four controllers.
+	Manager func(Request) bool
+	// Identity names the manager process that made a request, see S13. By default it is what the user agent has before
+	// the first slash. ByCredential is an alternative.
+	Identity func(Request) string
+	// Lease is namespace and name of the managers' lease, by default kube-system/kube-controller-manager. A history
+	// without it is one of managers without election.
+	Lease string
+
+	// Lag is how much later than a server a manager may know and act. By default 10 s.
+	Lag time.Duration
+	// EndpointsLag is how long an outdated ready address may stay in Endpoints. By default it is Lag.
+	EndpointsLag time.Duration
+	// Quiet is how long after the last change by others a manager must have come to rest. By default 60 s.
+	Quiet time.Duration
+	// Slack is how exact the times of the history are. By default 1 s.
+	Slack time.Duration
+	// Outages are times in which the manager could not see or act.
+	Outages []Interval
+	// Settled says that before the history's end there was time enough to converge, with neither changes nor faults.
+	Settled bool
+	// Surge says what S5 counts.
+	Surge Surge
+
+	// OrphanQuarantine is how long a node must be absent before its pods are orphans. By default 40 s.
+	OrphanQuarantine time.Duration
+	// TerminatedPodThreshold is the flag terminated-pod-gc-threshold. By default 12500; negative for none.
+	TerminatedPodThreshold int
+	// CollectsMore reports whether a rule beyond the contract's allows to remove a terminated pod; nil for no such rule.
+	CollectsMore func(pod Object, when time.Time) bool
+
+	// Most is how many violations are reported of each oracle. By default 20.
+	Most int
+}
+
+// Interval is a span of time.
+type Interval struct{ From, To time.Time }
+
+// Surge says what may not exceed replicas + maxSurge.
+type Surge int
+
+// What S5 counts: at each raised size the sizes (the contract's own, DEP-41), and, with the other two, at each created pod
+// also the active pods, or all pods that are not finished, terminating ones too.
+const (
+	SurgeSizes Surge = iota
+	SurgeActive
+	SurgeAll
+)
+
+// DefaultManager is Options.Manager if none is given.
+func DefaultManager(r Request) bool {
+	if account, ok := strings.CutPrefix(r.User, "system:serviceaccount:kube-system:"); ok {
+		switch account {
+		case "deployment-controller", "replicaset-controller", "endpoint-controller", "pod-garbage-collector":
+			return true
+		}
+		return false
+	}
+	return r.User == "system:kube-controller-manager"
+}
+
+// DefaultIdentity is Options.Identity if none is given.
+func DefaultIdentity(r Request) string {
+	program, _, _ := strings.Cut(r.UserAgent, "/")
+	return program
+}
+
+func (o Options) withDefaults() Options {
+	if o.Manager == nil {
+		o.Manager = DefaultManager
+	}
+	if o.Identity == nil {
+		o.Identity = DefaultIdentity
+	}
+	o.Lease = cmp.Or(o.Lease, "kube-system/kube-controller-manager")
+	o.Lag = cmp.Or(o.Lag, 10*time.Second)
+	o.EndpointsLag = cmp.Or(o.EndpointsLag, o.Lag)
+	o.Quiet = cmp.Or(o.Quiet, time.Minute)
+	o.Slack = cmp.Or(o.Slack, time.Second)
+	o.OrphanQuarantine = cmp.Or(o.OrphanQuarantine, 40*time.Second)
+	o.TerminatedPodThreshold = cmp.Or(o.TerminatedPodThreshold, 12500)
+	o.Most = cmp.Or(o.Most, 20)
+	o.Outages = merged(o.Outages)
+	return o
+}
+
+// merged puts intervals in order and joins those that overlap.
+func merged(all []Interval) (out []Interval) {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b Interval) int { return a.From.Compare(b.From) })
+	for _, i := range all {
+		if last := len(out) - 1; last >= 0 && !i.From.After(out[last].To) {
+			if i.To.After(out[last].To) {
+				out[last].To = i.To
+			}
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// before is the moment from which there is as much time to now as given, outages not counted. Without outages it is now
+// minus d.
+func (o *Options) before(now time.Time, d time.Duration) time.Time {
+	start := now.Add(-d)
+	for i := len(o.Outages) - 1; i >= 0; i-- {
+		outage := o.Outages[i]
+		if !outage.From.Before(now) {
+			continue // it began later
+		}
+		if !outage.To.After(start) {
+			break
+		}
+		end := outage.To
+		if end.After(now) {
+			end = now
+		}
+		start = start.Add(outage.From.Sub(end))
+	}
+	return start
+}
+
+// Violation is a broken rule.
+type Violation struct {
+	Oracle  string // such as S5
+	Kind    string
+	Object  string // namespace/name
+	Version int64  // the revision at which it happened; 0 for the end of the history
+	When    time.Time
+	Message string
+	Around  []string // summaries of the revisions around it, of the objects that have to do with it
+}
+
+// String is the violation with the revisions around it, one on each line.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s %s %s at version %d: %s%s", v.Oracle, v.Kind, v.Object, v.Version, v.Message,
+		strings.Join(append([]string{""}, v.Around...), "\n    "))
+}
+
+// Oracle is a rule.
+type Oracle struct {
+	ID    string
+	Claim string // what holds
+	start func(*judge) hooks
+}
+
+// hooks are what an oracle does as the history is replayed.
+type hooks struct {
+	before func(*revision) // the world is as it was before the revision
+	after  func(*revision) // the world is as it is after it
+	end    func()
+}
+
+// All are the oracles that Check can run, S1 to S14, L1 and L3.
+func All() []Oracle {
+	return []Oracle{S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), L1(), L3()}
+}
+
+// Safety are the oracles that need not wait for the end, S1 to S14.
+func Safety() []Oracle { return All()[:14] }
+
+// judge is an oracle at work: it sees the world and reports.
+type judge struct {
+	*world
+	oracle string
+	found  []Violation
+	more   int
+}
+
+// Check replays the history once and returns what the oracles found, oracle by oracle, in order of versions. It changes
+// nothing in the history and may run beside others.
+func Check(h *History, o Options, oracles ...Oracle) []Violation {
+	w := newWorld(h, o.withDefaults())
+	judges := make([]*judge, len(oracles))
+	all := make([]hooks, len(oracles))
+	for i, oracle := range oracles {
+		judges[i] = &judge{world: w, oracle: oracle.ID}
+		all[i] = oracle.start(judges[i])
+	}
+	w.replay(func(r *revision) {
+		for _, h := range all {
+			if h.before != nil {
+				h.before(r)
+			}
+		}
+	}, func(r *revision) {
+		for _, h := range all {
+			if h.after != nil {
+				h.after(r)
+			}
+		}
+	})
+	for _, h := range all {
+		if h.end != nil {
+			h.end()
+		}
+	}
+	var found []Violation
+	for _, j := range judges {
+		if last := len(j.found) - 1; j.more > 0 {
+			j.found[last].Message += fmt.Sprintf(" (and %d more of %s)", j.more, j.oracle)
+		}
+		found = append(found, j.found...)
+	}
+	return found
+}
+
+// report notes a violation at a revision. The revisions of the related objects, each kind/namespace/name, are shown too.
+func (j *judge) report(r *revision, related []string, format string, args ...any) {
+	j.note(Violation{Oracle: j.oracle, Kind: r.kind, Object: r.key, Version: r.Version, When: r.When,
+		Message: fmt.Sprintf(format, args...)}, append([]string{r.kind + "/" + r.key}, related...))
+}
+
+// reportEnd notes a violation that no single revision made.
+func (j *judge) reportEnd(kind, key string, related []string, format string, args ...any) {
+	j.note(Violation{Oracle: j.oracle, Kind: kind, Object: key, When: j.now,
+		Message: fmt.Sprintf(format, args...)}, append([]string{kind + "/" + key}, related...))
+}
+
+func (j *judge) note(v Violation, objects []string) {
+	if len(j.found) >= j.o.Most {
+		j.more++
+		return
+	}
+	v.Around = j.around(v.Version, objects)
+	j.found = append(j.found, v)
+}

@@ -1,0 +1,194 @@
+package oracle
+
+//lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Final returns the objects that exist at the end of a history, of the kinds that controllers write.
+func Final(h *History) []Object {
+	last := map[string]*Revision{}
+	for i := range h.Revisions {
+		r := &h.Revisions[i]
+		if id := r.Kind() + "/" + keyOfSafe(r); r.Kind() != "" && (last[id] == nil || last[id].Version <= r.Version) {
+			last[id] = r
+		}
+	}
+	var all []Object
+	for _, r := range last {
+		if r.Type != Deleted && r.Kind() != Lease && r.Kind() != Node {
+			all = append(all, r.Object)
+		}
+	}
+	return all
+}
+
+func keyOfSafe(r *Revision) string {
+	if r.Kind() == "" {
+		return ""
+	}
+	return r.Key()
+}
+
+// Diff compares the ends of two runs of one workload, after masking what differs by chance: generated names, uids, hashes,
+// versions, generations, times, addresses, nodes, and the texts of messages (L2, Sieve's check of the end state). Namespaces
+// are masked too if rename gives them other names. It returns a line for each object that one run lacks, with - for the
+// first and + for the second; none if the ends are equal.
+func Diff(a, b []Object, rename func(namespace string) string) (lines []string) {
+	count := map[string]int{}
+	for _, line := range masked(a, rename) {
+		count[line]++
+	}
+	for _, line := range masked(b, rename) {
+		count[line]--
+	}
+	for line, n := range count {
+		for ; n > 0; n-- {
+			lines = append(lines, "- "+line)
+		}
+		for ; n < 0; n++ {
+			lines = append(lines, "+ "+line)
+		}
+	}
+	slices.SortFunc(lines, func(x, y string) int { return cmp.Or(strings.Compare(x[2:], y[2:]), strings.Compare(x, y)) })
+	return lines
+}
+
+// masked writes each object as a line that says nothing about chance.
+func masked(all []Object, rename func(string) string) (lines []string) {
+	names := map[types.UID]string{} // what masked objects are called by others
+	for _, kind := range []string{Deployment, ReplicaSet, Pod} {
+		for _, o := range all {
+			if kindOf(o) == kind {
+				names[o.GetUID()] = maskedName(o, names)
+			}
+		}
+	}
+	for _, o := range all {
+		kind := kindOf(o)
+		if kind == "" {
+			continue
+		}
+		namespace, name := o.GetNamespace(), o.GetName()
+		if rename != nil {
+			namespace = rename(namespace)
+		}
+		if masked, ok := names[o.GetUID()]; ok {
+			name = masked
+		}
+		text, err := json.Marshal(essence(o, names))
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		lines = append(lines, fmt.Sprintf("%s %s/%s %s", kind, namespace, name, text))
+	}
+	return lines
+}
+
+// maskedName is a name without what chance has added to it.
+func maskedName(o Object, names map[types.UID]string) string {
+	ref, ok := controller(o)
+	owner := cmp.Or(names[ref.UID], ref.Name)
+	switch {
+	case ok && ref.Kind == Deployment, ok && ref.Kind == ReplicaSet:
+		return owner + "-*"
+	case o.GetGenerateName() != "":
+		return o.GetGenerateName() + "*"
+	}
+	return o.GetName()
+}
+
+// essence is what is left of an object when chance is masked.
+func essence(o Object, names map[types.UID]string) any {
+	o = o.DeepCopyObject().(Object)
+	meta := map[string]any{"labels": maskedLabels(o.GetLabels()), "annotations": o.GetAnnotations(), "finalizers": o.GetFinalizers(),
+		"deleting": o.GetDeletionTimestamp() != nil, "owners": owners(o, names)}
+	delete(o.GetAnnotations(), "endpoints.kubernetes.io/last-change-trigger-time")
+	switch o := o.(type) {
+	case *corev1.Pod:
+		o.Spec.NodeName = ""
+		return map[string]any{"meta": meta, "spec": o.Spec, "phase": o.Status.Phase, "reason": o.Status.Reason, "ready": ready(o),
+			"disrupted": disrupted(o)}
+	case *appsv1.ReplicaSet:
+		maskSelector(o.Spec.Selector)
+		o.Spec.Template.Labels = maskedLabels(o.Spec.Template.Labels)
+		var conditions []string
+		for _, c := range o.Status.Conditions {
+			conditions = append(conditions, fmt.Sprint(c.Type, c.Status, c.Reason))
+		}
+		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": sorted(conditions), "observed": o.Status.ObservedGeneration == o.Generation,
+			"counts": []any{o.Status.Replicas, o.Status.FullyLabeledReplicas, o.Status.ReadyReplicas, o.Status.AvailableReplicas, o.Status.TerminatingReplicas}}
+	case *appsv1.Deployment:
+		s := o.Status
+		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": strings.Split(conditions(o), ", "), "observed": s.ObservedGeneration == o.Generation,
+			"collisions": s.CollisionCount,
+			"counts":     []any{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, s.TerminatingReplicas}}
+	case *corev1.Service:
+		o.Spec.ClusterIP, o.Spec.ClusterIPs = mask(o.Spec.ClusterIP), nil
+		for i := range o.Spec.Ports {
+			o.Spec.Ports[i].NodePort = 0
+		}
+		return map[string]any{"meta": meta, "spec": o.Spec}
+	case *corev1.Endpoints:
+		return map[string]any{"meta": meta, "slots": maskedSlots(o, names)}
+	}
+	return meta
+}
+
+// mask hides an address, but not whether there is one.
+func mask(address string) string {
+	if address == "" || address == corev1.ClusterIPNone {
+		return address
+	}
+	return "*"
+}
+
+func sorted(all []string) []string {
+	slices.Sort(all)
+	return all
+}
+
+func maskedLabels(labels map[string]string) map[string]string {
+	if labels[hashLabel] != "" {
+		labels[hashLabel] = "*"
+	}
+	return labels
+}
+
+func maskSelector(s *metav1.LabelSelector) {
+	if s != nil {
+		maskedLabels(s.MatchLabels)
+	}
+}
+
+func owners(o Object, names map[types.UID]string) (all []string) {
+	for _, ref := range o.GetOwnerReferences() {
+		name, known := names[ref.UID]
+		if !known {
+			name = ref.Name + " (gone)"
+		}
+		all = append(all, fmt.Sprint(ref.Kind, "/", name, " ", ref.Controller != nil && *ref.Controller))
+	}
+	return sorted(all)
+}
+
+func maskedSlots(o *corev1.Endpoints, names map[types.UID]string) (all []string) {
+	for s, up := range slots(o) {
+		name, known := names[s.uid]
+		if !known && s.uid != "" {
+			name = "(gone)"
+		}
+		all = append(all, fmt.Sprintf("%s %+v %s ready %v", name, s.port, s.hostname, up))
+	}
+	return sorted(all)
+}

@@ -1,0 +1,67 @@
+// Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that
+// the controllers deployment, replicaset, endpoint and podgc work on, and, where there is one, the API server's audit log,
+// and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
+// manager in particular and shares no code with ours: an oracle that shares code with the suspect proves little.
+//
+// # Histories
+//
+// A History is plain data: Revisions (what a watch of each kind from the beginning would say) and Requests (from the audit
+// log). Package record makes one from a live API server; Save and Load keep one in a file; a simulation appends to the two
+// lists itself; a Script makes one by hand:
+//
+//	h := &oracle.History{}
+//	h.Append(oracle.Revision{Version: 7, Type: oracle.Added, Object: pod, When: now})
+//	h.Request(oracle.Request{Verb: "create", Resource: "pods", Version: 7, Code: 201, User: "...", UserAgent: "..."})
+//	for _, v := range oracle.Check(h, oracle.Options{}, oracle.All()...) {
+//		fmt.Println(v)
+//	}
+//
+// Cover says how much of a history was recognised as the manager's; a test that expects no violations should ask it.
+//
+// Only Version, Type and Object are needed in a Revision. Objects are not copied and must not be changed afterwards.
+// Versions are those of the server (one count for all kinds); the order of the list does not matter.
+//
+// # Who did it
+//
+// Most rules bind the manager only: users may do as they like, and pods fail by themselves. A revision is the manager's if
+// a Request of the manager (Options.Manager) has its version, or, for a deletion that is answered without one, its uid. All
+// other revisions are the environment's. If a history has no Requests at all, then every revision of a kind that
+// the manager could have made is held to be its, unless it is marked as Injected: creations and deletions of pods that have
+// a controller, changes of owner references, of ReplicaSets, of Endpoints and of statuses of Deployments. A change of a
+// Deployment's spec is always the environment's, but for one that a Request shows to be the manager's.
+//
+// # What is fair
+//
+// A manager sees the world through caches. So an oracle asks at the revision where something gets worse (a pod is
+// created, a size raised), and allows for
+//
+//   - all generations of the spec since the one that the status says was observed when the step was decided;
+//   - what the environment did within Options.Lag before: a pod that failed a moment ago is not held against the manager
+//     that deletes another;
+//   - Options.Outages, times in which the manager could not see or act. Time in an outage does not count as lag.
+//
+// # Oracles
+//
+//	S1   a ReplicaSet's active pods never exceed its replicas by its own creations
+//	S2   a ReplicaSet deletes no active pod while it has no more than its replicas
+//	S3   each deletion of a pod hits the pod that was meant: a precondition, and an owner
+//	S4   at most one controller; owners are live, in the same namespace, and not being deleted when they adopt
+//	S5   sizes of a Deployment's ReplicaSets never exceed replicas + maxSurge by raising one
+//	S6   deletions leave replicas - maxUnavailable pods available
+//	S7   one ReplicaSet for each Deployment and template; collisionCount counts collisions
+//	S8   Recreate: no new pod before the last old one is gone
+//	S9   revisions never decrease; history is kept as asked, and only old and empty ReplicaSets are removed
+//	S10  observedGeneration is monotonic and at most generation; available <= ready <= replicas
+//	S11  ready addresses are ready pods within a lag; at most 1000; the annotation says if some are left out
+//	S12  podgc removes only what one of its rules names, in the right order
+//	S13  no write by a manager that does not hold the lease
+//	S14  quiet after convergence; no update without a change
+//	L1   the end is a fixpoint                        (Options.Settled)
+//	L2   the end equals that of another run           (Diff)
+//	L3   each Deployment is complete, paused, or says why not   (Options.Settled)
+//	L4   recovery after an outage within a bound      (Recovery)
+//	L5   takeover within a bound                      (Takeover)
+//
+// S1, S2, S5 to S8 and L1 are the theorems of Anvil and the gaps that Sieve's bugs fell through, as invariants of histories;
+// the arithmetic is that of the contract (RS-*, DEP-*, EP-*, PGC-*, LE-* in the doc comments).
+package oracle

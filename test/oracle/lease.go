@@ -1,0 +1,108 @@
+package oracle
+
+import (
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+)
+
+// S13: every write of a manager falls into a time, by versions, in which the lease names that manager's process (LE-14,
+// LE-16). Leases don't fence, so a manager must ask its clock before each write; one that is stopped between the two can
+// still fail this. Who a holder is, is learnt from the request that wrote its name into the lease; see Options.Identity.
+// Without a lease in the history, or without requests, it is silent.
+func S13() Oracle {
+	return Oracle{"S13", "one writer: the holder of the lease", func(j *judge) hooks {
+		elected := false
+		for _, r := range j.revisions {
+			elected = elected || r.kind == Lease && r.key == j.o.Lease
+		}
+		holder, known := "", false
+		var since int64
+		return hooks{after: func(r *revision) {
+			if r.kind == Lease && r.key == j.o.Lease {
+				old, _ := r.old.(*coordinationv1.Lease)
+				was, is := holderOf(old), holderOf(j.lease)
+				switch {
+				case is == "":
+					holder, known, since = "", true, r.Version
+				case is != was || !known:
+					holder, known, since = "", false, r.Version
+					if r.by != nil && r.by.manager {
+						holder, known = j.o.Identity(*r.by.Request), true
+					}
+				}
+				return
+			}
+			if !elected || !r.manager || r.by == nil || !known && since > 0 {
+				return
+			}
+			if who := j.o.Identity(*r.by.Request); who != holder {
+				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, while the lease is held by %q since version %d", who, holder, since)
+			}
+		}}
+	}}
+}
+
+func holderOf(l *coordinationv1.Lease) string {
+	if l == nil {
+		return ""
+	}
+	return ptr.Deref(l.Spec.HolderIdentity, "")
+}
+
+// ByCredential identifies managers by what they log in with: the certificate or token, and for the tokens of service
+// accounts, that of the request that made the token. It needs an audit log that has the requests for tokens.
+func ByCredential(h *History) func(Request) string {
+	issuer := map[string]string{}
+	for _, r := range h.Requests {
+		if r.Issued != "" {
+			issuer[r.Issued] = r.Credential
+		}
+	}
+	return func(r Request) string {
+		who := r.Credential
+		for range len(issuer) {
+			next, ok := issuer[who]
+			if !ok || strings.EqualFold(next, who) {
+				break
+			}
+			who = next
+		}
+		return who
+	}
+}
+
+// Takeover is how long after a moment, such as the death of the leader, the lease first had another holder (L5). It is false
+// if it never had.
+func Takeover(h *History, o Options, after time.Time) (time.Duration, bool) {
+	o = o.withDefaults()
+	before := ""
+	for _, r := range link(h, &o).revisions {
+		l, ok := r.Object.(*coordinationv1.Lease)
+		if !ok || r.key != o.Lease {
+			continue
+		}
+		switch {
+		case r.When.Before(after):
+			before = holderOf(l)
+		case holderOf(l) != "" && holderOf(l) != before:
+			return r.When.Sub(after), true
+		}
+	}
+	return 0, false
+}
+
+// Recovery is how long after the end of an outage the managers still wrote (L4). In a history that ends settled, see L1, it is
+// the time that recovery took.
+func Recovery(h *History, o Options, after time.Time) time.Duration {
+	o = o.withDefaults()
+	took := time.Duration(0)
+	for _, r := range link(h, &o).revisions {
+		if r.manager && r.kind != Lease && r.When.After(after) {
+			took = r.When.Sub(after)
+		}
+	}
+	return took
+}

@@ -1,0 +1,153 @@
+package oracle
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// revision is a Revision with what the rest of the history tells about it.
+type revision struct {
+	*Revision
+	kind, key string
+	uid       types.UID
+	old       Object    // nil if it is new
+	by        *request  // who made it; nil if unknown
+	manager   bool      // it was the manager's, see the package's documentation
+	at        time.Time // when, as far as it is known; never before its predecessors
+}
+
+// request is a Request with what the rest of the history tells about it.
+type request struct {
+	*Request
+	manager bool
+	made    *revision // nil if it changed nothing, or that is not known
+	noop    bool      // it is known to have changed nothing
+}
+
+// goes reports whether the revision ends the object, or begins its end.
+func (r *revision) goes() bool {
+	return r.Type == Deleted || r.Object.GetDeletionTimestamp() != nil && (r.old == nil || r.old.GetDeletionTimestamp() == nil)
+}
+
+// linked is a history in order, each revision with its predecessor and its author.
+type linked struct {
+	revisions  []*revision
+	requests   []*request            // those of the managers, in order of arrival
+	ofObject   map[string][]int      // kind/namespace/name -> indexes in revisions
+	lookups    map[string][]*Request // name of a node -> the managers' live reads of it, in order
+	attributed bool                  // there are requests
+}
+
+func link(h *History, o *Options) *linked {
+	l := &linked{ofObject: map[string][]int{}, lookups: map[string][]*Request{}, attributed: len(h.Requests) > 0}
+	for i := range h.Revisions {
+		r := &h.Revisions[i]
+		if kind := r.Kind(); kind != "" {
+			l.revisions = append(l.revisions, &revision{Revision: r, kind: kind, key: r.Key(), uid: r.Object.GetUID()})
+		}
+	}
+	slices.SortStableFunc(l.revisions, func(a, b *revision) int { return cmp.Compare(a.Version, b.Version) })
+	last := map[string]*revision{}
+	for i, r := range l.revisions {
+		id := r.kind + "/" + r.key
+		l.ofObject[id] = append(l.ofObject[id], i)
+		if before := last[id]; before != nil && before.Type != Deleted && before.uid == r.uid {
+			r.old = before.Object
+		}
+		last[id] = r
+	}
+	l.readRequests(h, o)
+	l.attribute()
+	return l
+}
+
+func (l *linked) readRequests(h *History, o *Options) {
+	for i := range h.Requests {
+		r := &request{Request: &h.Requests[i]}
+		r.manager = o.Manager(*r.Request)
+		l.requests = append(l.requests, r)
+	}
+	slices.SortStableFunc(l.requests, func(a, b *request) int { return a.Received.Compare(b.Received) })
+	for _, r := range l.requests {
+		if r.manager && r.Verb == "get" && r.Resource == "nodes" {
+			l.lookups[r.Name] = append(l.lookups[r.Name], r.Request)
+		}
+	}
+}
+
+// resources are the plural names of the kinds.
+var resources = map[string]string{
+	Pod: "pods", ReplicaSet: "replicasets", Deployment: "deployments", Service: "services", Endpoints: "endpoints", Node: "nodes", Lease: "leases",
+}
+
+// attribute finds out who made each revision.
+func (l *linked) attribute() {
+	byVersion := map[int64]*revision{}
+	ends := map[types.UID][]*revision{} // the revisions that end an object
+	for _, r := range l.revisions {
+		byVersion[r.Version] = r
+		if r.goes() {
+			ends[r.uid] = append(ends[r.uid], r)
+		}
+	}
+	for _, q := range l.requests {
+		if !q.write() || !q.Succeeded() {
+			continue
+		}
+		r := byVersion[q.Version]
+		if r != nil && (resources[r.kind] != q.Resource || q.Name != "" && q.Name != r.Object.GetName()) {
+			r = nil
+		}
+		if q.Verb == "delete" && (r == nil || !r.goes() || r.by != nil) {
+			r = q.chooseEnd(ends[q.ResponseUID])
+		}
+		if r == nil {
+			continue
+		}
+		if r.by != nil || q.Verb != "create" && q.Verb != "delete" && r.Type == Added {
+			q.noop = true // it was answered with what another had made
+			continue
+		}
+		r.by, q.made = q, r
+	}
+	for _, r := range l.revisions {
+		switch {
+		case r.Injected:
+		case r.by != nil:
+			r.manager = r.by.manager
+		case !l.attributed:
+			r.manager = r.managers()
+		}
+	}
+}
+
+// chooseEnd is the revision that a deletion made, of those of the same object: there are two if it ended with grace.
+func (q *request) chooseEnd(ends []*revision) *revision {
+	for _, r := range ends {
+		if r.by == nil && (q.Done.IsZero() || r.When.IsZero() || !r.When.Before(q.Received.Add(-time.Second))) {
+			return r
+		}
+	}
+	return nil
+}
+
+// managers reports whether a manager could have made the revision, if nothing is known about its author.
+func (r *revision) managers() bool {
+	switch r.kind {
+	case Pod:
+		_, controlled := controller(r.Object)
+		if r.old == nil || r.goes() {
+			return controlled
+		}
+		_, was := controller(r.old)
+		return controlled != was
+	case ReplicaSet, Endpoints, Lease:
+		return true
+	case Deployment:
+		return r.old != nil && !r.goes() && r.old.GetGeneration() == r.Object.GetGeneration()
+	}
+	return false
+}

@@ -1,0 +1,104 @@
+package oracle
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// S12: each pod that the manager deletes by force, without grace, is named by a rule of podgc: terminated while there are
+// more than the threshold (PGC-4), being deleted on an out-of-service node (PGC-7) or without a node (PGC-12), or an orphan,
+// whose node is absent for the quarantine and was then found missing by a live read (PGC-8..10, PGC-28). It has finished
+// before it is deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). It needs
+// requests; without any it is silent.
+func S12() Oracle {
+	return Oracle{"S12", "podgc removes only what its rules name", func(j *judge) hooks {
+		failed := map[string]bool{} // the pods, by uid, that the manager has made finished
+		absent := map[string]time.Time{}
+		return hooks{
+			before: func(r *revision) {
+				p := j.pods[r.key]
+				if r.kind == Pod && r.manager && r.goes() && r.by != nil && r.by.Grace != nil && *r.by.Grace == 0 && p != nil && p.UID == r.uid {
+					j.collected(r, p, failed[string(r.uid)], absent)
+				}
+			},
+			after: func(r *revision) {
+				switch o := r.Object.(type) {
+				case *corev1.Pod:
+					old, ok := r.old.(*corev1.Pod)
+					if r.manager && ok && !finished(old) && finished(o) {
+						failed[string(r.uid)] = true
+					}
+					if node := o.Spec.NodeName; node != "" && j.nodes[node] == nil && absent[node].IsZero() {
+						absent[node] = j.now // a pod of a node that never was
+					}
+					if r.Type == Deleted {
+						delete(failed, string(r.uid))
+					}
+				case *corev1.Node:
+					delete(absent, o.Name)
+					if r.Type == Deleted {
+						absent[o.Name] = j.now
+					}
+				}
+			},
+		}
+	}}
+}
+
+// collected judges a forced deletion of a pod.
+func (j *judge) collected(r *revision, p *pod, failedByManager bool, absent map[string]time.Time) {
+	node := j.nodes[p.Spec.NodeName]
+	related := []string{Node + "//" + p.Spec.NodeName}
+	terminated, unscheduled, outOf, orphan := j.tooMany(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
+		p.DeletionTimestamp != nil && node != nil && outOfService(node), p.Spec.NodeName != "" && node == nil
+	problem := ""
+	if orphan {
+		problem = j.orphaned(p, absent[p.Spec.NodeName], r)
+	}
+	switch {
+	case !terminated && !unscheduled && !outOf && !orphan:
+		j.report(r, related, "deleted by force, and no rule of podgc names it: phase %q, deleting %v, node %q, %d terminated pods",
+			p.Status.Phase, p.DeletionTimestamp != nil, p.Spec.NodeName, j.ended)
+	case problem != "" && !terminated:
+		j.report(r, related, "deleted as an orphan, %s", problem)
+	case !finished(p.Pod):
+		j.report(r, related, "deleted by force in phase %q", p.Status.Phase)
+	case orphan && failedByManager && !terminated && !disrupted(p.Pod):
+		j.report(r, related, "an orphan that was made Failed has no condition %s", corev1.DisruptionTarget)
+	}
+}
+
+// tooMany reports whether a pod is terminated and there are more of them than the threshold. Those that others removed a
+// moment ago still count.
+func (j *judge) tooMany(p *pod) bool {
+	if !finished(p.Pod) {
+		return false
+	}
+	if j.o.CollectsMore != nil && j.o.CollectsMore(p.Pod, j.now) {
+		return true
+	}
+	return j.o.TerminatedPodThreshold > 0 && j.ended+len(j.endedLost.since(j.lag())) > j.o.TerminatedPodThreshold
+}
+
+// orphaned says why a pod without a node is not yet due.
+func (j *judge) orphaned(p *pod, since time.Time, r *revision) string {
+	due := since.Add(j.o.OrphanQuarantine)
+	if !since.IsZero() && j.now.Before(due.Add(-j.o.Slack)) && !j.now.Equal(epoch) {
+		return fmt.Sprintf("%v after its node was gone", j.now.Sub(since))
+	}
+	for _, lookup := range j.lookups[p.Spec.NodeName] {
+		if lookup.Code == http.StatusNotFound && !lookup.Received.Before(due.Add(-j.o.Slack)) && !lookup.Received.After(r.by.Received) {
+			return ""
+		}
+	}
+	return "without a live read of its node after the quarantine that found none"
+}
+
+// disrupted reports whether a pod has the condition that podgc gives to orphans (PGC-15).
+func disrupted(p *corev1.Pod) bool {
+	c := podCondition(p, corev1.DisruptionTarget)
+	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByPodGC"
+}

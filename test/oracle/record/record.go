@@ -1,0 +1,282 @@
+// Package record makes a history for oracles from a live API server: one watch for each kind, from before the work begins,
+// and the server's audit log.
+//
+//	recorder, err := record.Start(ctx, config, oracle.Pod, oracle.ReplicaSet)
+//	... the work ...
+//	history, err := recorder.Stop(ctx)
+//	history.Requests, err = record.Requests(auditLog, began)
+//
+// The audit log must have been written under Policy. OnCluster does all of that on a control plane of package test/cluster.
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+// retry is how long the recorder waits before it asks a server again that did not answer.
+const retry = 100 * time.Millisecond
+
+// Recorder watches.
+type Recorder struct {
+	kinds  []*kind
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu        sync.Mutex
+	revisions []oracle.Revision
+	gaps      []oracle.Interval
+}
+
+// kind is one kind that is watched.
+type kind struct {
+	name     string
+	client   rest.Interface
+	resource string
+	list     func() runtime.Object
+	version  string // the last that is known
+	live     map[string]oracle.Object
+}
+
+func kinds(c kubernetes.Interface) []*kind {
+	core, apps := c.CoreV1().RESTClient(), c.AppsV1().RESTClient()
+	return []*kind{
+		{name: oracle.Pod, client: core, resource: "pods", list: func() runtime.Object { return &corev1.PodList{} }},
+		{name: oracle.ReplicaSet, client: apps, resource: "replicasets", list: func() runtime.Object { return &appsv1.ReplicaSetList{} }},
+		{name: oracle.Deployment, client: apps, resource: "deployments", list: func() runtime.Object { return &appsv1.DeploymentList{} }},
+		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
+		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
+		{name: oracle.Node, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
+		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},
+	}
+}
+
+// Start begins to record the kinds, all seven if none are named. What exists already is recorded as injected.
+func Start(ctx context.Context, config *rest.Config, names ...string) (*Recorder, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.UserAgent, config.ContentType = -1, "recorder", runtime.ContentTypeProtobuf
+	config.WarningHandlerWithContext = rest.NoWarnings{} // Endpoints are deprecated
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{}
+	for _, k := range kinds(client) {
+		if wanted(names, k.name) {
+			r.kinds = append(r.kinds, k)
+		}
+	}
+	for _, k := range r.kinds {
+		if err := r.relist(ctx, k); err != nil {
+			return nil, fmt.Errorf("list %s: %w", k.resource, err)
+		}
+	}
+	ctx, r.cancel = context.WithCancel(ctx)
+	for _, k := range r.kinds {
+		r.done.Go(func() { r.follow(ctx, k) })
+	}
+	return r, nil
+}
+
+func wanted(names []string, name string) bool {
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return len(names) == 0
+}
+
+// relist brings a kind up to date from a list. What it finds changed has no known author, so it counts as injected.
+func (r *Recorder) relist(ctx context.Context, k *kind) error {
+	objects, version, err := k.read(ctx)
+	if err != nil {
+		return err
+	}
+	at, _ := strconv.ParseInt(version, 10, 64)
+	found := map[string]oracle.Object{}
+	for _, o := range objects {
+		found[key(o)] = o
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, old := range k.live {
+		if now := found[id]; now == nil || now.GetUID() != old.GetUID() {
+			r.add(oracle.Revision{Version: at, Type: oracle.Deleted, Object: old, Injected: true})
+			delete(k.live, id)
+		}
+	}
+	for id, o := range found {
+		old := k.live[id]
+		switch {
+		case old == nil:
+			r.add(oracle.Revision{Version: version64(o), Type: oracle.Added, Object: o, Injected: true})
+		case old.GetResourceVersion() != o.GetResourceVersion():
+			r.add(oracle.Revision{Version: version64(o), Type: oracle.Modified, Object: o, Injected: true})
+		}
+	}
+	k.live, k.version = found, version
+	return nil
+}
+
+// read lists what exists now.
+func (k *kind) read(ctx context.Context) (objects []oracle.Object, version string, err error) {
+	list := k.list()
+	if err := k.client.Get().Resource(k.resource).Do(ctx).Into(list); err != nil {
+		return nil, "", err
+	}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		object, ok := o.(oracle.Object)
+		if !ok {
+			return fmt.Errorf("%T is no object", o)
+		}
+		object.SetManagedFields(nil)
+		objects = append(objects, object)
+		return nil
+	})
+	l, accessErr := meta.ListAccessor(list)
+	if err := errors.Join(err, accessErr); err != nil {
+		return nil, "", err
+	}
+	return objects, l.GetResourceVersion(), nil
+}
+
+func key(o oracle.Object) string { return o.GetNamespace() + "/" + o.GetName() }
+
+func version64(o oracle.Object) int64 {
+	n, _ := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	return n
+}
+
+func (r *Recorder) add(revision oracle.Revision) {
+	revision.When = time.Now()
+	r.revisions = append(r.revisions, revision)
+}
+
+// follow watches a kind until the context ends.
+func (r *Recorder) follow(ctx context.Context, k *kind) {
+	for ctx.Err() == nil {
+		broken := time.Now()
+		err := r.watch(ctx, k)
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			if r.relist(ctx, k) == nil {
+				r.mu.Lock()
+				r.gaps = append(r.gaps, oracle.Interval{From: broken, To: time.Now()})
+				r.mu.Unlock()
+				continue
+			}
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(retry):
+			}
+		}
+	}
+}
+
+// watch records until the watch ends.
+func (r *Recorder) watch(ctx context.Context, k *kind) error {
+	options := &metav1.ListOptions{Watch: true, ResourceVersion: k.version, AllowWatchBookmarks: true}
+	w, err := k.client.Get().Resource(k.resource).VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if event.Type == watch.Error {
+			return apierrors.FromObject(event.Object)
+		}
+		object, ok := event.Object.(oracle.Object)
+		if !ok {
+			return fmt.Errorf("watch %s: %T", k.resource, event.Object)
+		}
+		r.take(k, event.Type, object)
+	}
+	return nil
+}
+
+func (r *Recorder) take(k *kind, t watch.EventType, o oracle.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.version = o.GetResourceVersion()
+	if t == watch.Bookmark {
+		return
+	}
+	o.SetManagedFields(nil)
+	r.add(oracle.Revision{Version: version64(o), Type: oracle.Type(t), Object: o})
+	if t == watch.Deleted {
+		delete(k.live, key(o))
+	} else {
+		k.live[key(o)] = o
+	}
+}
+
+// Stop waits until the watches show all that the server has now, ends them, and returns the history, without requests.
+func (r *Recorder) Stop(ctx context.Context) (*oracle.History, error) {
+	defer r.done.Wait()
+	defer r.cancel()
+	for _, k := range r.kinds {
+		objects, version, err := k.read(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", k.resource, err)
+		}
+		for !r.caughtUp(k, objects, version) {
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("the watch of %s did not catch up: %w", k.resource, ctx.Err())
+			case <-time.After(retry):
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &oracle.History{Revisions: r.revisions}, nil
+}
+
+// Gaps are times in which a watch could not go on where it had ended, so that revisions may be missing.
+func (r *Recorder) Gaps() []oracle.Interval {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gaps
+}
+
+// caughtUp reports whether what is recorded is at least as new as a list.
+func (r *Recorder) caughtUp(k *kind, objects []oracle.Object, version string) bool {
+	at, _ := strconv.ParseInt(version, 10, 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	listed := map[string]bool{}
+	for _, o := range objects {
+		listed[key(o)] = true
+		if have := k.live[key(o)]; have == nil || version64(have) < version64(o) {
+			if seen, _ := strconv.ParseInt(k.version, 10, 64); seen <= at {
+				return false
+			}
+		}
+	}
+	for id, o := range k.live {
+		if !listed[id] && version64(o) <= at {
+			return false
+		}
+	}
+	return true
+}

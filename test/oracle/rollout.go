@@ -1,0 +1,247 @@
+package oracle
+
+import (
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// raise reports whether a revision is the manager's creation or enlargement of a ReplicaSet, and of which one.
+func (j *judge) raise(r *revision) (s *set, d *deployment, ok bool) {
+	if r.kind != ReplicaSet || !r.manager || r.Type == Deleted {
+		return nil, nil, false
+	}
+	s = j.sets[r.uid]
+	d = j.alive(s.controller)
+	before := int32(0)
+	if old, ok := r.old.(*appsv1.ReplicaSet); ok {
+		before = ptr.Deref(old.Spec.Replicas, 1)
+	}
+	return s, d, d != nil && s.size() > before
+}
+
+// S5: whenever the manager raises a ReplicaSet of a Deployment, the sizes of all its ReplicaSets together are at most
+// replicas + maxSurge, the most of the generations since the observed one (DEP-31, DEP-37, DEP-41; upstream's rolling
+// invariant, on sizes instead of statuses). A lower bound that was just asked for may be exceeded by what exists already.
+func S5() Oracle {
+	return Oracle{"S5", "no ReplicaSet is raised above replicas + maxSurge", func(j *judge) hooks {
+		return hooks{after: func(r *revision) {
+			if s, d, ok := j.raise(r); ok {
+				sum := int32(0)
+				for _, each := range j.setsOf[d.UID] {
+					if each.deleting.IsZero() {
+						sum += each.size()
+					}
+				}
+				for _, gain := range d.gained.since(j.lag()) {
+					sum -= gain.count
+				}
+				if most := d.fence().most; sum > most {
+					j.report(r, j.family(d), "raised to %d, so the sizes of %s are %d in all, more than %d", s.size(), d.Name, sum, most)
+				}
+			}
+			if j.o.Surge != SurgeSizes {
+				j.countSurge(r)
+			}
+		}}
+	}}
+}
+
+// countSurge is S5 for pods, see Options.Surge.
+func (j *judge) countSurge(r *revision) {
+	p := j.pods[r.key]
+	if r.kind != Pod || !r.manager || r.old != nil || p == nil || !p.counted {
+		return
+	}
+	s := j.sets[p.controller]
+	d := j.alive(s.controller)
+	if d == nil {
+		return
+	}
+	n, most := 0, int32(0)
+	for _, o := range s.open() {
+		most = max(most, o.spec.most)
+	}
+	for _, each := range j.setsOf[d.UID] {
+		n -= len(each.gained.since(j.lag()))
+		if j.o.Surge == SurgeAll {
+			n += each.present
+		} else {
+			n += each.active
+		}
+	}
+	if n > int(most) {
+		j.report(r, j.family(d), "%s now has %d pods, more than %d", d.Name, n, most)
+	}
+}
+
+// family names a Deployment and its ReplicaSets.
+func (w *world) family(d *deployment) []string {
+	all := []string{Deployment + "/" + keyOf(d)}
+	for _, s := range w.setsOf[d.UID] {
+		all = append(all, ReplicaSet+"/"+keyOf(s))
+	}
+	return all
+}
+
+// S6: a deletion by the manager leaves a rolling Deployment with replicas - maxUnavailable pods that are truly available, by
+// their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
+// Deployment wanted when the ReplicaSet's size was decided, and pods that the environment took since shortly before that
+// count as available. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is exempt.
+func S6() Oracle {
+	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
+		return hooks{before: func(r *revision) {
+			p := j.pods[r.key]
+			if r.kind != Pod || !r.manager || !r.goes() || p == nil || p.UID != r.uid || !p.counted {
+				return
+			}
+			s := j.sets[p.controller]
+			d := j.alive(s.controller)
+			if d == nil || !available(p.Pod, s.leastReady(), j.now) {
+				return
+			}
+			least := s.open()[0].spec.least
+			since := j.lag()
+			for _, o := range s.open() {
+				if !o.byManager || o.scaling {
+					return
+				}
+				least = min(least, o.spec.least)
+				if decided := j.o.before(o.when, j.o.Lag); decided.Before(since) {
+					since = decided
+				}
+			}
+			if least <= 0 || !d.disturbed.IsZero() && !d.disturbed.Before(since) {
+				return
+			}
+			if n := j.availableOf(d) - 1 + j.unavailableSince(d, since); n < int(least) {
+				j.report(r, append(j.family(d), j.related(s)...), "deleted, so %d pods of %s are available, fewer than %d", n, d.Name, least)
+			}
+		}}
+	}}
+}
+
+// availableOf counts the available pods of a Deployment.
+func (w *world) availableOf(d *deployment) (n int) {
+	for _, s := range w.setsOf[d.UID] {
+		least := min(s.leastReady(), d.leastReady())
+		for _, p := range w.podsOf[s.UID] {
+			if p.counted && available(p.Pod, least, w.now) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// unavailableSince counts the pods that the environment made unavailable since a time, and that still are.
+func (w *world) unavailableSince(d *deployment, since time.Time) int {
+	seen := map[types.UID]bool{}
+	for _, s := range w.setsOf[d.UID] {
+		for _, l := range s.lost.since(since) {
+			if p := w.podsOf[s.UID][l.uid]; l.ready && (p == nil || !p.counted || !ready(p.Pod)) {
+				seen[l.uid] = true
+			}
+		}
+	}
+	return len(seen)
+}
+
+// S7: the manager makes at most one ReplicaSet for a Deployment and a template; so a rollback takes the one that exists
+// (DEP-10, DEP-25). status.collisionCount grows by one at a time, and only when a ReplicaSet stands in the way that is not
+// the Deployment's own for that template.
+func S7() Oracle {
+	return Oracle{"S7", "one ReplicaSet for each template", func(j *judge) hooks {
+		return hooks{after: func(r *revision) {
+			switch {
+			case r.kind == ReplicaSet && r.manager && r.old == nil && r.Type == Added:
+				j.twins(r)
+			case r.kind == Deployment && r.manager && r.old != nil:
+				j.collision(r)
+			}
+		}}
+	}}
+}
+
+func (j *judge) twins(r *revision) {
+	s := j.sets[r.uid]
+	for _, other := range j.setsOf[s.controller] {
+		if s.controller == "" || other == s || other.template != s.template || !other.deleting.IsZero() {
+			continue
+		}
+		if j.recent(other.changed) {
+			continue // a user has just made it equal
+		}
+		j.report(r, append(j.related(s), ReplicaSet+"/"+keyOf(other)), "created though %s, of the same Deployment, has the same template", other.Name)
+		return
+	}
+}
+
+func (j *judge) collision(r *revision) {
+	old, d := r.old.(*appsv1.Deployment), j.deployments[r.uid]
+	was, is := ptr.Deref(old.Status.CollisionCount, 0), ptr.Deref(d.Status.CollisionCount, 0)
+	if was == is {
+		return
+	}
+	if is != was+1 {
+		j.report(r, nil, "collisionCount went from %d to %d", was, is)
+		return
+	}
+	for _, s := range j.sets {
+		if s.Namespace != d.Namespace || !strings.HasPrefix(s.Name, d.Name+"-") || s.gone != nil && s.gone.at.Before(j.lag()) {
+			continue
+		}
+		if s.controller != d.UID || s.gone != nil || !s.born.manager || s.template != s.asCreated || s.altered {
+			return
+		}
+	}
+	j.report(r, j.family(d), "collisionCount went from %d to %d, but no ReplicaSet stands in the way", was, is)
+}
+
+// S8: Recreate: the manager raises a ReplicaSet only when no pod of another ReplicaSet of the Deployment is left that has not
+// finished, and then no such pod appears (DEP-48). It binds when all open generations ask for Recreate. A ReplicaSet that has
+// a size, from before the strategy was Recreate, may be scaled (DEP-35). One of size 0 may not, whether paused or not: DEP-35
+// would allow that, and so the original fails it, but whoever asks for Recreate relies on old and new never meeting.
+func S8() Oracle {
+	return Oracle{"S8", "Recreate: no new pod before the last old one is gone", func(j *judge) hooks {
+		return hooks{after: func(r *revision) {
+			if s, d, ok := j.raise(r); ok && s.orders[len(s.orders)-1].spec.recreate {
+				if other := j.standing(s, d); other != nil {
+					j.report(r, append(j.family(d), j.related(s)...), "raised to %d while pods of %s are left: %d", s.size(), other.Name, other.present)
+				}
+				return
+			}
+			p := j.pods[r.key]
+			if r.kind != Pod || !r.manager || r.old != nil || p == nil || !p.counted {
+				return
+			}
+			s := j.sets[p.controller]
+			d := j.alive(s.controller)
+			if d == nil || !d.fence().recreate || len(d.gained) > 0 {
+				return
+			}
+			for _, o := range s.open() {
+				if !o.byManager || !o.spec.recreate {
+					return
+				}
+			}
+			if other := j.standing(s, d); other != nil {
+				j.report(r, append(j.family(d), j.related(s)...), "created while pods of %s are left: %d", other.Name, other.present)
+			}
+		}}
+	}}
+}
+
+// standing is another ReplicaSet of the Deployment that has pods, and not from the environment.
+func (j *judge) standing(s *set, d *deployment) *set {
+	for _, other := range j.setsOf[d.UID] {
+		last := other.orders[len(other.orders)-1]
+		if other != s && last.byManager && other.present > len(other.gained.since(j.lag())) {
+			return other
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package simulation
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+)
+
+func scenario(name string, crashes int, lines ...string) Scenario {
+	var s script.Script
+	for _, l := range lines {
+		s.Add(0, "%s", l)
+	}
+	return Scenario{Name: name, Lines: s.Lines, Crashes: crashes}
+}
+
+// TestExhaustive explores small scenarios, of one Deployment of up to three replicas, as far as its time allows: SIM_EXPLORE
+// for each of them, without which it does not run.
+func TestExhaustive(t *testing.T) {
+	budget, err := time.ParseDuration(os.Getenv("SIM_EXPLORE"))
+	if err != nil {
+		t.Skip("runs for the time in SIM_EXPLORE")
+	}
+	for _, s := range []Scenario{
+		scenario("one replica", 0, "create web replicas=1 image=good:1"),
+		scenario("one replica, new image", 0, "create web replicas=1 image=good:1", "image web good:2"),
+		scenario("one replica, new image, a crash", 1, "create web replicas=1 image=good:1", "image web good:2"),
+		scenario("two replicas, scaled", 0, "create web replicas=1 image=good:1", "edit web replicas=2", "edit web replicas=0"),
+		scenario("two replicas, recreated", 0, "create web replicas=2 image=good:1 strategy=Recreate", "image web good:2"),
+		scenario("three replicas, new image", 0, "create web replicas=3 image=good:1 surge=1 unavailable=1", "image web good:2"),
+		scenario("three replicas, new image, back", 0, "create web replicas=3 image=good:1", "image web good:2", "image web good:1"),
+		scenario("a pod is deleted", 0, "create web replicas=2 image=good:1", "pod web n=0 do=delete", "edit web replicas=1"),
+		scenario("a pod is taken away and given back", 0, "create web replicas=1 image=good:1", "pod web n=0 do=relabel", "pod web n=0 do=restore"),
+	} {
+		t.Run(s.Name, func(t *testing.T) {
+			x := Explore(t, s, controllers.Registry, budget)
+			t.Log(x)
+			if len(x.Broken) > 0 {
+				t.Error("a rule was broken")
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+package faults
+
+import (
+	"io"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+)
+
+// channel is the way of one watch.
+type channel struct {
+	link     *Link
+	resource string
+	base     time.Duration // that its events take at any rate
+	epochs   [2]int        // how often watches had been cut when it began: of all resources, and of its own
+}
+
+// Watching implements apiserver.Network.
+func (l *Link) Watching(r apiserver.Request) apiserver.Channel {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &channel{l, r.Resource, time.Duration(l.random.Int64N(int64(l.latency) + 1)), [2]int{l.epochs[""], l.epochs[r.Resource]}}
+}
+
+// Due implements apiserver.Channel.
+func (c *channel) Due(e *apiserver.Event) time.Time {
+	l := c.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paused || l.dead || l.frozen[c.resource] > 0 || l.frozen[""] > 0 {
+		return time.Time{}
+	}
+	return e.Time.Add(c.base + max(l.delays[c.resource], l.delays[""]))
+}
+
+// Changed implements apiserver.Channel.
+func (c *channel) Changed() <-chan struct{} {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.link.changed
+}
+
+// Cut implements apiserver.Channel.
+func (c *channel) Cut() error {
+	l := c.link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead || l.epochs[""] != c.epochs[0] || l.epochs[c.resource] != c.epochs[1] {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
+)
+
+// process is a controller manager, and after its death the next one in its place.
+type process struct {
+	world *world
+	name  string
+	lives int
+
+	link   *faults.Link
+	cancel context.CancelFunc
+	back   time.Duration // from its death to the beginning of the next one
+	ended  chan struct{} // closed when it has ended and none follows
+}
+
+// start begins a life.
+func (p *process) start() {
+	w := p.world
+	p.lives++
+	name := fmt.Sprintf("%s.%d", p.name, p.lives)
+	link := faults.New(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
+	ctx, cancel := context.WithCancel(context.Background())
+	link.Died = cancel
+	p.link, p.cancel, p.back = link, cancel, time.Second
+	if p.ended == nil {
+		p.ended = make(chan struct{})
+	}
+	client := &apiserver.Client{Server: w.server, Name: name, Network: link, Served: w.record.served}
+	config := p.config(&rest.Config{Host: "http://simulation", Transport: client})
+	go func() {
+		err := manager.Run(ctx, config, w.registry)
+		cancel()
+		w.cluster.Post(func() { p.died(name, err) })
+	}()
+}
+
+// config is that of a manager with default flags, as far as the script does not set anything else.
+func (p *process) config(client *rest.Config) manager.Config {
+	set := p.world.script.Setting
+	c := manager.Config{
+		Client:              client,
+		Clients:             clients.Options{Component: "kube-controller-manager"},
+		Controllers:         map[string]bool{},
+		MinResyncPeriod:     12 * time.Hour,
+		ShutdownTimeout:     10 * time.Second,
+		LeaderElect:         set("elect", 1) == 1,
+		LeaderElection:      leaderelection.Defaults(),
+		TerminatingReplicas: true,
+		Deployment:          manager.DeploymentConfig{Workers: set("workers", 5)},
+		ReplicaSet:          manager.ReplicaSetConfig{Workers: set("workers", 5), PodDeletionCost: true},
+		Endpoint:            manager.EndpointConfig{Workers: set("workers", 5), BatchPeriod: time.Duration(set("batch", 0)) * time.Millisecond},
+		PodGC:               manager.PodGCConfig{TerminatedThreshold: set("terminated", 12500)},
+	}
+	c.LeaderElection.ShutdownTimeout = c.ShutdownTimeout + time.Second
+	if set("standby", 0) == 1 {
+		c.LeaderElection.OnLoss = leaderelection.Standby
+	}
+	for _, e := range p.world.registry {
+		c.Controllers[e.Name] = true
+	}
+	return c
+}
+
+// stop tells the process to end, as SIGTERM does.
+func (p *process) stop() { p.cancel() }
+
+// died lets the next life begin, unless the world is about to end.
+func (p *process) died(name string, err error) {
+	w := p.world
+	w.note("%s has ended: %v", name, err)
+	if errors.Is(err, manager.ErrShutdownTimeout) || errors.Is(err, leaderelection.ErrStuck) {
+		w.record.violation("%s did not end in time: %v", name, err)
+	}
+	if w.ending {
+		close(p.ended)
+		return
+	}
+	w.cluster.After(p.back, func() {
+		if w.ending {
+			close(p.ended)
+			return
+		}
+		p.start()
+	})
+}
+
+func (p *process) wait() { <-p.ended }

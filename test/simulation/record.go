@@ -1,0 +1,137 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+)
+
+// record is what happened.
+type record struct {
+	server *apiserver.Server
+
+	mu       sync.Mutex
+	requests []oracle.Request
+	changed  time.Time // the last change of anything but leases and events
+	broken   []string
+}
+
+func newRecord(s *apiserver.Server) *record {
+	r := &record{server: s, changed: time.Now()}
+	s.Wrote = r.wrote
+	return r
+}
+
+func (r *record) violation(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = append(r.broken, fmt.Sprintf(format, args...))
+}
+
+func (r *record) lastChange() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+// managed reports whether a manager does what is done under that name.
+func managed(by string) bool { return strings.HasPrefix(by, "m") && strings.Contains(by, ".") }
+
+// wrote notes a write.
+func (r *record) wrote(w apiserver.Write, did apiserver.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if did.Err == nil && did.Before != did.After && w.Resource != "leases" && w.Resource != "events" {
+		r.changed = time.Now()
+	}
+	if !managed(w.By) {
+		return
+	}
+	q := oracle.Request{
+		ID: strconv.Itoa(len(r.requests)), Received: time.Now(), Done: time.Now(), User: "system:kube-controller-manager",
+		UserAgent: w.By + "/" + w.Agent, Verb: string(w.Verb), Resource: w.Resource, Subresource: w.Subresource,
+		Namespace: w.Namespace, Name: w.Name, UID: uidOf(w), Grace: w.Options.GracePeriodSeconds, Code: codeOf(w.Verb, did.Err),
+	}
+	if p := w.Options.Preconditions; p != nil && p.ResourceVersion != nil {
+		q.PreconditionVersion = *p.ResourceVersion
+	}
+	if did.After != nil {
+		q.Version, _ = strconv.ParseInt(did.After.GetResourceVersion(), 10, 64)
+		q.ResponseUID = did.After.GetUID()
+	}
+	r.requests = append(r.requests, q)
+}
+
+// served notes a request that is no write.
+func (r *record) served(by string, q apiserver.Request, err error) {
+	if q.Write() || q.Resource == "leases" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, oracle.Request{
+		ID: strconv.Itoa(len(r.requests)), Received: time.Now(), Done: time.Now(), User: "system:kube-controller-manager",
+		UserAgent: by + "/" + q.Agent, Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource,
+		Namespace: q.Namespace, Name: q.Name, Code: codeOf("", err),
+	})
+}
+
+// uidOf is the uid that the object of a write must have.
+func uidOf(w apiserver.Write) types.UID {
+	switch {
+	case w.Verb == apiserver.Delete && w.Options.Preconditions != nil && w.Options.Preconditions.UID != nil:
+		return *w.Options.Preconditions.UID
+	case w.Verb == apiserver.Update:
+		return w.Object.GetUID()
+	case w.Verb == apiserver.Patch:
+		var patch struct{ Metadata struct{ UID types.UID } }
+		_ = json.Unmarshal(w.Patch, &patch)
+		return patch.Metadata.UID
+	}
+	return ""
+}
+
+func codeOf(v apiserver.Verb, err error) int {
+	if status, ok := err.(apierrors.APIStatus); ok {
+		return int(status.Status().Code)
+	}
+	if v == apiserver.Create {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+// history is what happened in the form that oracles read.
+func (r *record) history() *oracle.History {
+	h := &oracle.History{Requests: r.requests}
+	for _, resource := range []string{"pods", "replicasets", "deployments", "services", "endpoints", "nodes", "leases"} {
+		for _, e := range r.server.Since(resource, 0) {
+			h.Append(oracle.Revision{
+				Version: int64(e.Version), Type: oracle.Type(e.Type), Object: e.Object, When: e.Time, Injected: !managed(e.By),
+			})
+		}
+	}
+	return h
+}
+
+// hash is a number that two runs share if the same happened in them, in the same order, at the same times.
+func (r *record) hash() uint64 {
+	h := fnv.New64a()
+	for _, resource := range []string{"pods", "replicasets", "deployments", "services", "endpoints", "nodes", "leases", "events"} {
+		for _, e := range r.server.Since(resource, 0) {
+			fmt.Fprintln(h, resource, e.Type, e.Version, e.Time.UnixNano(), e.By, e.Object.GetNamespace(), e.Object.GetName(), e.Object.GetUID(), e.Object.GetGeneration())
+		}
+	}
+	return h.Sum64()
+}

@@ -1,0 +1,161 @@
+// Package simulation runs the real controllers, with the real runtime under them, in a small world of its own: an API
+// server in memory, a cluster played by a few actors, users who do what a script says, and a network with faults. All of it
+// happens in virtual time, so that an hour takes a fraction of a second. See package oracle for what is checked.
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+)
+
+const (
+	restful = 70 * time.Second // without a change the world has come to rest: longer than any back-off and progress deadline
+	restive = time.Hour        // the longest that it may take to come to rest, once nothing more happens to it
+)
+
+// world is a simulation that runs.
+type world struct {
+	script    script.Script
+	registry  []manager.Controller
+	server    *apiserver.Server
+	cluster   *actors.Cluster
+	users     *workload.Users
+	processes []*process
+	record    *record
+
+	faulty []interval // when there were faults
+	ending bool
+	notes  []string // what users were refused, and the like
+}
+
+// interval is a span of time.
+type interval struct{ from, to time.Time }
+
+// Outcome is what came of a simulation.
+type Outcome struct {
+	Violations []string      // broken rules
+	Notes      []string      // remarks that help to understand what went on
+	Took       time.Duration // virtual time
+	Changes    uint64        // made to objects
+	Hash       uint64        // of everything that happened, in order
+}
+
+// Run runs a script to its end, and then on until nothing happens any more.
+func Run(t *testing.T, s script.Script, registry []manager.Controller) (o Outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(s, registry)
+		o = w.run(t.Context())
+	})
+	return o
+}
+
+func newWorld(s script.Script, registry []manager.Controller) *world {
+	server := apiserver.New(s.Seed)
+	cluster := actors.New(server, s.Seed)
+	w := &world{
+		script: s, registry: registry, server: server, cluster: cluster, users: workload.New(server, cluster),
+		record: newRecord(server),
+	}
+	for i := range s.Setting("managers", 1) {
+		w.processes = append(w.processes, &process{world: w, name: fmt.Sprintf("m%d", i)})
+	}
+	return w
+}
+
+// run is the whole life of a world.
+func (w *world) run(ctx context.Context) Outcome {
+	began := time.Now()
+	for i := range w.script.Setting("nodes", 3) {
+		if err := w.cluster.AddNode(nodeName(i)); err != nil {
+			w.note("add a node: %v", err)
+		}
+	}
+	for _, p := range w.processes {
+		p.start()
+	}
+	var last time.Duration
+	for _, l := range w.script.Lines {
+		w.cluster.After(l.At, func() { w.do(l) })
+		last = max(last, l.At+lasts(l))
+	}
+	w.cluster.After(last+time.Second, w.heal)
+
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); w.cluster.Run(ctx) }()
+	time.Sleep(last + 2*time.Second)
+	rested := w.rest()
+	w.cluster.Post(w.end)
+	for _, p := range w.processes {
+		p.wait()
+	}
+	cancel()
+	<-done
+	return w.outcome(began, rested)
+}
+
+func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
+
+func (w *world) note(format string, args ...any) {
+	w.notes = append(w.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// do does what a line of the script says.
+func (w *world) do(l script.Line) {
+	var err error
+	switch {
+	case l.Op() == "fault":
+		err = w.fault(l)
+	case w.users.Known(l.Op()):
+		err = w.users.Do(l)
+	default:
+		err = fmt.Errorf("no such operation")
+	}
+	if err != nil {
+		w.note("%v: %v", l, err)
+	}
+}
+
+// heal ends all faults, lifts the quota and repairs all nodes.
+func (w *world) heal() {
+	for _, p := range w.processes {
+		p.link.Heal(w.latency())
+	}
+	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
+	for i := range w.script.Setting("nodes", 3) {
+		if err := w.cluster.AddNode(nodeName(i)); err != nil {
+			w.note("repair a node: %v", err)
+		}
+	}
+}
+
+func (w *world) latency() time.Duration {
+	return time.Duration(w.script.Setting("latency", 5)) * time.Millisecond
+}
+
+// rest waits until nothing has changed for a while, and reports whether that came to pass.
+func (w *world) rest() bool {
+	for healed := time.Now(); time.Since(healed) < restive; time.Sleep(5 * time.Second) {
+		if time.Since(healed) > restful && time.Since(w.record.lastChange()) > restful {
+			return true
+		}
+	}
+	return false
+}
+
+// end stops the processes for good.
+func (w *world) end() {
+	w.ending = true
+	for _, p := range w.processes {
+		p.stop()
+	}
+}
