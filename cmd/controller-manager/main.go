@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -14,6 +15,8 @@ import (
 )
 
 func main() {
+	tuneMemory(os.LookupEnv, os.DirFS("/"))
+	go returnMemory(context.Background(), quietPeriod, allocated, debug.FreeOSMemory)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")

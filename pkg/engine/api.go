@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -13,7 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// API is the little of an API server that the engine needs. Errors are those of apimachinery's api/errors.
+// API is the little of an API server that the engine needs. Errors are those of apimachinery's api/errors. Of what it
+// returns, callers read the metadata and nothing else.
 type API interface {
 	Create(ctx context.Context, k Kind, o plan.Object) (plan.Object, error)
 	Update(ctx context.Context, k Kind, o plan.Object, status bool) (plan.Object, error)
@@ -30,7 +32,11 @@ func NewAPI(config *rest.Config) (API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for the API server: %w", err)
 	}
-	a := restAPI{}
+	accept := config.ContentType
+	if accept == "" {
+		accept = runtime.ContentTypeJSON
+	}
+	a := restAPI{accept: accept + metadataOnly + ", " + accept + ", */*", clients: map[schema.GroupVersion]rest.Interface{}}
 	for _, gv := range []schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}} {
 		c := rest.CopyConfig(config)
 		c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &gv, "/apis", scheme.Codecs.WithoutConversion()
@@ -41,38 +47,45 @@ func NewAPI(config *rest.Config) (API, error) {
 		if err != nil {
 			return nil, fmt.Errorf("client for the API server: %w", err)
 		}
-		a[gv] = client
+		a.clients[gv] = client
 	}
 	return bounded{a}, nil
 }
 
-type restAPI map[schema.GroupVersion]rest.Interface
+// metadataOnly asks the server to answer with the metadata of an object. Servers that cannot answer with the object, of
+// which then the metadata is decoded.
+const metadataOnly = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+type restAPI struct {
+	accept  string // metadata rather than objects (CI-3)
+	clients map[schema.GroupVersion]rest.Interface
+}
 
 func (a restAPI) Create(ctx context.Context, k Kind, o plan.Object) (plan.Object, error) {
-	return into(ctx, k, a[k.GroupVersion()].Post().Namespace(o.GetNamespace()).Resource(k.Resource).Body(o))
+	return a.metadata(ctx, a.of(k).Post().Namespace(o.GetNamespace()).Resource(k.Resource).Body(o))
 }
 
 func (a restAPI) Update(ctx context.Context, k Kind, o plan.Object, status bool) (plan.Object, error) {
-	r := a[k.GroupVersion()].Put().Namespace(o.GetNamespace()).Resource(k.Resource).Name(o.GetName())
-	return into(ctx, k, subresource(r, status).Body(o))
+	r := a.of(k).Put().Namespace(o.GetNamespace()).Resource(k.Resource).Name(o.GetName())
+	return a.metadata(ctx, subresource(r, status).Body(o))
 }
 
 func (a restAPI) Patch(ctx context.Context, k Kind, namespace, name string, patch []byte, status bool) (plan.Object, error) {
-	r := a[k.GroupVersion()].Patch(types.StrategicMergePatchType).Namespace(namespace).Resource(k.Resource).Name(name)
-	return into(ctx, k, subresource(r, status).Body(patch))
+	r := a.of(k).Patch(types.StrategicMergePatchType).Namespace(namespace).Resource(k.Resource).Name(name)
+	return a.metadata(ctx, subresource(r, status).Body(patch))
 }
 
 func (a restAPI) Delete(ctx context.Context, k Kind, namespace, name string, opts metav1.DeleteOptions) error {
-	return a[k.GroupVersion()].Delete().Namespace(namespace).Resource(k.Resource).Name(name).Body(&opts).Do(ctx).Error()
+	return a.of(k).Delete().Namespace(namespace).Resource(k.Resource).Name(name).Body(&opts).Do(ctx).Error()
 }
 
 func (a restAPI) Get(ctx context.Context, k Kind, namespace, name string) (plan.Object, error) {
-	return into(ctx, k, a[k.GroupVersion()].Get().NamespaceIfScoped(namespace, namespace != "").Resource(k.Resource).Name(name))
+	return a.metadata(ctx, a.of(k).Get().NamespaceIfScoped(namespace, namespace != "").Resource(k.Resource).Name(name))
 }
 
 func (a restAPI) List(ctx context.Context, k Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	r := a[k.GroupVersion()].Get().Namespace(namespace).Resource(k.Resource)
+	r := a.of(k).Get().Namespace(namespace).Resource(k.Resource)
 	r.VersionedParams(&metav1.ListOptions{LabelSelector: selector}, scheme.ParameterCodec)
 	r.SetHeader("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"+
 		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
@@ -86,9 +99,13 @@ func subresource(r *rest.Request, status bool) *rest.Request {
 	return r
 }
 
-func into(ctx context.Context, k Kind, r *rest.Request) (plan.Object, error) {
-	o := k.New()
-	if err := r.Do(ctx).Into(o); err != nil {
+func (a restAPI) of(k Kind) rest.Interface { return a.clients[k.GroupVersion()] }
+
+// metadata makes a request of which only the metadata of the object in the answer is wanted: its name and uid, its
+// version, whether it is being deleted. Neither side then writes or reads the rest.
+func (a restAPI) metadata(ctx context.Context, r *rest.Request) (plan.Object, error) {
+	o := &metav1.PartialObjectMetadata{}
+	if err := r.SetHeader("Accept", a.accept).Do(ctx).Into(o); err != nil {
 		return nil, err
 	}
 	return o, nil

@@ -34,13 +34,13 @@ type DeploymentCache struct{ store[*appsv1.Deployment] }
 // Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
 // only once, however many controllers ask. It must be called before the factory starts.
 func Pods(f informers.SharedInformerFactory) (PodCache, error) {
-	s, err := newStore[*corev1.Pod](f.Core().V1().Pods().Informer(), owners())
+	s, err := newStore[*corev1.Pod](podInformer(f), owners())
 	return PodCache{owned[*corev1.Pod]{s}}, err
 }
 
 // PodsByNode returns the same cache of pods, with an index by node, under the same terms.
 func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
-	s, err := newStore[*corev1.Pod](f.Core().V1().Pods().Informer(), cache.Indexers{byNode: nodeOf})
+	s, err := newStore[*corev1.Pod](podInformer(f), cache.Indexers{byNode: nodeOf})
 	return NodePodCache{s}, err
 }
 

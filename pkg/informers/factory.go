@@ -10,9 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// NewFactory returns the factory of all shared informers. Each object is slimmed before it is cached, see [Slim].
+// NewFactory returns the factory of all shared informers. Each object is slimmed before it is cached, see [Slim]; with
+// a client made by [NewClient], even before it is decoded.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(Slim))...)
+	return informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(newShares().slim))...)
 }
 
 // DrawResync draws the period in which informers re-deliver everything: uniform in [least, 2*least), so that the

@@ -47,7 +47,7 @@ type EndingPodCache struct{ NodePodCache }
 // EndingPods returns the same cache of pods as [Pods], with indexes by node and by the end of life. Only who asks for them
 // has a process pay for them.
 func EndingPods(f informers.SharedInformerFactory) (EndingPodCache, error) {
-	s, err := newStore[*corev1.Pod](f.Core().V1().Pods().Informer(), cache.Indexers{byNode: nodeOf, byStage: stagesOf})
+	s, err := newStore[*corev1.Pod](podInformer(f), cache.Indexers{byNode: nodeOf, byStage: stagesOf})
 	return EndingPodCache{NodePodCache{s}}, err
 }
 

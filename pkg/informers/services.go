@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 )
@@ -47,7 +46,7 @@ func Services(f informers.SharedInformerFactory) (ServiceCache, error) {
 
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
 func PodsByLabels(f informers.SharedInformerFactory) (LabeledPodCache, error) {
-	s, err := newStore[*corev1.Pod](f.Core().V1().Pods().Informer(), nil)
+	s, err := newStore[*corev1.Pod](podInformer(f), nil)
 	return LabeledPodCache{s, new(atomic.Int32)}, err
 }
 
@@ -55,8 +54,7 @@ func PodsByLabels(f informers.SharedInformerFactory) (LabeledPodCache, error) {
 // match no pod (EP-6), those with an empty one match every pod. The cost grows with the number of services found and of
 // different sets of keys that selectors have, not with the number of services.
 func (c ServiceCache) Selecting(namespace string, labels map[string]string) []*corev1.Service {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: labels}}
-	found, err := c.informer.GetIndexer().Index(bySelector, pod)
+	found, err := c.informer.GetIndexer().Index(bySelector, labeled{namespace, labels})
 	if err != nil {
 		panic("a cache without its index: " + err.Error()) // no constructor lets this happen
 	}
@@ -131,7 +129,7 @@ type keySets struct {
 	nothing bool                  // whether there was an empty selector
 }
 
-// index is the index function of services. For a pod it returns the values of all services that would select it.
+// index is the index function of services. For what is labeled it returns the values of all services that would select it.
 func (k *keySets) index(o any) ([]string, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -141,7 +139,7 @@ func (k *keySets) index(o any) ([]string, error) {
 		keys := keysOf(o.Spec.Selector)
 		k.note(keys)
 		return []string{valueOf(o.Namespace, keys, o.Spec.Selector)}, nil
-	case *corev1.Pod:
+	case labeled:
 		return k.valuesFor(o), nil
 	}
 	return nil, nil
@@ -160,16 +158,22 @@ func (k *keySets) note(keys []string) {
 	}
 }
 
-func (k *keySets) valuesFor(p *corev1.Pod) (values []string) {
+// labeled is what services look at in a pod.
+type labeled struct {
+	namespace string
+	labels    map[string]string
+}
+
+func (k *keySets) valuesFor(p labeled) (values []string) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if k.nothing {
-		values = append(values, valueOf(p.Namespace, nil, nil))
+		values = append(values, valueOf(p.namespace, nil, nil))
 	}
-	for first := range p.Labels {
+	for first := range p.labels {
 		for _, keys := range k.byFirst[first] {
-			if hasAll(p.Labels, keys) {
-				values = append(values, valueOf(p.Namespace, keys, p.Labels))
+			if hasAll(p.labels, keys) {
+				values = append(values, valueOf(p.namespace, keys, p.labels))
 			}
 		}
 	}

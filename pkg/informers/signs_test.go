@@ -29,7 +29,7 @@ func (w *wire) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 const (
-	podWatch = "/api/v1/pods?watch=true&timeoutSeconds=300&allowWatchBookmarks=true"
+	podsPath = "/api/v1/pods?watch=true&timeoutSeconds=300&allowWatchBookmarks=true"
 	sent     = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}`
 	ended    = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}`
 )
@@ -90,7 +90,7 @@ func (o observed) want(when, wedged, stale string) {
 
 func TestAnOpenWatchThatFallsSilent(t *testing.T) {
 	observe(t, func(o observed) {
-		end := o.ask(podWatch)
+		end := o.ask(podsPath)
 		for range 20 { // a cluster at rest
 			time.Sleep(time.Minute)
 			o.send(sent)
@@ -105,7 +105,7 @@ func TestAnOpenWatchThatFallsSilent(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		end()
 		o.want("its end is a sign, too", "", "no watch is open")
-		end = o.ask(podWatch)
+		end = o.ask(podsPath)
 		o.want("another one is open", "", "")
 		end()
 	})
@@ -115,14 +115,14 @@ func TestAnOpenWatchThatFallsSilent(t *testing.T) {
 func TestAServerWithoutBookmarks(t *testing.T) {
 	observe(t, func(o observed) {
 		for range 20 {
-			end := o.ask(podWatch)
+			end := o.ask(podsPath)
 			o.send(ended) // of the initial events: promises nothing
 			time.Sleep(5 * time.Minute)
 			o.want("silent for as long as it was asked to be open", "", "")
 			end()
 			time.Sleep(time.Second)
 		}
-		end := o.ask(podWatch)
+		end := o.ask(podsPath)
 		time.Sleep(7 * time.Minute)
 		o.want("open for longer than it was asked to be", "nothing has come for 7m0s", "7m0s")
 		end()
@@ -133,17 +133,17 @@ func TestAServerWithoutBookmarks(t *testing.T) {
 func TestFailingTriesAreNotWedged(t *testing.T) {
 	for _, status := range []int{0, http.StatusServiceUnavailable, http.StatusTooManyRequests} {
 		observe(t, func(o observed) {
-			end := o.ask(podWatch)
+			end := o.ask(podsPath)
 			o.send(sent)
 			end()
 			o.status = status
 			for range 30 {
 				time.Sleep(30 * time.Second)
-				o.ask(podWatch)()
+				o.ask(podsPath)()
 				o.want("tries fail", "", o.staleAfter(2*time.Minute))
 			}
 			o.status = http.StatusOK
-			end = o.ask(podWatch)
+			end = o.ask(podsPath)
 			o.want("reached again", "", "")
 			end()
 		})
@@ -161,12 +161,12 @@ func (o observed) staleAfter(bound time.Duration) string {
 // A reflector that has ended, or a request that hangs, shows no sign at all.
 func TestNeitherOpenNorTried(t *testing.T) {
 	observe(t, func(o observed) {
-		o.ask(podWatch)()
+		o.ask(podsPath)()
 		time.Sleep(6 * time.Minute)
 		o.want("nobody tries", "no watch is open, and nothing has come for 6m0s", "6m0s")
 		o.ask("/api/v1/nodes?watch=true")()
 		o.want("another resource has its own", "no watch is open", "no watch is open")
-		o.ask(podWatch)()
+		o.ask(podsPath)()
 		o.want("tried again", "", "")
 	})
 }

@@ -35,8 +35,8 @@ func fullPod(name string) *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "web", UID: "rs"}, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 			Finalizers:      []string{"example.com/f"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kube-controller-manager", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 1200))},
-				{Manager: "kubelet", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 1500)), Subresource: "status"},
+				{Manager: "kube-controller-manager", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`"` + strings.Repeat("x", 1200) + `"`)},
+				{Manager: "kubelet", Operation: "Update", Time: &when, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`"` + strings.Repeat("x", 1500) + `"`), Subresource: "status"},
 			},
 		},
 		Spec: corev1.PodSpec{
@@ -99,7 +99,7 @@ func TestSlimPod(t *testing.T) {
 		},
 		Status: corev1.PodStatus{
 			ObservedGeneration: 2, Phase: corev1.PodRunning, Reason: "Evicted", PodIP: "10.1.2.3", PodIPs: full.Status.PodIPs,
-			Conditions:            full.Status.Conditions,
+			Conditions:            []corev1.PodCondition{{Type: "Ready", Status: "True", LastTransitionTime: when}},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "web", RestartCount: 3}},
 			InitContainerStatuses: []corev1.ContainerStatus{{Name: "proxy", RestartCount: 1}},
 		},
@@ -116,13 +116,40 @@ func TestSlimPod(t *testing.T) {
 	}
 }
 
+func TestSlimConditions(t *testing.T) {
+	all := func() []corev1.PodCondition {
+		return []corev1.PodCondition{
+			{Type: "PodScheduled", Status: "True", LastTransitionTime: when, Reason: "r", Message: "m"},
+			{Type: "Ready", Status: "False", LastTransitionTime: when, LastProbeTime: when, Reason: "PodCompleted"},
+			{Type: "DisruptionTarget", Status: "True", LastTransitionTime: when, Reason: "DeletionByPodGC", Message: "m", ObservedGeneration: 3},
+		}
+	}
+	ready := corev1.PodCondition{Type: "Ready", Status: "False", LastTransitionTime: when}
+	for _, c := range []struct {
+		name  string
+		phase corev1.PodPhase
+		want  []corev1.PodCondition
+	}{
+		{"of a pod that runs, whether it is ready or disrupted (RS-43, PGC-15)", corev1.PodRunning, []corev1.PodCondition{ready, all()[2]}},
+		{"of a pod that has ended, when things happened", corev1.PodSucceeded,
+			[]corev1.PodCondition{{Type: "PodScheduled", Status: "True", LastTransitionTime: when}, ready, all()[2]}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &corev1.Pod{Status: corev1.PodStatus{Phase: c.phase, Conditions: all()}}
+			if diff := cmp.Diff(c.want, slimmed(t, p).(*corev1.Pod).Status.Conditions); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Decoders leave room to grow in lists; that room must not stay.
 func TestSlimPodKeepsNoSpareRoom(t *testing.T) {
 	full := fullPod("a")
 	full.Status.Conditions = append(make([]corev1.PodCondition, 0, 100), full.Status.Conditions...)
 	full.Spec.Containers[0].Ports = append(make([]corev1.ContainerPort, 0, 100), full.Spec.Containers[0].Ports...)
 	slim := slimmed(t, full).(*corev1.Pod)
-	if n := cap(slim.Status.Conditions); n != 5 {
+	if n := cap(slim.Status.Conditions); n != 1 {
 		t.Errorf("room for %d conditions", n)
 	}
 	if n := cap(slim.Spec.Containers[0].Ports); n != 1 {

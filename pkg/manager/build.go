@@ -53,7 +53,7 @@ func (m *Manager) buildInformers() error {
 	config := m.builder.Config(clients.Informers)
 	m.signs = informers.NewSigns()
 	config.Wrap(m.signs.Wrap)
-	client, err := kubernetes.NewForConfig(config)
+	client, err := informers.NewClient(config)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}

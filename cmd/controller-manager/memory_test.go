@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+)
+
+func TestCgroupLimit(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	for _, c := range []struct {
+		name string
+		root fstest.MapFS
+		want int64 // 0: none
+	}{
+		{"no cgroups", fstest.MapFS{}, 0},
+		{"version 2, seen from within the container", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("268435456\n")}, 256 << 20},
+		{"version 2, without a limit", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("max\n")}, 0},
+		{"version 2, the narrowest of those around it", fstest.MapFS{"proc/self/cgroup": file("0::/pods/a/b\n"),
+			"sys/fs/cgroup/pods/a/b/memory.max": file("max"), "sys/fs/cgroup/pods/a/memory.max": file("100"),
+			"sys/fs/cgroup/pods/memory.max": file("200")}, 100},
+		{"version 1", fstest.MapFS{"proc/self/cgroup": file("5:cpu:/a\n4:memory:/a\n"), "sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("300\n"),
+			"sys/fs/cgroup/cpu/a/memory.max": file("1")}, 300},
+		{"version 1, without a limit", fstest.MapFS{"proc/self/cgroup": file("4:memory:/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n")}, 0},
+		{"nonsense", fstest.MapFS{"proc/self/cgroup": file("0\n::\n0::../..\n"), "sys/fs/cgroup/memory.max": file("-1")}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			limit, ok := cgroupLimit(c.root)
+			if ok != (c.want > 0) || ok && limit != c.want {
+				t.Errorf("got %d, %t", limit, ok)
+			}
+		})
+	}
+}
+
+// Memory is given back once after each time of work, when that is over.
+func TestReturnMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var total uint64
+		frees := 0
+		go returnMemory(ctx, quietPeriod, func() uint64 { return total }, func() { frees++ })
+		period := func(allocates uint64) int {
+			total += allocates
+			time.Sleep(quietPeriod)
+			synctest.Wait()
+			return frees
+		}
+		time.Sleep(time.Second) // between two ticks
+		for i, c := range []struct {
+			allocates uint64
+			frees     int
+		}{
+			{100 << 20, 0}, {50 << 20, 0}, {1000, 1}, {1000, 1}, {0, 1}, // work, then quiet
+			{5 << 20, 1}, {0, 1}, // not worth it
+			{5 << 20, 1}, {0, 2}, // but twice
+			{20 << 20, 2}, {20 << 20, 2}, {1 << 20, 3},
+		} {
+			if got := period(c.allocates); got != c.frees {
+				t.Errorf("period %d: freed %d times, want %d", i, got, c.frees)
+			}
+		}
+		cancel()
+	})
+}
+
+func TestAllocated(t *testing.T) {
+	before := allocated()
+	block := make([]byte, 10<<20)
+	if now := allocated(); before == 0 || now < before+uint64(len(block)) {
+		t.Errorf("%d, then %d", before, now)
+	}
+}

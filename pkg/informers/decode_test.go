@@ -1,0 +1,325 @@
+package informers
+
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/randfill"
+
+	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
+)
+
+// decoders are what the tests hold against one another.
+type decoders struct {
+	whole, masked, pods apiruntime.Decoder
+	podMask             *fieldmask.Mask
+	pod                 *podDecoder
+}
+
+func newDecoders(t testing.TB) decoders {
+	t.Helper()
+	kinds, err := slimKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := func(kinds fieldmask.Kinds) apiruntime.Decoder {
+		codec, err := fieldmask.Codec(scheme.Codecs.WithoutConversion(), kinds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, _ := apiruntime.SerializerInfoForMediaType(codec.SupportedMediaTypes(), apiruntime.ContentTypeProtobuf)
+		return codec.DecoderToVersion(info.Serializer, nil)
+	}
+	name := corev1.SchemeGroupVersion.WithKind("Pod")
+	d := decoders{podMask: kinds[name].Mask, pod: &podDecoder{}}
+	d.whole, d.masked = decoder(nil), decoder(kinds)
+	d.pods = decoder(fieldmask.Kinds{name: {Mask: d.podMask, Decode: d.pod.decode}})
+	return d
+}
+
+func (d decoders) encode(t rapid.TB, o apiruntime.Object) []byte {
+	var b bytes.Buffer
+	gvks, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	o.GetObjectKind().SetGroupVersionKind(gvks[0])
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &b); err != nil {
+		t.Fatalf("encode: %v", err)
+	}
+	return b.Bytes()
+}
+
+// slimOfWhole is what must come of encoded data, by the full decoder and [Slim].
+func (d decoders) slimOfWhole(data []byte) (any, error) {
+	o, err := apiruntime.Decode(d.whole, data)
+	if err != nil {
+		return nil, err
+	}
+	return Slim(o)
+}
+
+// slimOfPart is what comes of it by the way that pods take, and slimmed is what by the way of other kinds.
+func (d decoders) slimOfPart(data []byte) (any, error) {
+	o, err := apiruntime.Decode(d.pods, data)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := o.(leanPod); ok {
+		return p.Pod, nil
+	}
+	return Slim(o)
+}
+
+func (d decoders) slimOfMasked(data []byte) (any, error) {
+	o, err := apiruntime.Decode(d.masked, data)
+	if err != nil {
+		return nil, err
+	}
+	return Slim(o)
+}
+
+func filler(seed int64) *randfill.Filler {
+	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs), rand.NewSource(seed), scheme.Codecs).NilChance(0.2).NumElements(1, 3)
+}
+
+// interesting makes of a random pod one that has something of what planners look for.
+func interesting(t *rapid.T, p *corev1.Pod) {
+	p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", "Pending", "Running", "Succeeded", "Failed"}).Draw(t, "phase")
+	for i := range p.Status.Conditions {
+		p.Status.Conditions[i].Type = rapid.SampledFrom([]corev1.PodConditionType{"Ready", "DisruptionTarget", "PodScheduled"}).Draw(t, "condition")
+	}
+	for i := range p.Spec.Containers {
+		if rapid.Bool().Draw(t, "no ports") {
+			p.Spec.Containers[i].Ports, p.Spec.Containers[i].RestartPolicy = nil, nil
+		}
+	}
+	for _, key := range podAnnotations() {
+		if rapid.Bool().Draw(t, key) {
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, "7")
+		}
+	}
+}
+
+// DecodesWhatSlimLeaves: whatever is in an object, decoding it in part and slimming it comes to the same as decoding it
+// whole and slimming it, for all kinds that are cached, one by one and in lists.
+func TestDecodesWhatSlimLeaves(t *testing.T) {
+	d := newDecoders(t)
+	rapid.Check(t, func(t *rapid.T) {
+		o := rapid.SampledFrom([]apiruntime.Object{
+			&corev1.Pod{}, &corev1.Pod{}, &corev1.Pod{}, &corev1.Node{}, &corev1.Service{}, &corev1.Endpoints{}, &appsv1.Deployment{},
+			&appsv1.ReplicaSet{}, &corev1.ConfigMap{}, &metav1.Status{},
+		}).Draw(t, "kind").DeepCopyObject()
+		filler(rapid.Int64().Draw(t, "seed")).Fill(o)
+		if p, ok := o.(*corev1.Pod); ok {
+			interesting(t, p)
+		}
+		data := d.encode(t, o)
+		want, err := d.slimOfWhole(data)
+		if err != nil {
+			t.Fatalf("%T: %v", o, err)
+		}
+		for how, decode := range map[string]func([]byte) (any, error){"part": d.slimOfPart, "masked": d.slimOfMasked} {
+			got, err := decode(data)
+			if err != nil {
+				t.Fatalf("%T, %s: %v", o, how, err)
+			}
+			if !reflect.DeepEqual(want, got) {
+				t.Fatalf("%T, %s (-want +got):\n%s", o, how, cmp.Diff(want, got))
+			}
+		}
+	})
+}
+
+func TestDecodesListsInPart(t *testing.T) {
+	d := newDecoders(t)
+	rapid.Check(t, func(t *rapid.T) {
+		o := rapid.SampledFrom([]apiruntime.Object{
+			&corev1.PodList{}, &corev1.NodeList{}, &corev1.ServiceList{}, &corev1.EndpointsList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{},
+		}).Draw(t, "kind").DeepCopyObject()
+		filler(rapid.Int64().Draw(t, "seed")).Fill(o)
+		data := d.encode(t, o)
+		want, err1 := apiruntime.Decode(d.whole, data)
+		got, err2 := apiruntime.Decode(d.masked, data)
+		if err1 != nil || err2 != nil {
+			t.Fatalf("%T: %v, %v", o, err1, err2)
+		}
+		if a, b := slimItems(want), slimItems(got); !reflect.DeepEqual(a, b) {
+			t.Fatalf("%T (-want +got):\n%s", o, cmp.Diff(a, b))
+		}
+	})
+}
+
+// slimItems are the metadata of a list and its items, slimmed.
+func slimItems(list apiruntime.Object) (all []any) {
+	v := reflect.ValueOf(list).Elem()
+	all = append(all, v.FieldByName("ListMeta").Interface())
+	items := v.FieldByName("Items")
+	for i := range items.Len() {
+		slim, _ := Slim(items.Index(i).Addr().Interface())
+		all = append(all, slim)
+	}
+	return all
+}
+
+// What is decoded into is used again: nothing of a pod may show in the next one.
+func TestPodsDoNotShowInOneAnother(t *testing.T) {
+	d := newDecoders(t)
+	rapid.Check(t, func(t *rapid.T) {
+		fill := filler(rapid.Int64().Draw(t, "seed"))
+		var got, want []any
+		for range rapid.IntRange(1, 5).Draw(t, "pods") {
+			p := &corev1.Pod{}
+			if rapid.Bool().Draw(t, "full") {
+				fill.Fill(p)
+				interesting(t, p)
+			}
+			data := d.encode(t, p)
+			a, err1 := d.slimOfWhole(data)
+			b, err2 := d.slimOfPart(data)
+			if err1 != nil || err2 != nil {
+				t.Fatalf("%v, %v", err1, err2)
+			}
+			want, got = append(want, a), append(got, b)
+			if rapid.Bool().Draw(t, "damaged") {
+				_, _ = d.slimOfPart(data[:rapid.IntRange(0, len(data)).Draw(t, "length")])
+			}
+		}
+		if !reflect.DeepEqual(want, got) {
+			t.Fatal(cmp.Diff(want, got))
+		}
+	})
+}
+
+// Whole pods are never allocated, nor what is cut out of other objects: the cost of a pod does not grow with what nobody
+// reads.
+func TestDecodingCostsWhatIsKept(t *testing.T) {
+	d := newDecoders(t)
+	cost := func(p *corev1.Pod) float64 {
+		data := d.encode(t, p)
+		return testing.AllocsPerRun(1000, func() {
+			if _, err := d.slimOfPart(data); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	small, large := fullPod("a"), fullPod("a")
+	for i := range 100 {
+		large.Spec.Containers[0].Env = append(large.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint("E", i), Value: "v"})
+		large.ManagedFields = append(large.ManagedFields, large.ManagedFields[0])
+		large.Annotations[fmt.Sprint("example.com/", i)] = "v"
+		large.Spec.Tolerations = append(large.Spec.Tolerations, large.Spec.Tolerations[0])
+	}
+	if a, b := cost(small), cost(large); b != a {
+		t.Errorf("%v allocations for a pod, %v for one that has more of what is dropped", a, b)
+	}
+}
+
+// FuzzPods feeds arbitrary bytes to both ways of decoding. What the full decoder accepts must come out the same; what it
+// refuses may be accepted if the damage is in what is not looked at, but must do no harm.
+func FuzzPods(f *testing.F) {
+	d := newDecoders(f)
+	for _, p := range []*corev1.Pod{{}, small("shop", "a", "rs", "n"), fullPod("a"),
+		{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}} {
+		data := d.encode(f, p)
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	for seed := range int64(5) {
+		p := &corev1.Pod{}
+		filler(seed).Fill(p)
+		f.Add(d.encode(f, p))
+	}
+	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x04\x0b\x08\x01\x0c"))                         // a group
+	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x08\x0a\x06\x62\x04\x12\x00\x0a\x00"))         // an entry of a map the wrong way round
+	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f")) // a length beyond everything
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d.agree(t, data)
+	})
+}
+
+// agree fails unless both ways of decoding make the same of what the full decoder accepts.
+func (d decoders) agree(t rapid.TB, data []byte) {
+	t.Helper()
+	want, err1 := d.slimOfWhole(data)
+	got, err2 := d.slimOfPart(data)
+	masked, err3 := d.slimOfMasked(data)
+	if err1 != nil {
+		return
+	}
+	if err2 != nil || err3 != nil {
+		t.Fatalf("the full decoder accepts it, others don't: %v, %v: %q", err2, err3, data)
+	}
+	if !reflect.DeepEqual(want, got) || !reflect.DeepEqual(want, masked) {
+		t.Fatalf("whole and in part (-want +got):\n%s%s", cmp.Diff(want, got), cmp.Diff(want, masked))
+	}
+}
+
+// The same for pods that are damaged in places, which arbitrary bytes seldom are.
+func TestDamagedPods(t *testing.T) {
+	d := newDecoders(t)
+	rapid.Check(t, func(t *rapid.T) {
+		p := &corev1.Pod{}
+		filler(rapid.Int64().Draw(t, "seed")).Fill(p)
+		interesting(t, p)
+		sound := d.encode(t, p)
+		for range 30 {
+			data := bytes.Clone(sound)
+			for range rapid.IntRange(1, 3).Draw(t, "damages") {
+				at := rapid.IntRange(0, len(data)-1).Draw(t, "at")
+				switch rapid.IntRange(0, 3).Draw(t, "how") {
+				case 0:
+					data[at] = rapid.Byte().Draw(t, "byte")
+				case 1:
+					data[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+				case 2:
+					data = append(data[:at:at], data[min(len(data), at+rapid.IntRange(1, 20).Draw(t, "cut")):]...)
+				case 3:
+					data = append(append(data[:at:at], rapid.SliceOfN(rapid.Byte(), 1, 5).Draw(t, "more")...), data[at:]...)
+				}
+				if len(data) == 0 {
+					return
+				}
+			}
+			d.agree(t, data)
+		}
+	})
+}
+
+func BenchmarkDecodePod(b *testing.B) {
+	d := newDecoders(b)
+	p := fullPod("web-6d4b9-abcde")
+	for i := range 40 {
+		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", i), Value: "a value of thirty characters..."})
+	}
+	data := d.encode(b, p)
+	for _, c := range []struct {
+		name   string
+		decode func([]byte) (any, error)
+	}{{"whole, then slim", d.slimOfWhole}, {"in part", d.slimOfPart}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.decode(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,202 @@
+package informers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
+)
+
+// podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
+// [NewClient] it slims pods while it decodes them.
+func podInformer(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+	return f.InformerFor(&corev1.Pod{}, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return newPodInformer(k, internalinterfaces.InformerOptions{
+			ResyncPeriod: resync, InformerName: f.InformerName(),
+			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		})
+	})
+}
+
+func newPodInformer(k kubernetes.Interface, o internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	c, ok := k.(client)
+	if !ok {
+		return coreinformers.NewPodInformerWithOptions(k, metav1.NamespaceAll, o)
+	}
+	source := c.pods
+	source.shares = newShares()
+	informer := cache.NewSharedIndexInformerWithOptions(&cache.ListWatch{
+		ListWithContextFunc: source.list, WatchFuncWithContext: source.watch,
+	}, &corev1.Pod{}, cache.SharedIndexInformerOptions{
+		ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers,
+		Identifier: o.InformerName.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
+	})
+	source.known = informer.GetIndexer()
+	return transformed{informer}
+}
+
+// transformed is an informer whose objects have been transformed before it sees them. Informers do it twice with what a
+// stream begins with, so that all pods would exist twice for a while.
+type transformed struct{ cache.SharedIndexInformer }
+
+// SetTransform implements cache.SharedIndexInformer.
+func (transformed) SetTransform(cache.TransformFunc) error { return nil }
+
+// podSource lists and watches the pods of all namespaces. Each pod is slimmed as it is decoded, and is the one that the
+// cache has already, if that has it in the same version: so a list that is repeated, as after a watch that has expired,
+// does not take the memory of all pods once more.
+type podSource struct {
+	rest    rest.Interface // with the decoder for what is watched
+	mask    *fieldmask.Mask
+	decoder *podDecoder
+	shares  *shares
+	known   cache.Indexer
+}
+
+// list is for servers that cannot stream what there is as a watch. It decodes the list while it arrives. That may have all
+// pods of the cluster in one answer, because servers ignore the limit when they answer from memory.
+func (s *podSource) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	body, err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	list := &internalversion.List{}
+	list.ListMeta, err = fieldmask.ReadList(body, runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, s.mask, func(item []byte) error {
+		p, err := s.decoder.pod(item)
+		if err == nil {
+			list.Items = append(list.Items, s.share(p))
+		}
+		return err
+	})
+	if errors.Is(err, fieldmask.ErrUnusual) {
+		return s.listWhole(ctx, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return list, nil
+}
+
+// listWhole lists pods in JSON, for example.
+func (s *podSource) listWhole(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	whole := &corev1.PodList{}
+	if err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Do(ctx).Into(whole); err != nil {
+		return nil, err
+	}
+	list := &internalversion.List{ListMeta: whole.ListMeta}
+	for i := range whole.Items {
+		list.Items = append(list.Items, s.share(slimPod(&whole.Items[i])))
+	}
+	return list, nil
+}
+
+func (s *podSource) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	w, err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &podWatch{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go p.run(s)
+	return p, nil
+}
+
+// podWatch is a watch whose pods are slim and shared. (A watch.Filter would wait for ever, once it is stopped, for somebody
+// to take the event that it holds.)
+type podWatch struct {
+	watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+// ResultChan implements watch.Interface.
+func (w *podWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop implements watch.Interface.
+func (w *podWatch) Stop() {
+	w.once.Do(func() { close(w.stopped) })
+	w.Interface.Stop()
+}
+
+func (w *podWatch) run(s *podSource) {
+	defer close(w.events)
+	for e := range w.Interface.ResultChan() {
+		switch o := e.Object.(type) {
+		case leanPod:
+			e.Object = s.share(o.Pod)
+		case *corev1.Pod: // it came as JSON
+			e.Object = s.share(slimPod(o))
+		}
+		select {
+		case w.events <- e:
+		case <-w.stopped:
+			return
+		}
+	}
+}
+
+// share returns a pod that has just been slimmed, or the one in the cache that is the same.
+func (s *podSource) share(p *corev1.Pod) *corev1.Pod {
+	if o, ok, err := s.known.Get(p); err == nil && ok && p.ResourceVersion != "" {
+		if c, ok := o.(*corev1.Pod); ok && c.UID == p.UID && c.ResourceVersion == p.ResourceVersion {
+			return c
+		}
+	}
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	s.shares.pod(p)
+	return p
+}
+
+// leanPod is a pod that was slimmed when it was decoded.
+type leanPod struct{ *corev1.Pod }
+
+// podDecoder decodes pods and slims them. What it decodes into, it uses again.
+type podDecoder struct{ unused sync.Pool }
+
+// decode decodes the object of an event of a watch: a pod or a bookmark.
+func (d *podDecoder) decode(masked []byte) (runtime.Object, error) {
+	p, err := d.pod(masked)
+	if err != nil {
+		return nil, err
+	}
+	return leanPod{p}, nil
+}
+
+func (d *podDecoder) pod(masked []byte) (*corev1.Pod, error) {
+	p, ok := d.unused.Get().(*corev1.Pod)
+	if !ok {
+		p = &corev1.Pod{}
+	}
+	defer func() {
+		spec, status := &p.Spec, &p.Status
+		*p = corev1.Pod{ // but for the arrays of those lists whose elements slimPod copies
+			Spec: corev1.PodSpec{Containers: spec.Containers[:0], InitContainers: spec.InitContainers[:0]},
+			Status: corev1.PodStatus{Conditions: status.Conditions[:0], ContainerStatuses: status.ContainerStatuses[:0],
+				InitContainerStatuses: status.InitContainerStatuses[:0]},
+		}
+		d.unused.Put(p)
+	}()
+	if err := p.Unmarshal(masked); err != nil {
+		return nil, err
+	}
+	return slimPod(p), nil
+}
