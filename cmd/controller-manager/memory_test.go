@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -39,19 +40,19 @@ func TestCgroupLimit(t *testing.T) {
 func TestReturnMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var total uint64
-		frees := 0
-		go returnMemory(ctx, quietPeriod, func() uint64 { return total }, func() { frees++ })
-		period := func(allocates uint64) int {
-			total += allocates
+		var total atomic.Uint64
+		var frees atomic.Int64
+		go returnMemory(ctx, quietPeriod, total.Load, func() { frees.Add(1) })
+		period := func(allocates uint64) int64 {
+			total.Add(allocates)
 			time.Sleep(quietPeriod)
 			synctest.Wait()
-			return frees
+			return frees.Load()
 		}
 		time.Sleep(time.Second) // between two ticks
 		for i, c := range []struct {
 			allocates uint64
-			frees     int
+			frees     int64
 		}{
 			{100 << 20, 0}, {50 << 20, 0}, {1000, 1}, {1000, 1}, {0, 1}, // work, then quiet
 			{5 << 20, 1}, {0, 1}, // not worth it

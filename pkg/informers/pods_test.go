@@ -62,7 +62,6 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case initial && !s.streams:
 		s.answer(w, http.StatusUnprocessableEntity, &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422})
 	case q.Get("watch") != "":
-		s.watches++
 		s.watch(w, r, initial)
 	default:
 		s.lists++
@@ -115,11 +114,23 @@ func (s *podServer) frame(event string, o apiruntime.Object) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }
 
-// send sends an event to the latest watch.
-func (s *podServer) send(event string, o apiruntime.Object) {
+// send sends an event to the latest watch, when there is one.
+func (s *podServer) send(t *testing.T, event string, o apiruntime.Object) {
+	t.Helper()
+	s.awaitWatches(t, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest <- s.frame(event, o)
+}
+
+// awaitWatches waits until so many watches have begun.
+func (s *podServer) awaitWatches(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.watches >= n && s.latest != nil
+	})
 }
 
 func (s *podServer) watch(w http.ResponseWriter, r *http.Request, initial bool) {
@@ -140,7 +151,7 @@ func (s *podServer) watch(w http.ResponseWriter, r *http.Request, initial bool) 
 			Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}))
 	}
 	frames := make(chan []byte, 100)
-	s.latest = frames
+	s.latest, s.watches = frames, s.watches+1
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	for {
@@ -190,7 +201,7 @@ func TestPodsFromAServer(t *testing.T) {
 			s := newPodServer(t, 50)
 			s.streams, s.json = c.streams, c.json
 			pods := s.run(t)
-			eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.watches == c.watches })
+			s.awaitWatches(t, c.watches)
 			if n := len(pods.In("shop")); n != 50 {
 				t.Fatalf("%d pods", n)
 			}
@@ -201,14 +212,14 @@ func TestPodsFromAServer(t *testing.T) {
 			}
 			later := fullPod("later")
 			later.ResourceVersion = "1001"
-			s.send("ADDED", later)
+			s.send(t, "ADDED", later)
 			eventually(t, func() bool { return pods.Get("shop", "later") != nil })
 			if diff := cmp.Diff(slimmed(t, blank(later)), any(pods.Get("shop", "later"))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			s.send("BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1500"}})
+			s.send(t, "BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1500"}})
 			later.ResourceVersion = "1501"
-			s.send("DELETED", later)
+			s.send(t, "DELETED", later)
 			eventually(t, func() bool { return pods.Get("shop", "later") == nil })
 			eventually(t, func() bool { return pods.Informer().GetStore().LastStoreSyncResourceVersion() == "1501" })
 			if s.lists != c.lists || s.watches != c.watches {
@@ -242,7 +253,7 @@ func TestPodsAreSharedWithARepeatedList(t *testing.T) {
 			s.pods[4] = s.pods[4].DeepCopy()
 			s.pods[4].UID = "a namesake of the same version"
 			s.mu.Unlock()
-			s.send("ERROR", &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonExpired, Code: 410, Message: "too old"})
+			s.send(t, "ERROR", &metav1.Status{Status: "Failure", Reason: metav1.StatusReasonExpired, Code: 410, Message: "too old"})
 			eventually(t, func() bool {
 				p := pods.Get("shop", "p3")
 				return p != nil && p.Status.PodIP == "10.9.9.9"
@@ -305,13 +316,16 @@ func TestStoppedWatch(t *testing.T) {
 func TestDamagedEvent(t *testing.T) {
 	s := newPodServer(t, 3)
 	pods := s.run(t)
+	s.awaitWatches(t, 1)
 	frame := s.frame("MODIFIED", s.pods[0])
 	copy(frame[len(frame)-2000:], strings.Repeat("\xff", 2000))
+	s.mu.Lock()
 	s.latest <- frame
-	eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.watches == 2 })
+	s.mu.Unlock()
+	s.awaitWatches(t, 2)
 	p := s.pods[1].DeepCopy()
 	p.ResourceVersion, p.Status.PodIP = "1003", "10.8.8.8"
-	s.send("MODIFIED", p)
+	s.send(t, "MODIFIED", p)
 	eventually(t, func() bool { return pods.Get("shop", "p1").Status.PodIP == "10.8.8.8" })
 }
 
