@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
@@ -13,23 +14,49 @@ import (
 )
 
 // Of what a controller manager holds, nearly all is caches, which stay; what passes through is little. So a small share of
-// the heap is room enough for garbage, and a collection is rare even so.
+// the heap is room enough for garbage, and a collection is rare even so. While the caches are small, their share would be
+// too little: then a fixed room is left.
 const (
-	garbageShare = 30  // percent of what is alive, where Go's default is 100
-	limitShare   = 0.9 // of the cgroup's limit, above which the collector tries harder
+	garbageShare = 30       // percent of what is alive, where Go's default is 100
+	garbageRoom  = 16 << 20 // bytes, at least
+	limitShare   = 0.9      // of the cgroup's limit, above which the collector tries harder
 )
 
 // tuneMemory sets how the garbage collector trades memory for time, but for what GOGC and GOMEMLIMIT in the environment
 // say themselves. In a container with a limit, the process rather spends time than be killed.
 func tuneMemory(env func(string) (string, bool), root fs.FS) {
 	if _, set := env("GOGC"); !set {
-		debug.SetGCPercent(garbageShare)
+		set := 0
+		afterCollections(func() {
+			if percent := garbagePercent(readMetric("/gc/heap/live:bytes")); percent != set {
+				debug.SetGCPercent(percent)
+				set = percent
+			}
+		})
 	}
 	if _, set := env("GOMEMLIMIT"); !set {
 		if limit, ok := cgroupLimit(root); ok {
 			debug.SetMemoryLimit(int64(float64(limit) * limitShare))
 		}
 	}
+}
+
+// garbagePercent is the value for GOGC when so many bytes are alive. It has few steps: each change stops the process for a
+// moment.
+func garbagePercent(alive uint64) int {
+	for percent := 16 * garbageShare; percent > garbageShare; percent /= 2 {
+		if alive*uint64(percent)/100 <= garbageRoom {
+			return percent
+		}
+	}
+	return garbageShare
+}
+
+// afterCollections calls f now and after each garbage collection, one call at a time.
+func afterCollections(f func()) {
+	f()
+	// An object that nobody holds is found by the next collection; then the next one takes its place.
+	runtime.SetFinalizer(new([16]byte), func(*[16]byte) { afterCollections(f) })
 }
 
 // cgroupLimit returns how many bytes of memory the process may use by the limits of its cgroup and of those around it; not
@@ -91,8 +118,11 @@ func returnMemory(ctx context.Context, period time.Duration, allocated func() ui
 }
 
 // allocated returns how many bytes have ever been allocated on the heap.
-func allocated() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+func allocated() uint64 { return readMetric("/gc/heap/allocs:bytes") }
+
+// readMetric returns a number that the Go runtime keeps; 0 if it does not know that name.
+func readMetric(name string) uint64 {
+	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
 	if sample[0].Value.Kind() != metrics.KindUint64 {
 		return 0

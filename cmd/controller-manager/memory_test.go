@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -34,6 +35,28 @@ func TestCgroupLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While little is alive, garbage has a fixed room; later it has a share.
+func TestGarbagePercent(t *testing.T) {
+	for _, c := range []struct {
+		alive uint64
+		want  int
+	}{{0, 480}, {2 << 20, 480}, {4 << 20, 240}, {10 << 20, 120}, {20 << 20, 60}, {40 << 20, 30}, {1 << 40, 30}} {
+		if got := garbagePercent(c.alive); got != c.want {
+			t.Errorf("%d MiB alive: %d percent, want %d", c.alive>>20, got, c.want)
+		}
+	}
+}
+
+func TestAfterCollections(t *testing.T) {
+	calls := make(chan bool, 100)
+	afterCollections(func() { calls <- true })
+	for range 3 {
+		<-calls
+		runtime.GC()
+	}
+	<-calls
 }
 
 // Memory is given back once after each time of work, when that is over.

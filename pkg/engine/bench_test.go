@@ -14,13 +14,13 @@ func BenchmarkQueue(b *testing.B) {
 			l := newLevels()
 			for i := range n {
 				k := plan.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}
-				l.want(k, level(i%int(levelCount)))
+				l.want(k, urgency{level: level(i % int(levelCount)), since: int64(i % 7)})
 				l.Push(k)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				k := l.Pop()
-				l.want(k, live)
+				l.want(k, urgency{level: live})
 				l.Push(k)
 				l.Touch(k)
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -94,6 +95,7 @@ func New[S any](shared Shared, access Access, c Controller[S]) *Runner[S] {
 		Controller: c,
 		shared:     shared,
 		keys:       map[plan.Key]*state{},
+		works:      works{},
 		executor: &executor{
 			api: access.API, events: access.Events, fresh: shared.Freshness, lease: shared.Lease,
 			hooks: access.Hooks, slots: make(chan struct{}, parallelWrites), free: c.Free, byClock: c.Cycle > 0,
@@ -111,6 +113,7 @@ type Runner[S any] struct {
 
 	mu      sync.Mutex
 	keys    map[plan.Key]*state
+	works   works
 	held    int       // how many reports are held back
 	failing int       // how many keys have failed
 	workers []*worker // none while they don't work
@@ -123,10 +126,12 @@ type state struct {
 	waits   int           // looks in vain for what is awaited
 	held    time.Time     // since when a report is held back; zero if none is
 	failing int           // failures in a row; written behind the lock
+	family  types.UID     // see works
 	thought time.Duration // what this look has cost so far, writes aside
 
 	unsettled bool      // behind the lock: the caches may lack writes of which we know nothing
-	begun     bool      // behind the lock: a report is held back
+	holds     bool      // behind the lock: a report is held back
+	work      *work     // behind the lock: what has begun and not come to rest; nil if nothing has
 	rests     time.Time // behind the lock: the key is not looked at before, see rest
 }
 
@@ -183,7 +188,7 @@ func (r *Runner[S]) look(ctx context.Context, key plan.Key) {
 	began := time.Now()
 	st := r.state(key)
 	if rest := r.resting(st, began); rest > 0 {
-		r.queue.AddAfter(key, rest)
+		r.later(key, rest)
 		return
 	}
 	rec := Record{Time: began}
@@ -203,6 +208,10 @@ func (r *Runner[S]) look(ctx context.Context, key plan.Key) {
 		return
 	}
 	st.waits = 0
+	if st.awaited.gaveUp {
+		st.awaited.gaveUp = false
+		r.setUnsettled(st, true)
+	}
 	s, ok, err2 := r.Observe(klog.NewContext(ctx, logger), key)
 	if err = err2; err != nil || !ok {
 		if err == nil {
@@ -216,10 +225,11 @@ func (r *Runner[S]) look(ctx context.Context, key plan.Key) {
 // act plans, writes and reports on one snapshot.
 func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *Record) error {
 	now := rec.Time
+	st.family = familyOf(key, r.owner(s))
 	p := r.Plan(now, s)
 	st.thought = time.Since(now)
 	rec.Why, rec.Next = p.Why, p.Requeue
-	if !p.Empty() && r.isUnsettled(st) {
+	if r.isUnsettled(st) && (!p.Empty() || r.Report != nil && !r.Report(now, s, plan.Outcome{}).Empty()) {
 		waiting, err := r.settle(ctx, st, r.owner(s), s)
 		if err != nil || waiting {
 			return err
@@ -293,14 +303,18 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 	case err == nil:
 		if rec.Waiting == "" { // to wait is no success
 			r.setFailing(st, 0)
+			st.awaited.refused = 0
+			if rec.Wrote == 0 {
+				r.rested(st)
+			}
 		}
 		if rec.Next > 0 {
-			r.queue.AddAfter(key, rec.Next)
+			r.later(key, rec.Next)
 		}
 	case silent(err):
 		// What it waits for brings an event, or the process is about to end. The timer is a safety net.
 		rec.Next = time.Second
-		r.queue.AddAfter(key, rec.Next)
+		r.later(key, rec.Next)
 		logger.V(4).Info("Looks again when the cache has caught up", "reason", err.Error())
 	default:
 		r.setFailing(st, st.failing+1)
@@ -311,7 +325,7 @@ func (r *Runner[S]) finish(logger klog.Logger, key plan.Key, st *state, rec *Rec
 			wait = backOff(st.failing, err)
 		}
 		rec.Next = sooner(rec.Next, wait)
-		r.queue.AddAfter(key, rec.Next)
+		r.later(key, rec.Next)
 		if st.failing&(st.failing-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 			logger.Info("Failed, will retry", "failures", st.failing, "after", rec.Next.String(), "err", err.Error())
 		}

@@ -158,6 +158,8 @@ func atLeast(a, b string) bool {
 type awaited struct {
 	versions map[schema.GroupVersionKind]string
 	departed []departed
+	refused  int  // times in a row that the server has refused a write for a reason that the caches don't show
+	gaveUp   bool // the last wait for such a reason was in vain
 }
 
 // departed is an object that was deleted, or found stale, as it was cached then.
@@ -167,12 +169,19 @@ type departed struct {
 	uid     types.UID
 	version string // not empty: any other version of the object will do, too
 	// until is when to stop waiting; zero for never. The server has refused the write, as for a conflict; if the cache
-	// shows none by then, there is none, and the write may be tried again: it carries its preconditions with it.
+	// shows none by then, there may be none, or it lags. So the key is looked at live before its next write, which carries
+	// its preconditions with it.
 	until time.Time
 }
 
-// conflictPatience is how long the cache may take to show why the server has refused a write.
-const conflictPatience = lastRetry
+// conflictPatience is how long the cache may take to show why the server has refused a write. It doubles with each refusal
+// that stays unexplained, up to the longest back-off.
+const conflictPatience = time.Second
+
+func (a *awaited) patience() time.Time {
+	a.refused++
+	return time.Now().Add(min(conflictPatience<<min(a.refused-1, 10), lastRetry))
+}
 
 func (a *awaited) version(kind schema.GroupVersionKind, version string) {
 	if a.versions == nil {
@@ -186,7 +195,7 @@ func (a *awaited) version(kind schema.GroupVersionKind, version string) {
 func (a *awaited) departure(kind schema.GroupVersionKind, o plan.Object, refused bool) {
 	d := departed{kind: kind, key: keyOf(o), uid: o.GetUID()}
 	if refused {
-		d.until = time.Now().Add(conflictPatience)
+		d.until = a.patience()
 	}
 	a.departed = append(a.departed, d)
 }
@@ -194,10 +203,12 @@ func (a *awaited) departure(kind schema.GroupVersionKind, o plan.Object, refused
 // newer waits for any later version of o: the server has refused the one that was observed.
 func (a *awaited) newer(kind schema.GroupVersionKind, o plan.Object) {
 	a.departed = append(a.departed, departed{kind: kind, key: keyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(),
-		until: time.Now().Add(conflictPatience)})
+		until: a.patience()})
 }
 
-func (a *awaited) nothing() bool { return len(a.versions) == 0 && len(a.departed) == 0 }
+func (a *awaited) nothing() bool {
+	return len(a.versions) == 0 && len(a.departed) == 0 && a.refused == 0
+}
 
 // settle drops what the caches show by now, and returns the kind of something that they don't; ok when all is shown.
 func (a *awaited) settle(f *Freshness) (missing schema.GroupVersionKind, ok bool) {
@@ -208,8 +219,15 @@ func (a *awaited) settle(f *Freshness) (missing schema.GroupVersionKind, ok bool
 		delete(a.versions, kind)
 	}
 	for len(a.departed) > 0 {
-		if d := a.departed[0]; !d.shown(f) {
+		d := a.departed[0]
+		shown := d.shown(f)
+		if !shown && !d.tooLong() {
 			return d.kind, false
+		}
+		if shown {
+			a.refused = 0
+		} else {
+			a.gaveUp = true
 		}
 		a.departed = a.departed[1:]
 	}
@@ -220,8 +238,9 @@ func (a *awaited) settle(f *Freshness) (missing schema.GroupVersionKind, ok bool
 func (d departed) shown(f *Freshness) bool {
 	o := f.cached(d.kind, d.key)
 	return o == nil || o.GetUID() != d.uid || o.GetDeletionTimestamp() != nil ||
-		d.version != "" && o.GetResourceVersion() != d.version ||
-		!d.until.IsZero() && time.Now().After(d.until)
+		d.version != "" && o.GetResourceVersion() != d.version
 }
+
+func (d departed) tooLong() bool { return !d.until.IsZero() && time.Now().After(d.until) }
 
 func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -29,7 +30,7 @@ import (
 
 func TestLevels(t *testing.T) {
 	key := func(name string) plan.Key { return plan.Key{Name: name} }
-	push := func(l *levels, name string, at level) { l.want(key(name), at); l.Push(key(name)) }
+	push := func(l *levels, name string, at level) { l.want(key(name), urgency{level: at}); l.Push(key(name)) }
 	drain := func(l *levels) string {
 		var names []string
 		for l.Len() > 0 {
@@ -46,28 +47,96 @@ func TestLevels(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("what began first goes first, whenever it was queued", func(t *testing.T) {
+		l := newLevels()
+		for _, since := range []int64{3, 1, 4, 2} {
+			k := key(fmt.Sprint("g", since))
+			l.want(k, urgency{begun, since})
+			l.Push(k)
+		}
+		if got := drain(l); got != "g1 g2 g3 g4" {
+			t.Error(got)
+		}
+	})
+	t.Run("outdated tickets are dropped", func(t *testing.T) {
+		l := newLevels()
+		push(l, "idle", background)
+		for i := range 10_000 {
+			push(l, fmt.Sprint("b", i), background)
+			push(l, fmt.Sprint("l", i), live)
+			l.Pop()
+			l.Pop()
+		}
+		if n, m := len(l.urgent), len(l.arrived); l.Len() != 1 || n > 103 || m > 103 {
+			t.Errorf("%d queued, but %d and %d tickets", l.Len(), n, m)
+		}
+	})
 	t.Run("a key that is added again can only rise", func(t *testing.T) {
 		l := newLevels()
 		push(l, "b1", background)
 		push(l, "b2", background)
-		l.want(key("b2"), live)
+		l.want(key("b2"), urgency{level: live})
 		l.Touch(key("b2"))
-		l.want(key("b2"), background)
+		l.want(key("b2"), urgency{level: background})
 		l.Touch(key("b2"))
 		if got := drain(l); got != "b2 b1" {
 			t.Error(got)
 		}
 	})
-	t.Run("the key that has waited longest gets every fourth turn", func(t *testing.T) {
+	t.Run("the key that has waited longest gets every sixteenth turn", func(t *testing.T) {
 		l := newLevels()
 		push(l, "b1", background)
-		for i := range 6 {
+		for i := range 20 {
 			push(l, fmt.Sprint("l", i), live)
 		}
-		if got := drain(l); got != "l0 l1 l2 b1 l3 l4 l5" {
-			t.Error(got)
+		for i := range ageing - 1 {
+			if got := l.Pop().Name; got != fmt.Sprint("l", i) {
+				t.Errorf("turn %d: %s", i, got)
+			}
+		}
+		if got := l.Pop().Name; got != "b1" {
+			t.Errorf("turn %d: %s", ageing, got)
 		}
 	})
+}
+
+// A change of an object whose siblings are being worked on is as urgent as they are, until all have come to rest.
+func TestFamiliesShareTheirWork(t *testing.T) {
+	r := &Runner[int]{keys: map[plan.Key]*state{}, works: works{}, shared: Shared{Explain: NewExplain()}}
+	of := func(name string, owner types.UID) plan.Object {
+		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		rs.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
+		return rs
+	}
+	is := func(what, name string, changed plan.Object, want urgency) {
+		t.Helper()
+		if got := r.urgency(plan.Key{Name: name}, live, changed); got != want {
+			t.Errorf("%s: urgency of %s is %+v, want %+v", what, name, got, want)
+		}
+	}
+	first, second := time.Unix(100, 0), time.Unix(200, 0)
+	calm, begunFirst := urgency{level: live}, urgency{begun, first.UnixNano()}
+	a, b := r.state(plan.Key{Name: "a"}), r.state(plan.Key{Name: "b"})
+	a.family, b.family = "web", "web"
+
+	is("before", "b", of("b", "web"), calm)
+	r.setHeld(a, first)
+	is("a has begun", "a", nil, begunFirst)
+	is("a has begun", "b", of("b", "web"), begunFirst)
+	is("a has begun", "b", of("pod-of-b", "web"), calm)
+	is("a has begun", "c", of("c", "shop"), calm)
+	r.setHeld(b, second)
+	is("both have", "b", nil, begunFirst)
+	r.setHeld(a, time.Time{})
+	is("a has reported", "a", nil, begunFirst)
+	r.rested(a)
+	is("a rests", "a", nil, calm)
+	is("a rests", "b", nil, begunFirst)
+	r.forget(plan.Key{Name: "b"})
+	is("b is gone", "a", of("a", "web"), calm)
+	if len(r.works) != 0 {
+		t.Errorf("left: %v", r.works)
+	}
 }
 
 // Whatever is pushed, touched and popped: every key comes out once for each time it went in, and Len tells how many.
@@ -76,7 +145,7 @@ func TestLevelsLoseNothing(t *testing.T) {
 		l, queued := newLevels(), map[string]bool{}
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "key")
-			at := level(rapid.IntRange(0, int(levelCount)-1).Draw(t, "level"))
+			u := urgency{level(rapid.IntRange(0, int(levelCount)-1).Draw(t, "level")), rapid.Int64Range(0, 3).Draw(t, "since")}
 			switch {
 			case rapid.Bool().Draw(t, "pop") && l.Len() > 0:
 				got := l.Pop().Name
@@ -85,10 +154,10 @@ func TestLevelsLoseNothing(t *testing.T) {
 				}
 				delete(queued, got)
 			case queued[name]:
-				l.want(plan.Key{Name: name}, at)
+				l.want(plan.Key{Name: name}, u)
 				l.Touch(plan.Key{Name: name})
 			default:
-				l.want(plan.Key{Name: name}, at)
+				l.want(plan.Key{Name: name}, u)
 				l.Push(plan.Key{Name: name})
 				queued[name] = true
 			}

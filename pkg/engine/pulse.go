@@ -115,5 +115,5 @@ func (r *Runner[S]) hire() []*worker {
 func (r *Runner[S]) dismiss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.workers, r.keys, r.held, r.failing = nil, map[plan.Key]*state{}, 0, 0
+	r.workers, r.keys, r.works, r.held, r.failing = nil, map[plan.Key]*state{}, works{}, 0, 0
 }

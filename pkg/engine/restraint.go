@@ -13,7 +13,7 @@ import (
 const (
 	paceFew     = 20
 	paceShare   = 64
-	paceEvery   = time.Second / 3
+	paceEvery   = time.Second
 	paceBurst   = 5
 	paceIdle    = time.Second
 	paceLongest = 15 * time.Second

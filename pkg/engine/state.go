@@ -33,7 +33,7 @@ func (r *Runner[S]) doubt(key plan.Key) {
 func (r *Runner[S]) drop(key plan.Key, st *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !st.unsettled && !st.begun && st.rests.IsZero() && st.failing == 0 && st.waits == 0 && st.awaited.nothing() {
+	if !st.unsettled && !st.holds && st.work == nil && st.rests.IsZero() && st.failing == 0 && st.waits == 0 && st.awaited.nothing() {
 		delete(r.keys, key)
 	}
 }
@@ -69,7 +69,8 @@ func (r *Runner[S]) resting(st *state, now time.Time) time.Duration {
 func (r *Runner[S]) forget(key plan.Key) {
 	r.mu.Lock()
 	if st := r.keys[key]; st != nil {
-		r.setBegun(st, false)
+		r.setHolds(st, false)
+		r.works.leave(st.work)
 		r.setFailingLocked(st, 0)
 		*st = state{}
 	}
@@ -94,17 +95,30 @@ func (r *Runner[S]) setHeld(st *state, since time.Time) {
 	st.held = since
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.setBegun(st, !since.IsZero())
+	r.setHolds(st, !since.IsZero())
+	if st.holds && st.work == nil {
+		st.work = r.works.join(st.family, since)
+	}
 }
 
-func (r *Runner[S]) setBegun(st *state, to bool) {
+func (r *Runner[S]) setHolds(st *state, to bool) {
 	switch {
-	case to && !st.begun:
+	case to && !st.holds:
 		r.held++
-	case !to && st.begun:
+	case !to && st.holds:
 		r.held--
 	}
-	st.begun = to
+	st.holds = to
+}
+
+// rested notes that a look found nothing to write and nothing to hold back: what was begun is done, or waits for others.
+func (r *Runner[S]) rested(st *state) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !st.holds {
+		r.works.leave(st.work)
+		st.work = nil
+	}
 }
 
 // setFailing notes how often in a row the key has failed.
@@ -131,12 +145,24 @@ func (r *Runner[S]) heldNow() int {
 	return r.held
 }
 
-// urgency returns the level for a key that something has happened to: work that has begun goes before anything else.
-func (r *Runner[S]) urgency(key plan.Key, at level) level {
+// urgency returns how urgent a key is that something has happened to: work that has begun goes before anything else.
+// changed is the object to which it happened; it may be nil.
+func (r *Runner[S]) urgency(key plan.Key, at level, changed plan.Object) urgency {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if st := r.keys[key]; st != nil && st.begun {
-		return begun
+	if st := r.keys[key]; st != nil && st.work != nil {
+		return urgency{begun, st.work.since.UnixNano()}
 	}
-	return at
+	if w := r.works[familyOf(key, changed)]; w != nil {
+		return urgency{begun, w.since.UnixNano()}
+	}
+	return urgency{level: at}
+}
+
+// later has the key looked at after d, with the urgency that it has now.
+func (r *Runner[S]) later(key plan.Key, d time.Duration) {
+	if u := r.urgency(key, live, nil); u.level == begun {
+		r.levels.want(key, u)
+	}
+	r.queue.AddAfter(key, d)
 }

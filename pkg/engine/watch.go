@@ -34,7 +34,7 @@ func (r *Runner[S]) sync(ctx context.Context) error {
 // openQueue begins with an empty memory: a process that leads again knows no more than one that leads for the first time.
 func (r *Runner[S]) openQueue() {
 	r.mu.Lock()
-	r.keys, r.held, r.failing = map[plan.Key]*state{}, 0, 0
+	r.keys, r.works, r.held, r.failing = map[plan.Key]*state{}, works{}, 0, 0
 	r.levels = newLevels()
 	r.mu.Unlock()
 	r.shared.Explain.clear(r.Name)
@@ -117,7 +117,7 @@ func (r *Runner[S]) wake(to intake, w Watch, before, after plan.Object, quiet bo
 			to.queue.AddAfter(key, w.Delay)
 			continue
 		}
-		to.levels.want(key, r.urgency(key, at))
+		to.levels.want(key, r.urgency(key, at, after))
 		to.queue.Add(key)
 	}
 }

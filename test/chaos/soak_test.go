@@ -26,6 +26,8 @@ const (
 	epochLength = 45 * time.Second  // of work and faults, before each judgement
 	convergence = 120 * time.Second // how long that may take after the last fault (L4)
 	stillness   = 3 * time.Second   // nothing is written for so long when all is done
+
+	restartDelay = 1500 * time.Millisecond // from the end of a program of the control plane to its next start
 )
 
 // soak is a random workload, two managers of which one leads, and faults.
@@ -42,7 +44,8 @@ type soak struct {
 	epochs     int
 	firsts     map[string]vitals // of each process, in its first quiet moment
 	takeovers  []time.Duration
-	deaths     []time.Time // of leaders, in this epoch
+	deaths     []time.Time     // of leaders, in this epoch
+	supervised map[string]bool // programs of the control plane that are started again when they end
 }
 
 // TestSoak works for as long as the flag -soak says. In its first half managers are killed and stopped; in the second they
@@ -55,7 +58,7 @@ func TestSoak(t *testing.T) {
 	s := &soak{
 		T: t, Cluster: c, Rand: rand.New(rand.NewPCG(*firstSeed, 1)),
 		tally:  newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength)),
-		faults: map[string]int{}, firsts: map[string]vitals{},
+		faults: map[string]int{}, firsts: map[string]vitals{}, supervised: map[string]bool{},
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -296,7 +299,7 @@ func (s *soak) stopLeader(d time.Duration) {
 	leader.manager.Signal(s.T, syscall.SIGCONT)
 }
 
-// restart kills one of the control plane's programs and starts it again, with its flags.
+// restart kills one of the control plane's programs and has it started again.
 func (s *soak) restart(program string) {
 	s.Helper()
 	for _, k := range s.candidates {
@@ -307,12 +310,16 @@ func (s *soak) restart(program string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join("/proc", id, "cmdline"))
+	command, err := os.ReadFile(filepath.Join("/proc", id, "cmdline"))
 	if err != nil {
 		s.Fatal(err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		s.Fatal(err)
+	}
+	if !s.supervised[program] {
+		s.supervised[program] = true
+		go s.supervise(program, strings.Split(strings.TrimRight(string(command), "\x00"), "\x00"))
 	}
 	cluster.Eventually(s.T, 20*time.Second, program+" has ended", func() error {
 		if data, err := os.ReadFile(filepath.Join("/proc", id, "cmdline")); err == nil && len(data) > 0 {
@@ -320,24 +327,36 @@ func (s *soak) restart(program string) {
 		}
 		return nil
 	})
-	time.Sleep(time.Duration(s.IntN(3000)) * time.Millisecond)
-	argv := strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
-	log, err := os.OpenFile(filepath.Join(s.LogDir, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		s.Fatal(err)
-	}
-	cmd := exec.Command(argv[0], argv[1:]...) // from the control plane's folder, with which it will end
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	go func() {
-		_ = cmd.Wait() // however it ends
-		_ = log.Close()
-	}()
 	cluster.Eventually(s.T, 2*time.Minute, "the API server is ready", func() error {
 		return s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(s.Context()).Error()
 	})
+}
+
+// supervise starts a program, with its flags, a moment after its last process has ended, as a kubelet would: an API server
+// that does not find etcd at first ends by itself.
+func (s *soak) supervise(program string, argv []string) {
+	log, err := os.OpenFile(filepath.Join(s.LogDir, program+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.Errorf("restart %s: %v", program, err)
+		return
+	}
+	defer log.Close()
+	for {
+		select {
+		case <-s.Context().Done():
+			return
+		case <-time.After(restartDelay):
+		}
+		cmd := exec.Command(argv[0], argv[1:]...) // from the control plane's folder, with which it will end
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Start(); err != nil {
+			if s.Context().Err() == nil {
+				s.Errorf("restart %s: %v", program, err)
+			}
+			return
+		}
+		_ = cmd.Wait() // however it ends
+	}
 }
 
 // starve keeps all processors busy for some seconds.

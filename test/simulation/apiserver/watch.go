@@ -192,7 +192,10 @@ func (w *watcher) advance() (changed <-chan struct{}, next time.Time) {
 		w.position = e.Version
 		w.sendEvent(e)
 	}
-	if w.request.list.AllowWatchBookmarks && !now.Before(w.bookmark) {
+	if !w.request.list.AllowWatchBookmarks {
+		return w.server.changed, next
+	}
+	if !now.Before(w.bookmark) {
 		w.position = w.server.version
 		w.sendBookmark(nil)
 		w.bookmark = now.Add(bookmarkEvery)
