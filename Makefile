@@ -30,10 +30,11 @@ PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 FUZZTIME ?= 10s
+SIM_TIME ?= 5m
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz chaos soak simulate bench clean image image-test release generate \
+.PHONY: help build run test test-unit test-integration localcluster fuzz chaos soak simulate bench bench-writes clean image image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release
 
 help: ## List the targets
@@ -56,20 +57,24 @@ test-unit: ## Run the tests that need no control plane
 	go -C test/bench test ./...
 
 test-integration: build localcluster ## Run the tests on a local control plane
-	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/simulation
+	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation
+	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation
 
-chaos: build localcluster ## Kill, cut and lie between the manager and the API server; oracles judge (CHAOS_FULL=1: at every write)
-	go test ./test/chaos -count=1 -v -timeout=60m
+chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge
+	CHAOS_FULL=1 go test ./test/chaos -count=1 -v -timeout=60m
 
 soak: build localcluster ## Random work and faults for SOAK (10m)
 	go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$$' -soak=$(or $(SOAK),10m)
 
 simulate: ## Random work and faults in virtual time for SIM_TIME (5m); a failing seed is shrunk and printed
-	SIM_TIME=$(or $(SIM_TIME),5m) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
+	SIM_TIME=$(SIM_TIME) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
 
 bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes')
 	go -C hack/localcluster run . build --with-upstream
 	go -C test/bench run . $(if $(filter quick,$(BENCH)),-quick) -out $(CURDIR)/bin/bench.json $(BENCHFLAGS)
+
+bench-writes: build localcluster ## The quick benchmark of ours alone: writes, refusals and invariants are judged, no times
+	go -C test/bench run . -quick -original none -out $(CURDIR)/bin/bench.json
 
 localcluster: ## Build the programs of the local control plane (the first time 5 to 15 minutes)
 	go -C hack/localcluster run . build
@@ -109,7 +114,7 @@ release: ## Build dist/: binaries for linux, darwin and windows, bills of materi
 verify-release: ## Build a release twice, in different folders, and compare the bytes
 	@go -C hack/tools run ./release $(BUILD_OF) -platforms linux/amd64,windows/amd64 -verify $(CURDIR)
 
-fuzz: ## Fuzz each target for FUZZTIME (10s)
+fuzz: ## Fuzz each target for FUZZTIME (10s), as many at a time as there are processors
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
 
 clean: ## Remove what was built here, all local control planes and their programs

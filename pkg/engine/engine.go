@@ -381,7 +381,7 @@ func (r *Runner[S]) compare(ctx context.Context, st *state, l Live) error {
 	}
 	for _, o := range l.Cached {
 		if !exists[o.GetUID()] && l.Selector.Matches(labels.Set(o.GetLabels())) {
-			st.awaited.departure(k.GroupVersionKind, o, false)
+			st.awaited.absence(k.GroupVersionKind, o, l.Selector)
 		}
 	}
 	return nil
@@ -397,9 +397,15 @@ func (r *Runner[S]) learn(st *state, did plan.Outcome) {
 	}
 }
 
+// compareAgain is after how many looks in vain, of a second and less, the caches are compared with the server anew.
+const compareAgain = 15
+
 // await puts off a key whose caches lack its own writes. Their arrival wakes it; the timer is a safety net.
 func (r *Runner[S]) await(key plan.Key, st *state, rec *Record, missing schema.GroupVersionKind) {
 	st.waits++
+	if st.waits%compareAgain == 0 && st.awaited.doubtful() {
+		r.setUnsettled(st, true)
+	}
 	rec.Waiting = missing.Kind
 	rec.Why = "waiting for the cache of " + missing.Kind + " to show our own writes"
 	rec.Next = min(10*time.Millisecond<<min(st.waits, 7), time.Second)

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -168,6 +170,8 @@ type departed struct {
 	key     plan.Key
 	uid     types.UID
 	version string // not empty: any other version of the object will do, too
+	// selector is not nil for an object that a live list did not have: it may also have left the selection.
+	selector labels.Selector
 	// until is when to stop waiting; zero for never. The server has refused the write, as for a conflict; if the cache
 	// shows none by then, there may be none, or it lags. So the key is looked at live before its next write, which carries
 	// its preconditions with it.
@@ -198,6 +202,19 @@ func (a *awaited) departure(kind schema.GroupVersionKind, o plan.Object, refused
 		d.until = a.patience()
 	}
 	a.departed = append(a.departed, d)
+}
+
+// absence waits until the cache shows, too, that an object is not in a selection.
+func (a *awaited) absence(kind schema.GroupVersionKind, o plan.Object, selector labels.Selector) {
+	a.departed = append(a.departed, departed{kind: kind, key: keyOf(o), uid: o.GetUID(), selector: selector})
+}
+
+// doubtful forgets what a comparison with the server has found missing, and reports whether there was any of that. What left
+// a selection and came back at once is never seen to be missing: the comparison has to be made again.
+func (a *awaited) doubtful() bool {
+	before := len(a.departed)
+	a.departed = slices.DeleteFunc(a.departed, func(d departed) bool { return d.selector != nil })
+	return len(a.departed) < before
 }
 
 // newer waits for any later version of o: the server has refused the one that was observed.
@@ -238,7 +255,8 @@ func (a *awaited) settle(f *Freshness) (missing schema.GroupVersionKind, ok bool
 func (d departed) shown(f *Freshness) bool {
 	o := f.cached(d.kind, d.key)
 	return o == nil || o.GetUID() != d.uid || o.GetDeletionTimestamp() != nil ||
-		d.version != "" && o.GetResourceVersion() != d.version
+		d.version != "" && o.GetResourceVersion() != d.version ||
+		d.selector != nil && !d.selector.Matches(labels.Set(o.GetLabels()))
 }
 
 func (d departed) tooLong() bool { return !d.until.IsZero() && time.Now().After(d.until) }

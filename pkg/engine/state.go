@@ -24,6 +24,9 @@ func (r *Runner[S]) stateLocked(key plan.Key) *state {
 
 // doubt marks a key whose caches may lack what a former leader wrote.
 func (r *Runner[S]) doubt(key plan.Key) {
+	if r.Live == nil && (r.Owner == nil || r.Free) {
+		return // nothing could be read that tells more
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stateLocked(key).unsettled = true

@@ -16,7 +16,7 @@ import (
 
 var (
 	faultsLast = flag.Duration("faults", 3*time.Second, "how long the faults of TestFaults last; up to ten minutes make sense")
-	seeds      = flag.Int("seeds", 3, "how many random scripts TestRandomFaults runs")
+	seeds      = flag.Int("seeds", 0, "how many random scripts TestRandomFaults runs; with CHAOS_FULL=1 by default 10")
 	firstSeed  = flag.Uint64("seed", 1, "the first seed of random scripts, and that of the soak")
 	scriptFile = flag.String("script", "", "a file with the one script that TestRandomFaults is to run instead")
 )
@@ -64,25 +64,29 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			half := (*faultsLast / 2).String()
 			script := "seed 1\n" + strings.NewReplacer("=D", "="+faultsLast.String(), " D", " "+faultsLast.String(), "HALF", half).Replace(f.script)
-			r := newRun(t, c, "", podgcThreshold)
+			r := newRun(t, c, tally, "", podgcThreshold)
 			if f.election {
 				r.elect()
 			}
 			t.Cleanup(func() { r.replayBy("", "-faults="+faultsLast.String()) })
-			r.disturb(tally, script, reference)
+			r.disturb(script, reference)
 		})
 	}
 }
 
 // TestRandomFaults does the same under scripts made from seeds.
 func TestRandomFaults(t *testing.T) {
+	scripts := randomScripts(t)
+	if len(scripts) == 0 {
+		t.Skip("runs with -seeds=N, -script=FILE or CHAOS_FULL=1")
+	}
 	c := cluster.Start(t)
 	tally := newTally(t, "random scripts of faults")
 	reference, _ := underFaults.undisturbed(t, c, tally)
-	for name, script := range randomScripts(t) {
+	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRun(t, c, "", podgcThreshold)
+			r := newRun(t, c, tally, "", podgcThreshold)
 			t.Cleanup(func() {
 				if r.Failed() {
 					r.Logf("the script:\n%s", script)
@@ -93,7 +97,7 @@ func TestRandomFaults(t *testing.T) {
 					r.replayBy("", "-faults="+faultsLast.String(), "-seeds=1", "-seed="+strings.TrimPrefix(name, "seed "))
 				}
 			})
-			r.disturb(tally, script, reference)
+			r.disturb(script, reference)
 		})
 	}
 }
@@ -106,6 +110,9 @@ func randomScripts(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		return map[string]string{"script": string(text)}
+	}
+	if full && *seeds == 0 {
+		*seeds = 10
 	}
 	scripts := map[string]string{}
 	for i := range *seeds {
@@ -144,7 +151,7 @@ const recovery = 75 * time.Second
 type disturbance struct{ begin, end func() }
 
 // disturb plays the work under a script of faults and judges what has happened.
-func (r *run) disturb(y *tally, script string, reference *oracle.History) {
+func (r *run) disturb(script string, reference *oracle.History) {
 	r.Helper()
 	parsed, err := proxy.Parse(script)
 	if err != nil {
@@ -169,7 +176,7 @@ func (r *run) disturb(y *tally, script string, reference *oracle.History) {
 	if n := len(r.proxy.Injections()); n == 0 {
 		r.Logf("no fault was injected")
 	}
-	y.judge(r, h, reference, o)
+	r.judge(h, reference, o)
 }
 
 // elect makes the manager hold a lease of its own.

@@ -93,8 +93,10 @@ func (y *tally) count(ids []string, injections int) {
 }
 
 // judge checks a history with all oracles, and its end against that of the run without faults, if there was one.
-func (y *tally) judge(r *run, h, reference *oracle.History, o oracle.Options) {
+func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 	r.Helper()
+	r.judged = true
+	unfinished := r.Failed()
 	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
 	o.Settled = true
 	o.TerminatedPodThreshold = terminatedThreshold
@@ -106,13 +108,20 @@ func (y *tally) judge(r *run, h, reference *oracle.History, o oracle.Options) {
 			ids = append(ids, "L2")
 		}
 	}
-	if r.Failed() && len(ids) == 0 {
+	if unfinished {
 		ids = append(ids, unfinishedOracle)
 	}
 	if r.Failed() {
 		r.keep(h)
 	}
-	y.count(ids, len(r.proxy.Injections()))
+	r.tally.count(ids, len(r.proxy.Injections()))
+}
+
+// giveUp counts a run that has failed before it could be judged.
+func (r *run) giveUp() {
+	if !r.judged && r.Failed() {
+		r.tally.count([]string{unfinishedOracle}, len(r.proxy.Injections()))
+	}
 }
 
 // report lets the test fail for the first violation of each oracle, and returns the oracles of all. Those that
@@ -153,10 +162,13 @@ func (r *run) replayBy(environment string, flags ...string) {
 	if !r.Failed() {
 		return
 	}
+	parts := strings.Split(r.T.Name(), "/")
 	var pattern []string
-	for _, part := range strings.Split(r.T.Name(), "/") {
+	for _, part := range parts[:len(parts)-1] {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
 	}
+	// It is compared with the run without faults, which belongs to it.
+	pattern = append(pattern, "^("+undisturbedName+"|"+regexp.QuoteMeta(parts[len(parts)-1])+")$")
 	command := append([]string{"go test ./test/chaos -count=1 -v"}, flags...)
 	r.Logf("replay: %s%s -run '%s'", environment, strings.Join(command, " "), strings.Join(pattern, "/"))
 }

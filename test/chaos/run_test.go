@@ -30,6 +30,8 @@ type run struct {
 	proxy     *proxy.Proxy
 	recording recording
 	flags     []string
+	tally     *tally
+	judged    bool
 
 	manager *cluster.Manager
 	mayEnd  bool // by itself, when it has lost its lease
@@ -41,14 +43,14 @@ type run struct {
 	process *os.Process // of the manager
 }
 
-// newRun starts a proxy with the script. The manager behind it starts with [run.start].
-func newRun(t *testing.T, c *cluster.Cluster, script string, flags ...string) *run {
+// newRun starts a proxy with the script, for a run that the tally counts, however it ends. The manager behind it starts with [run.start].
+func newRun(t *testing.T, c *cluster.Cluster, y *tally, script string, flags ...string) *run {
 	t.Helper()
 	parsed, err := proxy.Parse(script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{T: t, Cluster: c, ns: c.Namespace(t), disturbance: disturbance{func() {}, func() {}}}
+	r := &run{T: t, Cluster: c, tally: y, ns: c.Namespace(t), disturbance: disturbance{func() {}, func() {}}}
 	r.recording.namespaces = []string{r.ns}
 	r.recording.begin(t, c.RESTConfig)
 	t.Cleanup(r.recording.stop)
@@ -70,6 +72,7 @@ func newRun(t *testing.T, c *cluster.Cluster, script string, flags ...string) *r
 	}
 	r.flags = append([]string{"--kubeconfig=" + kubeconfig, "--controllers=deployment,replicaset,endpoint,podgc"}, flags...)
 	t.Cleanup(r.explain)
+	t.Cleanup(r.giveUp)
 	r.proxy.Run(parsed)
 	return r
 }
@@ -140,11 +143,19 @@ func (r *run) quiet(long, timeout time.Duration) {
 	})
 }
 
-// end waits until the manager has come to rest, and returns all that has happened.
+// end waits until the manager has come to rest with its work done, and returns all that has happened. A manager that
+// pauses before it tries again is at rest for a while too; so it is asked whether something is left to do. If there is to the
+// last, the oracles will say what.
 func (r *run) end() *oracle.History {
 	r.Helper()
-	r.quiet(restfulness, patience)
-	return r.recording.end(r.T)
+	o := oracle.Options{Settled: true, TerminatedPodThreshold: terminatedThreshold}
+	for deadline := time.Now().Add(recovery); ; {
+		r.quiet(restfulness, patience)
+		left := oracle.Check(r.recording.now(r.T, r.RESTConfig), o, oracle.L1(), oracle.L3())
+		if len(left) == 0 || time.Now().After(deadline) {
+			return r.recording.end(r.T)
+		}
+	}
 }
 
 // explain logs what was injected, if the test has failed.

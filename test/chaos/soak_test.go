@@ -364,7 +364,7 @@ func (s *soak) starve() {
 	var busy []*exec.Cmd
 	for range 8 {
 		cmd := exec.Command("sh", "-c", "while :; do :; done")
-		if err := cmd.Start(); err != nil {
+		if err := cluster.StartTied(cmd); err != nil {
 			s.Fatal(err)
 		}
 		busy = append(busy, cmd)

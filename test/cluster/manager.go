@@ -53,7 +53,7 @@ func (c *Cluster) ManagerExactly(t testing.TB, args ...string) *Manager {
 		ended: make(chan struct{}),
 	}
 	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
-	if err := m.cmd.Start(); err != nil {
+	if err := StartTied(m.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -32,6 +32,8 @@ type Options struct {
 	Outages []Interval
 	// Settled says that before the history's end there was time enough to converge, with neither changes nor faults.
 	Settled bool
+	// End is when the history ended, if that was later than its last revision.
+	End time.Time
 	// Surge says what S5 counts.
 	Surge Surge
 
@@ -134,6 +136,11 @@ func (o *Options) before(now time.Time, d time.Duration) time.Time {
 	return start
 }
 
+// out reports whether a time is in an outage.
+func (o *Options) out(t time.Time) bool {
+	return slices.ContainsFunc(o.Outages, func(i Interval) bool { return !t.Before(i.From) && !t.After(i.To) })
+}
+
 // Violation is a broken rule.
 type Violation struct {
 	Oracle  string // such as S5
@@ -204,6 +211,9 @@ func Check(h *History, o Options, oracles ...Oracle) []Violation {
 			}
 		}
 	})
+	if w.o.End.After(w.now) {
+		w.now = w.o.End
+	}
 	for _, h := range all {
 		if h.end != nil {
 			h.end()

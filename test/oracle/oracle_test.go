@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -192,6 +193,8 @@ func TestS3(t *testing.T) {
 }
 
 func TestS4(t *testing.T) {
+	start := NewScript().Now
+	blind := Options{Outages: []Interval{{start, start.Add(time.Minute)}}}
 	orphan := func(s *scene, set Object) Object {
 		p := s.aPod(set)
 		p.OwnerReferences = nil
@@ -231,6 +234,19 @@ func TestS4(t *testing.T) {
 			p.OwnerReferences = append(p.OwnerReferences, p.OwnerReferences[0])
 			s.Manager().Create(p)
 		}, want: "2 controllers"},
+		{name: "adopted by one that is gone for long, which a live look would have shown", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			orphan := s.User().Create(quarantined(s, set))
+			s.User().Delete(set)
+			s.Wait(50 * time.Second)
+			adopt(s, orphan, set)
+		}, options: blind, want: "is gone since"},
+		{name: "created for one that is gone for long, which the cache did not show", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.User().Delete(set)
+			s.Wait(50 * time.Second)
+			s.pods(set, 1)
+		}, options: blind},
 		{name: "adopted, created, and adopted when the owner has just been deleted", write: func(s *scene) {
 			d := s.User().Create(aDeployment(1))
 			set := s.User().Create(aSet(nil, "a", 1))
@@ -313,6 +329,7 @@ func TestS6(t *testing.T) {
 		a = s.Manager().Create(aSet(d, "a", 3))
 		pods = s.up(a, 3)
 		a = s.Manager().Edit(a, observe)
+		s.Wait(time.Minute)
 		d = s.User().Edit(d, image("b"))
 		b = s.Manager().Create(aSet(d, "b", 1))
 		if newUp {
@@ -353,6 +370,24 @@ func TestS6(t *testing.T) {
 			a = s.Manager().Edit(a, size(2))
 			s.Manager().Edit(a, observe)
 			s.Manager().Terminate(pods[0])
+		}, want: "2 pods of web are available"},
+		{name: "one that has just become ready, as nobody could know", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			late := s.User().Edit(pods[0], unready)
+			s.Wait(time.Minute)
+			s.Manager().Edit(a, size(2))
+			late = s.User().Edit(late, s.run)
+			s.Wait(time.Second)
+			s.Manager().Terminate(late)
+		}},
+		{name: "one that had become ready long before", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			late := s.User().Edit(pods[0], unready)
+			s.Wait(time.Minute)
+			s.Manager().Edit(a, size(2))
+			late = s.User().Edit(late, s.run)
+			s.Wait(time.Minute)
+			s.Manager().Terminate(late)
 		}, want: "2 pods of web are available"},
 		{name: "one that is not available", write: func(s *scene) {
 			_, a, _, pods := rolling(s, false)
@@ -459,6 +494,25 @@ func collides(n int32) func(Object) {
 	return func(o Object) { o.(*appsv1.Deployment).Status.CollisionCount = &n }
 }
 
+// quarantined is a pod with the template of a ReplicaSet, which a user has taken away from it.
+func quarantined(s *scene, set Object) *corev1.Pod {
+	p := s.aPod(set)
+	p.OwnerReferences = nil
+	p.Labels["app"] = "quarantine"
+	return p
+}
+
+// released gives a pod the label back by which it is selected.
+func released(o Object) {
+	changed := maps.Clone(o.GetLabels())
+	changed["app"] = "web"
+	o.SetLabels(changed)
+}
+
+func adopt(s *scene, orphan, set Object) {
+	s.Manager().Edit(orphan, func(o Object) { ownedBy(o, ReplicaSet, set) })
+}
+
 func TestS8(t *testing.T) {
 	// replaced is a Recreate Deployment with a new template and a terminating old pod.
 	replaced := func(s *scene) (d, a, old Object) {
@@ -493,6 +547,39 @@ func TestS8(t *testing.T) {
 			s.pods(a, 1)
 			s.pods(s.Revisions[len(s.Revisions)-2].Object, 1)
 		}, want: "created while pods of web-a are left"},
+		{name: "an old pod is adopted between the decision and the new pods", write: func(s *scene) {
+			d, a, old := replaced(s)
+			s.User().Delete(old)
+			orphan := s.User().Create(quarantined(s, a))
+			b := s.Manager().Create(aSet(d, "b", 2))
+			orphan = s.User().Edit(orphan, released)
+			adopt(s, orphan, a)
+			s.pods(b, 1)
+			s.Wait(time.Minute) // a quota
+			s.pods(b, 1)
+		}},
+		{name: "an old pod is adopted just before the decision", write: func(s *scene) {
+			d, a, old := replaced(s)
+			s.User().Delete(old)
+			orphan := s.User().Edit(s.User().Create(quarantined(s, a)), released)
+			s.Wait(time.Minute) // without a manager
+			adopt(s, orphan, a)
+			s.pods(s.Manager().Create(aSet(d, "b", 1)), 1)
+		}},
+		{name: "an old pod was adopted long before the decision", write: func(s *scene) {
+			d, a, old := replaced(s)
+			s.User().Delete(old)
+			orphan := s.User().Edit(s.User().Create(quarantined(s, a)), released)
+			adopt(s, orphan, a)
+			s.Wait(time.Minute)
+			s.Manager().Create(aSet(d, "b", 1))
+		}, want: "raised to 1 while pods of web-a are left: 1"},
+		{name: "an adopted pod does not excuse another one", write: func(s *scene) {
+			d, a, _ := replaced(s)
+			orphan := s.User().Edit(s.User().Create(quarantined(s, a)), released)
+			adopt(s, orphan, a)
+			s.Manager().Create(aSet(d, "b", 1))
+		}, want: "raised to 1 while pods of web-a are left: 2"},
 		{name: "the strategy has just changed", write: func(s *scene) {
 			d := s.User().Create(aDeployment(1))
 			s.up(s.Manager().Create(aSet(d, "a", 1)), 1)
@@ -653,6 +740,14 @@ func TestS11(t *testing.T) {
 			s.Wait(time.Minute)
 			s.User().Create(aNode())
 		}, want: "for more than 10s"},
+		{name: "outdated at the end, for too long", write: func(s *scene) {
+			_, pod, _ := serving(s)
+			s.User().Edit(pod, unready)
+		}, options: Options{End: NewScript().Now.Add(time.Minute)}, want: "for more than 10s"},
+		{name: "outdated for a moment at the end", write: func(s *scene) {
+			_, pod, _ := serving(s)
+			s.User().Edit(pod, unready)
+		}, options: Options{End: NewScript().Now.Add(5 * time.Second)}},
 		{name: "outdated for a moment", write: func(s *scene) {
 			_, pod, endpoints := serving(s)
 			s.User().Edit(pod, unready)
@@ -714,6 +809,22 @@ func withMeta(o Object, e *corev1.Endpoints) *corev1.Endpoints {
 	return e
 }
 
+// outOfOrder is a node out of service, with a pod that is to end there and was made Failed last.
+func outOfOrder(s *scene) Object {
+	n := aNode()
+	n.Status.Conditions[0].Status = corev1.ConditionUnknown
+	n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+	node := s.User().Create(n)
+	pod := s.User().Terminate(s.up(s.User().Create(aSet(nil, "a", 1)), 1)[0])
+	s.Manager().Edit(pod, fail)
+	return node
+}
+
+func repair(o Object) {
+	o.(*corev1.Node).Status.Conditions[0].Status = corev1.ConditionTrue
+	o.(*corev1.Node).Spec.Taints = nil
+}
+
 func TestS12(t *testing.T) {
 	// lost is a pod of a node that is gone, looked for after a time.
 	lost := func(s *scene, wait time.Duration, code int) Object {
@@ -746,7 +857,27 @@ func TestS12(t *testing.T) {
 		{name: "a node that is back", write: func(s *scene) {
 			pod := lost(s, time.Minute, 404)
 			s.User().Create(aNode())
+			s.Wait(time.Minute)
 			collect(s, pod, true)
+		}, want: "no rule of podgc"},
+		{name: "a node that came back while the deletion was on its way", write: func(s *scene) {
+			pod := lost(s, time.Minute, 404)
+			s.User().Create(aNode())
+			collect(s, pod, true)
+		}},
+		{name: "a node that came back too early", write: func(s *scene) {
+			pod := lost(s, 20*time.Second, 404)
+			s.User().Create(aNode())
+			collect(s, pod, true)
+		}, want: "after its node was gone"},
+		{name: "a node that came into service while the deletion was on its way", write: func(s *scene) {
+			s.User().Edit(outOfOrder(s), repair)
+			s.Podgc().Delete(s.Revisions[len(s.Revisions)-2].Object)
+		}},
+		{name: "a node that came into service long before", write: func(s *scene) {
+			s.User().Edit(outOfOrder(s), repair)
+			s.Wait(time.Minute)
+			s.Podgc().Delete(s.Revisions[len(s.Revisions)-2].Object)
 		}, want: "no rule of podgc"},
 		{name: "terminating without a node, and on one out of service", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 2))
@@ -841,6 +972,16 @@ func TestS14(t *testing.T) {
 			_, set, _ := settledScene(s)
 			s.Requests = append(s.Requests, Request{User: "system:kube-controller-manager", Verb: "update", Resource: "replicasets", Subresource: "status",
 				Name: set.GetName(), Code: 200, Version: 6, Received: s.Now.Add(time.Second)})
+		}, want: "changed nothing"},
+		{name: "an update that is repeated, as the first one was not answered", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.Manager().Edit(set, observe)
+			s.Requests = append(s.Requests, s.Requests[len(s.Requests)-1])
+		}, options: Options{Outages: []Interval{{NewScript().Now, NewScript().Now.Add(time.Minute)}}}},
+		{name: "an update that is repeated", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.Manager().Edit(set, observe)
+			s.Requests = append(s.Requests, s.Requests[len(s.Requests)-1])
 		}, want: "changed nothing"},
 		{name: "an update of what another has written", write: func(s *scene) {
 			s.User().Create(aSet(nil, "a", 1))

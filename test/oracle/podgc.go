@@ -11,17 +11,17 @@ import (
 // S12: each pod that the manager deletes by force, without grace, is named by a rule of podgc: terminated while there are
 // more than the threshold (PGC-4), being deleted on an out-of-service node (PGC-7) or without a node (PGC-12), or an orphan,
 // whose node is absent for the quarantine and was then found missing by a live read (PGC-8..10, PGC-28). It has finished
-// before it is deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). It needs
-// requests; without any it is silent.
+// before it is deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). A node
+// that came back, or into service, a moment ago does not count as such yet. It needs requests; without any it is silent.
 func S12() Oracle {
 	return Oracle{"S12", "podgc removes only what its rules name", func(j *judge) hooks {
 		failed := map[string]bool{} // the pods, by uid, that the manager has made finished
-		absent := map[string]time.Time{}
+		nodes := nodeTimes{absent: map[string]time.Time{}, back: map[string]absence{}, repaired: map[string]time.Time{}}
 		return hooks{
 			before: func(r *revision) {
 				p := j.pods[r.key]
 				if r.kind == Pod && r.manager && r.goes() && r.by != nil && r.by.Grace != nil && *r.by.Grace == 0 && p != nil && p.UID == r.uid {
-					j.collected(r, p, failed[string(r.uid)], absent)
+					j.collected(r, p, failed[string(r.uid)], nodes)
 				}
 			},
 			after: func(r *revision) {
@@ -31,38 +31,62 @@ func S12() Oracle {
 					if r.manager && ok && !finished(old) && finished(o) {
 						failed[string(r.uid)] = true
 					}
-					if node := o.Spec.NodeName; node != "" && j.nodes[node] == nil && absent[node].IsZero() {
-						absent[node] = j.now // a pod of a node that never was
+					if node := o.Spec.NodeName; node != "" && j.nodes[node] == nil && nodes.absent[node].IsZero() {
+						nodes.absent[node] = j.now // a pod of a node that never was
 					}
 					if r.Type == Deleted {
 						delete(failed, string(r.uid))
 					}
 				case *corev1.Node:
-					delete(absent, o.Name)
-					if r.Type == Deleted {
-						absent[o.Name] = j.now
-					}
+					nodes.note(j.now, r, o)
 				}
 			},
 		}
 	}}
 }
 
+// nodeTimes is since when nodes are what podgc takes them for, or until when they were.
+type nodeTimes struct {
+	absent   map[string]time.Time // since when nodes are not there
+	back     map[string]absence   // the last time that nodes were not there which are
+	repaired map[string]time.Time // when nodes were last out of service
+}
+
+type absence struct{ from, to time.Time }
+
+func (t nodeTimes) note(now time.Time, r *revision, n *corev1.Node) {
+	if old, ok := r.old.(*corev1.Node); ok && outOfService(old) && !outOfService(n) {
+		t.repaired[n.Name] = now
+	}
+	if r.Type == Deleted {
+		t.absent[n.Name] = now
+		return
+	}
+	if since, ok := t.absent[n.Name]; ok {
+		t.back[n.Name] = absence{since, now}
+		delete(t.absent, n.Name)
+	}
+}
+
 // collected judges a forced deletion of a pod.
-func (j *judge) collected(r *revision, p *pod, failedByManager bool, absent map[string]time.Time) {
+func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeTimes) {
 	node := j.nodes[p.Spec.NodeName]
 	related := []string{Node + "//" + p.Spec.NodeName}
 	terminated, unscheduled, outOf, orphan := j.tooMany(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
-		p.DeletionTimestamp != nil && node != nil && outOfService(node), p.Spec.NodeName != "" && node == nil
-	problem := ""
+		p.DeletionTimestamp != nil && node != nil && (outOfService(node) || j.recent(nodes.repaired[node.Name])),
+		p.Spec.NodeName != "" && node == nil
+	problem, since := "", nodes.absent[p.Spec.NodeName]
+	if last := nodes.back[p.Spec.NodeName]; node != nil && j.recent(last.to) {
+		orphan, since = true, last.from
+	}
 	if orphan {
-		problem = j.orphaned(p, absent[p.Spec.NodeName], r)
+		problem = j.orphaned(p, since, r)
 	}
 	switch {
 	case !terminated && !unscheduled && !outOf && !orphan:
 		j.report(r, related, "deleted by force, and no rule of podgc names it: phase %q, deleting %v, node %q, %d terminated pods",
 			p.Status.Phase, p.DeletionTimestamp != nil, p.Spec.NodeName, j.ended)
-	case problem != "" && !terminated:
+	case problem != "" && !terminated && !outOf && !unscheduled:
 		j.report(r, related, "deleted as an orphan, %s", problem)
 	case !finished(p.Pod):
 		j.report(r, related, "deleted by force in phase %q", p.Status.Phase)

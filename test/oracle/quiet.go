@@ -13,14 +13,15 @@ import (
 )
 
 // S14: when nobody else has done anything for Options.Quiet and what belongs to an object is at its fixpoint (L1), the
-// manager does not write it, nor does it ever send an update that leaves the resourceVersion as it was (RS-49, EP-27).
+// manager does not write it, nor does it ever send an update that leaves the resourceVersion as it was (RS-49, EP-27), unless
+// in an outage, as it may repeat what was done and not answered.
 // Writes of podgc are S12's business, and a progress deadline may pass at any time (DEP-73). Renewals of the lease are not
 // looked at.
 func S14() Oracle {
 	return Oracle{"S14", "quiet when there is nothing to do", func(j *judge) hooks {
 		last := epoch
 		for _, q := range j.requests {
-			if q.noop && q.manager && q.Resource != resources[Lease] && (q.Verb == "update" || q.Verb == "patch") {
+			if q.noop && q.manager && q.Resource != resources[Lease] && (q.Verb == "update" || q.Verb == "patch") && !j.o.out(q.Received) {
 				j.noop(q)
 			}
 		}

@@ -96,7 +96,8 @@ func S3() Oracle {
 
 // S4: an object has at most one controller. What the manager adopts or creates gets a controller that exists under that
 // uid and name, in the same namespace; when adopting, one that is not being deleted (RS-14, RS-22, DEP-8). A controller that
-// went away within the lag excuses it.
+// went away within the lag excuses it. Who adopts has looked at the owner live just before: a cache that was cut off is no
+// excuse for it.
 func S4() Oracle {
 	return Oracle{"S4", "controllers are live and there is one", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
@@ -123,6 +124,9 @@ func S4() Oracle {
 	}}
 }
 
+// liveLook is how much time may pass between a live look at an owner and the adoption that it allows.
+const liveLook = 30 * time.Second
+
 // unfit says what is wrong with an owner that has just become the controller of an object.
 func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) string {
 	var owner Object
@@ -140,14 +144,18 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 	default:
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}
+	adopts, excused := r.old != nil, j.lag()
+	if looked := j.now.Add(-liveLook); adopts && looked.After(excused) {
+		excused = looked
+	}
 	switch {
 	case owner == nil:
 		return fmt.Sprintf("its new controller %s %s never existed", name, uid)
 	case owner.GetNamespace() != r.Object.GetNamespace() || owner.GetName() != name:
 		return fmt.Sprintf("its new controller %s is in truth %s", name, keyOf(owner))
-	case gone != nil && gone.at.Before(j.lag()):
+	case gone != nil && gone.at.Before(excused):
 		return fmt.Sprintf("its new controller %s is gone since version %d", name, gone.Version)
-	case r.old != nil && !deleting.IsZero() && deleting.Before(j.lag()):
+	case adopts && !deleting.IsZero() && deleting.Before(excused):
 		return fmt.Sprintf("its new controller %s is being deleted since %v", name, deleting)
 	}
 	return ""

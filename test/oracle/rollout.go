@@ -90,7 +90,7 @@ func (w *world) family(d *deployment) []string {
 // S6: a deletion by the manager leaves a rolling Deployment with replicas - maxUnavailable pods that are truly available, by
 // their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
 // Deployment wanted when the ReplicaSet's size was decided, and pods that the environment took since shortly before that
-// count as available. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is exempt.
+// count as available. A pod that has only just become ready may be deleted as one that is not. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is exempt.
 func S6() Oracle {
 	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
@@ -100,7 +100,7 @@ func S6() Oracle {
 			}
 			s := j.sets[p.controller]
 			d := j.alive(s.controller)
-			if d == nil || !available(p.Pod, s.leastReady(), j.now) {
+			if d == nil || !available(p.Pod, s.leastReady(), j.now) || j.recent(p.ready) {
 				return
 			}
 			least := s.open()[0].spec.least
@@ -205,11 +205,13 @@ func (j *judge) collision(r *revision) {
 // finished, and then no such pod appears (DEP-48). It binds when all open generations ask for Recreate. A ReplicaSet that has
 // a size, from before the strategy was Recreate, may be scaled (DEP-35). One of size 0 may not, whether paused or not: DEP-35
 // would allow that, and so the original fails it, but whoever asks for Recreate relies on old and new never meeting.
+// Orphans do not count that a ReplicaSet took in when the other had its size already, or only just before: to whom it was
+// given nobody told of them, and they bring an old pod back beside the new ones.
 func S8() Oracle {
 	return Oracle{"S8", "Recreate: no new pod before the last old one is gone", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			if s, d, ok := j.raise(r); ok && s.orders[len(s.orders)-1].spec.recreate {
-				if other := j.standing(s, d); other != nil {
+				if other := j.standing(s, d, j.lag()); other != nil {
 					j.report(r, append(j.family(d), j.related(s)...), "raised to %d while pods of %s are left: %d", s.size(), other.Name, other.present)
 				}
 				return
@@ -228,20 +230,37 @@ func S8() Oracle {
 					return
 				}
 			}
-			if other := j.standing(s, d); other != nil {
+			since := j.lag()
+			if decided := s.open()[0].when; decided.Before(since) {
+				since = decided
+			}
+			if other := j.standing(s, d, since); other != nil {
 				j.report(r, append(j.family(d), j.related(s)...), "created while pods of %s are left: %d", other.Name, other.present)
 			}
 		}}
 	}}
 }
 
-// standing is another ReplicaSet of the Deployment that has pods, and not from the environment.
-func (j *judge) standing(s *set, d *deployment) *set {
+// standing is another ReplicaSet of the Deployment that has pods, others than it was given or has adopted since a time.
+func (j *judge) standing(s *set, d *deployment, since time.Time) *set {
 	for _, other := range j.setsOf[d.UID] {
 		last := other.orders[len(other.orders)-1]
-		if other != s && last.byManager && other.present > len(other.gained.since(j.lag())) {
+		if other != s && last.byManager && other.present > j.arrived(other, since) {
 			return other
 		}
 	}
 	return nil
+}
+
+// arrived counts the pods of a ReplicaSet that were made outside of it, came to it since a time, and are left.
+func (w *world) arrived(s *set, since time.Time) int {
+	left := map[types.UID]bool{}
+	for _, all := range []losses{s.gained, s.adopted} {
+		for _, gain := range all.since(since) {
+			if p := w.podsOf[s.UID][gain.uid]; p != nil && !finished(p.Pod) {
+				left[gain.uid] = true
+			}
+		}
+	}
+	return len(left)
 }

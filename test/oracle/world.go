@@ -42,6 +42,7 @@ type pod struct {
 	*corev1.Pod
 	controller types.UID // empty for none
 	counted    bool      // active, matching and of a ReplicaSet
+	ready      time.Time // since when it is ready, as the history shows; zero if it is not
 	born       *revision
 }
 
@@ -62,6 +63,7 @@ type set struct {
 	orders     []order   // what it was asked for, oldest first
 	lost       losses    // pods that the environment has taken
 	gained     losses    // pods that the environment has given
+	adopted    losses    // orphans that the manager has taken in
 }
 
 // order is what a ReplicaSet was asked for by one generation of its spec.
@@ -205,8 +207,16 @@ func (w *world) applyPod(r *revision, o *corev1.Pod) {
 			now.controller = ref.UID
 			now.counted = w.counts(o, w.sets[ref.UID])
 		}
-		if before != nil && before.UID == o.UID {
+		same := before != nil && before.UID == o.UID
+		if same {
 			now.born = before.born
+		}
+		switch {
+		case !ready(o):
+		case same && !before.ready.IsZero():
+			now.ready = before.ready
+		default:
+			now.ready = w.now
 		}
 	}
 	w.keepLosses(r, before, now)
@@ -270,8 +280,13 @@ func (w *world) keepLosses(r *revision, before, now *pod) {
 			was.lost = append(was.lost, l)
 		}
 	}
-	if is != nil && is != was && !r.manager {
-		is.gained = append(is.gained, loss{when: w.now, uid: now.UID, count: 1})
+	if is != nil && is != was {
+		gain := loss{when: w.now, uid: now.UID, count: 1}
+		if r.manager {
+			is.adopted = append(is.adopted, gain)
+		} else {
+			is.gained = append(is.gained, gain)
+		}
 	}
 }
 

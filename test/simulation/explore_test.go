@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -18,12 +17,9 @@ func scenario(name string, crashes int, lines ...string) Scenario {
 }
 
 // TestExhaustive explores small scenarios, of one Deployment of up to three replicas, as far as its time allows: SIM_EXPLORE
-// for each of them, without which it does not run.
+// for each of them.
 func TestExhaustive(t *testing.T) {
-	budget, err := time.ParseDuration(os.Getenv("SIM_EXPLORE"))
-	if err != nil {
-		t.Skip("runs for the time in SIM_EXPLORE")
-	}
+	each := budget(t, "SIM_EXPLORE", 2*time.Second)
 	for _, s := range []Scenario{
 		scenario("one replica", 0, "create web replicas=1 image=good:1"),
 		scenario("one replica, new image", 0, "create web replicas=1 image=good:1", "image web good:2"),
@@ -36,7 +32,7 @@ func TestExhaustive(t *testing.T) {
 		scenario("a pod is taken away and given back", 0, "create web replicas=1 image=good:1", "pod web n=0 do=relabel", "pod web n=0 do=restore"),
 	} {
 		t.Run(s.Name, func(t *testing.T) {
-			x := Explore(t, s, controllers.Registry, budget)
+			x := Explore(t, s, controllers.Registry, each)
 			t.Log(x)
 			if len(x.Broken) > 0 {
 				t.Error("a rule was broken")

@@ -2,8 +2,9 @@ package simulation
 
 import (
 	"flag"
-	"fmt"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,14 +22,15 @@ import (
 )
 
 var (
-	seedFlag   = flag.String("seed", "", "for TestReplay: the seed to replay")
-	scriptFlag = flag.String("script", "", "for TestReplay: the file of the script to replay")
+	seedFlag   = flag.String("seed", "", "for TestReplay: the seeds to replay, separated by commas")
+	scriptFlag = flag.String("script", "", "for TestReplay: the files of the scripts to replay, separated by commas")
 	firstFlag  = flag.Uint64("first", 1, "for TestSeeds: the first seed")
 	logFlag    = flag.Int("log", -1, "verbosity of the managers' log; by default there is none")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	debug.SetGCPercent(400) // a run is short and makes much garbage
 	var level klog.Level
 	if _ = level.Set(strconv.Itoa(*logFlag)); *logFlag < 0 {
 		klog.SetLogger(logr.Discard())
@@ -36,28 +38,32 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// budget is how long TestSeeds may take: SIM_TIME in the environment, without which it does not run ("make simulate").
-func budget(t *testing.T) time.Duration {
-	text := os.Getenv("SIM_TIME")
+// budget is how long a test may take that could go on for ever: what the environment says, or the default.
+func budget(t *testing.T, variable string, byDefault time.Duration) time.Duration {
+	if testing.Short() {
+		t.Skip("takes its time")
+	}
+	text := os.Getenv(variable)
 	if text == "" {
-		t.Skip("runs for the time in SIM_TIME")
+		return byDefault
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		t.Fatalf("SIM_TIME: %v", err)
+		t.Fatalf("%s: %v", variable, err)
 	}
 	return d
 }
 
-// TestSeeds runs one random script after the other until its time is up. A failing one is shrunk and printed.
+// TestSeeds runs one random script after the other for the time in SIM_TIME. A failing one is shrunk and printed. The first
+// seed is always the same, so that a run that was good is good again; -first has it look elsewhere.
 func TestSeeds(t *testing.T) {
-	deadline := time.Now().Add(budget(t))
+	deadline := time.Now().Add(budget(t, "SIM_TIME", 20*time.Second))
 	var next, done, changes atomic.Uint64
 	var virtual atomic.Int64
 	next.Store(*firstFlag)
 	began := time.Now()
 	var workers sync.WaitGroup
-	for range 2 {
+	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for time.Now().Before(deadline) && !t.Failed() {
 				seed := next.Add(1) - 1
@@ -98,31 +104,50 @@ func ruleOf(violation string) string {
 	return rule
 }
 
-// TestReplay runs one seed or one script, and shows what came of it.
+// TestReplay runs the given seeds and scripts, and shows what came of them.
 func TestReplay(t *testing.T) {
-	var s script.Script
-	switch {
-	case *scriptFlag != "":
-		f, err := os.Open(*scriptFlag)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if s, err = script.Parse(f); err != nil {
-			t.Fatalf("%s: %v", *scriptFlag, err)
-		}
-	case *seedFlag != "":
-		seed, err := strconv.ParseUint(*seedFlag, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s = workload.Random(seed)
-	default:
+	scripts := given(t)
+	if len(scripts) == 0 {
 		t.Skip("for replays: give it -seed or -script")
 	}
-	o := Run(t, s, controllers.Registry)
-	t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes, hash %x", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes, o.Hash)
-	for _, v := range o.Violations {
-		t.Error(fmt.Sprint(v))
+	for _, s := range scripts {
+		o := Run(t, s, controllers.Registry)
+		t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes, hash %x", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes, o.Hash)
+		for _, v := range o.Violations {
+			t.Errorf("violation: %s", v)
+		}
 	}
+}
+
+// given are the scripts that the flags name.
+func given(t *testing.T) (scripts []script.Script) {
+	for seed := range strings.SplitSeq(*seedFlag, ",") {
+		if seed == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(seed, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts = append(scripts, workload.Random(n))
+	}
+	for file := range strings.SplitSeq(*scriptFlag, ",") {
+		if file != "" {
+			scripts = append(scripts, read(t, file))
+		}
+	}
+	return scripts
+}
+
+func read(t *testing.T, file string) script.Script {
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := script.Parse(f)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return s
 }

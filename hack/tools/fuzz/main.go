@@ -1,4 +1,5 @@
-// Fuzz runs every fuzz target of a module for a while, one after the other: "go test -fuzz" takes one at a time.
+// Fuzz runs every fuzz target of a module for a while, which "go test -fuzz" does with one target only. As many targets as
+// there are processors run at a time, each with one worker: so N targets take as long as N/processors of them.
 package main
 
 import (
@@ -7,7 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -24,7 +27,7 @@ func main() {
 	}
 }
 
-// fuzzAll goes on after a failure, so that one run shows all.
+// fuzzAll goes on after a failure, so that one run shows all. What a target prints is shown when it is done.
 func fuzzAll(dir string, duration time.Duration) error {
 	list := exec.Command("go", "test", "-list", "^Fuzz", "./...")
 	list.Dir, list.Stderr = dir, os.Stderr
@@ -33,17 +36,41 @@ func fuzzAll(dir string, duration time.Duration) error {
 		return fmt.Errorf("list the fuzz targets: %w", err)
 	}
 	targets := parseList(string(out))
-	var failed []error
-	for _, t := range targets {
-		fmt.Printf("%s in %s\n", t.name, t.pkg)
-		cmd := exec.Command("go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", duration.String(), t.pkg)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
-		if err := cmd.Run(); err != nil {
-			failed = append(failed, fmt.Errorf("%s in %s: %w", t.name, t.pkg, err))
-		}
+	if len(targets) == 0 {
+		return errors.New("there are no fuzz targets")
 	}
+	next := make(chan target)
+	var mu sync.Mutex
+	var failed []error
+	var workers sync.WaitGroup
+	for range min(runtime.NumCPU(), len(targets)) {
+		workers.Go(func() {
+			for t := range next {
+				out, err := t.fuzz(dir, duration)
+				mu.Lock()
+				fmt.Printf("%s in %s\n%s", t.name, t.pkg, out)
+				if err != nil {
+					failed = append(failed, fmt.Errorf("%s in %s: %w", t.name, t.pkg, err))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, t := range targets {
+		next <- t
+	}
+	close(next)
+	workers.Wait()
 	fmt.Printf("%d fuzz targets, %d failed\n", len(targets), len(failed))
 	return errors.Join(failed...)
+}
+
+func (t target) fuzz(dir string, duration time.Duration) (out []byte, err error) {
+	// By default up to a minute is spent on making each interesting input smaller: all of the time that there is.
+	cmd := exec.Command("go", "test", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", duration.String(), "-fuzzminimizetime", "1s",
+		"-parallel", "1", t.pkg)
+	cmd.Dir = dir
+	return cmd.CombinedOutput()
 }
 
 type target struct{ pkg, name string }

@@ -49,7 +49,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 		Workers: len(rules), // none waits for another
 		Watches: []engine.Watch{ // nothing is done before both are filled (PGC-28); else time is what wakes a rule
 			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Wakes: nobody},
-			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Wakes: departure, Delay: time.Second},
+			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Wakes: comingOrGoing, Delay: time.Second},
 		},
 		Seeds:   rules,
 		Cycle:   cycle, // PGC-3
@@ -91,9 +91,10 @@ func (g *collector) Metrics() []metrics.Registerable { return g.metrics.all() }
 
 func nobody(plan.Object, plan.Object) []plan.Key { return nil }
 
-// departure lets the quarantine of a node begin when it has gone, and not up to a cycle later.
-func departure(_, after plan.Object) []plan.Key {
-	if after != nil {
+// comingOrGoing lets the quarantine of a node begin when it has gone, and end when it is back, and not up to a cycle later: a
+// node that is there for a moment only has to begin its quarantine anew.
+func comingOrGoing(before, after plan.Object) []plan.Key {
+	if before != nil && after != nil {
 		return nil
 	}
 	return []plan.Key{{Name: orphaned}}

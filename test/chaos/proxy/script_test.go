@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
 func TestRulesMatch(t *testing.T) {
-	pod := Request{Verb: "create", Resource: "pods", Namespace: "shop", Name: "web-1", Agent: "kcm/replicaset-controller"}
-	status := Request{Verb: "update", Group: "apps", Resource: "deployments", Subresource: "status", Namespace: "shop", Name: "web"}
-	event := Request{Verb: "event", Resource: "pods", Namespace: "shop", Name: "web-1"}
-	lease := Request{Verb: "update", Resource: "leases", Namespace: "kube-system", Name: "kcm"}
+	pod := Request{apirequest.Request{Verb: "create", Resource: "pods", Namespace: "shop", Name: "web-1"}, "kcm/replicaset-controller"}
+	status := Request{Request: apirequest.Request{Verb: "update", Group: "apps", Resource: "deployments", Subresource: "status", Namespace: "shop", Name: "web"}}
+	event := Request{Request: apirequest.Request{Verb: "event", Resource: "pods", Namespace: "shop", Name: "web-1"}}
+	lease := Request{Request: apirequest.Request{Verb: "update", Resource: "leases", Namespace: "kube-system", Name: "kcm"}}
 	for _, row := range []struct {
 		rule    string
 		request Request
@@ -58,7 +60,7 @@ func TestRulesCount(t *testing.T) {
 		for i := range got {
 			s := parse(t, row.rule)
 			for range 10 {
-				if s.decide(Request{Verb: "create", Resource: "pods"}, time.Now()) != nil {
+				if s.decide(Request{Request: apirequest.Request{Verb: "create", Resource: "pods"}}, time.Now()) != nil {
 					got[i].WriteByte('x')
 				} else {
 					got[i].WriteByte('.')
@@ -76,7 +78,7 @@ func TestProbabilityIsKept(t *testing.T) {
 	s := parse(t, "seed 3\n* * p=0.2 : cut")
 	fired := 0
 	for range 10000 {
-		if s.decide(Request{Verb: "get"}, time.Now()) != nil {
+		if s.decide(Request{Request: apirequest.Request{Verb: "get"}}, time.Now()) != nil {
 			fired++
 		}
 	}

@@ -161,6 +161,33 @@ func TestWatchesAreDelayed(t *testing.T) {
 	})
 }
 
+// A watch on which nothing happens waits: if it did not, the time of the simulation would stand still.
+func TestAnIdleWatchWaits(t *testing.T) {
+	for _, bookmarks := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(1)
+			w, err := client(t, s, nil, runtime.ContentTypeJSON).CoreV1().Pods("default").
+				Watch(t.Context(), metav1.ListOptions{ResourceVersion: fmt.Sprint(s.Version()), AllowWatchBookmarks: bookmarks})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			time.Sleep(bookmarkEvery + time.Second)
+			synctest.Wait()
+			select {
+			case e := <-w.ResultChan():
+				if !bookmarks || e.Type != watch.Bookmark {
+					t.Errorf("bookmarks %v: got %s", bookmarks, e.Type)
+				}
+			default:
+				if bookmarks {
+					t.Error("no bookmark")
+				}
+			}
+		})
+	}
+}
+
 func TestAWatchFromBeforeTheCompactionIsGone(t *testing.T) {
 	s := New(1)
 	before := s.Version()

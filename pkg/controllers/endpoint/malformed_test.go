@@ -1,0 +1,44 @@
+package endpoint
+
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+)
+
+// Whatever the objects are, a look at them does not panic, and once its plan is carried out the next has nothing to do.
+func TestAnyObjectsAtAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
+		service, endpoints := &corev1.Service{}, &corev1.Endpoints{}
+		fill(service)
+		fill(endpoints)
+		if !rapid.Bool().Draw(t, "endpoints exist") {
+			endpoints = nil
+		}
+		var pods []*corev1.Pod
+		for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
+			p := &corev1.Pod{}
+			fill(p)
+			p.Namespace, p.Name, p.UID = "shop", fmt.Sprint(i), types.UID(fmt.Sprint(i))
+			if rapid.Bool().Draw(t, "selected") {
+				p.Labels = service.Spec.Selector
+			}
+			pods = append(pods, p)
+		}
+		s := look(service, endpoints, pods...)
+		if after := stored(s); after != nil {
+			s.endpoints = after
+			if p := planEndpoints(now, s); !p.Empty() {
+				t.Errorf("there is still something to do: %s", p.Why)
+			}
+		}
+	})
+}

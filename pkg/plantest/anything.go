@@ -1,0 +1,16 @@
+package plantest
+
+import (
+	"math/rand"
+
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Anything returns a function that fills objects with whatever their types allow, chosen by the seed: numbers below zero,
+// words that mean nothing, nil where every server would have a default.
+func Anything(seed int64) func(object any) {
+	funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs)
+	return fuzzer.FuzzerFor(funcs, rand.NewSource(seed), scheme.Codecs).NilChance(0.3).NumElements(0, 3).Fill
+}

@@ -1,0 +1,241 @@
+// Package mutation shows that the oracles bite: it makes known mistakes in the controllers, one at a time, and each must be
+// found by the oracle that is named for it.
+//
+// A mistake is an edit of the source text. The compiler is given the edited copy in the place of the file (go test
+// -overlay), so no mistake is ever in the code itself. Then a simulation runs a script in which the mistake shows. The same
+// scripts are run without any mistake, and no oracle may complain.
+package mutation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+// mutant is a mistake.
+type mutant struct {
+	name  string
+	edits []edit // more than one where two parts of the code would prevent the mistake
+	// script is run by test/simulation; it is one in which the mistake shows.
+	script string
+	oracle string // that must find it; others may find it as well
+}
+
+// edit replaces a text, which must be in the file exactly once.
+type edit struct {
+	file     string // below the root of the module
+	old, new string
+}
+
+// finding is what became of a mutant.
+type finding struct {
+	oracles []string // that complained, each once
+	first   string   // complaint of the named oracle
+	took    time.Duration
+}
+
+// root is the root of the module.
+const root = "../.."
+
+// runLimit is how long the script of one mutant may run, in real time. A mistake may keep the simulation from ending.
+const runLimit = 3 * time.Minute
+
+func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the simulation once for each mutant")
+	}
+	var mu sync.Mutex
+	found := map[string]finding{}
+	t.Run("all", func(t *testing.T) {
+		for _, m := range mutants {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				f := examine(t, m)
+				mu.Lock()
+				defer mu.Unlock()
+				found[m.name] = f
+			})
+		}
+	})
+	t.Logf("%d mutants:\n%s", len(mutants), table(found))
+}
+
+// examine compiles one mutant, runs its script, and fails unless the named oracle complains.
+func examine(t *testing.T, m mutant) finding {
+	dir := t.TempDir()
+	overlay, err := overlayOf(dir, m.edits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := build(t, dir, "-overlay="+overlay)
+	began := time.Now()
+	output, failed := run(t, program, write(t, dir, m.script))
+	f := read(output, m.oracle)
+	f.took = time.Since(began)
+	switch {
+	case !failed:
+		t.Errorf("no oracle finds it; %s should", m.oracle)
+	case f.first == "":
+		t.Errorf("%s does not find it, but %q:\n%s", m.oracle, f.oracles, tail(output))
+	}
+	return f
+}
+
+// TestNoMutant is the control: without a mistake the scripts of all mutants pass.
+func TestNoMutant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the simulation")
+	}
+	dir := t.TempDir()
+	program := build(t, dir)
+	for _, m := range mutants {
+		if output, failed := run(t, program, write(t, dir, m.script)); failed {
+			t.Errorf("the script of %q fails without it:\n%s", m.name, tail(output))
+		}
+	}
+}
+
+// TestTable checks what can be checked quickly: that the texts are there, and that no oracle that judges the simulation is
+// left without a mutant.
+func TestTable(t *testing.T) {
+	named := map[string]bool{}
+	for _, m := range mutants {
+		named[m.oracle] = true
+		if _, err := overlayOf(t.TempDir(), m.edits); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+	for _, o := range oracle.All() {
+		if !named[o.ID] {
+			t.Errorf("no mutant for %s: %s", o.ID, o.Claim)
+		}
+	}
+}
+
+// TestOverlay: an edit whose text is not there, or not only once, is an error.
+func TestOverlay(t *testing.T) {
+	const file = "test/mutation/mutation_test.go"
+	for text, want := range map[string]string{
+		"package " + "mutation\n": "", "no such" + " text": "0 times", "func ": "times",
+	} {
+		_, err := overlayOf(t.TempDir(), []edit{{file, text, ""}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// overlayOf writes the edited files into a folder, and the file that tells the compiler of them.
+func overlayOf(dir string, edits []edit) (string, error) {
+	texts := map[string]string{}
+	for _, e := range edits {
+		path, err := filepath.Abs(filepath.Join(root, e.file))
+		if err != nil {
+			return "", err
+		}
+		if texts[path] == "" {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return "", err
+			}
+			texts[path] = string(text)
+		}
+		if n := strings.Count(texts[path], e.old); n != 1 {
+			return "", fmt.Errorf("%s has this text %d times, not once:\n%s", e.file, n, e.old)
+		}
+		texts[path] = strings.Replace(texts[path], e.old, e.new, 1)
+	}
+	var overlay struct{ Replace map[string]string }
+	overlay.Replace = map[string]string{}
+	for path, text := range texts {
+		edited := filepath.Join(dir, fmt.Sprintf("%d-%s", len(overlay.Replace), filepath.Base(path)))
+		if err := os.WriteFile(edited, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		overlay.Replace[path] = edited
+	}
+	content, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, content, 0o600)
+}
+
+// build compiles the simulation and returns the program.
+func build(t *testing.T, dir string, flags ...string) string {
+	program := filepath.Join(dir, "simulation.test")
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", program}, flags...)
+	command := exec.CommandContext(t.Context(), "go", append(args, "./test/simulation")...)
+	command.Dir = root
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("does not compile: %v\n%s", err, output)
+	}
+	return program
+}
+
+// run runs a script, and reports whether an oracle, or anything else, complained.
+func run(t *testing.T, program, script string) (output string, failed bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, "-test.run=^TestReplay$", "-script="+script)
+	command.Dir = t.TempDir()
+	text, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(text), err != nil
+}
+
+func write(t *testing.T, dir, script string) string {
+	file := filepath.Join(dir, "script")
+	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+var violation = regexp.MustCompile(`(?m)violation: (\S+) (.*)$`)
+
+// read reads what the oracles said.
+func read(output, named string) (f finding) {
+	for _, match := range violation.FindAllStringSubmatch(output, -1) {
+		if !slices.Contains(f.oracles, match[1]) {
+			f.oracles = append(f.oracles, match[1])
+		}
+		if f.first == "" && match[1] == named {
+			f.first = match[2]
+		}
+	}
+	return f
+}
+
+// table shows which oracles have found what, and where the named one first did.
+func table(found map[string]finding) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MUTANT\tORACLE\tALSO\tRAN\tFIRST")
+	for _, m := range mutants {
+		f := found[m.name]
+		also := slices.DeleteFunc(f.oracles, func(o string) bool { return o == m.oracle })
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1fs\t%.110s\n", m.name, m.oracle, strings.Join(also, " "), f.took.Seconds(), f.first)
+	}
+	w.Flush()
+	return text.String()
+}
+
+func tail(text string) string { return text[max(0, len(text)-4000):] }

@@ -1,0 +1,46 @@
+package simulation
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+)
+
+// TestFound runs scripts that once failed, shrunk.
+func TestFound(t *testing.T) {
+	for name, text := range map[string]string{
+		"a pod that is relabelled while the caches are in doubt is not waited for": `
+			seed 40194
+			at 137ms    create web replicas=1 image=good:1 surge=69% unavailable=6%
+			at 4.372s   fault m0 delay pods 4.669s for=13s
+			at 10.322s  delete web policy=Orphan
+			at 12s      pod web n=2 do=relabel
+			at 13.905s  fault m* refuse n=6 code=504 after=false verb=create
+			at 16.122s  create web replicas=3 image=good:1 strategy=Recreate`,
+		"a node that was back for three seconds begins its quarantine anew": `
+			seed 40465
+			at 2s       create web replicas=3 image=good:2 surge=1 unavailable=0
+			at 17.631s  node node-1 do=remove
+			at 34.631s  node node-1 do=start
+			at 37.6s    node node-1 do=remove
+			at 40s      fault m* delay endpoints 474ms for=18s`,
+		"a release whose answer is lost is repeated": `
+			seed 1254
+			at 600ms    create web replicas=2 image=failing:1 surge=84% unavailable=1%
+			at 3.79s    fault m* refuse n=1 code=0 after=true resource=pods
+			at 6.591s   fault m* delay pods 699ms for=6s
+			at 7s       pod web n=9 do=relabel`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := script.Parse(strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range Run(t, s, controllers.Registry).Violations {
+				t.Error(v)
+			}
+		})
+	}
+}
