@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -547,11 +548,14 @@ func TestUnexplainedConflictIsTriedAgain(t *testing.T) {
 		w.start()
 		w.put("a", 0)
 		w.settle()
+		var mu sync.Mutex
 		var refusals []time.Time
 		w.before = func(verb string, _ Kind, name string) error {
 			if verb != "update" {
 				return nil
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			refusals = append(refusals, time.Now())
 			if len(refusals) > 10 {
 				return nil
@@ -566,6 +570,8 @@ func TestUnexplainedConflictIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(refusals) != 11 {
 			t.Fatalf("%d tries", len(refusals))
 		}

@@ -659,6 +659,12 @@ func TestS9(t *testing.T) {
 			s.Manager().Delete(old[0])
 			s.Manager().Delete(old[1])
 		}, want: "has 1 old ones, and keeps 1"},
+		{name: "one that was too many for a template which a user has taken back a moment ago", write: func(s *scene) {
+			d, old := past(s, 1)
+			d = s.User().Edit(d, image("z"))
+			s.User().Edit(d, image("a"))
+			s.Manager().Delete(old[0])
+		}},
 		{name: "one that has pods", write: func(s *scene) {
 			d, _ := past(s, 2)
 			s.Manager().Delete(s.Manager().Create(aSet(d, "c", 1)))

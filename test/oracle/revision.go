@@ -81,17 +81,19 @@ func (j *judge) cleanUp(r *revision) {
 		j.report(r, j.family(d), "deleted while its status says %d replicas", s.Status.Replicas)
 		return
 	}
-	least, current := math.MaxInt, true
+	// What the manager may have known of the Deployment decides.
+	least, current, tooMany := math.MaxInt, true, false
 	for _, w := range d.open() {
 		least = min(least, limit(w.spec))
 		current = current && w.template == s.template && !j.twin(s)
+		tooMany = tooMany || len(j.old(d, j.with(d, w.template))) > limit(w.spec)
 	}
 	if current {
 		j.report(r, j.family(d), "deleted though it is the present one of %s", d.Name)
 		return
 	}
-	if old := j.old(d, j.current(d)); len(old) <= least && !j.recent(d.disturbed) {
-		j.report(r, j.family(d), "deleted though %s has %d old ones, and keeps %d", d.Name, len(old), least)
+	if !tooMany && !j.recent(d.disturbed) {
+		j.report(r, j.family(d), "deleted though %s has %d old ones, and keeps %d", d.Name, len(j.old(d, j.current(d))), least)
 	}
 }
 
@@ -105,11 +107,13 @@ func (w *world) twin(s *set) bool {
 	return false
 }
 
-// current is the ReplicaSet with a Deployment's present template: the oldest, then by name (DEP-10); nil if there is none.
-func (w *world) current(d *deployment) (best *set) {
-	want := d.wishes[len(d.wishes)-1].template
+// current is the ReplicaSet with a Deployment's present template.
+func (w *world) current(d *deployment) *set { return w.with(d, d.wishes[len(d.wishes)-1].template) }
+
+// with is a Deployment's ReplicaSet with a template: the oldest, then by name (DEP-10); nil if there is none.
+func (w *world) with(d *deployment, template string) (best *set) {
 	for _, s := range w.setsOf[d.UID] {
-		if s.template != want {
+		if s.template != template {
 			continue
 		}
 		if best == nil || s.CreationTimestamp.Before(&best.CreationTimestamp) ||
