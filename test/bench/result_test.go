@@ -62,8 +62,8 @@ func TestLimitOfWrites(t *testing.T) {
 	}{
 		{"just within", 1050, 450, 0, 0, false},
 		{"one too many", 1051, 451, 0, 0, true},
-		{"two seconds for reports", 1062, 462, 2 * time.Second, 2 * time.Second, false},
-		{"more reports than these", 1063, 463, 2 * time.Second, 2 * time.Second, true},
+		{"two seconds for reports", 1054, 454, 2 * time.Second, 2 * time.Second, false},
+		{"more reports than these", 1055, 455, 2 * time.Second, 2 * time.Second, true},
 		{"too slow to be judged", 5000, 4400, time.Minute, 20 * time.Second, false},
 		{"slow, but others than reports are too many", 5000, 4369, time.Minute, 20 * time.Second, true},
 		{"others may be a twentieth more", 1030, 400, 0, 0, false},
