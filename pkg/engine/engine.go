@@ -229,17 +229,9 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	p := r.Plan(now, s)
 	st.thought = time.Since(now)
 	rec.Why, rec.Next = p.Why, p.Requeue
-	if r.isUnsettled(st) && (!p.Empty() || r.Report != nil && !r.Report(now, s, plan.Outcome{}).Empty()) {
-		waiting, err := r.settle(ctx, st, r.owner(s), s)
-		if err != nil || waiting {
-			return err
-		}
-		// The caches show by now what the server has, but the snapshot may be older than that.
-		fresh, ok, err := r.Observe(ctx, key)
+	if r.isUnsettled(st) && r.wouldWrite(now, s, p) {
+		fresh, ok, err := r.observeSettled(ctx, key, st, s)
 		if err != nil || !ok {
-			if err == nil {
-				r.forget(key)
-			}
 			return err
 		}
 		s, p = fresh, r.Plan(now, fresh)
@@ -275,6 +267,25 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 		return did.Err
 	}
 	return reported.Err
+}
+
+// wouldWrite reports whether the plan, or the report if nothing is planned, asks for a write.
+func (r *Runner[S]) wouldWrite(now time.Time, s S, p plan.Plan) bool {
+	return !p.Empty() || r.Report != nil && !r.Report(now, s, plan.Outcome{}).Empty()
+}
+
+// observeSettled observes anew when the caches show what the server has: what was observed before may be older than that.
+// Not ok without error: the caches lack something, or the key's object is gone.
+func (r *Runner[S]) observeSettled(ctx context.Context, key plan.Key, st *state, s S) (fresh S, ok bool, err error) {
+	waiting, err := r.settle(ctx, st, r.owner(s), s)
+	if err != nil || waiting {
+		return s, false, err
+	}
+	fresh, ok, err = r.Observe(ctx, key)
+	if err == nil && !ok {
+		r.forget(key)
+	}
+	return fresh, ok, err
 }
 
 // hold decides whether a report is written now, and if so, whether it is one that had been held back. A positive wait

@@ -16,7 +16,7 @@ var mutants = []mutant{
 	{
 		name: "what a lost answer leaves open is not looked up",
 		edits: []edit{{"pkg/engine/engine.go",
-			"if r.isUnsettled(st) && (!p.Empty()", "if false && (!p.Empty()"}},
+			"if r.isUnsettled(st) && r.wouldWrite(now, s, p) {", "if false {"}},
 		script: quick + `
 			at 1s   create web replicas=2 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s
