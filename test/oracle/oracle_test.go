@@ -513,6 +513,10 @@ func adopt(s *scene, orphan, set Object) {
 	s.Manager().Edit(orphan, func(o Object) { ownedBy(o, ReplicaSet, set) })
 }
 
+func adoptSet(s *scene, orphan, d Object) Object {
+	return s.Manager().Edit(orphan, func(o Object) { ownedBy(o, "Deployment", d) })
+}
+
 func TestS8(t *testing.T) {
 	// replaced is a Recreate Deployment with a new template and a terminating old pod.
 	replaced := func(s *scene) (d, a, old Object) {
@@ -566,6 +570,23 @@ func TestS8(t *testing.T) {
 			adopt(s, orphan, a)
 			s.pods(s.Manager().Create(aSet(d, "b", 1)), 1)
 		}},
+		{name: "an old set is adopted between the decision and the new pods", write: func(s *scene) {
+			d := s.User().Create(recreate(aDeployment(1)))
+			orphan := s.Manager().Create(aSet(nil, "a", 2))
+			s.up(orphan, 1)
+			b := s.Manager().Create(aSet(d, "b", 1))
+			orphan = adoptSet(s, orphan, d)
+			s.pods(orphan, 1)
+			s.pods(b, 1)
+		}},
+		{name: "an old set was adopted long before the decision", write: func(s *scene) {
+			d := s.User().Create(recreate(aDeployment(1)))
+			orphan := s.Manager().Create(aSet(nil, "a", 1))
+			s.up(orphan, 1)
+			adoptSet(s, orphan, d)
+			s.Wait(time.Minute)
+			s.Manager().Create(aSet(d, "b", 1))
+		}, want: "raised to 1 while pods of web-a are left: 1"},
 		{name: "an old pod was adopted long before the decision", write: func(s *scene) {
 			d, a, old := replaced(s)
 			s.User().Delete(old)

@@ -241,11 +241,12 @@ func S8() Oracle {
 	}}
 }
 
-// standing is another ReplicaSet of the Deployment that has pods, others than it was given or has adopted since a time.
+// standing is another ReplicaSet of the Deployment that has pods, others than it was given or has adopted since a time. One
+// that was itself adopted since then does not count.
 func (j *judge) standing(s *set, d *deployment, since time.Time) *set {
 	for _, other := range j.setsOf[d.UID] {
 		last := other.orders[len(other.orders)-1]
-		if other != s && last.byManager && other.present > j.arrived(other, since) {
+		if other != s && last.byManager && other.joined.Before(since) && other.present > j.arrived(other, since) {
 			return other
 		}
 	}

@@ -64,6 +64,7 @@ type set struct {
 	lost       losses    // pods that the environment has taken
 	gained     losses    // pods that the environment has given
 	adopted    losses    // orphans that the manager has taken in
+	joined     time.Time // when it came to its present controller, if it was there before
 }
 
 // order is what a ReplicaSet was asked for by one generation of its spec.
@@ -317,6 +318,9 @@ func (w *world) applySet(r *revision, o *appsv1.ReplicaSet) {
 	}
 	if before == nil || before.Generation != o.Generation || ptr.Deref(before.Spec.Replicas, 1) != ptr.Deref(o.Spec.Replicas, 1) {
 		w.keepOrder(r, s, before)
+	}
+	if before != nil && !sameController(before, o) {
+		s.joined = w.now
 	}
 	if before == nil {
 		w.recount(s)
