@@ -176,15 +176,21 @@ func gist(message, podPrefix string) string {
 		if !found {
 			break
 		}
-		rest := strings.TrimLeft(after, "abcdefghijklmnopqrstuvwxyz0123456789")
-		suffix := after[:len(after)-len(rest)]
-		if len(suffix) == suffixLength {
-			suffix = "*"
+		b.WriteString(before + podPrefix)
+		message = after
+		if isSuffix(after) {
+			b.WriteString("*")
+			message = after[suffixLength:]
 		}
-		b.WriteString(before + podPrefix + suffix)
-		message = rest
 	}
 	return b.String() + message
+}
+
+// isSuffix reports whether the text begins with random letters and digits, and no others follow in the same name.
+func isSuffix(text string) bool {
+	const random = "abcdefghijklmnopqrstuvwxyz0123456789"
+	length := len(text) - len(strings.TrimLeft(text, random))
+	return length == suffixLength && !strings.HasPrefix(text[length:], "-")
 }
 
 // hold decides how long the report may wait. What users wait for is told at once: that the set has come to rest, that
