@@ -124,10 +124,15 @@ func (l *linked) attribute() {
 	}
 }
 
-// chooseEnd is the revision that a deletion made, of those of the same object: there are two if it ended with grace.
+// endSeenWithin is how long after the answer to a deletion its revision may be seen.
+const endSeenWithin = 10 * time.Second
+
+// chooseEnd is the revision that a deletion made, of those of the same object: there are two if it ended with grace. There is
+// none if the object was being deleted already.
 func (q *request) chooseEnd(ends []*revision) *revision {
 	for _, r := range ends {
-		if r.by == nil && (q.Done.IsZero() || r.When.IsZero() || !r.When.Before(q.Received.Add(-time.Second))) {
+		inTime := !r.When.Before(q.Received.Add(-time.Second)) && !r.When.After(q.Done.Add(endSeenWithin))
+		if r.by == nil && (q.Done.IsZero() || r.When.IsZero() || inTime) {
 			return r
 		}
 	}
