@@ -25,6 +25,7 @@ var (
 	seedFlag   = flag.String("seed", "", "for TestReplay: the seeds to replay, separated by commas")
 	scriptFlag = flag.String("script", "", "for TestReplay: the files of the scripts to replay, separated by commas")
 	firstFlag  = flag.Uint64("first", 1, "for TestSeeds: the first seed")
+	seedsFlag  = flag.Uint64("seeds", 0, "for TestSeeds: how many seeds at most; 0 for as many as there is time for")
 	logFlag    = flag.Int("log", -1, "verbosity of the managers' log; by default there is none")
 )
 
@@ -67,6 +68,9 @@ func TestSeeds(t *testing.T) {
 		workers.Go(func() {
 			for time.Now().Before(deadline) && !t.Failed() {
 				seed := next.Add(1) - 1
+				if *seedsFlag > 0 && seed >= *firstFlag+*seedsFlag {
+					return
+				}
 				o := Run(t, workload.Random(seed), controllers.Registry)
 				done.Add(1)
 				changes.Add(o.Changes)
