@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +109,10 @@ func processOf(t *testing.T, c *cluster.Cluster, program string) string {
 			return filepath.Base(filepath.Dir(file))
 		}
 	}
-	t.Skipf("%s is not found in /proc", program)
+	if runtime.GOOS != "linux" {
+		t.Skipf("%s cannot be found without /proc", program)
+	}
+	t.Fatalf("%s does not run", program)
 	return ""
 }
 
