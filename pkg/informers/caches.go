@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -46,13 +47,19 @@ func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
 
 // ReplicaSets returns the cache of ReplicaSets, with an index by controller, under the same terms.
 func ReplicaSets(f informers.SharedInformerFactory) (ReplicaSetCache, error) {
-	s, err := newStore[*appsv1.ReplicaSet](f.Apps().V1().ReplicaSets().Informer(), owners())
+	informer := informerOf(f, &appsv1.ReplicaSet{}, appsv1.SchemeGroupVersion.WithResource("replicasets"), func(k kubernetes.Interface) kindClient[*appsv1.ReplicaSetList] {
+		return k.AppsV1().ReplicaSets(metav1.NamespaceAll)
+	})
+	s, err := newStore[*appsv1.ReplicaSet](informer, owners())
 	return ReplicaSetCache{owned[*appsv1.ReplicaSet]{s}}, err
 }
 
 // Deployments returns the cache of Deployments, under the same terms.
 func Deployments(f informers.SharedInformerFactory) (DeploymentCache, error) {
-	s, err := newStore[*appsv1.Deployment](f.Apps().V1().Deployments().Informer(), nil)
+	informer := informerOf(f, &appsv1.Deployment{}, appsv1.SchemeGroupVersion.WithResource("deployments"), func(k kubernetes.Interface) kindClient[*appsv1.DeploymentList] {
+		return k.AppsV1().Deployments(metav1.NamespaceAll)
+	})
+	s, err := newStore[*appsv1.Deployment](informer, nil)
 	return DeploymentCache{s}, err
 }
 

@@ -27,6 +27,8 @@ func SetWatchErrorHandler(informer cache.SharedIndexInformer) error {
 
 // trouble counts the failures of one informer.
 type trouble struct {
+	of string // what is listed and watched, for the log
+
 	mu       sync.Mutex
 	failures int
 	last     time.Time

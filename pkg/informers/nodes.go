@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
@@ -24,7 +25,10 @@ type NodeCache struct{ store[*corev1.Node] }
 
 // Nodes returns the cache of nodes. It must be called before the factory starts.
 func Nodes(f informers.SharedInformerFactory) (NodeCache, error) {
-	s, err := newStore[*corev1.Node](f.Core().V1().Nodes().Informer(), nil)
+	informer := informerOf(f, &corev1.Node{}, corev1.SchemeGroupVersion.WithResource("nodes"), func(k kubernetes.Interface) kindClient[*corev1.NodeList] {
+		return k.CoreV1().Nodes()
+	})
+	s, err := newStore[*corev1.Node](informer, nil)
 	return NodeCache{s}, err
 }
 

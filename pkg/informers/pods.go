@@ -41,9 +41,7 @@ func newPodInformer(k kubernetes.Interface, o internalinterfaces.InformerOptions
 	}
 	source := c.pods
 	source.shares = newShares()
-	informer := cache.NewSharedIndexInformerWithOptions(&cache.ListWatch{
-		ListWithContextFunc: source.list, WatchFuncWithContext: source.watch,
-	}, &corev1.Pod{}, cache.SharedIndexInformerOptions{
+	informer := cache.NewSharedIndexInformerWithOptions(listWatch("*v1.Pod", source.list, source.watch), &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers,
 		Identifier: o.InformerName.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
 	})

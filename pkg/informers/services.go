@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -33,14 +35,20 @@ type LabeledPodCache struct {
 
 // Endpoints returns the cache of Endpoints, under the terms of [Pods].
 func Endpoints(f informers.SharedInformerFactory) (EndpointsCache, error) {
-	s, err := newStore[*corev1.Endpoints](f.Core().V1().Endpoints().Informer(), nil)
+	informer := informerOf(f, &corev1.Endpoints{}, corev1.SchemeGroupVersion.WithResource("endpoints"), func(k kubernetes.Interface) kindClient[*corev1.EndpointsList] {
+		return k.CoreV1().Endpoints(metav1.NamespaceAll)
+	})
+	s, err := newStore[*corev1.Endpoints](informer, nil)
 	return EndpointsCache{s}, err
 }
 
 // Services returns the cache of services, with an index by selector, under the same terms.
 func Services(f informers.SharedInformerFactory) (ServiceCache, error) {
 	known := &keySets{byFirst: map[string][][]string{}}
-	s, err := newStore[*corev1.Service](f.Core().V1().Services().Informer(), cache.Indexers{bySelector: known.index})
+	informer := informerOf(f, &corev1.Service{}, corev1.SchemeGroupVersion.WithResource("services"), func(k kubernetes.Interface) kindClient[*corev1.ServiceList] {
+		return k.CoreV1().Services(metav1.NamespaceAll)
+	})
+	s, err := newStore[*corev1.Service](informer, cache.Indexers{bySelector: known.index})
 	return ServiceCache{s}, err
 }
 

@@ -34,6 +34,7 @@ type Elector struct {
 	events   resourcelock.EventRecorder
 	clock    func() instant
 	current  atomic.Pointer[term]
+	expired  []byte // the record of another holder that was seen to expire, see [term.Get]; only Run touches it
 }
 
 var _ Leadership = (*Elector)(nil)
@@ -87,7 +88,7 @@ func (e *Elector) Check() error {
 func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	for {
 		err := e.candidacy(ctx, lead)
-		if errors.Is(err, errGivenUp) {
+		if errors.Is(err, errVacant) {
 			continue
 		}
 		again := e.config.OnLoss == Standby && errors.Is(err, ErrLost) && !errors.Is(err, ErrStuck)
@@ -101,9 +102,9 @@ func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error)
 	}
 }
 
-// errGivenUp says that another holder has given the lease up: a new candidacy begins with a try, the present one might
-// sleep for a while.
-var errGivenUp = errors.New("the lease was given up")
+// errVacant says that another holder has given the lease up, or has let it expire: a new candidacy begins with a try, the
+// present one might sleep for a while.
+var errVacant = errors.New("nobody has the lease any more")
 
 // candidacy is one round: acquire, lead, release or lose.
 func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) error) error {
@@ -113,6 +114,7 @@ func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) erro
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	t := newTerm(e.newLock(), e.config, e.clock, stop)
+	t.expired = e.expired
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          t,
 		LeaseDuration: e.config.LeaseDuration,
@@ -139,10 +141,10 @@ func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) erro
 	case <-t.started:
 	case <-t.finished:
 		t.lose("client-go gave up renewing") // before its callback was scheduled
-	case <-e.released(waiting):
+	case e.expired = <-e.vacated(waiting):
 		t.end()
 		t.settled() // a request that still hangs changes nothing any more but the lease, which then is ours
-		return errGivenUp
+		return errVacant
 	case <-ctx.Done():
 	}
 	unwatch()

@@ -165,11 +165,12 @@ type watcher struct {
 	coordinationv1client.LeaseInterface
 	server *server
 	err    error
+	frozen bool // a watch shows what is there when it begins, and nothing after
 }
 
 func (w watcher) Leases(string) coordinationv1client.LeaseInterface { return w }
 
-func (w watcher) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (w watcher) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	w.server.watchesBegun++
@@ -177,10 +178,13 @@ func (w watcher) Watch(context.Context, metav1.ListOptions) (watch.Interface, er
 		return nil, w.err
 	}
 	fake := watch.NewRaceFreeFake()
+	context.AfterFunc(ctx, fake.Stop)
 	if w.server.lease != nil {
 		fake.Add(w.server.lease.DeepCopy())
 	}
-	w.server.watches = append(w.server.watches, fake)
+	if !w.frozen {
+		w.server.watches = append(w.server.watches, fake)
+	}
 	return fake, nil
 }
 

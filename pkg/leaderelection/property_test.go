@@ -70,6 +70,12 @@ func (w *world) launch() *process {
 		c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = w.timing[0], w.timing[1], w.timing[2]
 		c.OnLoss, c.ShutdownTimeout = Standby, time.Minute
 		p.stopFor = time.Duration(w.roll(30000)) * time.Millisecond
+		switch w.roll(3) {
+		case 0:
+			p.sees = &watcher{server: w.s}
+		case 1:
+			p.sees = &watcher{server: w.s, frozen: true}
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,18 +46,47 @@ func TestAStandbySeesTheReleaseAtOnce(t *testing.T) {
 	}
 }
 
-// A crash gives nothing up: then the standby waits for the stored duration, as ever (LE-8).
-func TestWatchingChangesNothingAfterACrash(t *testing.T) {
+// A crash gives nothing up: then the standby waits for the stored duration, as ever, but not for its next try.
+func TestAStandbySeesTheExpiryLE8LE10(t *testing.T) {
+	for _, stored := range []int32{15, 40} {
+		t.Run(fmt.Sprintf("%ds", stored), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := &server{}
+				s.set(leaseOf("dead", stored))
+				b := start(t, s, "b", watching(s, nil))
+				took := b.untilLeading(t) - time.Duration(stored)*time.Second
+				if took < 0 || took > 50*time.Millisecond {
+					t.Errorf("leads %v after the expiry", took)
+				}
+				if l := s.get(); *l.Spec.LeaseTransitions != 4 || *l.Spec.LeaseDurationSeconds != 15 {
+					t.Errorf("LE-10: %v", l.Spec)
+				}
+				if err := b.finish(t); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A watch that shows nothing new for the stored duration is no proof: what counts is what the server has.
+func TestAFrozenWatchTakesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &server{}
-		s.set(leaseOf("dead", 15))
-		b := start(t, s, "b", watching(s, nil))
-		if took := b.untilLeading(t); took < 15*time.Second || took > 20*time.Second {
-			t.Errorf("leads after %v", took)
+		a := start(t, s, "a", nil)
+		a.untilLeading(t)
+		b := start(t, s, "b", func(p *process, _ *Config) { p.sees = &watcher{server: s, frozen: true} })
+		time.Sleep(2 * time.Minute)
+		if running, _ := b.leading(); running || b.Held() || !a.Held() || holder(s) != "a" {
+			t.Errorf("held by %q", holder(s))
 		}
-		if err := b.finish(t); err != nil {
-			t.Error(err)
+		for _, r := range b.wire.log() {
+			if r.Method != "GET" {
+				t.Errorf("the standby sent %s", r.Method)
+			}
 		}
+		_ = a.finish(t)
+		_ = b.finish(t)
 	})
 }
 

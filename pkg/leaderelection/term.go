@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -42,9 +43,10 @@ type renewal struct {
 type term struct {
 	resourcelock.Interface // the lease itself
 
-	clock  func() instant
-	config Config
-	stop   context.CancelFunc // ends client-go's loop
+	clock   func() instant
+	config  Config
+	stop    context.CancelFunc // ends client-go's loop
+	expired []byte             // the record of a holder that is known not to have renewed it in time; nil if none is
 
 	started  chan struct{} // closed when client-go says that we lead
 	finished chan struct{} // closed when client-go's loop has ended
@@ -169,13 +171,19 @@ var errOver = errors.New("this candidacy has ended")
 // Get implements resourcelock.Interface. While we lead, client-go reads the lease only after a renewal has failed.
 // What it finds can mean that our term is over, even where client-go would take the lease and go on as if nothing had
 // been: another has led meanwhile, and what we know of the cluster may be old (LE-15).
+//
+// Before, client-go counts from its own first look at a record. One that the former candidacy has seen expire is shown to it
+// as what it is, nobody's (LE-8). Should it have been renewed meanwhile, it is another record, or the write conflicts.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if t.isOver() {
 		return nil, nil, errOver
 	}
 	record, raw, err := t.Interface.Get(ctx)
-	if t.holding.Load() == nil {
-		return record, raw, err // not ours so far: a competitor
+	if t.holding.Load() == nil { // not ours so far: a competitor
+		if err == nil && t.expired != nil && bytes.Equal(rawOf(record), t.expired) {
+			record.HolderIdentity = ""
+		}
+		return record, raw, err
 	}
 	switch {
 	case apierrors.IsNotFound(err), err == nil && record.HolderIdentity == "":

@@ -59,6 +59,7 @@ type turn struct {
 type options struct {
 	quick, judge              bool
 	only, out, ours, original string
+	profiles                  string
 	runs                      int
 }
 
@@ -70,6 +71,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "write all single results to this JSON file")
 	flag.StringVar(&o.ours, "ours", "", `program to measure (default bin/controller-manager, from "make build")`)
 	flag.StringVar(&o.original, "original", "", `program to compare with (default kube-controller-manager from hack/localcluster; "none" for none)`)
+	flag.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the managers into this folder, taken while their writes are counted")
 	flag.BoolVar(&o.judge, "judge", true, "fail if ours breaks a limit that does not depend on the machine's speed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -116,6 +118,11 @@ func (o options) run(ctx context.Context) error {
 	}
 	if b.launcher, err = newLauncher(ctx, dir); err != nil {
 		return err
+	}
+	if b.launcher.profiles.dir = o.profiles; o.profiles != "" {
+		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
+			return err
+		}
 	}
 	if b.contenders, err = o.contenders(ctx, b.launcher); err != nil {
 		return err

@@ -27,6 +27,8 @@ type launcher struct {
 	source  string // hack/localcluster
 	program string // built from it
 	started int
+
+	profiles profiles
 }
 
 // newLauncher builds the program into dir.
@@ -86,12 +88,14 @@ type plane struct {
 
 	holder *exec.Cmd
 	hold   io.Closer // ends the control plane
+
+	profiles *profiles
 }
 
 // start starts a control plane. The caller stops it.
 func (l *launcher) start(ctx context.Context) (*plane, error) {
 	l.started++
-	p := &plane{holder: exec.Command(l.program, "create", "--hold", "--no-build", "--name", fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started))}
+	p := &plane{profiles: &l.profiles, holder: exec.Command(l.program, "create", "--hold", "--no-build", "--name", fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started))}
 	p.holder.Dir = l.source
 	var stderr bytes.Buffer
 	p.holder.Stderr = &stderr

@@ -22,7 +22,9 @@ type session struct {
 	proxy   *countproxy.Proxy
 	valve   *valve // before the proxy, where there is one
 	manager *manager
+	name    string   // of the contender
 	flags   []string // without those that name files
+	serving string   // where the manager can be asked for profiles, if it can
 }
 
 // commonFlags are given to every contender: the same controllers, each with the rights and the priority of its own service
@@ -45,12 +47,17 @@ func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*sessi
 
 // standby is begin without waiting for anything, and with a valve if wanted.
 func (p *plane) standby(c contender, withValve bool, flags ...string) (s *session, err error) {
-	s = &session{plane: p, flags: append(commonFlags(), flags...)}
+	s = &session{plane: p, name: c.Name, flags: append(commonFlags(), flags...)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end())
 		}
 	}()
+	if p.profiles.dir != "" {
+		if s.flags, s.serving, err = profiled(s.flags); err != nil {
+			return s, err
+		}
+	}
 	if s.proxy, err = countproxy.Start(p.ManagerKubeconfig); err != nil {
 		return s, err
 	}
@@ -157,6 +164,8 @@ func (s *session) measure(ctx context.Context, ns *namespace, do func(ctx contex
 	if err != nil {
 		return m, err
 	}
+	stop := s.plane.profiles.take(ctx, s.name, s.serving)
+	defer func() { err = errors.Join(err, stop()) }()
 	began := time.Now()
 	if err := do(ctx); err != nil {
 		return m, err

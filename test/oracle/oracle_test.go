@@ -396,6 +396,24 @@ func TestS6(t *testing.T) {
 			s.Manager().Edit(a, size(2))
 			s.Manager().Terminate(dead)
 		}},
+		{name: "as many as were put back since the size was decided", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			dead := s.User().Edit(pods[0], unready)
+			s.Wait(time.Minute)
+			a = s.Manager().Edit(a, size(2))
+			s.Manager().Terminate(dead)
+			s.Wait(time.Minute)
+			adopt(s, s.User().Edit(s.User().Create(quarantined(s, a)), released), a)
+			s.Manager().Terminate(pods[1])
+		}},
+		{name: "one was put back long before the size was decided", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			adopt(s, s.User().Edit(s.User().Create(quarantined(s, a)), released), a)
+			s.Wait(time.Minute)
+			a = s.Manager().Edit(a, size(2))
+			s.Manager().Edit(a, observe)
+			s.Manager().Terminate(pods[0])
+		}, want: "2 pods of web are available, fewer than 3"},
 		{name: "minReadySeconds have not passed", write: func(s *scene) {
 			d := aDeployment(1)
 			d.Spec.MinReadySeconds = 30

@@ -90,7 +90,9 @@ func (w *world) family(d *deployment) []string {
 // S6: a deletion by the manager leaves a rolling Deployment with replicas - maxUnavailable pods that are truly available, by
 // their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
 // Deployment wanted when the ReplicaSet's size was decided, and pods that the environment took since shortly before that
-// count as available. A pod that has only just become ready may be deleted as one that is not. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is exempt.
+// count as available. A pod that has only just become ready may be deleted as one that is not, and as many as came to the
+// ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
+// exempt.
 func S6() Oracle {
 	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
@@ -103,18 +105,21 @@ func S6() Oracle {
 			if d == nil || !available(p.Pod, s.leastReady(), j.now) || j.recent(p.ready) {
 				return
 			}
-			least := s.open()[0].spec.least
+			least, size := s.open()[0].spec.least, s.open()[0].replicas
 			since := j.lag()
 			for _, o := range s.open() {
 				if !o.byManager || o.scaling {
 					return
 				}
-				least = min(least, o.spec.least)
+				least, size = min(least, o.spec.least), min(size, o.replicas)
 				if decided := j.o.before(o.when, j.o.Lag); decided.Before(since) {
 					since = decided
 				}
 			}
 			if least <= 0 || !d.disturbed.IsZero() && !d.disturbed.Before(since) {
+				return
+			}
+			if arrived := j.arrived(s, since); arrived > 0 && s.active-arrived <= int(size) {
 				return
 			}
 			if n := j.availableOf(d) - 1 + j.unavailableSince(d, since); n < int(least) {

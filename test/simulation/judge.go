@@ -8,6 +8,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 )
 
+// knownWithin is how long a manager may take to know and act without a fault: several requests and events of at most 200 ms
+// each way, and a worker's turn.
+const knownWithin = 3 * time.Second
+
 // outcome says what came of it all.
 func (w *world) outcome(began time.Time, rested bool) Outcome {
 	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash()}
@@ -21,7 +25,10 @@ func (w *world) outcome(began time.Time, rested bool) Outcome {
 // judge returns the rules that were broken.
 func (w *world) judge(settled bool) []string {
 	broken := slices.Clone(w.record.broken)
-	options := oracle.Options{Settled: settled, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500)}
+	options := oracle.Options{
+		Settled: settled, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500),
+		Lag: knownWithin, EndpointsLag: 10 * time.Second,
+	}
 	for _, i := range w.faulty {
 		options.Outages = append(options.Outages, oracle.Interval{From: i.from, To: i.to})
 	}

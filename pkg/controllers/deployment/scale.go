@@ -44,10 +44,11 @@ func (r *rollout) scale() {
 	}
 }
 
-// mustWait reports whether the ReplicaSet may have no pods yet, because under Recreate those of others have to go first. It
-// matters to a Deployment that is paused, or scaled, in the middle of that (DEP-48).
+// mustWait reports whether the ReplicaSet may not grow yet, because under Recreate the pods of others have to go first. It
+// matters to a Deployment that is paused, or scaled, in the middle of that, also when somebody else has given the ReplicaSet
+// a size already (DEP-48).
 func (r *rollout) mustWait(s *set) bool {
-	if s.size > 0 || r.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+	if s.size >= r.replicas || r.d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		return false
 	}
 	name := r.remains(s)

@@ -1,0 +1,101 @@
+package informers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// A server that cannot be reached, or is not ready, is asked again after pauses that double between these bounds. client-go's
+// own pauses grow to a minute and are not to be had shorter: after an API server was away for half a minute, caches would
+// show the past for another one.
+const (
+	firstPause   = 200 * time.Millisecond
+	longestPause = 5 * time.Second
+)
+
+// ask calls try until it succeeds, fails for a reason that will not pass by itself, or ctx ends.
+func ask[T any](ctx context.Context, t *trouble, o metav1.ListOptions, try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
+	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestPause, Steps: 32}
+	for {
+		answer, err := try(ctx, o)
+		if err == nil || ctx.Err() != nil || !passing(err, o) {
+			return answer, err
+		}
+		t.log(klog.FromContext(ctx).WithValues("type", t.of), err)
+		again := time.NewTimer(max(pause.Step(), wanted(err)))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return answer, err
+		}
+	}
+}
+
+// passing reports whether the failure may pass by itself: nobody has answered, or the server says that it cannot at the
+// moment. What it says to a watch with initial events counts at once, as client-go then tries a list.
+func passing(err error, o metav1.ListOptions) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	code := status.Status().Code
+	return o.SendInitialEvents == nil && (code == http.StatusTooManyRequests || code >= http.StatusInternalServerError)
+}
+
+// wanted is how long the server asks to be left alone.
+func wanted(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second
+}
+
+// listWatch is patient with the API server. of is the kind as the log calls it.
+func listWatch[L runtime.Object](
+	of string, list func(context.Context, metav1.ListOptions) (L, error), watches func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) *cache.ListWatch {
+	t := &trouble{of: of}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return ask(ctx, t, o, list)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return ask(ctx, t, o, watches)
+		},
+	}
+}
+
+// kindClient is the client of one kind, in all namespaces.
+type kindClient[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// informerOf returns the factory's informer of a kind, the one that its own methods have, too, made patient.
+func informerOf[L runtime.Object](
+	f informers.SharedInformerFactory, example runtime.Object, kind schema.GroupVersionResource, of func(kubernetes.Interface) kindClient[L],
+) cache.SharedIndexInformer {
+	return f.InformerFor(example, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		list := func(ctx context.Context, o metav1.ListOptions) (L, error) { return of(k).List(ctx, o) }
+		watches := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return of(k).Watch(ctx, o) }
+		return cache.NewSharedIndexInformerWithOptions(
+			cache.ToListWatcherWithWatchListSemantics(listWatch(fmt.Sprintf("%T", example), list, watches), k), example,
+			cache.SharedIndexInformerOptions{
+				ResyncPeriod: resync, Identifier: f.InformerName().WithResource(kind),
+				Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			})
+	})
+}
