@@ -24,6 +24,8 @@ type API interface {
 	Get(ctx context.Context, k Kind, namespace, name string) (plan.Object, error)
 	// List reads live what matches the selector, as metadata.
 	List(ctx context.Context, k Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error)
+	// Version reads live how far a resource is: whoever has seen that version of it has seen all that was written before.
+	Version(ctx context.Context, resource schema.GroupVersionResource) (string, error)
 }
 
 // NewAPI returns the API that the client configuration leads to. Each of its requests ends within half a minute.
@@ -84,12 +86,21 @@ func (a restAPI) Get(ctx context.Context, k Kind, namespace, name string) (plan.
 }
 
 func (a restAPI) List(ctx context.Context, k Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error) {
+	list, err := listMetadata(ctx, a.of(k).Get().Namespace(namespace).Resource(k.Resource), metav1.ListOptions{LabelSelector: selector})
+	return list.Items, err
+}
+
+func (a restAPI) Version(ctx context.Context, resource schema.GroupVersionResource) (string, error) {
+	list, err := listMetadata(ctx, a.clients[resource.GroupVersion()].Get().Resource(resource.Resource), metav1.ListOptions{Limit: 1})
+	return list.ResourceVersion, err
+}
+
+func listMetadata(ctx context.Context, r *rest.Request, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	r := a.of(k).Get().Namespace(namespace).Resource(k.Resource)
-	r.VersionedParams(&metav1.ListOptions{LabelSelector: selector}, scheme.ParameterCodec)
+	r.VersionedParams(&o, scheme.ParameterCodec)
 	r.SetHeader("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"+
 		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
-	return list.Items, r.Do(ctx).Into(list)
+	return list, r.Do(ctx).Into(list)
 }
 
 func subresource(r *rest.Request, status bool) *rest.Request {

@@ -114,6 +114,7 @@ type Runner[S any] struct {
 	mu      sync.Mutex
 	keys    map[plan.Key]*state
 	works   works
+	former  *former   // of this term
 	held    int       // how many reports are held back
 	failing int       // how many keys have failed
 	workers []*worker // none while they don't work
@@ -144,6 +145,7 @@ func (r *Runner[S]) Run(ctx context.Context) error {
 	if err := r.sync(ctx); err != nil {
 		return err
 	}
+	defer r.askFormer(ctx)()
 	stop, err := r.watch(ctx)
 	defer stop()
 	if err != nil {
@@ -212,10 +214,11 @@ func (r *Runner[S]) look(ctx context.Context, key plan.Key) {
 		st.awaited.gaveUp = false
 		r.setUnsettled(st, true)
 	}
+	unsettled := r.isUnsettled(st)
 	s, ok, err2 := r.Observe(klog.NewContext(ctx, logger), key)
 	if err = err2; err != nil || !ok {
 		if err == nil {
-			r.forget(key)
+			r.forget(key, unsettled)
 		}
 		return
 	}
@@ -283,7 +286,7 @@ func (r *Runner[S]) observeSettled(ctx context.Context, key plan.Key, st *state,
 	}
 	fresh, ok, err = r.Observe(ctx, key)
 	if err == nil && !ok {
-		r.forget(key)
+		r.forget(key, false)
 	}
 	return fresh, ok, err
 }

@@ -155,7 +155,7 @@ func (w *world) settle() {
 
 func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy] {
 	return Controller[toy]{
-		Name: "toy", Workers: 3,
+		Name: "toy", Workers: 3, Kinds: []string{"ReplicaSet"},
 		Watches: []Watch{
 			{Kind: setKind, Informer: sets, Resync: true, Wakes: func(before, after plan.Object) []plan.Key {
 				if after == nil {
@@ -398,6 +398,57 @@ func TestTakeoverFromALeaderWhoseWritesTheCacheLacks(t *testing.T) {
 		w.freeze(podKind, false)
 		time.Sleep(time.Minute)
 		w.wantPods(4)
+	})
+}
+
+// What comes into one cache after the takeover may be from before it, while another cache still shows the past.
+func TestTakeoverWithCachesOfDifferentAges(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var lists atomic.Int32
+		w.beforeList = func() { lists.Add(1) }
+		ctx, cancel := context.WithCancel(context.Background())
+		sets, pods := w.informer(ctx, &appsv1.ReplicaSet{}), w.informer(ctx, &corev1.Pod{})
+		synctest.Wait()
+		w.freeze(setKind, true)
+		w.freeze(podKind, true)
+		w.put("a", 2)
+		k, _ := KindOf(&corev1.Pod{})
+		owner, _ := KindOf(&appsv1.ReplicaSet{})
+		made, err := w.Get(ctx, owner, "ns", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"x", "y"} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(made, setKind)}}}
+			if _, err := w.Create(ctx, k, pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.runner = New(w.shared, Access{API: bounded{w.api()}, Events: w.events, Hooks: w.hooks()}, w.controller(sets, pods))
+		done := make(chan error)
+		go func() { done <- w.runner.Run(ctx) }()
+		w.stop = func() { cancel(); <-done }
+		time.Sleep(time.Minute)
+		w.freeze(setKind, false)
+		time.Sleep(10 * time.Minute)
+		w.wantPods(2)
+		w.freeze(podKind, false)
+		time.Sleep(time.Minute)
+		w.wantPods(2)
+		if n := lists.Load(); n == 0 {
+			t.Error("nothing was compared with the server")
+		}
+
+		w.put("b", 0) // of our own time: an event of each kind, and nothing to compare any more
+		time.Sleep(time.Minute)
+		before := lists.Load()
+		w.put("c", 2)
+		time.Sleep(time.Minute)
+		w.wantPods(4)
+		if n := lists.Load(); n != before {
+			t.Errorf("%d comparisons of what is new", n-before)
+		}
 	})
 }
 

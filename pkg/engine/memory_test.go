@@ -261,6 +261,12 @@ func (m *memory) List(_ context.Context, k Kind, namespace, selector string) ([]
 	return found, nil
 }
 
+func (m *memory) Version(context.Context, schema.GroupVersionResource) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strconv.Itoa(max(1, m.version)), nil
+}
+
 // names returns the names of the objects of a kind, sorted.
 func (m *memory) names(k schema.GroupVersionKind) []string {
 	m.mu.Lock()

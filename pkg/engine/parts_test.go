@@ -132,7 +132,7 @@ func TestFamiliesShareTheirWork(t *testing.T) {
 	r.rested(a)
 	is("a rests", "a", nil, calm)
 	is("a rests", "b", nil, begunFirst)
-	r.forget(plan.Key{Name: "b"})
+	r.forget(plan.Key{Name: "b"}, false)
 	is("b is gone", "a", of("a", "web"), calm)
 	if len(r.works) != 0 {
 		t.Errorf("left: %v", r.works)

@@ -22,10 +22,13 @@ func (r *Runner[S]) stateLocked(key plan.Key) *state {
 	return st
 }
 
+// comparable reports whether something can be read live that tells more than the caches.
+func (r *Runner[S]) comparable() bool { return r.Live != nil || r.Owner != nil && !r.Free }
+
 // doubt marks a key whose caches may lack what a former leader wrote.
 func (r *Runner[S]) doubt(key plan.Key) {
-	if r.Live == nil && (r.Owner == nil || r.Free) {
-		return // nothing could be read that tells more
+	if !r.comparable() {
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,14 +71,15 @@ func (r *Runner[S]) resting(st *state, now time.Time) time.Duration {
 	return st.rests.Sub(now)
 }
 
-// forget drops all that is remembered of a key whose object is gone (RS-7).
-func (r *Runner[S]) forget(key plan.Key) {
+// forget drops all that is remembered of a key whose object is gone (RS-7); but not that it is unsettled, if it was settled
+// when the caches were read: then a namesake has come since.
+func (r *Runner[S]) forget(key plan.Key, unsettled bool) {
 	r.mu.Lock()
 	if st := r.keys[key]; st != nil {
 		r.setHolds(st, false)
 		r.works.leave(st.work)
 		r.setFailingLocked(st, 0)
-		*st = state{}
+		*st = state{unsettled: st.unsettled && !unsettled}
 	}
 	r.mu.Unlock()
 	r.shared.Explain.forget(r.Name, key)

@@ -35,6 +35,7 @@ func (r *Runner[S]) sync(ctx context.Context) error {
 func (r *Runner[S]) openQueue() {
 	r.mu.Lock()
 	r.keys, r.works, r.held, r.failing = map[plan.Key]*state{}, works{}, 0, 0
+	r.former = &former{}
 	r.levels = newLevels()
 	r.mu.Unlock()
 	r.shared.Explain.clear(r.Name)
@@ -67,7 +68,7 @@ func (r *Runner[S]) watch(ctx context.Context) (stop func(), err error) {
 }
 
 func (r *Runner[S]) handler(w Watch) cache.ResourceEventHandler {
-	to := intake{r.queue, r.levels} // of this term: a late delivery must not reach the next one's
+	to := intake{r.queue, r.levels, r.former} // of this term: a late delivery must not reach the next one's
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			if after, ok := o.(plan.Object); ok && (initial || w.Ignore == nil || !w.Ignore(after)) {
@@ -100,18 +101,20 @@ func (r *Runner[S]) handler(w Watch) cache.ResourceEventHandler {
 type intake struct {
 	queue  workqueue.TypedDelayingInterface[plan.Key]
 	levels *levels
+	former *former
 }
 
 // wake queues the keys that a change concerns. Keys of objects from before our time are unsettled: another process may
 // have written for them moments ago.
 func (r *Runner[S]) wake(to intake, w Watch, before, after plan.Object, quiet bool) {
+	doubtful := before == nil && (quiet || r.unknown(to.former, w))
 	for _, key := range w.Wakes(before, after) {
+		if doubtful {
+			r.doubt(key)
+		}
 		at := live
 		if quiet {
 			at = background
-			if before == nil {
-				r.doubt(key)
-			}
 		}
 		if w.Delay > 0 {
 			to.queue.AddAfter(key, w.Delay)

@@ -21,6 +21,7 @@ func BenchmarkWaiting(b *testing.B) {
 			s := settled(scene(web(int32(n)), append(sets, from, to)...), now)
 			b.ReportAllocs()
 			for b.Loop() {
+				s.Sorted = &sorted{}
 				p := planRollout(now, s)
 				if r := reportStatus(now, s, plan.Outcome{}); !p.Empty() || !r.Empty() {
 					b.Fatal(lines(p.Steps), lines(r.Steps))

@@ -63,7 +63,7 @@ func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error
 		k.likenesses.Forget(key)
 		return snapshot{}, false, nil
 	}
-	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, TerminatingUncounted: k.terminatingUncounted}
+	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, TerminatingUncounted: k.terminatingUncounted, Sorted: &sorted{}}
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.Namespace, d.UID)...)
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
 	for _, rs := range s.ReplicaSets {

@@ -234,6 +234,28 @@ func TestIgnoresCacheOrder(t *testing.T) {
 	})
 }
 
+// What plan and report share saves time, and nothing that one has decided shows in the other.
+func TestSortedOutOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		sharing := s
+		sharing.Sorted = &sorted{}
+		a := planRollout(now, s)
+		for range 2 {
+			if b := planRollout(now, sharing); !reflect.DeepEqual(a, b) {
+				t.Errorf("plans differ:\n%s", cmp.Diff(lines(a.Steps), lines(b.Steps)))
+			}
+			if !reflect.DeepEqual(reportStatus(now, s, did(a, nil)), reportStatus(now, sharing, did(a, nil))) {
+				t.Errorf("reports differ")
+			}
+		}
+		later := now.Add(time.Minute)
+		if !reflect.DeepEqual(reportStatus(later, s, did(a, nil)), reportStatus(later, sharing, did(a, nil))) {
+			t.Errorf("a minute later reports differ")
+		}
+	})
+}
+
 func TestLeavesInputAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)

@@ -35,9 +35,9 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	if !moved && unchanged(r.d.Status, status) {
 		return plan.Plan{Requeue: r.next}
 	}
-	d := r.d.DeepCopy()
+	d := *r.d // its parts belong to the cache: they are replaced, not changed
 	d.Status, d.Annotations = status, annotations
-	step := plan.Change{Old: r.d, New: d, Status: true, Why: "the status has changed"}
+	step := plan.Change{Old: r.d, New: &d, Status: true, Why: "the status has changed"}
 	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Hold: r.hold(&status, did)}
 }
 

@@ -3,6 +3,7 @@ package deployment
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,8 +51,39 @@ type set struct {
 	why   []string
 }
 
+// sorted remembers how a snapshot was sorted out: plan and report want the same, and with many pods it is most of a look.
+type sorted struct {
+	at      time.Time
+	rollout *rollout
+}
+
 // sortOut tells own ReplicaSets from others, the new one from the old ones, and takes the course.
 func sortOut(now time.Time, s snapshot) *rollout {
+	if s.Sorted == nil {
+		return sortAnew(now, s)
+	}
+	if s.Sorted.rollout == nil || !s.Sorted.at.Equal(now) {
+		*s.Sorted = sorted{now, sortAnew(now, s)}
+	}
+	return s.Sorted.rollout.clone()
+}
+
+// clone is a rollout of which nothing has been decided yet, to decide on.
+func (r *rollout) clone() *rollout {
+	c := *r
+	c.words, c.old = slices.Clone(r.words), make([]*set, len(r.old))
+	for i, s := range r.old {
+		one := *s
+		c.old[i] = &one
+	}
+	if r.new != nil {
+		one := *r.new
+		c.new = &one
+	}
+	return &c
+}
+
+func sortAnew(now time.Time, s snapshot) *rollout {
 	r := &rollout{snapshot: s, d: s.Deployment, now: now, replicas: number(s.Deployment.Spec.Replicas)}
 	selector, err := metav1.LabelSelectorAsSelector(r.d.Spec.Selector)
 	switch {
@@ -166,7 +198,9 @@ func sizes(sets []*set) (sum int64) {
 // edit returns the copy of the ReplicaSet in which the changes of this look are collected.
 func (s *set) edit() *appsv1.ReplicaSet {
 	if s.draft == nil {
-		s.draft = s.ReplicaSet.DeepCopy()
+		draft := *s.ReplicaSet // its parts belong to the cache: they are replaced, not changed
+		draft.Annotations = maps.Clone(draft.Annotations)
+		s.draft = &draft
 	}
 	return s.draft
 }

@@ -18,6 +18,7 @@ func BenchmarkNothingToDo(b *testing.B) {
 			s := look(web(int32(n), told(int32(n))), pods(n))
 			b.ReportAllocs()
 			for b.Loop() {
+				s.claims = &claims{}
 				p := planPods(now, s)
 				if r := reportStatus(now, s, plan.Outcome{}); !p.Empty() || !r.Empty() {
 					b.Fatal(lines(p.Steps), lines(r.Steps))

@@ -79,7 +79,7 @@ func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error
 		return snapshot{}, false, nil
 	}
 	pods := append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...)
-	s := snapshot{set: set, pods: pods, related: func() map[string]int { return k.related(set) }, off: k.off}
+	s := snapshot{set: set, pods: pods, related: func() map[string]int { return k.related(set) }, claims: &claims{}, off: k.off}
 	w := k.witnesses.Renew(key, func(w *witness) (*witness, bool) {
 		w = w.see(time.Now(), s)
 		return w, w != nil

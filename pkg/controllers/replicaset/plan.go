@@ -85,6 +85,8 @@ type snapshot struct {
 	related func() map[string]int
 	// failures is what was noticed of the pods that have failed.
 	failures failures
+	// claims is where claim remembers its result; nil if it is not to. It only saves time.
+	claims *claims
 	// off names what the configuration has switched off.
 	off features
 }
@@ -109,8 +111,27 @@ func selectorOf(set *appsv1.ReplicaSet) (labels.Selector, error) {
 	return selector, nil
 }
 
+// claims are a set's own active pods, and what it takes to make them so. Plan and report want the same, and with many pods it
+// is most of a look.
+type claims struct {
+	known bool
+	mine  []*corev1.Pod
+	steps []plan.Step
+}
+
 // claim sorts out the set's own active pods; the others are neither counted nor touched (RS-12, RS-13).
 func claim(s snapshot, selector labels.Selector) (mine []*corev1.Pod, steps []plan.Step) {
+	if s.claims == nil {
+		return claimAnew(s, selector)
+	}
+	if !s.claims.known {
+		mine, steps := claimAnew(s, selector)
+		*s.claims = claims{true, slices.Clip(mine), slices.Clip(steps)} // who appends makes a copy
+	}
+	return s.claims.mine, s.claims.steps
+}
+
+func claimAnew(s snapshot, selector labels.Selector) (mine []*corev1.Pod, steps []plan.Step) {
 	active := make([]*corev1.Pod, 0, len(s.pods))
 	for _, p := range s.pods {
 		orphan := metav1.GetControllerOfNoCopy(p) == nil
@@ -213,7 +234,8 @@ func victims(now time.Time, pods []*corev1.Pod, n int, s snapshot) []*corev1.Pod
 	if s.related != nil {
 		near = s.related()
 	}
-	return ranked(now, pods, near, !s.off.podDeletionCost)[:n]
+	k := ranking{now: now, near: near, minReady: s.set.Spec.MinReadySeconds, costs: !s.off.podDeletionCost}
+	return k.order(pods)[:n]
 }
 
 // waiting says what a set of the right size waits for.

@@ -145,6 +145,23 @@ func TestIgnoresCacheOrder(t *testing.T) {
 	})
 }
 
+// What plan and report share saves time, and nothing that one has decided shows in the other.
+func TestClaimedOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawWorld(t).look()
+		sharing := s
+		sharing.claims = &claims{}
+		for range 2 {
+			if diff := cmp.Diff(planPods(now, s), planPods(now, sharing)); diff != "" {
+				t.Fatal(diff)
+			}
+			if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, sharing, plan.Outcome{})); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	})
+}
+
 func TestLeavesInputAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)

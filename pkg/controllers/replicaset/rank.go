@@ -16,17 +16,26 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// ranked returns the pods in the order in which they are given up (RS-31).
+// ranking is what decides, besides the pods themselves, in which order they are given up.
+type ranking struct {
+	now      time.Time
+	near     map[string]int // related pods by node (RS-32)
+	minReady int32          // for how many seconds a pod must have been ready to be available
+	costs    bool           // what users say a pod is worth has a say
+}
+
+// order returns the pods in the order in which they are given up (RS-31). A pod that is ready but not available goes before
+// one that is, too: a rolling update that lowers a ReplicaSet because some of its pods are not available relies on it.
 //
 // Taken pair by pair, the facts may contradict one another. Pods that have been ready about equally long go by uid if
 // they became ready at different moments, but by restarts and creation if at the same. Say A and C are ready since
 // 10:00:00, C has restarted, B is ready since 10:00:01, and in the order of uids they are A, B, C. Then A goes before B,
 // B before C, and C before A. So here they all take places in the order of their uids, and then those of the same moment
 // swap theirs among themselves: C, B, A. Pairs that are not part of such a circle go exactly by the facts.
-func ranked(now time.Time, pods []*corev1.Pod, near map[string]int, costs bool) []*corev1.Pod {
+func (k ranking) order(pods []*corev1.Pod) []*corev1.Pod {
 	ranks := make([]rank, len(pods))
 	for i, p := range pods {
-		ranks[i] = rankOf(p, now, near, costs)
+		ranks[i] = k.rankOf(p)
 	}
 	slices.SortFunc(ranks, func(a, b rank) int {
 		return cmp.Or(a.compare(b), cmp.Compare(a.pod.UID, b.pod.UID))
@@ -45,25 +54,27 @@ func ranked(now time.Time, pods []*corev1.Pod, near map[string]int, costs bool) 
 
 // rank is what decides which of two pods goes first, read off a pod once.
 type rank struct {
-	pod      *corev1.Pod
-	assigned bool
-	phase    int // Pending, Unknown, Running
-	ready    bool
-	cost     int32
-	near     int // related pods on the same node
-	readyAge int
-	since    moment // since when it is ready
-	restarts [2]int32
-	age      int
+	pod       *corev1.Pod
+	assigned  bool
+	phase     int // Pending, Unknown, Running
+	ready     bool
+	available bool
+	cost      int32
+	near      int // related pods on the same node
+	readyAge  int
+	since     moment // since when it is ready
+	restarts  [2]int32
+	age       int
 }
 
-func rankOf(p *corev1.Pod, now time.Time, near map[string]int, costs bool) rank {
+func (k ranking) rankOf(p *corev1.Pod) rank {
 	r := rank{
-		pod:      p,
-		assigned: p.Spec.NodeName != "",
-		ready:    podutil.Ready(p),
-		restarts: restarts(p),
-		age:      ageOf(p.CreationTimestamp, now),
+		pod:       p,
+		assigned:  p.Spec.NodeName != "",
+		ready:     podutil.Ready(p),
+		available: podutil.Available(p, k.minReady, k.now),
+		restarts:  restarts(p),
+		age:       ageOf(p.CreationTimestamp, k.now),
 	}
 	switch p.Status.Phase {
 	case corev1.PodUnknown:
@@ -71,15 +82,15 @@ func rankOf(p *corev1.Pod, now time.Time, near map[string]int, costs bool) rank 
 	case corev1.PodRunning:
 		r.phase = 2
 	}
-	if costs {
+	if k.costs {
 		r.cost = deletionCost(p.Annotations[corev1.PodDeletionCost])
 	}
 	if r.assigned {
-		r.near = near[p.Spec.NodeName]
+		r.near = k.near[p.Spec.NodeName]
 	}
 	if r.ready {
 		since := podutil.ReadyCondition(p).LastTransitionTime
-		r.readyAge, r.since = ageOf(since, now), momentOf(since)
+		r.readyAge, r.since = ageOf(since, k.now), momentOf(since)
 	}
 	return r
 }
@@ -90,6 +101,7 @@ func (a rank) compare(b rank) int {
 		falseFirst(a.assigned, b.assigned),
 		cmp.Compare(a.phase, b.phase),
 		falseFirst(a.ready, b.ready),
+		falseFirst(a.available, b.available),
 		cmp.Compare(a.cost, b.cost),
 		cmp.Compare(b.near, a.near),
 		cmp.Compare(a.readyAge, b.readyAge),

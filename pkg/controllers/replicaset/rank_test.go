@@ -73,7 +73,7 @@ func TestRanking(t *testing.T) {
 			first, then := pod("first", uid("y"), c.first), pod("then", uid("x"), c.then)
 			near := map[string]int{"crowded": 2, "node-1": 1}
 			for _, order := range [][]*corev1.Pod{{first, then}, {then, first}} {
-				if got := names(ranked(now, order, near, true)); got[0] != "first" {
+				if got := names(ranking{now: now, near: near, costs: true}.order(order)); got[0] != "first" {
 					t.Errorf("%v becomes %v", names(order), got)
 				}
 			}
@@ -83,18 +83,33 @@ func TestRanking(t *testing.T) {
 
 func pass(*corev1.Pod) {}
 
-// Where pairs go round in a circle, the uids give the places and the peers swap them (see ranked).
+// With minReadySeconds, what is ready but not available goes before what is, whatever it costs and wherever it is: a rolling
+// update has counted on that.
+func TestRankingKnowsAvailability(t *testing.T) {
+	fresh, since := pod("fresh", ready(5*time.Second), cost("9")), pod("since", ready(time.Minute), node("crowded"))
+	for _, c := range []struct {
+		minReady int32
+		first    string
+	}{{0, "since"}, {10, "fresh"}, {1, "since"}, {300, "since"}} {
+		k := ranking{now: now, near: map[string]int{"crowded": 2}, minReady: c.minReady, costs: true}
+		if got := names(k.order(list(since, fresh))); got[0] != c.first {
+			t.Errorf("minReadySeconds %d: %v", c.minReady, got)
+		}
+	}
+}
+
+// Where pairs go round in a circle, the uids give the places and the peers swap them (see ranking.order).
 func TestRankingBreaksCircles(t *testing.T) {
 	early, late := ago(61*time.Minute), ago(60*time.Minute)
 	circle := list(
 		pod("A", uid("1"), readySince(early)), pod("B", uid("2"), readySince(late)), pod("C", uid("3"), readySince(early), restarted(1)),
 	)
 	for _, pair := range [][2]int{{0, 1}, {1, 2}, {2, 0}} {
-		if got := names(ranked(now, list(circle[pair[0]], circle[pair[1]]), nil, true)); got[0] != circle[pair[0]].Name {
+		if got := names(ranking{now: now, costs: true}.order(list(circle[pair[0]], circle[pair[1]]))); got[0] != circle[pair[0]].Name {
 			t.Errorf("%s does not go before %s", circle[pair[0]].Name, circle[pair[1]].Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"C", "B", "A"}, names(ranked(now, circle, nil, true))); diff != "" {
+	if diff := cmp.Diff([]string{"C", "B", "A"}, names(ranking{now: now, costs: true}.order(circle))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -168,13 +183,14 @@ func TestRS35AgeRatios(t *testing.T) {
 }
 
 // RankingIsATotalOrder: one order for each set of pods, whatever order they come in, and every pair goes as RS-31 says,
-// or as its uids or its restarts say where the two are at odds (see ranked).
+// or as its uids or its restarts say where the two are at odds (see ranking.order).
 func TestRankingIsATotalOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := rapid.SliceOfNDistinct(podGen(), 2, 8, func(p *corev1.Pod) types.UID { return p.UID }).Draw(t, "pods")
 		near := map[string]int{"n1": 1, "n2": rapid.IntRange(0, 2).Draw(t, "near")}
-		order := ranked(now, pods, near, true)
-		if got := ranked(now, rapid.Permutation(pods).Draw(t, "shuffled"), near, true); !slices.Equal(got, order) {
+		k := ranking{now: now, near: near, costs: true}
+		order := k.order(pods)
+		if got := k.order(rapid.Permutation(pods).Draw(t, "shuffled")); !slices.Equal(got, order) {
 			t.Fatalf("it depends on the order of the cache: %v, %v", names(order), names(got))
 		}
 		for i, a := range order {
@@ -186,7 +202,7 @@ func TestRankingIsATotalOrder(t *testing.T) {
 		}
 		// Without a third pod in between there is no circle.
 		a, b := order[0], order[1]
-		if got := ranked(now, []*corev1.Pod{b, a}, near, true)[0]; before(a, b, near) != (got == a) {
+		if got := k.order([]*corev1.Pod{b, a})[0]; before(a, b, near) != (got == a) {
 			t.Fatalf("%s goes before %s", got.Name, a.Name)
 		}
 		// before itself is antisymmetric, and transitive outside of circles.
@@ -298,6 +314,6 @@ func BenchmarkRank5000(b *testing.B) {
 		all = append(all, pod(fmt.Sprintf("%04d", i*7919%5000), ready(time.Duration(i)*time.Second), restarted(int32(i%3))))
 	}
 	for b.Loop() {
-		ranked(now, all, nil, true)
+		ranking{now: now, costs: true}.order(all)
 	}
 }

@@ -47,9 +47,9 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	if unchanged(s.set.Status, status) {
 		return plan.Plan{Requeue: counts.Next} // RS-18, RS-48
 	}
-	after := s.set.DeepCopy()
+	after := *s.set // its parts belong to the cache: they are replaced, not changed
 	after.Status = status
-	step := plan.Change{Old: s.set, New: after, Status: true, Why: "the status has changed"}
+	step := plan.Change{Old: s.set, New: &after, Status: true, Why: "the status has changed"}
 	news := !equality.Semantic.DeepEqual(s.set.Status.Conditions, status.Conditions)
 	if news && failed.event != "" {
 		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: failed.event}
