@@ -233,6 +233,31 @@ func TestEventsNeverBlockCI45(t *testing.T) {
 	})
 }
 
+// Four writers keep up with 200 events a second where each takes 20 ms, and their buffers with what is beyond that.
+func TestEventsOfManyRolloutsAreNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var written atomic.Int32
+		a := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(20 * time.Millisecond)
+			written.Add(1)
+			reply(w, 201, &corev1.Event{})
+		})
+		recorder, stop := NewRecorder(t.Context(), client(t, recorderConfig(a)).CoreV1(), "x", 3)
+		defer stop()
+		const events = 3000
+		for i := range events {
+			recorder.Event(set(fmt.Sprint(i)), corev1.EventTypeNormal, "R", "m")
+			if i%3 == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := written.Load(); n != events {
+			t.Errorf("%d of %d events were written", n, events)
+		}
+	})
+}
+
 func TestEventsEndWithContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var n atomic.Int32

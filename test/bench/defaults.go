@@ -18,7 +18,7 @@ import (
 )
 
 // defaultFlags lets a contender scale up one large Deployment as it is installed, and asks what that does to others: to a
-// client that reads, and to the lease.
+// client that reads, and to the lease. With limits raised the same is asked where both make about as many pods a second.
 func defaultFlags(ctx context.Context, b *bench) error {
 	pods := 3000
 	if b.quick {
@@ -26,14 +26,23 @@ func defaultFlags(ctx context.Context, b *bench) error {
 	}
 	return b.inTurnTimes(ctx, 1, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
-			return b.withManager(ctx, p, t, nil, func(s *session) error {
-				return s.inNamespace(ctx, func(ns *namespace) error { return b.scaleBesideOthers(ctx, t, s, ns, pods) })
-			})
+			for _, with := range []struct {
+				limits string
+				flags  []string
+			}{{"default flags", nil}, {"limits raised", raisedLimits()}} {
+				err := b.withManager(ctx, p, t, with.flags, func(s *session) error {
+					return s.inNamespace(ctx, func(ns *namespace) error { return b.scaleBesideOthers(ctx, t, s, ns, pods, with.limits) })
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	})
 }
 
-func (b *bench) scaleBesideOthers(ctx context.Context, t turn, s *session, ns *namespace, pods int) error {
+func (b *bench) scaleBesideOthers(ctx context.Context, t turn, s *session, ns *namespace, pods int, limits string) error {
 	if _, err := s.measure(ctx, ns, func(ctx context.Context) error { return ns.createDeployments(ctx, 0, 1, 0) }); err != nil {
 		return err
 	}
@@ -66,7 +75,7 @@ func (b *bench) scaleBesideOthers(ctx context.Context, t turn, s *session, ns *n
 		{Name: "pods created each second", Value: float64(pods) / created.Seconds(), Unit: "/s"},
 		seconds("longest gap between renewals of the lease", renewals.longestGap(began, began.Add(m.wall))),
 	}, latencies("reads of another client", reading.took)...)
-	b.keep(t, sample{Scenario: fmt.Sprintf("scale one Deployment from 0 to %d pods, default flags", pods), Began: began, Flags: s.flags,
+	b.keep(t, sample{Scenario: fmt.Sprintf("scale one Deployment from 0 to %d pods beside others, %s", pods, limits), Began: began, Flags: s.flags,
 		Figures: append(figures, j.figures(m)...), Writes: m.writes.rows})
 	return nil
 }

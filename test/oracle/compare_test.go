@@ -1,0 +1,74 @@
+package oracle
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestL2Diff(t *testing.T) {
+	end := func(edit func(*scene, Object)) []Object {
+		s := newScene()
+		s.version = int64(len(t.Name())) // other uids
+		d, _, _ := settledScene(s)
+		if edit != nil {
+			edit(s, d)
+		}
+		return Final(&s.History)
+	}
+	other := newScene()
+	other.n, other.version = 40, 1000 // other names, addresses, uids
+	other.Wait(time.Hour)
+	settledScene(other)
+	if diff := Diff(end(nil), Final(&other.History), nil); len(diff) > 0 {
+		t.Errorf("equal but for chance, and the difference is\n%s", strings.Join(diff, "\n"))
+	}
+	more := end(func(s *scene, d Object) { s.User().Create(s.aPod(s.Revisions[2].Object)) })
+	if diff := Diff(end(nil), more, nil); len(diff) != 1 || !strings.HasPrefix(diff[0], "+ Pod shop/web-*-*") {
+		t.Errorf("a pod more: %q", diff)
+	}
+	reasons := end(func(s *scene, d Object) {
+		s.Manager().Edit(d, says("True", "False", "ProgressDeadlineExceeded", s.Now))
+	})
+	if diff := Diff(end(nil), reasons, nil); len(diff) != 2 {
+		t.Errorf("other conditions: %q", diff)
+	}
+	renamed := end(nil)
+	for _, o := range renamed {
+		o.SetNamespace("elsewhere")
+	}
+	if diff := Diff(end(nil), renamed, nil); len(diff) == 0 {
+		t.Error("other namespaces are no difference")
+	}
+	if diff := Diff(end(nil), renamed, func(string) string { return "*" }); len(diff) > 0 {
+		t.Errorf("other namespaces, masked: %q", diff)
+	}
+}
+
+func TestL4AndL5(t *testing.T) {
+	s := newScene()
+	a, b := s.Manager().As("a"), s.Manager().As("b")
+	lease := a.Create(aLease("one"))
+	set := s.User().Create(aSet(nil, "a", 3))
+	died := s.Now
+	s.Wait(5 * time.Second)
+	lease = s.User().Edit(lease, holds("one"))
+	if _, ok := Takeover(&s.History, Options{}, died); ok {
+		t.Error("a takeover by the same holder (L5)")
+	}
+	s.Wait(7 * time.Second)
+	b.Edit(lease, holds("two"))
+	if took, ok := Takeover(&s.History, Options{}, died); !ok || took < 12*time.Second || took > 13*time.Second {
+		t.Errorf("the takeover took %v, %v (L5)", took, ok)
+	}
+	over := s.Now
+	s.Wait(3 * time.Second)
+	b.Create(s.aPod(set))
+	s.User().Create(aNode())
+	if took := Recovery(&s.History, Options{}, over); took < 3*time.Second || took > 4*time.Second {
+		t.Errorf("recovery took %v (L4)", took)
+	}
+	if took := Recovery(&s.History, Options{}, s.Now); took != 0 {
+		t.Errorf("recovery took %v though nothing was written (L4)", took)
+	}
+}

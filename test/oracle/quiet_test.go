@@ -1,0 +1,62 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+)
+
+// settledScene is a Deployment of one pod, with a Service, all at rest.
+func settledScene(s *scene) (d, set, pod Object) {
+	d = s.User().Create(aDeployment(1))
+	s.User().Create(aService())
+	set = s.Manager().Create(aSet(d, "a", 1))
+	pod = s.up(set, 1)[0]
+	set = s.Manager().Edit(set, status(1, 1, 1))
+	s.Manager().Create(someEndpoints(pod))
+	d = s.Manager().Edit(d, all(status(1, 1, 1), annotate(revisionAnnotation, "1"), says("True", "True", "NewReplicaSetAvailable", s.Now)))
+	return d, set, pod
+}
+
+func TestS14(t *testing.T) {
+	run(t, S14(), []history{
+		{name: "writes at rest", write: func(s *scene) {
+			d, _, _ := settledScene(s)
+			s.Wait(2 * time.Minute)
+			s.Manager().Edit(d, annotate("x", "y"))
+		}, want: "written though it was settled"},
+		{name: "pods at rest", write: func(s *scene) {
+			_, set, _ := settledScene(s)
+			s.Wait(2 * time.Minute)
+			s.Manager().Create(s.aPod(set))
+		}, want: "written though it was settled"},
+		{name: "an update without a change", write: func(s *scene) {
+			_, set, _ := settledScene(s)
+			s.Requests = append(s.Requests, Request{User: "system:kube-controller-manager", Verb: "update", Resource: "replicasets", Subresource: "status",
+				Name: set.GetName(), Code: 200, Version: 6, Received: s.Now.Add(time.Second)})
+		}, want: "changed nothing"},
+		{name: "an update that is repeated, as the first one was not answered", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.Manager().Edit(set, observe)
+			s.Requests = append(s.Requests, s.Requests[len(s.Requests)-1])
+		}, options: Options{Outages: []Interval{{NewScript().Now, NewScript().Now.Add(time.Minute)}}}},
+		{name: "an update that is repeated", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.Manager().Edit(set, observe)
+			s.Requests = append(s.Requests, s.Requests[len(s.Requests)-1])
+		}, want: "changed nothing"},
+		{name: "an update of what another has written", write: func(s *scene) {
+			s.User().Create(aSet(nil, "a", 1))
+			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1}}
+		}, want: "changed nothing"},
+		{name: "soon after a change, long after one that is not settled, and the lease", write: func(s *scene) {
+			lease := s.Manager().Create(aLease("x"))
+			d, set, _ := settledScene(s)
+			s.Wait(30 * time.Second)
+			d = s.Manager().Edit(d, annotate("x", "y"))
+			s.User().Edit(d, size(2))
+			s.Wait(5 * time.Minute)
+			s.Manager().Edit(set, size(2))
+			s.Manager().Edit(lease, holds("x"))
+		}},
+	})
+}

@@ -1,0 +1,214 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+)
+
+func TestS1(t *testing.T) {
+	run(t, S1(), []history{
+		{name: "one more than replicas", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			s.pods(set, 3)
+		}, want: "replicas 2 now has 3"},
+		{name: "as many as replicas, a failed and a terminating one aside", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(pods[0], fail)
+			s.User().Terminate(pods[1])
+			s.pods(set, 2)
+		}},
+		{name: "scaled down in the middle, and not observed yet", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 3))
+			s.pods(set, 2)
+			s.User().Edit(set, size(1))
+			s.pods(set, 1)
+		}},
+		{name: "scaled down and observed", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 3))
+			s.pods(set, 2)
+			set = s.User().Edit(set, size(1))
+			set = s.Manager().Edit(set, observe)
+			s.pods(set, 1)
+		}, want: "replicas 1 now has 3"},
+		{name: "a label that comes back just now", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			pod := s.pods(set, 1)[0]
+			pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
+			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
+			s.pods(set, 1)
+		}},
+		{name: "a label that came back long ago", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			pod := s.pods(set, 1)[0]
+			pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
+			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
+			s.Wait(time.Minute)
+			s.pods(set, 1)
+		}, want: "now has 2"},
+		{name: "a label that came back before an outage", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			pod := s.pods(set, 1)[0]
+			pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
+			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
+			s.Wait(time.Minute)
+			s.pods(set, 1)
+		}, options: Options{Outages: []Interval{{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 55, 0, time.UTC)}}}},
+		{name: "adopted pods may be too many", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.pods(set, 1)
+			orphan := s.aPod(set)
+			orphan.OwnerReferences = nil
+			s.Manager().Edit(s.User().Create(orphan), func(o Object) { ownedBy(o, ReplicaSet, set) })
+		}},
+		{name: "a user's pods are not the manager's", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.pods(set, 1)
+			s.User().Create(s.aPod(set))
+		}},
+	})
+}
+
+func TestS2(t *testing.T) {
+	run(t, S2(), []history{
+		{name: "one that is needed", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			s.Manager().Terminate(s.pods(set, 2)[0])
+		}, want: "has 2 active pods of 2"},
+		{name: "twice from one sight", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 3))
+			pods := s.pods(set, 3)
+			set = s.User().Edit(set, size(2))
+			s.Manager().Terminate(pods[0])
+			s.Manager().Edit(set, observe)
+			s.Manager().Terminate(pods[1])
+		}, want: "has 2 active pods of 2"},
+		{name: "scaled down and up again, and not observed", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			set = s.User().Edit(set, size(1))
+			s.User().Edit(set, size(2))
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "another failed a moment ago", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			pods := s.pods(set, 1)
+			orphan := s.aPod(set)
+			orphan.OwnerReferences = nil
+			s.Manager().Edit(s.User().Create(orphan), func(o Object) { ownedBy(o, ReplicaSet, set) })
+			s.User().Edit(pods[0], fail)
+			s.Manager().Terminate(s.Revisions[3].Object)
+		}},
+		{name: "another failed long ago", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(pods[0], fail)
+			s.Wait(time.Minute)
+			s.Manager().Terminate(pods[1])
+		}, want: "has 1 active pods of 2"},
+		{name: "a user's deletion", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			s.User().Terminate(s.pods(set, 2)[0])
+		}},
+		{name: "a finished pod", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			s.Podgc().Delete(s.User().Edit(s.pods(set, 2)[0], fail))
+		}},
+	})
+}
+
+func TestS3(t *testing.T) {
+	run(t, S3(), []history{
+		{name: "no precondition", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 0))
+			s.Manager().Terminate(s.pods(set, 1)[0])
+			s.Requests[len(s.Requests)-1].UID = ""
+		}, want: "neither uid nor resourceVersion"},
+		{name: "nobody's pod", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 0))
+			p := s.aPod(set)
+			p.OwnerReferences = nil
+			s.Manager().Terminate(s.User().Create(p))
+		}, want: "no controller owns it"},
+		{name: "a pod of a StatefulSet", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 0))
+			p := s.aPod(set)
+			p.OwnerReferences[0].Kind = "StatefulSet"
+			s.Manager().Terminate(s.User().Create(p))
+		}, want: "no ReplicaSet that ever was"},
+		{name: "as it should be, and podgc's of anybody's pod", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 0))
+			s.Manager().Terminate(s.pods(set, 1)[0])
+			p := s.aPod(set)
+			p.OwnerReferences = nil
+			s.Podgc().Delete(s.User().Create(p))
+		}},
+	})
+}
+
+func TestS4(t *testing.T) {
+	start := NewScript().Now
+	blind := Options{Outages: []Interval{{start, start.Add(time.Minute)}}}
+	orphan := func(s *scene, set Object) Object {
+		p := s.aPod(set)
+		p.OwnerReferences = nil
+		return s.User().Create(p)
+	}
+	run(t, S4(), []history{
+		{name: "adopted by one that never was", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			p := orphan(s, set)
+			s.Manager().Edit(p, func(o Object) {
+				ownedBy(o, ReplicaSet, set)
+				o.GetOwnerReferences()[0].UID = "stale"
+			})
+		}, want: "never existed"},
+		{name: "adopted by one that is being deleted for long", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			p := orphan(s, set)
+			s.User().Terminate(set)
+			s.Wait(time.Minute)
+			s.Manager().Edit(p, func(o Object) { ownedBy(o, ReplicaSet, set) })
+		}, want: "being deleted since"},
+		{name: "created for one that is gone for long", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.User().Delete(set)
+			s.Wait(time.Minute)
+			s.pods(set, 1)
+		}, want: "is gone since version 2"},
+		{name: "an owner of another namespace", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			p := s.aPod(set)
+			p.Namespace = "elsewhere"
+			s.Manager().Create(p)
+		}, want: "in truth shop/web-a"},
+		{name: "two controllers", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			p := s.aPod(set)
+			p.OwnerReferences = append(p.OwnerReferences, p.OwnerReferences[0])
+			s.Manager().Create(p)
+		}, want: "2 controllers"},
+		{name: "adopted by one that is gone for long, which a live look would have shown", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			orphan := s.User().Create(quarantined(s, set))
+			s.User().Delete(set)
+			s.Wait(50 * time.Second)
+			adopt(s, orphan, set)
+		}, options: blind, want: "is gone since"},
+		{name: "created for one that is gone for long, which the cache did not show", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 1))
+			s.User().Delete(set)
+			s.Wait(50 * time.Second)
+			s.pods(set, 1)
+		}, options: blind},
+		{name: "adopted, created, and adopted when the owner has just been deleted", write: func(s *scene) {
+			d := s.User().Create(aDeployment(1))
+			set := s.User().Create(aSet(nil, "a", 1))
+			set = s.Manager().Edit(set, func(o Object) { ownedBy(o, Deployment, d) })
+			s.pods(set, 1)
+			p := orphan(s, set)
+			s.User().Terminate(set)
+			s.Manager().Edit(p, func(o Object) { ownedBy(o, ReplicaSet, set) })
+		}},
+	})
+}
