@@ -15,10 +15,10 @@ import (
 
 // Of what a controller manager holds, nearly all is caches, which stay; what passes through is little. So a small share of
 // the heap is room enough for garbage, and a collection is rare even so. While the caches are small, their share would be
-// too little: then a fixed room is left.
+// too little: then there is room for half of garbageRoom to all of it.
 const (
 	garbageShare = 30       // percent of what is alive, where Go's default is 100
-	garbageRoom  = 16 << 20 // bytes, at least
+	garbageRoom  = 16 << 20 // bytes, while that is more than the share
 	limitShare   = 0.9      // of the cgroup's limit, above which the collector tries harder
 )
 
