@@ -32,6 +32,42 @@ func TestFound(t *testing.T) {
 			at 3.79s    fault m* refuse n=1 code=0 after=true resource=pods
 			at 6.591s   fault m* delay pods 699ms for=6s
 			at 7s       pod web n=9 do=relabel`,
+		"a ReplicaSet of the former leader that is seen before its pods does not get them twice": `
+			seed 1991
+			set managers 2
+			set nodes 2
+			set latency 20
+			set workers 1
+			at 0s       create web replicas=0 image=good:0 surge=1 unavailable=0
+			at 0s       create api replicas=3 image=good:1 surge=1 unavailable=0
+			at 0s       service api
+			at 201ms    fault m* down for=19s
+			at 2.394s   create db replicas=6 image=good:1 surge=30% unavailable=88%
+			at 7s       delete db policy=Background
+			at 7s       create db replicas=0 image=failing:2 strategy=Recreate
+			at 8.654s   image db good:1`,
+		"what is ready but not available is given up first": `
+			seed 957
+			set latency 5
+			set nodes 4
+			set workers 1
+			at 2s       delete web policy=Background
+			at 2.798s   create web replicas=6 image=good:2 surge=4% unavailable=9%
+			at 7s       image web flaky:1
+			at 7s       create web replicas=2 image=good:2 strategy=Recreate
+			at 7s       service web app=web unready=true
+			at 7s       edit web minready=3
+			at 15.4s    image web good:1`,
+		"a pod that is put back makes one too many": `
+			seed 5512
+			set nodes 4
+			at 144ms    service api
+			at 460ms    create web replicas=2 image=good:1 surge=0 unavailable=1
+			at 700ms    create api replicas=5 image=slow:0 surge=1 unavailable=0
+			at 3.868s   image api good:1
+			at 6.121s   pod api n=5 do=relabel
+			at 7.02s    image api bad:0
+			at 11.121s  pod api n=0 do=restore`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := script.Parse(strings.NewReader(text))
