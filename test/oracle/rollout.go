@@ -210,6 +210,7 @@ func (j *judge) collision(r *revision) {
 // finished, and then no such pod appears (DEP-48). It binds when all open generations ask for Recreate. A ReplicaSet that has
 // a size, from before the strategy was Recreate, may be scaled (DEP-35). One of size 0 may not, whether paused or not: DEP-35
 // would allow that, and so the original fails it, but whoever asks for Recreate relies on old and new never meeting.
+// A pod may still come for a ReplicaSet that the environment has just deleted: it was asked for before, and goes with it.
 // Orphans do not count that a ReplicaSet took in when the other had its size already, or only just before: to whom it was
 // given nobody told of them, and they bring an old pod back beside the new ones.
 func S8() Oracle {
@@ -227,7 +228,7 @@ func S8() Oracle {
 			}
 			s := j.sets[p.controller]
 			d := j.alive(s.controller)
-			if d == nil || !d.fence().recreate || len(d.gained) > 0 {
+			if d == nil || !d.fence().recreate || len(d.gained) > 0 || j.justDeleted(s) {
 				return
 			}
 			for _, o := range s.open() {
@@ -256,6 +257,11 @@ func (j *judge) standing(s *set, d *deployment, since time.Time) *set {
 		}
 	}
 	return nil
+}
+
+// justDeleted reports whether the environment has just deleted the ReplicaSet.
+func (w *world) justDeleted(s *set) bool {
+	return w.recent(s.deleting) || s.gone != nil && !s.gone.manager && w.recent(s.gone.at)
 }
 
 // arrived counts the pods of a ReplicaSet that were made outside of it, came to it since a time, and are left.

@@ -311,6 +311,27 @@ func TestS8(t *testing.T) {
 			s.User().Edit(old, fail)
 			s.Manager().Create(aSet(d, "b", 1))
 		}},
+		{name: "a late pod of a set that a user has just deleted", write: func(s *scene) {
+			d, a, old := replaced(s)
+			s.User().Delete(old)
+			a = s.Manager().Edit(a, observe)
+			b := s.Manager().Create(aSet(d, "b", 1))
+			s.Wait(time.Minute)
+			s.User().Delete(b)
+			s.pods(s.Manager().Edit(a, size(1)), 1)
+			s.pods(b, 1)
+		}},
+		{name: "a pod of a set that a user has deleted long ago", write: func(s *scene) {
+			d, a, old := replaced(s)
+			s.User().Delete(old)
+			a = s.Manager().Edit(a, observe)
+			b := s.Manager().Create(aSet(d, "b", 1))
+			s.Wait(time.Minute)
+			s.User().Delete(b)
+			s.pods(s.Manager().Edit(a, size(1)), 1)
+			s.Wait(time.Minute)
+			s.pods(b, 1)
+		}, want: "created while pods of web-a are left: 1"},
 		{name: "a late pod of the old set", write: func(s *scene) {
 			d, a, old := replaced(s)
 			s.User().Delete(old)
