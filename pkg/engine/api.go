@@ -24,15 +24,37 @@ type API interface {
 	Get(ctx context.Context, k Kind, namespace, name string) (plan.Object, error)
 	// List reads live what matches the selector, as metadata.
 	List(ctx context.Context, k Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error)
+}
+
+// Versions tells how far an API server is.
+type Versions interface {
 	// Version reads live how far a resource is: whoever has seen that version of it has seen all that was written before.
 	Version(ctx context.Context, resource schema.GroupVersionResource) (string, error)
 }
 
 // NewAPI returns the API that the client configuration leads to. Each of its requests ends within half a minute.
 func NewAPI(config *rest.Config) (API, error) {
-	http, err := rest.HTTPClientFor(config)
+	a, err := newRESTAPI(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for the API server: %w", err)
+	}
+	return bounded{a}, nil
+}
+
+// NewVersions returns the versions that the client configuration leads to. It must be that of somebody who may list, in all
+// namespaces, whatever controllers watch. Each of its requests ends within half a minute.
+func NewVersions(config *rest.Config) (Versions, error) {
+	a, err := newRESTAPI(config)
+	if err != nil {
+		return nil, fmt.Errorf("client for versions: %w", err)
+	}
+	return a, nil
+}
+
+func newRESTAPI(config *rest.Config) (restAPI, error) {
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return restAPI{}, err
 	}
 	accept := config.ContentType
 	if accept == "" {
@@ -47,11 +69,11 @@ func NewAPI(config *rest.Config) (API, error) {
 		}
 		client, err := rest.RESTClientForConfigAndClient(c, http)
 		if err != nil {
-			return nil, fmt.Errorf("client for the API server: %w", err)
+			return restAPI{}, err
 		}
 		a.clients[gv] = client
 	}
-	return bounded{a}, nil
+	return a, nil
 }
 
 // metadataOnly asks the server to answer with the metadata of an object. Servers that cannot answer with the object, of
@@ -91,6 +113,8 @@ func (a restAPI) List(ctx context.Context, k Kind, namespace, selector string) (
 }
 
 func (a restAPI) Version(ctx context.Context, resource schema.GroupVersionResource) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	list, err := listMetadata(ctx, a.clients[resource.GroupVersion()].Get().Resource(resource.Resource), metav1.ListOptions{Limit: 1})
 	return list.ResourceVersion, err
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -50,12 +49,6 @@ func (b bounded) List(ctx context.Context, k Kind, namespace, selector string) (
 	ctx, end := begin(ctx)
 	defer end()
 	return b.API.List(ctx, k, namespace, selector)
-}
-
-func (b bounded) Version(ctx context.Context, resource schema.GroupVersionResource) (string, error) {
-	ctx, end := begin(ctx)
-	defer end()
-	return b.API.Version(ctx, resource)
 }
 
 func begin(ctx context.Context) (bound context.Context, end func()) {

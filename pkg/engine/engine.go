@@ -76,6 +76,7 @@ type Shared struct {
 	Freshness *Freshness
 	Lease     Lease
 	Explain   *Explain
+	Versions  Versions // nil: every new object is read live before the first write for it
 }
 
 // Access is what one controller has for itself: how it reaches the API server, under its own identity and limits (CI-5,

@@ -61,7 +61,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 		w := &world{memory: newMemory(), t: t, events: record.NewFakeRecorder(100000)}
 		w.lease.Store(true)
 		w.shared = Shared{
-			Freshness: NewFreshness(), Lease: w, Explain: NewExplain(),
+			Freshness: NewFreshness(), Lease: w, Explain: NewExplain(), Versions: w.memory,
 		}
 		test(t, w)
 		if w.stop != nil {

@@ -36,9 +36,9 @@ func (f *former) shownBy(caches *Freshness) bool {
 }
 
 // ask asks the server how far it is, until it has answered or ctx ends.
-func (f *former) ask(ctx context.Context, api API, watches []Watch) {
+func (f *former) ask(ctx context.Context, server Versions, watches []Watch) {
 	for ctx.Err() == nil {
-		marks, err := marksOf(ctx, api, watches)
+		marks, err := marksOf(ctx, server, watches)
 		if err == nil {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -53,11 +53,11 @@ func (f *former) ask(ctx context.Context, api API, watches []Watch) {
 	}
 }
 
-func marksOf(ctx context.Context, api API, watches []Watch) (map[schema.GroupVersionKind]string, error) {
+func marksOf(ctx context.Context, server Versions, watches []Watch) (map[schema.GroupVersionKind]string, error) {
 	marks := map[schema.GroupVersionKind]string{}
 	for _, w := range watches {
 		resource, _ := meta.UnsafeGuessKindToResource(w.Kind)
-		version, err := api.Version(ctx, resource)
+		version, err := server.Version(ctx, resource)
 		if err != nil {
 			return nil, err
 		}
@@ -66,16 +66,16 @@ func marksOf(ctx context.Context, api API, watches []Watch) (map[schema.GroupVer
 	return marks, nil
 }
 
-// askFormer asks until the returned function is called. It is needed only where caches can be compared with the server.
+// askFormer asks until the returned function is called. It is of use only where caches can be compared with the server.
 func (r *Runner[S]) askFormer(ctx context.Context) (stop func()) {
-	if !r.comparable() {
+	if !r.comparable() || r.shared.Versions == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func(f *former) {
 		defer close(done)
-		f.ask(ctx, r.executor.api, r.Watches)
+		f.ask(ctx, r.shared.Versions, r.Watches)
 	}(r.former)
 	return func() {
 		cancel()

@@ -32,8 +32,12 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 	if err := m.buildLeadership(ctx); err != nil {
 		return m, err
 	}
+	versions, err := engine.NewVersions(m.builder.Config(clients.Informers)) // who may fill the caches
+	if err != nil {
+		return m, err
+	}
 	m.shared = engine.Shared{
-		Freshness: engine.NewFreshness(), Lease: m.leadership, Explain: engine.NewExplain(),
+		Freshness: engine.NewFreshness(), Lease: m.leadership, Explain: engine.NewExplain(), Versions: versions,
 	}
 	for _, entry := range registry {
 		if !c.Controllers[entry.Name] {

@@ -336,6 +336,7 @@ func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 		}
 		return nil
 	})
+	b.seesWhatIsOld(begin)
 	for i := range 4 {
 		b.create(deployment(fmt.Sprintf("before-%d", i), 0))
 		b.service(fmt.Sprintf("before-%d", i))
@@ -364,6 +365,33 @@ func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 		return nil
 	})
 	m.Stop(b.T)
+}
+
+// seesWhatIsOld waits until the manager knows that its caches show all that was there when it began: before that it would
+// read live what others may have written for a new Deployment. begin is where its requests begin in the audit log.
+func (b *bench) seesWhatIsOld(begin int64) {
+	b.Helper()
+	b.wait("the manager knows how far the server was", func() error {
+		want := map[string]bool{"deployments": true, "replicasets": true, "pods": true}
+		requests, _ := b.Requests(b.T, begin)
+		for _, r := range requests {
+			if r.ByManager() && r.Verb == "list" && strings.HasSuffix(r.RequestURI, "limit=1") {
+				delete(want, r.ObjectRef.Resource)
+			}
+		}
+		if len(want) > 0 {
+			return fmt.Errorf("not %v", slices.Sorted(maps.Keys(want)))
+		}
+		return nil
+	})
+	b.bound("second", "") // something new of each kind
+	b.create(deployment("second", 0))
+	b.wait("it sees what is new", func() error {
+		if !slices.ContainsFunc(b.sets(), func(rs appsv1.ReplicaSet) bool { return rs.Labels["app"] == "second" }) {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
 }
 
 // TestWithoutTheRightOnFinalizers: the two rights that no request shows are needed all the same, where the admission plugin

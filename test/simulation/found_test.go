@@ -26,6 +26,13 @@ func TestFound(t *testing.T) {
 			at 34.631s  node node-1 do=start
 			at 37.6s    node node-1 do=remove
 			at 40s      fault m* delay endpoints 474ms for=18s`,
+		"so does a node that was back for a fifth of a second": `
+			seed 9606
+			at 2.122s   create web replicas=6 image=good:2 surge=25% unavailable=25%
+			at 3.169s   node node-1 do=remove
+			at 7.918s   node node-1 do=start
+			at 8.1s     node node-1 do=remove
+			at 1m18.1s  node node-1 do=start`,
 		"a release whose answer is lost is repeated": `
 			seed 1254
 			at 600ms    create web replicas=2 image=failing:1 surge=84% unavailable=1%

@@ -49,7 +49,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 		Workers: len(rules), // none waits for another
 		Watches: []engine.Watch{ // nothing is done before both are filled (PGC-28); else time is what wakes a rule
 			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Wakes: nobody},
-			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Wakes: comingOrGoing, Delay: time.Second},
+			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Wakes: g.comingOrGoing, Delay: time.Second},
 		},
 		Seeds:   rules,
 		Cycle:   cycle, // PGC-3
@@ -73,12 +73,33 @@ type collector struct {
 
 	memory memory    // of the rule orphaned, which the engine never works on twice at once
 	braked brakeKind // as the last look found it
+	back   names     // of nodes that have come since the last look
+}
+
+// names are collected by event handlers for the next look.
+type names struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (n *names) add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = append(n.all, name)
+}
+
+func (n *names) take() (all []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all, n.all = n.all, nil
+	return all
 }
 
 // Run works until ctx ends. It begins with an empty memory: what it remembers from an earlier term as leader says
 // nothing about the nodes of today.
 func (g *collector) Run(ctx context.Context) error {
 	g.memory, g.braked = memory{}, released
+	g.back.take()
 	g.metrics.brake.Set(0)
 	return g.runner.Run(ctx)
 }
@@ -92,10 +113,13 @@ func (g *collector) Metrics() []metrics.Registerable { return g.metrics.all() }
 func nobody(plan.Object, plan.Object) []plan.Key { return nil }
 
 // comingOrGoing lets the quarantine of a node begin when it has gone, and end when it is back, and not up to a cycle later: a
-// node that is there for a moment only has to begin its quarantine anew.
-func comingOrGoing(before, after plan.Object) []plan.Key {
+// node that is there for a moment only, even between two looks, has to begin its quarantine anew.
+func (g *collector) comingOrGoing(before, after plan.Object) []plan.Key {
 	if before != nil && after != nil {
 		return nil
+	}
+	if before == nil {
+		g.back.add(after.GetName())
 	}
 	return []plan.Key{{Name: orphaned}}
 }
@@ -129,6 +153,9 @@ func (g *collector) observe(ctx context.Context, key plan.Key) (snapshot, bool, 
 // observeOrphans finds the pods on nodes that are gone: missing for the time of the quarantine, not held back by the
 // brake, and not there when read live (PGC-9, PGC-10).
 func (g *collector) observeOrphans(ctx context.Context, now time.Time, s *snapshot) {
+	for _, name := range g.back.take() {
+		g.memory.release(name)
+	}
 	used := g.pods.NodesInUse()
 	if g.memory.began.IsZero() {
 		g.memory.begin(now, slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(g.pods.OnNode(name)) }))

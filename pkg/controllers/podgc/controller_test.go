@@ -119,6 +119,23 @@ func TestNodeThatExistsKeepsItsPods(t *testing.T) {
 			}
 		})
 	})
+	t.Run("the node was back between two looks", func(t *testing.T) {
+		inBubble(t, defaults, cluster(2), func(t *testing.T, c collecting) {
+			c.removeNodes(0, 1)
+			pass(30 * time.Second)
+			c.put(node("n0", corev1.ConditionTrue))
+			pass(100 * time.Millisecond)
+			c.removeNodes(0, 1)
+			pass(39 * time.Second)
+			if got := c.names("Pod"); got != "p0 p1" { // 40 s anew
+				t.Errorf("pods: %s", got)
+			}
+			pass(5 * time.Second)
+			if got := c.names("Pod"); got != "p1" {
+				t.Errorf("pods: %s", got)
+			}
+		})
+	})
 }
 
 // A StatefulSet gives its pods the same names again. While the cache of pods lags, it shows the old one; to delete that

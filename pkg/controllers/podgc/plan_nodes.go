@@ -111,7 +111,7 @@ func (m *memory) absent(now time.Time, present map[string]bool, used []string) (
 	return c
 }
 
-// release ends the quarantine of a name: it enters anew if pods still name it at the next look (PGC-10, PGC-11).
+// release ends the quarantine of a name: it enters anew if pods still name it when they are looked at (PGC-10, PGC-11).
 func (m *memory) release(name string) { delete(m.missing, name) }
 
 // brake says whether the deletion of orphans waits.

@@ -319,11 +319,6 @@ func (s *server) informer(example plan.Object) cache.SharedIndexInformer {
 	}, example, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
-// Version implements engine.API. What podgc writes is nobody's, so it is not asked.
-func (s *server) Version(context.Context, schema.GroupVersionResource) (string, error) {
-	return "", errors.New("unexpected")
-}
-
 var _ engine.API = (*server)(nil)
 
 // lease is one that is held.
