@@ -65,10 +65,7 @@ func TestTiedProcessOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		cmd    *exec.Cmd
 	}
 	asked := make(chan begun)
-	go func() {
-		runtime.LockOSThread() // without unlocking: the thread ends with the goroutine
-		asked <- begun{syscall.Gettid(), sleeper(t)}
-	}()
+	go onThreadThatEnds(func() { asked <- begun{syscall.Gettid(), sleeper(t)} })
 	b := <-asked
 	defer func() {
 		_ = b.cmd.Process.Kill()
@@ -86,6 +83,23 @@ func TestTiedProcessOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// onThreadThatEnds calls f on a thread that ends with it. Go never ends the first thread of a process; while that is held,
+// another goroutine gets another one.
+func onThreadThatEnds(f func()) {
+	runtime.LockOSThread() // without unlocking: the thread ends with the goroutine
+	if syscall.Gettid() == syscall.Getpid() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			onThreadThatEnds(f)
+		}()
+		<-done
+		runtime.UnlockOSThread()
+		return
+	}
+	f()
 }
 
 func sleeper(t *testing.T) *exec.Cmd {
