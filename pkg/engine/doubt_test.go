@@ -11,9 +11,25 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
+
+// putPods creates pods of a ReplicaSet, as a former leader has.
+func (w *world) putPods(set string, names ...string) {
+	w.t.Helper()
+	sets, _ := KindOf(&appsv1.ReplicaSet{})
+	pods, _ := KindOf(&corev1.Pod{})
+	owner, err := w.Get(context.Background(), sets, "ns", set)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range names {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, setKind)}}}
+		if _, err := w.Create(context.Background(), pods, pod); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
 
 // A write that is done but not answered must be found by reading live.
 func TestUnansweredWriteIsSettledLive(t *testing.T) {
@@ -66,7 +82,6 @@ func TestAPlanFromBeforeTheLiveReadIsMadeAnew(t *testing.T) {
 func TestTakeoverFromALeaderWhoseWritesTheCacheLacks(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.put("a", 2)
-		k, _ := KindOf(&corev1.Pod{})
 		w.start()
 		w.wantPods(2)
 		w.stop()
@@ -77,18 +92,8 @@ func TestTakeoverFromALeaderWhoseWritesTheCacheLacks(t *testing.T) {
 		synctest.Wait()
 		w.put("a", 4)
 		w.freeze(podKind, true)
-		for _, name := range []string{"x", "y"} {
-			set, _, _ := sets.GetStore().GetByKey("ns/a")
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set.(plan.Object), setKind)}}}
-			if _, err := w.Create(ctx, k, pod); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.runner = New(w.shared, Access{API: bounded{w.api()}, Events: w.events, Hooks: w.hooks()}, w.controller(sets, pods))
-		done := make(chan error)
-		go func() { done <- w.runner.Run(ctx) }()
-		w.stop = func() { cancel(); <-done }
+		w.putPods("a", "x", "y")
+		w.lead(ctx, cancel, sets, pods)
 		time.Sleep(10 * time.Minute)
 		w.wantPods(4)
 		w.freeze(podKind, false)
@@ -108,23 +113,8 @@ func TestTakeoverWithCachesOfDifferentAges(t *testing.T) {
 		w.freeze(setKind, true)
 		w.freeze(podKind, true)
 		w.put("a", 2)
-		k, _ := KindOf(&corev1.Pod{})
-		owner, _ := KindOf(&appsv1.ReplicaSet{})
-		made, err := w.Get(ctx, owner, "ns", "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"x", "y"} {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(made, setKind)}}}
-			if _, err := w.Create(ctx, k, pod); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.runner = New(w.shared, Access{API: bounded{w.api()}, Events: w.events, Hooks: w.hooks()}, w.controller(sets, pods))
-		done := make(chan error)
-		go func() { done <- w.runner.Run(ctx) }()
-		w.stop = func() { cancel(); <-done }
+		w.putPods("a", "x", "y")
+		w.lead(ctx, cancel, sets, pods)
 		time.Sleep(time.Minute)
 		w.freeze(setKind, false)
 		time.Sleep(10 * time.Minute)

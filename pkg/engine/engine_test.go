@@ -74,7 +74,12 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 // start runs the controller, as a process does that has just become the leader.
 func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	sets, pods := w.informer(ctx, &appsv1.ReplicaSet{}), w.informer(ctx, &corev1.Pod{})
+	w.lead(ctx, cancel, w.informer(ctx, &appsv1.ReplicaSet{}), w.informer(ctx, &corev1.Pod{}))
+	w.settle()
+}
+
+// lead runs the controller with these caches until ctx, which cancel ends, has ended.
+func (w *world) lead(ctx context.Context, cancel func(), sets, pods cache.SharedIndexInformer) {
 	w.runner = New(w.shared, Access{API: bounded{w.api()}, Events: w.events, Hooks: w.hooks()}, w.controller(sets, pods))
 	done := make(chan error)
 	go func() { done <- w.runner.Run(ctx) }()
@@ -84,7 +89,6 @@ func (w *world) start() {
 			w.t.Errorf("Run: %v", err)
 		}
 	}
-	w.settle()
 }
 
 // api is the memory, behind what the test puts in front of it.
