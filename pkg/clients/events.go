@@ -22,9 +22,9 @@ import (
 // them (CI-42 to CI-44). Client-go's own 4096 would take 6.6 MB for each controller once they are reached.
 const similarEvents = 2048
 
-// eventWriters write the events of one component, those of one object always the same one. A single one would be slower than
-// what many rollouts at once have to tell, and events would be dropped.
-const eventWriters = 4
+// eventBuffers hold the events of one component that wait to be written, those of one object always in the same one.
+// A single one would be too small for what many rollouts at once have to tell, and events would be dropped.
+const eventBuffers = 4
 
 // eventTimeout ends the writing of one event, so that a server that does not answer cannot stop all events for ever.
 const eventTimeout = 30 * time.Second
@@ -32,8 +32,9 @@ const eventTimeout = 30 * time.Second
 // NewRecorder returns a recorder of events of that component (CI-40), and the function that ends it. Events are logged
 // as "Event occurred" at the given verbosity: 3 for controllers, 0 for the leader events (CI-46).
 //
-// Recording never blocks and never fails (CI-45): events wait in buffers of 1000 for the goroutines that write them, and
-// what does not fit is dropped. Aggregation, counting, spam filter and retries are client-go's own, with its
+// Recording never blocks and never fails (CI-45): events wait in buffers of 1000, and what does not fit is dropped. They
+// are written one after the other: that a pod was created may be told later, its creation is what the server should be
+// busy with. Aggregation, counting, spam filter and retries are client-go's own, with its
 // defaults but for similarEvents; they are those of CI-41 to CI-45.
 //
 // The end of ctx ends the recorder too. Either way no goroutine stays behind, and nothing waits for the server: events
@@ -42,13 +43,14 @@ func NewRecorder(
 	ctx context.Context, client typedcorev1.EventsGetter, component string, verbosity klog.Level,
 ) (record.EventRecorderLogger, func()) {
 	ctx, cancel := context.WithCancel(ctx)
+	turn := make(chan struct{}, 1)
 	var all recorders
 	var shutdowns []func()
-	for range eventWriters {
+	for range eventBuffers {
 		broadcaster := record.NewBroadcaster(record.WithContext(ctx),
-			record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: similarEvents / eventWriters}))
+			record.WithCorrelatorOptions(record.CorrelatorOptions{LRUCacheSize: similarEvents / eventBuffers}))
 		broadcaster.StartStructuredLogging(verbosity)
-		broadcaster.StartRecordingToSink(&sink{ctx: ctx, client: client})
+		broadcaster.StartRecordingToSink(&sink{ctx: ctx, client: client, turn: turn})
 		recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 		all = append(all, recorder.WithLogger(klog.FromContext(ctx)))
 		shutdowns = append(shutdowns, broadcaster.Shutdown)
@@ -100,6 +102,7 @@ func (all recorders) WithLogger(logger klog.Logger) record.EventRecorderLogger {
 type sink struct {
 	ctx    context.Context // of the recorder: the interface passes none
 	client typedcorev1.EventsGetter
+	turn   chan struct{} // of the one that writes, among all of the component
 }
 
 // Create implements record.EventSink.
@@ -124,6 +127,8 @@ func (s *sink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
 }
 
 func (s *sink) write(do func(context.Context) (*corev1.Event, error)) (*corev1.Event, error) {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
 	defer cancel()
 	e, err := do(ctx)

@@ -127,6 +127,7 @@ type state struct {
 	awaited awaited
 	waits   int           // looks in vain for what is awaited
 	held    time.Time     // since when a report is held back; zero if none is
+	moving  bool          // more is about to change by itself, says the last report
 	failing int           // failures in a row; written behind the lock
 	family  types.UID     // see works
 	thought time.Duration // what this look has cost so far, writes aside
@@ -255,6 +256,7 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	rep := r.Report(now, s, did)
 	st.thought += time.Since(resumed)
 	rec.Next = sooner(rec.Next, rep.Requeue)
+	st.moving = rep.Moving
 	if rep.Why != "" {
 		rec.Why = rep.Why
 	}

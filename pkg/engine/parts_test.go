@@ -129,6 +129,10 @@ func TestFamiliesShareTheirWork(t *testing.T) {
 	is("both have", "b", nil, begunFirst)
 	r.setHeld(a, time.Time{})
 	is("a has reported", "a", nil, begunFirst)
+	a.moving = true
+	r.rested(a)
+	is("a waits for what changes by itself", "a", nil, begunFirst)
+	a.moving = false
 	r.rested(a)
 	is("a rests", "a", nil, calm)
 	is("a rests", "b", nil, begunFirst)

@@ -118,11 +118,12 @@ func (r *Runner[S]) setHolds(st *state, to bool) {
 	st.holds = to
 }
 
-// rested notes that a look found nothing to write and nothing to hold back: what was begun is done, or waits for others.
+// rested notes that a look found nothing to write and nothing to hold back. Unless more is about to change by itself, what
+// was begun is done, or waits for others.
 func (r *Runner[S]) rested(st *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !st.holds {
+	if !st.holds && !st.moving {
 		r.works.leave(st.work)
 		st.work = nil
 	}

@@ -26,6 +26,7 @@ type Plan struct {
 	Requeue time.Duration // look again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
 	Hold    time.Duration // reports only: the writing may wait this long for a newer report to replace it; zero writes now
+	Moving  bool          // reports only: more is about to change by itself, so the key keeps its turn among those at work
 }
 
 // Empty reports whether the plan writes nothing.

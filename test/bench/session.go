@@ -125,11 +125,12 @@ func (s *session) end() (err error) {
 // quietTime without a write means that the work is over. Reports are held back for about a second.
 const quietTime = 3 * time.Second
 
-// quiet waits until the manager has written nothing for a while.
+// quiet waits until the manager has written nothing for a while, not even an event: those may come late.
 func (s *session) quiet(ctx context.Context) error {
 	last, since := -1, time.Now()
 	return until(ctx, "the manager is quiet", 50*time.Millisecond, func() (bool, error) {
-		if n := s.proxy.Writes().Total; n != last {
+		w := countWrites(s.proxy.Requests())
+		if n := w.writes + w.events; n != last {
 			last, since = n, time.Now()
 		}
 		return time.Since(since) >= quietTime, s.manager.running()

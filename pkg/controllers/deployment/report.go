@@ -33,12 +33,12 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	r.wake(r.deadlineIn(&status))
 	annotations, moved := r.annotations(did)
 	if !moved && unchanged(r.d.Status, status) {
-		return plan.Plan{Requeue: r.next}
+		return plan.Plan{Requeue: r.next, Moving: r.moving()}
 	}
 	d := *r.d // its parts belong to the cache: they are replaced, not changed
 	d.Status, d.Annotations = status, annotations
 	step := plan.Change{Old: r.d, New: &d, Status: true, Why: "the status has changed"}
-	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Hold: r.hold(&status, did)}
+	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Hold: r.hold(&status, did), Moving: r.moving()}
 }
 
 // unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero

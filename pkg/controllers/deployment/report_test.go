@@ -473,6 +473,30 @@ func TestHold(t *testing.T) {
 	})
 }
 
+// A Deployment keeps its turn until it has come to rest, whether there is something to report or not.
+func TestMoving(t *testing.T) {
+	behind := func(rs *appsv1.ReplicaSet) { rs.Status.AvailableReplicas = 2 }
+	full := rs{image: "v2", size: 3, ready: 3}
+	for _, c := range []struct {
+		name  string
+		scene snapshot
+		want  bool
+	}{
+		{"at rest", scene(web(3), rs{image: "v1"}, full), false},
+		{"a pod is not ready", scene(web(3), rs{image: "v2", size: 3, ready: 2, pending: 1}), true},
+		{"old pods go", scene(web(3), rs{image: "v1", terminating: 1}, full), true},
+		{"a ReplicaSet's status is behind", scene(web(3), rs{image: "v2", size: 3, ready: 3, edit: behind}), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first := reportStatus(now, c.scene, plan.Outcome{})
+			again := reportStatus(now, settled(c.scene, now), plan.Outcome{})
+			if first.Moving != c.want || again.Moving != c.want || !again.Empty() {
+				t.Errorf("moving %v, having reported %v (%v), want %v", first.Moving, again.Moving, lines(again.Steps), c.want)
+			}
+		})
+	}
+}
+
 func TestDeadlineTimer(t *testing.T) {
 	at := now.Add(-100 * time.Second)
 	half := []rs{{image: "v1", size: 3, ready: 3}, {image: "v2", size: 1, pending: 1}}

@@ -45,7 +45,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	status := statusOf(s, mine, counts)
 	status.Conditions = failed.among(s.set, now)
 	if unchanged(s.set.Status, status) {
-		return plan.Plan{Requeue: counts.Next} // RS-18, RS-48
+		return plan.Plan{Requeue: counts.Next, Moving: moving(s.set, counts)} // RS-18, RS-48
 	}
 	after := *s.set // its parts belong to the cache: they are replaced, not changed
 	after.Status = status
@@ -58,6 +58,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 		Steps:   []plan.Step{step},
 		Requeue: counts.Next,
 		Hold:    hold(s.set, counts, news, failed != failure{}, did),
+		Moving:  moving(s.set, counts),
 	}
 }
 
@@ -196,20 +197,24 @@ func isSuffix(text string) bool {
 // hold decides how long the report may wait. What users wait for is told at once: that the set has come to rest, that
 // something has failed, that it is well again.
 func hold(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.Outcome) time.Duration {
-	settled := int(c.Active) == replicas(set) && c.Available == c.Active && c.Terminating == 0
 	patience := calm
 	if midRollout(set) {
-		settled, patience = false, rolloutCalm
+		patience = rolloutCalm
 	}
 	switch {
 	case news && failed:
 		return 0
 	case did.Wrote() && did.Err == nil: // the next look follows at once, and has more to tell
 		return patience
-	case news || settled:
+	case news || !moving(set, c):
 		return 0
 	}
 	return patience
+}
+
+// moving reports whether more is about to change by itself: pods come, go or become available, or the set gets another size.
+func moving(set *appsv1.ReplicaSet, c podutil.Counts) bool {
+	return int(c.Active) != replicas(set) || c.Available != c.Active || c.Terminating != 0 || midRollout(set)
 }
 
 // midRollout reports whether the set's Deployment is about to give it another size.

@@ -267,6 +267,32 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// A set keeps its turn until it has come to rest, whether there is something to report or not.
+func TestMoving(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		s    snapshot
+		want bool
+	}{
+		{"settled", look(web(2), pods(2)), false},
+		{"a pod is missing", look(web(2), pods(1)), true},
+		{"a pod is not available", look(web(2, minReady(7200)), pods(2)), true},
+		{"a pod is on its way out", look(web(1), list(pod("a"), pod("b", terminatingPod))), true},
+		{"in the middle of a rollout", look(web(1, rolledOut("2")), pods(1)), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			first := reportStatus(now, c.s, plan.Outcome{})
+			if status := written(t, first); status != nil {
+				c.s.set.Status = *status
+			}
+			again := reportStatus(now, c.s, plan.Outcome{})
+			if first.Moving != c.want || again.Moving != c.want || !again.Empty() {
+				t.Errorf("moving %v, having reported %v, want %v", first.Moving, again.Moving, c.want)
+			}
+		})
+	}
+}
+
 func TestGist(t *testing.T) {
 	long := strings.Repeat("a", 70)
 	for _, c := range []struct{ prefix, message, want string }{
