@@ -97,8 +97,11 @@ func (j *judge) restless(r *revision, last time.Time) {
 		}
 		problem, related = j.unsettledSet(s), j.related(s)
 	case *appsv1.ReplicaSet:
+		owner, _ := controller(o)
 		if s := j.sets[r.uid]; s != nil {
 			problem, related = j.unsettledSet(s), j.related(s)
+		} else if d := j.alive(owner.UID); d != nil { // it is created
+			problem, related = j.unsettled(d), j.family(d)
 		}
 	case *appsv1.Deployment:
 		if d := j.deployments[r.uid]; d != nil && (!expires(d.Deployment, o) || j.incomplete(d) == "") {

@@ -29,6 +29,18 @@ func TestS14(t *testing.T) {
 			s.Wait(2 * time.Minute)
 			s.Manager().Create(s.aPod(set))
 		}, want: "written though it was settled"},
+		{name: "a ReplicaSet at rest", write: func(s *scene) {
+			d, _, _ := settledScene(s)
+			s.Wait(2 * time.Minute)
+			s.Manager().Create(aSet(d, "b", 0))
+		}, want: "written though it was settled"},
+		{name: "a ReplicaSet in place of one that was removed, late", write: func(s *scene) {
+			d, set, pod := settledScene(s)
+			s.User().Delete(set)
+			s.User().Delete(pod)
+			s.Wait(2 * time.Minute)
+			s.Manager().Create(aSet(d, "a", 1))
+		}},
 		{name: "an update without a change", write: func(s *scene) {
 			_, set, _ := settledScene(s)
 			s.Requests = append(s.Requests, Request{User: "system:kube-controller-manager", Verb: "update", Resource: "replicasets", Subresource: "status",

@@ -33,6 +33,14 @@ func TestFound(t *testing.T) {
 			at 7.918s   node node-1 do=start
 			at 8.1s     node node-1 do=remove
 			at 1m18.1s  node node-1 do=start`,
+		"a ReplicaSet that is replaced late, as reads are not answered, is nobody's unrest": `
+			seed 9821
+			set standby 1
+			at 300ms    create web replicas=2 image=good:1 surge=25% unavailable=25%
+			at 5.882s   fault m0 refuse n=4 code=-1 after=false verb=get
+			at 9.685s   fault m0 pause for=15s
+			at 13.81s   set web n=1 do=delete
+			at 2m26.7s  node node-3 do=start`,
 		"a release whose answer is lost is repeated": `
 			seed 1254
 			at 600ms    create web replicas=2 image=failing:1 surge=84% unavailable=1%
