@@ -17,6 +17,11 @@ const crashes = 4
 func TestCrashAtEveryWrite(t *testing.T) {
 	c := cluster.Start(t)
 	tally := newTally(t, "killed at a write, before or after the answer")
+	t.Cleanup(func() {
+		if tally.injections*2 < tally.runs { // a few points may not be reached, and each scenario is run once without
+			t.Errorf("in %d runs the manager was killed %d times", tally.runs, tally.injections)
+		}
+	})
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -69,6 +70,8 @@ func (y *tally) String() string {
 		row(o.ID, o.Claim)
 	}
 	row("L2", "the end is that of the run without faults")
+	row("L4", "after a fault the work is done within the longest back-off")
+	row("L5", "a new leader works within a bounded time")
 	row(unfinishedOracle, "the work is done in time, and no process ends by itself")
 	b.WriteString("\n")
 	return b.String()
@@ -98,7 +101,7 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 	r.judged = true
 	unfinished := r.Failed()
 	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
-	o.Settled = true
+	o.Settled, o.Unhindered = true, true
 	o.TerminatedPodThreshold = terminatedThreshold
 	ids := report(r.T, oracle.Check(h, o, oracle.All()...))
 	if reference != nil {
@@ -106,6 +109,12 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 		if differences := oracle.Diff(final(reference), final(h), sameNamespace); len(differences) > 0 {
 			r.Errorf("L2: the end differs from that of the run without faults:\n%s", strings.Join(differences, "\n"))
 			ids = append(ids, "L2")
+		}
+	}
+	for _, outage := range o.Outages {
+		if took := oracle.Recovery(h, o, outage.To); took > longestBackOff {
+			r.Errorf("L4: the last write came %v after the last fault", took.Round(time.Millisecond))
+			ids = append(ids, "L4")
 		}
 	}
 	if unfinished {

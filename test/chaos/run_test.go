@@ -148,7 +148,7 @@ func (r *run) quiet(long, timeout time.Duration) {
 // last, the oracles will say what.
 func (r *run) end() *oracle.History {
 	r.Helper()
-	o := oracle.Options{Settled: true, TerminatedPodThreshold: terminatedThreshold}
+	o := oracle.Options{Settled: true, Unhindered: true, TerminatedPodThreshold: terminatedThreshold}
 	for deadline := time.Now().Add(recovery); ; {
 		r.quiet(restfulness, patience)
 		left := oracle.Check(r.recording.now(r.T, r.RESTConfig), o, oracle.L1(), oracle.L3())

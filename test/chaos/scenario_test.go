@@ -34,12 +34,14 @@ var scenarios = []scenario{
 		r.expose("web")
 		r.create(deployment("web", 3, rolling(1, 0)))
 		r.waitComplete("web")
+		r.season()
 		r.setImage("web", "web:2")
 		r.waitComplete("web")
 	}},
 	{name: "rollback", play: func(r *run) {
 		r.create(deployment("web", 3, rolling(1, 1)))
 		r.waitComplete("web")
+		r.season()
 		r.setImage("web", "web:2")
 		r.waitComplete("web")
 		r.setImage("web", "web:1")
@@ -48,6 +50,7 @@ var scenarios = []scenario{
 	{name: "scale in the middle", play: func(r *run) {
 		r.create(deployment("web", 4, rolling(2, 1)))
 		r.waitComplete("web")
+		r.season()
 		r.patch("web", `{"spec":{"template":{"metadata":{"annotations":{"`+cluster.ReadyAfter+`":"600ms"}}}}}`)
 		r.wait("the rollout is half done", patience, func() error {
 			if d := r.get("web"); d.Status.UpdatedReplicas < 2 {
@@ -195,6 +198,23 @@ func complete(d *appsv1.Deployment) error {
 func (r *run) waitComplete(name string) {
 	r.Helper()
 	r.wait(name+" is rolled out", patience, func() error { return complete(r.get(name)) })
+}
+
+// season waits until all pods have been ready for so long that no manager can have missed it: S6 says nothing of the deletion
+// of others, for they may have been chosen as pods that are not ready.
+func (r *run) season() {
+	r.Helper()
+	const known = 12 * time.Second // oracle.Options.Lag, and what the times of conditions, in seconds, lack
+	r.wait("all pods have been ready for a while", patience, func() error {
+		for _, p := range r.pods() {
+			for _, c := range p.Status.Conditions {
+				if since := time.Since(c.LastTransitionTime.Time); c.Type == corev1.PodReady && since < known {
+					return fmt.Errorf("%s for %v", p.Name, since)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // deleteLikeTheCollector deletes a Deployment and then what it owns, one kind after the other, as the garbage collector

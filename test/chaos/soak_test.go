@@ -112,7 +112,7 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 		s.Errorf("epoch %d: %v after the last fault: %v", s.epochs, convergence, unfinished)
 		ids = append(ids, unfinishedOracle)
 	}
-	s.checkTakeovers(h, o)
+	ids = append(ids, s.checkTakeovers(h, o)...)
 	drift := s.checkVitals()
 	s.tally.count(ids, faults+s.injected()-before)
 	s.Logf("epoch %d: %d revisions, %d requests, %d faults, at rest after %v, %d violations; %s", s.epochs, len(h.Revisions),
@@ -184,13 +184,24 @@ func (s *soak) revive() {
 	}
 }
 
-// checkTakeovers notes how long the lease had no living holder after each death of a leader (L5).
-func (s *soak) checkTakeovers(h *oracle.History, o oracle.Options) {
+// takeover is how long the lease may have no living holder: its own time, and as long again as other faults may last that
+// come meanwhile, such as a second death or an API server that is away (L5).
+const takeover = leaseDuration + 30*time.Second
+
+// checkTakeovers notes how long the lease had no living holder after each death of a leader. (If nobody takes it at all, the
+// work is not finished.)
+func (s *soak) checkTakeovers(h *oracle.History, o oracle.Options) (ids []string) {
+	s.Helper()
 	for _, died := range s.deaths {
 		if took, ok := oracle.Takeover(h, o, died); ok {
 			s.takeovers = append(s.takeovers, took.Round(10*time.Millisecond))
+			if took > takeover {
+				s.Errorf("L5: %v after the death of the leader at %v another one led", took, died)
+				ids = append(ids, "L5")
+			}
 		}
 	}
+	return ids
 }
 
 // checkVitals compares each process with itself in its first quiet moment.

@@ -200,7 +200,7 @@ func TestManagerIsStoppedKilledAndWaitedFor(t *testing.T) {
 	m = c.Manager(t)
 	m.WaitForLog(t, 10*time.Second, "started")
 	m.Kill(t)
-	if code := m.Wait(t, time.Second); code != -1 {
+	if code := m.Wait(t, 10*time.Second); code != -1 {
 		t.Errorf("killed: exit code %d, want -1", code)
 	}
 

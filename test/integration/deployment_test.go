@@ -364,7 +364,8 @@ func TestProgressDeadline(t *testing.T) { // DEP-72, DEP-73, DEP-74
 func TestMinReadySeconds(t *testing.T) { // RS-18, RS-44
 	b := start(t)
 	d := deployment("web", 2)
-	d.Spec.MinReadySeconds = 3
+	const seconds = 10
+	d.Spec.MinReadySeconds = seconds
 	b.create(d)
 	b.wait("ready but not available", func() error {
 		if s := b.get("web").Status; s.ReadyReplicas != 2 || s.AvailableReplicas != 0 {
@@ -372,9 +373,14 @@ func TestMinReadySeconds(t *testing.T) { // RS-18, RS-44
 		}
 		return nil
 	})
-	began := time.Now()
+	ready := time.Now()
 	b.waitComplete("web")
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(ready); took > (seconds+15)*time.Second {
 		t.Errorf("available after %v", took)
+	}
+	for _, p := range b.pods() {
+		if took := time.Since(p.CreationTimestamp.Time); took < (seconds-1)*time.Second {
+			t.Errorf("%s counts as available after %v", p.Name, took)
+		}
 	}
 }

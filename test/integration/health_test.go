@@ -197,7 +197,7 @@ func TestAFrozenWatch(t *testing.T) {
 	c := cluster.Start(t)
 	ns := c.Namespace(t)
 	g, client := proxied(t, c)
-	const bound = 2 * time.Second
+	const bound = 5 * time.Second
 	e := embed(t, client, controllers.Registry, func(c *manager.Config) { c.Bounds.Watch = bound })
 	e.wait(patience, "/readyz", http.StatusOK)
 	e.wait(patience, "/livez", http.StatusOK)
@@ -280,7 +280,7 @@ func TestAStuckWorker(t *testing.T) {
 	defer free()
 	registry := append([]manager.Controller{stuckOn(ns+"/bad", release)}, controllers.Registry...)
 	e := embed(t, c.RESTConfig, registry, func(c *manager.Config) {
-		c.Bounds.Worker, c.Bounds.Queue = 2*time.Second, time.Second
+		c.Bounds.Worker, c.Bounds.Queue = 4*time.Second, 3*time.Second
 	})
 	e.wait(patience, "/readyz", http.StatusOK)
 	cluster.Always(t, 2*time.Second, "it is alive", func() error { return e.has("/livez", http.StatusOK) })

@@ -51,7 +51,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	set := b.workOfDeployments()
 	b.workOfEndpoints()
 	b.scrape(port)
-	b.wait("PGC-10: the orphan is deleted", func() error {
+	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
 		if p := b.pod("orphan"); p != nil && p.DeletionTimestamp == nil {
 			return fmt.Errorf("it is not, after %v", time.Since(began).Round(time.Second))
 		}

@@ -32,6 +32,9 @@ type Options struct {
 	Outages []Interval
 	// Settled says that before the history's end there was time enough to converge, with neither changes nor faults.
 	Settled bool
+	// Unhindered says that at the end neither a quota nor anything else refuses what the manager asks for, and no pods fail:
+	// then nothing may be left undone for such a reason.
+	Unhindered bool
 	// End is when the history ended, if that was later than its last revision.
 	End time.Time
 	// Surge says what S5 counts.

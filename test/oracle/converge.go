@@ -24,7 +24,11 @@ func L1() Oracle {
 				return
 			}
 			for _, s := range j.sets {
-				if problem := j.unsettledPods(s); problem != "" {
+				problem := j.unsettledPods(s)
+				if problem == "" && j.o.Unhindered && s.gone == nil && s.deleting.IsZero() && failing(s.ReplicaSet) {
+					problem = "given up: says ReplicaFailure, though nothing refuses its pods any more"
+				}
+				if problem != "" {
 					j.reportEnd(ReplicaSet, keyOf(s), j.related(s), "%s", problem)
 				}
 			}

@@ -26,7 +26,7 @@ func (w *world) outcome(began time.Time, rested bool) Outcome {
 func (w *world) judge(settled bool) []string {
 	broken := slices.Clone(w.record.broken)
 	options := oracle.Options{
-		Settled: settled, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500),
+		Settled: settled, Unhindered: true, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500),
 		Lag: knownWithin, EndpointsLag: 10 * time.Second,
 	}
 	for _, i := range w.faulty {

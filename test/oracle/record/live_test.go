@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { record.Main(m) }
 
 const (
 	lead  = "--leader-elect=true"
-	quick = "--leader-elect-lease-duration=4s"
-	renew = "--leader-elect-renew-deadline=3s"
+	quick = "--leader-elect-lease-duration=8s"
+	renew = "--leader-elect-renew-deadline=6s"
 	retry = "--leader-elect-retry-period=1s"
 )
 
