@@ -226,6 +226,17 @@ var mutants = []mutant{
 		oracle: "L1",
 	},
 	{
+		name: "a key is given up after five failures",
+		edits: []edit{{"pkg/engine/engine.go",
+			"\t\tr.later(key, rec.Next)\n\t\tif st.failing&", "\t\tif st.failing < 5 {\n\t\t\tr.later(key, rec.Next)\n\t\t}\n\t\tif st.failing&"}},
+		script: quick + `
+			at 1s   create web replicas=2 image=good:1
+			at 20s  quota pods=2
+			at 21s  edit web replicas=4
+			at 60s  quota pods=-1`,
+		oracle: "L1",
+	},
+	{
 		name: "the progress deadline is not noticed",
 		edits: []edit{{"pkg/controllers/deployment/conditions.go",
 			"now.LastUpdateTime.Add(deadline).Before(r.now): // DEP-73", "now.LastUpdateTime.Add(1000*deadline).Before(r.now): // DEP-73"}},
