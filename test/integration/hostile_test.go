@@ -108,7 +108,7 @@ func TestAnotherControllersPodIsLeftToIt(t *testing.T) { // RS-20
 	}
 }
 
-// Labels and annotations as large as the server lets them be, and a pod template of a megabyte.
+// Labels and annotations as large as the server lets them be, and a pod template of 1.4 MB.
 func TestHugeObjectsKeepNobodyElseWaiting(t *testing.T) {
 	b := start(t)
 	bomb := deployment("bomb", 2)
@@ -119,7 +119,7 @@ func TestHugeObjectsKeepNobodyElseWaiting(t *testing.T) {
 	}
 	b.create(bomb)
 	large := deployment("large", 2)
-	large.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "BLOB", Value: strings.Repeat("b", 1<<20)}}
+	large.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "BLOB", Value: strings.Repeat("b", 1_400_000)}} // etcd takes 1.5 MiB
 	b.create(large)
 	b.create(deployment("web", 2))
 	b.waitComplete("web")

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
@@ -27,7 +26,8 @@ var malformed = map[string]string{
 	"deployments/empty":            `{"apiVersion":"apps/v1","kind":"Deployment","metadata":${META}}`,
 	"deployments/unknown-operator": `{"apiVersion":"apps/v1","kind":"Deployment","metadata":${META},"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Like"}]}}}`,
 	"deployments/selects-others":   `{"apiVersion":"apps/v1","kind":"Deployment","metadata":${META},"spec":{"selector":{"matchLabels":{"app":"other"}},"template":{"metadata":{"labels":{"app":"this"}}}}}`,
-	"deployments/absurd": `{"apiVersion":"apps/v1","kind":"Deployment","metadata":${META},
+	"deployments/absurd": `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"annotations":{"deployment.kubernetes.io/revision":"92233720368547758079",
+			"deprecated.deployment.rollback.to":"-7"},${META}},
 		"spec":{"replicas":-3,"minReadySeconds":-1,"revisionHistoryLimit":-1,"progressDeadlineSeconds":-5,
 			"selector":{"matchLabels":{"app":"absurd"}},
 			"strategy":{"type":"Sideways","rollingUpdate":{"maxSurge":"abc%","maxUnavailable":"-50%"}},
@@ -35,15 +35,17 @@ var malformed = map[string]string{
 		"status":{"observedGeneration":99,"replicas":-1,"availableReplicas":7,"collisionCount":-2147483648,
 			"conditions":[{"type":"Progressing"},{"type":"Progressing","status":"Perhaps"}]}}`,
 	"replicasets/no-selector": `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":${META}}`,
-	"replicasets/negative": `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":${META},
+	"replicasets/negative": `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"annotations":{"deployment.kubernetes.io/revision":"-1",
+			"deployment.kubernetes.io/desired-replicas":"1e9","deployment.kubernetes.io/max-replicas":"-2147483649",
+			"deployment.kubernetes.io/revision-history":",,x,"},${META}},
 		"spec":{"replicas":-5,"selector":{"matchLabels":{"app":"negative"}},"template":{"metadata":{"labels":{"app":"negative"}}}},
 		"status":{"replicas":-2,"observedGeneration":-1}}`,
 	"services/specs/bare": `{"apiVersion":"v1","kind":"Service","metadata":${META}}`,
 	"services/specs/odd": `{"apiVersion":"v1","kind":"Service","metadata":${META},
 		"spec":{"selector":{"":"","app":"absurd"},"ports":[{"port":0},{"port":-1,"targetPort":""},{"port":-1,"protocol":"X"}],"ipFamilies":["IPv9"]}}`,
 	"pods/two-controllers": `{"apiVersion":"v1","kind":"Pod","metadata":{"ownerReferences":[
-		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"negative","uid":"1","controller":true},
-		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"no-selector","uid":"2","controller":true}],"labels":{"app":"negative"},${META}},
+		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"no-selector","uid":"replicasets/no-selector","controller":true},
+		{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"negative","uid":"replicasets/negative","controller":true}],"labels":{"app":"negative"},${META}},
 		"spec":{"nodeName":"nowhere","containers":[{"name":"web"}]}}`,
 	"pods/timeless": `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"absurd"},${META}},"spec":{"nodeName":"nowhere"},
 		"status":{"phase":"Finished","podIP":"nonsense","podIPs":[{"ip":""},{"ip":"1.2.3.4.5"}],"startTime":"0001-01-01T00:00:00Z",
@@ -100,7 +102,7 @@ func (b *bench) store(path, object string) {
 	b.Helper()
 	parts := strings.Split(path, "/")
 	name, resource := parts[len(parts)-1], strings.Join(parts[:len(parts)-1], "/")
-	meta := fmt.Sprintf(`"namespace":%q,"name":%q,"uid":%q,"generation":1`, b.ns, name, uuid.NewUUID())
+	meta := fmt.Sprintf(`"namespace":%q,"name":%q,"uid":%q,"generation":1`, b.ns, name, path)
 	object = strings.ReplaceAll(object, `"metadata":${META}`, `"metadata":{`+meta+`}`)
 	object = strings.ReplaceAll(object, `${META}`, meta)
 	if !json.Valid([]byte(object)) {
