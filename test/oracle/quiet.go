@@ -81,8 +81,22 @@ func (w *world) longestReady() time.Duration {
 	return time.Duration(longest) * time.Second
 }
 
+// adopts reports whether an object gets a controller that had none: it was not settled, whatever that controller was. What
+// must be adopted, L1 says.
+func adopts(r *revision) bool {
+	if r.old == nil {
+		return false
+	}
+	_, had := controller(r.old)
+	_, has := controller(r.Object)
+	return has && !had
+}
+
 // restless judges a write of the manager after a time of quiet.
 func (j *judge) restless(r *revision, last time.Time) {
+	if adopts(r) {
+		return
+	}
 	problem := ""
 	var related []string
 	switch o := r.Object.(type) {

@@ -41,6 +41,12 @@ func TestS14(t *testing.T) {
 			s.Wait(2 * time.Minute)
 			s.Manager().Create(aSet(d, "a", 1))
 		}},
+		{name: "an orphan is adopted, late", write: func(s *scene) {
+			d, set, _ := settledScene(s)
+			set = s.User().Edit(set, func(o Object) { o.SetOwnerReferences(nil) })
+			s.Wait(2 * time.Minute)
+			s.Manager().Edit(set, func(o Object) { ownedBy(o, Deployment, d) })
+		}},
 		{name: "an update without a change", write: func(s *scene) {
 			_, set, _ := settledScene(s)
 			s.Requests = append(s.Requests, Request{User: "system:kube-controller-manager", Verb: "update", Resource: "replicasets", Subresource: "status",

@@ -41,6 +41,13 @@ func TestFound(t *testing.T) {
 			at 9.685s   fault m0 pause for=15s
 			at 13.81s   set web n=1 do=delete
 			at 2m26.7s  node node-3 do=start`,
+		"nor is an orphan that is adopted late": `
+			seed 18304
+			at 200ms    create web replicas=0 image=bad:2 strategy=Recreate
+			at 15.206s  fault m0 refuse n=6 code=-1 after=false verb=get
+			at 22s      delete web policy=Orphan
+			at 30.207s  create web replicas=2 image=bad:1 surge=25% unavailable=25%
+			at 2m24.481s node node-1 do=taint`,
 		"a release whose answer is lost is repeated": `
 			seed 1254
 			at 600ms    create web replicas=2 image=failing:1 surge=84% unavailable=1%
