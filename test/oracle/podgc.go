@@ -93,10 +93,13 @@ func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeT
 	case orphan && failedByManager && !terminated && !disrupted(p.Pod):
 		j.report(r, related, "an orphan that was made Failed has no condition %s", corev1.DisruptionTarget)
 	}
+	if r.Type == Deleted && finished(p.Pod) && (unscheduled || outOf || orphan) {
+		j.endedLost = append(j.endedLost, loss{when: j.now, uid: p.UID}) // the rules look at the same moment (PGC-2)
+	}
 }
 
-// tooMany reports whether a pod is terminated and there are more of them than the threshold. Those that others removed a
-// moment ago still count.
+// tooMany reports whether a pod is terminated and there are more of them than the threshold. Those that others, or another
+// rule, removed a moment ago still count.
 func (j *judge) tooMany(p *pod) bool {
 	if !finished(p.Pod) {
 		return false

@@ -18,6 +18,18 @@ func outOfOrder(s *scene) Object {
 	return node
 }
 
+// twoRules has podgc remove one of two terminated pods because it is to end and has no node, and the other one later.
+func twoRules(later time.Duration) func(*scene) {
+	return func(s *scene) {
+		pods := s.pods(s.User().Create(aSet(nil, "a", 2)), 2)
+		one := s.User().Edit(pods[0], fail)
+		other := s.User().Edit(s.User().Terminate(pods[1]), fail)
+		s.Podgc().Delete(other)
+		s.Wait(later)
+		s.Podgc().Delete(one)
+	}
+}
+
 func repair(o Object) {
 	o.(*corev1.Node).Status.Conditions[0].Status = corev1.ConditionTrue
 	o.(*corev1.Node).Spec.Taints = nil
@@ -94,6 +106,9 @@ func TestS12(t *testing.T) {
 			}
 			s.Podgc().Delete(s.Revisions[4].Object)
 		}, options: Options{TerminatedPodThreshold: 2}},
+		{name: "more terminated pods than allowed, of which another rule removes one as well", write: twoRules(0), options: Options{TerminatedPodThreshold: 1}},
+		{name: "as many terminated pods as allowed, since another rule removed one", write: twoRules(time.Minute),
+			options: Options{TerminatedPodThreshold: 1}, want: "1 terminated pods"},
 		{name: "more terminated pods than allowed, and one too far", write: func(s *scene) {
 			for _, p := range s.pods(s.User().Create(aSet(nil, "a", 3)), 3) {
 				s.User().Edit(p, fail)

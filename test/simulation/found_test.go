@@ -48,6 +48,23 @@ func TestFound(t *testing.T) {
 			at 22s      delete web policy=Orphan
 			at 30.207s  create web replicas=2 image=bad:1 surge=25% unavailable=25%
 			at 2m24.481s node node-1 do=taint`,
+		"what two of podgc's rules remove at the same moment is not too much": `
+			seed 24045
+			set batch 500
+			set latency 200
+			set managers 2
+			set nodes 4
+			set standby 0
+			set terminated 3
+			set workers 1
+			at 600ms    create api replicas=6 image=failing:1 strategy=Recreate
+			at 25.4s    edit web paused=true
+			at 29.6s    node node-3 do=stop
+			at 35.4s    edit web paused=false
+			at 36.1s    edit api replicas=7
+			at 48.529s  edit api paused=true
+			at 1m3.429s edit api paused=false
+			at 2m39.6s  node node-3 do=taint`,
 		"a release whose answer is lost is repeated": `
 			seed 1254
 			at 600ms    create web replicas=2 image=failing:1 surge=84% unavailable=1%
