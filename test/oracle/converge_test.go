@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refused is a ReplicaSet without its pod that says that it could not be created.
-func refused(s *scene) {
+// refusedSet is a ReplicaSet without its pod that says that it could not be created.
+func refusedSet(s *scene) {
 	s.Manager().Edit(s.User().Create(aSet(nil, "a", 1)), all(observe, func(o Object) {
 		o.(*appsv1.ReplicaSet).Status.Conditions = []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue}}
 	}))
@@ -25,8 +25,8 @@ func TestL1(t *testing.T) {
 		{name: "a pod is missing", write: func(s *scene) {
 			s.Manager().Edit(s.User().Create(aSet(nil, "a", 1)), observe)
 		}, options: settled, want: "0 active pods of 1"},
-		{name: "a pod is missing, and the set says why", write: refused, options: settled},
-		{name: "a pod is missing for a reason that is over", write: refused, options: Options{Settled: true, Unhindered: true}, want: "given up"},
+		{name: "a pod is missing, and the set says why", write: refusedSet, options: settled},
+		{name: "a pod is missing for a reason that is over", write: refusedSet, options: Options{Settled: true, Unhindered: true}, want: "given up"},
 		{name: "the set's status lies", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			s.up(set, 1)

@@ -109,17 +109,17 @@ func (j *judge) restless(r *revision, last time.Time) {
 		if s == nil {
 			return
 		}
-		problem, related = j.unsettledSet(s), j.related(s)
+		problem, related = j.unquietSet(s), j.related(s)
 	case *appsv1.ReplicaSet:
 		owner, _ := controller(o)
 		if s := j.sets[r.uid]; s != nil {
-			problem, related = j.unsettledSet(s), j.related(s)
+			problem, related = j.unquietSet(s), j.related(s)
 		} else if d := j.alive(owner.UID); d != nil { // it is created
-			problem, related = j.unsettled(d), j.family(d)
+			problem, related = j.unquiet(d), j.family(d)
 		}
 	case *appsv1.Deployment:
 		if d := j.deployments[r.uid]; d != nil && (!expires(d.Deployment, o) || j.incomplete(d) == "") {
-			problem, related = j.unsettled(d), j.family(d)
+			problem, related = j.unquiet(d), j.family(d)
 		} else {
 			return
 		}
@@ -139,10 +139,26 @@ func expires(old, now *appsv1.Deployment) bool {
 	return b != nil && (a == nil || a.Status != b.Status || a.Reason != b.Reason)
 }
 
-// unsettledSet says what is not at its fixpoint about a ReplicaSet or its Deployment.
-func (w *world) unsettledSet(s *set) string {
+// unquiet says what is not at its fixpoint about a Deployment, or is tried again and again.
+func (w *world) unquiet(d *deployment) string {
+	for _, s := range w.setsOf[d.UID] {
+		if failing(s.ReplicaSet) {
+			return refused
+		}
+	}
+	return w.unsettled(d)
+}
+
+// unquietSet is the same of a ReplicaSet and its Deployment.
+func (w *world) unquietSet(s *set) string {
 	if d := w.alive(s.controller); d != nil {
-		return w.unsettled(d)
+		return w.unquiet(d)
+	}
+	if failing(s.ReplicaSet) {
+		return refused
 	}
 	return w.unsettledPods(s)
 }
+
+// refused is at rest by the rules of L1, and yet may get its pods at any time: what refuses them is not in the history.
+const refused = "says ReplicaFailure, and tries again"

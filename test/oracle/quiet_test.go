@@ -41,6 +41,11 @@ func TestS14(t *testing.T) {
 			s.Wait(2 * time.Minute)
 			s.Manager().Create(aSet(d, "a", 1))
 		}},
+		{name: "a pod that was refused is made, late", write: func(s *scene) {
+			refusedSet(s)
+			s.Wait(2 * time.Minute)
+			s.Manager().Create(s.aPod(s.Revisions[0].Object))
+		}},
 		{name: "an orphan is adopted, late", write: func(s *scene) {
 			d, set, _ := settledScene(s)
 			set = s.User().Edit(set, func(o Object) { o.SetOwnerReferences(nil) })
