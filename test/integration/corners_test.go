@@ -101,10 +101,11 @@ func TestStatusFollowsDuringAFailure(t *testing.T) {
 	b.quota(2)
 	b.create(deployment("web", 3, annotated(cluster.NeverReady, "true")))
 	b.waitCondition("web", appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate")
+	time.Sleep(6 * time.Second) // not to wait for something, but to let the back-off grow
 	for _, p := range b.pods() {
 		b.patchMeta("pod", p.Name, `{"metadata":{"annotations":{"`+cluster.NeverReady+`":null}}}`)
 	}
-	b.wait("both statuses show the ready pods", func() error {
+	cluster.Eventually(t, 6*time.Second, "both statuses show the ready pods", func() error {
 		if d, rs := b.get("web"), b.sets()[0]; d.Status.ReadyReplicas != 2 || rs.Status.ReadyReplicas != 2 {
 			return fmt.Errorf("Deployment %d, ReplicaSet %d", d.Status.ReadyReplicas, rs.Status.ReadyReplicas)
 		}

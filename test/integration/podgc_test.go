@@ -100,13 +100,13 @@ func TestPodGC(t *testing.T) {
 	if p, waited := b.pod("orphan"), time.Since(began); p.DeletionTimestamp != nil && waited < 38*time.Second {
 		t.Fatalf("PGC-9: the orphan went after %v, without quarantine", waited)
 	}
-	cluster.Eventually(t, 80*time.Second, "PGC-8: the orphan is deleted", func() error {
+	cluster.Eventually(t, 70*time.Second, "PGC-8: the orphan is deleted", func() error {
 		if p := b.pod("orphan"); p.DeletionTimestamp == nil {
 			return fmt.Errorf("it is not")
 		}
 		return nil
 	})
-	if waited := time.Since(began); waited < 38*time.Second || waited > 75*time.Second {
+	if waited := time.Since(began); waited < 38*time.Second || waited > 65*time.Second {
 		t.Errorf("PGC-11: the orphan went after %v", waited)
 	}
 	p := b.pod("orphan")

@@ -33,11 +33,7 @@ const (
 // When many rollouts share an API server, those that began first end first, and don't wait for all others. Half of them take
 // about half of the time of all, each from its own change; in step with each other they would take nearly all of it.
 func TestManyRolloutsEndOneAfterTheOther(t *testing.T) {
-	const (
-		many, floor = 250, 250 * 11
-		statuses    = 3                // of each rollout: of the Deployment and both ReplicaSets
-		reportHeld  = 15 * time.Second // at most (docs/decisions/0003); who takes longer may be reported once more
-	)
+	const many, floor = 250, 250 * 11
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy(t)
 		b.each(many, func(name string) { b.create(name) })
@@ -63,12 +59,8 @@ func TestManyRolloutsEndOneAfterTheOther(t *testing.T) {
 		if median > wall*6/10 {
 			t.Error("the rollouts go in step")
 		}
-		most := floor * 11 / 10
-		for _, t := range took {
-			most += int(t/reportHeld) * statuses
-		}
-		if n := b.writes.Load(); n > int64(most) {
-			t.Errorf("%d writes, at most %d", n, most)
+		if n := b.writes.Load(); n > floor*108/100 {
+			t.Errorf("%d writes, floor %d: in so long a time some reports of progress are due, but fewer", n, floor)
 		}
 	})
 }
