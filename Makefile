@@ -13,8 +13,12 @@ STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 \
 	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(TREE_STATE) -X $(STAMP).buildDate=$(COMMIT_DATE)
 
-# An image's tag has no "+".
-IMAGE ?= controller-manager:$(subst +,-,$(VERSION))
+# The default tag names the commit, so that two images that differ have different names, and a rollout of a new one is seen.
+# A tag must not contain "+". Without git there is no commit to name.
+IMAGE_COMMIT = $(shell git describe --always --abbrev=12 --exclude='*' 2>/dev/null)
+IMAGE_DIRTY = $(if $(filter dirty,$(TREE_STATE)),-dirty)
+IMAGE_TAG = $(subst +,-,$(VERSION))$(addprefix -,$(IMAGE_COMMIT))$(IMAGE_DIRTY)
+IMAGE ?= controller-manager:$(IMAGE_TAG)
 IMAGE_PLATFORMS ?= linux/$(shell go env GOARCH)
 # "prebuilt": a binary built outside; "build": in a container, which needs the image golang.
 BINARY_FROM ?= prebuilt
@@ -34,7 +38,7 @@ SIM_TIME ?= 5m
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz chaos soak simulate bench bench-writes clean image image-test release generate \
+.PHONY: help build run test test-unit test-integration localcluster fuzz chaos soak simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release
 
 help: ## List the targets
@@ -50,10 +54,11 @@ run: build ## Start a control plane with our controller manager, roll out exampl
 
 test: test-unit test-integration ## Run all tests
 
+# The tests of hack/tools read files outside their module, of which Go's cache of test results knows nothing: -count=1.
 test-unit: ## Run the tests that need no control plane
 	go test -short $(RACE) ./...
 	go -C hack/localcluster test $(RACE) ./...
-	go -C hack/tools test ./...
+	go -C hack/tools test -count=1 ./...
 	go -C test/bench test ./...
 
 test-integration: build localcluster ## Run the tests on a local control plane
@@ -103,6 +108,9 @@ generate: ## Make the files that follow from the code: roles, and the table of r
 
 image: ## Build the container image IMAGE for IMAGE_PLATFORMS, with docker buildx or with buildah
 	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -from $(BINARY_FROM) $(if $(PUSH),-push) $(CURDIR)
+
+image-name: ## Print the name of the image that "make image" builds
+	@echo '$(IMAGE)'
 
 image-test: ## Build the image with buildah, unpack it and run what is in it; needs Linux and root
 	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -test $(CURDIR)

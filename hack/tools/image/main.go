@@ -111,7 +111,11 @@ func (o options) withDocker() error {
 	cmd := exec.Command("docker", append(args, o.repository)...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", o.epoch()))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	fmt.Println(o.tag)
+	return nil
 }
 
 func (o options) epoch() int64 { return max(0, o.date.Unix()) }
@@ -136,6 +140,6 @@ func (o options) withBuildah() error {
 	if err := b.run("manifest", "push", "--all", o.tag, "oci-archive:"+archive+":"+o.tag); err != nil {
 		return err
 	}
-	fmt.Println(archive)
+	fmt.Printf("%s in %s\n", o.tag, archive)
 	return nil
 }
