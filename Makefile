@@ -103,7 +103,7 @@ verify-staticcheck:
 verify-generated:
 	go run ./hack/gen --check
 
-generate: ## Make the files that follow from the code: roles, and the table of rights in docs/security.md
+generate: ## Make the files that follow from others: roles, the table of rights in docs/security.md, alerts
 	go run ./hack/gen
 
 image: ## Build the container image IMAGE for IMAGE_PLATFORMS, with docker buildx or with buildah

@@ -1,5 +1,6 @@
-// Command gen makes the files that follow from the code: the roles under deploy/kustomize and the table of rights in
-// docs/security.md, both from what the controllers and the manager declare (package rbac).
+// Command gen makes the files that follow from others: the roles under deploy/kustomize and the table of rights in
+// docs/security.md, both from what the controllers and the manager declare (package rbac), and the alert rules for a manager
+// beside the original.
 //
 //	go run ./hack/gen            write them
 //	go run ./hack/gen --check    fail if one is not as it would be written

@@ -77,3 +77,15 @@ func TestTableNeedsItsMarks(t *testing.T) {
 		t.Errorf("got %q, %v", out, err)
 	}
 }
+
+func TestAlertsOfAnotherJob(t *testing.T) {
+	out, err := withJob("# a comment\ngroups:\n- expr: up{job=\"kube-controller-manager\",a=\"b\"}\n", "x")
+	if want := besideHeader + "groups:\n- expr: up{job=\"x\",a=\"b\"}\n"; err != nil || string(out) != want {
+		t.Errorf("got %q, %v", out, err)
+	}
+	for _, rules := range []string{"", "groups:\n- expr: up\n"} {
+		if _, err := withJob(rules, "x"); err == nil {
+			t.Errorf("%q: no error", rules)
+		}
+	}
+}

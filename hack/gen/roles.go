@@ -17,11 +17,18 @@ import (
 // account is the service account that the Deployment runs as; roles are called after it.
 const account = "controller-manager"
 
+// original is the lease of kube-controller-manager, and the job that its metrics have (MH-39).
+const original = "kube-controller-manager"
+
+// beside is the lease of a manager that runs beside the original, and the job that its metrics have. With the original's lease
+// the two would exclude each other (CLI-82); with its job, the original would satisfy alerts for a manager that is away.
+const beside = "standalone-controller-manager"
+
 // overlays are the ways to install, and the lease that each competes for.
 var overlays = []struct{ name, lease string }{
-	{"standalone", "kube-controller-manager"},
-	{"beside-upstream", "standalone-controller-manager"}, // not the original's, or the two would exclude each other (CLI-82)
-	{"minimal", "kube-controller-manager"},
+	{"standalone", original},
+	{"beside-upstream", beside},
+	{"minimal", original},
 }
 
 // declared are the rights of the registry's controllers, by account.
@@ -39,6 +46,7 @@ func files(controllers map[string]rbac.Rights) []file {
 	all := []file{
 		{"deploy/kustomize/base/rbac.yaml", func([]byte) ([]byte, error) { return render(roles(controllers)) }},
 		{"docs/security.md", func(before []byte) ([]byte, error) { return replaceTable(before, table(controllers)) }},
+		{"deploy/monitoring/alerts-beside-upstream.yaml", alertsBeside},
 	}
 	for _, o := range overlays {
 		all = append(all, file{"deploy/kustomize/overlays/" + o.name + "/lease.yaml", func([]byte) ([]byte, error) {

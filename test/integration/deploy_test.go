@@ -58,16 +58,19 @@ func TestOverlaysAreWhatTheySay(t *testing.T) {
 	for overlay, want := range map[string]struct {
 		replicas int32
 		lease    string // given by a flag
-		service  bool
+		job      string // of the Service, if there is one
 	}{
-		"standalone":      {2, "", true},
-		"beside-upstream": {2, "standalone-controller-manager", true},
-		"minimal":         {1, "", false},
+		"standalone":      {2, "", "kube-controller-manager"},
+		"beside-upstream": {2, "standalone-controller-manager", "standalone-controller-manager"},
+		"minimal":         {1, "", ""},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			all := c.Kubectl(t, "kustomize", filepath.Join(deploy, "kustomize", "overlays", overlay))
-			if got := strings.Contains(all, "\nkind: Service\n"); got != want.service {
+			if got := strings.Contains(all, "\nkind: Service\n"); got != (want.job != "") {
 				t.Errorf("it has a Service: %t", got)
+			}
+			if want.job != "" && !strings.Contains(all, "\n    job: "+want.job+"\n") {
+				t.Errorf("its Service has not the job %s", want.job)
 			}
 			d := deploymentIn(t, all)
 			pod, container := d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]

@@ -117,7 +117,7 @@ func TestAlertsFire(t *testing.T) {
 	if err != nil {
 		t.Skip("no promtool")
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml", "alerts-beside-upstream.yaml"}, {"test", "rules", "alerts_test.yaml"}} {
 		cmd := exec.Command(promtool, args...)
 		cmd.Dir = monitoring
 		if out, err := cmd.CombinedOutput(); err != nil {

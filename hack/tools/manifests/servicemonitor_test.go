@@ -12,7 +12,7 @@ import (
 
 // TestServiceMonitor: the Prometheus operator knows every field, and finds the Service of the component beside it.
 func TestServiceMonitor(t *testing.T) {
-	components := filepath.Join("..", "..", "..", "deploy", "kustomize", "components")
+	components := filepath.Join(deploy, "kustomize", "components")
 	m := &monitoringv1.ServiceMonitor{}
 	decode(t, filepath.Join(components, "servicemonitor", "servicemonitor.yaml"), m)
 	var service struct {
@@ -26,13 +26,7 @@ func TestServiceMonitor(t *testing.T) {
 			} `json:"ports"`
 		} `json:"spec"`
 	}
-	data, err := os.ReadFile(filepath.Join(components, "service", "service.yaml"))
-	if err == nil {
-		err = yaml.Unmarshal(data, &service)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	decodeSome(t, filepath.Join(components, "service", "service.yaml"), &service)
 	if m.APIVersion != "monitoring.coreos.com/v1" || m.Kind != monitoringv1.ServiceMonitorsKind {
 		t.Errorf("it is a %s of %s", m.Kind, m.APIVersion)
 	}
@@ -49,13 +43,25 @@ func TestServiceMonitor(t *testing.T) {
 	}
 }
 
+// decode reads a file all of whose fields the type has.
 func decode(t *testing.T, path string, into any) {
+	t.Helper()
+	decodeWith(t, path, func(data []byte) error { return yaml.UnmarshalStrict(data, into) })
+}
+
+// decodeSome reads some fields of a file.
+func decodeSome(t *testing.T, path string, into any) {
+	t.Helper()
+	decodeWith(t, path, func(data []byte) error { return yaml.Unmarshal(data, into) })
+}
+
+func decodeWith(t *testing.T, path string, unmarshal func([]byte) error) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err == nil {
-		err = yaml.UnmarshalStrict(data, into)
+		err = unmarshal(data)
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", path, err)
 	}
 }
