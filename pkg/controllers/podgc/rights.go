@@ -7,10 +7,10 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "pods"}, {Name: "nodes"}},
 		Own: []rbac.Rule{
-			{Resource: "pods", Verbs: []string{"delete"}, For: "its work"},
-			{Resource: "pods/status", Verbs: []string{"patch"}, For: "phase and condition before the deletion (PGC-14)"},
-			{Resource: "nodes", Verbs: []string{"get"}, For: "a live look whether a node is gone (PGC-10)"},
-			{Resource: "nodes", Verbs: []string{"list"}, For: "a live look before the brake is released"},
+			{Resource: "pods", Verbs: []string{"delete"}, For: "garbage collection"},
+			{Resource: "pods/status", Verbs: []string{"patch"}, For: "phase and condition before the deletion"}, // PGC-14
+			{Resource: "nodes", Verbs: []string{"get"}, For: "a live read of whether a node is gone"},           // PGC-10
+			{Resource: "nodes", Verbs: []string{"list"}, For: "a live read before the brake is released"},
 		},
 	}
 }

@@ -63,3 +63,13 @@ var upstream = []controller{
 	{name: "validatingadmissionpolicy-status-controller"},
 	{name: "volumeattributesclass-protection-controller"},
 }
+
+// Upstream returns the canonical names of the controllers of kube-controller-manager 1.36, and their aliases, which may be
+// empty.
+func Upstream() map[string]string {
+	aliases := make(map[string]string, len(upstream))
+	for _, c := range upstream {
+		aliases[c.name] = c.alias
+	}
+	return aliases
+}
