@@ -292,7 +292,7 @@ func TestKeepsPodsAndReports(t *testing.T) {
 	})
 }
 
-// RS-40: a cache that lags, however long, never leads to a pod too many or to a second deletion.
+// RS-9, RS-40: a cache that lags, however long, never leads to a pod too many or to a second deletion.
 func TestStaleCacheNeverRepeatsAWrite(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.start()

@@ -208,7 +208,7 @@ func hasEndpoints(s *corev1.Service) bool {
 	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.Selector != nil
 }
 
-// served reports whether a pod belongs into the Endpoints of a Service, and whether as ready (EP-10, 11, 16).
+// served reports whether a pod belongs into the Endpoints of a Service, and whether as ready (EP-10, EP-11, EP-16).
 func served(s *corev1.Service, p *corev1.Pod) (in, asReady bool) {
 	publish := s.Spec.PublishNotReadyAddresses
 	in = hasEndpoints(s) && s.Namespace == p.Namespace && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(p.Labels)) &&

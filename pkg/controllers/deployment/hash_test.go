@@ -14,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
+// TestTemplateHash: new ReplicaSets are named as the original names them, so a hand-over does not rename any (DEP-22..24).
 func TestTemplateHash(t *testing.T) {
 	defaulted := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1", "b": "2"}},
