@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 func main() {
@@ -33,7 +34,7 @@ type file struct {
 
 func run(check bool) error {
 	var errs []error
-	for _, f := range files(declared(controllers.Registry)) {
+	for _, f := range files(manager.Rights(controllers.Registry)) {
 		errs = append(errs, f.update(check))
 	}
 	return errors.Join(errs...)

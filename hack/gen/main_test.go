@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
@@ -38,7 +39,7 @@ func TestCheckSeesWhatIsOutOfDate(t *testing.T) {
 }
 
 func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
-	for _, r := range roles(declared(controllers.Registry)) {
+	for _, r := range roles(manager.Rights(controllers.Registry)) {
 		if len(r.Rules) == 0 {
 			t.Errorf("%s has no rules", r.Name)
 		}
@@ -65,6 +66,23 @@ func TestRulesInYAML(t *testing.T) {
 	want := "kind: Role\nmetadata:\n  name: r\n  namespace: n\nrules:\n# a test\n- apiGroups: [\"\"]\n  resources: [pods/status]\n  resourceNames: [x, y]\n  verbs: [get, patch]\n---\n"
 	if !strings.Contains(string(out), want) {
 		t.Errorf("got\n%s", out)
+	}
+	out, err = render([]role{{Name: "r", Account: "a", Rules: []rbac.Rule{{Group: "*", Resource: "*/scale", Verbs: []string{"*"}, For: "a test"}}}})
+	if want := "- apiGroups: [\"*\"]\n  resources: [\"*/scale\"]\n  verbs: [\"*\"]\n"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("wildcards: got\n%s", out)
+	}
+}
+
+func TestRolesOfANamespace(t *testing.T) {
+	rights := map[string]rbac.Rights{"signer": {In: map[string][]rbac.Rule{"kube-public": {{Resource: "configmaps", Verbs: []string{"get"}, For: "a test"}}}}}
+	var found int
+	for _, r := range roles(rights) {
+		if r.Account == "signer" && r.Namespace == "kube-public" && len(r.Rules) == 1 {
+			found++
+		}
+	}
+	if found != 1 || !strings.Contains(table(rights), "| signer | kube-public | configmaps | get | a test |") {
+		t.Errorf("%d roles; table:\n%s", found, table(rights))
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
@@ -29,17 +28,6 @@ var overlays = []struct{ name, lease string }{
 	{"standalone", original},
 	{"beside-upstream", beside},
 	{"minimal", original},
-}
-
-// declared are the rights of the registry's controllers, by account.
-func declared(registry []manager.Controller) map[string]rbac.Rights {
-	all := map[string]rbac.Rights{}
-	for _, c := range registry {
-		if c.Rights != nil {
-			all[c.Account] = c.Rights()
-		}
-	}
-	return all
 }
 
 func files(controllers map[string]rbac.Rights) []file {
@@ -76,14 +64,27 @@ func roles(controllers map[string]rbac.Rights) []role {
 		{Name: account, Namespace: rbac.Home, Account: account, Rules: root.Home},
 	}
 	for _, name := range slices.Sorted(maps.Keys(controllers)) {
-		all = append(all, role{Name: account + ":" + name, Account: name, Rules: controllers[name].Own})
+		rights := controllers[name]
+		if len(rights.Own) > 0 {
+			all = append(all, role{Name: account + ":" + name, Account: name, Rules: rights.Own})
+		}
+		for _, namespace := range slices.Sorted(maps.Keys(rights.In)) {
+			all = append(all, role{Name: account + ":" + name, Namespace: namespace, Account: name, Rules: rights.In[namespace]})
+		}
 	}
 	return all
 }
 
 var roleTemplate = template.Must(template.New("").Funcs(template.FuncMap{
-	"group": func(r rbac.Rule) string { return cmp.Or(r.Group, `""`) },
-	"list":  func(words []string) string { return strings.Join(words, ", ") },
+	"group": func(r rbac.Rule) string { return cmp.Or(quoted(r.Group), `""`) },
+	"quote": quoted,
+	"list": func(words []string) string {
+		all := make([]string, len(words))
+		for i, word := range words {
+			all[i] = quoted(word)
+		}
+		return strings.Join(all, ", ")
+	},
 }).Parse(`# Made by "go run ./hack/gen" from what the code declares. Do not edit.
 {{- range . }}
 ---
@@ -98,7 +99,7 @@ rules:
 {{- range .Rules }}
 # {{ .For }}
 - apiGroups: [{{ group . }}]
-  resources: [{{ .Resource }}]
+  resources: [{{ quote .Resource }}]
 {{- with .Names }}
   resourceNames: [{{ list . }}]
 {{- end }}
@@ -122,6 +123,14 @@ subjects:
   namespace: kube-system
 {{- end }}
 `))
+
+// quoted returns a word as it stands in YAML, where an asterisk at the beginning means something else.
+func quoted(word string) string {
+	if strings.HasPrefix(word, "*") {
+		return `"` + word + `"`
+	}
+	return word
+}
 
 func render(roles []role) ([]byte, error) {
 	var out bytes.Buffer
@@ -157,7 +166,11 @@ func table(controllers map[string]rbac.Rights) string {
 	rows(account, "everywhere", root.Cluster)
 	rows(account, rbac.Home, append(rbac.Lease("(its lease)"), root.Home...))
 	for _, name := range slices.Sorted(maps.Keys(controllers)) {
-		rows(name, "everywhere", controllers[name].Own)
+		rights := controllers[name]
+		rows(name, "everywhere", rights.Own)
+		for _, namespace := range slices.Sorted(maps.Keys(rights.In)) {
+			rows(name, namespace, rights.In[namespace])
+		}
 	}
 	return out.String()
 }

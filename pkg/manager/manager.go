@@ -38,6 +38,18 @@ type Controller struct {
 	Rights func() rbac.Rights
 }
 
+// Rights returns what the controllers of a registry ask of the API server, by account. Controllers that declare nothing are
+// left out.
+func Rights(registry []Controller) map[string]rbac.Rights {
+	all := map[string]rbac.Rights{}
+	for _, c := range registry {
+		if c.Rights != nil {
+			all[c.Account] = all[c.Account].Merge(c.Rights())
+		}
+	}
+	return all
+}
+
 // Context is what an InitFunc builds from.
 type Context struct {
 	Config    Config

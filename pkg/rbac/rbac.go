@@ -16,9 +16,9 @@ const Home = metav1.NamespaceSystem
 
 // Rule is a right, and what it is for.
 type Rule struct {
-	Group    string // "" is the core group
-	Resource string // with its subresource, as in "deployments/status"
-	Verbs    []string
+	Group    string   // "" is the core group, "*" any
+	Resource string   // with its subresource, as in "deployments/status"; "*" is any, "*/scale" that of any
+	Verbs    []string // "*" is any
 	Names    []string // of the objects, where the right can be as narrow as that; none means all
 	For      string   // in a few words
 
@@ -31,10 +31,45 @@ type Resource struct{ Group, Name string }
 
 // Rights are what a controller asks of the API server.
 type Rights struct {
-	// Caches are what it looks at. The shared informers fill them, for all controllers with the root identity.
+	// Caches are what it reads from caches. The shared informers fill them, for all controllers with the root identity.
 	Caches []Resource
-	// Own is what it does itself, as its service account.
+	// Own is what it does itself, as its service account, in all namespaces.
 	Own []Rule
+	// In is what it does itself in one namespace alone, by the namespace.
+	In map[string][]Rule
+}
+
+// Merge returns the rights of both. Several controllers may have one account, which then has the rights of all of them.
+func (r Rights) Merge(other Rights) Rights {
+	merged := Rights{Own: mergeRules(r.Own, other.Own)}
+	for _, cache := range slices.Concat(r.Caches, other.Caches) {
+		if !slices.Contains(merged.Caches, cache) {
+			merged.Caches = append(merged.Caches, cache)
+		}
+	}
+	for _, one := range []map[string][]Rule{r.In, other.In} {
+		for namespace, rules := range one {
+			if merged.In == nil {
+				merged.In = map[string][]Rule{}
+			}
+			merged.In[namespace] = mergeRules(merged.In[namespace], rules)
+		}
+	}
+	return merged
+}
+
+// mergeRules returns the rules of both, each once. Rules that differ in what they are for only are one.
+func mergeRules(a, b []Rule) (merged []Rule) {
+	for _, rule := range slices.Concat(a, b) {
+		known := slices.ContainsFunc(merged, func(m Rule) bool {
+			return m.Group == rule.Group && m.Resource == rule.Resource && m.Implied == rule.Implied &&
+				slices.Equal(m.Verbs, rule.Verbs) && slices.Equal(m.Names, rule.Names)
+		})
+		if !known {
+			merged = append(merged, rule)
+		}
+	}
+	return merged
 }
 
 // Identity is all that one who asks may do.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
@@ -62,10 +63,9 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 		}
 		return role.Rules
 	}
-	declared := map[string]rbac.Rights{}
-	for _, entry := range controllers.Registry {
-		declared[entry.Account] = entry.Rights()
-		within(t, entry.Account, entry.Rights().Own, clusterRole("system:controller:"+entry.Account))
+	declared := manager.Rights(controllers.Registry)
+	for account, rights := range declared {
+		within(t, account, rights.Own, clusterRole("system:controller:"+account))
 	}
 	root := rbac.Manager(declared)
 	within(t, "root", slices.Concat(root.Cluster, root.Home, rbac.Lease("any")), slices.Concat(
@@ -113,10 +113,9 @@ func compareRights(t *testing.T, requests []cluster.Request) {
 			}
 		}
 	}
-	declared := map[string]rbac.Rights{}
-	for _, entry := range controllers.Registry {
-		declared[entry.Account] = entry.Rights()
-		expect(entry.Account, entry.Rights().Own)
+	declared := manager.Rights(controllers.Registry)
+	for account, rights := range declared {
+		expect(account, rights.Own)
 	}
 	root := rbac.Manager(declared)
 	expect(cluster.InstalledAccount, slices.Concat(root.Cluster, root.Home, rbac.Lease("kube-controller-manager")))

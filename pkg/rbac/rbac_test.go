@@ -1,0 +1,39 @@
+package rbac
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRightsOfOneAccountMerge(t *testing.T) {
+	events := Rule{Resource: "events", Verbs: []string{"create"}, For: "events"}
+	for _, c := range []struct {
+		name       string
+		a, b, want Rights
+	}{
+		{"nothing", Rights{}, Rights{}, Rights{}},
+		{"a cache that both read is there once",
+			Rights{Caches: []Resource{{Name: "pods"}}}, Rights{Caches: []Resource{{Name: "pods"}, {Name: "nodes"}}},
+			Rights{Caches: []Resource{{Name: "pods"}, {Name: "nodes"}}}},
+		{"a rule that both have is there once, whatever it is for",
+			Rights{Own: []Rule{events}}, Rights{Own: []Rule{{Resource: "events", Verbs: []string{"create"}, For: "other events"}}},
+			Rights{Own: []Rule{events}}},
+		{"rules with other names of objects stay apart",
+			Rights{Own: []Rule{{Resource: "leases", Verbs: []string{"get"}, Names: []string{"a"}}}},
+			Rights{Own: []Rule{{Resource: "leases", Verbs: []string{"get"}, Names: []string{"b"}}}},
+			Rights{Own: []Rule{
+				{Resource: "leases", Verbs: []string{"get"}, Names: []string{"a"}},
+				{Resource: "leases", Verbs: []string{"get"}, Names: []string{"b"}},
+			}}},
+		{"rules of a namespace stay in it",
+			Rights{In: map[string][]Rule{"kube-system": {events}}}, Rights{Own: []Rule{events}, In: map[string][]Rule{"kube-public": {events}}},
+			Rights{Own: []Rule{events}, In: map[string][]Rule{"kube-system": {events}, "kube-public": {events}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, c.a.Merge(c.b)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
