@@ -97,6 +97,15 @@ func TestFound(t *testing.T) {
 			at 7s       service web app=web unready=true
 			at 7s       edit web minready=3
 			at 15.4s    image web good:1`,
+		"paused after its strategy was tightened, a rollout gives up pods that never got ready, not available ones": `
+			seed 924016
+			set latency 5
+			set nodes 2
+			set workers 1
+			at 0s       create api replicas=6 image=good:0 surge=25% unavailable=25%
+			at 37s      image api bad:2
+			at 39s      edit api surge=1 unavailable=0
+			at 42s      edit api paused=true`,
 		"a pod that is put back makes one too many": `
 			seed 5512
 			set nodes 4

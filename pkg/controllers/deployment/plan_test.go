@@ -302,6 +302,18 @@ func TestScale(t *testing.T) {
 			[]string{"web-v2: desired-replicas=2 max-replicas=3", "web-v1: 2 -> 1 desired-replicas=2 max-replicas=3" + down("web-v1", "2", "1")}, ""},
 		{"DEP-37 to none", scene(web(0), rs{image: "v1", size: 2, edit: was("3", "4")}, rs{image: "v2", size: 2, edit: was("3", "4")}),
 			[]string{"web-v2: 2 -> 0 desired-replicas=0 max-replicas=0" + down("web-v2", "2", "0"), "web-v1: 2 -> 0 desired-replicas=0 max-replicas=0" + down("web-v1", "2", "0")}, ""},
+		{"DEP-37, DEP-43 pods that are not available go instead of available ones",
+			scene(web(5), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 2, pending: 3, edit: was("10", "13")}),
+			[]string{"web-v2: 5 -> 2 desired-replicas=5 max-replicas=7" + down("web-v2", "5", "2"), "web-v1: 8 -> 5 desired-replicas=5 max-replicas=7" + down("web-v1", "8", "5")}, ""},
+		{"DEP-37, DEP-43 those of old ones before those of the new one",
+			scene(web(6), rs{image: "v0", size: 4, pending: 4, edit: was("10", "13")}, rs{image: "v1", size: 5, ready: 5, edit: was("10", "13")}, rs{image: "v2", size: 4, pending: 4, edit: was("10", "13")}),
+			[]string{"web-v2: 4 -> 3 desired-replicas=6 max-replicas=8" + down("web-v2", "4", "3"), "web-v0: 4 -> 0 desired-replicas=6 max-replicas=8" + down("web-v0", "4", "0"), "web-v1: desired-replicas=6 max-replicas=8"}, ""},
+		{"DEP-37 where none is available, the shares stay",
+			scene(web(5), rs{image: "v1", size: 8, pending: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, pending: 5, edit: was("10", "13")}),
+			[]string{"web-v2: 5 -> 3 desired-replicas=5 max-replicas=7" + down("web-v2", "5", "3"), "web-v1: 8 -> 4 desired-replicas=5 max-replicas=7" + down("web-v1", "8", "4")}, ""},
+		{"DEP-37 where all are, too",
+			scene(web(5), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 5, edit: was("10", "13")}),
+			[]string{"web-v2: 5 -> 3 desired-replicas=5 max-replicas=7" + down("web-v2", "5", "3"), "web-v1: 8 -> 4 desired-replicas=5 max-replicas=7" + down("web-v1", "8", "4")}, ""},
 		{"DEP-38 the Deployment's status stands in for a missing maximum",
 			scene(web(6, moves("0", "1"), func(d *appsv1.Deployment) { d.Status.Replicas = 3 }),
 				rs{image: "v1", size: 2, edit: all(was("3", ""), bare(maximumAnnotation))}, rs{image: "v2", size: 1, edit: was("3", "-3")}),
@@ -338,6 +350,31 @@ func TestProportional(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, proportional(c.parts, c.allowed)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnavailableFirst(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		sets  []holding // in the order in which they are given up
+		sizes []int64   // their shares
+		want  []int64
+	}{
+		{"DEP-38 all are available: the shares", []holding{{8, 8}, {5, 5}}, []int64{4, 3}, []int64{4, 3}},
+		{"DEP-38 none is: the shares", []holding{{8, 0}, {5, 0}}, []int64{4, 3}, []int64{4, 3}},
+		{"DEP-38 nothing to take", []holding{{5, 5}, {3, 0}}, []int64{5, 3}, []int64{5, 3}},
+		{"DEP-43 one that is not available goes instead", []holding{{5, 5}, {3, 0}}, []int64{4, 3}, []int64{5, 2}},
+		{"DEP-43 as many as there are, the rest are available ones", []holding{{8, 8}, {5, 4}}, []int64{3, 4}, []int64{3, 4}},
+		{"DEP-43 all that there are", []holding{{8, 8}, {5, 2}}, []int64{3, 4}, []int64{5, 2}},
+		{"DEP-43 the first gives most, and the last gets most", []holding{{4, 1}, {4, 4}, {4, 2}, {4, 4}}, []int64{3, 3, 3, 2}, []int64{1, 4, 2, 4}},
+		{"DEP-38 growing: no available pod goes for one that is still to come", []holding{{5, 5}, {4, 4}}, []int64{7, 3}, []int64{6, 4}},
+		{"DEP-38 all go", []holding{{5, 5}, {3, 0}}, []int64{0, 0}, []int64{0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, unavailableFirst(c.sets, c.sizes)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -528,6 +565,11 @@ func TestPauseAndDeletion(t *testing.T) {
 		{"DEP-57 paused: the history is cleaned up", scene(web(3, pausedNow, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), []string{"delete web-v1"}, ""},
 		{"DEP-57 paused: what is scaled up is not cleaned up", scene(web(3, pausedNow, keeps(0)), rs{image: "v0"}, rs{image: "v1"}),
 			[]string{"web-v1: 0 -> 3" + up("web-v1", "0", "3"), "delete web-v0"}, ""},
+		{"DEP-37, DEP-43, DEP-57 paused and tightened: what never got ready goes, not what is available",
+			scene(web(6, pausedNow, moves("1", "0")), rs{image: "v1", size: 5, ready: 5, edit: annotated(maximumAnnotation, "8")}, rs{image: "v2", size: 3, pending: 3, edit: annotated(maximumAnnotation, "8")}),
+			[]string{"web-v2: 3 -> 2 max-replicas=7" + down("web-v2", "3", "2"), "web-v1: max-replicas=7"}, ""},
+		{"DEP-42 tightened, not paused: available pods stay until new ones take their place",
+			scene(web(6, moves("1", "0")), rs{image: "v1", size: 5, ready: 5, edit: annotated(maximumAnnotation, "8")}, rs{image: "v2", size: 3, pending: 3, edit: annotated(maximumAnnotation, "8")}), nil, "waiting for 3 of 3 pods of web-v2"},
 		{"DEP-61 deleting: nothing is scaled, nothing is deleted", scene(web(5, deletedNow, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), nil, "being deleted"},
 	})
 }

@@ -168,26 +168,42 @@ func TestNeverExceedsSurge(t *testing.T) {
 	})
 }
 
-// TestNeverBelowAvailable: a rolling update never takes away more than maxUnavailable allows. A ReplicaSet that
-// shrinks deletes pods that are not available first. What users ask for by scaling, or by Recreate, is their own
-// choice.
+// TestNeverBelowAvailable: nothing that is decided here leaves fewer pods available than maxUnavailable allows, whether the
+// Deployment is rolled out, paused, scaled or its strategy tightened; and where sizes are shared out, no available pod goes
+// while one stays, or comes, that is not. A ReplicaSet that shrinks deletes pods that are not available first. What users
+// ask for by fewer replicas, or by Recreate, is their own choice.
 func TestNeverBelowAvailable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)
+		tightenAny(t, s.Deployment)
 		r := sortOut(now, s)
-		_, after := planned(r, planRollout(now, s).Steps)
-		if r.course != rolling {
-			t.Skip("not a rolling update")
+		if !slices.Contains([]course{rolling, paused, scaling}, r.course) {
+			t.Skip("neither a rolling update, nor paused, nor scaled")
 		}
-		var was, left int64
+		_, after := planned(r, planRollout(now, s).Steps)
+		var was, left, others int64
 		for _, one := range r.sets() {
 			was += one.available
 			left += min(one.available, after[one.Name])
+			others += max(0, after[one.Name]-one.available)
 		}
 		if left < min(was, r.replicas-r.unavailable) {
-			t.Errorf("%d replicas, %d may be unavailable: %d available -> %d", r.replicas, r.unavailable, was, left)
+			t.Errorf("%s: %d replicas, %d may be unavailable: %d available -> %d", r.course, r.replicas, r.unavailable, was, left)
+		}
+		if inProportion := len(r.active()) > 1 && !r.saturated(); r.course != rolling && inProportion && left < was && others > 0 {
+			t.Errorf("%s: %d available -> %d, while %d others stay", r.course, was, left, others)
 		}
 	})
+}
+
+// tightenAny lets ReplicaSets have been sized for this many replicas, but perhaps for another strategy.
+func tightenAny(t *rapid.T, d *appsv1.Deployment) {
+	if rapid.Bool().Draw(t, "paused in the middle") {
+		d.Spec.Paused, d.DeletionTimestamp = true, nil
+	}
+	if d.Spec.Strategy.RollingUpdate != nil && rapid.Bool().Draw(t, "tightened") {
+		moves("1", "0")(d)
+	}
 }
 
 func TestSizesNonNegative(t *testing.T) {

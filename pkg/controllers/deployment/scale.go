@@ -95,7 +95,8 @@ func (r *rollout) gradual() bool {
 }
 
 // scaleInProportion lets each active ReplicaSet grow or shrink by its share, so that a rollout under way keeps its
-// risk: 8 old and 5 new of 10 replicas become 12 and 7 of 15 (DEP-37..39, DEP-85).
+// risk: 8 old and 5 new of 10 replicas become 12 and 7 of 15 (DEP-37..39, DEP-85). Shares know nothing of availability,
+// so pods that are not available then go instead of available ones.
 func (r *rollout) scaleInProportion(active []*set) {
 	growing := r.allowed() > r.total()
 	slices.SortFunc(active, func(a, b *set) int {
@@ -112,9 +113,53 @@ func (r *rollout) scaleInProportion(active []*set) {
 			parts[i].max = n
 		}
 	}
+	target := map[*set]int64{}
 	for i, size := range proportional(parts, r.allowed()) {
+		target[active[i]] = size
+	}
+	slices.SortFunc(active, r.byDispensability)
+	sizes := make([]int64, len(active))
+	for i, s := range active {
+		sizes[i] = target[s]
+	}
+	for i, size := range unavailableFirst(holdings(active), sizes) {
 		r.resize(active[i], size)
 	}
+}
+
+// byDispensability orders ReplicaSets as a rolling update gives them up: old ones, oldest first, then the new one (DEP-43).
+func (r *rollout) byDispensability(a, b *set) int {
+	switch {
+	case a == r.new:
+		return 1
+	case b == r.new:
+		return -1
+	}
+	return byAge(a.ReplicaSet, b.ReplicaSet)
+}
+
+// unavailableFirst moves what the sizes take from available pods to pods that are not available, of other ReplicaSets,
+// as far as there are any. The sum stays. The ReplicaSets are in the order in which they are to be given up.
+//
+//	6 replicas, one more allowed; old 5 that are available, new 3 that are not: shares of 4 and 3 become 5 and 2
+func unavailableFirst(sets []holding, sizes []int64) []int64 {
+	var lost, kept int64 // available pods that would go, and others that would stay or come
+	for i, h := range sets {
+		lost += max(0, h.available-sizes[i])
+		kept += max(0, sizes[i]-h.available)
+	}
+	moved := slices.Clone(sizes)
+	take := min(lost, kept)
+	give := take
+	for i, h := range sets {
+		n := min(take, max(0, sizes[i]-h.available))
+		moved[i], take = moved[i]-n, take-n
+	}
+	for i, h := range slices.Backward(sets) {
+		n := min(give, max(0, h.available-sizes[i]))
+		moved[i], give = moved[i]+n, give-n
+	}
+	return moved
 }
 
 // allowed is how many pods there may be at most.
