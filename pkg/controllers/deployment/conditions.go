@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -86,27 +84,19 @@ func (r *rollout) pausing(list []appsv1.DeploymentCondition) []appsv1.Deployment
 	return list
 }
 
-// beginning tells that a rollout has begun. It is recognised by the revision, which the Deployment does not show yet:
-// so going back to a ReplicaSet that still exists begins a rollout like any other, and can time out (DEP-27, DEP-69).
+// beginning tells that a rollout has begun (DEP-27, DEP-69).
 func (r *rollout) beginning(list []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 	if r.new == nil || r.d.Spec.Paused {
 		return list
 	}
-	begins := r.behind() && !r.lostRevision(list)
+	begins := r.begins()
 	switch {
 	case begins && r.madeForThis():
-		return r.put(list, progressing(corev1.ConditionTrue, created, "Created new replica set %q", r.new.Name))
+		return r.put(list, progressing(corev1.ConditionTrue, created, "Created new replica set %q", r.new.Name), r.seenAt(r.Seen.Began))
 	case begins || find(list, appsv1.DeploymentProgressing) == nil:
-		return r.put(list, progressing(corev1.ConditionTrue, found, "Found new replica set %q", r.new.Name))
+		return r.put(list, progressing(corev1.ConditionTrue, found, "Found new replica set %q", r.new.Name), r.seenAt(r.Seen.Began))
 	}
 	return list
-}
-
-// lostRevision reports whether somebody has taken the Deployment's revision away, as a full update from a manifest does:
-// the status tells of the new ReplicaSet already, so no rollout begins (DEP-75).
-func (r *rollout) lostRevision(list []appsv1.DeploymentCondition) bool {
-	told := find(list, appsv1.DeploymentProgressing)
-	return !has(r.d.Annotations, revisionAnnotation) && told != nil && strings.Contains(told.Message, strconv.Quote(r.new.Name))
 }
 
 // madeForThis reports whether the new ReplicaSet was created for the present revision, not brought back.
@@ -129,26 +119,24 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 		name, _ := r.Likeness.newName(r.d)
 		return r.set(list, progressing(corev1.ConditionFalse, notCreated, "Failed to create new replica set %q: %v", name, err))
 	}
-	now := find(list, appsv1.DeploymentProgressing)
+	now, at, advanced := find(list, appsv1.DeploymentProgressing), r.now, progressed(r.storedCounts(), status)
+	if advanced {
+		at = r.seenAt(r.Seen.Progressed)
+	}
 	switch {
 	case now != nil && now.Reason == finished && status.Replicas == status.UpdatedReplicas:
 		return list // what happens to the pods of a finished rollout is not progress (DEP-75)
 	case r.new != nil && complete(r.d, status):
-		return r.set(list, progressing(corev1.ConditionTrue, finished, "%s has successfully progressed.", r.subject()))
-	case progressed(&r.d.Status, status):
-		return r.put(list, progressing(corev1.ConditionTrue, updated, "%s is progressing.", r.subject()))
+		if now != nil && now.Reason == finished {
+			return list
+		}
+		return r.put(list, progressing(corev1.ConditionTrue, finished, "%s has successfully progressed.", r.subject()), at)
+	case advanced:
+		return r.put(list, progressing(corev1.ConditionTrue, updated, "%s is progressing.", r.subject()), at)
 	case now != nil && now.Reason != finished && now.LastUpdateTime.Add(deadline).Before(r.now): // DEP-73
 		return r.set(list, progressing(corev1.ConditionFalse, timedOut, "%s has timed out progressing.", r.subject()))
 	}
 	return list
-}
-
-// progressed reports whether anything has come closer to the end (DEP-72b).
-func progressed(before, after *appsv1.DeploymentStatus) bool {
-	return after.UpdatedReplicas > before.UpdatedReplicas ||
-		after.Replicas-after.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
-		after.ReadyReplicas > before.ReadyReplicas ||
-		after.AvailableReplicas > before.AvailableReplicas
 }
 
 // deadlineIn returns when to look whether the deadline has passed (DEP-74); zero if none runs. A finished rollout
@@ -225,12 +213,12 @@ func (r *rollout) set(list []appsv1.DeploymentCondition, c appsv1.DeploymentCond
 	if now := find(list, c.Type); now != nil && now.Status == c.Status && now.Reason == c.Reason {
 		return list
 	}
-	return r.put(list, c)
+	return r.put(list, c, r.now)
 }
 
-// put puts a condition into the list in any case, as of now.
-func (r *rollout) put(list []appsv1.DeploymentCondition, c appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
-	c.LastUpdateTime = metav1.NewTime(r.now)
+// put puts a condition into the list in any case, as of the given time.
+func (r *rollout) put(list []appsv1.DeploymentCondition, c appsv1.DeploymentCondition, at time.Time) []appsv1.DeploymentCondition {
+	c.LastUpdateTime = metav1.NewTime(at)
 	c.LastTransitionTime = c.LastUpdateTime
 	if now := find(list, c.Type); now != nil && now.Status == c.Status {
 		c.LastTransitionTime = now.LastTransitionTime

@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 	k := &caches{deployments, sets, pods, informers.Owners[*appsv1.Deployment]{
 		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
-	}, &engine.Memory[likeness]{}, !c.Config.TerminatingReplicas}
+	}, &engine.Memory[likeness]{}, &engine.Memory[lastSeen]{}, !c.Config.TerminatingReplicas}
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "deployment", // of the queue (CI-33)
 		Workers: c.Config.Deployment.Workers,
@@ -52,6 +53,7 @@ type caches struct {
 	pods        informers.PodCache
 	owners      informers.Owners[*appsv1.Deployment]
 	likenesses  *engine.Memory[likeness]
+	seen        *engine.Memory[lastSeen]
 
 	terminatingUncounted bool
 }
@@ -61,6 +63,7 @@ func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error
 	d := k.deployments.Get(key.Namespace, key.Name)
 	if d == nil {
 		k.likenesses.Forget(key)
+		k.seen.Forget(key)
 		return snapshot{}, false, nil
 	}
 	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, TerminatingUncounted: k.terminatingUncounted, Sorted: &sorted{}}
@@ -77,6 +80,9 @@ func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error
 	if name := s.lookFor(); name != "" {
 		s.Namesake = k.sets.Get(d.Namespace, name)
 	}
+	s.Seen = k.seen.Renew(key, func(before lastSeen) (lastSeen, bool) {
+		return before.renewed(sortOut(time.Now(), s)), true
+	})
 	return s, true, nil
 }
 

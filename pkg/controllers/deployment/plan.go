@@ -60,6 +60,8 @@ type snapshot struct {
 	Namesake *appsv1.ReplicaSet
 	// Likeness is what is known already of the templates. It only saves time.
 	Likeness likeness
+	// Seen is what was seen of the progress up to now.
+	Seen lastSeen
 	// Sorted is where sortOut remembers its result; nil if it is not to. It only saves time.
 	Sorted *sorted
 	// TerminatingUncounted: the status does not say how many pods are terminating (CLI-65).

@@ -147,16 +147,6 @@ func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bo
 	return all, true
 }
 
-// behind reports whether the Deployment does not show the revision of its new ReplicaSet yet: the status knows nothing
-// of this rollout.
-func (r *rollout) behind() bool {
-	if r.new == nil {
-		return false
-	}
-	revision, _ := r.revision()
-	return r.d.Annotations[revisionAnnotation] != revision
-}
-
 // hold decides how long the report may wait. Failures never do. After a write the next look follows at once, and has
 // more to say. Flips that others wait for are told at once; mere progress waits until things have come to rest.
 func (r *rollout) hold(status *appsv1.DeploymentStatus, did plan.Outcome) time.Duration {

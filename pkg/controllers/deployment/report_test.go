@@ -130,6 +130,12 @@ func TestConditions(t *testing.T) {
 		{"DEP-67 Recreate: all must be", scene(web(10, recreate), rs{image: "v2", size: 10, ready: 9}), unavailable + "Progressing=True/ReplicaSetUpdated"},
 		{"DEP-69 a new rollout by a ReplicaSet that was there", scene(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), half...), available + "Progressing=True/FoundNewReplicaSet"},
 		{"DEP-69 a new rollout by one made for it", named(scene(web(3, knows(finished, hour, "1", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1})), available + "Progressing=True/NewReplicaSetCreated"},
+		{"DEP-72b one made for it, with pods by the time that is told", named(scene(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), half...)), available + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72b Recreate, likewise", named(scene(web(3, recreate, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1"}, rs{image: "v2", size: 3, pending: 3})), unavailable + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-72b Recreate, old pods go while there is no new ReplicaSet", scene(web(3, recreate, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v1", ready: 2}), unavailable + "Progressing=True/ReplicaSetUpdated"},
+		{"DEP-69 one that could not be created before", scene(web(3, knows(notCreated, hour, "2", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1}), available + "Progressing=True/FoundNewReplicaSet"},
+		{"DEP-69 one that takes the place of another", tells("web-lost", named(scene(web(3, knows(finished, hour, "1", 0, 0, 0, 0)), rs{image: "v2", size: 3}))), unavailable + "Progressing=True/NewReplicaSetCreated"},
+		{"DEP-75 the status tells of this one: no rollout begins", tells("web-v2", scene(web(3, knows(finished, hour, "2", 3, 3, 0, 0)), rs{image: "v1"}, rs{image: "v2", size: 3})), unavailable + "Progressing=True/NewReplicaSetAvailable"},
 		{"DEP-69 one made for it once, but brought back", brought(named(scene(web(3, knows(finished, hour, "1", 3, 0, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1}))), available + "Progressing=True/FoundNewReplicaSet"},
 		{"DEP-69 no Progressing yet", scene(web(3, knows("", hour, "2", 4, 1, 3, 3)), half...), available + "Progressing=True/FoundNewReplicaSet"},
 		{"DEP-70 without deadline, no Progressing", scene(web(3, never, knows(updated, hour, "2", 4, 1, 3, 3)), half...), strings.TrimSpace(available)},
@@ -164,6 +170,13 @@ func TestConditions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tells lets Progressing tell of a ReplicaSet.
+func tells(name string, s snapshot) snapshot {
+	c := find(s.Deployment.Status.Conditions, appsv1.DeploymentProgressing)
+	c.Message = fmt.Sprintf("ReplicaSet %q has successfully progressed.", name)
+	return s
 }
 
 // named gives the last ReplicaSet the name that the Deployment's template gets.

@@ -57,15 +57,18 @@ type sorted struct {
 	rollout *rollout
 }
 
-// sortOut tells own ReplicaSets from others, the new one from the old ones, and takes the course.
+// sortOut tells own ReplicaSets from others, the new one from the old ones, and takes the course. What was sorted out a
+// little later than now, while the snapshot was taken, does as well.
 func sortOut(now time.Time, s snapshot) *rollout {
 	if s.Sorted == nil {
 		return sortAnew(now, s)
 	}
-	if s.Sorted.rollout == nil || !s.Sorted.at.Equal(now) {
+	if s.Sorted.rollout == nil || s.Sorted.at.Before(now) {
 		*s.Sorted = sorted{now, sortAnew(now, s)}
 	}
-	return s.Sorted.rollout.clone()
+	r := s.Sorted.rollout.clone()
+	r.snapshot = s
+	return r
 }
 
 // clone is a rollout of which nothing has been decided yet, to decide on.

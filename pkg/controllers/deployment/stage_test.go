@@ -25,6 +25,9 @@ type stage struct {
 
 	calm bool      // reports are held back as they ask for
 	held time.Time // since when one is
+	seen lastSeen
+
+	opened time.Time // when the page was opened, see opened
 
 	was     string   // the sizes when last noted
 	sizes   []string // each combination of sizes of the ReplicaSets, oldest first: "3,1"
@@ -71,6 +74,8 @@ func (s *stage) observe() (snapshot, bool) {
 			snap.Namesake = rs
 		}
 	}
+	s.seen = s.seen.renewed(sortOut(s.world.Now(), snap))
+	snap.Seen = s.seen
 	return snap, true
 }
 

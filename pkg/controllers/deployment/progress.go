@@ -1,0 +1,121 @@
+package deployment
+
+import (
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// lastSeen is what the looks at a Deployment, up to the present one, have seen of its progress. Reports may be held back,
+// so by the time that one is written, what it tells of may be past. The zero lastSeen is that of a process that has just
+// begun.
+type lastSeen struct {
+	UID        types.UID               // of the Deployment
+	New        types.UID               // of its new ReplicaSet; of the last one while there is none
+	Counts     appsv1.DeploymentStatus // as the present look has found them
+	Began      time.Time               // when New was first seen in the place of another, or of none; zero if it was there from the start
+	Had        int32                   // how many pods New had then
+	Progressed time.Time               // when that, or better counts, were last seen; zero if never
+}
+
+// renewed adds what the present look sees.
+func (l lastSeen) renewed(r *rollout) lastSeen {
+	counts := r.status()
+	if l.UID != r.d.UID { // nothing is known of what was before
+		l = lastSeen{UID: r.d.UID, Counts: counts}
+		if r.new != nil {
+			l.New = r.new.UID
+		}
+	}
+	if r.new != nil && r.new.UID != l.New {
+		l.New, l.Began, l.Had, l.Progressed = r.new.UID, r.now, r.new.counts.Active, r.now
+	}
+	if progressed(&l.Counts, &counts) {
+		l.Progressed = r.now
+	}
+	l.Counts = counts
+	return l
+}
+
+// seenAt is the time of what this report tells of, which the looks first saw at the given time: that time, if it is not
+// older than what the status tells of, else now. While paused, nobody waits for progress: the deadline begins when that
+// ends (DEP-56).
+func (r *rollout) seenAt(at time.Time) time.Time {
+	told := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
+	switch {
+	case at.IsZero(), r.new != nil && r.new.UID != r.Seen.New: // nobody was looking, or it was created in this look
+		return r.now
+	case told == nil && r.behind():
+		return at
+	case told != nil && told.Reason != isPaused && !at.Truncate(time.Second).Before(told.LastUpdateTime.Truncate(time.Second)):
+		return at
+	}
+	return r.now
+}
+
+// progressed reports whether anything has come closer to the end (DEP-72b).
+func progressed(before, after *appsv1.DeploymentStatus) bool {
+	return after.UpdatedReplicas > before.UpdatedReplicas ||
+		after.Replicas-after.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
+		after.ReadyReplicas > before.ReadyReplicas ||
+		after.AvailableReplicas > before.AvailableReplicas
+}
+
+// storedCounts are the counts that the status tells of. If it does not tell of the rollout to the new ReplicaSet yet, the
+// updated ones are those that this had when the rollout began, however many the former one had.
+func (r *rollout) storedCounts() *appsv1.DeploymentStatus {
+	stored := r.d.Status
+	switch {
+	case r.new == nil:
+		stored.UpdatedReplicas = 0
+	case !r.begins():
+	case r.madeForThis():
+		stored.UpdatedReplicas = 0
+	case r.Seen.New == r.new.UID && !r.Seen.Began.IsZero():
+		stored.UpdatedReplicas = r.Seen.Had
+	}
+	return &stored
+}
+
+// begins reports whether the status does not tell of the rollout to the new ReplicaSet yet. That is recognised by the
+// revision, which the Deployment does not show yet: so going back to a ReplicaSet that still exists begins a rollout like
+// any other, and can time out. A ReplicaSet that takes the place of one that was lost has the same revision: then
+// Progressing tells of another one, or of an earlier time.
+func (r *rollout) begins() bool {
+	told := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
+	switch {
+	case r.new == nil:
+		return false
+	case told == nil:
+		return r.behind()
+	case r.behind():
+		// If somebody has taken the Deployment's revision away, as a full update from a manifest does, no rollout begins
+		// (DEP-75).
+		return has(r.d.Annotations, revisionAnnotation) || toldOf(told) != r.new.Name
+	}
+	name := toldOf(told)
+	replaced := told.Reason != isPaused && r.Seen.New == r.new.UID && r.Seen.Began.Truncate(time.Second).After(told.LastUpdateTime.Time)
+	return name != "" && name != r.new.Name || told.Reason == notCreated || replaced
+}
+
+// behind reports whether the Deployment does not show the revision of its new ReplicaSet.
+func (r *rollout) behind() bool {
+	if r.new == nil {
+		return false
+	}
+	revision, _ := r.revision()
+	return r.d.Annotations[revisionAnnotation] != revision
+}
+
+// toldOf returns the name of the ReplicaSet that the condition Progressing tells of (DEP-69), empty if it tells of none.
+func toldOf(c *appsv1.DeploymentCondition) string {
+	for _, kind := range []string{`ReplicaSet "`, `replica set "`} {
+		if _, rest, ok := strings.Cut(c.Message, kind); ok {
+			name, _, _ := strings.Cut(rest, `"`)
+			return name
+		}
+	}
+	return ""
+}
