@@ -201,7 +201,7 @@ var mutants = []mutant{
 	{
 		name: "a hash collision is ignored",
 		edits: []edit{{"pkg/controllers/deployment/create.go",
-			"if r.new != nil || r.Namesake == nil {", "if true {"}},
+			"if r.new != nil || r.NameConflict == nil {", "if true {"}},
 		script: quick + `
 			at 1s   bare web-6bbcfc9f9b replicas=1 image=good:2 # the name that the Deployment wants
 			at 5s   create web replicas=2 image=good:1`,

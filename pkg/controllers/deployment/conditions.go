@@ -105,7 +105,7 @@ func (r *rollout) madeForThis() bool {
 	if has(r.new.Annotations, historyAnnotation) || raised && has(r.new.Annotations, revisionAnnotation) {
 		return false
 	}
-	name, _ := r.Likeness.newName(r.d)
+	name, _ := r.TemplateMatches.newName(r.d)
 	return r.new.Name == name
 }
 
@@ -116,7 +116,7 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 		return drop(list, appsv1.DeploymentProgressing)
 	}
 	if err := createError(did); err != nil { // DEP-26
-		name, _ := r.Likeness.newName(r.d)
+		name, _ := r.TemplateMatches.newName(r.d)
 		return r.set(list, progressing(corev1.ConditionFalse, notCreated, "Failed to create new replica set %q: %v", name, err))
 	}
 	now, at, advanced := find(list, appsv1.DeploymentProgressing), r.now, progressed(r.storedCounts(), status)

@@ -28,7 +28,7 @@ func Init(c manager.Context) (manager.Runner, error) {
 	k := &caches{deployments, sets, pods, informers.Owners[*appsv1.Deployment]{
 		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
-	}, &engine.Memory[likeness]{}, &engine.Memory[lastSeen]{}, !c.Config.TerminatingReplicas}
+	}, &engine.Memory[templateMatches]{}, &engine.Memory[lastSeen]{}, !c.Config.TerminatingReplicas}
 	return engine.New(c.Shared, c.Access, engine.Controller[snapshot]{
 		Name:    "deployment", // of the queue (CI-33)
 		Workers: c.Config.Deployment.Workers,
@@ -48,12 +48,12 @@ func Init(c manager.Context) (manager.Runner, error) {
 
 // caches are what the controller looks at.
 type caches struct {
-	deployments informers.DeploymentCache
-	sets        informers.ReplicaSetCache
-	pods        informers.PodCache
-	owners      informers.Owners[*appsv1.Deployment]
-	likenesses  *engine.Memory[likeness]
-	seen        *engine.Memory[lastSeen]
+	deployments     informers.DeploymentCache
+	sets            informers.ReplicaSetCache
+	pods            informers.PodCache
+	owners          informers.Owners[*appsv1.Deployment]
+	templateMatches *engine.Memory[templateMatches]
+	seen            *engine.Memory[lastSeen]
 
 	terminatingUncounted bool
 }
@@ -62,7 +62,7 @@ type caches struct {
 func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error) {
 	d := k.deployments.Get(key.Namespace, key.Name)
 	if d == nil {
-		k.likenesses.Forget(key)
+		k.templateMatches.Forget(key)
 		k.seen.Forget(key)
 		return snapshot{}, false, nil
 	}
@@ -74,11 +74,11 @@ func (k *caches) observe(_ context.Context, key plan.Key) (snapshot, bool, error
 			s.Pods[rs.UID] = pods
 		}
 	}
-	s.Likeness = k.likenesses.Renew(key, func(before likeness) (likeness, bool) {
+	s.TemplateMatches = k.templateMatches.Renew(key, func(before templateMatches) (templateMatches, bool) {
 		return before.renewed(d, s.ReplicaSets), true
 	})
-	if name := s.lookFor(); name != "" {
-		s.Namesake = k.sets.Get(d.Namespace, name)
+	if name := s.nameToCheck(); name != "" {
+		s.NameConflict = k.sets.Get(d.Namespace, name)
 	}
 	s.Seen = k.seen.Renew(key, func(before lastSeen) (lastSeen, bool) {
 		return before.renewed(sortOut(time.Now(), s)), true

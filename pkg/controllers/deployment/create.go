@@ -16,7 +16,7 @@ import (
 // taken: the report counts the collision, which leads to another name (DEP-25).
 func (r *rollout) create(size int64) bool {
 	if taken, wait := r.collides(); taken {
-		r.say("the name %s is taken by another ReplicaSet, tries another one", r.Namesake.Name)
+		r.say("the name %s is taken by another ReplicaSet, tries another one", r.NameConflict.Name)
 		r.wake(wait)
 		return false
 	}
@@ -34,7 +34,7 @@ func (r *rollout) create(size int64) bool {
 
 // newReplicaSet is the ReplicaSet of the present template (DEP-19, DEP-20).
 func (r *rollout) newReplicaSet(size int64) *appsv1.ReplicaSet {
-	name, hash := r.Likeness.newName(r.d)
+	name, hash := r.TemplateMatches.newName(r.d)
 	desired, maximum := r.sizing()
 	revision, _ := r.revision()
 	annotations := map[string]string{revisionAnnotation: revision, desiredAnnotation: desired, maximumAnnotation: maximum}
@@ -77,11 +77,11 @@ func hashed(labels map[string]string, hash string) map[string]string {
 // own and young, something alters templates behind our back, and another name would only lead to another such
 // ReplicaSet: each one more has to wait twice as long.
 func (r *rollout) collides() (taken bool, wait time.Duration) {
-	if r.new != nil || r.Namesake == nil {
+	if r.new != nil || r.NameConflict == nil {
 		return false, 0
 	}
-	if n := r.d.Status.CollisionCount; n != nil && *n > 0 && metav1.IsControlledBy(r.Namesake, r.d) {
-		ripe := r.Namesake.CreationTimestamp.Add(time.Second << min(*n, 10))
+	if n := r.d.Status.CollisionCount; n != nil && *n > 0 && metav1.IsControlledBy(r.NameConflict, r.d) {
+		ripe := r.NameConflict.CreationTimestamp.Add(time.Second << min(*n, 10))
 		wait = max(0, ripe.Sub(r.now))
 	}
 	return true, wait

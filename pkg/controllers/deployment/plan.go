@@ -56,10 +56,10 @@ type snapshot struct {
 	ReplicaSets []*appsv1.ReplicaSet
 	// Pods are those controlled by each of these ReplicaSets, by its uid: active, terminating and finished ones.
 	Pods map[types.UID][]*corev1.Pod
-	// Namesake is the ReplicaSet, whoever it belongs to, under the name that lookFor returns; nil if there is none.
-	Namesake *appsv1.ReplicaSet
-	// Likeness is what is known already of the templates. It only saves time.
-	Likeness likeness
+	// NameConflict is the ReplicaSet, whoever it belongs to, under the name that nameToCheck returns; nil if there is none.
+	NameConflict *appsv1.ReplicaSet
+	// TemplateMatches is what is known already of the templates. It only saves time.
+	TemplateMatches templateMatches
 	// Seen is what was seen of the progress up to now.
 	Seen lastSeen
 	// Sorted is where sortOut remembers its result; nil if it is not to. It only saves time.

@@ -156,8 +156,8 @@ func TestCreate(t *testing.T) {
 // taken is a scene in which the name of the new ReplicaSet is that of another object.
 func taken(d *appsv1.Deployment, edits ...func(*appsv1.ReplicaSet)) snapshot {
 	s := scene(d)
-	name := snapshot{Deployment: d, ReplicaSets: s.ReplicaSets}.lookFor()
-	s.Namesake = plantest.ReplicaSet(name, 2, plantest.Template("web", "other"), edits...)
+	name := snapshot{Deployment: d, ReplicaSets: s.ReplicaSets}.nameToCheck()
+	s.NameConflict = plantest.ReplicaSet(name, 2, plantest.Template("web", "other"), edits...)
 	return s
 }
 
@@ -168,7 +168,7 @@ func TestCollision(t *testing.T) {
 	sized := all(annotated(desiredAnnotation, "3"), annotated(maximumAnnotation, "4"), annotated(revisionAnnotation, "1"))
 	again := func(d *appsv1.Deployment) { d.Status.CollisionCount = ptr.To[int32](3) }
 	check(t, []row{
-		{"DEP-25 ours and equal: it is the new one", taken(web(3), owned, equal, sized), []string{snapshot{Deployment: web(3), ReplicaSets: nil}.lookFor() + ": 2 -> 3" + up(snapshot{Deployment: web(3), ReplicaSets: nil}.lookFor(), "2", "3")}, ""},
+		{"DEP-25 ours and equal: it is the new one", taken(web(3), owned, equal, sized), []string{snapshot{Deployment: web(3), ReplicaSets: nil}.nameToCheck() + ": 2 -> 3" + up(snapshot{Deployment: web(3), ReplicaSets: nil}.nameToCheck(), "2", "3")}, ""},
 		{"DEP-25 ours, with another template: nothing is created", taken(web(3), owned, sized), nil, "taken"},
 		{"DEP-25 foreign, though equal: nothing is created", taken(web(3), foreign, equal), nil, "taken"},
 		{"DEP-25 an orphan without our labels: nothing is created", taken(web(3), func(rs *appsv1.ReplicaSet) { rs.Labels = nil }), nil, "taken"},
@@ -177,7 +177,7 @@ func TestCollision(t *testing.T) {
 	})
 	t.Run("DEP-25 what alters templates behind our back is slowed down", func(t *testing.T) {
 		s := taken(web(3, again), owned)
-		s.Namesake.CreationTimestamp = metav1.NewTime(now.Add(-3 * time.Second))
+		s.NameConflict.CreationTimestamp = metav1.NewTime(now.Add(-3 * time.Second))
 		p := planRollout(now, s)
 		if r := reportStatus(now, s, plan.Outcome{}); p.Requeue != 5*time.Second || *reported(t, s, r).CollisionCount != 3 {
 			t.Errorf("got %v, %v", p.Requeue, lines(r.Steps))
@@ -188,7 +188,7 @@ func TestCollision(t *testing.T) {
 	})
 }
 
-func TestLookFor(t *testing.T) {
+func TestNameToCheck(t *testing.T) {
 	orphan := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }
 	unlabelled := func(rs *appsv1.ReplicaSet) { rs.Labels = nil }
 	for _, c := range []struct {
@@ -208,7 +208,7 @@ func TestLookFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name, _ := newName(c.scene.Deployment)
-			if got := (snapshot{Deployment: c.scene.Deployment, ReplicaSets: c.scene.ReplicaSets}).lookFor(); (got == name) != c.looks || (got == "") == c.looks {
+			if got := (snapshot{Deployment: c.scene.Deployment, ReplicaSets: c.scene.ReplicaSets}).nameToCheck(); (got == name) != c.looks || (got == "") == c.looks {
 				t.Errorf("got %q", got)
 			}
 		})

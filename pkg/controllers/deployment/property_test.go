@@ -73,9 +73,9 @@ func anySnapshot(t *rapid.T) snapshot {
 		s.ReplicaSets = append(s.ReplicaSets, rs)
 		s.Pods[rs.UID] = anyPods(t, rs)
 	}
-	if name := s.lookFor(); name != "" && rapid.IntRange(0, 4).Draw(t, "namesake") == 0 {
-		s.Namesake = anyReplicaSet(t, d, 9)
-		s.Namesake.Name = name
+	if name := s.nameToCheck(); name != "" && rapid.IntRange(0, 4).Draw(t, "name conflict") == 0 {
+		s.NameConflict = anyReplicaSet(t, d, 9)
+		s.NameConflict.Name = name
 	}
 	return s
 }
@@ -278,7 +278,7 @@ func TestLeavesInputAlone(t *testing.T) {
 		before := s
 		before.Deployment = s.Deployment.DeepCopy()
 		before.ReplicaSets = plantest.Copies(s.ReplicaSets)
-		before.Namesake = s.Namesake.DeepCopy()
+		before.NameConflict = s.NameConflict.DeepCopy()
 		before.Pods = map[types.UID][]*corev1.Pod{}
 		for uid, pods := range s.Pods {
 			before.Pods[uid] = plantest.Copies(pods)
@@ -322,8 +322,8 @@ func anyStage(t *rapid.T) *stage {
 			objects = append(objects, p)
 		}
 	}
-	if s.Namesake != nil {
-		objects = append(objects, s.Namesake)
+	if s.NameConflict != nil {
+		objects = append(objects, s.NameConflict)
 	}
 	st.world = plantest.NewWorld(append(objects, s.Deployment)...)
 	st.world.Sleep(now.Sub(plantest.Epoch))

@@ -420,14 +420,14 @@ func TestCollisionCount(t *testing.T) {
 			if got := reported(t, c.scene, p).CollisionCount; !ptr.Equal(got, c.want) {
 				t.Errorf("got %v", got)
 			}
-			if collided := c.scene.Namesake != nil; collided && p.Hold != 0 {
+			if collided := c.scene.NameConflict != nil; collided && p.Hold != 0 {
 				t.Errorf("held for %v", p.Hold)
 			}
 		})
 	}
 	t.Run("DEP-48 Recreate that still waits: the name does not matter yet", func(t *testing.T) {
 		s := scene(web(3, recreate), rs{image: "v1", terminating: 1})
-		s.Namesake = taken(web(3, recreate), foreign).Namesake
+		s.NameConflict = taken(web(3, recreate), foreign).NameConflict
 		if got := reported(t, s, reportStatus(now, s, plan.Outcome{})).CollisionCount; got != nil {
 			t.Errorf("got %d", *got)
 		}

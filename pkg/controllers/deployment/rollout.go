@@ -113,7 +113,7 @@ func sortAnew(now time.Time, s snapshot) *rollout {
 		one := newSet(rs, s.Pods[rs.UID], now)
 		r.wake(one.counts.Next)
 		// Of several with the present template the oldest is the new one; all others are old (DEP-10).
-		if r.new == nil && s.Likeness.same(rs, &r.d.Spec.Template) {
+		if r.new == nil && s.TemplateMatches.matches(rs, &r.d.Spec.Template) {
 			r.new = one
 		} else {
 			r.old = append(r.old, one)
@@ -123,32 +123,32 @@ func sortAnew(now time.Time, s snapshot) *rollout {
 	return r
 }
 
-// candidates are the ReplicaSets to claim from, oldest first. The namesake is among them: the two come from one cache,
-// but not from one moment.
+// candidates are the ReplicaSets to claim from, oldest first. The one that has the new one's name is among them: it comes
+// from the same cache, but not from the same moment.
 func (s snapshot) candidates() []*appsv1.ReplicaSet {
 	all := slices.Clone(s.ReplicaSets)
-	known := func(rs *appsv1.ReplicaSet) bool { return rs.UID == s.Namesake.UID }
-	if s.Namesake != nil && !slices.ContainsFunc(all, known) {
-		all = append(all, s.Namesake)
+	known := func(rs *appsv1.ReplicaSet) bool { return rs.UID == s.NameConflict.UID }
+	if s.NameConflict != nil && !slices.ContainsFunc(all, known) {
+		all = append(all, s.NameConflict)
 	}
 	slices.SortFunc(all, byAge)
 	return all
 }
 
-// lookFor returns the name under which observe has to look for snapshot.Namesake, empty if it need not look: no new
-// ReplicaSet is going to be created.
-func (s snapshot) lookFor() string {
+// nameToCheck returns the name under which observe has to look for snapshot.NameConflict, empty if no new ReplicaSet is
+// going to be created.
+func (s snapshot) nameToCheck() string {
 	d := s.Deployment
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil || d.DeletionTimestamp != nil || d.Spec.Paused { // DEP-28
 		return ""
 	}
 	for _, rs := range s.ReplicaSets {
-		if metav1.IsControlledBy(rs, d) && selector.Matches(labels.Set(rs.Labels)) && s.Likeness.same(rs, &d.Spec.Template) {
+		if metav1.IsControlledBy(rs, d) && selector.Matches(labels.Set(rs.Labels)) && s.TemplateMatches.matches(rs, &d.Spec.Template) {
 			return ""
 		}
 	}
-	name, _ := s.Likeness.newName(d)
+	name, _ := s.TemplateMatches.newName(d)
 	return name
 }
 

@@ -68,10 +68,10 @@ func (s *stage) observe() (snapshot, bool) {
 			snap.Pods[ref.UID] = append(snap.Pods[ref.UID], p)
 		}
 	}
-	name := snapshot{Deployment: all[i], ReplicaSets: snap.ReplicaSets}.lookFor()
+	name := snapshot{Deployment: all[i], ReplicaSets: snap.ReplicaSets}.nameToCheck()
 	for _, rs := range sets {
 		if name != "" && rs.Name == name {
-			snap.Namesake = rs
+			snap.NameConflict = rs
 		}
 	}
 	s.seen = s.seen.renewed(sortOut(s.world.Now(), snap))

@@ -10,8 +10,8 @@ import (
 )
 
 // What is remembered of templates must be what a comparison would find, whatever has changed since the last look.
-func TestLikenessIsNeverOutdated(t *testing.T) {
-	var known likeness
+func TestTemplateMatchesAreNeverOutdated(t *testing.T) {
+	var known templateMatches
 	d := plantest.Deployment("web", 3)
 	d.Spec.Template = plantest.Template("web", "1")
 	d.Generation = 1
@@ -32,7 +32,7 @@ func TestLikenessIsNeverOutdated(t *testing.T) {
 		step.edit()
 		known = known.renewed(d, []*appsv1.ReplicaSet{a, b})
 		for _, rs := range []*appsv1.ReplicaSet{a, b} {
-			if got, want := known.same(rs, &d.Spec.Template), sameTemplate(&rs.Spec.Template, &d.Spec.Template); got != want {
+			if got, want := known.matches(rs, &d.Spec.Template), sameTemplate(&rs.Spec.Template, &d.Spec.Template); got != want {
 				t.Errorf("%s: %s has the template: %t, want %t", step.name, rs.Name, got, want)
 			}
 		}
