@@ -361,6 +361,34 @@ func TestProgressDeadline(t *testing.T) { // DEP-72, DEP-73, DEP-74
 	b.waitComplete("web") // late, and yet complete
 }
 
+func TestProgressOfARolloutThatStops(t *testing.T) { // DEP-69, DEP-72
+	b := start(t)
+	b.create(deployment("web", 5))
+	b.waitComplete("web")
+	b.patch("web", `{"spec":{"template":{"metadata":{"annotations":{"`+cluster.NeverReady+`":"true"}}}}}`)
+	c := b.waitCondition("web", appsv1.DeploymentProgressing, corev1.ConditionTrue, "ReplicaSetUpdated")
+	if name := b.sets()[1].Name; c.Message != fmt.Sprintf("ReplicaSet %q is progressing.", name) {
+		t.Errorf("message %q, the new ReplicaSet is %s", c.Message, name)
+	}
+}
+
+func TestReplicaSetLostToANameConflict(t *testing.T) { // DEP-25, DEP-69
+	b := start(t)
+	b.create(deployment("web", 2))
+	b.waitComplete("web")
+	lost := b.sets()[0].Name
+	b.patchMeta("replicaset", lost, `{"metadata":{"ownerReferences":null,"labels":null}}`)
+	b.wait("Progressing tells of the ReplicaSet that was made", func() error {
+		c := condition(b.get("web"), appsv1.DeploymentProgressing)
+		for _, rs := range b.sets() {
+			if rs.Name != lost && c != nil && c.Message == fmt.Sprintf("ReplicaSet %q has successfully progressed.", rs.Name) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the lost one is %s, Progressing is %v", lost, c)
+	})
+}
+
 func TestMinReadySeconds(t *testing.T) { // RS-18, RS-44
 	b := start(t)
 	d := deployment("web", 2)
