@@ -116,7 +116,7 @@ type Runner[S any] struct {
 	keys    map[plan.Key]*state
 	works   works
 	former  *former   // of this term
-	held    int       // how many reports are held back
+	waiting int       // how many reports are debounced
 	failing int       // how many keys have failed
 	workers []*worker // none while they don't work
 }
@@ -126,14 +126,13 @@ type Runner[S any] struct {
 type state struct {
 	awaited awaited
 	waits   int           // looks in vain for what is awaited
-	held    time.Time     // since when a report is held back; zero if none is
+	report  debounced     // the report that waits, if one does; written behind the lock
 	moving  bool          // more is about to change by itself, says the last report
 	failing int           // failures in a row; written behind the lock
 	family  types.UID     // see works
 	thought time.Duration // what this look has cost so far, writes aside
 
 	unsettled bool      // behind the lock: the caches may lack writes of which we know nothing
-	holds     bool      // behind the lock: a report is held back
 	work      *work     // behind the lock: what has begun and not come to rest; nil if nothing has
 	rests     time.Time // behind the lock: the key is not looked at before, see rest
 }
@@ -260,12 +259,11 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	if rep.Why != "" {
 		rec.Why = rep.Why
 	}
-	unhurried, wait := r.hold(st, rep, now)
-	if wait > 0 {
+	if wait := r.debounce(st, rep, time.Now()); wait > 0 {
 		rec.Next = sooner(rec.Next, wait)
 		return did.Err
 	}
-	pass.unhurried = unhurried
+	pass.debounced = rep.Debounce > 0
 	reported := pass.apply(rep.Steps)
 	rec.Wrote += len(reported.Results)
 	r.learn(st, reported)
@@ -292,26 +290,6 @@ func (r *Runner[S]) observeSettled(ctx context.Context, key plan.Key, st *state,
 		r.forget(key, false)
 	}
 	return fresh, ok, err
-}
-
-// hold decides whether a report is written now, and if so, whether it is one that had been held back. A positive wait
-// is the time until the next decision.
-func (r *Runner[S]) hold(st *state, rep plan.Plan, now time.Time) (unhurried bool, wait time.Duration) {
-	if rep.Empty() || rep.Hold <= 0 {
-		r.setHeld(st, time.Time{})
-		return false, 0
-	}
-	if st.held.IsZero() {
-		r.setHeld(st, now)
-	}
-	if wait := st.held.Add(rep.Hold).Sub(now); wait > 0 {
-		return false, wait
-	}
-	if now.Sub(st.held) < paceLongest && r.heldNow() > paceFew && !r.executor.pace.allow(now) {
-		return false, paceIdle
-	}
-	r.setHeld(st, time.Time{})
-	return true, 0
 }
 
 // finish decides when the key is looked at again, and keeps the record.

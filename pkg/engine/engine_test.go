@@ -41,7 +41,7 @@ type world struct {
 	events     *record.FakeRecorder
 	panics     atomic.Int32
 	counts     map[string]int                  // of what the hooks were told, behind memory's lock
-	hold       time.Duration                   // of reports
+	debounce   time.Duration                   // of reports
 	lag        func(ctx context.Context) error // before each creation; nil: none
 	beforeList func()                          // before each live list; nil: nothing
 	decide     func(s toy) plan.Plan           // nil: keep pods
@@ -204,7 +204,7 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy]
 			if status.Status.Replicas == s.set.Status.Replicas {
 				return plan.Plan{}
 			}
-			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Status: true}}, Hold: w.hold}
+			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Status: true}}, Debounce: w.debounce}
 		},
 		Live: func(s toy) []Live {
 			return []Live{{Example: &corev1.Pod{}, Namespace: s.set.Namespace, Selector: labels.Everything(), Cached: objects(s.pods)}}

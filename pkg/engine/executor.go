@@ -33,7 +33,7 @@ type executor struct {
 	lease  Lease
 	events record.EventRecorder
 	hooks  Hooks
-	pace   pace
+	wrote  lastWrite
 	slots  chan struct{}
 	free   bool // writes objects that the plan's owner does not control
 	// byClock: a conflict is met again in the next cycle; one object does not keep the key from all others.
@@ -47,7 +47,7 @@ type pass struct {
 	owner   plan.Object // nil: the controller writes to objects that nobody owns
 	awaited *awaited
 
-	unhurried bool // a held-back report is written: it does not count as work
+	debounced bool // a report that was debounced is written: it is no lastWrite
 
 	mu       sync.Mutex
 	outcome  plan.Outcome
@@ -398,8 +398,8 @@ func (p *pass) note(k Kind, verb string, err error) {
 	if errors.Is(err, ErrNotLeading) {
 		return
 	}
-	if !p.unhurried {
-		p.pace.work(time.Now())
+	if !p.debounced {
+		p.wrote.set(time.Now())
 	}
 	p.hooks.write(verb, k, err)
 }

@@ -120,14 +120,14 @@ func TestFamiliesShareTheirWork(t *testing.T) {
 	a.family, b.family = "web", "web"
 
 	is("before", "b", of("b", "web"), calm)
-	r.setHeld(a, first)
+	r.setReport(a, debounced{since: first})
 	is("a has begun", "a", nil, begunFirst)
 	is("a has begun", "b", of("b", "web"), begunFirst)
 	is("a has begun", "b", of("pod-of-b", "web"), calm)
 	is("a has begun", "c", of("c", "shop"), calm)
-	r.setHeld(b, second)
+	r.setReport(b, debounced{since: second})
 	is("both have", "b", nil, begunFirst)
-	r.setHeld(a, time.Time{})
+	r.setReport(a, debounced{})
 	is("a has reported", "a", nil, begunFirst)
 	a.moving = true
 	r.rested(a)
@@ -170,52 +170,6 @@ func TestLevelsLoseNothing(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A report that may be held back is written once for all that happens within its time.
-func TestHeldReportIsReplacedByANewerOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		w.hold = time.Second
-		w.start()
-		for n := range int32(3) {
-			w.put("a", n+1)
-			time.Sleep(200 * time.Millisecond)
-		}
-		if n := w.count("update ReplicaSet"); n != 2 { // the two of put
-			t.Fatalf("a report was not held back: %v", w.writes())
-		}
-		time.Sleep(3 * time.Second)
-		if n := w.count("update ReplicaSet"); n != 3 {
-			t.Errorf("want one report: %v", w.writes())
-		}
-		got, _, _ := w.runner.Watches[0].Informer.GetStore().GetByKey("ns/a")
-		if replicas := got.(*appsv1.ReplicaSet).Status.Replicas; replicas != 3 {
-			t.Errorf("reported %d", replicas)
-		}
-	})
-}
-
-// While a controller is busy, held-back reports take a small share of its writes; at rest they all go out.
-func TestPace(t *testing.T) {
-	var p pace
-	now := time.Unix(1000, 0)
-	reports := 0
-	for range 10_000 { // 100 writes and 100 wishes to report a second, for 100 seconds
-		now = now.Add(10 * time.Millisecond)
-		p.work(now)
-		if p.allow(now) {
-			reports++
-		}
-	}
-	if most := 10_000/paceShare + int(100*time.Second/paceEvery) + paceBurst; reports > most || reports < most-10 {
-		t.Errorf("%d reports, want about %d", reports, most)
-	}
-	now = now.Add(paceIdle)
-	for range 1000 {
-		if !p.allow(now) {
-			t.Fatal("a report is held back although nothing else is written")
-		}
-	}
 }
 
 // Two controllers that write one object at the same time take turns: the second finds out before it asks the server.

@@ -26,7 +26,7 @@ type Pulse struct {
 	Idle   time.Duration
 
 	Failing int // keys whose last look has failed, and which are looked at again after a back-off
-	Held    int // reports that are held back
+	Held    int // reports that are debounced
 	Writing int // requests that write, under way
 }
 
@@ -37,7 +37,7 @@ func (r *Runner[S]) Pulse() Pulse {
 	defer r.mu.Unlock()
 	p := Pulse{
 		Name: r.Name, Kinds: r.Kinds, Running: len(r.workers) > 0,
-		Failing: r.failing, Held: r.held, Writing: len(r.executor.slots),
+		Failing: r.failing, Held: r.waiting, Writing: len(r.executor.slots),
 	}
 	if !p.Running {
 		return p
@@ -115,5 +115,5 @@ func (r *Runner[S]) hire() []*worker {
 func (r *Runner[S]) dismiss() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.workers, r.keys, r.works, r.held, r.failing = nil, map[plan.Key]*state{}, works{}, 0, 0
+	r.workers, r.keys, r.works, r.waiting, r.failing = nil, map[plan.Key]*state{}, works{}, 0, 0
 }

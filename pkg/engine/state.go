@@ -39,7 +39,7 @@ func (r *Runner[S]) doubt(key plan.Key) {
 func (r *Runner[S]) drop(key plan.Key, st *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !st.unsettled && !st.holds && st.work == nil && st.rests.IsZero() && st.failing == 0 && st.waits == 0 && st.awaited.nothing() {
+	if !st.unsettled && !st.report.waits() && st.work == nil && st.rests.IsZero() && st.failing == 0 && st.waits == 0 && st.awaited.nothing() {
 		delete(r.keys, key)
 	}
 }
@@ -54,14 +54,22 @@ const (
 
 // rest notes until when the key rests after a look.
 func (r *Runner[S]) rest(st *state) {
-	thought := st.thought
+	d := cooldown(st.thought)
 	st.thought = 0
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st.rests = time.Time{}
-	if thought >= restWorth {
-		st.rests = time.Now().Add(min(restShare*thought, restLongest))
+	if d > 0 {
+		st.rests = time.Now().Add(d)
 	}
+}
+
+// cooldown is how long a key rests after a look that took so long.
+func cooldown(thought time.Duration) time.Duration {
+	if thought < restWorth {
+		return 0
+	}
+	return min(restShare*thought, restLongest)
 }
 
 // resting returns how much longer the key rests.
@@ -76,7 +84,7 @@ func (r *Runner[S]) resting(st *state, now time.Time) time.Duration {
 func (r *Runner[S]) forget(key plan.Key, unsettled bool) {
 	r.mu.Lock()
 	if st := r.keys[key]; st != nil {
-		r.setHolds(st, false)
+		r.setReportLocked(st, debounced{})
 		r.works.leave(st.work)
 		r.setFailingLocked(st, 0)
 		*st = state{unsettled: st.unsettled && !unsettled}
@@ -97,33 +105,33 @@ func (r *Runner[S]) setUnsettled(st *state, to bool) {
 	st.unsettled = to
 }
 
-// setHeld notes since when a report is held back; zero for none.
-func (r *Runner[S]) setHeld(st *state, since time.Time) {
-	st.held = since
+// setReport notes the report that waits, if one does, and returns how many reports of the controller wait.
+func (r *Runner[S]) setReport(st *state, d debounced) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.setHolds(st, !since.IsZero())
-	if st.holds && st.work == nil {
-		st.work = r.works.join(st.family, since)
+	r.setReportLocked(st, d)
+	if d.waits() && st.work == nil {
+		st.work = r.works.join(st.family, d.since)
 	}
+	return r.waiting
 }
 
-func (r *Runner[S]) setHolds(st *state, to bool) {
+func (r *Runner[S]) setReportLocked(st *state, d debounced) {
 	switch {
-	case to && !st.holds:
-		r.held++
-	case !to && st.holds:
-		r.held--
+	case d.waits() && !st.report.waits():
+		r.waiting++
+	case !d.waits() && st.report.waits():
+		r.waiting--
 	}
-	st.holds = to
+	st.report = d
 }
 
-// rested notes that a look found nothing to write and nothing to hold back. Unless more is about to change by itself, what
+// rested notes that a look found nothing to write and nothing to debounce. Unless more is about to change by itself, what
 // was begun is done, or waits for others.
 func (r *Runner[S]) rested(st *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !st.holds && !st.moving {
+	if !st.report.waits() && !st.moving {
 		r.works.leave(st.work)
 		st.work = nil
 	}
@@ -144,13 +152,6 @@ func (r *Runner[S]) setFailingLocked(st *state, times int) {
 		r.failing--
 	}
 	st.failing = times
-}
-
-// heldNow counts the reports that are held back.
-func (r *Runner[S]) heldNow() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held
 }
 
 // urgency returns how urgent a key is that something has happened to: work that has begun goes before anything else.

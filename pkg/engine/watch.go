@@ -34,7 +34,7 @@ func (r *Runner[S]) sync(ctx context.Context) error {
 // openQueue begins with an empty memory: a process that leads again knows no more than one that leads for the first time.
 func (r *Runner[S]) openQueue() {
 	r.mu.Lock()
-	r.keys, r.works, r.held, r.failing = map[plan.Key]*state{}, works{}, 0, 0
+	r.keys, r.works, r.waiting, r.failing = map[plan.Key]*state{}, works{}, 0, 0
 	r.former = &former{}
 	r.levels = newLevels()
 	r.mu.Unlock()

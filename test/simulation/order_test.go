@@ -71,6 +71,7 @@ type busy struct {
 	*testing.T
 	server *apiserver.Server
 	slots  chan struct{}
+	seen   uint64       // the version up to which prompt has looked at changes
 	writes atomic.Int64 // of the manager, without events and leases
 }
 
@@ -79,6 +80,9 @@ func newBusy(t *testing.T) *busy {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := newWorld(script.Script{Seed: 1}, controllers.Registry)
 	b := &busy{T: t, server: w.server, slots: make(chan struct{}, writesAtOnce), Network: faults.New(1, time.Millisecond)}
+	if err := w.cluster.AddNode("node-0"); err != nil { // without it podgc would collect the pods
+		t.Fatal(err)
+	}
 	client := &apiserver.Client{Server: b.server, Name: "m0.1", Network: b}
 	ended := make(chan error)
 	go func() {
@@ -136,7 +140,11 @@ func (b *busy) act(p *corev1.Pod) {
 		b.serve()
 		_, err = actors.Edit(b.server, "kubelet", p.Namespace, p.Name, "status", func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodRunning
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now().Rfc3339Copy()}}
+			ready := corev1.ConditionTrue
+			if actors.Character(p) == actors.Bad {
+				ready = corev1.ConditionFalse
+			}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Now().Rfc3339Copy()}}
 		})
 	}
 	if err != nil {
@@ -161,16 +169,15 @@ func (b *busy) each(n int, do func(name string)) {
 	}
 }
 
-func (b *busy) create(name string) {
+func (b *busy) create(name string) { b.apply(name, 2) }
+
+func (b *busy) apply(name string, replicas int32) {
 	labels := map[string]string{"app": name}
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{NodeName: "node-0", Containers: []corev1.Container{{Name: "main", Image: "web:1"}}},
-			},
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template(labels),
 		},
 	}
 	if _, err := b.server.Do(apiserver.Write{By: "user", Verb: apiserver.Create, Object: d}); err != nil {
@@ -178,10 +185,23 @@ func (b *busy) create(name string) {
 	}
 }
 
-func (b *busy) update(name string) {
-	if _, err := actors.Edit(b.server, "user", metav1.NamespaceDefault, name, "", func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Image = "web:2"
-	}); err != nil {
+func template(labels map[string]string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{NodeName: "node-0", Containers: []corev1.Container{{Name: "main", Image: "web:1"}}},
+	}
+}
+
+func (b *busy) update(name string) { b.setImage(name, "web:2") }
+
+func (b *busy) setImage(name, image string) {
+	edit(b, name, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+}
+
+// edit lets a user change an object.
+func edit[T apiserver.Object](b *busy, name string, change func(T)) {
+	b.Helper()
+	if _, err := actors.Edit(b.server, "user", metav1.NamespaceDefault, name, "", change); err != nil {
 		b.Error(err)
 	}
 }
@@ -196,7 +216,7 @@ func (b *busy) rolledOut(n int, generation int64) map[string]time.Time {
 			d := e.Object.(*appsv1.Deployment)
 			s := d.Status
 			if _, known := ended[d.Name]; !known && d.Generation == generation && s.ObservedGeneration == generation &&
-				s.UpdatedReplicas == 2 && s.Replicas == 2 && s.AvailableReplicas == 2 {
+				s.UpdatedReplicas == *d.Spec.Replicas && s.Replicas == s.UpdatedReplicas && s.AvailableReplicas == s.UpdatedReplicas {
 				ended[d.Name] = e.Time
 			}
 		}

@@ -273,7 +273,7 @@ func TestWriteFloor(t *testing.T) {
 		}
 	}
 	s := newStage(web(2, image("v1")))
-	s.calm = true
+	s.debounces = true
 	quick(s)
 	same(t, "DEP-65 create: status writes", s.statuses(), 1)
 	same(t, "DEP-65 create: complete", reasonOf(s.deployment().Status.Conditions), finished)
@@ -298,7 +298,7 @@ func TestWriteFloorLarge(t *testing.T) {
 	const replicas = 160
 	for _, perTick := range []int{2, 5, 30} {
 		s := running(web(replicas, image("v1")))
-		s.calm = true
+		s.debounces = true
 		s.edit(image("v2"))
 		ticks := 0
 		for ; !s.converged(); ticks++ {

@@ -27,7 +27,7 @@ func (s *stage) sinceOpening(at time.Time) time.Duration {
 func opened(d *appsv1.Deployment) *stage {
 	s := running(d)
 	s.world.Sleep(time.Second - s.world.Now().Sub(s.world.Now().Truncate(time.Second)))
-	s.opened, s.calm = s.world.Now(), true
+	s.opened, s.debounces = s.world.Now(), true
 	return s
 }
 

@@ -13,11 +13,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// calm is how long a report of mere progress may wait for a newer one.
-const calm = time.Second
+// How long a report may wait for a newer one while the Deployment's pods and ReplicaSets go on changing.
+const (
+	progressDebounce = time.Second            // mere progress
+	awaitedDebounce  = 100 * time.Millisecond // what users and tools wait for, when the next pass may have more to say
+)
 
 // reportStatus writes the Deployment's status: its counts, conditions and revision, in one write, and only when
-// something differs (DEP-64..76). What users wait for is written at once; progress is held back while things move.
+// something differs (DEP-64..76). What users wait for is written at once; progress is debounced while things move.
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	r := sortOut(now, s)
 	if did.Stopped || r.course == blocked || r.course == adopting || r.unsure(did) {
@@ -38,7 +41,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	d := *r.d // its parts belong to the cache: they are replaced, not changed
 	d.Status, d.Annotations = status, annotations
 	step := plan.Change{Old: r.d, New: &d, Status: true, Why: "the status has changed"}
-	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Hold: r.hold(&status, did), Moving: r.moving()}
+	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Debounce: r.debounce(&status, did), Moving: r.moving()}
 }
 
 // unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero
@@ -147,24 +150,26 @@ func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bo
 	return all, true
 }
 
-// hold decides how long the report may wait. Failures never do. After a write the next look follows at once, and has
-// more to say. Flips that others wait for are told at once; mere progress waits until things have come to rest.
-func (r *rollout) hold(status *appsv1.DeploymentStatus, did plan.Outcome) time.Duration {
+// debounce decides how long the report may wait for a newer one. Failures never do, nor does what others wait for, or the
+// last report before things have come to rest. But after a write the next pass follows at once and has more to say, and who
+// sees a rollout finished should find its ReplicaSets finished, too.
+func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) time.Duration {
 	before := &r.d.Status
 	collided := !equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
+	news := collided || flipped(before.Conditions, status.Conditions)
+	finishes := reasonOf(before.Conditions) != finished && reasonOf(status.Conditions) == finished
+	wrote := did.Wrote() && did.Err == nil
 	switch {
 	case failed(before.Conditions, status.Conditions):
 		return 0
-	case did.Wrote() && did.Err == nil:
-		return calm
-	case reasonOf(before.Conditions) != finished && reasonOf(status.Conditions) == finished && r.moving():
-		return calm // who sees it finished should find the ReplicaSets finished, too
-	case collided || flipped(before.Conditions, status.Conditions):
+	case news && !wrote && !(finishes && r.moving()):
 		return 0
-	case r.moving() || did.Wrote():
-		return calm
+	case !r.moving() && !did.Wrote():
+		return 0
+	case news || finishes || before.ObservedGeneration < status.ObservedGeneration:
+		return awaitedDebounce
 	}
-	return 0
+	return progressDebounce
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or a ReplicaSet's

@@ -262,15 +262,15 @@ func TestReplicaFailure(t *testing.T) {
 		if got := failure(s, plan.Outcome{}); got == nil || got.Message != "second" {
 			t.Errorf("got %+v", got)
 		}
-		if p := reportStatus(now, s, plan.Outcome{}); p.Hold != 0 {
-			t.Errorf("held for %v", p.Hold)
+		if p := reportStatus(now, s, plan.Outcome{}); p.Debounce != 0 {
+			t.Errorf("debounced for %v", p.Debounce)
 		}
 	})
 	t.Run("DEP-68 removed when it is over, at once", func(t *testing.T) {
 		s := stored(scene(web(3), rs{image: "v2", size: 3, edit: fails("first", early)}))
 		s.ReplicaSets[0] = s.ReplicaSets[0].DeepCopy()
 		s.ReplicaSets[0].Status.Conditions = nil
-		if p := reportStatus(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.Hold != 0 || p.Empty() {
+		if p := reportStatus(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.Debounce != 0 || p.Empty() {
 			t.Errorf("got %+v", p)
 		}
 	})
@@ -312,22 +312,22 @@ func TestOutcome(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "replicasets"}, "web")
 	never := func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = nil }
 	for _, c := range []struct {
-		name  string
-		scene snapshot
-		err   error
-		want  string // the conditions; empty if nothing may be reported
-		hold  time.Duration
+		name     string
+		scene    snapshot
+		err      error
+		want     string // the conditions; empty if nothing may be reported
+		debounce time.Duration
 	}{
-		{"DEP-27 created", scene(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", calm},
+		{"DEP-27 created", scene(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", awaitedDebounce},
 		{"DEP-26 creation failed", scene(web(3)), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-26 creation failed, no deadline", scene(web(3, never)), denied, strings.TrimSpace(unavailable), calm},
+		{"DEP-26 creation failed, no deadline", scene(web(3, never)), denied, strings.TrimSpace(unavailable), awaitedDebounce},
 		{"DEP-26 creation failed in a rollback", scene(web(3, rollbackNote("1"))), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-25 the name was taken, the cache did not know", scene(web(3)), exists, strings.TrimSpace(unavailable), calm},
-		{"DEP-25 the plan was stale", scene(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), calm},
+		{"DEP-25 the name was taken, the cache did not know", scene(web(3)), exists, strings.TrimSpace(unavailable), awaitedDebounce},
+		{"DEP-25 the plan was stale", scene(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), awaitedDebounce},
 		{"DEP-7 adopted", scene(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), nil, "", 0},
 		{"DEP-7 adoption failed", scene(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), denied, "", 0},
 		{"DEP-7 release failed", scene(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.Labels = nil }}), denied, "", 0},
-		{"DEP-45 scaling failed: the counts are right all the same", scene(web(3, knows(updated, now, "1", 2, 2, 1, 1)), rs{image: "v2", size: 2, ready: 2}), denied, unavailable + "Progressing=True/ReplicaSetUpdated", calm},
+		{"DEP-45 scaling failed: the counts are right all the same", scene(web(3, knows(updated, now, "1", 2, 2, 1, 1)), rs{image: "v2", size: 2, ready: 2}), denied, unavailable + "Progressing=True/ReplicaSetUpdated", progressDebounce},
 		{"DEP-51 rolled back", scene(web(3, rollbackNote("9")), rs{image: "v2", size: 3, ready: 3}), nil, "", 0},
 		{"DEP-51 rollback failed", scene(web(3, rollbackNote("9")), rs{image: "v2", size: 3, ready: 3}), denied, "", 0},
 	} {
@@ -339,8 +339,8 @@ func TestOutcome(t *testing.T) {
 				}
 				return
 			}
-			if got := says(reported(t, c.scene, p)); got != c.want || p.Hold != c.hold {
-				t.Errorf("got  %s, held for %v\nwant %s, held for %v", got, p.Hold, c.want, c.hold)
+			if got := says(reported(t, c.scene, p)); got != c.want || p.Debounce != c.debounce {
+				t.Errorf("got  %s, debounced for %v\nwant %s, debounced for %v", got, p.Debounce, c.want, c.debounce)
 			}
 		})
 	}
@@ -389,7 +389,7 @@ func TestSelectsAll(t *testing.T) {
 	s := scene(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{}; d.Generation = 4 }))
 	p := reportStatus(now, s, plan.Outcome{})
 	want := []string{"web status: [Warning SelectingAll: This deployment is selecting all pods. A non-empty selector is required.]"}
-	if diff := cmp.Diff(want, lines(p.Steps)); diff != "" || p.Hold != 0 {
+	if diff := cmp.Diff(want, lines(p.Steps)); diff != "" || p.Debounce != 0 {
 		t.Errorf("DEP-79 -want +got:\n%s", diff)
 	}
 	if got := reported(t, s, p); got.ObservedGeneration != 4 || len(got.Conditions) != 0 {
@@ -420,8 +420,8 @@ func TestCollisionCount(t *testing.T) {
 			if got := reported(t, c.scene, p).CollisionCount; !ptr.Equal(got, c.want) {
 				t.Errorf("got %v", got)
 			}
-			if collided := c.scene.NameConflict != nil; collided && p.Hold != 0 {
-				t.Errorf("held for %v", p.Hold)
+			if collided := c.scene.NameConflict != nil; collided && p.Debounce != 0 {
+				t.Errorf("debounced for %v", p.Debounce)
 			}
 		})
 	}
@@ -434,8 +434,8 @@ func TestCollisionCount(t *testing.T) {
 	})
 }
 
-// TestHold is about restraint: what is written at once, and what may wait for something newer.
-func TestHold(t *testing.T) {
+// TestDebounce tells what is written at once, and what may wait for something newer.
+func TestDebounce(t *testing.T) {
 	hour := now.Add(-time.Hour)
 	behind := func(rs *appsv1.ReplicaSet) { rs.Status.AvailableReplicas = 2 }
 	full := rs{image: "v2", size: 3, ready: 3}
@@ -446,14 +446,15 @@ func TestHold(t *testing.T) {
 		want  time.Duration
 	}{
 		{"newly complete, all agree: at once", scene(web(3, knows(updated, now, "1", 3, 3, 2, 2)), full), false, 0},
-		{"newly complete, a ReplicaSet's status is behind: held", scene(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, calm},
-		{"newly complete, old pods terminate: held", scene(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, calm},
-		{"mere progress: held", scene(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, calm},
-		{"Available, for the first time, while it moves: held", scene(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, calm},
-		{"not Available, for the first time: held", scene(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, calm},
+		{"newly complete, a ReplicaSet's status is behind: debounced", scene(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, awaitedDebounce},
+		{"newly complete, old pods terminate: debounced", scene(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, awaitedDebounce},
+		{"mere progress: debounced", scene(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, progressDebounce},
+		{"a new generation, though something was written: debounced, but not for long", scene(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, awaitedDebounce},
+		{"Available, for the first time, while it moves: debounced", scene(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, awaitedDebounce},
+		{"not Available, for the first time: debounced", scene(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, awaitedDebounce},
 		{"no longer Available: at once", scene(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 2, pending: 1}), false, 0},
 		{"Available again: at once", scene(web(10, knows(finished, hour, "1", 10, 10, 7, 7)), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, 0},
-		{"no longer Available, but the next look follows at once: held", scene(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, calm},
+		{"no longer Available, but the next look follows at once: debounced", scene(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, progressDebounce},
 		{"timed out: at once", scene(web(3, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), false, 0},
 		{"timed out, though something was written: at once", scene(web(3, knows(updated, hour, "2", 4, 1, 3, 3), note("team", "shop")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), true, 0},
 		{"paused: at once", scene(web(3, pausedNow, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), false, 0},
@@ -461,11 +462,11 @@ func TestHold(t *testing.T) {
 		{"paused and at rest, with a new template: at once", scene(web(3, pausedNow, knows(isPaused, hour, "1", 3, 3, 3, 3)), rs{image: "v1", size: 3, ready: 3}), false, 0},
 		{"at rest, a new generation: at once", scene(web(3, knows(finished, hour, "1", 3, 3, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), full), false, 0},
 		{"deleting, at rest: at once", scene(web(3, deletedNow, knows(finished, hour, "1", 3, 2, 3, 3)), full), false, 0},
-		{"deleting, pods go: held", scene(web(3, deletedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, terminating: 1}), false, calm},
+		{"deleting, pods go: debounced", scene(web(3, deletedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, terminating: 1}), false, progressDebounce},
 	} {
 		t.Run("DEP-65 "+c.name, func(t *testing.T) {
 			p := planRollout(now, c.scene)
-			if !p.Empty() != c.wrote && !strings.Contains(c.name, "held") {
+			if !p.Empty() != c.wrote && !strings.Contains(c.name, "debounced") {
 				t.Fatalf("plans %v", lines(p.Steps))
 			}
 			var outcome plan.Outcome
@@ -473,8 +474,8 @@ func TestHold(t *testing.T) {
 				outcome = did(p, nil)
 			}
 			r := reportStatus(now, c.scene, outcome)
-			if r.Hold != c.want || r.Empty() {
-				t.Errorf("held for %v, want %v: %v", r.Hold, c.want, says(reported(t, c.scene, r)))
+			if r.Debounce != c.want || r.Empty() {
+				t.Errorf("debounced for %v, want %v: %v", r.Debounce, c.want, says(reported(t, c.scene, r)))
 			}
 		})
 	}

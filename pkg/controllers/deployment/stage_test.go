@@ -23,11 +23,12 @@ type stage struct {
 	world *plantest.World
 	cache *plantest.Cache
 
-	calm bool      // reports are held back as they ask for
-	held time.Time // since when one is
 	seen lastSeen
 
 	opened time.Time // when the page was opened, see opened
+
+	debounces bool      // reports wait as long as they may
+	since     time.Time // when the one that waits was made
 
 	was     string   // the sizes when last noted
 	sizes   []string // each combination of sizes of the ReplicaSets, oldest first: "3,1"
@@ -94,8 +95,8 @@ func (s *stage) look() (wrote int, next time.Duration, err error) {
 	}
 	r := reportStatus(s.world.Now(), snap, did)
 	next = sooner(next, r.Requeue)
-	if hold := s.hold(r); hold > 0 {
-		return wrote, sooner(next, hold), err
+	if wait := s.debounce(r); wait > 0 {
+		return wrote, sooner(next, wait), err
 	}
 	told := s.world.Apply(r)
 	s.cache.Learn(told)
@@ -106,18 +107,18 @@ func (s *stage) look() (wrote int, next time.Duration, err error) {
 	return wrote + len(told.Results), next, err
 }
 
-// hold returns how long the report is held back yet.
-func (s *stage) hold(r plan.Plan) time.Duration {
-	if !s.calm || r.Empty() || r.Hold == 0 {
-		s.held = time.Time{}
+// debounce returns how much longer the report waits.
+func (s *stage) debounce(r plan.Plan) time.Duration {
+	if !s.debounces || r.Empty() || r.Debounce == 0 {
+		s.since = time.Time{}
 		return 0
 	}
-	if s.held.IsZero() {
-		s.held = s.world.Now()
+	if s.since.IsZero() {
+		s.since = s.world.Now()
 	}
-	left := s.held.Add(r.Hold).Sub(s.world.Now())
+	left := s.since.Add(r.Debounce).Sub(s.world.Now())
 	if left <= 0 {
-		s.held = time.Time{}
+		s.since = time.Time{}
 	}
 	return left
 }

@@ -18,12 +18,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// How long a report of mere progress may wait for a newer one to replace it.
+// How long a report may wait for a newer one while the set's pods go on changing.
 const (
-	calm = time.Second // short enough for people and tools that watch a set grow
-	// In the middle of a rollout nobody waits for a ReplicaSet's status: the Deployment counts the pods itself, and is
-	// about to change the set's size again.
-	rolloutCalm = 2 * time.Second
+	progressDebounce = time.Second            // mere progress
+	awaitedDebounce  = 100 * time.Millisecond // that a change of the spec has been seen
 )
 
 // desiredAnnotation is where a Deployment notes which of its own sizes a set's size was made for.
@@ -55,10 +53,10 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: failed.event}
 	}
 	return plan.Plan{
-		Steps:   []plan.Step{step},
-		Requeue: counts.Next,
-		Hold:    hold(s.set, counts, news, failed != failure{}, did),
-		Moving:  moving(s.set, counts),
+		Steps:    []plan.Step{step},
+		Requeue:  counts.Next,
+		Debounce: debounce(s.set, counts, news, failed != failure{}, did),
+		Moving:   moving(s.set, counts),
 	}
 }
 
@@ -194,22 +192,20 @@ func isSuffix(text string) bool {
 	return length == suffixLength && !strings.HasPrefix(text[length:], "-")
 }
 
-// hold decides how long the report may wait. What users wait for is told at once: that the set has come to rest, that
-// something has failed, that it is well again.
-func hold(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.Outcome) time.Duration {
-	patience := calm
-	if midRollout(set) {
-		patience = rolloutCalm
-	}
+// debounce decides how long the report may wait for a newer one. What users wait for is told at once: that the set has come
+// to rest, that something has failed, that it is well again. In the middle of a rollout nobody waits for the ReplicaSets: the
+// Deployment counts the pods itself, and is about to change the set's size again.
+func debounce(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.Outcome) time.Duration {
+	wrote := did.Wrote() && did.Err == nil // the next pass follows at once, and has more to tell
 	switch {
 	case news && failed:
 		return 0
-	case did.Wrote() && did.Err == nil: // the next look follows at once, and has more to tell
-		return patience
-	case news || !moving(set, c):
+	case !wrote && (news || !moving(set, c)):
 		return 0
+	case set.Status.ObservedGeneration < set.Generation && !midRollout(set):
+		return awaitedDebounce
 	}
-	return patience
+	return progressDebounce
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or the set gets another size.

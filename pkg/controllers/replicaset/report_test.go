@@ -210,15 +210,15 @@ func checkFailures(t *testing.T, rows []failureRow) {
 			if said := strings.TrimSpace(e.Type + " " + e.Reason + " " + e.Message); said != c.events {
 				t.Errorf("event %q, want %q", said, c.events)
 			}
-			if p.Hold != 0 && !c.did.Wrote() {
-				t.Errorf("news is held back for %s", p.Hold)
+			if p.Debounce != 0 && !c.did.Wrote() {
+				t.Errorf("news is debounced for %s", p.Debounce)
 			}
 		})
 	}
 }
 
 // What users wait for is told at once; progress waits for more.
-func TestHold(t *testing.T) {
+func TestDebounce(t *testing.T) {
 	bad := outcome(plan.Created, errors.New("no"), pod(""))
 	group := func(apiVersion string) setEdit {
 		return func(set *appsv1.ReplicaSet) { set.OwnerReferences[0].APIVersion = apiVersion }
@@ -231,37 +231,43 @@ func TestHold(t *testing.T) {
 	}{
 		{"settled", look(web(2), pods(2)), plan.Outcome{}, 0},
 		{"settled at nothing", look(web(0)), plan.Outcome{}, 0},
-		{"a pod is missing", look(web(2), pods(1)), plan.Outcome{}, calm},
-		{"a pod is too many", look(web(1), pods(2)), plan.Outcome{}, calm},
-		{"a pod is not ready", look(web(2), list(pod("a"), pod("b", unready))), plan.Outcome{}, calm},
-		{"a pod is not available", look(web(2, minReady(7200)), pods(2)), plan.Outcome{}, calm},
-		{"a pod is on its way out", look(web(1), list(pod("a"), pod("b", terminatingPod))), plan.Outcome{}, calm},
-		{"this pass has written: the next one knows more", look(web(2), pods(2)), outcome(plan.Created, nil, pod("")), calm},
+		{"a pod is missing", look(web(2), pods(1)), plan.Outcome{}, progressDebounce},
+		{"a pod is too many", look(web(1), pods(2)), plan.Outcome{}, progressDebounce},
+		{"a pod is not ready", look(web(2), list(pod("a"), pod("b", unready))), plan.Outcome{}, progressDebounce},
+		{"a pod is not available", look(web(2, minReady(7200)), pods(2)), plan.Outcome{}, progressDebounce},
+		{"a pod is on its way out", look(web(1), list(pod("a"), pod("b", terminatingPod))), plan.Outcome{}, progressDebounce},
+		{"this pass has written: the next one knows more", look(web(2), pods(2)), outcome(plan.Created, nil, pod("")), progressDebounce},
+		{"a pod is missing, a new generation", look(web(2), pods(1)), plan.Outcome{}, awaitedDebounce},
+		{"this pass has written, a new generation", look(web(2)), outcome(plan.Created, nil, pod("")), awaitedDebounce},
 		{"a failure appears", look(web(2), pods(1)), bad, 0},
 		{"a failure stays, something else moves",
-			look(web(2, told(2, failing("FailedCreate", "no"))), pods(1)), bad, calm},
+			look(web(2, told(2, failing("FailedCreate", "no"))), pods(1)), bad, progressDebounce},
 		{"a failure disappears", look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), plan.Outcome{}, 0},
 		{"a failure disappears as pods are created: the next pass tells",
-			look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), outcome(plan.Created, nil, pod("")), calm},
+			look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), outcome(plan.Created, nil, pod("")), progressDebounce},
 
 		{"in a Deployment at its full size, settled", look(web(2, rolledOut("2")), pods(2)), plan.Outcome{}, 0},
 		{"in a Deployment at size 0, settled", look(web(0, rolledOut("2"))), plan.Outcome{}, 0},
-		{"in a Deployment at its full size, not settled", look(web(2, rolledOut("2")), pods(1)), plan.Outcome{}, calm},
-		{"in a Deployment at size 0, not settled", look(web(0, rolledOut("2")), pods(1)), plan.Outcome{}, calm},
-		{"in the middle of a rollout, settled or not", look(web(1, rolledOut("2")), pods(1)), plan.Outcome{}, rolloutCalm},
-		{"in the middle of a rollout, having written", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), rolloutCalm},
+		{"in a Deployment at its full size, not settled", look(web(2, rolledOut("2")), pods(1)), plan.Outcome{}, progressDebounce},
+		{"in a Deployment at size 0, not settled", look(web(0, rolledOut("2")), pods(1)), plan.Outcome{}, progressDebounce},
+		{"in the middle of a rollout, settled or not", look(web(1, rolledOut("2")), pods(1)), plan.Outcome{}, progressDebounce},
+		{"in the middle of a rollout, having written", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), progressDebounce},
+		{"in the middle of a rollout, a new generation", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), progressDebounce},
 		{"in the middle of a rollout, a failure appears", look(web(1, rolledOut("2"))), bad, 0},
-		{"in a Deployment that has not said its size", look(web(2, rolledOut("many")), pods(2)), plan.Outcome{}, rolloutCalm},
+		{"in a Deployment that has not said its size", look(web(2, rolledOut("many")), pods(2)), plan.Outcome{}, progressDebounce},
 		{"in something else of that name", look(web(1, rolledOut("2"), group("example.com/v1")), pods(1)), plan.Outcome{}, 0},
-		{"in a Deployment of a former version", look(web(1, rolledOut("2"), group("apps/v1beta1")), pods(1)), plan.Outcome{}, rolloutCalm},
+		{"in a Deployment of a former version", look(web(1, rolledOut("2"), group("apps/v1beta1")), pods(1)), plan.Outcome{}, progressDebounce},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.want == progressDebounce && !midRollout(c.s.set) { // its generation is not news
+				c.s.set.Status.ObservedGeneration = c.s.set.Generation
+			}
 			p := reportStatus(now, c.s, c.did)
 			if written(t, p) == nil {
 				t.Fatal("nothing is written")
 			}
-			if p.Hold != c.want {
-				t.Errorf("hold %s, want %s", p.Hold, c.want)
+			if p.Debounce != c.want {
+				t.Errorf("debounced for %s, want %s", p.Debounce, c.want)
 			}
 		})
 	}
@@ -340,7 +346,7 @@ func TestRS52NoStormOfWrites(t *testing.T) {
 	}
 }
 
-// FuzzDesiredReplicas: only a number that may be a size keeps a report from being held back.
+// FuzzDesiredReplicas: only a number that may be a size keeps a report from being debounced.
 func FuzzDesiredReplicas(f *testing.F) {
 	for _, seed := range []string{"", "2", "-1", "many", "99999999999"} {
 		f.Add(seed)
@@ -348,8 +354,8 @@ func FuzzDesiredReplicas(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		p := reportStatus(now, look(web(2, rolledOut(text)), pods(2)), plan.Outcome{})
 		n, known := desiredReplicas(text)
-		if (p.Hold == 0) != (known && n == 2) {
-			t.Errorf("%q: hold %s", text, p.Hold)
+		if (p.Debounce == 0) != (known && n == 2) {
+			t.Errorf("%q: debounced for %s", text, p.Debounce)
 		}
 	})
 }

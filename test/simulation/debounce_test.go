@@ -1,0 +1,164 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+)
+
+// Small work does not wait for a newer report: from the last change of its pods and ReplicaSets to the status that shows it
+// pass at most 0.3 s, however long such work goes on.
+func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
+	for name, work := range map[string]func(b *busy){
+		"a rollout of 5 that stops at its limits": func(b *busy) {
+			b.apply("web", 5)
+			b.prompt()
+			b.setImage("web", "bad:1")
+		},
+		"scaling a stuck rollout of 10 up and down": func(b *busy) {
+			b.apply("web", 10)
+			b.prompt()
+			b.setImage("web", "bad:1")
+			for _, n := range []int32{20, 5} {
+				b.prompt()
+				edit(b, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = &n })
+			}
+		},
+		"a series of changes to one ReplicaSet": func(b *busy) {
+			b.applySet("web", 3)
+			for n := range int32(10) {
+				b.prompt()
+				edit(b, "web", func(set *appsv1.ReplicaSet) { set.Spec.Replicas = ptr.To(n % 4) })
+			}
+		},
+		"a hundred writes a second for a minute: small rollouts, half of them get stuck": func(b *busy) {
+			for i := range 300 {
+				b.apply(fmt.Sprint("web-", i), 2)
+				if last := i - 5; last >= 0 {
+					b.setImage(fmt.Sprint("web-", last), []string{"web:2", "bad:1"}[last%2])
+				}
+				time.Sleep(200 * time.Millisecond)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBusy(t)
+				work(b)
+				b.prompt()
+			})
+		})
+	}
+}
+
+// Large work takes at most a twentieth more writes than its floor. TestManyRolloutsEndOneAfterTheOther counts those of updates.
+func TestWritesOfLargeWork(t *testing.T) {
+	t.Run("create 250 Deployments of 2", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBusy(t)
+			b.each(250, b.create)
+			b.rolledOut(250, 1)
+			b.judgeWrites(250 * 5)
+		})
+	})
+	t.Run("update one Deployment of 500", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBusy(t)
+			b.apply("web", 500)
+			b.rolledOut(1, 1)
+			time.Sleep(time.Minute)
+			b.writes.Store(0)
+			b.setImage("web", "web:2")
+			b.rolledOut(1, 2)
+			b.judgeWrites(1009)
+		})
+	})
+}
+
+// judgeWrites waits until the last reports have been written, and compares the number of writes with their floor.
+func (b *busy) judgeWrites(floor int64) {
+	b.Helper()
+	time.Sleep(20 * time.Second)
+	n := b.writes.Load()
+	b.Logf("%d writes, floor %d", n, floor)
+	if n > floor*105/100 {
+		b.Errorf("%d writes, floor %d", n, floor)
+	}
+}
+
+// prompt waits until nothing has changed for 20 seconds, and compares for each app the last report with the last change of
+// anything else.
+func (b *busy) prompt() {
+	b.Helper()
+	type times struct{ changed, told time.Time }
+	apps := map[string]times{}
+	for last := time.Now(); time.Since(last) < 20*time.Second; time.Sleep(time.Second) {
+		for _, resource := range []string{"pods", "replicasets", "deployments"} {
+			for _, e := range b.server.Since(resource, b.seen) {
+				app := appOf(e.Object)
+				t := apps[app]
+				if isReport(e) {
+					t.told = later(t.told, e.Time)
+				} else {
+					t.changed = later(t.changed, e.Time)
+				}
+				apps[app], last = t, later(last, e.Time)
+			}
+		}
+		b.seen = b.server.Version()
+	}
+	var longest time.Duration
+	for app, t := range apps {
+		lag := t.told.Sub(t.changed)
+		if longest = max(longest, lag); lag > 300*time.Millisecond {
+			b.Errorf("the last status of %s was written %v after its last change", app, lag)
+		}
+	}
+	b.Logf("%d apps: the last status was written at most %v after the last change", len(apps), longest)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// appOf names the piece of work that an object belongs to.
+func appOf(o apiserver.Object) string {
+	if app, ok := o.GetLabels()["app"]; ok {
+		return app
+	}
+	return o.GetName()
+}
+
+func (b *busy) applySet(name string, replicas int32) {
+	b.Helper()
+	labels := map[string]string{"app": name}
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
+		},
+	}
+	if _, err := b.server.Do(apiserver.Write{By: "user", Verb: apiserver.Create, Object: set}); err != nil {
+		b.Error(err)
+	}
+}
+
+// isReport reports whether an event is a change of the status of a workload.
+func isReport(e *apiserver.Event) bool {
+	if _, pod := e.Object.(*corev1.Pod); pod || e.Before == nil || !strings.HasPrefix(e.By, "m") {
+		return false
+	}
+	return e.Object.GetGeneration() == e.Before.GetGeneration()
+}
