@@ -49,7 +49,7 @@ func newGauges() []*gauge {
 	return []*gauge{
 		ofControllers("controller_manager_keys_failing", "Keys whose last look has failed, and which wait for the next.",
 			func(c manager.ControllerState) int { return c.Pulse.Failing }),
-		ofControllers("controller_manager_reports_held", "Status reports that are held back so that a newer one may replace them.",
+		ofControllers("controller_manager_reports_held", "Status reports that wait for a newer one that replaces them.",
 			func(c manager.ControllerState) int { return c.Pulse.Held }),
 		ofControllers("controller_manager_write_slots_used", "Requests that write, under way.",
 			func(c manager.ControllerState) int { return c.Pulse.Writing }),

@@ -13,8 +13,8 @@ const (
 	mostForOne  = 1.10
 )
 
-// Reports of progress come on top. They have a budget by the clock (docs/decisions/0003): one a second for each of the
-// two controllers that work here, but none is held back for longer than 15 seconds. So when rollouts take longer than that,
+// Reports of progress come on top (docs/decisions/0003): one a second of a single object is allowed to each of the two
+// controllers that work here. None waits for longer than 15 seconds. So when rollouts take longer than that,
 // because the machine is slow, the number of reports says nothing.
 const (
 	reportsPerSecond = 2

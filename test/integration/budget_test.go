@@ -73,8 +73,8 @@ func TestWriteBudget(t *testing.T) {
 // floor is the fewest writes that do a piece of work.
 type floor struct{ work, statuses int }
 
-// reportHeld is for how long a report may be held back at the most (docs/decisions/0003).
-const reportHeld = 15 * time.Second
+// longestDebounce is for how long a report may wait at the most (docs/decisions/0003).
+const longestDebounce = 15 * time.Second
 
 // budget does the work and waits until the manager has been quiet for a while, then judges the writes.
 func (b *bench) budget(proxy *countproxy.Proxy, m *cluster.Manager, what string, least floor, work func()) {
@@ -95,7 +95,7 @@ func (b *bench) budget(proxy *countproxy.Proxy, m *cluster.Manager, what string,
 	if n, most := s.Total-statuses(s), least.work*11/10; n > most {
 		b.Errorf("%s: %d writes that are not of a status, at most %d", what, n, most)
 	}
-	if most := total*11/10 + least.statuses*int(took/reportHeld); s.Total > most {
+	if most := total*11/10 + least.statuses*int(took/longestDebounce); s.Total > most {
 		b.Errorf("%s: %d writes, at most %d", what, s.Total, most)
 	}
 }

@@ -120,7 +120,7 @@ func TestStatusOfManySetsThatNeverBecomeReady(t *testing.T) {
 	for i := range many {
 		b.create(deployment(fmt.Sprintf("web-%d", i), 2, annotated(cluster.Pending, "true")))
 	}
-	cluster.Eventually(t, reportHeld+10*time.Second, "all statuses show the pods", func() error {
+	cluster.Eventually(t, longestDebounce+10*time.Second, "all statuses show the pods", func() error {
 		for _, rs := range b.sets() {
 			if rs.Status.Replicas != 2 || rs.Status.ObservedGeneration != rs.Generation {
 				return fmt.Errorf("%s: %+v", rs.Name, rs.Status)

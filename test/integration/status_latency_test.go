@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
@@ -67,36 +66,34 @@ func (b *bench) hasCounts(name string, all, updated, available int32) {
 	}
 }
 
-// settled makes a change, waits until no Deployment and no ReplicaSet of the namespace has changed for five seconds, and returns
+// settled makes a change, waits until no Deployment and no ReplicaSet of the namespace has changed for three seconds, and returns
 // how long after the change the last one did.
-func (b *bench) settled(change func()) (last time.Duration) {
+func (b *bench) settled(change func()) time.Duration {
 	b.Helper()
-	options := metav1.ListOptions{}
-	deployments, err := b.Client.AppsV1().Deployments(b.ns).Watch(b.Context(), options)
+	deployments, sets := b.Client.AppsV1().Deployments(b.ns), b.Client.AppsV1().ReplicaSets(b.ns)
+	list, err := sets.List(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer deployments.Stop()
-	sets, err := b.Client.AppsV1().ReplicaSets(b.ns).Watch(b.Context(), options)
+	options := metav1.ListOptions{ResourceVersion: list.ResourceVersion}
+	one, err := deployments.Watch(b.Context(), options)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer sets.Stop()
-	b.drain(deployments, sets)
+	defer one.Stop()
+	other, err := sets.Watch(b.Context(), options)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer other.Stop()
 	began := time.Now()
 	change()
-	return b.drain(deployments, sets).Sub(began)
-}
-
-// drain returns when the last event of two watches came, once there was none for five seconds.
-func (b *bench) drain(one, other watch.Interface) (last time.Time) {
-	for {
+	for last := began; ; last = time.Now() {
 		select {
 		case <-one.ResultChan():
 		case <-other.ResultChan():
-		case <-time.After(5 * time.Second):
-			return last
+		case <-time.After(3 * time.Second):
+			return last.Sub(began)
 		}
-		last = time.Now()
 	}
 }
