@@ -2,6 +2,8 @@ package options
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -27,6 +29,10 @@ var obeyed = []string{
 	"InOrderInformersBatchProcess", "InformerResourceVersion", "UnlockWhileProcessingFIFO", "WatchListClient",
 }
 
+// neededGates are those of client-go without which no controller can work: only with both does a cache tell its version, by
+// which the engine knows whether it shows what was written. So they are on whatever version is emulated.
+var neededGates = []clientfeatures.Feature{clientfeatures.AtomicFIFO, clientfeatures.InOrderInformers}
+
 // Features are the feature gates and the version to behave like.
 type Features struct {
 	gate     *quietGate
@@ -44,6 +50,20 @@ type quietGate struct {
 func (g *quietGate) Set(value string) error {
 	g.set = append(g.set, value)
 	return g.loud.SetWithLogger(klog.Logger{}, value)
+}
+
+// switchedOff reports whether the last value that was given for the gate is false.
+func (g *quietGate) switchedOff(name string) (off bool) {
+	for _, value := range g.set {
+		for item := range strings.SplitSeq(value, ",") {
+			key, value, _ := strings.Cut(item, "=")
+			if strings.TrimSpace(key) == name {
+				on, err := strconv.ParseBool(strings.TrimSpace(value))
+				off = err == nil && !on
+			}
+		}
+	}
+	return off
 }
 
 func newFeatures() Features {
@@ -118,7 +138,14 @@ func (o *Features) apply(c *Config) {
 
 // Apply makes the gates what the flags say, also those of client-go, which are global.
 func (o *Features) Apply() error {
-	if err := o.registry.Set(); err != nil {
+	err := o.registry.Set()
+	for _, name := range neededGates {
+		if o.gate.switchedOff(string(name)) {
+			// Before what the registry has to say, which is that other gates depend on this one.
+			return fmt.Errorf("feature gate %s cannot be switched off: controllers need it to know whether their caches show what they have written", name)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	clientfeatures.ReplaceFeatureGates(clientGates{o.gate})
@@ -141,5 +168,5 @@ func (o *Features) Warn(logger klog.Logger) error {
 type clientGates struct{ gate featuregate.FeatureGate }
 
 func (g clientGates) Enabled(name clientfeatures.Feature) bool {
-	return g.gate.Enabled(featuregate.Feature(name))
+	return slices.Contains(neededGates, name) || g.gate.Enabled(featuregate.Feature(name))
 }

@@ -1,18 +1,30 @@
 package options
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/watch"
 	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	zpages "k8s.io/component-base/zpages/features"
+
+	"github.com/standalone-kcm/controller-manager/pkg/engine"
 )
+
+const needsAtomicFIFO = "feature gate AtomicFIFO cannot be switched off: controllers need it to know whether their caches show what they have written"
 
 func TestFeatureGates(t *testing.T) {
 	for _, test := range []struct {
@@ -35,6 +47,8 @@ func TestFeatureGates(t *testing.T) {
 			on: "LogarithmicScaleDown"},
 		{name: "CLI-28 nothing", args: "--feature-gates=", on: "PodDeletionCost"},
 		{name: "CLI-29 as it was in 1.35", args: "--emulated-version=1.35", off: "AtomicFIFO StaleControllerConsistencyReplicaSet"},
+		{name: "the other needed gate", args: "--emulated-version=1.34 --feature-gates=InOrderInformers=false",
+			err: "feature gate InOrderInformers cannot be switched off"},
 		{name: "CLI-28 unknown", args: "--feature-gates=Foo=true", err: "unrecognized feature gate: Foo"},
 		{name: "CLI-28 unknown with kube:", args: "--feature-gates=kube:Foo=true", err: "unrecognized feature gate: Foo"},
 		{name: "CLI-28 locked", args: "--feature-gates=LogarithmicScaleDown=false",
@@ -42,8 +56,10 @@ func TestFeatureGates(t *testing.T) {
 		{name: "CLI-28 no value", args: "--feature-gates=PodDeletionCost", err: "missing bool value for PodDeletionCost"},
 		{name: "CLI-28 bad value", args: "--feature-gates=PodDeletionCost=yes", err: "invalid value of PodDeletionCost=yes"},
 		{name: "CLI-28 another component", args: "--feature-gates=wardle:Foo=true", err: "component not registered: wardle"},
-		{name: "CLI-69 depends on AtomicFIFO", args: "--feature-gates=AtomicFIFO=false",
-			err: "StaleControllerConsistencyReplicaSet is enabled, but depends on features that are disabled: [AtomicFIFO]"},
+		{name: "CLI-69 depends on AtomicFIFO", args: "--feature-gates=AtomicFIFO=false", err: needsAtomicFIFO},
+		{name: "the last one counts for a needed gate, too", args: "--feature-gates=AtomicFIFO=false,kube:AtomicFIFO=true", on: "AtomicFIFO"},
+		{name: "a needed gate without those that depend on it", args: "--feature-gates=AllBeta=false,kube:AtomicFIFO=false", err: needsAtomicFIFO},
+		{name: "a needed gate where it did not exist yet", args: "--emulated-version=1.35 --feature-gates=AtomicFIFO=false", err: needsAtomicFIFO},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, err := configure(strings.Fields(test.args)...)
@@ -160,6 +176,46 @@ func TestGatesReachClientGo(t *testing.T) {
 		if got := clientfeatures.FeatureGates().Enabled(clientfeatures.WatchListClient); got != want {
 			t.Errorf("client-go thinks that it is %v, want %v", got, want)
 		}
+	}
+}
+
+// TestCachesTellTheirVersion makes sure that the engine works with whatever is emulated (CLI-29): it needs the versions of the
+// caches. Before 1.36 the gate that lets them tell it did not exist.
+func TestCachesTellTheirVersion(t *testing.T) {
+	for _, args := range []string{
+		"--emulated-version=1.33", "--emulated-version=1.34", "--emulated-version=kube=1.35", "--emulated-version=1.36", "",
+		"--feature-gates=AllBeta=false", "--emulated-version=1.34 --feature-gates=AllBeta=false",
+	} {
+		t.Run(args, func(t *testing.T) {
+			mustConfigure(t, strings.Fields(args)...)
+			informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}, nil
+				},
+				WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					if o.SendInitialEvents != nil {
+						return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "", nil)
+					}
+					return watch.NewFake(), nil
+				},
+			}, &corev1.Pod{}, 0, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); informer.RunWithContext(ctx) }()
+			defer func() { cancel(); <-ended }()
+			if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+				t.Fatal("not filled")
+			}
+			if got := informer.GetStore().LastStoreSyncResourceVersion(); got != "5" {
+				t.Errorf("version %q", got)
+			}
+			pods := corev1.SchemeGroupVersion.WithKind("Pod")
+			freshness := engine.NewFreshness()
+			freshness.Use(pods, informer.GetStore())
+			if err := freshness.Usable(pods); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -185,6 +185,8 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-29 version too old", "--emulated-version=kube=1.20", "emulation version 1.20 is not between [1.33, 1.36.0]"},
 		{"CLI-30 no such port", "--secure-port=65536", "--secure-port must be between 0 and 65535, not 65536"},
 		{"CLI-34 no such TLS version", "--tls-min-version=3", `--tls-min-version: unknown tls version "3"`},
+		{"CLI-34 TLS 1.0", "--tls-min-version=VersionTLS10", "--tls-min-version must be VersionTLS12 or VersionTLS13, not VersionTLS10"},
+		{"CLI-34 TLS 1.1", "--tls-min-version=VersionTLS11", "--tls-min-version must be VersionTLS12 or VersionTLS13, not VersionTLS11"},
 		{"CLI-34 no such cipher", "--tls-cipher-suites=ROT13", "--tls-cipher-suites: Cipher suite ROT13 not supported"},
 		{"CLI-34 no such curve", "--tls-curve-preferences=0", "--tls-curve-preferences: curve preference 0 is out of range"},
 		{"CLI-32 a certificate without a key", "--tls-cert-file=/x", "--tls-cert-file and --tls-private-key-file must be given together"},
@@ -227,6 +229,7 @@ func TestLegalValues(t *testing.T) {
 		{"CLI-30 no serving", "--secure-port=0"},
 		{"CLI-34 serving", "--tls-min-version=VersionTLS13 --tls-cipher-suites=TLS_AES_128_GCM_SHA256 " +
 			"--tls-curve-preferences=29,23 --tls-sni-cert-key=a,b:*.example.com"},
+		{"CLI-34 TLS 1.2", "--tls-min-version=VersionTLS12"},
 		{"CLI-47 the previous version", "--show-hidden-metrics-for-version=1.35 --allow-metric-labels=m,l=v"},
 		{"CLI-49 the one cloud provider", "--cloud-provider=external"},
 		{"CLI-49 hidden flags", "--allow-untagged-cloud --node-sync-period=1s"},

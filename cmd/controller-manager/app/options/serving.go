@@ -1,6 +1,7 @@
 package options
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -46,7 +47,8 @@ func (o *Serving) addFlags(fs *pflag.FlagSet) {
 	fs.Var(cliflag.NewNamedCertKeyArray(&o.NamedCertKeys), "tls-sni-cert-key",
 		"Certificate and key files and the names they are for, as 'cert,key' or 'cert,key:*.example.com,example.com'. "+
 			"May be given several times.")
-	fs.StringVar(&o.MinTLSVersion, "tls-min-version", o.MinTLSVersion, "Oldest TLS version accepted, as in 'VersionTLS12'.")
+	fs.StringVar(&o.MinTLSVersion, "tls-min-version", o.MinTLSVersion, "Oldest TLS version accepted: 'VersionTLS12', "+
+		"which is also the default, or 'VersionTLS13'.")
 	fs.StringSliceVar(&o.CipherSuites, "tls-cipher-suites", o.CipherSuites,
 		"Cipher suites accepted, by their names in Go; empty leaves it to Go.")
 	fs.Int32SliceVar(&o.CurvePreferences, "tls-curve-preferences", o.CurvePreferences,
@@ -63,8 +65,11 @@ func (o *Serving) validate() (errs []error) {
 	if o.Port < 0 || o.Port > 65535 {
 		errs = append(errs, fmt.Errorf("--secure-port must be between 0 and 65535, not %d", o.Port))
 	}
-	if _, err := cliflag.TLSVersion(o.MinTLSVersion); err != nil {
+	switch version, err := cliflag.TLSVersion(o.MinTLSVersion); {
+	case err != nil:
 		errs = append(errs, fmt.Errorf("--tls-min-version: %w", err))
+	case version < tls.VersionTLS12:
+		errs = append(errs, fmt.Errorf("--tls-min-version must be VersionTLS12 or VersionTLS13, not %s, which is not secure", o.MinTLSVersion))
 	}
 	if _, err := cliflag.TLSCipherSuites(o.CipherSuites); err != nil {
 		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w", err))
