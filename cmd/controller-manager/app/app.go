@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
@@ -40,13 +42,8 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 	if err == nil {
 		return 0
 	}
-	var (
-		usage  *usageError
-		failed *runError
-	)
+	var failed *runError
 	switch {
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "%s\nError: %v\n", usage.text, err) // last, so that it is what the user sees (CLI-5)
 	case !errors.As(err, &failed):
 		fmt.Fprintf(stderr, "Error: %v\n", err) // CLI-2
 	case errors.Is(err, leaderelection.ErrLost):
@@ -57,13 +54,27 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 	return 1
 }
 
-// usageError is what is wrong with the flags, with the help that goes with it.
-type usageError struct {
-	error
-	text string
+// flagError returns what is wrong with the flags in one line, with the flag that was probably meant and where to find help. The
+// help itself, 240 lines, would hide it (CLI-5).
+func flagError(c *cobra.Command, err error) error {
+	message := strings.ReplaceAll(err.Error(), "\n", " ") + "."
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		name := unknown.GetSpecifiedName()
+		if letters := unknown.GetSpecifiedShortnames(); letters != "" { // "-kubeconfig", with one dash
+			name, _, _ = strings.Cut(letters, "=")
+		}
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		if guess := options.Closest(name, names); guess != "" && len(name) > 1 {
+			message += fmt.Sprintf(" Did you mean --%s?", guess)
+		}
+	}
+	return fmt.Errorf("%s See '%s --help'.", message, c.CommandPath())
 }
-
-func newUsageError(c *cobra.Command, err error) error { return &usageError{err, c.UsageString()} }
 
 // runError is what went wrong after the flags were parsed. It goes to the log.
 type runError struct {

@@ -44,7 +44,7 @@ func NewCommand(p Program) *cobra.Command {
 	for _, name := range flags.Order {
 		command.Flags().AddFlagSet(flags.FlagSets[name])
 	}
-	command.SetFlagErrorFunc(newUsageError)
+	command.SetFlagErrorFunc(flagError)
 	setHelp(command, flags)
 	command.AddCommand(newVersionCommand())
 	command.SetHelpCommand(newHelpCommand())

@@ -69,6 +69,9 @@ func (o *APIServer) clientConfig() (*rest.Config, error) {
 		if inPod != nil && !errors.Is(inPod, rest.ErrNotInCluster) {
 			return nil, fmt.Errorf("%w; in the pod: %w", err, inPod) // it is a pod, but something is missing
 		}
+		if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" {
+			return nil, fmt.Errorf("%w; name a kubeconfig with --kubeconfig, or run in a pod", err)
+		}
 		return nil, err
 	}
 	if _, _, err := rest.DefaultServerUrlFor(c); err != nil {

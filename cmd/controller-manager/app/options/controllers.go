@@ -55,7 +55,7 @@ func (o *Controllers) validate() (errs []error) {
 			continue
 		}
 		message := fmt.Sprintf("%q is not in the list of known controllers", name)
-		if guess := closest(name, names); guess != "" {
+		if guess := Closest(name, names); guess != "" {
 			message += fmt.Sprintf(", did you mean %q?", guess)
 		}
 		errs = append(errs, errors.New(message))

@@ -2,9 +2,9 @@ package options
 
 import "strings"
 
-// closest returns the candidate that word was probably meant to be, or nothing. About one letter in four may be wrong; the
+// Closest returns the candidate that word was probably meant to be, or nothing. About one letter in four may be wrong; the
 // beginning of a name, of four letters at least, also counts as a slip.
-func closest(word string, candidates []string) (guess string) {
+func Closest(word string, candidates []string) (guess string) {
 	if len(word) > 64 {
 		return "" // no name is that long, and the comparison is quadratic
 	}
