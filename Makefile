@@ -9,9 +9,12 @@ VERSION := v1.36.3+standalone
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 TREE_STATE := $(if $(shell git status --porcelain 2>/dev/null),dirty,clean)
 COMMIT_DATE := $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+# Our own version: the tag, or the tag and the commits since; the commit while there is no tag.
+RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null)
 STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 \
-	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(TREE_STATE) -X $(STAMP).buildDate=$(COMMIT_DATE)
+	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(TREE_STATE) -X $(STAMP).buildDate=$(COMMIT_DATE) \
+	-X github.com/standalone-kcm/controller-manager/cmd/controller-manager/app.release=$(RELEASE)
 
 # The default tag names the commit, so that two images that differ have different names, and a rollout of a new one is seen.
 # A tag must not contain "+". Without git there is no commit to name.

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
+	"sigs.k8s.io/yaml"
 )
 
 // versionFlag is the value of --version: "", "true", "false", "raw", or a version to report from now on (CLI-8).
@@ -80,34 +83,96 @@ func kubernetesVersion() apimachineryversion.Info {
 	return v
 }
 
+// release is the version of this project that was built, as `git describe` has it. The linker puts it in (see Makefile).
+var release string
+
+// build is what there is to know about this build.
+type build struct {
+	Version    string `json:"version"`             // of this project
+	Commit     string `json:"commit,omitempty"`    // empty where nobody noted it
+	TreeState  string `json:"treeState,omitempty"` // "clean" or "dirty": whether it is that commit
+	CommitDate string `json:"commitDate,omitempty"`
+	Kubernetes string `json:"kubernetesVersion"` // whose controller manager it takes the place of
+	GoVersion  string `json:"goVersion"`
+	Platform   string `json:"platform"`
+}
+
+// thisBuild returns what the linker was told, and else what Go has noted: the tag, when a module was installed, or the commit,
+// when a checkout was built.
+func thisBuild() build {
+	noted, _ := debug.ReadBuildInfo()
+	return describe(release, kubernetesVersion(), noted)
+}
+
+// describe puts together what the linker was told and what Go has noted, which may be nil.
+func describe(release string, k apimachineryversion.Info, noted *debug.BuildInfo) build {
+	b := build{Version: release, Kubernetes: k.GitVersion, GoVersion: k.GoVersion, Platform: k.Platform}
+	if !strings.Contains(k.GitCommit, "$") { // else a placeholder that no linker has replaced
+		b.Commit, b.TreeState, b.CommitDate = k.GitCommit, k.GitTreeState, k.BuildDate
+	}
+	if noted == nil {
+		noted = &debug.BuildInfo{}
+	}
+	b.Version = cmp.Or(b.Version, noted.Main.Version, "(devel)")
+	if b.Commit != "" {
+		return b
+	}
+	b.TreeState, b.CommitDate = "", ""
+	for _, setting := range noted.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			b.Commit = setting.Value
+		case setting.Key == "vcs.time":
+			b.CommitDate = setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			b.TreeState = "dirty"
+		case setting.Key == "vcs.modified":
+			b.TreeState = "clean"
+		}
+	}
+	return b
+}
+
+// String is for people.
+func (b build) String() string {
+	commit := ""
+	if b.Commit != "" {
+		commit = fmt.Sprintf(" (commit %s)", strings.TrimSpace(b.Commit+" "+b.TreeState))
+	}
+	return fmt.Sprintf("controller-manager %s%s, in place of kube-controller-manager %s\n%s %s\n",
+		b.Version, commit, b.Kubernetes, b.GoVersion, b.Platform)
+}
+
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
+	var format string
+	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v := kubernetesVersion()
-			fmt.Fprintf(c.OutOrStdout(), "controller-manager %s, in place of kube-controller-manager %s\n%s %s\n",
-				ownVersion(), v.GitVersion, v.GoVersion, v.Platform)
-			return nil
+			return printBuild(c.OutOrStdout(), thisBuild(), format)
 		},
 	}
+	c.Flags().StringVarP(&format, "output", "o", "", "How to print it: 'json', 'yaml', or nothing for people.")
+	return c
 }
 
-// ownVersion returns the version of this module, and the commit it was built from where Go noted one.
-func ownVersion() string {
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown version)"
+func printBuild(w io.Writer, b build, format string) error {
+	var text []byte
+	var err error
+	switch format {
+	case "":
+		text = []byte(b.String())
+	case "json":
+		text, err = json.MarshalIndent(b, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(b)
+	default:
+		return fmt.Errorf("--output must be 'json' or 'yaml', not %q", format)
 	}
-	own := build.Main.Version
-	if own == "" {
-		own = "(devel)"
+	if err == nil {
+		_, err = w.Write(text)
 	}
-	for _, setting := range build.Settings {
-		if setting.Key == "vcs.revision" {
-			own += " " + setting.Value
-		}
-	}
-	return own
+	return err
 }
