@@ -18,6 +18,7 @@ import (
 // New makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What it returns
 // has to be run.
 func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err error) {
+	ctx = klog.NewContext(ctx, clients.WithoutBodies(klog.FromContext(ctx)))
 	m = &Manager{Config: c}
 	defer func() {
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/engine"
@@ -152,6 +153,7 @@ func Run(ctx context.Context, c Config, registry []Controller) error {
 
 // Run runs the controllers while this process leads, see the function [Run]. It must be called once at most.
 func (m *Manager) Run(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, clients.WithoutBodies(klog.FromContext(ctx)))
 	defer m.close()
 	defer m.ending.Store(true)
 	defer context.AfterFunc(ctx, func() { m.ending.Store(true) })()
