@@ -66,6 +66,10 @@ type Config struct {
 
 	Controllers map[string]bool // by canonical name; what is not named is off
 
+	// Lacking names what does not work in a cluster because controllers that it needs are wanted, and not there. It is logged
+	// as an error when this process begins to lead in the place of the original: without a lease, or with the original's.
+	Lacking []string
+
 	MinResyncPeriod time.Duration // informers re-deliver everything once in [this, twice this) (CLI-22)
 	StartInterval   time.Duration // each controller starts after [this, twice this) (CLI-23)
 	ShutdownTimeout time.Duration // longest wait for controllers to end; zero waits without limit (CLI-24)

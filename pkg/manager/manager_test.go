@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 )
@@ -146,5 +148,36 @@ func TestAControllerThatCannotBeBuilt(t *testing.T) {
 	err := Run(t.Context(), config(client, "broken"), []Controller{broken})
 	if err == nil || err.Error() != "controller broken: no index" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSaysWhatIsLacking: where the original is replaced by what has not all of its controllers, that is an error.
+func TestSaysWhatIsLacking(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		lease   string // empty: none
+		lacking []string
+		want    bool
+	}{
+		{"no lease", "", []string{"DaemonSets", "Jobs"}, true},
+		{"the lease of the original", "kube-controller-manager", []string{"DaemonSets", "Jobs"}, true},
+		{"a lease of its own, beside the original", "controller-manager", []string{"DaemonSets", "Jobs"}, false},
+		{"nothing is lacking", "", nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+			cancel()
+			m := &Manager{Config: Config{LeaderElect: test.lease != "", Lacking: test.lacking}}
+			m.LeaderElection.Name = test.lease
+			if err := m.lead(ctx); err != nil {
+				t.Fatal(err)
+			}
+			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			want := `ERROR This process takes the place of kube-controller-manager, but lacks controllers that a cluster needs willNotWork=["DaemonSets","Jobs"]`
+			if got := strings.Count(log, want); got > 1 || (got == 1) != test.want || !test.want && log != "" {
+				t.Errorf("logged: %s", log)
+			}
+		})
 	}
 }

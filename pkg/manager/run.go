@@ -14,6 +14,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
 // serverPatience is how long an API server may take to become healthy before the process gives up (CLI-58).
@@ -61,6 +62,10 @@ func (m *Manager) startInformers(ctx context.Context) {
 
 // lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
 func (m *Manager) lead(ctx context.Context) error {
+	if len(m.Lacking) > 0 && (!m.LeaderElect || m.LeaderElection.Name == leaderelection.Defaults().Name) {
+		klog.FromContext(ctx).Error(nil, "This process takes the place of kube-controller-manager, but lacks controllers that a cluster needs",
+			"willNotWork", m.Lacking)
+	}
 	if m.Clients.ServiceAccounts {
 		if err := m.builder.EnsureServiceAccounts(ctx, m.accounts...); err != nil {
 			return fmt.Errorf("service accounts of controllers: %w", err) // CLI-58

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -351,6 +352,9 @@ func TestManagerConfig(t *testing.T) {
 	m := managerConfig(got)
 	if !m.Controllers["deployment-controller"] || m.Controllers["replicaset-controller"] {
 		t.Errorf("CLI-50: %v", m.Controllers)
+	}
+	if !slices.Contains(m.Lacking, "DaemonSets") || slices.Contains(m.Lacking, "ReplicaSets") {
+		t.Errorf("lacking: %q", m.Lacking)
 	}
 	c := m.Clients
 	if c.Component != "kube-controller-manager" || !c.RateLimited || c.QPS != 7 || c.Burst != 30 || !c.ServiceAccounts ||

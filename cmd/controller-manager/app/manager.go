@@ -64,6 +64,7 @@ func managerConfig(c options.Config) manager.Config {
 			ServiceAccounts: c.UseServiceAccountCredentials,
 		},
 		Controllers:         map[string]bool{},
+		Lacking:             c.Controllers.Lacking,
 		MinResyncPeriod:     c.MinResyncPeriod,
 		StartInterval:       c.ControllerStartInterval,
 		ShutdownTimeout:     c.ControllerShutdownTimeout,

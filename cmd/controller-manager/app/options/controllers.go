@@ -90,6 +90,9 @@ func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 		s.Enabled = append(s.Enabled, k.name)
 		if !slices.Contains(o.implemented, k.name) {
 			s.Unavailable = append(s.Unavailable, k.name)
+			if k.needed != "" {
+				s.Lacking = append(s.Lacking, k.needed)
+			}
 		}
 	}
 	slices.Sort(s.Enabled)

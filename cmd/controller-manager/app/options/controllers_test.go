@@ -236,3 +236,43 @@ func FuzzControllers(f *testing.F) {
 		}
 	})
 }
+
+// TestLacking follows the registry: what is missing is named until the controller is there.
+func TestLacking(t *testing.T) {
+	all := func(without ...string) (names []string) {
+		for _, k := range upstream {
+			if !slices.Contains(without, k.name) {
+				names = append(names, k.name)
+			}
+		}
+		return names
+	}
+	for _, test := range []struct {
+		name        string
+		implemented []string
+		items       []string
+		key         bool // to sign tokens with
+		want        []string
+	}{
+		{name: "all there", implemented: all(), items: []string{"*", "bootstrapsigner"}, key: true},
+		{name: "one missing", implemented: all("daemonset-controller"), items: []string{"*"}, want: []string{"DaemonSets"}},
+		{name: "missing, and by name", implemented: all("job-controller"), items: []string{"job"}, want: []string{"Jobs"}},
+		{name: "missing, and not wanted", implemented: all("job-controller"), items: []string{"*", "-job"}},
+		{name: "missing, and left out", implemented: all("job-controller"), items: []string{"deployment"}},
+		{name: "off by default", implemented: all("bootstrap-signer-controller"), items: []string{"*"}},
+		{name: "as kubeadm has it", implemented: all("bootstrap-signer-controller"), items: []string{"*", "bootstrapsigner", "tokencleaner"},
+			want: []string{"joining nodes with bootstrap tokens"}},
+		{name: "CLI-56 tokens without a key", implemented: all("serviceaccount-token-controller"), items: []string{"*"}},
+		{name: "CLI-56 tokens with a key", implemented: all("serviceaccount-token-controller"), items: []string{"*"}, key: true,
+			want: []string{"service account tokens in Secrets"}},
+		{name: "a cluster can do without", implemented: all("ttl-after-finished-controller", "selinux-warning-controller"), items: []string{"*"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := newControllers(test.implemented)
+			o.Items = test.items
+			if got := o.resolve(test.key).Lacking; !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
