@@ -40,7 +40,11 @@ func (t *trouble) log(logger klog.Logger, err error) {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.ErrUnexpectedEOF):
 		logger.V(4).Info("A watch has ended, begins another one", "err", err.Error())
 	default:
-		if n, news := t.count(time.Now()); news {
+		switch n, news := t.count(time.Now()); {
+		case !news:
+		case n > 1 && (apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)): // which will not pass by itself
+			logger.Error(err, "A cache cannot be kept up to date, the API server refuses it", "failures", n)
+		default:
 			logger.Info("A cache cannot be kept up to date, tries again", "failures", n, "err", err.Error())
 		}
 	}

@@ -84,6 +84,31 @@ func TestOrdinaryEndsAreNotLogged(t *testing.T) {
 	}
 }
 
+// What the API server refuses will not pass by itself: from the second time on that is an error.
+func TestRefusalsAreErrors(t *testing.T) {
+	pods := corev1.Resource("pods")
+	for _, err := range []error{apierrors.NewUnauthorized("who?"), apierrors.NewForbidden(pods, "", errors.New("no"))} {
+		logger, buffer := buffered(t)
+		var tr trouble
+		for range 4 {
+			tr.log(logger, err)
+		}
+		lines := strings.Split(strings.TrimSpace(buffer.String()), "\n")
+		if len(lines) != 3 || !strings.HasPrefix(lines[0], "INFO ") || !strings.HasPrefix(lines[1], "ERROR ") || !strings.HasPrefix(lines[2], "ERROR ") ||
+			!strings.Contains(lines[2], err.Error()) {
+			t.Errorf("%v: %s", err, buffer)
+		}
+	}
+	logger, buffer := buffered(t)
+	var tr trouble
+	for range 4 {
+		tr.log(logger, errors.New("connection refused"))
+	}
+	if strings.Contains(buffer.String(), "ERROR") {
+		t.Error(buffer)
+	}
+}
+
 // A running informer keeps the handler it has.
 func TestSetWatchErrorHandlerTooLate(t *testing.T) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{})

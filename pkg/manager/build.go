@@ -58,6 +58,7 @@ func (m *Manager) buildInformers() error {
 	config := m.builder.Config(clients.Informers)
 	m.signs = informers.NewSigns()
 	config.Wrap(m.signs.Wrap)
+	config.Wrap(m.refusals.Wrap)
 	client, err := informers.NewClient(config)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
@@ -82,7 +83,9 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("client for leader events: %w", err)
 	}
-	leases, err := kubernetes.NewForConfig(m.builder.Lease(m.LeaderElection.RenewDeadline))
+	config := m.builder.Lease(m.LeaderElection.RenewDeadline)
+	config.Wrap(m.refusals.Wrap)
+	leases, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("client for the lease: %w", err)
 	}

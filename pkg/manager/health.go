@@ -66,12 +66,16 @@ func (m *Manager) Livez() []health.Check {
 }
 
 // Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
-// and follow the API server, and it is not about to end. A standby is ready like a leader.
+// and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
+// like a leader.
 func (m *Manager) Readyz() []health.Check {
 	bounds := m.Bounds.withDefaults()
 	checks := []health.Check{
 		{Name: "shutdown", Err: func() error { return fails(m.ending.Load(), "the process is about to end") }},
-		{Name: "started", Err: func() error { return fails(m.caches.Load() == nil, "the caches have not been started") }},
+		{Name: "started", Err: m.notStarted},
+	}
+	if m.LeaderElect {
+		checks = append(checks, health.Check{Name: "lease", Err: func() error { return m.refusals.Of("leases") }})
 	}
 	for _, c := range m.started() {
 		checks = append(checks,
@@ -79,10 +83,20 @@ func (m *Manager) Readyz() []health.Check {
 				return fails(!c.Informer.HasSynced(), "the cache has not been filled yet")
 			}},
 			health.Check{Name: "watch-" + c.Resource, Err: func() error {
-				return m.signs.Of(c.Resource).Stale(bounds.Stale)
+				return cmp.Or(m.refusals.Of(c.Resource), m.signs.Of(c.Resource).Stale(bounds.Stale))
 			}})
 	}
 	return checks
+}
+
+func (m *Manager) notStarted() error {
+	switch waiting := m.awaited.Load(); {
+	case m.caches.Load() != nil:
+		return nil
+	case waiting != nil:
+		return fmt.Errorf("the caches have not been started, waiting for the API server: %w", *waiting)
+	}
+	return errors.New("the caches have not been started")
 }
 
 // observed is a runner that tells how it does, as those of the engine do.

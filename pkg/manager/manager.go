@@ -134,6 +134,8 @@ type Manager struct {
 	accounts   []string
 	closers    []func() // run by close, last first
 	signs      *informers.Signs
+	refusals   clients.Refusals
+	awaited    atomic.Pointer[error]               // why the API server is waited for; nil: it is not
 	caches     atomic.Pointer[[]informers.Started] // nil until they are started
 	ending     atomic.Bool
 }
@@ -162,10 +164,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer m.ending.Store(true)
 	defer context.AfterFunc(ctx, func() { m.ending.Store(true) })()
 	if err := m.waitForServer(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
 		return err
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	m.startInformers(ctx) // before the lease is won: a standby is warm
 	return m.leadership.Run(ctx, m.lead)

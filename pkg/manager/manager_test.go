@@ -3,11 +3,13 @@ package manager
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
 // server answers /healthz with the status, and counts everything else that it is asked.
@@ -112,32 +116,159 @@ func TestServerAtStart(t *testing.T) { // CLI-58
 	for _, c := range []struct {
 		name   string
 		status int
-		want   string // in the error; empty: it starts
 	}{
-		{"healthy", http.StatusOK, ""},
-		{"does not tell us", http.StatusForbidden, ""},
-		{"has no such path", http.StatusNotFound, ""},
-		{"does not know us", http.StatusUnauthorized, "failed to wait for apiserver being healthy"},
+		{"healthy", http.StatusOK},
+		{"does not tell us", http.StatusForbidden},
+		{"has no such path", http.StatusNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, _ := server(t, c.status)
 			w := worker{make(chan struct{}), func(context.Context) error { return errors.New("started") }}
 			err := Run(t.Context(), config(client, "a"), []Controller{entry("a", w)})
-			want := c.want
-			if want == "" {
-				want = "started"
-			}
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
+			if err == nil || !strings.Contains(err.Error(), "started") {
+				t.Errorf("got %v", err)
 			}
 		})
 	}
-	t.Run("told to end while it waits", func(t *testing.T) {
-		client, _ := server(t, http.StatusServiceUnavailable)
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		if err := Run(ctx, config(client), nil); err != nil {
-			t.Errorf("got %v", err)
+}
+
+// away is an API server in virtual time that answers with the status until it is healthy; 0 is no answer, -1 none ever.
+type away struct{ status atomic.Int32 }
+
+func (a *away) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch status := int(a.status.Load()); status {
+	case 0:
+		return nil, errors.New("connection refused")
+	case -1:
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	default:
+		return &http.Response{StatusCode: status, Body: http.NoBody, Request: r}, nil
+	}
+}
+
+// TestAnAPIServerThatIsAway is waited for as long as it takes, in virtual time: not ready, with a line a minute, and with an end as
+// soon as it is told to.
+func TestAnAPIServerThatIsAway(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		check  string // of the reason of readyz
+		log    string
+	}{
+		{"unreachable", 0, "connection refused", "INFO Waiting for the API server to be healthy"},
+		{"silent", -1, "context deadline exceeded", "INFO Waiting for the API server to be healthy"},
+		{"not healthy", http.StatusInternalServerError, "waiting for the API server", "INFO Waiting for the API server to be healthy"},
+		{"does not know us", http.StatusUnauthorized, "provide credentials", "ERROR The API server does not know this process, waiting until it does"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+				log := logger.GetSink().(ktesting.Underlier).GetBuffer()
+				server := &away{}
+				server.status.Store(int32(test.status))
+				w := worker{make(chan struct{}), untilDone}
+				ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+				m, err := New(ctx, config(&rest.Config{Host: "http://api", Transport: server}, "a"), []Controller{entry("a", w)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error)
+				go func() { done <- m.Run(ctx) }()
+				time.Sleep(time.Hour)
+				want(t, "after an hour", m.Readyz(), "shutdown", "started: "+test.check)
+				want(t, "after an hour", m.Livez())
+				if n := strings.Count(log.String(), test.log); n < 55 || n > 61 || strings.Count(log.String(), "\n") != n {
+					t.Errorf("%d lines in an hour:\n%s", n, log)
+				}
+				server.status.Store(http.StatusOK)
+				<-w.runs
+				want(t, "it is there", m.Readyz(), "shutdown", "started")
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				start, server := time.Now(), &away{}
+				server.status.Store(int32(test.status))
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute+300*time.Millisecond)
+				defer cancel()
+				if err := Run(ctx, config(&rest.Config{Host: "http://api", Transport: server}), nil); err != nil {
+					t.Errorf("CLI-63: told to end while it waits: %v", err)
+				}
+				if late := time.Since(start); late > 20*time.Minute+301*time.Millisecond {
+					t.Errorf("it ended after %v", late)
+				}
+			})
+		})
+	}
+}
+
+// refusing is an API server in virtual time that is healthy, and refuses all else: the lease with 401, what is listed and watched
+// with 403, until it is told to allow that.
+type refusing struct{ allows atomic.Bool }
+
+func (s *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := http.StatusForbidden, "{}"
+	switch {
+	case r.URL.Path == "/healthz":
+		status = http.StatusOK
+	case strings.Contains(r.URL.Path, "/leases"):
+		status = http.StatusUnauthorized
+		if s.allows.Load() {
+			status, body = http.StatusOK, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l"},"spec":{"holderIdentity":"another","leaseDurationSeconds":3600}}`
+		}
+	case s.allows.Load() && r.URL.Query().Get("sendInitialEvents") != "":
+		status = http.StatusUnprocessableEntity
+	case s.allows.Load() && r.URL.Query().Get("watch") != "":
+		open, _ := io.Pipe()
+		context.AfterFunc(r.Context(), func() { _ = open.Close() })
+		return &http.Response{StatusCode: http.StatusOK, Body: open, Request: r, Header: http.Header{"Content-Type": {"application/json"}}}, nil
+	case s.allows.Load():
+		status, body = http.StatusOK, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"}}`
+	}
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: r, Header: http.Header{"Content-Type": {"application/json"}}}, nil
+}
+
+// TestWhatIsRefusedIsSaid: without its rights, or with an identity that is not valid, a process is not ready, and says why as an
+// error.
+func TestWhatIsRefusedIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+		log := logger.GetSink().(ktesting.Underlier).GetBuffer()
+		server := &refusing{}
+		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+		c := config(&rest.Config{Host: "http://api", Transport: server}, "a")
+		c.LeaderElect, c.LeaderElection = true, leaderelection.Defaults()
+		m, err := New(ctx, c, []Controller{{Name: "a", Account: "a", Init: func(c Context) (Runner, error) {
+			_, err := informers.Pods(c.Informers)
+			return worker{make(chan struct{}), untilDone}, err
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		time.Sleep(5 * time.Second)
+		want(t, "at the beginning, when it may pass", m.Readyz(), "shutdown", "started", "lease", "cache-pods: not been filled", "watch-pods")
+		time.Sleep(time.Hour)
+		want(t, "after an hour", m.Readyz(), "shutdown", "started",
+			"lease: the API server refuses to let this process get leases: 401 Unauthorized", "cache-pods: not been filled",
+			"watch-pods: the API server refuses to let this process list pods: 403 Forbidden")
+		for _, line := range []string{
+			`ERROR A cache cannot be kept up to date, the API server refuses it err=`, `ERROR Error retrieving lease lock err=`,
+		} {
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("not logged: %s\n%s", line, log)
+			}
+		}
+		server.allows.Store(true)
+		time.Sleep(2 * time.Minute)
+		want(t, "it is allowed", m.Readyz(), "shutdown", "started", "lease", "cache-pods", "watch-pods")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

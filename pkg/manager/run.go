@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
@@ -17,37 +18,62 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
-// serverPatience is how long an API server may take to become healthy before the process gives up (CLI-58).
-const serverPatience = 10 * time.Second
+const (
+	askTimeout = 10 * time.Second // for an answer about the API server's health
+	waitingLog = time.Minute      // between two lines about an API server that is waited for
+)
 
-// waitForServer waits until the API server says that it is healthy, or answers that it does not tell us.
+// waitForServer waits until the API server says that it is healthy, or answers that it does not tell us, or ctx ends. It waits
+// without end, as a standby does: to restart the process would bring the API server back no sooner.
 func (m *Manager) waitForServer(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(m.builder.Config(clients.Informers))
 	if err != nil {
 		return fmt.Errorf("client for the API server: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, serverPatience)
-	defer cancel()
 	every := time.NewTicker(time.Second)
 	defer every.Stop()
-	var last error // what the server, or the way to it, said last
+	logger := klog.FromContext(ctx)
+	var (
+		logged time.Time
+		known  = true // the server has not said that it does not know us
+	)
 	for {
-		status := 0
-		err := client.Discovery().RESTClient().Get().AbsPath("/healthz").Do(ctx).StatusCode(&status).Error()
-		switch {
-		case err == nil, status == http.StatusNotFound, status == http.StatusForbidden:
-			return nil
-		case apierrors.IsUnauthorized(err):
-			return fmt.Errorf("failed to wait for apiserver being healthy: %w", err)
-		case last == nil || ctx.Err() == nil:
-			last = err
+		err := askHealth(ctx, client.Discovery().RESTClient())
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		m.awaited.Store(&err)
+		was := known
+		known = !apierrors.IsUnauthorized(err)
+		if known != was || time.Since(logged) >= waitingLog {
+			logged = time.Now()
+			if known {
+				logger.Info("Waiting for the API server to be healthy", "err", err.Error())
+			} else {
+				logger.Error(err, "The API server does not know this process, waiting until it does")
+			}
 		}
 		select {
 		case <-every.C:
 		case <-ctx.Done():
-			return fmt.Errorf("failed to wait for apiserver being healthy: %w", last)
 		}
 	}
+	if !logged.IsZero() && ctx.Err() == nil {
+		logger.Info("The API server is healthy")
+	}
+	return nil
+}
+
+// askHealth returns nil if the server is healthy, or is there and does not tell us.
+func askHealth(ctx context.Context, client rest.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	status := 0
+	err := client.Get().AbsPath("/healthz").Do(ctx).StatusCode(&status).Error()
+	if status == http.StatusNotFound || status == http.StatusForbidden {
+		return nil
+	}
+	return err
 }
 
 // startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can end

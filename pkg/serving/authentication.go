@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -97,7 +98,8 @@ func newMaterials(c Config) *materials {
 
 // lookupSource returns a source of what the cluster keeps about clients. What has been found once stays when it is gone.
 func (m *materials) lookupSource(a Authentication, timeout, every time.Duration) *source {
-	load := func(ctx context.Context) (bool, error) {
+	s := &source{name: "ConfigMap " + LookupNamespace + "/" + LookupName, every: every, tolerated: a.TolerateLookupFailure}
+	s.load = func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		found, err := a.Cluster.Get(ctx, LookupName, metav1.GetOptions{})
@@ -105,6 +107,7 @@ func (m *materials) lookupSource(a Authentication, timeout, every time.Duration)
 			return false, nil // such a cluster does not know clients by certificates
 		}
 		if err != nil {
+			s.tolerated = a.TolerateLookupFailure || away(err)
 			return false, fmt.Errorf("look up authentication in ConfigMap %s/%s: %w", LookupNamespace, LookupName, err)
 		}
 		clientCA, proxy, err := parseLookup(found)
@@ -120,7 +123,14 @@ func (m *materials) lookupSource(a Authentication, timeout, every time.Duration)
 		}
 		return changed, nil
 	}
-	return &source{name: "ConfigMap " + LookupNamespace + "/" + LookupName, every: every, load: load, tolerated: a.TolerateLookupFailure}
+	return s
+}
+
+// away reports whether nobody has answered, or only that there is no answer at the moment: an API server that is away at the
+// start is waited for, which nobody could see if the server did not start without it.
+func away(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || status.Status().Code >= http.StatusInternalServerError
 }
 
 func (p *frontProxy) equal(other *frontProxy) bool {

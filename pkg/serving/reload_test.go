@@ -238,6 +238,15 @@ func TestLookupAtTheStart(t *testing.T) { // CLI-36
 		t.Errorf("a failure is not tolerated: %v", err)
 	}
 
+	api.set(func() { api.failures = []int{503} })
+	waits, err := New(t.Context(), c)
+	if err != nil {
+		t.Fatalf("an API server that is away at the start is waited for: %v", err)
+	}
+	if err := waits.Close(); err != nil {
+		t.Error(err)
+	}
+
 	c.Authentication.TolerateLookupFailure = true
 	api.set(func() {
 		api.failures = []int{403, 403}

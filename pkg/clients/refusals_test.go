@@ -1,0 +1,84 @@
+package clients
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestRefusals: what is refused for a while, and until now, is told, by verb and resource.
+func TestRefusals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var r Refusals
+		status := 0
+		wrapped := r.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+			if status == 0 {
+				return nil, errors.New("connection refused")
+			}
+			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+		}))
+		ask := func(code int, method, path string) {
+			status = code
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://api"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := wrapped.RoundTrip(req)
+			if err == nil && answer.StatusCode != code || (err == nil) != (code != 0) {
+				t.Errorf("it came back as %v, %v", answer, err)
+			}
+		}
+		told := func(when, resource, want string) {
+			t.Helper()
+			got := ""
+			if err := r.Of(resource); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		const list, watch, lease = "/api/v1/pods", "/api/v1/pods?watch=true", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
+		told("nothing was asked", "pods", "")
+		ask(403, "GET", list)
+		told("once", "pods", "")
+		time.Sleep(9 * time.Second)
+		ask(403, "GET", list)
+		told("for 9s", "pods", "")
+		time.Sleep(time.Second)
+		ask(0, "GET", list) // says nothing
+		ask(403, "GET", list)
+		told("for 10s", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
+		told("something else", "nodes", "")
+		ask(200, "GET", watch)
+		told("something else of it is allowed", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
+		time.Sleep(2 * time.Minute)
+		told("after 2m", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
+		time.Sleep(time.Second)
+		told("not asked any more", "pods", "")
+		ask(403, "GET", list)
+		told("asked again after a long time", "pods", "")
+		ask(403, "GET", watch)
+		time.Sleep(30 * time.Second)
+		ask(401, "GET", list)
+		ask(401, "GET", watch)
+		told("two things", "pods", "the API server refuses to let this process list pods: 401 Unauthorized\n"+
+			"the API server refuses to let this process watch pods: 401 Unauthorized")
+		ask(200, "GET", list)
+		ask(500, "GET", watch)
+		told("neither is refused any more", "pods", "")
+
+		for method, verb := range map[string]string{"GET": "get", "PUT": "update", "DELETE": "delete"} {
+			ask(403, method, "/base"+lease)
+			time.Sleep(time.Minute)
+			ask(403, method, "/base"+lease)
+			told(method, "leases", "the API server refuses to let this process "+verb+" leases: 403 Forbidden")
+			ask(200, method, lease)
+		}
+		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+		time.Sleep(time.Minute)
+		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+		told("POST", "leases", "the API server refuses to let this process create leases: 403 Forbidden")
+	})
+}
