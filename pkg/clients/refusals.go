@@ -53,6 +53,9 @@ func (r *Refusals) note(q question, answer *http.Response) {
 	defer r.mu.Unlock()
 	if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
 		delete(r.seen, q)
+		if q.verb == "watch" { // which may bring what would else be listed
+			delete(r.seen, question{"list", q.resource})
+		}
 		return
 	}
 	now := time.Now()

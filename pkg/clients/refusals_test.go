@@ -51,7 +51,7 @@ func TestRefusals(t *testing.T) {
 		ask(403, "GET", list)
 		told("for 10s", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
 		told("something else", "nodes", "")
-		ask(200, "GET", watch)
+		ask(200, "POST", list)
 		told("something else of it is allowed", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
 		time.Sleep(2 * time.Minute)
 		told("after 2m", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
@@ -68,6 +68,11 @@ func TestRefusals(t *testing.T) {
 		ask(200, "GET", list)
 		ask(500, "GET", watch)
 		told("neither is refused any more", "pods", "")
+		ask(403, "GET", list)
+		time.Sleep(time.Minute)
+		ask(403, "GET", list)
+		ask(200, "GET", watch)
+		told("a watch needs no list", "pods", "")
 
 		for method, verb := range map[string]string{"GET": "get", "PUT": "update", "DELETE": "delete"} {
 			ask(403, method, "/base"+lease)

@@ -135,7 +135,7 @@ type Manager struct {
 	closers    []func() // run by close, last first
 	signs      *informers.Signs
 	refusals   clients.Refusals
-	awaited    atomic.Pointer[error]               // why the API server is waited for; nil: it is not
+	awaited    atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches     atomic.Pointer[[]informers.Started] // nil until they are started
 	ending     atomic.Bool
 }

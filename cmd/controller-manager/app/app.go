@@ -55,7 +55,7 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 }
 
 // flagError returns what is wrong with the flags in one line, with the flag that was probably meant and where to find help. The
-// help itself, 240 lines, would hide it (CLI-5).
+// help itself is so long that it would hide it (CLI-5).
 func flagError(c *cobra.Command, err error) error {
 	message := strings.ReplaceAll(err.Error(), "\n", " ") + "."
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
