@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -27,7 +28,6 @@ const rediscoverAfter = 10 * time.Second
 // It is a [meta.RESTMapper] as well, which has no context: each call then ends within [RequestTimeout].
 type Mapper struct {
 	cache discovery.CachedDiscoveryInterface
-	again time.Duration
 
 	mu      sync.Mutex
 	known   *discovered   // what the latest discovery has found; never nil, never changed
@@ -54,7 +54,6 @@ func NewMapper(config *rest.Config) (*Mapper, error) {
 	}
 	return &Mapper{
 		cache: memory.NewMemCacheClient(client),
-		again: rediscoverAfter,
 		known: &discovered{kinds: meta.MultiRESTMapper{}},
 	}, nil
 }
@@ -87,10 +86,12 @@ func (m *Mapper) Mapping(ctx context.Context, kind schema.GroupVersionKind) (Map
 	}, nil
 }
 
-// Discovery returns what the server has, as of the latest discovery. Its Invalidate is [Mapper.Refresh] without the wait.
+// Discovery returns what the server has, as of the latest discovery. [Mapper.Refresh] brings it up to date; its own
+// Invalidate would only empty it.
 func (m *Mapper) Discovery() discovery.CachedDiscoveryInterface { return m.cache }
 
-// Refresh discovers anew. It returns an error if nothing could be found out; that single groups fail is none.
+// Refresh discovers anew, or waits for the discovery that is under way. It returns an error if nothing could be found out;
+// that single groups fail is none.
 func (m *Mapper) Refresh(ctx context.Context) error {
 	known, err := m.discover(ctx)
 	if err != nil {
@@ -119,7 +120,7 @@ func find[T any](ctx context.Context, m *Mapper, lookUp func(meta.RESTMapper) (T
 func (m *Mapper) latest() (known *discovered, current bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.known, !m.tried.IsZero() && time.Since(m.tried) < m.again
+	return m.known, !m.tried.IsZero() && time.Since(m.tried) < rediscoverAfter
 }
 
 // discover waits for the discovery that is under way, and begins one if none is.
@@ -146,20 +147,33 @@ func (m *Mapper) discover(ctx context.Context) (*discovered, error) {
 // run is one discovery.
 func (m *Mapper) run(done chan struct{}) {
 	m.cache.Invalidate()
+	groups, lists, err := m.cache.ServerGroupsAndResources()
 	found := &discovered{}
-	_, _, err := m.cache.ServerGroupsAndResources()
-	found.failed, _ = discovery.GroupDiscoveryFailedErrorGroups(err)
-	groups, err := restmapper.GetAPIGroupResources(m.cache) // of what has just been read
-	if err == nil {
-		found.kinds = restmapper.NewDiscoveryRESTMapper(groups)
+	if failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err == nil || partial {
+		all, _ := restmapper.GetAPIGroupResources(answer{groups: groups, lists: lists}) // fails only where requests do
+		found.kinds, found.failed = restmapper.NewDiscoveryRESTMapper(all), failed
+	} else {
+		found.err = fmt.Errorf("discovery: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err != nil { // what was known is better than nothing
-		found.kinds, found.failed, found.err = m.known.kinds, m.known.failed, fmt.Errorf("discovery: %w", err)
+	if found.err != nil { // what was known is better than nothing
+		found.kinds, found.failed = m.known.kinds, m.known.failed
 	}
 	m.known, m.tried, m.running = found, time.Now(), nil
 	close(done)
+}
+
+// answer is a discovery whose requests have been made.
+type answer struct {
+	discovery.DiscoveryInterface
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+}
+
+// ServerGroupsAndResources implements [discovery.DiscoveryInterface].
+func (a answer) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	return a.groups, a.lists, nil
 }
 
 // explain replaces an error that says that there is no such kind where discovery could not tell.

@@ -107,12 +107,33 @@ func strategicDifference(m Mapping, from, to map[string]any) (map[string]any, er
 	if err != nil {
 		return nil, err
 	}
+	keepEmptied(from, to)
 	patch, err := strategicpatch.CreateTwoWayMergeMapPatchUsingLookupPatchMeta(from, to, schema)
 	if err != nil {
 		return nil, err
 	}
 	dropElementOrder(patch)
 	return patch, nil
+}
+
+// keepEmptied puts an empty list, or empty labels or annotations, where to lacks what from has. Their elements are then
+// deleted one by one (RS-21), and those that another writer has added meanwhile stay.
+func keepEmptied(from, to map[string]any) {
+	for key, value := range from {
+		now, kept := to[key]
+		switch value := value.(type) {
+		case []any:
+			if !kept {
+				to[key] = []any{}
+			}
+		case map[string]any:
+			if !kept && (key == "labels" || key == "annotations") {
+				to[key] = map[string]any{}
+			} else if inner, ok := now.(map[string]any); ok {
+				keepEmptied(value, inner)
+			}
+		}
+	}
 }
 
 // dropElementOrder removes the list-order directives of a strategic merge patch: no list that controllers patch is
