@@ -45,9 +45,6 @@ type endpoint struct {
 	builtIn bool
 }
 
-// anyPath is the mapping of a REST client that is used with absolute paths, and with JSON.
-var anyPath Mapping
-
 // Options are what the clients of all identities have in common. The zero value will do.
 type Options struct {
 	// OnRequestDone, if set, is called when a request of a [Reader] or a [Client] has ended, well or not, with the context
@@ -71,7 +68,7 @@ func NewClients(config *rest.Config, mapper *Mapper, o Options) (*Clients, error
 	c.metadata = sync.OnceValues(func() (metadata.Interface, error) { return metadata.NewForConfigAndClient(c.config, c.http) })
 	c.dynamic = sync.OnceValues(func() (dynamic.Interface, error) { return dynamic.NewForConfigAndClient(c.config, c.http) })
 	c.scales = sync.OnceValues(c.newScales)
-	if _, err := c.rest(anyPath); err != nil { // what is wrong with the configuration shows now
+	if _, err := c.pathClient(); err != nil { // what is wrong with the configuration shows now
 		return nil, err
 	}
 	return c, nil
@@ -110,13 +107,16 @@ func (c *Clients) Config() (*rest.Config, *http.Client) {
 }
 
 func (c *Clients) newScales() (scale.ScalesGetter, error) {
-	client, err := c.rest(anyPath)
+	client, err := c.pathClient()
 	if err != nil {
 		return nil, err
 	}
 	kinds := scale.NewDiscoveryScaleKindResolver(c.mapper.Discovery())
 	return scale.New(client, c.mapper, dynamic.LegacyAPIPathResolverFunc, kinds), nil
 }
+
+// pathClient returns the REST client for absolute paths. It takes and sends JSON.
+func (c *Clients) pathClient() (rest.Interface, error) { return c.rest(Mapping{}) }
 
 // rest returns the REST client for objects of a kind.
 func (c *Clients) rest(m Mapping) (rest.Interface, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -120,14 +121,14 @@ func strategicDifference(m Mapping, from, to map[string]any) (map[string]any, er
 // deleted one by one (RS-21), and those that another writer has added meanwhile stay.
 func keepEmptied(from, to map[string]any) {
 	for key, value := range from {
-		now, kept := to[key]
+		now := to[key] // nil: there is none, or it is null
 		switch value := value.(type) {
 		case []any:
-			if !kept {
+			if now == nil {
 				to[key] = []any{}
 			}
 		case map[string]any:
-			if !kept && (key == "labels" || key == "annotations") {
+			if now == nil && (key == "labels" || key == "annotations") {
 				to[key] = map[string]any{}
 			} else if inner, ok := now.(map[string]any); ok {
 				keepEmptied(value, inner)
@@ -147,17 +148,24 @@ func dropElementOrder(patch map[string]any) {
 				delete(patch, key)
 			}
 		case []any:
-			if strings.HasPrefix(key, "$setElementOrder/") {
+			before := len(value)
+			value = slices.DeleteFunc(value, onlyOrdered)
+			if patch[key] = value; strings.HasPrefix(key, "$setElementOrder/") || len(value) == 0 && before > 0 {
 				delete(patch, key)
-				continue
-			}
-			for _, element := range value {
-				if element, ok := element.(map[string]any); ok {
-					dropElementOrder(element)
-				}
 			}
 		}
 	}
+}
+
+// onlyOrdered removes the directives of an element, and reports whether it had some and has nothing but its merge key left.
+func onlyOrdered(element any) bool {
+	fields, ok := element.(map[string]any)
+	if !ok {
+		return false
+	}
+	before := len(fields)
+	dropElementOrder(fields)
+	return len(fields) < before && len(fields) == 1
 }
 
 // mergeDifference returns the JSON merge patch (RFC 7386) that turns one object into the other.

@@ -103,7 +103,7 @@ func (r reader) SubjectAccessReview(ctx context.Context, ask authorizationv1.Sub
 }
 
 func (r reader) GetRaw(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	client, err := r.clients.rest(anyPath)
+	client, err := r.clients.pathClient()
 	if err != nil {
 		return nil, err
 	}
