@@ -36,7 +36,7 @@ func TestBuiltInMappings(t *testing.T) {
 			m, ok := BuiltIn(kind)
 			want := Mapping{kind, strings.ToLower(getter.Name), getter.Type.NumIn() == 1, true}
 			if !ok || m != want {
-				t.Errorf("%s.%s: %+v, want %+v", group.Name, getter.Name, m, want)
+				t.Errorf("%s.%s: %s, namespaced %v; want %s, %v", group.Name, getter.Name, m.Resource, m.Namespaced, want.Resource, want.Namespaced)
 			}
 			covered[kind.GroupKind()] = true
 		}

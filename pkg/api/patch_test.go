@@ -314,12 +314,12 @@ func TestDifference(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got := fmt.Sprint(patch); patch != nil {
-			if got = string(patch.Data); got != c.want {
-				t.Errorf("%s: %s, want %s", name, got, c.want)
-			}
-		} else if c.want != "" {
-			t.Errorf("%s: no patch", name)
+		got := ""
+		if patch != nil {
+			got = string(patch.Data)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
