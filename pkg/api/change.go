@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -47,12 +48,15 @@ func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string
 }
 
 // Change brings before, as it was observed, to after. It returns the metadata of what the server made of it, and nil if
-// there is no difference that the method can express: then it makes no request.
+// there is no difference: then it makes no request. An apply is always sent, as it may change who owns the fields.
 func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object, o WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var patch *Patch
 	var err error
 	switch o.Method {
 	case MethodUpdate:
+		if equality.Semantic.DeepEqual(before, after) {
+			return nil, nil
+		}
 		return c.Update(ctx, m, after, o)
 	case MethodApply:
 		patch, err = Applied(m, after)

@@ -87,8 +87,10 @@ func TestChange(t *testing.T) {
 		}
 	}
 	w := &written{}
-	if made, err := api.Change(t.Context(), w, m, before, before.DeepCopy(), api.WriteOptions{}); made != nil || err != nil || w.method != "" {
-		t.Errorf("no difference: %v, %v, %+v", made, err, w)
+	for _, method := range []api.Method{api.MethodPatch, api.MethodUpdate} {
+		if made, err := api.Change(t.Context(), w, m, before, before.DeepCopy(), api.WriteOptions{Method: method}); made != nil || err != nil || w.method != "" {
+			t.Errorf("no difference: %v, %v, %+v", made, err, w)
+		}
 	}
 	if _, err := api.Change(t.Context(), w, m, before, after, api.WriteOptions{Method: "guess"}); err == nil || w.method != "" {
 		t.Errorf("an unknown method: %v, %+v", err, w)
