@@ -52,6 +52,17 @@ func freePort(t *testing.T) int {
 }
 
 // TestServingThatCannotBe runs the real program with what cannot be served: one clear line, and exit code 1.
+// kubeconfig writes one for the server, and returns where.
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}], clusters: [{name: x, cluster: {server: "` + server + `"}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestServingThatCannotBe(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,11 +75,8 @@ func TestServingThatCannotBe(t *testing.T) {
 	if err := os.WriteFile(garbage, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: x}}],
-		clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer refuses.Close()
 	for _, test := range []struct {
 		name, args, want string
 	}{
@@ -85,8 +93,8 @@ func TestServingThatCannotBe(t *testing.T) {
 		{"CLI-35 no kubeconfig for tokens", "--authentication-kubeconfig=/nope", `--authentication-kubeconfig: stat /nope: no such file or directory`},
 		{"CLI-35 no kubeconfig for access", "--authorization-kubeconfig=/nope", `--authorization-kubeconfig: stat /nope: no such file or directory`},
 		{"CLI-35 a malformed kubeconfig", "--authorization-kubeconfig=" + garbage, `--authorization-kubeconfig: error loading config file`},
-		{"CLI-36 nothing can be looked up", "--authentication-kubeconfig=" + kubeconfig,
-			`look up authentication in ConfigMap kube-system/extension-apiserver-authentication: Get `},
+		{"CLI-36 nothing may be looked up", "--authentication-kubeconfig=" + kubeconfig(t, refuses.URL),
+			`look up authentication in ConfigMap kube-system/extension-apiserver-authentication: `},
 		{"CLI-38 a star in the middle", "--authorization-always-allow-paths=/a*b", `always allowed paths: only trailing * allowed in \"a*b\"`},
 		{"CLI-39 no client CA", "--client-ca-file=/nope", `open /nope: no such file or directory`},
 		{"CLI-39 a malformed client CA", "--client-ca-file=" + garbage, `certificate authorities of ` + garbage + `: data does not contain`},
@@ -328,38 +336,43 @@ func TestServeWhile(t *testing.T) {
 	}
 }
 
-// TestServesBeforeTheAPIServerAnswers runs the real program: CLI-57.
+// TestServesBeforeTheAPIServerAnswers runs the real program, also with something to look up there: CLI-36, CLI-57.
 func TestServesBeforeTheAPIServerAnswers(t *testing.T) {
-	port := strconv.Itoa(freePort(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	type result struct {
-		code   int
-		stderr string
-	}
-	ended := make(chan result, 1)
-	go func() {
-		code, _, stderr := execute(t, ctx, NewProgram("controller-manager", controllers.Registry), server, "--bind-address=127.0.0.1", "--secure-port="+port)
-		ended <- result{code, stderr}
-	}()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
-	for end := time.Now().Add(8 * time.Second); ; time.Sleep(10 * time.Millisecond) { // it waits 10 s for the API server
-		answer, err := client.Get("https://127.0.0.1:" + port + "/healthz")
-		if err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode != 200 {
-				t.Errorf("CLI-78: %s", answer.Status)
+	for _, args := range [][]string{nil, {"--authentication-kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1")}} {
+		port := strconv.Itoa(freePort(t))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		type result struct {
+			code   int
+			stderr string
+		}
+		ended := make(chan result, 1)
+		go func() {
+			args := append([]string{server, "--bind-address=127.0.0.1", "--secure-port=" + port}, args...)
+			code, _, stderr := execute(t, ctx, NewProgram("controller-manager", controllers.Registry), args...)
+			ended <- result{code, stderr}
+		}()
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		defer transport.CloseIdleConnections()
+		client := &http.Client{Transport: transport}
+		for path, want := range map[string]int{"/healthz": http.StatusOK, "/livez": http.StatusOK, "/readyz": http.StatusInternalServerError} {
+			for end := time.Now().Add(8 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				answer, err := client.Get("https://127.0.0.1:" + port + path)
+				if err == nil {
+					_ = answer.Body.Close()
+					if answer.StatusCode != want {
+						t.Errorf("CLI-78: %s: %s", path, answer.Status)
+					}
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("CLI-57: %v", err)
+				}
 			}
-			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("CLI-57: %v", err)
+		cancel()
+		if r := <-ended; r.code != 0 || strings.Contains(r.stderr, "\nE") && args == nil {
+			t.Errorf("CLI-63: exit code %d\n%s", r.code, r.stderr)
 		}
-	}
-	cancel()
-	if r := <-ended; r.code != 0 || strings.Contains(r.stderr, "\nE") {
-		t.Errorf("CLI-63: exit code %d\n%s", r.code, r.stderr)
 	}
 }
