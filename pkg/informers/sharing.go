@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 // slim slims an object on its way into a cache, and lets it share memory with others: pods of one controller share their
@@ -108,7 +107,7 @@ func (f *family) join(p *corev1.Pod) {
 	if len(p.Labels) > 0 && maps.Equal(f.labels, p.Labels) {
 		p.Labels = f.labels
 	}
-	if slices.EqualFunc(f.owners, p.OwnerReferences, sameOwner) {
+	if len(p.OwnerReferences) > 0 && reflect.DeepEqual(f.owners, p.OwnerReferences) {
 		p.OwnerReferences = f.owners
 	}
 	p.Spec.Containers = sameContainers(f.containers, p.Spec.Containers)
@@ -116,17 +115,10 @@ func (f *family) join(p *corev1.Pod) {
 	*f = family{p.Labels, p.OwnerReferences, p.Spec.Containers, p.Spec.InitContainers}
 }
 
-func sameOwner(a, b metav1.OwnerReference) bool {
-	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
-		ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
-}
-
-// sameContainers returns the first list if the slimmed containers in it are equal to those in the second.
+// sameContainers returns the first list if the containers in it are equal to those in the second. It compares whole
+// containers, so that it stays right when more of them is kept.
 func sameContainers(have, want []corev1.Container) []corev1.Container {
-	same := func(a, b corev1.Container) bool {
-		return a.Name == b.Name && slices.Equal(a.Ports, b.Ports) && ptr.Equal(a.RestartPolicy, b.RestartPolicy)
-	}
-	if len(want) > 0 && slices.EqualFunc(have, want, same) {
+	if len(want) > 0 && reflect.DeepEqual(have, want) {
 		return have
 	}
 	return want

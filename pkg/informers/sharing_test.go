@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 )
 
@@ -49,6 +50,46 @@ func TestSharingChangesNothing(t *testing.T) {
 			t.Fatal(cmp.Diff(want, got))
 		}
 	})
+}
+
+// Pods that differ in any field of a container or an owner reference do not share them, whether or not that field is
+// kept today.
+func TestSharingComparesWholeParts(t *testing.T) {
+	pod := func() *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "d", Controller: ptr.To(true)}}},
+			Spec:       corev1.PodSpec{Containers: make([]corev1.Container, 1), InitContainers: make([]corev1.Container, 1)},
+		}
+	}
+	parts := map[string]func(*corev1.Pod) any{
+		"container":       func(p *corev1.Pod) any { return &p.Spec.Containers[0] },
+		"init container":  func(p *corev1.Pod) any { return &p.Spec.InitContainers[0] },
+		"owner reference": func(p *corev1.Pod) any { return &p.OwnerReferences[0] },
+	}
+	for name, part := range parts {
+		for i := range reflect.TypeOf(part(pod())).Elem().NumField() {
+			without, with, again := pod(), pod(), pod()
+			field := reflect.ValueOf(part(with)).Elem().Field(i)
+			label := name + ": " + reflect.TypeOf(part(with)).Elem().Field(i).Name
+			if label == "owner reference: UID" || label == "owner reference: Controller" {
+				continue // another controller, with which nothing is shared anyway
+			}
+			for seed := int64(1); field.IsZero(); seed++ {
+				filler(seed).NilChance(0).Fill(field.Addr().Interface())
+			}
+			reflect.ValueOf(part(again)).Elem().Set(reflect.ValueOf(part(with)).Elem())
+			s := newShares()
+			for _, p := range []*corev1.Pod{without, with, again} {
+				s.pod(p)
+			}
+			if part(without) == part(with) || reflect.DeepEqual(part(without), part(with)) {
+				t.Errorf("%s: shared with a pod that lacks it", label)
+			}
+			if part(with) != part(again) {
+				t.Errorf("%s: not shared with an equal pod", label)
+			}
+		}
+	}
 }
 
 // A Deployment and its ReplicaSets hold what is equal in their templates once.
@@ -96,5 +137,18 @@ func TestRecent(t *testing.T) {
 	}
 	if _, ok := r.get("5"); ok {
 		t.Error("what was not asked for for long is still there")
+	}
+}
+
+// BenchmarkSharing is what it costs to let a pod share what it has in common with others of its controller.
+func BenchmarkSharing(b *testing.B) {
+	s := newShares()
+	pods := make([]*corev1.Pod, 64)
+	for i := range pods {
+		pods[i] = decoded(b, "a")
+	}
+	for i := 0; b.Loop(); i++ {
+		p := *slimPod(pods[i%len(pods)])
+		s.pod(&p)
 	}
 }
