@@ -19,28 +19,42 @@ import (
 // NewClient returns a client for [NewFactory]. It asks as any other does, but of what comes back as protobuf it decodes
 // only what [Slim] would leave, so that whole pods and managedFields never exist in this process. Answers in JSON are
 // decoded whole. It must not be used to write back what it has read.
-func NewClient(config *rest.Config) (kubernetes.Interface, error) {
+func NewClient(config *rest.Config) (*Client, error) {
 	c, err := newClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("client that decodes in part: %w", err)
 	}
-	return c, nil
+	return &c, nil
 }
 
-type client struct {
+// Client is a client for informers, see [NewClient].
+type Client struct {
 	kubernetes.Interface
-	core *corev1client.CoreV1Client
-	apps *appsv1client.AppsV1Client
-	pods podSource // what there is to know of it without an informer
+	core     *corev1client.CoreV1Client
+	apps     *appsv1client.AppsV1Client
+	pods     podSource // what there is to know of it without an informer
+	liveness *WatchLiveness
+}
+
+// Liveness tells which of the watches are alive that informers of [NewFactory] have by this client.
+func (c *Client) Liveness() *WatchLiveness { return c.liveness }
+
+// activityOf returns where the lists and watches of a resource are noted. Of a client that is none of ours nobody asks.
+func activityOf(k kubernetes.Interface, resource string) *WatchActivity {
+	if c, ok := k.(*Client); ok {
+		return c.liveness.Of(resource)
+	}
+	return &WatchActivity{}
 }
 
 // CoreV1 implements kubernetes.Interface.
-func (c client) CoreV1() corev1client.CoreV1Interface { return c.core }
+func (c *Client) CoreV1() corev1client.CoreV1Interface { return c.core }
 
 // AppsV1 implements kubernetes.Interface.
-func (c client) AppsV1() appsv1client.AppsV1Interface { return c.apps }
+func (c *Client) AppsV1() appsv1client.AppsV1Interface { return c.apps }
 
-func newClient(config *rest.Config) (c client, err error) {
+func newClient(config *rest.Config) (c Client, err error) {
+	c.liveness = NewWatchLiveness()
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return c, err

@@ -63,17 +63,23 @@ func wanted(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// listWatch is patient with the API server. of is the kind as the log calls it.
+// listWatch is patient with the API server, and notes what it does. of is the kind as the log calls it. A convert function
+// that is not nil is applied to the events of watches.
 func listWatch[L runtime.Object](
-	of string, list func(context.Context, metav1.ListOptions) (L, error), watches func(context.Context, metav1.ListOptions) (watch.Interface, error),
+	of string, a *WatchActivity, list func(context.Context, metav1.ListOptions) (L, error),
+	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
 ) *cache.ListWatch {
 	t := &trouble{of: of}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return ask(ctx, t, o, list)
+			return ask(ctx, t, o, track(a, list))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return ask(ctx, t, o, watches)
+			w, err := ask(ctx, t, o, track(a, watches))
+			if err != nil {
+				return nil, err
+			}
+			return trackWatch(a, w, o, convert), nil
 		},
 	}
 }
@@ -91,8 +97,8 @@ func informerOf[L runtime.Object](
 	return f.InformerFor(example, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		list := func(ctx context.Context, o metav1.ListOptions) (L, error) { return of(k).List(ctx, o) }
 		watches := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return of(k).Watch(ctx, o) }
-		return cache.NewSharedIndexInformerWithOptions(
-			cache.ToListWatcherWithWatchListSemantics(listWatch(fmt.Sprintf("%T", example), list, watches), k), example,
+		lw := listWatch(fmt.Sprintf("%T", example), activityOf(k, kind.Resource), list, watches, nil)
+		return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, k), example,
 			cache.SharedIndexInformerOptions{
 				ResyncPeriod: resync, Identifier: f.InformerName().WithResource(kind),
 				Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},

@@ -35,13 +35,14 @@ func podInformer(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 }
 
 func newPodInformer(k kubernetes.Interface, o internalinterfaces.InformerOptions) cache.SharedIndexInformer {
-	c, ok := k.(client)
+	c, ok := k.(*Client)
 	if !ok {
 		return coreinformers.NewPodInformerWithOptions(k, metav1.NamespaceAll, o)
 	}
 	source := c.pods
 	source.shares = newShares()
-	informer := cache.NewSharedIndexInformerWithOptions(listWatch("*v1.Pod", source.list, source.watch), &corev1.Pod{}, cache.SharedIndexInformerOptions{
+	lw := listWatch("*v1.Pod", activityOf(k, "pods"), source.list, source.watch, source.convert)
+	informer := cache.NewSharedIndexInformerWithOptions(lw, &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers,
 		Identifier: o.InformerName.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
 	})
@@ -107,48 +108,18 @@ func (s *podSource) listWhole(ctx context.Context, o metav1.ListOptions) (runtim
 
 func (s *podSource) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
-	w, err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)
-	if err != nil {
-		return nil, err
+	return s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)
+}
+
+// convert slims and shares the pod in an event of a watch.
+func (s *podSource) convert(e watch.Event) watch.Event {
+	switch o := e.Object.(type) {
+	case leanPod:
+		e.Object = s.share(o.Pod)
+	case *corev1.Pod: // it came as JSON
+		e.Object = s.share(slimPod(o))
 	}
-	p := &podWatch{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go p.run(s)
-	return p, nil
-}
-
-// podWatch is a watch whose pods are slim and shared. (A watch.Filter would wait for ever, once it is stopped, for somebody
-// to take the event that it holds.)
-type podWatch struct {
-	watch.Interface
-	events  chan watch.Event
-	stopped chan struct{}
-	once    sync.Once
-}
-
-// ResultChan implements watch.Interface.
-func (w *podWatch) ResultChan() <-chan watch.Event { return w.events }
-
-// Stop implements watch.Interface.
-func (w *podWatch) Stop() {
-	w.once.Do(func() { close(w.stopped) })
-	w.Interface.Stop()
-}
-
-func (w *podWatch) run(s *podSource) {
-	defer close(w.events)
-	for e := range w.Interface.ResultChan() {
-		switch o := e.Object.(type) {
-		case leanPod:
-			e.Object = s.share(o.Pod)
-		case *corev1.Pod: // it came as JSON
-			e.Object = s.share(slimPod(o))
-		}
-		select {
-		case w.events <- e:
-		case <-w.stopped:
-			return
-		}
-	}
+	return e
 }
 
 // share returns a pod that has just been slimmed, or the one in the cache that is the same.

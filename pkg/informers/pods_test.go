@@ -165,7 +165,7 @@ func (s *podServer) watch(w http.ResponseWriter, r *http.Request, initial bool) 
 }
 
 // run starts an informer of the server's pods and waits until it has them.
-func (s *podServer) run(t *testing.T) PodCache {
+func (s *podServer) run(t *testing.T) (*Client, PodCache) {
 	t.Helper()
 	config := &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{
 		ContentType: apiruntime.ContentTypeProtobuf, AcceptContentTypes: apiruntime.ContentTypeProtobuf + ", */*"}}
@@ -182,7 +182,7 @@ func (s *podServer) run(t *testing.T) PodCache {
 	t.Cleanup(func() { cancel(); s.CloseClientConnections(); f.Shutdown() })
 	f.StartWithContext(ctx)
 	eventually(t, pods.Informer().HasSynced)
-	return pods
+	return client, pods
 }
 
 // By every way that servers send pods, the cache has what Slim leaves of them, and follows.
@@ -200,7 +200,7 @@ func TestPodsFromAServer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newPodServer(t, 50)
 			s.streams, s.json = c.streams, c.json
-			pods := s.run(t)
+			_, pods := s.run(t)
 			s.awaitWatches(t, c.watches)
 			if n := len(pods.In("shop")); n != 50 {
 				t.Fatalf("%d pods", n)
@@ -242,7 +242,7 @@ func TestPodsAreSharedWithARepeatedList(t *testing.T) {
 		t.Run(fmt.Sprint("streams ", streams), func(t *testing.T) {
 			s := newPodServer(t, 10)
 			s.streams = streams
-			pods := s.run(t)
+			_, pods := s.run(t)
 			before := map[string]*corev1.Pod{}
 			for _, p := range pods.In("shop") {
 				before[p.Name] = p
@@ -299,8 +299,7 @@ func TestStoppedWatch(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	s := podSource{shares: newShares(), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
 	source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
-	w := &podWatch{Interface: source, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go w.run(&s)
+	w := trackWatch(&WatchActivity{}, source, metav1.ListOptions{}, s.convert)
 	for range 5 {
 		source.Add(fullPod("a"))
 	}
@@ -315,7 +314,7 @@ func TestStoppedWatch(t *testing.T) {
 // An event that cannot be decoded ends the watch, and the next one goes on.
 func TestDamagedEvent(t *testing.T) {
 	s := newPodServer(t, 3)
-	pods := s.run(t)
+	_, pods := s.run(t)
 	s.awaitWatches(t, 1)
 	frame := s.frame("MODIFIED", s.pods[0])
 	copy(frame[len(frame)-2000:], strings.Repeat("\xff", 2000))

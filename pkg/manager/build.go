@@ -56,13 +56,12 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 
 func (m *Manager) buildInformers() error {
 	config := m.builder.Config(clients.Informers)
-	m.signs = informers.NewSigns()
-	config.Wrap(m.signs.Wrap)
 	config.Wrap(m.refusals.Wrap)
 	client, err := informers.NewClient(config)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}
+	m.liveness = client.Liveness()
 	var options []kubeinformers.SharedInformerOption
 	if m.Hooks != nil {
 		if name, err := cache.NewInformerName(m.Clients.Component); err == nil { // else another manager has it

@@ -59,7 +59,7 @@ func (m *Manager) Livez() []health.Check {
 			if !c.Informer.HasSynced() {
 				return nil
 			}
-			return m.signs.Of(c.Resource).Wedged(bounds.Watch)
+			return m.liveness.Of(c.Resource).Stalled(bounds.Watch)
 		}})
 	}
 	return checks
@@ -83,7 +83,7 @@ func (m *Manager) Readyz() []health.Check {
 				return fails(!c.Informer.HasSynced(), "the cache has not been filled yet")
 			}},
 			health.Check{Name: "watch-" + c.Resource, Err: func() error {
-				return cmp.Or(m.refusals.Of(c.Resource), m.signs.Of(c.Resource).Stale(bounds.Stale))
+				return cmp.Or(m.refusals.Of(c.Resource), m.liveness.Of(c.Resource).Stale(bounds.Stale))
 			}})
 	}
 	return checks

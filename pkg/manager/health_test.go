@@ -3,18 +3,14 @@ package manager
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/health"
@@ -98,47 +94,63 @@ func TestControllersAreAlive(t *testing.T) {
 	want(t, "LE-1a, shorter bounds", m.Livez(), "a-controller-workers: for 2s", "a-controller-queue: for 2s")
 }
 
-// pods is a cache whose server is the test: it lists when the gate is opened.
-func pods(gate <-chan struct{}) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			select {
-			case <-gate:
-			case <-ctx.Done():
-			}
-			return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
-		},
-		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if o.SendInitialEvents != nil {
-				return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "", nil)
-			}
-			return watch.NewFake(), nil
-		},
-	}, &corev1.Pod{}, 0, nil)
+// podServer is an API server as a transport sees it: it lists when the gate is opened, and its watch has a bookmark.
+type podServer struct {
+	gate    <-chan struct{}
+	watches chan *io.PipeWriter
+}
+
+func (s podServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := func(code int, body io.ReadCloser) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Body: body, Request: r, Header: http.Header{"Content-Type": {"application/json"}}}, nil
+	}
+	text := func(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }
+	switch q := r.URL.Query(); {
+	case q.Get("sendInitialEvents") != "":
+		return answer(http.StatusUnprocessableEntity, text(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
+	case q.Get("watch") != "":
+		read, write := io.Pipe()
+		context.AfterFunc(r.Context(), func() { _ = write.Close() })
+		s.watches <- write
+		return answer(http.StatusOK, read)
+	}
+	select {
+	case <-s.gate:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	return answer(http.StatusOK, text(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
 }
 
 // k/k#71227: to restart a process because its caches are not filled yet keeps them from ever being so.
 func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		informer := pods(gate)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		go informer.RunWithContext(ctx)
-		m := &Manager{leadership: leaderelection.Always{}, signs: informers.NewSigns()}
+		gate, watches := make(chan struct{}), make(chan *io.PipeWriter, 1)
+		client, err := informers.NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: podServer{gate, watches}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := informers.NewFactory(client, 0)
+		if _, err := informers.Pods(f); err != nil {
+			t.Fatal(err)
+		}
+		m := &Manager{leadership: leaderelection.Always{}, liveness: client.Liveness()}
 		want(t, "before the start", m.Livez())
 		want(t, "before the start", m.Readyz(), "shutdown", "started: not been started")
-		caches := []informers.Started{{Resource: "pods", Informer: informer}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer f.Shutdown()
+		defer cancel()
+		f.StartWithContext(ctx)
+		caches := informers.AllStarted(f)
 		m.caches.Store(&caches)
-		tried(t, m.signs)
 		time.Sleep(24 * time.Hour)
 		want(t, "not filled for a day", m.Livez(), "watch-pods")
 		want(t, "not filled for a day", m.Readyz(), "shutdown", "started", "cache-pods: not been filled", "watch-pods: nothing has come for 24h")
 		close(gate)
+		if _, err := io.WriteString(<-watches, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"7"}}}`); err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
-		want(t, "filled, and nothing was ever heard", m.Livez(), "watch-pods: nothing has come for 24h0m0s")
-		tried(t, m.signs)
 		want(t, "filled", m.Readyz(), "shutdown", "started", "cache-pods", "watch-pods")
 		want(t, "filled", m.Livez(), "watch-pods")
 		time.Sleep(4 * time.Minute)
@@ -147,25 +159,10 @@ func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 		m.Bounds = Bounds{Watch: time.Minute, Stale: time.Hour}
 		want(t, "other bounds", m.Livez(), "watch-pods: for 4m0s")
 		want(t, "other bounds", m.Readyz(), "shutdown", "started", "cache-pods", "watch-pods")
+		m.Bounds = Bounds{}
+		time.Sleep(2 * time.Minute)
+		want(t, "silent for 6m", m.Livez(), "watch-pods: the watch is open, but nothing has come for 6m0s")
 	})
-}
-
-// tried lets the signs see a request for pods, and its answer.
-func tried(t *testing.T, signs *informers.Signs) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host/api/v1/pods", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := signs.Wrap(answering{}).RoundTrip(r); err != nil {
-		t.Fatal(err)
-	}
-}
-
-type answering struct{}
-
-func (answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
 func TestReadyFromTheStartToTheEnd(t *testing.T) {

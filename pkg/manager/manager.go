@@ -133,7 +133,7 @@ type Manager struct {
 	runners    []*named
 	accounts   []string
 	closers    []func() // run by close, last first
-	signs      *informers.Signs
+	liveness   *informers.WatchLiveness
 	refusals   clients.Refusals
 	awaited    atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches     atomic.Pointer[[]informers.Started] // nil until they are started

@@ -19,7 +19,8 @@ type ControllerState struct {
 type CacheState struct {
 	Resource string     // as "pods"
 	Count    func() int // of its objects; the cost grows with them
-	Heard    time.Time  // when the API server last sent something, as an event or a bookmark; zero if it never has
+	// LastActivity is when the API server last answered a list or watch or sent an event or a bookmark; zero if it never has.
+	LastActivity time.Time
 }
 
 // ControllerStates tells how the controllers of this process do, for metrics.
@@ -34,7 +35,7 @@ func (m *Manager) ControllerStates() (all []ControllerState) {
 func (m *Manager) CacheStates() (all []CacheState) {
 	for _, c := range m.started() {
 		all = append(all, CacheState{
-			Resource: c.Resource, Heard: m.signs.Of(c.Resource).Heard(),
+			Resource: c.Resource, LastActivity: m.liveness.Of(c.Resource).LastActivity(),
 			Count: func() int { return len(c.Informer.GetStore().ListKeys()) },
 		})
 	}

@@ -66,8 +66,8 @@ func newGauges() []*gauge {
 		newGauge("controller_manager_cache_age_seconds", "How long the cache has heard nothing from the API server: no event, no bookmark.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.CacheStates() {
-					if !c.Heard.IsZero() {
-						v.WithLabelValues(c.Resource).Set(time.Since(c.Heard).Seconds())
+					if !c.LastActivity.IsZero() {
+						v.WithLabelValues(c.Resource).Set(time.Since(c.LastActivity).Seconds())
 					}
 				}
 			}, "resource"),

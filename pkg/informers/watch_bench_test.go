@@ -1,0 +1,51 @@
+package informers
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// stream answers every request with the same bytes.
+type stream []byte
+
+func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(s)), Request: r,
+		Header: http.Header{"Content-Type": {apiruntime.ContentTypeProtobuf + ";stream=watch"}}}, nil
+}
+
+// BenchmarkWatch reads a watch of 20,000 pods, and one of as many nodes; ns/op are for all of them.
+func BenchmarkWatch(b *testing.B) {
+	const n = 20000
+	server := &podServer{d: newDecoders(b)}
+	pod, node := server.frame("ADDED", fullPod("a")), server.frame("ADDED", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	bookmark := server.frame("BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})
+	for name, frame := range map[string][]byte{"pods": pod, "nodes": node} {
+		for how, begin := range map[string][]byte{"before a bookmark": nil, "after one": bookmark} {
+			b.Run(fmt.Sprint(name, ", ", how), func(b *testing.B) {
+				config := &rest.Config{Host: "http://api", QPS: -1, Transport: stream(append(bytes.Clone(begin), bytes.Repeat(frame, n)...)),
+					ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}
+				client := must(newClient(config))
+				source := client.pods
+				source.shares, source.known = newShares(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+				lw := listWatch("*v1.Pod", &WatchActivity{}, source.list, source.watch, source.convert)
+				if name == "nodes" {
+					lw = listWatch("*v1.Node", &WatchActivity{}, client.CoreV1().Nodes().List, client.CoreV1().Nodes().Watch, nil)
+				}
+				for b.Loop() {
+					w := must(lw.WatchWithContext(b.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))
+					for range w.ResultChan() {
+					}
+				}
+			})
+		}
+	}
+}
