@@ -88,7 +88,7 @@ func (e *Elector) Check() error {
 func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error) error {
 	for {
 		err := e.candidacy(ctx, lead)
-		if errors.Is(err, errVacant) {
+		if errors.Is(err, errLeaseFree) {
 			continue
 		}
 		again := e.config.OnLoss == Standby && errors.Is(err, ErrLost) && !errors.Is(err, ErrStuck)
@@ -102,9 +102,9 @@ func (e *Elector) Run(ctx context.Context, lead func(ctx context.Context) error)
 	}
 }
 
-// errVacant says that another holder has given the lease up, or has let it expire: a new candidacy begins with a try, the
-// present one might sleep for a while.
-var errVacant = errors.New("nobody has the lease any more")
+// errLeaseFree says that another holder has released the lease or has let it expire. A new candidacy begins with an attempt,
+// while the present one may wait for up to 4.4 s before its next.
+var errLeaseFree = errors.New("nobody has the lease any more")
 
 // candidacy is one round: acquire, lead, release or lose.
 func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) error) error {
@@ -141,10 +141,10 @@ func (e *Elector) candidacy(ctx context.Context, lead func(context.Context) erro
 	case <-t.started:
 	case <-t.finished:
 		t.lose("client-go gave up renewing") // before its callback was scheduled
-	case e.expired = <-e.vacated(waiting):
+	case e.expired = <-e.leaseFreed(waiting):
 		t.end()
 		t.settled() // a request that still hangs changes nothing any more but the lease, which then is ours
-		return errVacant
+		return errLeaseFree
 	case <-ctx.Done():
 	}
 	unwatch()
@@ -228,10 +228,10 @@ func (e *Elector) release(ctx context.Context, t *term) {
 	defer cancel()
 	// A renewal that was cut off may still reach the server between our two requests: then they conflict. (Not by
 	// retry.RetryOnConflict: it takes a request that timed out for success.)
-	err := e.vacate(ctx)
+	err := e.tryRelease(ctx)
 	for range 2 {
 		if apierrors.IsConflict(err) {
-			err = e.vacate(ctx)
+			err = e.tryRelease(ctx)
 		}
 	}
 	switch {
@@ -244,8 +244,8 @@ func (e *Elector) release(ctx context.Context, t *term) {
 
 var errNotOurs = errors.New("the lease is not ours")
 
-// vacate reads the lease and, if it is ours, makes it nobody's (LE-16).
-func (e *Elector) vacate(ctx context.Context) error {
+// tryRelease reads the lease and, if it is ours, removes the holder from it (LE-16).
+func (e *Elector) tryRelease(ctx context.Context) error {
 	lock := e.newLock()
 	record, _, err := lock.Get(ctx)
 	if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity != e.identity {

@@ -20,15 +20,15 @@ import (
 // to watch leases it goes on without. The client must not limit the time of a request. It must be called before Run.
 func (e *Elector) Watch(leases coordinationv1.LeasesGetter) { e.watched = leases }
 
-// vacated returns a channel that tells, once, that whoever had the lease has it no longer: it sends the record that has
-// expired, or nil if it was given up. What is watched ends with ctx.
-func (e *Elector) vacated(ctx context.Context) <-chan []byte {
+// leaseFreed returns a channel that receives once, as soon as the holder of the lease has released it (nil) or has let it
+// expire (the record that has expired). The watch ends with ctx.
+func (e *Elector) leaseFreed(ctx context.Context) <-chan []byte {
 	if e.watched == nil {
 		return nil
 	}
-	vacant := make(chan []byte, 1)
+	freed := make(chan []byte, 1)
 	go func() {
-		var seen sighting
+		var observed observedRecord
 		for ctx.Err() == nil {
 			w, err := e.watchLease(ctx)
 			if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) {
@@ -36,8 +36,8 @@ func (e *Elector) vacated(ctx context.Context) <-chan []byte {
 				return
 			}
 			if err == nil {
-				if expired, ok := seen.untilVacant(w); ok {
-					vacant <- expired
+				if expired, ok := observed.untilFree(w); ok {
+					freed <- expired
 					return
 				}
 			}
@@ -47,7 +47,7 @@ func (e *Elector) vacated(ctx context.Context) <-chan []byte {
 			}
 		}
 	}()
-	return vacant
+	return freed
 }
 
 func (e *Elector) watchLease(ctx context.Context) (watch.Interface, error) {
@@ -56,16 +56,17 @@ func (e *Elector) watchLease(ctx context.Context) (watch.Interface, error) {
 	})
 }
 
-// sighting is what a candidate has seen of a lease that somebody else has. Before that what is free is no news.
-type sighting struct {
-	record []byte        // nil: nobody has had the lease since the candidacy began
-	since  time.Time     // when it was first seen so, by our clock (LE-8)
-	valid  time.Duration // how long it may stay so, as stored in the lease
+// observedRecord is the record of a lease that somebody else holds, as a candidate has last seen it. A lease that was free
+// from the beginning is not reported as freed.
+type observedRecord struct {
+	record []byte        // nil: nobody has held the lease since the candidacy began
+	since  time.Time     // when this record was first seen, by our clock (LE-8)
+	valid  time.Duration // how long it is valid without a renewal, as stored in the lease
 }
 
-// untilVacant reads until the lease has been given up or has expired, or the watch has ended. A sighting outlives a watch:
-// a record that the next one shows unchanged was not renewed in between.
-func (s *sighting) untilVacant(w watch.Interface) (expired []byte, vacant bool) {
+// untilFree reads until the lease has been released or has expired, or the watch has ended. An observed record outlives a
+// watch: if the next watch shows it unchanged, it was not renewed in between.
+func (o *observedRecord) untilFree(w watch.Interface) (expired []byte, freed bool) {
 	defer w.Stop()
 	expiry := time.NewTimer(0)
 	defer expiry.Stop()
@@ -78,15 +79,15 @@ func (s *sighting) untilVacant(w watch.Interface) (expired []byte, vacant bool) 
 				return nil, false // the end, or an error; the next watch begins anew
 			}
 			if free(event.Type, lease) {
-				if s.record != nil {
+				if o.record != nil {
 					return nil, true
 				}
 				continue
 			}
-			s.see(lease)
-			expiry.Reset(time.Until(s.since.Add(s.valid)))
+			o.see(lease)
+			expiry.Reset(time.Until(o.since.Add(o.valid)))
 		case <-expiry.C:
-			return s.record, true
+			return o.record, true
 		}
 	}
 }
@@ -95,10 +96,10 @@ func free(event watch.EventType, lease *coordinationv1api.Lease) bool {
 	return event == watch.Deleted || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == ""
 }
 
-func (s *sighting) see(lease *coordinationv1api.Lease) {
+func (o *observedRecord) see(lease *coordinationv1api.Lease) {
 	record := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
-	if raw := rawOf(record); !bytes.Equal(raw, s.record) {
-		*s = sighting{raw, time.Now(), time.Duration(record.LeaseDurationSeconds) * time.Second}
+	if raw := rawOf(record); !bytes.Equal(raw, o.record) {
+		*o = observedRecord{raw, time.Now(), time.Duration(record.LeaseDurationSeconds) * time.Second}
 	}
 }
 

@@ -172,8 +172,9 @@ var errOver = errors.New("this candidacy has ended")
 // What it finds can mean that our term is over, even where client-go would take the lease and go on as if nothing had
 // been: another has led meanwhile, and what we know of the cluster may be old (LE-15).
 //
-// Before, client-go counts from its own first look at a record. One that the former candidacy has seen expire is shown to it
-// as what it is, nobody's (LE-8). Should it have been renewed meanwhile, it is another record, or the write conflicts.
+// While we compete, client-go counts the duration of a record from when it first read that record itself. A record that an
+// earlier candidacy has seen expire is therefore shown to it without a holder (LE-8, decision 8). If the record was renewed
+// meanwhile it is a different one, or the write conflicts.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if t.isOver() {
 		return nil, nil, errOver
