@@ -18,19 +18,19 @@ const (
 	trailer = "\x1a\x00\x22\x00"
 )
 
-// Kinds say how objects are decoded, by their kind. A list is a kind of its own, with paths such as "items.metadata.name".
+// Kinds says how the objects of each kind are decoded. A list is a kind of its own, with paths such as "items.metadata.name".
 type Kinds map[schema.GroupVersionKind]Kind
 
 // Kind says how objects of one kind are decoded.
 type Kind struct {
 	Mask *Mask
-	// Decode, if set, decodes what the mask has left of an object, where nobody says what to decode it into: in watches. It
-	// must not keep the data.
+	// Decode, if set, decodes what the mask has left of an object when the caller gives no object to decode into, as in a
+	// watch. It must not keep the data.
 	Decode func(data []byte) (runtime.Object, error)
 }
 
-// Codec returns a serializer that is like base, but decodes of the given kinds only what their masks say. That holds for
-// protobuf; whoever asks for JSON gets objects whole. Encoding is left alone.
+// Codec returns a serializer like base that decodes from protobuf only what the masks keep of the given kinds. JSON is decoded
+// whole. Encoding does not change.
 func Codec(base runtime.NegotiatedSerializer, kinds Kinds) (runtime.NegotiatedSerializer, error) {
 	c := &codec{NegotiatedSerializer: base, kinds: map[string]named{}}
 	c.buffers.New = func() any { return new([]byte) }
@@ -128,9 +128,8 @@ func (c *codec) open(data []byte) (k named, object int, ok bool) {
 	return k, object, rest == "" || rest == trailer
 }
 
-// frames decodes the events of a watch. The object in an event is not copied: it is part of the data, and stays what it is
-// until the next event is decoded. The one who asks for metav1.WatchEvent, client-go's decoder of watches, has decoded it
-// by then.
+// frames decodes the events of a watch. The object in an event is not copied: it is part of the data, and is valid until the
+// next event is decoded. client-go's decoder of watches, which asks for metav1.WatchEvent, has decoded it by then.
 type frames struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder.

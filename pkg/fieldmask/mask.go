@@ -1,12 +1,12 @@
-// Package fieldmask decodes parts of API objects. A mask names the fields of a kind that are wanted, or those that are
-// not. What is not wanted is cut out of the protobuf before a decoder sees it, so it is never allocated: a cache that
-// reads a twentieth of each object pays for that twentieth.
+// Package fieldmask decodes parts of API objects. A mask names the fields of a kind to keep, or those to drop. Dropped fields
+// are removed from the protobuf before it is decoded, so they are never allocated. Which fields the caches keep is said in
+// package projection.
 //
-// The cut is a copy of bytes into a buffer that is used again. The decoders behind it are those of the API machinery, so
-// whatever they accept of the wanted fields comes out as they understand it. Two rules follow:
+// The fields to keep are copied into a buffer that is reused, and decoded by the decoders of the API machinery. Two rules
+// follow:
 //
-//   - Data that the cut does not understand (a broken length, a group, a tag out of range) goes to the decoder whole. It
-//     is accepted or refused as it would be without a mask.
+//   - Data that the mask does not understand (a broken length, a group, a tag out of range) is decoded whole. It is accepted or
+//     refused as it would be without a mask.
 //   - Of an unwanted field only the length is looked at. An object that is damaged nowhere else is accepted, where a full
 //     decoder would refuse it.
 package fieldmask

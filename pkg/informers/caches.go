@@ -4,12 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -17,54 +13,7 @@ import (
 const (
 	byController = "controller" // by the uid of the controlling owner
 	byOrphanage  = "orphanage"  // objects without one, by namespace
-	byNode       = "node"       // pods, by the node they are assigned to
 )
-
-// PodCache finds pods by their controllers.
-type PodCache struct{ owned[*corev1.Pod] }
-
-// NodePodCache finds pods by their nodes.
-type NodePodCache struct{ store[*corev1.Pod] }
-
-// ReplicaSetCache finds ReplicaSets by their controllers.
-type ReplicaSetCache struct{ owned[*appsv1.ReplicaSet] }
-
-// DeploymentCache finds Deployments.
-type DeploymentCache struct{ store[*appsv1.Deployment] }
-
-// Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
-// only once, however many controllers ask. It must be called before the factory starts.
-func Pods(f informers.SharedInformerFactory) (PodCache, error) {
-	s, err := newStore[*corev1.Pod](podInformer(f), owners())
-	return PodCache{owned[*corev1.Pod]{s}}, err
-}
-
-// PodsByNode returns the same cache of pods, with an index by node, under the same terms.
-func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
-	s, err := newStore[*corev1.Pod](podInformer(f), cache.Indexers{byNode: nodeOf})
-	return NodePodCache{s}, err
-}
-
-// ReplicaSets returns the cache of ReplicaSets, with an index by controller, under the same terms.
-func ReplicaSets(f informers.SharedInformerFactory) (ReplicaSetCache, error) {
-	informer := informerOf(f, &appsv1.ReplicaSet{}, appsv1.SchemeGroupVersion.WithResource("replicasets"), func(k kubernetes.Interface) kindClient[*appsv1.ReplicaSetList] {
-		return k.AppsV1().ReplicaSets(metav1.NamespaceAll)
-	})
-	s, err := newStore[*appsv1.ReplicaSet](informer, owners())
-	return ReplicaSetCache{owned[*appsv1.ReplicaSet]{s}}, err
-}
-
-// Deployments returns the cache of Deployments, under the same terms.
-func Deployments(f informers.SharedInformerFactory) (DeploymentCache, error) {
-	informer := informerOf(f, &appsv1.Deployment{}, appsv1.SchemeGroupVersion.WithResource("deployments"), func(k kubernetes.Interface) kindClient[*appsv1.DeploymentList] {
-		return k.AppsV1().Deployments(metav1.NamespaceAll)
-	})
-	s, err := newStore[*appsv1.Deployment](informer, nil)
-	return DeploymentCache{s}, err
-}
-
-// OnNode returns the pods that are assigned to the node.
-func (c NodePodCache) OnNode(node string) []*corev1.Pod { return c.by(byNode, node) }
 
 // owned is a cache of objects that controllers own.
 type owned[T metav1.Object] struct{ store[T] }
@@ -79,11 +28,11 @@ func (s owned[T]) OwnedBy(namespace string, uid types.UID) []T {
 // OrphansIn returns the objects of a namespace that no owner controls.
 func (s owned[T]) OrphansIn(namespace string) []T { return s.by(byOrphanage, namespace) }
 
-// store is a cache of one type. What it returns belongs to the cache, in no order: look, don't touch.
+// store is a cache of one type. The objects that it returns, in no order, belong to the cache and must not be written to.
 type store[T metav1.Object] struct{ informer cache.SharedIndexInformer }
 
-// newStore adds the indexes that the informer does not have yet. Two controllers may ask for the same one; then the first
-// has it added, and the second is told of a conflict, which is as well.
+// newStore adds the indexes that the informer does not have yet. When two controllers ask for the same index, the conflict that
+// the second one causes is ignored.
 func newStore[T metav1.Object](informer cache.SharedIndexInformer, indexers cache.Indexers) (store[T], error) {
 	for name, index := range indexers {
 		err := informer.AddIndexers(cache.Indexers{name: index})
@@ -110,7 +59,7 @@ func (s store[T]) Get(namespace, name string) (found T) {
 	return found
 }
 
-// In returns all objects of a namespace. Its cost grows with the namespace: not for what happens often.
+// In returns all objects of a namespace. Its cost grows with the namespace, so it is not for frequent lookups.
 func (s store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace) }
 
 func (s store[T]) by(index, value string) []T {
@@ -153,11 +102,4 @@ func controllerOf(o any) *metav1.OwnerReference {
 		return nil
 	}
 	return metav1.GetControllerOfNoCopy(object)
-}
-
-func nodeOf(o any) ([]string, error) {
-	if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
-		return []string{p.Spec.NodeName}, nil
-	}
-	return nil, nil
 }

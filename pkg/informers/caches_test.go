@@ -18,6 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
 func must[T any](v T, err error) T {
@@ -225,9 +228,9 @@ func TestStrangersInACache(t *testing.T) {
 	}
 }
 
-// Through the whole of it: a pod comes from the server, is slimmed, cached, indexed, changed, gone.
+// Through the whole of it: a pod comes from the server, is projected, cached, indexed, changed, gone.
 func TestFactoryEndToEnd(t *testing.T) {
-	client := fake.NewClientset(fullPod("a"))
+	client := fake.NewClientset(projectiontest.FullPod("a"))
 	f := NewFactory(client, 0)
 	pods := must(Pods(f))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -237,15 +240,15 @@ func TestFactoryEndToEnd(t *testing.T) {
 	if !cache.WaitForCacheSync(ctx.Done(), pods.Informer().HasSynced) {
 		t.Fatal("not synced")
 	}
-	if diff := cmp.Diff(slimmed(t, fullPod("a")), any(pods.Get("shop", "a"))); diff != "" {
+	if diff := cmp.Diff(must(projection.Project(projectiontest.FullPod("a"))), any(pods.Get("shop", "a"))); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := client.CoreV1().Pods("shop").Create(ctx, fullPod("b"), metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Pods("shop").Create(ctx, projectiontest.FullPod("b"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return names(pods.OwnedBy("shop", "rs")) == "a b" })
 	if p := pods.Get("shop", "b"); p.ManagedFields != nil || p.Spec.Volumes != nil {
-		t.Error("pods that come later are not slimmed")
+		t.Error("pods that come later are not projected")
 	}
 	if err := client.CoreV1().Pods("shop").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
-// NewClient returns a client for [NewFactory]. It asks as any other does, but of what comes back as protobuf it decodes
-// only what [Slim] would leave, so that whole pods and managedFields never exist in this process. Answers in JSON are
-// decoded whole. It must not be used to write back what it has read.
+// NewClient returns a client for [NewFactory]. Of answers in protobuf it decodes only what [projection.Project] keeps, so that
+// whole pods and managedFields never exist in this process. Answers in JSON are decoded whole. The client must not be used to
+// write back what it has read.
 func NewClient(config *rest.Config) (*Client, error) {
 	c, err := newClient(config)
 	if err != nil {
@@ -32,14 +33,14 @@ type Client struct {
 	kubernetes.Interface
 	core     *corev1client.CoreV1Client
 	apps     *appsv1client.AppsV1Client
-	pods     podSource // what there is to know of it without an informer
+	pods     podSource // without the parts that belong to an informer
 	liveness *WatchLiveness
 }
 
-// Liveness tells which of the watches are alive that informers of [NewFactory] have by this client.
+// Liveness returns the liveness of the watches that informers of [NewFactory] open with this client.
 func (c *Client) Liveness() *WatchLiveness { return c.liveness }
 
-// activityOf returns where the lists and watches of a resource are noted. Of a client that is none of ours nobody asks.
+// activityOf returns where the lists and watches of a resource are noted. The activity of other clients is not kept.
 func activityOf(k kubernetes.Interface, resource string) *WatchActivity {
 	if c, ok := k.(*Client); ok {
 		return c.liveness.Of(resource)
@@ -62,7 +63,7 @@ func newClient(config *rest.Config) (c Client, err error) {
 	if c.Interface, err = kubernetes.NewForConfigAndClient(config, http); err != nil {
 		return c, err
 	}
-	kinds, err := slimKinds()
+	kinds, err := projection.Kinds()
 	if err != nil {
 		return c, err
 	}
@@ -76,8 +77,8 @@ func newClient(config *rest.Config) (c Client, err error) {
 	}
 	pods := corev1.SchemeGroupVersion.WithKind("Pod")
 	pod := kinds[pods]
-	c.core, c.apps, c.pods = corev1client.New(core), appsv1client.New(apps), podSource{mask: pod.Mask, decoder: &podDecoder{}}
-	pod.Decode = c.pods.decoder.decode
+	c.core, c.apps, c.pods = corev1client.New(core), appsv1client.New(apps), podSource{mask: pod.Mask, decoder: &projection.PodDecoder{}}
+	pod.Decode = c.pods.decoder.DecodeEvent
 	c.pods.rest, err = restClient(config, http, corev1.SchemeGroupVersion, fieldmask.Kinds{pods: pod})
 	return c, err
 }

@@ -1,5 +1,9 @@
-// Package informers holds the caches that all controllers of a process share: one per kind, slimmed on the way in, with
-// an index for every lookup that is made often (CI-9, RS-63).
+// Package informers holds the caches that all controllers of a process share: one per kind, with an index for every frequent
+// lookup (CI-9, RS-63).
+//
+// Objects are projected to the fields that controllers read before they are cached (package projection), and equal parts of
+// several objects are held once (interning). Lists and watches that fail are retried within seconds, their errors are logged
+// at a limited rate, and [WatchLiveness] tells which watches are alive.
 package informers
 
 import (
@@ -10,10 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// NewFactory returns the factory of all shared informers. Each object is slimmed before it is cached, see [Slim]; with
-// a client made by [NewClient], even before it is decoded.
+// NewFactory returns the factory of all shared informers. Each object is projected before it is cached; with a client
+// made by [NewClient], while it is decoded.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(newShares().slim))...)
+	return informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(newInterner().transform))...)
 }
 
 // DrawResync draws the period in which informers re-deliver everything: uniform in [least, 2*least), so that the

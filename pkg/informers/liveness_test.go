@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
 // observed is a ListWatch of pods whose activity is noted, and its server, in virtual time.
@@ -95,7 +97,7 @@ func TestAnOpenWatchThatFallsSilent(t *testing.T) {
 		o.want("silent for 3m", "", "nothing has come for 3m0s")
 		time.Sleep(3 * time.Minute)
 		o.want("silent for 6m", "the watch is open, but nothing has come for 6m0s", "6m0s")
-		o.send(watch.Modified, fullPod("a"))
+		o.send(watch.Modified, projectiontest.FullPod("a"))
 		o.want("it speaks again", "", "")
 		time.Sleep(6 * time.Minute)
 		end()

@@ -65,14 +65,3 @@ func TestNodesAndEndingPods(t *testing.T) {
 		t.Errorf("%d finished", n)
 	}
 }
-
-func TestNodesAreCachedWithoutImages(t *testing.T) {
-	n := &corev1.Node{Status: corev1.NodeStatus{
-		Images:     []corev1.ContainerImage{{Names: []string{"registry.example/app:1"}}},
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}},
-	}}
-	o, err := Slim(n)
-	if slim := o.(*corev1.Node); err != nil || slim.Status.Images != nil || len(slim.Status.Conditions) != 1 {
-		t.Errorf("%v %v", o, err)
-	}
-}

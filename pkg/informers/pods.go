@@ -1,171 +1,164 @@
 package informers
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
+	"slices"
+	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/informers/internalinterfaces"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
-// [NewClient] it slims pods while it decodes them.
-func podInformer(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-	return f.InformerFor(&corev1.Pod{}, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return newPodInformer(k, internalinterfaces.InformerOptions{
-			ResyncPeriod: resync, InformerName: f.InformerName(),
-			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		})
-	})
+const byNode = "node" // the index of pods by the node they are assigned to
+
+// byStage indexes the few pods that are at the end of their life, so that who looks for them need not go through all.
+const byStage = "stage"
+
+// The stages that byStage knows. A pod may be in both, most are in none.
+const (
+	finished    = "finished"
+	terminating = "terminating"
+)
+
+// mostPodIndexes bounds the indexes of pods by label keys: each costs a little time for every change of any pod. Clusters
+// have a dozen or two; one with more is served by looking through the namespace.
+const mostPodIndexes = 100
+
+// PodCache finds pods by their controllers.
+type PodCache struct{ owned[*corev1.Pod] }
+
+// NodePodCache finds pods by their nodes.
+type NodePodCache struct{ store[*corev1.Pod] }
+
+// LabeledPodCache finds pods by their labels.
+type LabeledPodCache struct {
+	store[*corev1.Pod]
+	indexes *atomic.Int32 // added so far
 }
 
-func newPodInformer(k kubernetes.Interface, o internalinterfaces.InformerOptions) cache.SharedIndexInformer {
-	c, ok := k.(*Client)
+// EndingPodCache finds pods by their nodes, those that have finished, and those that are being deleted.
+type EndingPodCache struct{ NodePodCache }
+
+// Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
+// only once, however many controllers ask. It must be called before the factory starts.
+func Pods(f informers.SharedInformerFactory) (PodCache, error) {
+	s, err := newStore[*corev1.Pod](podInformer(f), owners())
+	return PodCache{owned[*corev1.Pod]{s}}, err
+}
+
+// PodsByNode returns the same cache of pods, with an index by node, under the same terms.
+func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
+	s, err := newStore[*corev1.Pod](podInformer(f), cache.Indexers{byNode: nodeOf})
+	return NodePodCache{s}, err
+}
+
+// EndingPods returns the same cache of pods as [Pods], with indexes by node and by the end of life. Only who asks for them
+// has a process pay for them.
+func EndingPods(f informers.SharedInformerFactory) (EndingPodCache, error) {
+	s, err := newStore[*corev1.Pod](podInformer(f), cache.Indexers{byNode: nodeOf, byStage: stagesOf})
+	return EndingPodCache{NodePodCache{s}}, err
+}
+
+// PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
+func PodsByLabels(f informers.SharedInformerFactory) (LabeledPodCache, error) {
+	s, err := newStore[*corev1.Pod](podInformer(f), nil)
+	return LabeledPodCache{s, new(atomic.Int32)}, err
+}
+
+// OnNode returns the pods that are assigned to the node.
+func (c NodePodCache) OnNode(node string) []*corev1.Pod { return c.by(byNode, node) }
+
+// NodesInUse returns the names of the nodes that pods are assigned to, whether or not they exist, in no order.
+func (c EndingPodCache) NodesInUse() []string {
+	return c.informer.GetIndexer().ListIndexFuncValues(byNode)
+}
+
+// Finished returns the pods that have succeeded or failed.
+func (c EndingPodCache) Finished() []*corev1.Pod { return c.by(byStage, finished) }
+
+// FinishedCount counts them at less cost.
+func (c EndingPodCache) FinishedCount() int {
+	keys, err := c.informer.GetIndexer().IndexKeys(byStage, finished)
+	if err != nil {
+		panic(fmt.Sprintf("a cache without its index: %v", err)) // as in by
+	}
+	return len(keys)
+}
+
+// Terminating returns the pods that are being deleted, whether or not they have finished.
+func (c EndingPodCache) Terminating() []*corev1.Pod { return c.by(byStage, terminating) }
+
+func stagesOf(o any) (stages []string, err error) {
+	p, ok := o.(*corev1.Pod)
 	if !ok {
-		return coreinformers.NewPodInformerWithOptions(k, metav1.NamespaceAll, o)
+		return nil, nil
 	}
-	source := c.pods
-	source.shares = newShares()
-	lw := listWatch("*v1.Pod", activityOf(k, "pods"), source.list, source.watch, source.convert)
-	informer := cache.NewSharedIndexInformerWithOptions(lw, &corev1.Pod{}, cache.SharedIndexInformerOptions{
-		ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers,
-		Identifier: o.InformerName.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
+	if podutil.Finished(p) {
+		stages = append(stages, finished)
+	}
+	if p.DeletionTimestamp != nil {
+		stages = append(stages, terminating)
+	}
+	return stages, nil
+}
+
+func nodeOf(o any) ([]string, error) {
+	if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName != "" {
+		return []string{p.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
+// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods.
+//
+// There is an index for each set of keys that a selector has had, by the values of those labels. So a lookup finds what
+// it looks for and nothing else, and a pod takes room in the indexes that are in use, not one for each of its labels.
+func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
+	if len(selector) == 0 {
+		return c.In(namespace)
+	}
+	keys := keysOf(selector)
+	name, value := "labels "+strings.Join(keys, ","), valueOf(namespace, keys, selector)
+	found, err := c.informer.GetIndexer().ByIndex(name, value)
+	if err != nil && c.indexes.Load() < mostPodIndexes {
+		if c.informer.AddIndexers(cache.Indexers{name: indexByLabels(keys)}) == nil { // or another worker was faster
+			c.indexes.Add(1)
+		}
+		found, err = c.informer.GetIndexer().ByIndex(name, value)
+	}
+	if err != nil {
+		return c.scan(namespace, selector)
+	}
+	pods := make([]*corev1.Pod, 0, len(found))
+	for _, o := range found {
+		if p, ok := o.(*corev1.Pod); ok {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// scan finds pods without an index.
+func (c LabeledPodCache) scan(namespace string, selector map[string]string) []*corev1.Pod {
+	return slices.DeleteFunc(c.In(namespace), func(p *corev1.Pod) bool {
+		for key, value := range selector {
+			if has, ok := p.Labels[key]; !ok || has != value {
+				return true
+			}
+		}
+		return false
 	})
-	source.known = informer.GetIndexer()
-	return transformed{informer}
 }
 
-// transformed is an informer whose objects have been transformed before it sees them. Informers do it twice with what a
-// stream begins with, so that all pods would exist twice for a while.
-type transformed struct{ cache.SharedIndexInformer }
-
-// SetTransform implements cache.SharedIndexInformer.
-func (transformed) SetTransform(cache.TransformFunc) error { return nil }
-
-// podSource lists and watches the pods of all namespaces. Each pod is slimmed as it is decoded, and is the one that the
-// cache has already, if that has it in the same version: so a list that is repeated, as after a watch that has expired,
-// does not take the memory of all pods once more.
-type podSource struct {
-	rest    rest.Interface // with the decoder for what is watched
-	mask    *fieldmask.Mask
-	decoder *podDecoder
-	shares  *shares
-	known   cache.Indexer
-}
-
-// list is for servers that cannot stream what there is as a watch. It decodes the list while it arrives. That may have all
-// pods of the cluster in one answer, because servers ignore the limit when they answer from memory.
-func (s *podSource) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	body, err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	list := &internalversion.List{}
-	list.ListMeta, err = fieldmask.ReadList(body, runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, s.mask, func(item []byte) error {
-		p, err := s.decoder.pod(item)
-		if err == nil {
-			list.Items = append(list.Items, s.share(p))
+func indexByLabels(keys []string) cache.IndexFunc {
+	return func(o any) ([]string, error) {
+		if p, ok := o.(*corev1.Pod); ok && hasAll(p.Labels, keys) {
+			return []string{valueOf(p.Namespace, keys, p.Labels)}, nil
 		}
-		return err
-	})
-	if errors.Is(err, fieldmask.ErrUnusual) {
-		return s.listWhole(ctx, o)
+		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	return list, nil
-}
-
-// listWhole lists pods in JSON, for example.
-func (s *podSource) listWhole(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	whole := &corev1.PodList{}
-	if err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Do(ctx).Into(whole); err != nil {
-		return nil, err
-	}
-	list := &internalversion.List{ListMeta: whole.ListMeta}
-	for i := range whole.Items {
-		list.Items = append(list.Items, s.share(slimPod(&whole.Items[i])))
-	}
-	return list, nil
-}
-
-func (s *podSource) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.Watch = true
-	return s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)
-}
-
-// convert slims and shares the pod in an event of a watch.
-func (s *podSource) convert(e watch.Event) watch.Event {
-	switch o := e.Object.(type) {
-	case leanPod:
-		e.Object = s.share(o.Pod)
-	case *corev1.Pod: // it came as JSON
-		e.Object = s.share(slimPod(o))
-	}
-	return e
-}
-
-// share returns a pod that has just been slimmed, or the one in the cache that is the same.
-func (s *podSource) share(p *corev1.Pod) *corev1.Pod {
-	if o, ok, err := s.known.Get(p); err == nil && ok && p.ResourceVersion != "" {
-		if c, ok := o.(*corev1.Pod); ok && c.UID == p.UID && c.ResourceVersion == p.ResourceVersion {
-			return c
-		}
-	}
-	s.shares.mu.Lock()
-	defer s.shares.mu.Unlock()
-	s.shares.pod(p)
-	return p
-}
-
-// leanPod is a pod that was slimmed when it was decoded.
-type leanPod struct{ *corev1.Pod }
-
-// podDecoder decodes pods and slims them. What it decodes into, it uses again.
-type podDecoder struct{ unused sync.Pool }
-
-// decode decodes the object of an event of a watch: a pod or a bookmark.
-func (d *podDecoder) decode(masked []byte) (runtime.Object, error) {
-	p, err := d.pod(masked)
-	if err != nil {
-		return nil, err
-	}
-	return leanPod{p}, nil
-}
-
-func (d *podDecoder) pod(masked []byte) (*corev1.Pod, error) {
-	p, ok := d.unused.Get().(*corev1.Pod)
-	if !ok {
-		p = &corev1.Pod{}
-	}
-	defer func() {
-		spec, status := &p.Spec, &p.Status
-		*p = corev1.Pod{ // but for the arrays of those lists whose elements slimPod copies
-			Spec: corev1.PodSpec{Containers: spec.Containers[:0], InitContainers: spec.InitContainers[:0]},
-			Status: corev1.PodStatus{Conditions: status.Conditions[:0], ContainerStatuses: status.ContainerStatuses[:0],
-				InitContainerStatuses: status.InitContainerStatuses[:0]},
-		}
-		d.unused.Put(p)
-	}()
-	if err := p.Unmarshal(masked); err != nil {
-		return nil, err
-	}
-	return slimPod(p), nil
 }

@@ -4,9 +4,7 @@ package informers
 
 import (
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,21 +15,11 @@ import (
 
 const bySelector = "selector" // services, by all pairs of their selector
 
-// mostPodIndexes bounds the indexes of pods by label keys: each costs a little time for every change of any pod. Clusters
-// have a dozen or two; one with more is served by looking through the namespace.
-const mostPodIndexes = 100
-
 // EndpointsCache finds Endpoints.
 type EndpointsCache struct{ store[*corev1.Endpoints] }
 
 // ServiceCache finds services by the pods that they select.
 type ServiceCache struct{ store[*corev1.Service] }
-
-// LabeledPodCache finds pods by their labels.
-type LabeledPodCache struct {
-	store[*corev1.Pod]
-	indexes *atomic.Int32 // added so far
-}
 
 // Endpoints returns the cache of Endpoints, under the terms of [Pods].
 func Endpoints(f informers.SharedInformerFactory) (EndpointsCache, error) {
@@ -52,12 +40,6 @@ func Services(f informers.SharedInformerFactory) (ServiceCache, error) {
 	return ServiceCache{s}, err
 }
 
-// PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
-func PodsByLabels(f informers.SharedInformerFactory) (LabeledPodCache, error) {
-	s, err := newStore[*corev1.Pod](podInformer(f), nil)
-	return LabeledPodCache{s, new(atomic.Int32)}, err
-}
-
 // Selecting returns the services whose selector matches the labels of a pod in the namespace. Services without selector
 // match no pod (EP-6), those with an empty one match every pod. The cost grows with the number of services found and of
 // different sets of keys that selectors have, not with the number of services.
@@ -73,56 +55,6 @@ func (c ServiceCache) Selecting(namespace string, labels map[string]string) []*c
 		}
 	}
 	return services
-}
-
-// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods.
-//
-// There is an index for each set of keys that a selector has had, by the values of those labels. So a lookup finds what
-// it looks for and nothing else, and a pod takes room in the indexes that are in use, not one for each of its labels.
-func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
-	if len(selector) == 0 {
-		return c.In(namespace)
-	}
-	keys := keysOf(selector)
-	name, value := "labels "+strings.Join(keys, ","), valueOf(namespace, keys, selector)
-	found, err := c.informer.GetIndexer().ByIndex(name, value)
-	if err != nil && c.indexes.Load() < mostPodIndexes {
-		if c.informer.AddIndexers(cache.Indexers{name: indexByLabels(keys)}) == nil { // or another worker was faster
-			c.indexes.Add(1)
-		}
-		found, err = c.informer.GetIndexer().ByIndex(name, value)
-	}
-	if err != nil {
-		return c.scan(namespace, selector)
-	}
-	pods := make([]*corev1.Pod, 0, len(found))
-	for _, o := range found {
-		if p, ok := o.(*corev1.Pod); ok {
-			pods = append(pods, p)
-		}
-	}
-	return pods
-}
-
-// scan finds pods without an index.
-func (c LabeledPodCache) scan(namespace string, selector map[string]string) []*corev1.Pod {
-	return slices.DeleteFunc(c.In(namespace), func(p *corev1.Pod) bool {
-		for key, value := range selector {
-			if has, ok := p.Labels[key]; !ok || has != value {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-func indexByLabels(keys []string) cache.IndexFunc {
-	return func(o any) ([]string, error) {
-		if p, ok := o.(*corev1.Pod); ok && hasAll(p.Labels, keys) {
-			return []string{valueOf(p.Namespace, keys, p.Labels)}, nil
-		}
-		return nil, nil
-	}
 }
 
 // keySets are the sets of keys that selectors of services have had. With them the services of a pod are found by a
@@ -186,40 +118,4 @@ func (k *keySets) valuesFor(p labeled) (values []string) {
 		}
 	}
 	return values
-}
-
-func keysOf(selector map[string]string) []string {
-	keys := make([]string, 0, len(selector))
-	for key := range selector {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// valueOf is what objects with these labels are indexed under. No name, key or label value has a zero byte in it.
-func valueOf(namespace string, keys []string, labels map[string]string) string {
-	n := len(namespace)
-	for _, key := range keys {
-		n += len(key) + len(labels[key]) + 2
-	}
-	var b strings.Builder
-	b.Grow(n)
-	b.WriteString(namespace)
-	for _, key := range keys {
-		b.WriteByte(0)
-		b.WriteString(key)
-		b.WriteByte(0)
-		b.WriteString(labels[key])
-	}
-	return b.String()
-}
-
-func hasAll(labels map[string]string, keys []string) bool {
-	for _, key := range keys {
-		if _, ok := labels[key]; !ok {
-			return false
-		}
-	}
-	return true
 }

@@ -12,6 +12,8 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
 // stream answers every request with the same bytes.
@@ -25,8 +27,8 @@ func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
 // BenchmarkWatch reads a watch of 20,000 pods, and one of as many nodes; ns/op are for all of them.
 func BenchmarkWatch(b *testing.B) {
 	const n = 20000
-	server := &podServer{d: newDecoders(b)}
-	pod, node := server.frame("ADDED", fullPod("a")), server.frame("ADDED", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	server := &podServer{t: b}
+	pod, node := server.frame("ADDED", projectiontest.FullPod("a")), server.frame("ADDED", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	bookmark := server.frame("BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})
 	for name, frame := range map[string][]byte{"pods": pod, "nodes": node} {
 		for how, begin := range map[string][]byte{"before a bookmark": nil, "after one": bookmark} {
@@ -35,7 +37,7 @@ func BenchmarkWatch(b *testing.B) {
 					ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}
 				client := must(newClient(config))
 				source := client.pods
-				source.shares, source.known = newShares(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+				source.interner, source.known = newInterner(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 				lw := listWatch("*v1.Pod", &WatchActivity{}, source.list, source.watch, source.convert)
 				if name == "nodes" {
 					lw = listWatch("*v1.Node", &WatchActivity{}, client.CoreV1().Nodes().List, client.CoreV1().Nodes().Watch, nil)

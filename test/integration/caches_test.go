@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
@@ -64,7 +65,7 @@ func TestCachesEqualAFullList(t *testing.T) {
 			}
 			for i := range list.Items {
 				p := &list.Items[i]
-				want, got := must(informers.Slim(p)), any(cached.Get(namespace, p.Name))
+				want, got := must(projection.Project(p)), any(cached.Get(namespace, p.Name))
 				if !reflect.DeepEqual(want, got) {
 					return fmt.Errorf("%s: %s (-want +got):\n%s", encoding, p.Name, cmp.Diff(want, got))
 				}

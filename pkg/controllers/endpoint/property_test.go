@@ -18,9 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 func drawService(t *rapid.T) *corev1.Service {
@@ -184,7 +184,7 @@ func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
 	})
 }
 
-func TestIgnoresSlimmedFields(t *testing.T) {
+func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawLook(t)
 		slim := s
@@ -194,7 +194,7 @@ func TestIgnoresSlimmedFields(t *testing.T) {
 			fat.Annotations = map[string]string{"note": "x"}
 			fat.Spec.Containers[0].Command, fat.Spec.ServiceAccountName = []string{"run"}, "default"
 			fat.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
-			o, err := informers.Slim(fat)
+			o, err := projection.Project(fat)
 			if err != nil {
 				t.Fatal(err)
 			}

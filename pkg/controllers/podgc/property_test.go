@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 // world is a random snapshot with all that a full pod and node carry.
@@ -142,18 +142,18 @@ func TestNeverMoreThanAboveThreshold(t *testing.T) {
 	})
 }
 
-func TestIgnoresSlimmedFields(t *testing.T) {
+func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := world(t)
 		full := planPods(epoch, s)
 		thin := s
 		thin.pods, thin.nodes = nil, map[string]*corev1.Node{}
 		for _, p := range s.pods {
-			o, _ := informers.Slim(p.DeepCopy())
+			o, _ := projection.Project(p.DeepCopy())
 			thin.pods = append(thin.pods, o.(*corev1.Pod))
 		}
 		for name, n := range s.nodes {
-			o, _ := informers.Slim(n.DeepCopy())
+			o, _ := projection.Project(n.DeepCopy())
 			thin.nodes[name] = o.(*corev1.Node)
 		}
 		slim := planPods(epoch, thin)

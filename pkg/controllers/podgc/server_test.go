@@ -27,6 +27,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 // server is an API server in memory for pods and nodes, as far as the pod garbage collector can tell. Its watches can be
@@ -340,7 +341,7 @@ func build(t interface{ Fatal(...any) }, s *server, config manager.PodGCConfig) 
 	for _, example := range []plan.Object{&corev1.Pod{}, &corev1.Node{}} {
 		fill = append(fill, f.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			i := s.informer(example)
-			_ = i.SetTransform(informers.Slim)
+			_ = i.SetTransform(projection.Project)
 			return i
 		}))
 	}

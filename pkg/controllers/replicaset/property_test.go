@@ -19,9 +19,9 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 // drawWorld makes a set and pods in any state: its own, orphans and those of others, matching or not, of any phase.
@@ -239,8 +239,8 @@ func TestRepeatedPlanIsEmpty(t *testing.T) {
 	})
 }
 
-// IgnoresSlimmedFields: what the caches leave out of pods changes no decision.
-func TestIgnoresSlimmedFields(t *testing.T) {
+// IgnoresFieldsNotCached: what the caches leave out of pods changes no decision.
+func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		full := drawWorld(t).look()
 		for _, p := range full.pods {
@@ -249,10 +249,10 @@ func TestIgnoresSlimmedFields(t *testing.T) {
 		slim := full
 		slim.pods = nil
 		for _, p := range full.pods {
-			slim.pods = append(slim.pods, slimmed(t, p).(*corev1.Pod))
+			slim.pods = append(slim.pods, projected(t, p).(*corev1.Pod))
 		}
 		a, b := planPods(now, full), planPods(now, slim)
-		if diff := cmp.Diff(slimPlan(t, a), slimPlan(t, b)); diff != "" {
+		if diff := cmp.Diff(projectedPlan(t, a), projectedPlan(t, b)); diff != "" {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(reportStatus(now, full, plan.Outcome{}), reportStatus(now, slim, plan.Outcome{})); diff != "" {
@@ -270,27 +270,27 @@ func TestIgnoresSlimmedFields(t *testing.T) {
 	})
 }
 
-func slimmed(t failer, o any) any {
-	slim, err := informers.Slim(o)
+func projected(t failer, o any) any {
+	slim, err := projection.Project(o)
 	if err != nil {
-		t.Fatalf("slim: %v", err)
+		t.Fatalf("project: %v", err)
 	}
 	return slim
 }
 
-// slimPlan slims the pods in a plan, other than those it creates.
-func slimPlan(t failer, p plan.Plan) plan.Plan {
+// projectedPlan projects the pods in a plan, other than those it creates.
+func projectedPlan(t failer, p plan.Plan) plan.Plan {
 	var steps func([]plan.Step) []plan.Step
 	steps = func(in []plan.Step) (out []plan.Step) {
 		for _, step := range in {
 			switch s := step.(type) {
 			case plan.Change:
-				s.Old, s.New = slimmed(t, s.Old).(plan.Object), slimmed(t, s.New).(plan.Object)
+				s.Old, s.New = projected(t, s.Old).(plan.Object), projected(t, s.New).(plan.Object)
 				step = s
 			case plan.Delete:
 				s.Objects = slices.Clone(s.Objects)
 				for i, o := range s.Objects {
-					s.Objects[i] = slimmed(t, o).(plan.Object)
+					s.Objects[i] = projected(t, o).(plan.Object)
 				}
 				step = s
 			case plan.Each:

@@ -156,7 +156,8 @@ func (f failure) among(set *appsv1.ReplicaSet, now time.Time) []appsv1.ReplicaSe
 
 // is reports whether the condition tells of this failure already.
 func (f failure) is(c appsv1.ReplicaSetCondition, podPrefix string) bool {
-	return c.Status == corev1.ConditionTrue && c.Reason == f.reason && gist(c.Message, podPrefix) == gist(f.message, podPrefix)
+	return c.Status == corev1.ConditionTrue && c.Reason == f.reason &&
+		normalizedMessage(c.Message, podPrefix) == normalizedMessage(f.message, podPrefix)
 }
 
 // How the server makes up names: it cuts what they begin with, so that they fit, and adds random letters and digits.
@@ -165,9 +166,9 @@ const (
 	suffixLength  = 5
 )
 
-// gist is an error text without the generated part of pod names, which differs each time: `pods "web-x7k2p" is forbidden`
+// normalizedMessage returns an error message without the generated part of pod names, which differs each time: `pods "web-x7k2p" is forbidden`
 // becomes `pods "web-*" is forbidden`.
-func gist(message, podPrefix string) string {
+func normalizedMessage(message, podPrefix string) string {
 	podPrefix = podPrefix[:min(len(podPrefix), longestPrefix)]
 	var b strings.Builder
 	for podPrefix != "" {

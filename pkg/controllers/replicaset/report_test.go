@@ -313,8 +313,8 @@ func TestGist(t *testing.T) {
 		{"", `pods "x7k2p"`, `pods "x7k2p"`},
 		{long + "-", `pods "` + long[:58] + `x7k2p" is forbidden`, `pods "` + long[:58] + `*" is forbidden`},
 	} {
-		if got := gist(c.message, c.prefix); got != c.want {
-			t.Errorf("gist of %q is %q", c.message, got)
+		if got := normalizedMessage(c.message, c.prefix); got != c.want {
+			t.Errorf("normalizedMessage of %q is %q", c.message, got)
 		}
 	}
 }
@@ -369,7 +369,7 @@ func FuzzGist(f *testing.F) {
 		if after != "" && strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789-", rune(after[0])) {
 			return // the name goes on
 		}
-		if a, b := gist(before+"web-bcdfg"+after, "web-"), gist(before+"web-24567"+after, "web-"); a != b {
+		if a, b := normalizedMessage(before+"web-bcdfg"+after, "web-"), normalizedMessage(before+"web-24567"+after, "web-"); a != b {
 			t.Errorf("%q and %q", a, b)
 		}
 	})

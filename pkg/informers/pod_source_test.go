@@ -24,12 +24,16 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
 // podServer is an API server that has pods, as far as informers can tell.
 type podServer struct {
 	*httptest.Server
-	d       decoders
+	t       testing.TB
 	streams bool // whether it can stream what there is
 	json    bool // whether JSON is all that it speaks
 	short   bool // whether lists break off
@@ -41,10 +45,10 @@ type podServer struct {
 	watches int
 }
 
-func newPodServer(t *testing.T, n int) *podServer {
-	s := &podServer{d: newDecoders(t), streams: true}
+func newPodServer(t testing.TB, n int) *podServer {
+	s := &podServer{t: t, streams: true}
 	for i := range n {
-		p := fullPod(fmt.Sprintf("p%d", i))
+		p := projectiontest.FullPod(fmt.Sprintf("p%d", i))
 		p.ResourceVersion = fmt.Sprint(i + 1)
 		s.pods = append(s.pods, p)
 	}
@@ -82,7 +86,7 @@ func (s *podServer) contentType() string {
 
 func (s *podServer) encode(o apiruntime.Object) []byte {
 	if !s.json {
-		return s.d.encode(nil, o)
+		return projectiontest.Encode(s.t, o)
 	}
 	kinds, _, _ := scheme.Scheme.ObjectKinds(o)
 	o.GetObjectKind().SetGroupVersionKind(kinds[0])
@@ -185,7 +189,7 @@ func (s *podServer) run(t *testing.T) (*Client, PodCache) {
 	return client, pods
 }
 
-// By every way that servers send pods, the cache has what Slim leaves of them, and follows.
+// By every way that servers send pods, the cache has what projection.Project keeps of them, and follows.
 func TestPodsFromAServer(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -206,15 +210,15 @@ func TestPodsFromAServer(t *testing.T) {
 				t.Fatalf("%d pods", n)
 			}
 			for _, p := range s.pods {
-				if diff := cmp.Diff(slimmed(t, blank(p)), any(pods.Get("shop", p.Name))); diff != "" {
+				if diff := cmp.Diff(must(projection.Project(blank(p))), any(pods.Get("shop", p.Name))); diff != "" {
 					t.Fatalf("(-want +got):\n%s", diff)
 				}
 			}
-			later := fullPod("later")
+			later := projectiontest.FullPod("later")
 			later.ResourceVersion = "1001"
 			s.send(t, "ADDED", later)
 			eventually(t, func() bool { return pods.Get("shop", "later") != nil })
-			if diff := cmp.Diff(slimmed(t, blank(later)), any(pods.Get("shop", "later"))); diff != "" {
+			if diff := cmp.Diff(must(projection.Project(blank(later))), any(pods.Get("shop", "later"))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			s.send(t, "BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1500"}})
@@ -279,7 +283,7 @@ func TestBrokenList(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := client.pods
-	source.shares, source.known = newShares(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	source.interner, source.known = newInterner(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	if list, err := source.list(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Errorf("no error, but %v", list)
 	}
@@ -297,14 +301,14 @@ func TestBrokenList(t *testing.T) {
 // A watch that is stopped leaves nothing behind, although events are on their way.
 func TestStoppedWatch(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	s := podSource{shares: newShares(), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
+	s := podSource{interner: newInterner(), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
 	source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
 	w := trackWatch(&WatchActivity{}, source, metav1.ListOptions{}, s.convert)
 	for range 5 {
-		source.Add(fullPod("a"))
+		source.Add(projectiontest.FullPod("a"))
 	}
 	if e := <-w.ResultChan(); e.Object.(*corev1.Pod).Spec.Volumes != nil {
-		t.Error("it was not slimmed")
+		t.Error("it was not projected")
 	}
 	w.Stop()
 	w.Stop()
@@ -335,25 +339,25 @@ func TestMemoryOfPods(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	const n = 20000
-	d := newDecoders(t)
+	client := must(newClient(&rest.Config{Host: "http://api"}))
 	f := NewFactory(nil, 0)
 	store := must(Pods(f)).Informer().GetIndexer()
-	source := podSource{decoder: d.pod, shares: newShares(), known: store}
-	before := heap()
+	source := client.pods
+	source.interner, source.known = newInterner(), store
+	before := projectiontest.HeapInUse()
 	for i := range n {
-		full := fullPod(fmt.Sprintf("web-6d4b9-%05d", i))
+		full := projectiontest.FullPod(fmt.Sprintf("web-6d4b9-%05d", i))
 		full.ResourceVersion, full.OwnerReferences[0].UID = fmt.Sprint(i), types.UID(fmt.Sprintf("uid-of-owner-%024d", i/20))
 		full.UID = types.UID(fmt.Sprintf("%036d", i))
 		full.Spec.InitContainers = nil
 		full.Annotations, full.DeletionTimestamp, full.Finalizers = nil, nil, nil
 		full.Status.ContainerStatuses[0].RestartCount, full.Status.InitContainerStatuses = 0, nil
-		o, err := apiruntime.Decode(d.pods, d.encode(t, full))
-		if err != nil {
-			t.Fatal(err)
-		}
-		must[any](nil, store.Add(source.share(o.(leanPod).Pod)))
+		list := bytes.NewReader(projectiontest.Encode(t, &corev1.PodList{Items: []corev1.Pod{*full}}))
+		must(fieldmask.ReadList(list, apiruntime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, source.mask, func(item []byte) error {
+			return store.Add(source.share(must(source.decoder.Decode(item))))
+		}))
 	}
-	each := (heap() - before) / n
+	each := (projectiontest.HeapInUse() - before) / n
 	t.Logf("%d bytes of heap for a pod", each)
 	if each > 2000 {
 		t.Errorf("%d bytes of heap for a pod", each)

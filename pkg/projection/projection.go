@@ -1,4 +1,4 @@
-package informers
+package projection
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
 
@@ -18,34 +18,35 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// Slim takes off an object what no planner reads, before it is cached. All kinds lose managedFields (CI-11); pods, which
-// are many, keep only what is named in slimPod. A slimmed pod must never be written back whole, only as a patch.
+// Project removes from an object the fields that no controller reads, before the object is cached. All kinds lose
+// managedFields (CI-11). Of pods, which are many, [Pod] keeps a few fields. A projected pod must not be written back whole,
+// only as a patch.
 //
-// It is a cache.TransformFunc and never fails. It does not write to an object that it has been applied to before.
-func Slim(o any) (any, error) {
+// Project is a cache.TransformFunc and never fails. It does not write to an object that it has been applied to before.
+func Project(o any) (any, error) {
 	switch o := o.(type) {
 	case cache.DeletedFinalStateUnknown:
-		o.Obj, _ = Slim(o.Obj)
+		o.Obj, _ = Project(o.Obj)
 		return o, nil
 	case *corev1.Pod:
-		return slimPod(o), nil
+		return Pod(o), nil
 	case *corev1.Node: // nobody writes these back whole
-		slimMeta(o, corev1.LastAppliedConfigAnnotation)
+		projectMeta(o, corev1.LastAppliedConfigAnnotation)
 		if o.Status.Images != nil { // most of what a node weighs
 			o.Status.Images = nil
 		}
 	case *corev1.Service: // nobody writes these back whole
-		slimMeta(o, corev1.LastAppliedConfigAnnotation)
-	default: // nor must anything else be missing where somebody does: Deployments, the status of ReplicaSets (RB-13)
+		projectMeta(o, corev1.LastAppliedConfigAnnotation)
+	default: // what is written back whole needs all its fields: Deployments, the status of ReplicaSets (RB-13)
 		if object, err := meta.Accessor(o); err == nil {
-			slimMeta(object)
+			projectMeta(object)
 		}
 	}
 	return o, nil
 }
 
-// slimMeta drops managedFields and the annotations of the given keys. It does not write to an object that has none.
-func slimMeta(o metav1.Object, annotations ...string) {
+// projectMeta removes managedFields and the annotations of the given keys. It does not write to an object that has none.
+func projectMeta(o metav1.Object, annotations ...string) {
 	if o.GetManagedFields() != nil {
 		o.SetManagedFields(nil)
 	}
@@ -58,8 +59,8 @@ func slimMeta(o metav1.Object, annotations ...string) {
 	}
 }
 
-// slimKinds says what is to be decoded, by kind: at least what Slim leaves. Tests hold it against Slim.
-func slimKinds() (fieldmask.Kinds, error) {
+// Kinds returns the fields to decode of each kind, and of lists of them. They include all fields that [Project] keeps.
+func Kinds() (fieldmask.Kinds, error) {
 	kinds := fieldmask.Kinds{}
 	add := func(kind schema.GroupVersionKind, example, list any, paths []string,
 		newMask func(any, ...string) (*fieldmask.Mask, error), ofList ...string) error {
@@ -84,7 +85,7 @@ func slimKinds() (fieldmask.Kinds, error) {
 	)
 }
 
-// podFields are the fields of pods that slimPod looks at.
+// podFields are the fields of pods that Pod reads.
 func podFields() []string {
 	fields := strings.Fields(`
 		metadata.name metadata.namespace metadata.uid metadata.resourceVersion metadata.generation metadata.labels
@@ -102,9 +103,9 @@ func podFields() []string {
 	return fields
 }
 
-// slimPod copies what is kept into a new object, and lists into arrays of their length, so that nothing else of what was
-// decoded stays in memory.
-func slimPod(p *corev1.Pod) *corev1.Pod {
+// Pod returns a new pod with the fields that controllers read. It copies lists into arrays of their length, so that nothing
+// else of the decoded pod stays in memory.
+func Pod(p *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: p.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
@@ -114,7 +115,7 @@ func slimPod(p *corev1.Pod) *corev1.Pod {
 			ResourceVersion:            p.ResourceVersion,
 			Generation:                 p.Generation,
 			Labels:                     p.Labels,
-			Annotations:                slimAnnotations(p.Annotations),
+			Annotations:                projectAnnotations(p.Annotations),
 			OwnerReferences:            fitted(p.OwnerReferences),
 			Finalizers:                 fitted(p.Finalizers),
 			CreationTimestamp:          p.CreationTimestamp,
@@ -125,8 +126,8 @@ func slimPod(p *corev1.Pod) *corev1.Pod {
 			NodeName:       p.Spec.NodeName,
 			Hostname:       p.Spec.Hostname,  // EP-15
 			Subdomain:      p.Spec.Subdomain, // EP-15
-			Containers:     slimContainers(p.Spec.Containers),
-			InitContainers: slimContainers(p.Spec.InitContainers),
+			Containers:     projectContainers(p.Spec.Containers),
+			InitContainers: projectContainers(p.Spec.InitContainers),
 		},
 		Status: corev1.PodStatus{
 			ObservedGeneration:    p.Status.ObservedGeneration, // PGC-14
@@ -134,14 +135,14 @@ func slimPod(p *corev1.Pod) *corev1.Pod {
 			Reason:                p.Status.Reason,         // PGC-5
 			PodIP:                 p.Status.PodIP,          // EP-11
 			PodIPs:                fitted(p.Status.PodIPs), // EP-14
-			Conditions:            slimConditions(p),
-			ContainerStatuses:     slimStatuses(p.Status.ContainerStatuses),
-			InitContainerStatuses: slimStatuses(p.Status.InitContainerStatuses),
+			Conditions:            projectConditions(p),
+			ContainerStatuses:     projectStatuses(p.Status.ContainerStatuses),
+			InitContainerStatuses: projectStatuses(p.Status.InitContainerStatuses),
 		},
 	}
 }
 
-// fitted returns the list in an array of its length: decoders leave room to grow.
+// fitted returns the list in an array of its length. Decoders leave room to grow.
 func fitted[T any](list []T) []T {
 	if len(list) == cap(list) {
 		return list
@@ -149,59 +150,59 @@ func fitted[T any](list []T) []T {
 	return append(make([]T, 0, len(list)), list...)
 }
 
-// slimAnnotations keeps the one annotation of pods that a planner reads (RS-31), and the mark of a bookmark, which comes as
-// a pod.
-func slimAnnotations(annotations map[string]string) map[string]string {
-	var slim map[string]string
+// projectAnnotations keeps the one annotation of pods that a controller reads (RS-31), and the one that marks a bookmark as
+// the end of the initial events, because a bookmark is decoded as a pod.
+func projectAnnotations(annotations map[string]string) map[string]string {
+	var kept map[string]string
 	for _, key := range podAnnotations() {
 		if value, ok := annotations[key]; ok {
-			if slim == nil {
-				slim = map[string]string{}
+			if kept == nil {
+				kept = map[string]string{}
 			}
-			slim[key] = value
+			kept[key] = value
 		}
 	}
-	return slim
+	return kept
 }
 
 func podAnnotations() [2]string {
 	return [...]string{corev1.PodDeletionCost, metav1.InitialEventsAnnotationKey}
 }
 
-// slimContainers keeps ports, which services name (EP-17), and what makes an init container a sidecar. Of most containers
-// nothing is left.
-func slimContainers(containers []corev1.Container) []corev1.Container {
-	var slim []corev1.Container
+// projectContainers keeps ports, which services refer to by name (EP-17), and the restart policy, which makes an init
+// container a sidecar. It leaves out a container that has neither.
+func projectContainers(containers []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
 	for i := range containers {
 		if c := &containers[i]; len(c.Ports) > 0 || c.RestartPolicy != nil {
-			slim = append(slim, corev1.Container{Name: c.Name, Ports: fitted(c.Ports), RestartPolicy: c.RestartPolicy})
+			kept = append(kept, corev1.Container{Name: c.Name, Ports: fitted(c.Ports), RestartPolicy: c.RestartPolicy})
 		}
 	}
-	return fitted(slim)
+	return fitted(kept)
 }
 
-// slimConditions keeps what conditions are asked for: whether a pod is ready, and since when; whether it is being
-// disrupted (PGC-15); and of a finished pod when anything last happened to it, which is about when it ended.
-func slimConditions(p *corev1.Pod) []corev1.PodCondition {
-	var slim []corev1.PodCondition
+// projectConditions keeps whether a pod is ready, and since when, and whether it is being disrupted (PGC-15). Of a finished
+// pod it keeps the transition times of all conditions: the last one is about when the pod finished.
+func projectConditions(p *corev1.Pod) []corev1.PodCondition {
+	var kept []corev1.PodCondition
 	for i := range p.Status.Conditions {
 		switch c := &p.Status.Conditions[i]; {
 		case c.Type == corev1.DisruptionTarget:
-			slim = append(slim, *c)
+			kept = append(kept, *c)
 		case c.Type == corev1.PodReady, podutil.Finished(p):
-			slim = append(slim, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 		}
 	}
-	return fitted(slim)
+	return fitted(kept)
 }
 
-// slimStatuses keeps restart counts, by which victims are ranked (RS-31). Most containers never restart.
-func slimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
-	var slim []corev1.ContainerStatus
+// projectStatuses keeps restart counts, by which the pods to delete are ranked (RS-31), of containers that have restarted.
+func projectStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
 	for i := range statuses {
 		if s := &statuses[i]; s.RestartCount != 0 {
-			slim = append(slim, corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
+			kept = append(kept, corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
 		}
 	}
-	return fitted(slim)
+	return fitted(kept)
 }

@@ -12,21 +12,24 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
 // SharingChangesNothing: objects that share memory are what they were without, those that came before as well.
 func TestSharingChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newShares()
+		s := newInterner()
 		var want, got []any
 		owner := []metav1.OwnerReference{{Controller: new(bool), UID: "d"}}
 		*owner[0].Controller = true
 		for range rapid.IntRange(1, 6).Draw(t, "objects") {
 			o := rapid.SampledFrom([]apiruntime.Object{&corev1.Pod{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}}).Draw(t, "kind").DeepCopyObject()
-			filler(rapid.Int64Range(1, 3).Draw(t, "seed")).Fill(o) // few, so that some are alike
+			projectiontest.Filler(rapid.Int64Range(1, 3).Draw(t, "seed")).Fill(o) // few, so that some are alike
 			switch o := o.(type) {
 			case *corev1.Pod:
-				interesting(t, o)
+				projectiontest.AddWhatIsKept(t, o)
 				o.OwnerReferences = owner
 			case *appsv1.Deployment:
 				o.UID = "d"
@@ -36,13 +39,13 @@ func TestSharingChangesNothing(t *testing.T) {
 					o.Spec.Template.Spec.Containers[n-1].Image = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "image")
 				}
 			}
-			want = append(want, slimmed(t, o.DeepCopyObject()))
-			shared, err := s.slim(o)
+			want = append(want, must(projection.Project(o.DeepCopyObject())))
+			shared, err := s.transform(o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if rapid.Bool().Draw(t, "again") { // as informers do with what a stream begins with
-				shared, _ = s.slim(shared)
+				shared, _ = s.transform(shared)
 			}
 			got = append(got, shared)
 		}
@@ -75,12 +78,12 @@ func TestSharingComparesWholeParts(t *testing.T) {
 				continue // another controller, with which nothing is shared anyway
 			}
 			for seed := int64(1); field.IsZero(); seed++ {
-				filler(seed).NilChance(0).Fill(field.Addr().Interface())
+				projectiontest.Filler(seed).NilChance(0).Fill(field.Addr().Interface())
 			}
 			reflect.ValueOf(part(again)).Elem().Set(reflect.ValueOf(part(with)).Elem())
-			s := newShares()
+			s := newInterner()
 			for _, p := range []*corev1.Pod{without, with, again} {
-				s.pod(p)
+				s.internPod(p)
 			}
 			if part(without) == part(with) || reflect.DeepEqual(part(without), part(with)) {
 				t.Errorf("%s: shared with a pod that lacks it", label)
@@ -94,19 +97,19 @@ func TestSharingComparesWholeParts(t *testing.T) {
 
 // A Deployment and its ReplicaSets hold what is equal in their templates once.
 func TestTemplatesAreShared(t *testing.T) {
-	s := newShares()
+	s := newInterner()
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "d"}}
-	d.Spec.Template.Spec = fullPod("a").Spec
+	d.Spec.Template.Spec = projectiontest.FullPod("a").Spec
 	set := func(image string) *appsv1.ReplicaSet {
 		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
 			*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}}}
-		rs.Spec.Template.Spec = fullPod("a").Spec
+		rs.Spec.Template.Spec = projectiontest.FullPod("a").Spec
 		rs.Spec.Template.Spec.Containers[0].Image = image
 		return rs
 	}
 	current, old := set(d.Spec.Template.Spec.Containers[0].Image), set("old")
 	for _, o := range []any{d, current, old} {
-		if _, err := s.slim(o); err != nil {
+		if _, err := s.transform(o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,13 +145,13 @@ func TestRecent(t *testing.T) {
 
 // BenchmarkSharing is what it costs to let a pod share what it has in common with others of its controller.
 func BenchmarkSharing(b *testing.B) {
-	s := newShares()
+	s := newInterner()
 	pods := make([]*corev1.Pod, 64)
 	for i := range pods {
-		pods[i] = decoded(b, "a")
+		pods[i] = projectiontest.Decoded(b, "a")
 	}
 	for i := 0; b.Loop(); i++ {
-		p := *slimPod(pods[i%len(pods)])
-		s.pod(&p)
+		p := *projection.Pod(pods[i%len(pods)])
+		s.internPod(&p)
 	}
 }

@@ -1,39 +1,35 @@
-package informers
+package projection
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
 
 import (
 	"bytes"
 	"fmt"
-	"math/rand"
 	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
-	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/randfill"
 
 	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
+	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
 // decoders are what the tests hold against one another.
 type decoders struct {
 	whole, masked, pods apiruntime.Decoder
 	podMask             *fieldmask.Mask
-	pod                 *podDecoder
+	pod                 *PodDecoder
 }
 
 func newDecoders(t testing.TB) decoders {
 	t.Helper()
-	kinds, err := slimKinds()
+	kinds, err := Kinds()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,95 +42,60 @@ func newDecoders(t testing.TB) decoders {
 		return codec.DecoderToVersion(info.Serializer, nil)
 	}
 	name := corev1.SchemeGroupVersion.WithKind("Pod")
-	d := decoders{podMask: kinds[name].Mask, pod: &podDecoder{}}
+	d := decoders{podMask: kinds[name].Mask, pod: &PodDecoder{}}
 	d.whole, d.masked = decoder(nil), decoder(kinds)
-	d.pods = decoder(fieldmask.Kinds{name: {Mask: d.podMask, Decode: d.pod.decode}})
+	d.pods = decoder(fieldmask.Kinds{name: {Mask: d.podMask, Decode: d.pod.DecodeEvent}})
 	return d
 }
 
-func (d decoders) encode(t rapid.TB, o apiruntime.Object) []byte {
-	var b bytes.Buffer
-	gvks, _, err := scheme.Scheme.ObjectKinds(o)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	o.GetObjectKind().SetGroupVersionKind(gvks[0])
-	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &b); err != nil {
-		t.Fatalf("encode: %v", err)
-	}
-	return b.Bytes()
-}
-
-// slimOfWhole is what must come of encoded data, by the full decoder and [Slim].
-func (d decoders) slimOfWhole(data []byte) (any, error) {
+// ofWhole is what must come of encoded data, by the full decoder and [Project].
+func (d decoders) ofWhole(data []byte) (any, error) {
 	o, err := apiruntime.Decode(d.whole, data)
 	if err != nil {
 		return nil, err
 	}
-	return Slim(o)
+	return Project(o)
 }
 
-// slimOfPart is what comes of it by the way that pods take, and slimmed is what by the way of other kinds.
-func (d decoders) slimOfPart(data []byte) (any, error) {
+// ofPart is what comes of it by the way that pods take, and ofMasked what comes of it by the way of other kinds.
+func (d decoders) ofPart(data []byte) (any, error) {
 	o, err := apiruntime.Decode(d.pods, data)
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := o.(leanPod); ok {
+	if p, ok := o.(ProjectedPod); ok {
 		return p.Pod, nil
 	}
-	return Slim(o)
+	return Project(o)
 }
 
-func (d decoders) slimOfMasked(data []byte) (any, error) {
+func (d decoders) ofMasked(data []byte) (any, error) {
 	o, err := apiruntime.Decode(d.masked, data)
 	if err != nil {
 		return nil, err
 	}
-	return Slim(o)
+	return Project(o)
 }
 
-func filler(seed int64) *randfill.Filler {
-	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs), rand.NewSource(seed), scheme.Codecs).NilChance(0.2).NumElements(1, 3)
-}
-
-// interesting makes of a random pod one that has something of what planners look for.
-func interesting(t *rapid.T, p *corev1.Pod) {
-	p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{"", "Pending", "Running", "Succeeded", "Failed"}).Draw(t, "phase")
-	for i := range p.Status.Conditions {
-		p.Status.Conditions[i].Type = rapid.SampledFrom([]corev1.PodConditionType{"Ready", "DisruptionTarget", "PodScheduled"}).Draw(t, "condition")
-	}
-	for i := range p.Spec.Containers {
-		if rapid.Bool().Draw(t, "no ports") {
-			p.Spec.Containers[i].Ports, p.Spec.Containers[i].RestartPolicy = nil, nil
-		}
-	}
-	for _, key := range podAnnotations() {
-		if rapid.Bool().Draw(t, key) {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, key, "7")
-		}
-	}
-}
-
-// DecodesWhatSlimLeaves: whatever is in an object, decoding it in part and slimming it comes to the same as decoding it
-// whole and slimming it, for all kinds that are cached, one by one and in lists.
-func TestDecodesWhatSlimLeaves(t *testing.T) {
+// DecodesWhatProjectKeeps: whatever is in an object, decoding it in part and projecting it comes to the same as decoding it
+// whole and projecting it, for all kinds that are cached, one by one and in lists.
+func TestDecodesWhatProjectKeeps(t *testing.T) {
 	d := newDecoders(t)
 	rapid.Check(t, func(t *rapid.T) {
 		o := rapid.SampledFrom([]apiruntime.Object{
 			&corev1.Pod{}, &corev1.Pod{}, &corev1.Pod{}, &corev1.Node{}, &corev1.Service{}, &corev1.Endpoints{}, &appsv1.Deployment{},
 			&appsv1.ReplicaSet{}, &corev1.ConfigMap{}, &metav1.Status{},
 		}).Draw(t, "kind").DeepCopyObject()
-		filler(rapid.Int64().Draw(t, "seed")).Fill(o)
+		projectiontest.Filler(rapid.Int64().Draw(t, "seed")).Fill(o)
 		if p, ok := o.(*corev1.Pod); ok {
-			interesting(t, p)
+			projectiontest.AddWhatIsKept(t, p)
 		}
-		data := d.encode(t, o)
-		want, err := d.slimOfWhole(data)
+		data := projectiontest.Encode(t, o)
+		want, err := d.ofWhole(data)
 		if err != nil {
 			t.Fatalf("%T: %v", o, err)
 		}
-		for how, decode := range map[string]func([]byte) (any, error){"part": d.slimOfPart, "masked": d.slimOfMasked} {
+		for how, decode := range map[string]func([]byte) (any, error){"part": d.ofPart, "masked": d.ofMasked} {
 			got, err := decode(data)
 			if err != nil {
 				t.Fatalf("%T, %s: %v", o, how, err)
@@ -152,27 +113,27 @@ func TestDecodesListsInPart(t *testing.T) {
 		o := rapid.SampledFrom([]apiruntime.Object{
 			&corev1.PodList{}, &corev1.NodeList{}, &corev1.ServiceList{}, &corev1.EndpointsList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{},
 		}).Draw(t, "kind").DeepCopyObject()
-		filler(rapid.Int64().Draw(t, "seed")).Fill(o)
-		data := d.encode(t, o)
+		projectiontest.Filler(rapid.Int64().Draw(t, "seed")).Fill(o)
+		data := projectiontest.Encode(t, o)
 		want, err1 := apiruntime.Decode(d.whole, data)
 		got, err2 := apiruntime.Decode(d.masked, data)
 		if err1 != nil || err2 != nil {
 			t.Fatalf("%T: %v, %v", o, err1, err2)
 		}
-		if a, b := slimItems(want), slimItems(got); !reflect.DeepEqual(a, b) {
+		if a, b := projectedItems(want), projectedItems(got); !reflect.DeepEqual(a, b) {
 			t.Fatalf("%T (-want +got):\n%s", o, cmp.Diff(a, b))
 		}
 	})
 }
 
-// slimItems are the metadata of a list and its items, slimmed.
-func slimItems(list apiruntime.Object) (all []any) {
+// projectedItems are the metadata of a list and its items, projected.
+func projectedItems(list apiruntime.Object) (all []any) {
 	v := reflect.ValueOf(list).Elem()
 	all = append(all, v.FieldByName("ListMeta").Interface())
 	items := v.FieldByName("Items")
 	for i := range items.Len() {
-		slim, _ := Slim(items.Index(i).Addr().Interface())
-		all = append(all, slim)
+		o, _ := Project(items.Index(i).Addr().Interface())
+		all = append(all, o)
 	}
 	return all
 }
@@ -181,23 +142,23 @@ func slimItems(list apiruntime.Object) (all []any) {
 func TestPodsDoNotShowInOneAnother(t *testing.T) {
 	d := newDecoders(t)
 	rapid.Check(t, func(t *rapid.T) {
-		fill := filler(rapid.Int64().Draw(t, "seed"))
+		fill := projectiontest.Filler(rapid.Int64().Draw(t, "seed"))
 		var got, want []any
 		for range rapid.IntRange(1, 5).Draw(t, "pods") {
 			p := &corev1.Pod{}
 			if rapid.Bool().Draw(t, "full") {
 				fill.Fill(p)
-				interesting(t, p)
+				projectiontest.AddWhatIsKept(t, p)
 			}
-			data := d.encode(t, p)
-			a, err1 := d.slimOfWhole(data)
-			b, err2 := d.slimOfPart(data)
+			data := projectiontest.Encode(t, p)
+			a, err1 := d.ofWhole(data)
+			b, err2 := d.ofPart(data)
 			if err1 != nil || err2 != nil {
 				t.Fatalf("%v, %v", err1, err2)
 			}
 			want, got = append(want, a), append(got, b)
 			if rapid.Bool().Draw(t, "damaged") {
-				_, _ = d.slimOfPart(data[:rapid.IntRange(0, len(data)).Draw(t, "length")])
+				_, _ = d.ofPart(data[:rapid.IntRange(0, len(data)).Draw(t, "length")])
 			}
 		}
 		if !reflect.DeepEqual(want, got) {
@@ -211,14 +172,14 @@ func TestPodsDoNotShowInOneAnother(t *testing.T) {
 func TestDecodingCostsWhatIsKept(t *testing.T) {
 	d := newDecoders(t)
 	cost := func(p *corev1.Pod) float64 {
-		data := d.encode(t, p)
+		data := projectiontest.Encode(t, p)
 		return testing.AllocsPerRun(1000, func() {
-			if _, err := d.slimOfPart(data); err != nil {
+			if _, err := d.ofPart(data); err != nil {
 				t.Fatal(err)
 			}
 		})
 	}
-	small, large := fullPod("a"), fullPod("a")
+	small, large := projectiontest.FullPod("a"), projectiontest.FullPod("a")
 	for i := range 100 {
 		large.Spec.Containers[0].Env = append(large.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint("E", i), Value: "v"})
 		large.ManagedFields = append(large.ManagedFields, large.ManagedFields[0])
@@ -234,16 +195,16 @@ func TestDecodingCostsWhatIsKept(t *testing.T) {
 // refuses may be accepted if the damage is in what is not looked at, but must do no harm.
 func FuzzPods(f *testing.F) {
 	d := newDecoders(f)
-	for _, p := range []*corev1.Pod{{}, small("shop", "a", "rs", "n"), fullPod("a"),
+	for _, p := range []*corev1.Pod{{}, {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}, projectiontest.FullPod("a"),
 		{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}} {
-		data := d.encode(f, p)
+		data := projectiontest.Encode(f, p)
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 	}
 	for seed := range int64(5) {
 		p := &corev1.Pod{}
-		filler(seed).Fill(p)
-		f.Add(d.encode(f, p))
+		projectiontest.Filler(seed).Fill(p)
+		f.Add(projectiontest.Encode(f, p))
 	}
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x04\x0b\x08\x01\x0c"))                         // a group
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x08\x0a\x06\x62\x04\x12\x00\x0a\x00"))         // an entry of a map the wrong way round
@@ -256,9 +217,9 @@ func FuzzPods(f *testing.F) {
 // agree fails unless both ways of decoding make the same of what the full decoder accepts.
 func (d decoders) agree(t rapid.TB, data []byte) {
 	t.Helper()
-	want, err1 := d.slimOfWhole(data)
-	got, err2 := d.slimOfPart(data)
-	masked, err3 := d.slimOfMasked(data)
+	want, err1 := d.ofWhole(data)
+	got, err2 := d.ofPart(data)
+	masked, err3 := d.ofMasked(data)
 	if err1 != nil {
 		return
 	}
@@ -275,9 +236,9 @@ func TestDamagedPods(t *testing.T) {
 	d := newDecoders(t)
 	rapid.Check(t, func(t *rapid.T) {
 		p := &corev1.Pod{}
-		filler(rapid.Int64().Draw(t, "seed")).Fill(p)
-		interesting(t, p)
-		sound := d.encode(t, p)
+		projectiontest.Filler(rapid.Int64().Draw(t, "seed")).Fill(p)
+		projectiontest.AddWhatIsKept(t, p)
+		sound := projectiontest.Encode(t, p)
 		for range 30 {
 			data := bytes.Clone(sound)
 			for range rapid.IntRange(1, 3).Draw(t, "damages") {
@@ -303,15 +264,15 @@ func TestDamagedPods(t *testing.T) {
 
 func BenchmarkDecodePod(b *testing.B) {
 	d := newDecoders(b)
-	p := fullPod("web-6d4b9-abcde")
+	p := projectiontest.FullPod("web-6d4b9-abcde")
 	for i := range 40 {
 		p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_NUMBER_", i), Value: "a value of thirty characters..."})
 	}
-	data := d.encode(b, p)
+	data := projectiontest.Encode(b, p)
 	for _, c := range []struct {
 		name   string
 		decode func([]byte) (any, error)
-	}{{"whole, then slim", d.slimOfWhole}, {"in part", d.slimOfPart}} {
+	}{{"whole, then projected", d.ofWhole}, {"in part", d.ofPart}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()

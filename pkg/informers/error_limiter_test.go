@@ -24,8 +24,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-func TestTroubleIsToldOfLessAndLess(t *testing.T) {
-	var tr trouble
+func TestErrorsAreLoggedAtALimitedRate(t *testing.T) {
+	var tr errorLimiter
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var told []int
 	for range 100 {
@@ -37,7 +37,7 @@ func TestTroubleIsToldOfLessAndLess(t *testing.T) {
 	if got := fmt.Sprint(told); got != "[1 2 4 8 16 32 64]" {
 		t.Error(got)
 	}
-	if n, news := tr.count(at.Add(quiet + 1)); n != 1 || !news {
+	if n, news := tr.count(at.Add(resetAfter + 1)); n != 1 || !news {
 		t.Errorf("after a quiet time: %d, %t", n, news)
 	}
 }
@@ -78,7 +78,7 @@ func TestWatchErrorsAreLoggedQuietly(t *testing.T) {
 func TestOrdinaryEndsAreNotLogged(t *testing.T) {
 	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, apierrors.NewResourceExpired("too old")} {
 		logger, buffer := buffered(t)
-		if new(trouble).log(logger, err); buffer.String() != "" {
+		if new(errorLimiter).log(logger, err); buffer.String() != "" {
 			t.Errorf("%v: %s", err, buffer)
 		}
 	}
@@ -89,7 +89,7 @@ func TestRefusalsAreErrors(t *testing.T) {
 	pods := corev1.Resource("pods")
 	for _, err := range []error{apierrors.NewUnauthorized("who?"), apierrors.NewForbidden(pods, "", errors.New("no"))} {
 		logger, buffer := buffered(t)
-		var tr trouble
+		var tr errorLimiter
 		for range 4 {
 			tr.log(logger, err)
 		}
@@ -100,7 +100,7 @@ func TestRefusalsAreErrors(t *testing.T) {
 		}
 	}
 	logger, buffer := buffered(t)
-	var tr trouble
+	var tr errorLimiter
 	for range 4 {
 		tr.log(logger, errors.New("connection refused"))
 	}

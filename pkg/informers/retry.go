@@ -19,24 +19,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A server that cannot be reached, or is not ready, is asked again after pauses that double between these bounds. client-go's
-// own pauses grow to a minute and are not to be had shorter: after an API server was away for half a minute, caches would
-// show the past for another one.
+// Lists and watches that fail because the server cannot be reached or is not ready are retried after pauses that double
+// between these bounds. client-go's own pauses grow to a minute and cannot be configured: after an API server was away for
+// half a minute, caches would be stale for another minute.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
 )
 
-// ask calls try until it succeeds, fails for a reason that will not pass by itself, or ctx ends.
-func ask[T any](ctx context.Context, t *trouble, o metav1.ListOptions, try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
+// retry calls try until it succeeds, fails with an error that is not transient, or ctx ends.
+func retry[T any](ctx context.Context, limiter *errorLimiter, o metav1.ListOptions, try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestPause, Steps: 32}
 	for {
 		answer, err := try(ctx, o)
-		if err == nil || ctx.Err() != nil || !passing(err, o) {
+		if err == nil || ctx.Err() != nil || !transient(err, o) {
 			return answer, err
 		}
-		t.log(klog.FromContext(ctx).WithValues("type", t.of), err)
-		again := time.NewTimer(max(pause.Step(), wanted(err)))
+		limiter.log(klog.FromContext(ctx).WithValues("type", limiter.of), err)
+		again := time.NewTimer(max(pause.Step(), retryAfter(err)))
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -46,9 +46,9 @@ func ask[T any](ctx context.Context, t *trouble, o metav1.ListOptions, try func(
 	}
 }
 
-// passing reports whether the failure may pass by itself: nobody has answered, or the server says that it cannot at the
-// moment. What it says to a watch with initial events counts at once, as client-go then tries a list.
-func passing(err error, o metav1.ListOptions) bool {
+// transient reports whether the failure may pass by itself: nobody has answered, or the server says that it cannot answer at
+// the moment. A watch with initial events is not retried after an answer of the server, because client-go then tries a list.
+func transient(err error, o metav1.ListOptions) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return true
@@ -57,25 +57,25 @@ func passing(err error, o metav1.ListOptions) bool {
 	return o.SendInitialEvents == nil && (code == http.StatusTooManyRequests || code >= http.StatusInternalServerError)
 }
 
-// wanted is how long the server asks to be left alone.
-func wanted(err error) time.Duration {
+// retryAfter is how long the server asks to wait.
+func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
 }
 
-// listWatch is patient with the API server, and notes what it does. of is the kind as the log calls it. A convert function
-// that is not nil is applied to the events of watches.
+// listWatch returns a ListWatch that retries and whose activity is noted. of is the kind, for the log. A convert function that
+// is not nil is applied to the events of watches.
 func listWatch[L runtime.Object](
 	of string, a *WatchActivity, list func(context.Context, metav1.ListOptions) (L, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
 ) *cache.ListWatch {
-	t := &trouble{of: of}
+	limiter := &errorLimiter{of: of}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return ask(ctx, t, o, track(a, list))
+			return retry(ctx, limiter, o, track(a, list))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := ask(ctx, t, o, track(a, watches))
+			w, err := retry(ctx, limiter, o, track(a, watches))
 			if err != nil {
 				return nil, err
 			}
@@ -90,7 +90,7 @@ type kindClient[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// informerOf returns the factory's informer of a kind, the one that its own methods have, too, made patient.
+// informerOf returns the factory's informer of a kind, the one that its own methods return, with retries.
 func informerOf[L runtime.Object](
 	f informers.SharedInformerFactory, example runtime.Object, kind schema.GroupVersionResource, of func(kubernetes.Interface) kindClient[L],
 ) cache.SharedIndexInformer {

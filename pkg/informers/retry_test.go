@@ -34,7 +34,7 @@ func (f *outage) try(context.Context, metav1.ListOptions) (string, error) {
 	return "here", nil
 }
 
-func TestAsksAgainWhileTheServerIsAway(t *testing.T) {
+func TestRetriesWhileTheServerIsAway(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
@@ -49,7 +49,7 @@ func TestAsksAgainWhileTheServerIsAway(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const lasts = 10 * time.Minute
 				f := &outage{err: c.err, until: time.Now().Add(lasts)}
-				got, err := ask(t.Context(), &trouble{}, metav1.ListOptions{}, f.try)
+				got, err := retry(t.Context(), &errorLimiter{}, metav1.ListOptions{}, f.try)
 				if got != "here" || err != nil {
 					t.Fatalf("got %q, %v", got, err)
 				}
@@ -64,7 +64,7 @@ func TestAsksAgainWhileTheServerIsAway(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotPassIsReturned(t *testing.T) {
+func TestLastingErrorsAreReturned(t *testing.T) {
 	initial := metav1.ListOptions{SendInitialEvents: ptr.To(true)}
 	for _, c := range []struct {
 		name    string
@@ -79,7 +79,7 @@ func TestWhatDoesNotPassIsReturned(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &outage{err: c.err, until: time.Now().Add(time.Hour)}
-				if _, err := ask(t.Context(), &trouble{}, c.options, f.try); !errors.Is(err, c.err) || len(f.tries) != 1 {
+				if _, err := retry(t.Context(), &errorLimiter{}, c.options, f.try); !errors.Is(err, c.err) || len(f.tries) != 1 {
 					t.Errorf("%v after %d tries", err, len(f.tries))
 				}
 			})
@@ -87,20 +87,20 @@ func TestWhatDoesNotPassIsReturned(t *testing.T) {
 	}
 }
 
-func TestPatienceEndsWithItsContext(t *testing.T) {
+func TestRetryEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
 		f := &outage{err: errAway, until: began.Add(time.Hour)}
-		if _, err := ask(ctx, &trouble{}, metav1.ListOptions{}, f.try); !errors.Is(err, errAway) || time.Since(began) != time.Minute {
+		if _, err := retry(ctx, &errorLimiter{}, metav1.ListOptions{}, f.try); !errors.Is(err, errAway) || time.Since(began) != time.Minute {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
 }
 
-// The caches of all kinds are patient: a list that fails is repeated at once, not after the pauses of client-go.
-func TestCachesArePatient(t *testing.T) {
+// The caches of all kinds retry: a list that fails is repeated soon, not after the pauses of client-go.
+func TestCachesRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
 		until := time.Now().Add(time.Minute)

@@ -1,0 +1,136 @@
+package informers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+)
+
+// podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
+// [NewClient] it projects pods while it decodes them.
+func podInformer(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+	return f.InformerFor(&corev1.Pod{}, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return newPodInformer(k, internalinterfaces.InformerOptions{
+			ResyncPeriod: resync, InformerName: f.InformerName(),
+			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		})
+	})
+}
+
+func newPodInformer(k kubernetes.Interface, o internalinterfaces.InformerOptions) cache.SharedIndexInformer {
+	c, ok := k.(*Client)
+	if !ok {
+		return coreinformers.NewPodInformerWithOptions(k, metav1.NamespaceAll, o)
+	}
+	source := c.pods
+	source.interner = newInterner()
+	lw := listWatch("*v1.Pod", activityOf(k, "pods"), source.list, source.watch, source.convert)
+	informer := cache.NewSharedIndexInformerWithOptions(lw, &corev1.Pod{}, cache.SharedIndexInformerOptions{
+		ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers,
+		Identifier: o.InformerName.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
+	})
+	source.known = informer.GetIndexer()
+	return transformed{informer}
+}
+
+// transformed is an informer whose objects are transformed before it gets them. An informer itself would transform the initial
+// events of a watch twice, and all pods would exist twice for a while.
+type transformed struct{ cache.SharedIndexInformer }
+
+// SetTransform implements cache.SharedIndexInformer.
+func (transformed) SetTransform(cache.TransformFunc) error { return nil }
+
+// podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache
+// has the pod in the same version, that object is used again: a list that is repeated, for example after a watch has expired,
+// does not take the memory of all pods once more.
+type podSource struct {
+	rest     rest.Interface // with the decoder for what is watched
+	mask     *fieldmask.Mask
+	decoder  *projection.PodDecoder
+	interner *interner
+	known    cache.Indexer
+}
+
+// list is for servers that cannot stream what there is as a watch. It decodes the list while it arrives. That may have all
+// pods of the cluster in one answer, because servers ignore the limit when they answer from memory.
+func (s *podSource) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	body, err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	list := &internalversion.List{}
+	list.ListMeta, err = fieldmask.ReadList(body, runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, s.mask, func(item []byte) error {
+		p, err := s.decoder.Decode(item)
+		if err == nil {
+			list.Items = append(list.Items, s.share(p))
+		}
+		return err
+	})
+	if errors.Is(err, fieldmask.ErrUnusual) {
+		return s.listWhole(ctx, o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return list, nil
+}
+
+// listWhole lists pods in JSON, for example.
+func (s *podSource) listWhole(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	whole := &corev1.PodList{}
+	if err := s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Do(ctx).Into(whole); err != nil {
+		return nil, err
+	}
+	list := &internalversion.List{ListMeta: whole.ListMeta}
+	for i := range whole.Items {
+		list.Items = append(list.Items, s.share(projection.Pod(&whole.Items[i])))
+	}
+	return list, nil
+}
+
+func (s *podSource) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.Watch = true
+	return s.rest.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)
+}
+
+// convert projects and shares the pod in an event of a watch.
+func (s *podSource) convert(e watch.Event) watch.Event {
+	switch o := e.Object.(type) {
+	case projection.ProjectedPod:
+		e.Object = s.share(o.Pod)
+	case *corev1.Pod: // it came as JSON
+		e.Object = s.share(projection.Pod(o))
+	}
+	return e
+}
+
+// share returns a pod that has just been projected, or the equal one of the cache.
+func (s *podSource) share(p *corev1.Pod) *corev1.Pod {
+	if o, ok, err := s.known.Get(p); err == nil && ok && p.ResourceVersion != "" {
+		if c, ok := o.(*corev1.Pod); ok && c.UID == p.UID && c.ResourceVersion == p.ResourceVersion {
+			return c
+		}
+	}
+	s.interner.mu.Lock()
+	defer s.interner.mu.Unlock()
+	s.interner.internPod(p)
+	return p
+}

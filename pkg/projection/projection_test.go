@@ -1,0 +1,224 @@
+package projection
+
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
+)
+
+func projected(t interface{ Fatalf(string, ...any) }, o any) any {
+	got, err := Project(o)
+	if err != nil {
+		t.Fatalf("project: %v", err)
+	}
+	return got
+}
+
+func TestProjectPod(t *testing.T) {
+	full := projectiontest.FullPod("a")
+	full.Spec.Containers = append(full.Spec.Containers, corev1.Container{Name: "portless", Image: "x"})
+	full.Spec.InitContainers = append(full.Spec.InitContainers, corev1.Container{Name: "setup", Image: "x"})
+	full.Status.ContainerStatuses = append(full.Status.ContainerStatuses, corev1.ContainerStatus{Name: "portless", Image: "x"})
+	before := full.DeepCopy()
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "a", Namespace: "shop", UID: "uid-a", ResourceVersion: "7", Generation: 2,
+			CreationTimestamp: projectiontest.When, DeletionTimestamp: &projectiontest.When, DeletionGracePeriodSeconds: ptr.To[int64](30),
+			Labels: full.Labels, OwnerReferences: full.OwnerReferences, Finalizers: full.Finalizers,
+			Annotations: map[string]string{corev1.PodDeletionCost: "5"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "node-1", Hostname: "h", Subdomain: "s",
+			Containers:     []corev1.Container{{Name: "web", Ports: full.Spec.Containers[0].Ports}},
+			InitContainers: []corev1.Container{{Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}},
+		},
+		Status: corev1.PodStatus{
+			ObservedGeneration: 2, Phase: corev1.PodRunning, Reason: "Evicted", PodIP: "10.1.2.3", PodIPs: full.Status.PodIPs,
+			Conditions:            []corev1.PodCondition{{Type: "Ready", Status: "True", LastTransitionTime: projectiontest.When}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "web", RestartCount: 3}},
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "proxy", RestartCount: 1}},
+		},
+	}
+	got := projected(t, full)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("projected (-want +got):\n%s", diff)
+	}
+	if !reflect.DeepEqual(before, full) {
+		t.Error("the pod that was given was changed")
+	}
+	if diff := cmp.Diff(got, projected(t, got)); diff != "" {
+		t.Errorf("not idempotent:\n%s", diff)
+	}
+}
+
+func TestProjectConditions(t *testing.T) {
+	all := func() []corev1.PodCondition {
+		return []corev1.PodCondition{
+			{Type: "PodScheduled", Status: "True", LastTransitionTime: projectiontest.When, Reason: "r", Message: "m"},
+			{Type: "Ready", Status: "False", LastTransitionTime: projectiontest.When, LastProbeTime: projectiontest.When, Reason: "PodCompleted"},
+			{Type: "DisruptionTarget", Status: "True", LastTransitionTime: projectiontest.When, Reason: "DeletionByPodGC", Message: "m", ObservedGeneration: 3},
+		}
+	}
+	ready := corev1.PodCondition{Type: "Ready", Status: "False", LastTransitionTime: projectiontest.When}
+	for _, c := range []struct {
+		name  string
+		phase corev1.PodPhase
+		want  []corev1.PodCondition
+	}{
+		{"of a pod that runs, whether it is ready or disrupted (RS-43, PGC-15)", corev1.PodRunning, []corev1.PodCondition{ready, all()[2]}},
+		{"of a pod that has ended, when things happened", corev1.PodSucceeded,
+			[]corev1.PodCondition{{Type: "PodScheduled", Status: "True", LastTransitionTime: projectiontest.When}, ready, all()[2]}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &corev1.Pod{Status: corev1.PodStatus{Phase: c.phase, Conditions: all()}}
+			if diff := cmp.Diff(c.want, projected(t, p).(*corev1.Pod).Status.Conditions); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Decoders leave room to grow in lists; that room must not stay.
+func TestProjectedPodsHaveNoSpareRoom(t *testing.T) {
+	full := projectiontest.FullPod("a")
+	full.Status.Conditions = append(make([]corev1.PodCondition, 0, 100), full.Status.Conditions...)
+	full.Spec.Containers[0].Ports = append(make([]corev1.ContainerPort, 0, 100), full.Spec.Containers[0].Ports...)
+	got := projected(t, full).(*corev1.Pod)
+	if n := cap(got.Status.Conditions); n != 1 {
+		t.Errorf("room for %d conditions", n)
+	}
+	if n := cap(got.Spec.Containers[0].Ports); n != 1 {
+		t.Errorf("room for %d ports", n)
+	}
+}
+
+func TestProjectOtherKinds(t *testing.T) {
+	meta := func() metav1.ObjectMeta {
+		m := projectiontest.FullPod("a").ObjectMeta
+		m.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "keep": "me"}
+		return m
+	}
+	for _, c := range []struct {
+		name        string
+		o           apiruntime.Object
+		lastApplied bool
+	}{
+		{"Deployments are written back whole", &appsv1.Deployment{ObjectMeta: meta()}, true},
+		{"ReplicaSets, too, and their annotations are read (DEP-14, DEP-51)", &appsv1.ReplicaSet{ObjectMeta: meta()}, true},
+		{"Endpoints, too (EP-28)", &corev1.Endpoints{ObjectMeta: meta()}, true},
+		{"what is not known is not judged", &corev1.ConfigMap{ObjectMeta: meta()}, true},
+		{"Services are only read", &corev1.Service{ObjectMeta: meta()}, false},
+		{"Nodes are only read", &corev1.Node{ObjectMeta: meta()}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			annotations := c.o.(metav1.Object).GetAnnotations()
+			want := c.o.DeepCopyObject().(metav1.Object)
+			want.SetManagedFields(nil)
+			if !c.lastApplied {
+				want.SetAnnotations(map[string]string{"keep": "me"})
+			}
+			got := projected(t, c.o)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("projected (-want +got):\n%s", diff)
+			}
+			if len(annotations) != 2 {
+				t.Error("a map that may be shared was changed")
+			}
+			again := got.(apiruntime.Object).DeepCopyObject()
+			if diff := cmp.Diff(got, projected(t, again)); diff != "" {
+				t.Errorf("not idempotent:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Strange things pass through, tombstones with what is in them projected (CI-15).
+func TestProjectToleratesAnything(t *testing.T) {
+	for _, o := range []any{nil, 7, "text", struct{}{}, &metav1.Status{Message: "m"}, cache.DeletedFinalStateUnknown{Key: "k"},
+		cache.DeletedFinalStateUnknown{Key: "k", Obj: 7}} {
+		if got := projected(t, o); !reflect.DeepEqual(got, o) {
+			t.Errorf("%v became %v", o, got)
+		}
+	}
+	got := projected(t, cache.DeletedFinalStateUnknown{Key: "k", Obj: projectiontest.FullPod("a")})
+	if diff := cmp.Diff(cache.DeletedFinalStateUnknown{Key: "k", Obj: projected(t, projectiontest.FullPod("a"))}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// ProjectIsIdempotent: what has been projected comes out the same and is not written to, whatever it is.
+func TestProjectIsIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := projectiontest.FullPod(rapid.StringMatching("[a-z]{1,5}").Draw(t, "name"))
+		if rapid.Bool().Draw(t, "bare") {
+			p.Status, p.Spec, p.ObjectMeta = corev1.PodStatus{}, corev1.PodSpec{}, metav1.ObjectMeta{Name: "a"}
+		}
+		p.Spec.Containers = p.Spec.Containers[:rapid.IntRange(0, len(p.Spec.Containers)).Draw(t, "containers")]
+		p.Status.Conditions = p.Status.Conditions[:rapid.IntRange(0, len(p.Status.Conditions)).Draw(t, "conditions")]
+		once := projected(t, p)
+		before := once.(*corev1.Pod).DeepCopy()
+		twice := projected(t, once)
+		if diff := cmp.Diff(once, twice); diff != "" {
+			t.Fatal(diff)
+		}
+		if !reflect.DeepEqual(before, once) {
+			t.Fatal("a projected pod was written to")
+		}
+	})
+}
+
+func TestProjectNodesWithoutImages(t *testing.T) {
+	n := &corev1.Node{Status: corev1.NodeStatus{
+		Images:     []corev1.ContainerImage{{Names: []string{"registry.example/app:1"}}},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}},
+	}}
+	o, err := Project(n)
+	if got := o.(*corev1.Node); err != nil || got.Status.Images != nil || len(got.Status.Conditions) != 1 {
+		t.Errorf("%v %v", o, err)
+	}
+}
+
+// BenchmarkPodMemory reports how much heap a decoded pod takes, whole and projected.
+func BenchmarkPodMemory(b *testing.B) {
+	calm := func(p *corev1.Pod) *corev1.Pod { // most pods have not restarted and bear no cost
+		p.Annotations, p.Status.ContainerStatuses[0].RestartCount, p.Status.InitContainerStatuses[0].RestartCount = nil, 0, 0
+		return p
+	}
+	for _, c := range []struct {
+		name string
+		keep func(*corev1.Pod) any
+	}{
+		{"projected, never restarted", func(p *corev1.Pod) any { o, _ := Project(calm(p)); return o }},
+		{"whole", func(p *corev1.Pod) any { return p }},
+		{"projected", func(p *corev1.Pod) any { o, _ := Project(p); return o }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			const n = 2000
+			var total float64
+			for b.Loop() {
+				kept := make([]any, n)
+				before := projectiontest.HeapInUse()
+				for i := range kept {
+					kept[i] = c.keep(projectiontest.Decoded(b, fmt.Sprintf("web-6d4b9-%05d", i)))
+				}
+				total += float64(projectiontest.HeapInUse()-before) / n
+				runtime.KeepAlive(kept)
+			}
+			b.ReportMetric(total/float64(b.N), "heap-B/pod")
+		})
+	}
+}
