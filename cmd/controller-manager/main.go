@@ -15,8 +15,8 @@ import (
 )
 
 func main() {
-	tuneMemory(os.LookupEnv, os.DirFS("/"))
-	go returnMemory(context.Background(), quietPeriod, allocated, debug.FreeOSMemory)
+	limitMemory(os.LookupEnv, os.DirFS("/"))
+	go manageMemory(context.Background(), memoryPeriod, garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"math"
 	"path"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
@@ -13,30 +12,38 @@ import (
 	"time"
 )
 
-// Of what a controller manager holds, nearly all is caches, which stay; what passes through is little. So a small share of
-// the heap is room enough for garbage, and a collection is rare even so. While the caches are small, their share would be
-// too little: then there is room for half of garbageRoom to all of it.
+// Nearly all that a controller manager holds is caches, which stay; the rest is short-lived. So a small share of the heap is
+// room enough for garbage, and collections are rare even so. While the caches are small, that share would be too little; then
+// there is room for half of garbageRoom to all of it. Fixed values of GOGC are measured in decision 6.
 const (
 	garbageShare = 30       // percent of what is alive, where Go's default is 100
 	garbageRoom  = 16 << 20 // bytes, while that is more than the share
 	limitShare   = 0.9      // of the cgroup's limit, above which the collector tries harder
 )
 
-// tuneMemory sets how the garbage collector trades memory for time, but for what GOGC and GOMEMLIMIT in the environment
-// say themselves. In a container with a limit, the process rather spends time than be killed.
-func tuneMemory(env func(string) (string, bool), root fs.FS) {
-	if _, set := env("GOGC"); !set {
-		set := 0
-		afterCollections(func() {
-			if percent := garbagePercent(readMetric("/gc/heap/live:bytes")); percent != set {
-				debug.SetGCPercent(percent)
-				set = percent
-			}
-		})
+// limitMemory makes the process rather spend time than be killed when its container has a memory limit. GOMEMLIMIT in the
+// environment takes precedence.
+func limitMemory(env func(string) (string, bool), root fs.FS) {
+	if _, set := env("GOMEMLIMIT"); set {
+		return
 	}
-	if _, set := env("GOMEMLIMIT"); !set {
-		if limit, ok := cgroupLimit(root); ok {
-			debug.SetMemoryLimit(int64(float64(limit) * limitShare))
+	if limit, ok := cgroupLimit(root); ok {
+		debug.SetMemoryLimit(int64(float64(limit) * limitShare))
+	}
+}
+
+// garbageTuner sets GOGC for large caches, and returns a function that sets it again for what is alive when it is called. GOGC
+// in the environment takes precedence.
+func garbageTuner(env func(string) (string, bool)) (adjust func()) {
+	if _, set := env("GOGC"); set {
+		return func() {}
+	}
+	set := garbageShare // while the caches are filled for the first time
+	debug.SetGCPercent(set)
+	return func() {
+		if percent := garbagePercent(readMetric("/gc/heap/live:bytes")); percent != set {
+			debug.SetGCPercent(percent)
+			set = percent
 		}
 	}
 }
@@ -50,13 +57,6 @@ func garbagePercent(alive uint64) int {
 		}
 	}
 	return garbageShare
-}
-
-// afterCollections calls f now and after each garbage collection, one call at a time.
-func afterCollections(f func()) {
-	f()
-	// An object that nobody holds is found by the next collection; then the next one takes its place.
-	runtime.SetFinalizer(new([16]byte), func(*[16]byte) { afterCollections(f) })
 }
 
 // cgroupLimit returns how many bytes of memory the process may use by the limits of its cgroup and of those around it; not
@@ -91,14 +91,15 @@ func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 }
 
 const (
-	quietPeriod = 10 * time.Second
-	quietly     = 1 << 20 // bytes that are allocated in a quiet period, at most
-	worthwhile  = 8 << 20 // bytes that must have been allocated for garbage to be worth looking for
+	memoryPeriod = 10 * time.Second
+	idleAllocs   = 1 << 20 // bytes that an idle process allocates in a period, at most
+	worthwhile   = 8 << 20 // bytes that must have been allocated for garbage to be worth looking for
 )
 
-// returnMemory gives back to the system what is not needed any more, once after each time of work, when all is quiet. Else
-// garbage would stay until as much again has been allocated, and in a quiet cluster that may take a day.
-func returnMemory(ctx context.Context, period time.Duration, allocated func() uint64, free func()) {
+// manageMemory adjusts the room for garbage once in a period. It also returns unused memory to the system, once after each
+// time of work, when the process is idle: otherwise garbage would stay until as much again has been allocated, which may take
+// a day in a quiet cluster.
+func manageMemory(ctx context.Context, period time.Duration, adjust func(), allocated func() uint64, free func()) {
 	every := time.NewTicker(period)
 	defer every.Stop()
 	var freed, before uint64
@@ -108,8 +109,9 @@ func returnMemory(ctx context.Context, period time.Duration, allocated func() ui
 			return
 		case <-every.C:
 		}
+		adjust()
 		now := allocated()
-		if now-before <= quietly && now-freed >= worthwhile {
+		if now-before <= idleAllocs && now-freed >= worthwhile {
 			free()
 			freed = now
 		}

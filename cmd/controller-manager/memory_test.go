@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -49,26 +50,51 @@ func TestGarbagePercent(t *testing.T) {
 	}
 }
 
-func TestAfterCollections(t *testing.T) {
-	calls := make(chan bool, 100)
-	afterCollections(func() { calls <- true })
-	for range 3 {
-		<-calls
-		runtime.GC()
+// GOGC follows what is alive, from the value for large caches on.
+func TestGarbageTuner(t *testing.T) {
+	current := func() int {
+		percent := debug.SetGCPercent(-1)
+		debug.SetGCPercent(percent)
+		return percent
 	}
-	<-calls
+	defer debug.SetGCPercent(current())
+	environment := map[string]string{}
+	lookup := func(key string) (string, bool) { value, ok := environment[key]; return value, ok }
+	adjust := garbageTuner(lookup)
+	if got := current(); got != garbageShare {
+		t.Errorf("at the start: %d", got)
+	}
+	runtime.GC()
+	adjust()
+	if got, want := current(), garbagePercent(readMetric("/gc/heap/live:bytes")); got != want || got == garbageShare {
+		t.Errorf("small heap: %d, want %d", got, want)
+	}
+	caches := make([]byte, 100<<20)
+	runtime.GC()
+	adjust()
+	if got := current(); got != garbageShare {
+		t.Errorf("large heap: %d", got)
+	}
+	runtime.KeepAlive(caches)
+
+	environment["GOGC"] = "77"
+	debug.SetGCPercent(77)
+	garbageTuner(lookup)()
+	if got := current(); got != 77 {
+		t.Errorf("set in the environment: %d", got)
+	}
 }
 
-// Memory is given back once after each time of work, when that is over.
-func TestReturnMemory(t *testing.T) {
+// Memory is returned once after each time of work, when that is over, and the room for garbage adjusted in each period.
+func TestManageMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var total atomic.Uint64
-		var frees atomic.Int64
-		go returnMemory(ctx, quietPeriod, total.Load, func() { frees.Add(1) })
+		var frees, adjusted atomic.Int64
+		go manageMemory(ctx, memoryPeriod, func() { adjusted.Add(1) }, total.Load, func() { frees.Add(1) })
 		period := func(allocates uint64) int64 {
 			total.Add(allocates)
-			time.Sleep(quietPeriod)
+			time.Sleep(memoryPeriod)
 			synctest.Wait()
 			return frees.Load()
 		}
@@ -84,6 +110,9 @@ func TestReturnMemory(t *testing.T) {
 		} {
 			if got := period(c.allocates); got != c.frees {
 				t.Errorf("period %d: freed %d times, want %d", i, got, c.frees)
+			}
+			if got := adjusted.Load(); got != int64(i+1) {
+				t.Errorf("period %d: adjusted %d times", i, got)
 			}
 		}
 		cancel()
