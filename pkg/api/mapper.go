@@ -37,9 +37,9 @@ type Mapper struct {
 
 // discovered is what a discovery has found.
 type discovered struct {
-	kinds  meta.RESTMapper
-	failed map[schema.GroupVersion]error // the group versions of which nothing is known
-	err    error                         // it has found nothing at all
+	kinds meta.RESTMapper
+	answer
+	err error // it has found nothing at all
 }
 
 var _ meta.RESTMapper = (*Mapper)(nil)
@@ -150,15 +150,16 @@ func (m *Mapper) run(done chan struct{}) {
 	groups, lists, err := m.cache.ServerGroupsAndResources()
 	found := &discovered{}
 	if failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err == nil || partial {
-		all, _ := restmapper.GetAPIGroupResources(answer{groups: groups, lists: lists}) // fails only where requests do
-		found.kinds, found.failed = restmapper.NewDiscoveryRESTMapper(all), failed
+		found.answer = answer{groups: groups, lists: lists, failed: failed}
+		all, _ := restmapper.GetAPIGroupResources(found.answer) // fails only where requests do
+		found.kinds = restmapper.NewDiscoveryRESTMapper(all)
 	} else {
 		found.err = fmt.Errorf("discovery: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found.err != nil { // what was known is better than nothing
-		found.kinds, found.failed = m.known.kinds, m.known.failed
+		found.kinds, found.answer = m.known.kinds, m.known.answer
 	}
 	m.known, m.tried, m.running = found, time.Now(), nil
 	close(done)
@@ -169,6 +170,7 @@ type answer struct {
 	discovery.DiscoveryInterface
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
+	failed map[schema.GroupVersion]error // the group versions of which nothing is known
 }
 
 // ServerGroupsAndResources implements [discovery.DiscoveryInterface].

@@ -27,6 +27,7 @@ type catalog struct {
 	asked   int // for the list of groups
 	kinds   map[schema.GroupVersion][]Mapping
 	failing map[schema.GroupVersion]bool
+	verbs   map[string][]string // by resource; without an entry, "get"
 	hold    chan struct{} // if set, answers wait for it
 }
 
@@ -119,9 +120,16 @@ func (c *catalog) groups() (list metav1.APIGroupList) {
 
 func (c *catalog) resources(gv schema.GroupVersion) (all []metav1.APIResource) {
 	for _, m := range c.kinds[gv] {
-		all = append(all, metav1.APIResource{Name: m.Resource, Kind: m.Kind, Namespaced: m.Namespaced, Verbs: metav1.Verbs{"get"}})
+		all = append(all, metav1.APIResource{Name: m.Resource, Kind: m.Kind, Namespaced: m.Namespaced, Verbs: c.verbsOf(m)})
 	}
 	return all
+}
+
+func (c *catalog) verbsOf(m Mapping) []string {
+	if verbs, ok := c.verbs[m.Resource]; ok {
+		return verbs
+	}
+	return []string{"get"}
 }
 
 func (c *catalog) aggregated() (list apidiscoveryv2.APIGroupDiscoveryList) {
@@ -136,7 +144,7 @@ func (c *catalog) aggregated() (list apidiscoveryv2.APIGroupDiscoveryList) {
 				scope = apidiscoveryv2.ScopeNamespace
 			}
 			version.Resources = append(version.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: m.Resource, Scope: scope,
-				ResponseKind: &metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: m.Kind}, Verbs: []string{"get"}})
+				ResponseKind: &metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: m.Kind}, Verbs: c.verbsOf(m)})
 		}
 		group := apidiscoveryv2.APIGroupDiscovery{Versions: []apidiscoveryv2.APIVersionDiscovery{version}}
 		group.Name = gv.Group
