@@ -28,7 +28,7 @@ type catalog struct {
 	kinds   map[schema.GroupVersion][]Mapping
 	failing map[schema.GroupVersion]bool
 	verbs   map[string][]string // by resource; without an entry, "get"
-	hold    chan struct{} // if set, answers wait for it
+	hold    chan struct{}       // if set, answers wait for it
 }
 
 func startCatalog(t *testing.T, legacy bool, kinds ...Mapping) (*catalog, *Mapper) {

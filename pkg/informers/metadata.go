@@ -1,0 +1,285 @@
+package informers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+// ErrNotSynced says that a lookup cannot be answered: the resource is not wanted, its objects have not been listed yet, or
+// the subscription keeps no store. That an object is missing is never concluded from it.
+var ErrNotSynced = errors.New("the cache has not been filled")
+
+// MetadataInformers watch the metadata of any resources, built-in and custom ones, for those who want it: see
+// [MetadataInformers.Subscribe]. What several subscriptions want is listed and watched once. A resource that cannot be
+// listed holds up no other.
+//
+// managedFields, the annotation of kubectl apply, and the kind (PartialObjectMetadata, for all of them) are dropped. There is
+// no resync.
+type MetadataInformers struct {
+	client  metadata.Interface
+	running sync.WaitGroup
+
+	mu      sync.Mutex // taken before the lock of a watch
+	closed  bool
+	watches map[schema.GroupVersionResource]*metadataWatch
+}
+
+// NewMetadataInformers returns informers that watch nothing yet. The client's requests must not be bounded in time.
+func NewMetadataInformers(client metadata.Interface) *MetadataInformers {
+	return &MetadataInformers{client: client, watches: map[schema.GroupVersionResource]*metadataWatch{}}
+}
+
+// Shutdown ends all watches and waits for their goroutines. Nothing starts any more.
+func (i *MetadataInformers) Shutdown() {
+	i.mu.Lock()
+	i.closed = true
+	for _, w := range i.watches {
+		w.stop()
+	}
+	i.mu.Unlock()
+	i.running.Wait()
+}
+
+// MetadataState is how the watch of one resource does.
+type MetadataState struct {
+	Resource     schema.GroupVersionResource // health checks and metrics call it Resource.GroupResource().String()
+	Synced       bool                        // its objects have been listed
+	Objects      int                         // how many there are
+	LastActivity time.Time                   // when the server last answered or sent an event or a bookmark; zero if it never has
+	Err          error                       // why the latest list or watch failed; nil if it did not
+}
+
+// States tells how the watches do that somebody wants at the moment, sorted by group, resource and version.
+func (i *MetadataInformers) States() []MetadataState {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var all []MetadataState
+	for _, w := range i.watches {
+		all = append(all, w.state())
+	}
+	slices.SortFunc(all, func(a, b MetadataState) int { return compareResources(a.Resource, b.Resource) })
+	return all
+}
+
+func compareResources(a, b schema.GroupVersionResource) int {
+	return slices.Compare([]string{a.Group, a.Resource, a.Version}, []string{b.Group, b.Resource, b.Version})
+}
+
+// MetadataHandler is told what becomes of objects. Calls about one resource come one at a time, calls about different
+// resources at the same time. A call must not block or change the object. Of the subscription it may use the lookups only.
+type MetadataHandler interface {
+	// OnUpdate is told of an object that is new to the handler or has changed.
+	OnUpdate(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
+	// OnDelete is told of an object that is gone, once. Of an object whose deletion was missed by the watch and found by a
+	// list there is only the namespace, name and uid.
+	OnDelete(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
+}
+
+// MetadataOptions say what a subscription needs.
+type MetadataOptions struct {
+	// Handler is told of all objects. It may be nil. Of the objects that it knows only their identities and versions are
+	// kept, so a handler can have the only copy of them.
+	Handler MetadataHandler
+	// Store: objects are kept, for Get, List and ByIndex.
+	Store bool
+	// Indexers are for ByIndex; they need Store. Subscriptions share stores: by one name they must mean the same.
+	Indexers cache.Indexers
+}
+
+// MetadataSubscription is what one user wants to know of. Its methods may be called concurrently.
+type MetadataSubscription struct {
+	MetadataOptions
+	informers *MetadataInformers
+
+	// Under the lock of the informers:
+	closed bool
+	told   map[schema.GroupVersionResource]versions // what the handler knows of resources that are not wanted any more
+
+	mu    sync.RWMutex // taken last, so that handlers can look up
+	feeds map[schema.GroupVersionResource]*metadataFeed
+}
+
+// Subscribe returns a subscription to no resource yet. Whoever is done with it closes it.
+func (i *MetadataInformers) Subscribe(o MetadataOptions) *MetadataSubscription {
+	return &MetadataSubscription{
+		MetadataOptions: o, informers: i,
+		feeds: map[schema.GroupVersionResource]*metadataFeed{}, told: map[schema.GroupVersionResource]versions{},
+	}
+}
+
+// SetResources says which resources are wanted from now on. It starts watches and ends those that nobody wants any more,
+// and waits for neither. Watches outlive ctx, which only gives them their logger.
+//
+// When it returns, the handler is told no more of resources that are no longer wanted. Nor is it told that their objects are
+// gone, for that is not known. If a resource is wanted again, the handler is told what has changed since.
+//
+// A resource that is watched already, but without a store, is listed once more for a subscription that joins.
+func (s *MetadataSubscription) SetResources(ctx context.Context, resources []schema.GroupVersionResource) {
+	s.informers.mu.Lock()
+	defer s.informers.mu.Unlock()
+	if s.closed || s.informers.closed {
+		return
+	}
+	s.set(ctx, resources)
+}
+
+// Close ends the subscription, see [MetadataSubscription.SetResources].
+func (s *MetadataSubscription) Close() {
+	s.informers.mu.Lock()
+	defer s.informers.mu.Unlock()
+	s.set(context.Background(), nil)
+	s.closed, s.told = true, nil
+}
+
+// set is called under the lock of the informers.
+func (s *MetadataSubscription) set(ctx context.Context, resources []schema.GroupVersionResource) {
+	wanted, current := sets.New(resources...), sets.New(s.Resources()...)
+	for resource := range current.Difference(wanted) {
+		s.leave(resource)
+	}
+	for resource := range wanted.Difference(current) {
+		s.join(ctx, resource)
+	}
+}
+
+func (s *MetadataSubscription) join(ctx context.Context, resource schema.GroupVersionResource) {
+	i := s.informers
+	w := i.watches[resource]
+	if w == nil {
+		w = newMetadataWatch(i.client, resource)
+		i.watches[resource] = w
+	}
+	f := newMetadataFeed(resource, s.Handler, s.told[resource])
+	delete(s.told, resource)
+	if complete := w.join(f, s.Store, s.Indexers); !complete {
+		w.start(context.WithoutCancel(ctx), &i.running)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feeds[resource] = f
+}
+
+func (s *MetadataSubscription) leave(resource schema.GroupVersionResource) {
+	f := s.feed(resource)
+	s.mu.Lock()
+	delete(s.feeds, resource)
+	s.mu.Unlock()
+	w := s.informers.watches[resource]
+	if unused := w.leave(f); unused {
+		w.stop()
+		delete(s.informers.watches, resource)
+	}
+	if len(f.known) > 0 {
+		s.told[resource] = f.known
+	}
+}
+
+// Resources returns what is wanted, sorted.
+func (s *MetadataSubscription) Resources() []schema.GroupVersionResource {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.SortedFunc(maps.Keys(s.feeds), compareResources)
+}
+
+// Synced reports whether the resource is wanted and its objects have been listed since.
+func (s *MetadataSubscription) Synced(resource schema.GroupVersionResource) bool {
+	f := s.feed(resource)
+	return f != nil && f.isSynced()
+}
+
+// WaitForSync waits until the resources are synced, or all that are wanted if none are named, but no longer than the timeout
+// or ctx allows. It returns those that are not. A resource that is not wanted, or no longer, is not waited for.
+func (s *MetadataSubscription) WaitForSync(ctx context.Context, timeout time.Duration, resources ...schema.GroupVersionResource) (unsynced []schema.GroupVersionResource) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if len(resources) == 0 {
+		resources = s.Resources()
+	}
+	for _, resource := range resources {
+		f := s.feed(resource)
+		if f == nil || !f.waitForSync(ctx) {
+			unsynced = append(unsynced, resource)
+		}
+	}
+	return unsynced
+}
+
+// Get returns an object, or an error of which [apierrors.IsNotFound] is true if there is none of that name. It belongs to the
+// store and must not be changed. The error is [ErrNotSynced] when the answer is not known.
+func (s *MetadataSubscription) Get(resource schema.GroupVersionResource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	store, err := s.store(resource)
+	if err != nil {
+		return nil, err
+	}
+	key := cache.ObjectName{Namespace: namespace, Name: name}.String()
+	o, ok, err := store.GetByKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s %s: %w", resource.GroupResource(), key, err)
+	}
+	if object, isMetadata := o.(*metav1.PartialObjectMetadata); ok && isMetadata {
+		return object, nil
+	}
+	return nil, apierrors.NewNotFound(resource.GroupResource(), name)
+}
+
+// List returns the objects of a namespace, or all if it is "", in no order, under the terms of
+// [MetadataSubscription.Get].
+func (s *MetadataSubscription) List(resource schema.GroupVersionResource, namespace string) ([]*metav1.PartialObjectMetadata, error) {
+	if namespace != metav1.NamespaceAll {
+		return s.ByIndex(resource, cache.NamespaceIndex, namespace)
+	}
+	store, err := s.store(resource)
+	if err != nil {
+		return nil, err
+	}
+	return metadataOf(store.List()), nil
+}
+
+// ByIndex returns the objects that the index has under the value, in no order, under the terms of
+// [MetadataSubscription.Get].
+func (s *MetadataSubscription) ByIndex(resource schema.GroupVersionResource, index, value string) ([]*metav1.PartialObjectMetadata, error) {
+	store, err := s.store(resource)
+	if err != nil {
+		return nil, err
+	}
+	found, err := store.ByIndex(index, value)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", resource.GroupResource(), err)
+	}
+	return metadataOf(found), nil
+}
+
+func (s *MetadataSubscription) feed(resource schema.GroupVersionResource) *metadataFeed {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.feeds[resource]
+}
+
+func (s *MetadataSubscription) store(resource schema.GroupVersionResource) (cache.Indexer, error) {
+	if f := s.feed(resource); f != nil && f.store != nil && f.isSynced() {
+		return f.store, nil
+	}
+	return nil, fmt.Errorf("%s: %w", resource.GroupResource(), ErrNotSynced)
+}
+
+func metadataOf(found []any) []*metav1.PartialObjectMetadata {
+	all := make([]*metav1.PartialObjectMetadata, 0, len(found))
+	for _, o := range found {
+		if object, ok := o.(*metav1.PartialObjectMetadata); ok {
+			all = append(all, object)
+		}
+	}
+	return all
+}
