@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -306,6 +307,13 @@ func (m *model) OnDelete(r schema.GroupVersionResource, o *metav1.PartialObjectM
 		}
 		delete(known, o.UID)
 	})
+}
+
+// knows returns the objects that are there, as far as the handler was told.
+func (m *model) knows(r schema.GroupVersionResource) []*metav1.PartialObjectMetadata {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.objects[r]))
 }
 
 // told returns what the handler was told since the last call, sorted.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
@@ -17,6 +18,9 @@ import (
 type Started struct {
 	Resource string // as "pods"
 	Informer cache.SharedIndexInformer
+	// GroupResource names the cache where kinds of several groups meet: its String is "pods" for the core group, and
+	// "deployments.apps" for others.
+	GroupResource schema.GroupResource
 }
 
 // AllStarted lists the caches of a factory that have been started, by resource.
@@ -33,7 +37,8 @@ func AllStarted(f informers.SharedInformerFactory) (all []Started) {
 			continue // not reached: the factory has only types of the scheme
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
-		all = append(all, Started{resource.Resource, f.InformerFor(example, nil)}) // there is one, so none is made
+		informer := f.InformerFor(example, nil) // there is one, so none is made
+		all = append(all, Started{resource.Resource, informer, resource.GroupResource()})
 	}
 	slices.SortFunc(all, func(a, b Started) int { return strings.Compare(a.Resource, b.Resource) })
 	return all
