@@ -14,7 +14,7 @@ import (
 // the speed of the machine, and small work does not wait.
 const (
 	quietObject     = 100 * time.Millisecond
-	longBacklog     = 20
+	longBacklog     = 10
 	quietController = time.Second
 	longestDebounce = 15 * time.Second
 )
