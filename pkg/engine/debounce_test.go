@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -29,6 +30,24 @@ func TestReportIsReplacedByANewerOne(t *testing.T) {
 		got, _, _ := w.runner.Watches[0].Informer.GetStore().GetByKey("ns/a")
 		if replicas := got.(*appsv1.ReplicaSet).Status.Replicas; replicas != 5 {
 			t.Errorf("reported %d", replicas)
+		}
+	})
+}
+
+// A pass that takes long does not report what it found at its beginning: the next one knows more.
+func TestLongPassDoesNotReportWhatIsOutdated(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		slow := time.Duration(0)
+		w.lag = func(context.Context) error { time.Sleep(slow); return nil }
+		w.debounce = time.Second
+		w.start()
+		w.put("a", 1)
+		time.Sleep(quietObject / 2)
+		slow = 5 * quietObject
+		w.put("a", 2)
+		time.Sleep(time.Second)
+		if n := w.count("update ReplicaSet"); n != 2 { // one of put
+			t.Errorf("want one report: %v", w.writes())
 		}
 	})
 }

@@ -259,7 +259,7 @@ func (r *Runner[S]) act(ctx context.Context, key plan.Key, st *state, s S, rec *
 	if rep.Why != "" {
 		rec.Why = rep.Why
 	}
-	if wait := r.debounce(st, rep, time.Now()); wait > 0 {
+	if wait := r.debounce(st, rep, now); wait > 0 {
 		rec.Next = sooner(rec.Next, wait)
 		return did.Err
 	}
