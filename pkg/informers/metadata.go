@@ -58,7 +58,22 @@ type MetadataState struct {
 	Synced       bool                        // its objects have been listed
 	Objects      int                         // how many there are
 	LastActivity time.Time                   // when the server last answered or sent an event or a bookmark; zero if it never has
+	LastAttempt  time.Time                   // when a request last began or failed
 	Err          error                       // why the latest list or watch failed; nil if it did not
+}
+
+// Stalled returns an error if for longer than bound the server has sent nothing, and no request has begun or failed. A watch of
+// which a server sends no bookmarks may be silent for eleven minutes and is then opened anew, so that a longer bound finds
+// faults of this process only. A server that refuses, does not answer or cannot be reached is no such fault.
+func (s MetadataState) Stalled(bound time.Duration) error {
+	last := s.LastAttempt
+	if s.LastActivity.After(last) {
+		last = s.LastActivity
+	}
+	if silent := time.Since(last); !last.IsZero() && silent > bound {
+		return fmt.Errorf("nothing has come, and nothing was attempted, for %v", silent.Round(time.Second))
+	}
+	return nil
 }
 
 // States tells how the watches do that somebody wants at the moment, sorted by group, resource and version.

@@ -266,6 +266,40 @@ func TestABrokenKindCostsLittle(t *testing.T) {
 	})
 }
 
+// A server that does not answer, refuses, or has nothing to say does not make a watch stalled; that nothing happens for longer
+// than a watch can last does.
+func TestMetadataStalled(t *testing.T) {
+	for _, fault := range []int{0, http.StatusInternalServerError, http.StatusForbidden, hangs, noHeaders, noEnd} {
+		t.Run(fmt.Sprint(fault), func(t *testing.T) {
+			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+				s.setFault(fault, widgets)
+				i.Subscribe(MetadataOptions{}).SetResources(t.Context(), resources{widgets})
+				for range 100 {
+					time.Sleep(time.Minute)
+					state := i.States()[0]
+					if err := state.Stalled(12 * time.Minute); err != nil {
+						t.Fatalf("%v: %+v", err, state)
+					}
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		state := MetadataState{LastActivity: time.Now(), LastAttempt: time.Now().Add(-time.Minute)}
+		time.Sleep(12 * time.Minute)
+		if err := state.Stalled(12 * time.Minute); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if err := state.Stalled(12 * time.Minute); err == nil || !strings.Contains(err.Error(), "12m1s") {
+			t.Errorf("got %v", err)
+		}
+		if err := (MetadataState{}).Stalled(0); err != nil {
+			t.Errorf("before the first request: %v", err)
+		}
+	})
+}
+
 // What is ended ends at once, whatever its requests wait for.
 func TestABrokenKindEndsAtOnce(t *testing.T) {
 	for _, fault := range []int{http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusForbidden, hangs, noHeaders} {

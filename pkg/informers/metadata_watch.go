@@ -164,6 +164,7 @@ func (w *metadataWatch) list(ctx context.Context, o metav1.ListOptions) (*metav1
 	if o.ResourceVersion == "0" {
 		o.ResourceVersion = ""
 	}
+	w.status.attempted()
 	within, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	list, err := w.client.Resource(w.resource).List(within, o)
@@ -172,6 +173,7 @@ func (w *metadataWatch) list(ctx context.Context, o metav1.ListOptions) (*metav1
 
 // open opens a watch. Both the opening and the watch are bounded, for not every server ends them.
 func (w *metadataWatch) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w.status.attempted()
 	lasts := watchOvertime
 	if o.TimeoutSeconds != nil {
 		lasts += time.Duration(*o.TimeoutSeconds) * time.Second
@@ -395,6 +397,13 @@ func (s *metadataStatus) active() {
 	s.state.LastActivity = time.Now()
 }
 
+// attempted notes that a request begins.
+func (s *metadataStatus) attempted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.LastAttempt = time.Now()
+}
+
 // listed notes that all objects are there.
 func (s *metadataStatus) listed() {
 	s.mu.Lock()
@@ -415,6 +424,7 @@ func (s *metadataStatus) answered(ctx context.Context, err error) error {
 		s.refused, s.state.LastActivity = 0, time.Now()
 		return nil
 	}
+	s.state.LastAttempt = time.Now()
 	var answer *apierrors.StatusError
 	if !errors.As(err, &answer) || answer.ErrStatus.Code < http.StatusInternalServerError {
 		s.refused = 0
