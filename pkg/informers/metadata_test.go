@@ -25,6 +25,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// listModes are the ways in which objects are listed, as faults of the server.
+var listModes = map[string]int{"watch list": 0, "list": noWatchList}
+
 type resources = []schema.GroupVersionResource
 
 // withMetadata runs a test in virtual time, against a server in memory. Goroutines that are left fail it.
@@ -49,7 +52,7 @@ func wantTold(t *testing.T, m *model, when, want string) {
 // A handler is told of what there is, of each change, and of what is gone; lookups and the handler see the same objects,
 // without what nobody reads.
 func TestMetadataReachesHandlersAndStores(t *testing.T) {
-	for name, fault := range map[string]int{"watch list": 0, "list": noWatchList} {
+	for name, fault := range listModes {
 		t.Run(name, func(t *testing.T) {
 			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 				m := newModel(t)
@@ -64,6 +67,11 @@ func TestMetadataReachesHandlersAndStores(t *testing.T) {
 				}
 				sub.SetResources(t.Context(), resources{widgets})
 				wantTold(t, m, "at first", "+apple +axe")
+				for _, o := range must(sub.List(widgets, "")) {
+					if o.Annotations != nil || o.ManagedFields != nil || o.Kind != "" {
+						t.Errorf("kept of the first %+v", o)
+					}
+				}
 				s.set(widgets, object("shop", "bean", "3"))
 				s.set(widgets, object("shop", "apple", "1"))
 				s.remove(widgets, "bank", "axe")
@@ -93,41 +101,48 @@ func TestMetadataReachesHandlersAndStores(t *testing.T) {
 // A kind that is not wanted any more (its CRD is gone) has its watch ended, with its goroutines; the handler is not told that
 // objects are gone. If it comes back, the handler is told the difference.
 func TestAKindVanishesAndComesBack(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
-		m := newModel(t)
-		sub := i.Subscribe(MetadataOptions{Handler: m})
-		s.set(widgets, object("shop", "stays", "1"))
-		s.set(widgets, object("shop", "goes", "2"))
-		s.set(widgets, object("shop", "again", "3"))
-		sub.SetResources(t.Context(), resources{widgets, gadgets})
-		wantTold(t, m, "at first", "+again +goes +stays")
-		before := runtime.NumGoroutine()
-		sub.SetResources(t.Context(), resources{gadgets})
-		synctest.Wait()
-		s.look(widgets, func(k *servedKind) {
-			if after := runtime.NumGoroutine(); k.open != 0 || after >= before {
-				t.Errorf("%d watches are open, %d goroutines, before %d", k.open, after, before)
-			}
+	for name, fault := range listModes {
+		t.Run(name, func(t *testing.T) {
+			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) { testAKindVanishes(t, s, i, fault) })
 		})
-		if sub.Synced(widgets) || !sub.Synced(gadgets) {
-			t.Error("synced is what is not wanted, or not what is")
-		}
-		s.remove(widgets, "shop", "goes")
-		s.remove(widgets, "shop", "again")
-		s.set(widgets, object("shop", "again", "4"))
-		time.Sleep(time.Hour)
-		wantTold(t, m, "while it is not wanted", "")
-		sub.SetResources(t.Context(), resources{widgets})
-		wantTold(t, m, "when it is wanted again", "+again -again -goes")
-		if !sub.Synced(widgets) {
-			t.Error("not synced")
-		}
-		sub.Close()
-		sub.SetResources(t.Context(), resources{widgets})
-		if got := sub.Resources(); len(got) != 0 || len(i.States()) != 0 {
-			t.Errorf("closed, and wants %v", got)
+	}
+}
+
+func testAKindVanishes(t *testing.T, s *metadataServer, i *MetadataInformers, fault int) {
+	m := newModel(t)
+	s.setFault(fault, widgets)
+	sub := i.Subscribe(MetadataOptions{Handler: m})
+	s.set(widgets, object("shop", "stays", "1"))
+	s.set(widgets, object("shop", "goes", "2"))
+	s.set(widgets, object("shop", "again", "3"))
+	sub.SetResources(t.Context(), resources{widgets, gadgets})
+	wantTold(t, m, "at first", "+again +goes +stays")
+	before := runtime.NumGoroutine()
+	sub.SetResources(t.Context(), resources{gadgets})
+	synctest.Wait()
+	s.look(widgets, func(k *servedKind) {
+		if after := runtime.NumGoroutine(); k.open != 0 || after >= before {
+			t.Errorf("%d watches are open, %d goroutines, before %d", k.open, after, before)
 		}
 	})
+	if sub.Synced(widgets) || !sub.Synced(gadgets) {
+		t.Error("synced is what is not wanted, or not what is")
+	}
+	s.remove(widgets, "shop", "goes")
+	s.remove(widgets, "shop", "again")
+	s.set(widgets, object("shop", "again", "4"))
+	time.Sleep(time.Hour)
+	wantTold(t, m, "while it is not wanted", "")
+	sub.SetResources(t.Context(), resources{widgets})
+	wantTold(t, m, "when it is wanted again", "+again -again -goes")
+	if !sub.Synced(widgets) {
+		t.Error("not synced")
+	}
+	sub.Close()
+	sub.SetResources(t.Context(), resources{widgets})
+	if got := sub.Resources(); len(got) != 0 || len(i.States()) != 0 {
+		t.Errorf("closed, and wants %v", got)
+	}
 }
 
 // Several who want one resource share one watch, which ends with the last of them. Who comes later is told everything, the
@@ -327,7 +342,7 @@ func TestABrokenKindEndsAtOnce(t *testing.T) {
 // After a watch that has expired, what was missed is found, and the rest is not told again. A list is never older than what
 // the handler knows.
 func TestMissedChangesAreFound(t *testing.T) {
-	for name, fault := range map[string]int{"watch list": 0, "list": noWatchList} {
+	for name, fault := range listModes {
 		t.Run(name, func(t *testing.T) {
 			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 				m := newModel(t)
@@ -499,6 +514,20 @@ func TestHandlersMayLookUp(t *testing.T) {
 	})
 }
 
+// What a reflector still brings after it was replaced, or ended, counts no more.
+func TestReplacedReflectorsCountNoMore(t *testing.T) {
+	m, w := newModel(t), newMetadataWatch(nil, widgets)
+	w.join(newMetadataFeed(widgets, m, nil), true, nil)
+	old := &metadataSink{w}
+	w.sink = old
+	must[any](nil, old.Add(object("shop", "a", "1")))
+	w.sink = &metadataSink{w}
+	must[any](nil, errors.Join(old.Add(object("shop", "b", "2")), old.Delete(object("shop", "a", "1")), old.Replace(nil, "1")))
+	if got := m.told(); got != "+a" || len(w.store.List()) != 1 {
+		t.Errorf("told %q, %d in the store", got, len(w.store.List()))
+	}
+}
+
 func TestStripMetadata(t *testing.T) { // CI-11
 	o := object("shop", "a", "1")
 	o.Annotations["keep"] = "me"
@@ -514,8 +543,13 @@ func TestStripMetadata(t *testing.T) { // CI-11
 	if _, ok := o.Annotations[corev1.LastAppliedConfigAnnotation]; ok {
 		t.Error("kept")
 	}
-	if err := (&metadataSink{}).Add("nonsense"); err == nil {
+	sink := &metadataSink{}
+	if err := sink.Add("nonsense"); err == nil {
 		t.Error("no error")
+	}
+	// Of initial events the reflector keeps what this leaves, until all have come.
+	if o := must(sink.Transformer()(object("shop", "a", "1"))).(*metav1.PartialObjectMetadata); o.ManagedFields != nil {
+		t.Errorf("kept %+v", o)
 	}
 }
 
