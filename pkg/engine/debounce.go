@@ -7,13 +7,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A report of progress is debounced, see docs/decisions/0003. It is written when its object has been quiet for
-// quietObject, or when it has waited for plan.Plan.Debounce. But while a controller has a backlog of more than longBacklog,
-// keys in its queue and reports that wait, its reports wait until it has written nothing else for quietController, though
-// not longer than longestDebounce. So the number of writes that a large piece of work takes depends on the work and not on
-// the speed of the machine, and small work does not wait.
+// Reports of progress are debounced, see docs/decisions/0003, as their plans ask for it. Beyond a rate of earlyRate a second
+// a controller's reports wait for their MaxWait. While it has a backlog of more than longBacklog, keys in its queue and
+// reports that wait, they wait until it has written nothing else for quietController, though not longer than
+// longestDebounce. So the number of writes that a large piece of work takes depends on the work and not on the speed of the
+// machine, and small work does not wait.
 const (
-	quietObject     = 100 * time.Millisecond
+	earlyRate       = 5
+	earlyBurst      = 10
 	longBacklog     = 10
 	quietController = time.Second
 	longestDebounce = 15 * time.Second
@@ -29,9 +30,9 @@ type debounced struct {
 func (d debounced) waits() bool { return !d.since.IsZero() }
 
 // wait returns how much longer the report waits; not positive if it is to be written now. A pass that comes before the timer
-// means that something has changed, so the object is not quiet. The next pass is not before the key's cooldown is over.
-func (d *debounced) wait(now time.Time, longest, cooldown time.Duration) time.Duration {
-	quiet := now.Add(quietObject + cooldown)
+// means that something has changed, so the object is not quiet.
+func (d *debounced) wait(now time.Time, quietTime, longest time.Duration) time.Duration {
+	quiet := now.Add(quietTime)
 	switch {
 	case !d.waits():
 		d.since, d.until, d.timer = now, quiet, quiet
@@ -72,7 +73,10 @@ func (r *Runner[S]) debounce(st *state, rep plan.Plan, now time.Time) time.Durat
 		return 0
 	}
 	d := st.report
-	wait := d.wait(now, rep.Debounce, cooldown(st.thought))
+	wait := d.wait(now, rep.Debounce+cooldown(st.thought), rep.MaxWait) // the next pass is not before the cooldown is over
+	if last := d.since.Add(rep.MaxWait); wait <= 0 && now.Before(last) && !r.executor.early.AllowN(now, 1) {
+		d.until, wait = last, last.Sub(now)
+	}
 	backlog := r.levels.Len() + r.setReport(st, d)
 	if rest := d.since.Add(longestDebounce).Sub(now); backlog > longBacklog && !r.executor.wrote.before(now.Add(-quietController)) {
 		wait = max(wait, min(rest, quietController))

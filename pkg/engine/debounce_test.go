@@ -6,10 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
+
+// quietTime is after how long without a change the toy's reports are written.
+const quietTime = 100 * time.Millisecond
 
 // A report is written once for all that changes in quick succession, when the object is quiet.
 func TestReportIsReplacedByANewerOne(t *testing.T) {
@@ -18,12 +22,12 @@ func TestReportIsReplacedByANewerOne(t *testing.T) {
 		w.start()
 		for n := range int32(5) {
 			w.put("a", n+1)
-			time.Sleep(quietObject / 2)
+			time.Sleep(quietTime / 2)
 		}
 		if n := w.count("update ReplicaSet"); n != 4 { // those of put
 			t.Fatalf("a report was not debounced: %v", w.writes())
 		}
-		time.Sleep(2 * quietObject)
+		time.Sleep(2 * quietTime)
 		if n := w.count("update ReplicaSet"); n != 5 {
 			t.Errorf("want one report: %v", w.writes())
 		}
@@ -42,8 +46,8 @@ func TestLongPassDoesNotReportWhatIsOutdated(t *testing.T) {
 		w.debounce = time.Second
 		w.start()
 		w.put("a", 1)
-		time.Sleep(quietObject / 2)
-		slow = 5 * quietObject
+		time.Sleep(quietTime / 2)
+		slow = 5 * quietTime
 		w.put("a", 2)
 		time.Sleep(time.Second)
 		if n := w.count("update ReplicaSet"); n != 2 { // one of put
@@ -57,7 +61,7 @@ func passes(d *debounced, longest, cooldown time.Duration, at []time.Duration) (
 	start := time.Unix(1000, 0)
 	for len(at) > 0 {
 		now := at[0]
-		wait := d.wait(start.Add(now), longest, cooldown)
+		wait := d.wait(start.Add(now), quietTime+cooldown, longest)
 		if wait <= 0 {
 			return now
 		}
@@ -108,17 +112,17 @@ func TestReportsWaitForTheBacklog(t *testing.T) {
 		busy    time.Duration // for how long other things are written
 		want    time.Duration
 	}{
-		{"a few reports", longBacklog, 0, time.Hour, quietObject},
+		{"a few reports", longBacklog, 0, time.Hour, quietTime},
 		{"many reports", longBacklog + 1, 0, time.Hour, longestDebounce},
 		{"few reports, many keys", 1, longBacklog, time.Hour, longestDebounce},
 		{"many reports, soon quiet", longBacklog + 1, 0, 3 * time.Second, 4 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &Runner[toy]{keys: map[plan.Key]*state{}, works: works{}, executor: &executor{}, levels: newLevels()}
+			r := &Runner[toy]{keys: map[plan.Key]*state{}, works: works{}, executor: &executor{early: rate.NewLimiter(earlyRate, earlyBurst)}, levels: newLevels()}
 			for i := range c.queued {
 				r.levels.Push(plan.Key{Name: fmt.Sprint("queued-", i)})
 			}
-			rep := plan.Plan{Steps: []plan.Step{plan.Change{}}, Debounce: time.Second}
+			rep := plan.Plan{Steps: []plan.Step{plan.Change{}}, Debounce: quietTime, MaxWait: time.Second}
 			for i := range c.reports - 1 {
 				r.debounce(r.state(plan.Key{Name: fmt.Sprint("other-", i)}), rep, start)
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -99,7 +100,7 @@ func New[S any](shared Shared, access Access, c Controller[S]) *Runner[S] {
 		works:      works{},
 		executor: &executor{
 			api: access.API, events: access.Events, fresh: shared.Freshness, lease: shared.Lease,
-			hooks: access.Hooks, slots: make(chan struct{}, parallelWrites), free: c.Free, byClock: c.Cycle > 0,
+			hooks: access.Hooks, early: rate.NewLimiter(earlyRate, earlyBurst), slots: make(chan struct{}, parallelWrites), free: c.Free, byClock: c.Cycle > 0,
 		},
 	}
 }

@@ -204,7 +204,7 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy]
 			if status.Status.Replicas == s.set.Status.Replicas {
 				return plan.Plan{}
 			}
-			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Status: true}}, Debounce: w.debounce}
+			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Status: true}}, Debounce: min(w.debounce, quietTime), MaxWait: w.debounce}
 		},
 		Live: func(s toy) []Live {
 			return []Live{{Example: &corev1.Pod{}, Namespace: s.set.Namespace, Selector: labels.Everything(), Cached: objects(s.pods)}}

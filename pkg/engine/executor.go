@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,7 @@ type executor struct {
 	events record.EventRecorder
 	hooks  Hooks
 	wrote  lastWrite
+	early  *rate.Limiter // of reports that don't wait as long as they may
 	slots  chan struct{}
 	free   bool // writes objects that the plan's owner does not control
 	// byClock: a conflict is met again in the next cycle; one object does not keep the key from all others.

@@ -25,10 +25,10 @@ type Plan struct {
 	Steps   []Step        // in order; the first failure stops the plan
 	Requeue time.Duration // look again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
-	// Debounce, of reports only: while the object goes on changing, the writing may wait this long for a newer report to
-	// replace it; zero writes now.
-	Debounce time.Duration
-	Moving   bool // reports only: more is about to change by itself, so the key keeps its turn among those at work
+	// Debounce and MaxWait, of reports only: the report is written when the object has not changed for Debounce, or when it
+	// has waited for MaxWait, so that a newer one may replace it. Zero writes at once.
+	Debounce, MaxWait time.Duration
+	Moving            bool // reports only: more is about to change by itself, so the key keeps its turn among those at work
 }
 
 // Empty reports whether the plan writes nothing.

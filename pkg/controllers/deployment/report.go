@@ -11,13 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// How long a report may wait for a newer one while the Deployment's pods and ReplicaSets go on changing.
-const (
-	progressDebounce = time.Second            // mere progress
-	awaitedDebounce  = 100 * time.Millisecond // what users and tools wait for, when the next pass may have more to say
-)
+// awaited is how long a report of what users and tools wait for may wait, when the next pass may have more to say.
+const awaited = 100 * time.Millisecond
 
 // reportStatus writes the Deployment's status: its counts, conditions and revision, in one write, and only when
 // something differs (DEP-64..76). What users wait for is written at once; progress is debounced while things move.
@@ -41,7 +39,9 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	d := *r.d // its parts belong to the cache: they are replaced, not changed
 	d.Status, d.Annotations = status, annotations
 	step := plan.Change{Old: r.d, New: &d, Status: true, Why: "the status has changed"}
-	return plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Debounce: r.debounce(&status, did), Moving: r.moving()}
+	p := plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Moving: r.moving()}
+	p.Debounce, p.MaxWait = r.debounce(&status, did)
+	return p
 }
 
 // unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero
@@ -153,7 +153,7 @@ func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bo
 // debounce decides how long the report may wait for a newer one. Failures never do, nor does what others wait for, or the
 // last report before things have come to rest. But after a write the next pass follows at once and has more to say, and who
 // sees a rollout finished should find its ReplicaSets finished, too.
-func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) time.Duration {
+func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) (quiet, longest time.Duration) {
 	before := &r.d.Status
 	collided := !equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
 	news := collided || flipped(before.Conditions, status.Conditions)
@@ -161,15 +161,15 @@ func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) ti
 	wrote := did.Wrote() && did.Err == nil
 	switch {
 	case failed(before.Conditions, status.Conditions):
-		return 0
+		return 0, 0
 	case news && !wrote && !(finishes && r.moving()):
-		return 0
+		return 0, 0
 	case !r.moving() && !did.Wrote():
-		return 0
+		return 0, 0
 	case news || finishes || before.ObservedGeneration < status.ObservedGeneration:
-		return awaitedDebounce
+		return awaited, awaited
 	}
-	return progressDebounce
+	return podutil.Debounce(r.total())
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or a ReplicaSet's

@@ -318,16 +318,16 @@ func TestOutcome(t *testing.T) {
 		want     string // the conditions; empty if nothing may be reported
 		debounce time.Duration
 	}{
-		{"DEP-27 created", scene(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", awaitedDebounce},
+		{"DEP-27 created", scene(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", awaited},
 		{"DEP-26 creation failed", scene(web(3)), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-26 creation failed, no deadline", scene(web(3, never)), denied, strings.TrimSpace(unavailable), awaitedDebounce},
+		{"DEP-26 creation failed, no deadline", scene(web(3, never)), denied, strings.TrimSpace(unavailable), awaited},
 		{"DEP-26 creation failed in a rollback", scene(web(3, rollbackNote("1"))), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-25 the name was taken, the cache did not know", scene(web(3)), exists, strings.TrimSpace(unavailable), awaitedDebounce},
-		{"DEP-25 the plan was stale", scene(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), awaitedDebounce},
+		{"DEP-25 the name was taken, the cache did not know", scene(web(3)), exists, strings.TrimSpace(unavailable), awaited},
+		{"DEP-25 the plan was stale", scene(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), awaited},
 		{"DEP-7 adopted", scene(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), nil, "", 0},
 		{"DEP-7 adoption failed", scene(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), denied, "", 0},
 		{"DEP-7 release failed", scene(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.Labels = nil }}), denied, "", 0},
-		{"DEP-45 scaling failed: the counts are right all the same", scene(web(3, knows(updated, now, "1", 2, 2, 1, 1)), rs{image: "v2", size: 2, ready: 2}), denied, unavailable + "Progressing=True/ReplicaSetUpdated", progressDebounce},
+		{"DEP-45 scaling failed: the counts are right all the same", scene(web(3, knows(updated, now, "1", 2, 2, 1, 1)), rs{image: "v2", size: 2, ready: 2}), denied, unavailable + "Progressing=True/ReplicaSetUpdated", time.Second},
 		{"DEP-51 rolled back", scene(web(3, rollbackNote("9")), rs{image: "v2", size: 3, ready: 3}), nil, "", 0},
 		{"DEP-51 rollback failed", scene(web(3, rollbackNote("9")), rs{image: "v2", size: 3, ready: 3}), denied, "", 0},
 	} {
@@ -339,8 +339,8 @@ func TestOutcome(t *testing.T) {
 				}
 				return
 			}
-			if got := says(reported(t, c.scene, p)); got != c.want || p.Debounce != c.debounce {
-				t.Errorf("got  %s, debounced for %v\nwant %s, debounced for %v", got, p.Debounce, c.want, c.debounce)
+			if got := says(reported(t, c.scene, p)); got != c.want || p.MaxWait != c.debounce {
+				t.Errorf("got  %s, debounced for %v\nwant %s, debounced for %v", got, p.MaxWait, c.want, c.debounce)
 			}
 		})
 	}
@@ -446,15 +446,15 @@ func TestDebounce(t *testing.T) {
 		want  time.Duration
 	}{
 		{"newly complete, all agree: at once", scene(web(3, knows(updated, now, "1", 3, 3, 2, 2)), full), false, 0},
-		{"newly complete, a ReplicaSet's status is behind: debounced", scene(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, awaitedDebounce},
-		{"newly complete, old pods terminate: debounced", scene(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, awaitedDebounce},
-		{"mere progress: debounced", scene(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, progressDebounce},
-		{"a new generation, though something was written: debounced, but not for long", scene(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, awaitedDebounce},
-		{"Available, for the first time, while it moves: debounced", scene(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, awaitedDebounce},
-		{"not Available, for the first time: debounced", scene(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, awaitedDebounce},
+		{"newly complete, a ReplicaSet's status is behind: debounced", scene(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, awaited},
+		{"newly complete, old pods terminate: debounced", scene(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, awaited},
+		{"mere progress: debounced", scene(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, time.Second},
+		{"a new generation, though something was written: debounced, but not for long", scene(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, awaited},
+		{"Available, for the first time, while it moves: debounced", scene(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, awaited},
+		{"not Available, for the first time: debounced", scene(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, awaited},
 		{"no longer Available: at once", scene(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 2, pending: 1}), false, 0},
 		{"Available again: at once", scene(web(10, knows(finished, hour, "1", 10, 10, 7, 7)), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, 0},
-		{"no longer Available, but the next look follows at once: debounced", scene(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, progressDebounce},
+		{"no longer Available, but the next look follows at once: debounced", scene(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, time.Second},
 		{"timed out: at once", scene(web(3, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), false, 0},
 		{"timed out, though something was written: at once", scene(web(3, knows(updated, hour, "2", 4, 1, 3, 3), note("team", "shop")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), true, 0},
 		{"paused: at once", scene(web(3, pausedNow, knows(updated, hour, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), false, 0},
@@ -462,7 +462,7 @@ func TestDebounce(t *testing.T) {
 		{"paused and at rest, with a new template: at once", scene(web(3, pausedNow, knows(isPaused, hour, "1", 3, 3, 3, 3)), rs{image: "v1", size: 3, ready: 3}), false, 0},
 		{"at rest, a new generation: at once", scene(web(3, knows(finished, hour, "1", 3, 3, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), full), false, 0},
 		{"deleting, at rest: at once", scene(web(3, deletedNow, knows(finished, hour, "1", 3, 2, 3, 3)), full), false, 0},
-		{"deleting, pods go: debounced", scene(web(3, deletedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, terminating: 1}), false, progressDebounce},
+		{"deleting, pods go: debounced", scene(web(3, deletedNow, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, terminating: 1}), false, time.Second},
 	} {
 		t.Run("DEP-65 "+c.name, func(t *testing.T) {
 			p := planRollout(now, c.scene)
@@ -474,8 +474,8 @@ func TestDebounce(t *testing.T) {
 				outcome = did(p, nil)
 			}
 			r := reportStatus(now, c.scene, outcome)
-			if r.Debounce != c.want || r.Empty() {
-				t.Errorf("debounced for %v, want %v: %v", r.Debounce, c.want, says(reported(t, c.scene, r)))
+			if r.MaxWait != c.want || r.Empty() {
+				t.Errorf("debounced for %v, want %v: %v", r.MaxWait, c.want, says(reported(t, c.scene, r)))
 			}
 		})
 	}

@@ -116,7 +116,7 @@ func (s *stage) debounce(r plan.Plan) time.Duration {
 	if s.since.IsZero() {
 		s.since = s.world.Now()
 	}
-	left := s.since.Add(r.Debounce).Sub(s.world.Now())
+	left := s.since.Add(r.MaxWait).Sub(s.world.Now())
 	if left <= 0 {
 		s.since = time.Time{}
 	}

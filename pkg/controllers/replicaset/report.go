@@ -18,11 +18,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// How long a report may wait for a newer one while the set's pods go on changing.
-const (
-	progressDebounce = time.Second            // mere progress
-	awaitedDebounce  = 100 * time.Millisecond // that a change of the spec has been seen
-)
+// awaited is how long the report may wait that a change of the spec has been seen, when the next pass may have more to say.
+const awaited = 100 * time.Millisecond
 
 // desiredAnnotation is where a Deployment notes which of its own sizes a set's size was made for.
 const desiredAnnotation = "deployment.kubernetes.io/desired-replicas"
@@ -52,10 +49,12 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	if news && failed.event != "" {
 		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: failed.event}
 	}
+	quiet, longest := debounce(s.set, counts, news, failed != failure{}, did)
 	return plan.Plan{
 		Steps:    []plan.Step{step},
 		Requeue:  counts.Next,
-		Debounce: debounce(s.set, counts, news, failed != failure{}, did),
+		Debounce: quiet,
+		MaxWait:  longest,
 		Moving:   moving(s.set, counts),
 	}
 }
@@ -196,17 +195,17 @@ func isSuffix(text string) bool {
 // debounce decides how long the report may wait for a newer one. What users wait for is told at once: that the set has come
 // to rest, that something has failed, that it is well again. In the middle of a rollout nobody waits for the ReplicaSets: the
 // Deployment counts the pods itself, and is about to change the set's size again.
-func debounce(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.Outcome) time.Duration {
+func debounce(set *appsv1.ReplicaSet, c podutil.Counts, news, failed bool, did plan.Outcome) (quiet, longest time.Duration) {
 	wrote := did.Wrote() && did.Err == nil // the next pass follows at once, and has more to tell
 	switch {
 	case news && failed:
-		return 0
+		return 0, 0
 	case !wrote && (news || !moving(set, c)):
-		return 0
+		return 0, 0
 	case set.Status.ObservedGeneration < set.Generation && !midRollout(set):
-		return awaitedDebounce
+		return awaited, awaited
 	}
-	return progressDebounce
+	return podutil.Debounce(int64(max(replicas(set), int(c.Active))))
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or the set gets another size.

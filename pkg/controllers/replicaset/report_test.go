@@ -231,43 +231,43 @@ func TestDebounce(t *testing.T) {
 	}{
 		{"settled", look(web(2), pods(2)), plan.Outcome{}, 0},
 		{"settled at nothing", look(web(0)), plan.Outcome{}, 0},
-		{"a pod is missing", look(web(2), pods(1)), plan.Outcome{}, progressDebounce},
-		{"a pod is too many", look(web(1), pods(2)), plan.Outcome{}, progressDebounce},
-		{"a pod is not ready", look(web(2), list(pod("a"), pod("b", unready))), plan.Outcome{}, progressDebounce},
-		{"a pod is not available", look(web(2, minReady(7200)), pods(2)), plan.Outcome{}, progressDebounce},
-		{"a pod is on its way out", look(web(1), list(pod("a"), pod("b", terminatingPod))), plan.Outcome{}, progressDebounce},
-		{"this pass has written: the next one knows more", look(web(2), pods(2)), outcome(plan.Created, nil, pod("")), progressDebounce},
-		{"a pod is missing, a new generation", look(web(2), pods(1)), plan.Outcome{}, awaitedDebounce},
-		{"this pass has written, a new generation", look(web(2)), outcome(plan.Created, nil, pod("")), awaitedDebounce},
+		{"a pod is missing", look(web(2), pods(1)), plan.Outcome{}, time.Second},
+		{"a pod is too many", look(web(1), pods(2)), plan.Outcome{}, time.Second},
+		{"a pod is not ready", look(web(2), list(pod("a"), pod("b", unready))), plan.Outcome{}, time.Second},
+		{"a pod is not available", look(web(2, minReady(7200)), pods(2)), plan.Outcome{}, time.Second},
+		{"a pod is on its way out", look(web(1), list(pod("a"), pod("b", terminatingPod))), plan.Outcome{}, time.Second},
+		{"this pass has written: the next one knows more", look(web(2), pods(2)), outcome(plan.Created, nil, pod("")), time.Second},
+		{"a pod is missing, a new generation", look(web(2), pods(1)), plan.Outcome{}, awaited},
+		{"this pass has written, a new generation", look(web(2)), outcome(plan.Created, nil, pod("")), awaited},
 		{"a failure appears", look(web(2), pods(1)), bad, 0},
 		{"a failure stays, something else moves",
-			look(web(2, told(2, failing("FailedCreate", "no"))), pods(1)), bad, progressDebounce},
+			look(web(2, told(2, failing("FailedCreate", "no"))), pods(1)), bad, time.Second},
 		{"a failure disappears", look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), plan.Outcome{}, 0},
 		{"a failure disappears as pods are created: the next pass tells",
-			look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), outcome(plan.Created, nil, pod("")), progressDebounce},
+			look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), outcome(plan.Created, nil, pod("")), time.Second},
 
 		{"in a Deployment at its full size, settled", look(web(2, rolledOut("2")), pods(2)), plan.Outcome{}, 0},
 		{"in a Deployment at size 0, settled", look(web(0, rolledOut("2"))), plan.Outcome{}, 0},
-		{"in a Deployment at its full size, not settled", look(web(2, rolledOut("2")), pods(1)), plan.Outcome{}, progressDebounce},
-		{"in a Deployment at size 0, not settled", look(web(0, rolledOut("2")), pods(1)), plan.Outcome{}, progressDebounce},
-		{"in the middle of a rollout, settled or not", look(web(1, rolledOut("2")), pods(1)), plan.Outcome{}, progressDebounce},
-		{"in the middle of a rollout, having written", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), progressDebounce},
-		{"in the middle of a rollout, a new generation", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), progressDebounce},
+		{"in a Deployment at its full size, not settled", look(web(2, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
+		{"in a Deployment at size 0, not settled", look(web(0, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
+		{"in the middle of a rollout, settled or not", look(web(1, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
+		{"in the middle of a rollout, having written", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), time.Second},
+		{"in the middle of a rollout, a new generation", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), time.Second},
 		{"in the middle of a rollout, a failure appears", look(web(1, rolledOut("2"))), bad, 0},
-		{"in a Deployment that has not said its size", look(web(2, rolledOut("many")), pods(2)), plan.Outcome{}, progressDebounce},
+		{"in a Deployment that has not said its size", look(web(2, rolledOut("many")), pods(2)), plan.Outcome{}, time.Second},
 		{"in something else of that name", look(web(1, rolledOut("2"), group("example.com/v1")), pods(1)), plan.Outcome{}, 0},
-		{"in a Deployment of a former version", look(web(1, rolledOut("2"), group("apps/v1beta1")), pods(1)), plan.Outcome{}, progressDebounce},
+		{"in a Deployment of a former version", look(web(1, rolledOut("2"), group("apps/v1beta1")), pods(1)), plan.Outcome{}, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.want == progressDebounce && !midRollout(c.s.set) { // its generation is not news
+			if c.want == time.Second && !midRollout(c.s.set) { // its generation is not news
 				c.s.set.Status.ObservedGeneration = c.s.set.Generation
 			}
 			p := reportStatus(now, c.s, c.did)
 			if written(t, p) == nil {
 				t.Fatal("nothing is written")
 			}
-			if p.Debounce != c.want {
-				t.Errorf("debounced for %s, want %s", p.Debounce, c.want)
+			if p.MaxWait != c.want {
+				t.Errorf("debounced for %s, want %s", p.MaxWait, c.want)
 			}
 		})
 	}
