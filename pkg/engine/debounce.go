@@ -13,8 +13,8 @@ import (
 // longestDebounce. So the number of writes that a large piece of work takes depends on the work and not on the speed of the
 // machine, and small work does not wait.
 const (
-	earlyRate       = 5
-	earlyBurst      = 10
+	earlyRate       = 10
+	earlyBurst      = 20
 	longBacklog     = 10
 	quietController = time.Second
 	longestDebounce = 15 * time.Second

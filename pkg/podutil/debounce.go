@@ -4,7 +4,7 @@ import "time"
 
 // How long a report about pods is debounced.
 const (
-	leastQuiet   = 100 * time.Millisecond
+	leastQuiet   = 50 * time.Millisecond
 	quietForEach = 5 * time.Millisecond // pod: the more there are, the longer are the gaps between their changes on a slow machine
 	longestWait  = time.Second
 )

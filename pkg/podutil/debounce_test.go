@@ -8,7 +8,7 @@ import (
 
 func TestDebounce(t *testing.T) {
 	for pods, want := range map[int64]time.Duration{
-		0: 100 * time.Millisecond, 20: 100 * time.Millisecond, 100: 500 * time.Millisecond, 200: time.Second, math.MaxInt64: time.Second,
+		0: 50 * time.Millisecond, 20: 100 * time.Millisecond, 100: 500 * time.Millisecond, 200: time.Second, math.MaxInt64: time.Second,
 	} {
 		if quiet, longest := Debounce(pods); quiet != want || longest != time.Second {
 			t.Errorf("%d pods: %v, at most %v", pods, quiet, longest)
