@@ -65,7 +65,7 @@ test-unit: ## Run the tests that need no control plane
 	go -C test/bench test ./...
 
 test-integration: build localcluster ## Run the tests on a local control plane
-	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation
+	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation ./test/toy
 	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -seeds=6000
 
 chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge

@@ -33,7 +33,7 @@ type fact struct {
 // prefix is a line of the README's table.
 type prefix struct {
 	name, file string
-	built      bool // the code that its facts are about exists
+	built      bool // the code that its facts are about exists, in all of its folders
 }
 
 // contract is the index of all facts, and what is wrong with it and with the citations read so far.
@@ -48,7 +48,7 @@ type contract struct {
 }
 
 var (
-	prefixLine  = regexp.MustCompile("^\\| ([A-Z]+) \\| \\[([a-z-]+\\.md)\\]\\(([a-z-]+\\.md)\\) \\|.*\\| `([^`]+)` \\|$")
+	prefixLine  = regexp.MustCompile("^\\| ([A-Z]+) \\| \\[([a-z-]+\\.md)\\]\\(([a-z-]+\\.md)\\) \\|.*\\| (`[^`|]+`(?:, `[^`|]+`)*) \\|$")
 	definition  = regexp.MustCompile(`^(?:\| )?(([A-Z]+)-(\d+)[a-z]?) (.*)$`)
 	markedRange = regexp.MustCompile(`^([A-Z]+-\d+[a-z]?)\.\.(\d+[a-z]?) \*\*keep\*\*`)
 	reasonLine  = regexp.MustCompile(`^\| ([A-Z]+-\d+[a-z]?) \| (.*) \|$`)
@@ -102,8 +102,11 @@ func (c *contract) readPrefixes(root fs.FS) {
 		if _, err := fs.Stat(root, contractFolder+"/"+m[2]); err != nil {
 			c.wrong("README.md: %s has no file: %v", m[1], err)
 		}
-		_, missing := fs.Stat(root, m[4])
-		c.prefixes = append(c.prefixes, prefix{name: m[1], file: m[2], built: missing == nil})
+		missing := slices.ContainsFunc(strings.Split(m[4], ", "), func(folder string) bool {
+			_, err := fs.Stat(root, strings.Trim(folder, "`"))
+			return err != nil
+		})
+		c.prefixes = append(c.prefixes, prefix{name: m[1], file: m[2], built: !missing})
 	}
 	var names []string
 	for _, p := range c.prefixes {
@@ -384,7 +387,7 @@ func TestContractNamesOfThisBuild(t *testing.T) {
 			rows[f.cells[1]] = f.cells
 		}
 	}
-	for _, entry := range controllers.Registry {
+	for _, entry := range controllers.Registry() {
 		row := rows[entry.Name]
 		if row == nil {
 			t.Errorf("the original has no %s", entry.Name)
@@ -432,6 +435,9 @@ func TestContractProblemsAreFound(t *testing.T) {
 		{"a reason for no fact", "docs/contract/untestable.md", "| ZZ-8 | too hard |\n", "docs/contract/untestable.md cites ZZ-8, which does not exist"},
 		{"a reason counts", "docs/contract/untestable.md", "| YY-1 | too hard |\n", ""},
 		{"code that is built, under another name", "pkg/latest/a.go", "// YY-1", "pkg/latest/a.go cites YY-1, but README.md says that its code is elsewhere"},
+		{"code in two folders", "docs/contract/README.md", strings.Replace(readme, "`pkg/later`", "`pkg/toys`, `docs`", 1),
+			"no test cites YY-1, which is marked keep, and untestable.md has no reason for that"},
+		{"code in two folders, one of which is missing", "docs/contract/README.md", strings.Replace(readme, "`pkg/later`", "`pkg/toys`, `pkg/later`", 1), ""},
 		{"a build's output does not count", "bin/a.txt", "ZZ-9", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

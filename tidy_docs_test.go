@@ -49,7 +49,7 @@ func usersPages(t *testing.T) map[string]string {
 func help(t *testing.T) string {
 	t.Helper()
 	var out bytes.Buffer
-	command := app.NewCommand(app.NewProgram("controller-manager", controllers.Registry))
+	command := app.NewCommand(app.NewProgram("controller-manager", controllers.Registry()))
 	command.SetOut(&out)
 	command.SetArgs([]string{"--help"})
 	if err := command.Execute(); err != nil {
@@ -106,7 +106,7 @@ func TestContractIDs(t *testing.T) {
 func controllerNames(t *testing.T) (present, missing map[string]string) {
 	t.Helper()
 	present, missing = map[string]string{}, options.Upstream()
-	for _, c := range controllers.Registry {
+	for _, c := range controllers.Registry() {
 		if alias, ok := missing[c.Name]; ok {
 			present[c.Name] = alias
 			delete(missing, c.Name)

@@ -20,7 +20,7 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
-	program := app.NewProgram(name, controllers.Registry)
+	program := app.NewProgram(name, controllers.Registry())
 	os.Exit(app.UntilSignalled(signals, func(ctx context.Context) int {
 		return app.Run(ctx, program, os.Args[1:], os.Stdout, os.Stderr)
 	}))

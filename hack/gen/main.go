@@ -34,7 +34,7 @@ type file struct {
 
 func run(check bool) error {
 	var errs []error
-	for _, f := range files(manager.Rights(controllers.Registry)) {
+	for _, f := range files(manager.Rights(controllers.Registry())) {
 		errs = append(errs, f.update(check))
 	}
 	return errors.Join(errs...)

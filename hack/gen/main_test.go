@@ -39,7 +39,7 @@ func TestCheckSeesWhatIsOutOfDate(t *testing.T) {
 }
 
 func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
-	for _, r := range roles(manager.Rights(controllers.Registry)) {
+	for _, r := range roles(manager.Rights(controllers.Registry())) {
 		if len(r.Rules) == 0 {
 			t.Errorf("%s has no rules", r.Name)
 		}

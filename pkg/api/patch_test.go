@@ -351,3 +351,30 @@ func BenchmarkDifference(b *testing.B) {
 		}
 	}
 }
+
+// An adoption adds one owner and a release removes one; other owners are not mentioned.
+func TestDifferenceOfOwners(t *testing.T) {
+	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "set"}}
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "other"}
+	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "pod", OwnerReferences: []metav1.OwnerReference{other}}}
+	owned := orphan.DeepCopy()
+	owned.OwnerReferences = append(owned.OwnerReferences, *metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
+	m, _ := BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
+	for _, c := range []struct {
+		name          string
+		before, after plan.Object
+		want          string
+	}{
+		{"RS-22 adoption", orphan, owned, `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,` +
+			`"controller":true,"kind":"ReplicaSet","name":"web","uid":"set"}],"uid":"pod"}}`},
+		{"RS-21 release", owned, orphan, `{"metadata":{"ownerReferences":[{"$patch":"delete","uid":"set"}],"uid":"pod"}}`},
+		{"nothing", owned, owned.DeepCopy(), ``},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Difference(m, c.before, c.after)
+			if err != nil || (got == nil) != (c.want == "") || got != nil && string(got.Data) != c.want {
+				t.Errorf("%+v, %v; want %s", got, err, c.want)
+			}
+		})
+	}
+}

@@ -49,7 +49,7 @@ type Options struct {
 	ServiceAccounts bool
 
 	// MayWrite, if set, is asked just before a write of a controller leaves the process, after the wait for the limiter
-	// and the token. On false the write is not sent and fails with [ErrMayNotWrite]. It closes the gap between the check
+	// and the token. On false the write is not sent and fails with [api.ErrNotLeading]. It closes the gap between the check
 	// that a controller makes and the moment its request, which may have been queued for seconds, is really sent (LE-14).
 	MayWrite func() bool
 }

@@ -56,7 +56,7 @@ func set(uid string) *appsv1.ReplicaSet {
 }
 
 // echo answers the creation of an event with the event.
-func echo(a **api) http.HandlerFunc {
+func echo(a **fakeAPI) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		log := (*a).log()
 		var e corev1.Event
@@ -67,13 +67,13 @@ func echo(a **api) http.HandlerFunc {
 	}
 }
 
-func recorderConfig(a *api) *rest.Config {
+func recorderConfig(a *fakeAPI) *rest.Config {
 	return NewBuilder(a.config, Options{Component: component, ContentType: "application/json"}).Config("replicaset-controller")
 }
 
 func TestEventsCI40toCI42(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var a *api
+		var a *fakeAPI
 		a = serve(t, func(w http.ResponseWriter, r *http.Request) { echo(&a)(w, r) })
 		var log logged
 		ctx := klog.NewContext(t.Context(), log.logger(3))
@@ -118,7 +118,7 @@ func TestEventsCI40toCI42(t *testing.T) {
 func TestEventVerbosityCI46(t *testing.T) {
 	for _, c := range []struct{ of, at, want int }{{3, 2, 0}, {3, 3, 1}, {0, 0, 1}} {
 		bubble(t, func(t *testing.T) {
-			var a *api
+			var a *fakeAPI
 			a = serve(t, func(w http.ResponseWriter, r *http.Request) { echo(&a)(w, r) })
 			var log logged
 			ctx := klog.NewContext(t.Context(), log.logger(c.at))
@@ -135,7 +135,7 @@ func TestEventVerbosityCI46(t *testing.T) {
 
 func TestEventAggregationCI43CI44(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var a *api
+		var a *fakeAPI
 		a = serve(t, func(w http.ResponseWriter, r *http.Request) { echo(&a)(w, r) })
 		recorder, stop := NewRecorder(t.Context(), client(t, recorderConfig(a)).CoreV1(), "replicaset-controller", 3)
 		defer stop()

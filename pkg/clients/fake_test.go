@@ -30,7 +30,7 @@ type seen struct {
 
 // api is an HTTP server in memory, reached through pipes, so that it works with virtual time. It writes down the
 // requests and answers them with answer.
-type api struct {
+type fakeAPI struct {
 	config *rest.Config
 	server *http.Server
 
@@ -67,10 +67,10 @@ func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 }
 
 // serve starts an api. Call it inside of a bubble, and let its end be awaited there.
-func serve(t *testing.T, answer http.HandlerFunc) *api {
+func serve(t *testing.T, answer http.HandlerFunc) *fakeAPI {
 	t.Helper()
 	l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-	a := &api{config: &rest.Config{Host: "http://api", Dial: l.dial}}
+	a := &fakeAPI{config: &rest.Config{Host: "http://api", Dial: l.dial}}
 	a.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		a.mu.Lock()
@@ -84,7 +84,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *api {
 }
 
 // log returns the requests so far.
-func (a *api) log() []seen {
+func (a *fakeAPI) log() []seen {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]seen(nil), a.requests...)

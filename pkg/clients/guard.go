@@ -1,12 +1,10 @@
 package clients
 
 import (
-	"errors"
 	"net/http"
-)
 
-// ErrMayNotWrite says that a write was not sent, because [Options.MayWrite] did not allow it at that moment.
-var ErrMayNotWrite = errors.New("write not sent: this process does not hold the leader lease")
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+)
 
 // guard refuses writes at the last moment before they are sent.
 type guard struct {
@@ -19,7 +17,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	read := req.Method == http.MethodGet || req.Method == http.MethodHead
 	if !read && !g.may() {
 		closeBody(req)
-		return nil, ErrMayNotWrite
+		return nil, api.ErrNotLeading
 	}
 	return g.next.RoundTrip(req)
 }

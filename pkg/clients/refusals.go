@@ -34,7 +34,7 @@ type refusal struct {
 // Wrap is a wrapper for the transport of a client whose refusals count.
 func (r *Refusals) Wrap(next http.RoundTripper) http.RoundTripper { return &refusalObserver{next, r} }
 
-// Of returns an error that names what has been refused about the resource, as "pods", for a while and until now.
+// Of returns an error that names what has been refused about the resource (with its group, as "pods" or "deployments.apps") for a while and until now.
 func (r *Refusals) Of(resource string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,6 +94,9 @@ func questionOf(r *http.Request) question {
 	named := false
 	if i := slices.Index(parts, "namespaces"); i >= 0 && i+2 < len(parts) {
 		q.resource, named = parts[i+2], i+3 < len(parts)
+	}
+	if i := slices.Index(parts, "apis"); i >= 0 && i+1 < len(parts) {
+		q.resource += "." + parts[i+1]
 	}
 	switch {
 	case r.Method == http.MethodPost:

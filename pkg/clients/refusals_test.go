@@ -78,12 +78,12 @@ func TestRefusals(t *testing.T) {
 			ask(403, method, "/base"+lease)
 			time.Sleep(time.Minute)
 			ask(403, method, "/base"+lease)
-			told(method, "leases", "the API server refuses to let this process "+verb+" leases: 403 Forbidden")
+			told(method, "leases.coordination.k8s.io", "the API server refuses to let this process "+verb+" leases.coordination.k8s.io: 403 Forbidden")
 			ask(200, method, lease)
 		}
 		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 		time.Sleep(time.Minute)
 		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
-		told("POST", "leases", "the API server refuses to let this process create leases: 403 Forbidden")
+		told("POST", "leases.coordination.k8s.io", "the API server refuses to let this process create leases.coordination.k8s.io: 403 Forbidden")
 	})
 }

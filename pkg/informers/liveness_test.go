@@ -228,10 +228,10 @@ func TestActivityOfResources(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() { cancel(); s.CloseClientConnections(); f.Shutdown() })
 	f.StartWithContext(ctx)
-	for _, resource := range []string{"nodes", "replicasets"} {
+	for _, resource := range []string{"nodes", "replicasets.apps"} {
 		eventually(t, func() bool { return !client.Liveness().Of(resource).LastActivity().IsZero() })
 	}
-	if !client.Liveness().Of("deployments").LastActivity().IsZero() {
+	if !client.Liveness().Of("deployments.apps").LastActivity().IsZero() {
 		t.Error("deployments are not watched")
 	}
 }
@@ -252,7 +252,7 @@ func TestAllStarted(t *testing.T) {
 	defer cancel()
 	f.StartWithContext(ctx)
 	all := AllStarted(f)
-	if len(all) != 2 || all[0].Resource != "endpoints" || all[1].Resource != "replicasets" ||
+	if len(all) != 2 || all[0].Resource != "endpoints" || all[1].Resource != "replicasets.apps" ||
 		all[1].Informer != f.Apps().V1().ReplicaSets().Informer() {
 		t.Errorf("%+v", all)
 	}

@@ -38,7 +38,7 @@ const (
 type metadataWatch struct {
 	resource schema.GroupVersionResource
 	client   metadata.Interface
-	errors   trouble
+	errors   errorLimiter
 	status   metadataStatus
 
 	mu       sync.Mutex // held while handlers are called
@@ -136,10 +136,10 @@ func (w *metadataWatch) count() (objects int) {
 func (w *metadataWatch) run(ctx context.Context, sink *metadataSink) {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return ask(ctx, &w.errors, o, w.list)
+			return retry(ctx, &w.errors, o, w.list)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			stream, err := ask(ctx, &w.errors, o, w.open)
+			stream, err := retry(ctx, &w.errors, o, w.open)
 			if o.SendInitialEvents != nil && apierrors.IsTooManyRequests(err) {
 				// client-go would ask for the same again, after pauses that don't end with ctx. A list may do.
 				return nil, errors.New(err.Error())
@@ -150,7 +150,7 @@ func (w *metadataWatch) run(ctx context.Context, sink *metadataSink) {
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.client), &metav1.PartialObjectMetadata{}, sink,
 		cache.ReflectorOptions{Name: "metadata of " + w.errors.of, TypeDescription: w.errors.of})
 	pauses := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestRefusal, Steps: math.MaxInt32}
-	_ = pauses.DelayWithReset(clock.RealClock{}, quiet).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	_ = pauses.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 			w.errors.log(klog.FromContext(ctx).WithValues("type", w.errors.of), err)
 		}

@@ -20,9 +20,9 @@ type Owners[T interface {
 	Selector func(T) *metav1.LabelSelector  // by which T adopts
 }
 
-// WokenBy returns the keys of whoever owned an object before a change or owns it after (RS-2, RS-4, DEP-1), and of those
+// Enqueues returns the keys of whoever owned an object before a change or owns it after (RS-2, RS-4, DEP-1), and of those
 // who may adopt it, if it is an orphan that is new or has been relabelled or let go (RS-3, DEP-2).
-func (o Owners[T]) WokenBy(before, after plan.Object) (keys []plan.Key) {
+func (o Owners[T]) Enqueues(before, after plan.Object) (keys []plan.Key) {
 	if before != nil {
 		keys = o.Of(before, keys)
 	}

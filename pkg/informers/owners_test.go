@@ -12,7 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-func TestOwnersWokenBy(t *testing.T) {
+func TestOwnersEnqueues(t *testing.T) {
 	set := func(name string, uid types.UID, app string) *appsv1.ReplicaSet {
 		s := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid}}
 		s.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -58,7 +58,7 @@ func TestOwnersWokenBy(t *testing.T) {
 		{"RS-1 a deleted pod", pod("web", "a", "ReplicaSet", "1"), nil, "[ns/a]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := fmt.Sprint(owners.WokenBy(c.before, c.after)); got != c.want {
+			if got := fmt.Sprint(owners.Enqueues(c.before, c.after)); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})

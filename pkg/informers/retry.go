@@ -97,7 +97,7 @@ func informerOf[L runtime.Object](
 	return f.InformerFor(example, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		list := func(ctx context.Context, o metav1.ListOptions) (L, error) { return of(k).List(ctx, o) }
 		watches := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return of(k).Watch(ctx, o) }
-		lw := listWatch(fmt.Sprintf("%T", example), activityOf(k, kind.Resource), list, watches, nil)
+		lw := listWatch(fmt.Sprintf("%T", example), activityOf(k, kind.GroupResource().String()), list, watches, nil)
 		return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, k), example,
 			cache.SharedIndexInformerOptions{
 				ResyncPeriod: resync, Identifier: f.InformerName().WithResource(kind),

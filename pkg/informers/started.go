@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
@@ -16,11 +15,8 @@ import (
 
 // Started is one of the caches of a process.
 type Started struct {
-	Resource string // as "pods"
+	Resource string // with its group: "pods" for the core group, "deployments.apps" for others
 	Informer cache.SharedIndexInformer
-	// GroupResource names the cache where kinds of several groups meet: its String is "pods" for the core group, and
-	// "deployments.apps" for others.
-	GroupResource schema.GroupResource
 }
 
 // AllStarted lists the caches of a factory that have been started, by resource.
@@ -38,7 +34,7 @@ func AllStarted(f informers.SharedInformerFactory) (all []Started) {
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
 		informer := f.InformerFor(example, nil) // there is one, so none is made
-		all = append(all, Started{resource.Resource, informer, resource.GroupResource()})
+		all = append(all, Started{resource.GroupResource().String(), informer})
 	}
 	slices.SortFunc(all, func(a, b Started) int { return strings.Compare(a.Resource, b.Resource) })
 	return all

@@ -17,7 +17,7 @@ func TestStartedCachesAreNamedByGroup(t *testing.T) {
 	defer cancel()
 	f.StartWithContext(ctx)
 	all := AllStarted(f)
-	if len(all) != 2 || all[0].GroupResource.String() != "deployments.apps" || all[1].GroupResource.String() != "pods" {
+	if len(all) != 2 || all[0].Resource != "deployments.apps" || all[1].Resource != "pods" {
 		t.Errorf("%+v", all)
 	}
 }

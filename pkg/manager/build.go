@@ -4,15 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // New makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What it returns
@@ -30,15 +35,14 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 	if err := m.buildInformers(); err != nil {
 		return m, err
 	}
+	if err := m.buildMetadata(); err != nil {
+		return m, err
+	}
 	if err := m.buildLeadership(ctx); err != nil {
 		return m, err
 	}
-	versions, err := engine.NewVersions(m.builder.Config(clients.Informers)) // who may fill the caches
-	if err != nil {
+	if err := m.buildShared(); err != nil {
 		return m, err
-	}
-	m.shared = engine.Shared{
-		Freshness: engine.NewFreshness(), Lease: m.leadership, Explain: engine.NewExplain(), Versions: versions,
 	}
 	for _, entry := range registry {
 		if !c.Controllers[entry.Name] {
@@ -70,6 +74,17 @@ func (m *Manager) buildInformers() error {
 	}
 	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
 	m.closers = append(m.closers, m.informers.Shutdown)
+	return nil
+}
+
+// buildMetadata makes the caches of metadata. They watch nothing until a controller subscribes.
+func (m *Manager) buildMetadata() error {
+	client, err := metadata.NewForConfig(m.builder.Config(clients.Informers))
+	if err != nil {
+		return fmt.Errorf("client for metadata: %w", err)
+	}
+	m.metadata = informers.NewMetadataInformers(client)
+	m.closers = append(m.closers, m.metadata.Shutdown)
 	return nil
 }
 
@@ -107,32 +122,82 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 	return nil
 }
 
+// buildShared makes what all controllers share. The mapper and the verifier have the identity that fills the caches.
+func (m *Manager) buildShared() error {
+	config := m.builder.Config(clients.Informers)
+	mapper, err := api.NewMapper(config)
+	if err != nil {
+		return err
+	}
+	reading, err := api.NewClients(config, mapper, clientOptions)
+	if err != nil {
+		return err
+	}
+	m.mapper = mapper
+	m.shared = reconcile.Shared{
+		Tracker: freshness.NewTracker(), Mapper: mapper, Lease: m.leadership, Explain: reconcile.NewExplain(),
+		Verifier: reading.Reader(),
+	}
+	return nil
+}
+
+// clientOptions let a worker know that a request of its has ended.
+var clientOptions = api.Options{OnRequestDone: reconcile.Progress}
+
 func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	config, err := m.builder.Controller(entry.Account)
 	if err != nil {
 		return err
 	}
-	api, err := engine.NewAPI(config)
+	own, err := api.NewClients(config, m.mapper, clientOptions)
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := own.Kubernetes()
 	if err != nil {
 		return err
 	}
 	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), entry.Account, 3)
 	m.closers = append(m.closers, closeRecorder)
-	access := engine.Access{API: api, Events: recorder}
+	access := reconcile.Access{Client: own.Client(), Events: recorder, Method: methodOf(entry)}
 	if m.Hooks != nil {
 		access.Hooks = m.Hooks(entry.Name)
 	}
-	runner, err := entry.Init(Context{Config: m.Config, Informers: m.informers, Shared: m.shared, Access: access})
+	runner, err := entry.Init(Context{
+		Config: m.Config, Enabled: m.enabled, Informers: m.informers, Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
+		RegisterMetrics: m.registerMetrics,
+	})
 	if err != nil || runner == nil {
 		return err
 	}
 	m.runners = append(m.runners, &named{Controller: entry, Runner: runner})
 	m.accounts = append(m.accounts, entry.Account)
 	return nil
+}
+
+// methodOf says how a controller changes objects: by update where its rights allow nothing else.
+func methodOf(entry Controller) func(schema.GroupResource, string) api.Method {
+	if entry.Rights == nil {
+		return nil
+	}
+	rights := entry.Rights()
+	return func(resource schema.GroupResource, subresource string) api.Method {
+		return api.MethodFor(rights, resource, subresource)
+	}
+}
+
+func (m *Manager) registerMetrics(own ...metrics.Registerable) {
+	if m.RegisterMetrics != nil {
+		m.RegisterMetrics(own...)
+	}
+}
+
+// enabled tells whether a feature gate is on.
+func (m *Manager) enabled(gate string) bool { return m.Enabled == nil || m.Enabled(gate) }
+
+// root returns the clients of the root identity, for controllers that cannot work as their service account.
+func (m *Manager) root() (*api.Clients, error) {
+	return api.NewClients(m.builder.Config(clients.Root), m.mapper, clientOptions)
 }
 
 func (m *Manager) close() {

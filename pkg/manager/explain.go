@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // explainPath is where [Manager.Explain] belongs, with all that is below.
@@ -48,13 +48,13 @@ type explained struct {
 	Kinds      []string `json:"kinds,omitempty"`
 	Running    bool     `json:"running"`
 	Queued     int      `json:"queued"`      // keys that wait for a worker
-	Failing    int      `json:"failing"`     // keys in back-off
-	Held       int      `json:"reportsHeld"` // status reports that are held back
+	Failing    int      `json:"failing"`     // keys in backoff
+	Debounced  int      `json:"reportsHeld"` // status reports that wait for a newer one
 	Troubled   int      `json:"troubled"`    // keys that fail, or wait for a cache
 	Keys       []record `json:"keys"`        // the first of them
 }
 
-// record is an engine.Record in an answer.
+// record is an reconcile.Record in an answer.
 type record struct {
 	Controller string    `json:"controller"`
 	Namespace  string    `json:"namespace,omitempty"`
@@ -94,45 +94,55 @@ func (m *Manager) explain(path []string) (any, error) {
 	default:
 		return nil, fmt.Errorf("want %s/<controller>/<namespace>/<name>", explainPath)
 	}
-	rec, ok := m.shared.Explain.Get(r.pulse().Name, key)
-	if !ok {
-		return nil, fmt.Errorf("%s has nothing to tell of %s: it has not looked at it, or nothing was to be done", r.Name, key)
+	for _, status := range r.statuses() {
+		if rec, ok := m.shared.Explain.Get(status.Name, key); ok {
+			return recordOf(r, key, rec), nil
+		}
 	}
-	return recordOf(r, key, rec), nil
+	return nil, fmt.Errorf("%s has nothing to tell of %s: it has not reconciled it, or nothing was to be done", r.Name, key)
 }
 
+// overview sums up the queues of a controller.
 func (m *Manager) overview(r *named) explained {
-	p := r.pulse()
-	found, total := m.shared.Explain.Troubled(p.Name, mostKeys)
-	e := explained{
-		Controller: r.Name, Alias: r.Alias, Kinds: p.Kinds, Running: r.running.Load(),
-		Queued: p.Queued, Failing: p.Failing, Held: p.Held, Troubled: total, Keys: []record{},
-	}
-	for _, t := range found {
-		e.Keys = append(e.Keys, recordOf(r, t.Key, t.Record))
+	e := explained{Controller: r.Name, Alias: r.Alias, Running: r.running.Load(), Keys: []record{}}
+	for _, s := range r.statuses() {
+		found, total := m.shared.Explain.Failing(s.Name, mostKeys-len(e.Keys))
+		e.Kinds = append(e.Kinds, s.Kinds...)
+		e.Queued += s.Queued
+		e.Failing += s.Failing
+		e.Debounced += s.Debounced
+		e.Troubled += total
+		for _, entry := range found {
+			e.Keys = append(e.Keys, recordOf(r, entry.Key, entry.Record))
+		}
 	}
 	return e
 }
 
-func recordOf(r *named, key plan.Key, rec engine.Record) record {
+func recordOf(r *named, key plan.Key, rec reconcile.Record) record {
 	return record{
 		Controller: r.Name, Namespace: key.Namespace, Name: key.Name, Time: rec.Time, Why: rec.Why, Wrote: rec.Wrote,
 		Error: rec.Error, Retries: rec.Retries, NextLook: rec.Next.Seconds(), Waiting: rec.Waiting,
 	}
 }
 
-// pulse is empty for a runner that does not tell.
-func (r *named) pulse() engine.Pulse {
+// statuses are those of the controller's queues; none for a runner that does not tell.
+func (r *named) statuses() []reconcile.Status {
 	if o, ok := r.Runner.(observed); ok {
-		return o.Pulse()
+		return o.Statuses()
 	}
-	return engine.Pulse{}
+	return nil
 }
 
-// answersTo reports whether the controller is meant: by its name, its alias, or a kind of its objects, also in the plural.
+// answersTo reports whether the controller is meant: by its name, its alias, a queue, or a kind of its objects, also in the
+// plural.
 func (r *named) answersTo(asked string) bool {
-	kinds := r.pulse().Kinds
-	return asked == r.Name || asked == r.Alias || slices.ContainsFunc(kinds, func(kind string) bool {
-		return strings.EqualFold(asked, kind) || strings.EqualFold(asked, kind+"s")
+	if asked == r.Name || asked == r.Alias {
+		return true
+	}
+	return slices.ContainsFunc(r.statuses(), func(s reconcile.Status) bool {
+		return asked == s.Name || slices.ContainsFunc(s.Kinds, func(kind string) bool {
+			return strings.EqualFold(asked, kind) || strings.EqualFold(asked, kind+"s")
+		})
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 func asked(t *testing.T, h http.Handler, method, path string) (code int, body string) {
@@ -21,24 +21,24 @@ func asked(t *testing.T, h http.Handler, method, path string) (code int, body st
 }
 
 func TestExplain(t *testing.T) {
-	explain := engine.NewExplain()
+	explain := reconcile.NewExplain()
 	m := &Manager{
-		shared: engine.Shared{Explain: explain},
+		shared: reconcile.Shared{Explain: explain},
 		runners: []*named{
 			{Controller: Controller{Name: "endpoints-controller", Alias: "endpoint"},
-				Runner: told{pulse: &engine.Pulse{Name: "endpoint", Kinds: []string{"Service", "Endpoints"}}}},
+				Runner: told{status: &reconcile.Status{Name: "endpoint", Kinds: []string{"Service", "Endpoints"}}}},
 			{Controller: Controller{Name: "pod-garbage-collector-controller", Alias: "podgc"},
-				Runner: told{pulse: &engine.Pulse{Name: "orphaned_pods_nodes", Queued: 1, Failing: 2, Held: 3}}},
+				Runner: told{status: &reconcile.Status{Name: "orphaned_pods_nodes", Queued: 1, Failing: 2, Debounced: 3}}},
 			{Controller: Controller{Name: "hand-written"}, Runner: worker{}},
 		},
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "web"}, engine.Record{
+	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "web"}, reconcile.Record{
 		Time: at, Why: "2 addresses", Wrote: 1, Error: "quota", Retries: 3, Next: 1500 * time.Millisecond, Waiting: "Pod"})
-	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "fine"}, engine.Record{Time: at, Why: "nothing to do"})
-	explain.Put("orphaned_pods_nodes", plan.Key{Name: "orphaned"}, engine.Record{Time: at, Why: "no orphans"})
+	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "fine"}, reconcile.Record{Time: at, Why: "nothing to do"})
+	explain.Put("orphaned_pods_nodes", plan.Key{Name: "orphaned"}, reconcile.Record{Time: at, Why: "no orphans"})
 	for i := range 150 {
-		explain.Put("orphaned_pods_nodes", plan.Key{Namespace: "ns", Name: fmt.Sprint(i)}, engine.Record{Error: "no"})
+		explain.Put("orphaned_pods_nodes", plan.Key{Namespace: "ns", Name: fmt.Sprint(i)}, reconcile.Record{Error: "no"})
 	}
 	h := m.Explain()
 	web := `{"controller":"endpoints-controller","namespace":"ns","name":"web","time":"2026-01-02T03:04:05Z",` +
@@ -81,7 +81,7 @@ func TestExplain(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK || len(list.Controllers) != 3 {
 		t.Fatalf("%d %s: %v", code, body, err)
 	}
-	if e := list.Controllers[1]; e.Troubled != 150 || len(e.Keys) != mostKeys || e.Queued != 1 || e.Failing != 2 || e.Held != 3 {
+	if e := list.Controllers[1]; e.Troubled != 150 || len(e.Keys) != mostKeys || e.Queued != 1 || e.Failing != 2 || e.Debounced != 3 {
 		t.Errorf("%+v", e)
 	}
 }

@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/health"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // Bounds say for how long something may make no progress before a health check fails. A field that is zero or less has
-// its default. On a watch at rest an API server is heard about once a minute, and up to two minutes after its beginning.
+// its default. On a watch without changes an API server sends a bookmark about once a minute, and the first one within two.
 type Bounds struct {
 	Worker time.Duration // livez: a worker at one key, without a request that ends; 5 minutes
 	Queue  time.Duration // livez: keys that wait while none is taken and no request ends; 2 minutes
 	Watch  time.Duration // livez: a watch that is open and silent, or neither open nor tried; 5 minutes
-	Stale  time.Duration // readyz: a cache that has heard nothing from the server; 3 minutes
+	Stale  time.Duration // readyz: a cache to which the server has sent nothing; 3 minutes
 }
 
 func (b Bounds) withDefaults() Bounds {
@@ -50,8 +50,8 @@ func (m *Manager) Livez() []health.Check {
 	for _, r := range m.runners {
 		if o, ok := r.Runner.(observed); ok {
 			checks = append(checks,
-				health.Check{Name: r.Name + "-workers", Err: func() error { return stuck(o.Pulse(), bounds.Worker) }},
-				health.Check{Name: r.Name + "-queue", Err: func() error { return idle(o.Pulse(), bounds.Queue) }})
+				health.Check{Name: r.Name + "-workers", Err: func() error { return anyOf(o, stuck, bounds.Worker) }},
+				health.Check{Name: r.Name + "-queue", Err: func() error { return anyOf(o, idle, bounds.Queue) }})
 		}
 	}
 	for _, c := range m.started() {
@@ -62,12 +62,21 @@ func (m *Manager) Livez() []health.Check {
 			return m.liveness.Of(c.Resource).Stalled(bounds.Watch)
 		}})
 	}
+	for _, state := range m.metadataStates() {
+		checks = append(checks, health.Check{Name: "watch-" + state.Resource.GroupResource().String(), Err: func() error {
+			return state.Stalled(max(bounds.Watch, metadataStalled))
+		}})
+	}
 	return checks
 }
 
+// metadataStalled is how long a watch of metadata may be silent: an aggregated API server may send no bookmarks.
+const metadataStalled = 15 * time.Minute
+
 // Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
 // and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
-// like a leader.
+// like a leader. Caches of
+// metadata do not count: a broken custom resource must not make the process unready.
 func (m *Manager) Readyz() []health.Check {
 	bounds := m.Bounds.withDefaults()
 	checks := []health.Check{
@@ -75,7 +84,7 @@ func (m *Manager) Readyz() []health.Check {
 		{Name: "started", Err: m.notStarted},
 	}
 	if m.LeaderElect {
-		checks = append(checks, health.Check{Name: "lease", Err: func() error { return m.refusals.Of("leases") }})
+		checks = append(checks, health.Check{Name: "lease", Err: func() error { return m.refusals.Of("leases.coordination.k8s.io") }})
 	}
 	for _, c := range m.started() {
 		checks = append(checks,
@@ -99,8 +108,8 @@ func (m *Manager) notStarted() error {
 	return errors.New("the caches have not been started")
 }
 
-// observed is a runner that tells how it does, as those of the engine do.
-type observed interface{ Pulse() engine.Pulse }
+// observed is a runner that tells how its queues do, as those of package reconcile do.
+type observed interface{ Statuses() []reconcile.Status }
 
 func (m *Manager) electionCheck() []health.Check {
 	if !m.LeaderElect {
@@ -117,18 +126,28 @@ func (m *Manager) started() []informers.Started {
 	return nil
 }
 
-func stuck(p engine.Pulse, bound time.Duration) error {
-	if p.Stuck <= bound {
-		return nil
+// anyOf returns what is first wrong with a queue of the controller.
+func anyOf(o observed, check func(reconcile.Status, time.Duration) error, bound time.Duration) error {
+	for _, s := range o.Statuses() {
+		if err := check(s, bound); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf("a worker has been at %s for %v without progress", p.Key, p.Stuck.Round(time.Second))
+	return nil
 }
 
-func idle(p engine.Pulse, bound time.Duration) error {
-	if p.Idle <= bound {
+func stuck(s reconcile.Status, bound time.Duration) error {
+	if s.Stuck <= bound {
 		return nil
 	}
-	return fmt.Errorf("%d keys wait, and none has been taken for %v", p.Queued, p.Idle.Round(time.Second))
+	return fmt.Errorf("a worker has been at %s for %v without progress", s.Key, s.Stuck.Round(time.Second))
+}
+
+func idle(s reconcile.Status, bound time.Duration) error {
+	if s.Idle <= bound {
+		return nil
+	}
+	return fmt.Errorf("%d keys wait, and none has been taken for %v", s.Queued, s.Idle.Round(time.Second))
 }
 
 func fails(bad bool, why string) error {

@@ -12,20 +12,20 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/health"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // told is a controller that tells what the test says.
 type told struct {
 	worker
-	pulse *engine.Pulse
+	status *reconcile.Status
 }
 
-func (t told) Pulse() engine.Pulse { return *t.pulse }
+func (t told) Statuses() []reconcile.Status { return []reconcile.Status{*t.status} }
 
 // leadership is one that the test decides about.
 type leadership struct {
@@ -55,12 +55,12 @@ func want(t *testing.T, when string, checks []health.Check, want ...string) {
 }
 
 func TestControllersAreAlive(t *testing.T) {
-	pulse, broken := &engine.Pulse{}, error(nil)
+	status, broken := &reconcile.Status{}, error(nil)
 	m := &Manager{
 		Config:     Config{LeaderElect: true},
 		leadership: leadership{err: &broken},
 		runners: []*named{
-			{Controller: Controller{Name: "a-controller"}, Runner: told{pulse: pulse}},
+			{Controller: Controller{Name: "a-controller"}, Runner: told{status: status}},
 			{Controller: Controller{Name: "hand-written"}, Runner: worker{}},
 		},
 	}
@@ -69,18 +69,18 @@ func TestControllersAreAlive(t *testing.T) {
 	for _, r := range m.runners {
 		r.running.Store(true)
 	}
-	*pulse = engine.Pulse{Stuck: 5 * time.Minute, Queued: 3, Idle: 2 * time.Minute, Key: plan.Key{Namespace: "ns", Name: "x"}}
+	*status = reconcile.Status{Stuck: 5 * time.Minute, Queued: 3, Idle: 2 * time.Minute, Key: plan.Key{Namespace: "ns", Name: "x"}}
 	want(t, "within the bounds", m.Livez(), "leaderElection", "a-controller-workers", "a-controller-queue")
 	want(t, "MH-17", m.Healthz(), "leaderElection", "a-controller", "hand-written")
-	pulse.Stuck += time.Second
+	status.Stuck += time.Second
 	want(t, "a worker is stuck", m.Livez(), "leaderElection",
 		"a-controller-workers: a worker has been at ns/x for 5m1s without progress", "a-controller-queue")
-	pulse.Stuck = 0
-	pulse.Idle += time.Second
+	status.Stuck = 0
+	status.Idle += time.Second
 	want(t, "nobody serves the queue", m.Livez(), "leaderElection", "a-controller-workers",
 		"a-controller-queue: 3 keys wait, and none has been taken for 2m1s")
 	want(t, "MH-17: always passes", m.Healthz(), "leaderElection", "a-controller", "hand-written")
-	*pulse = engine.Pulse{}
+	*status = reconcile.Status{}
 	want(t, "recovered", m.Livez(), "leaderElection", "a-controller-workers", "a-controller-queue")
 	broken = errors.New("failed election to renew leadership on lease x")
 	want(t, "LE-18", m.Livez(), "leaderElection: failed election to renew leadership on lease x", "a-controller-workers", "a-controller-queue")
@@ -90,7 +90,7 @@ func TestControllersAreAlive(t *testing.T) {
 
 	m.LeaderElect = false
 	m.Bounds.Worker, m.Bounds.Queue = time.Second, time.Second
-	*pulse = engine.Pulse{Stuck: 2 * time.Second, Queued: 1, Idle: 2 * time.Second}
+	*status = reconcile.Status{Stuck: 2 * time.Second, Queued: 1, Idle: 2 * time.Second}
 	want(t, "LE-1a, shorter bounds", m.Livez(), "a-controller-workers: for 2s", "a-controller-queue: for 2s")
 }
 

@@ -10,54 +10,15 @@ import (
 
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
-	"github.com/standalone-kcm/controller-manager/pkg/rbac"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
-
-// Runner is a controller that has been built. Run works until ctx ends, and leaves no goroutine behind.
-type Runner interface {
-	Run(ctx context.Context) error
-}
-
-// InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet.
-type InitFunc func(Context) (Runner, error)
-
-// Controller is an entry of the registry.
-type Controller struct {
-	Name    string // canonical, as --controllers and the log know it (CLI-52)
-	Alias   string
-	Account string // its client's name and its ServiceAccount in kube-system (CI-20)
-	Init    InitFunc
-	// Off builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
-	Off InitFunc
-	// Rights says what it asks of the API server (RB-12). It may be nil: then no role is made for it.
-	Rights func() rbac.Rights
-}
-
-// Rights returns what the controllers of a registry ask of the API server, by account. Controllers that declare nothing are
-// left out.
-func Rights(registry []Controller) map[string]rbac.Rights {
-	all := map[string]rbac.Rights{}
-	for _, c := range registry {
-		if c.Rights != nil {
-			all[c.Account] = all[c.Account].Merge(c.Rights())
-		}
-	}
-	return all
-}
-
-// Context is what an InitFunc builds from.
-type Context struct {
-	Config    Config
-	Informers kubeinformers.SharedInformerFactory
-	Shared    engine.Shared // what all controllers of the process share
-	Access    engine.Access // this controller's own client and event recorder
-}
 
 // Config is everything that a manager needs to know, with all defaults applied.
 type Config struct {
@@ -77,47 +38,17 @@ type Config struct {
 	LeaderElect    bool // false: run at once, without a lease (LE-1a)
 	LeaderElection leaderelection.Config
 
-	// TerminatingReplicas: the statuses of ReplicaSets and Deployments count terminating pods (CLI-65).
-	TerminatingReplicas bool
+	// Enabled tells whether a feature gate of Kubernetes is on. Nil: all are that a controller asks for.
+	Enabled func(gate string) bool
 
-	Deployment DeploymentConfig
-	ReplicaSet ReplicaSetConfig
-	Endpoint   EndpointConfig
-	PodGC      PodGCConfig
-
-	// Hooks returns who is told what the engine does for a controller, by its canonical name. It may be nil. With it, the
+	// Hooks returns who is told what a controller does, by its canonical name. It may be nil. With it, the
 	// informers have metrics of their own under the name of Clients.Component, which one process can have once (MH-35).
-	Hooks func(controller string) engine.Hooks
+	Hooks func(controller string) reconcile.Hooks
+
+	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. It may be nil.
+	RegisterMetrics func(...metrics.Registerable)
 
 	Bounds Bounds // of health checks
-}
-
-// DeploymentConfig is what the deployment controller takes from flags.
-type DeploymentConfig struct{ Workers int }
-
-// ReplicaSetConfig is what the replicaset controller takes from flags.
-type ReplicaSetConfig struct {
-	Workers int
-	// PodFailureBackOff: pods that fail at start again and again are replaced at a falling rate.
-	PodFailureBackOff bool
-	PodDeletionCost   bool // whether the annotation takes part in choosing victims (CLI-66)
-	// DeletionAgeRatio is told how many times as old as the youngest ready pod a deleted one was (RS-35). It may be nil.
-	DeletionAgeRatio func(float64)
-}
-
-// PodGCConfig is what the pod garbage collector takes from flags.
-type PodGCConfig struct {
-	TerminatedThreshold             int           // finished pods that may stay; zero and less: all (CLI-17)
-	TerminatedThresholdPerNamespace int           // the same for each namespace
-	TerminatedMaxAge                time.Duration // how long a finished pod may stay; zero: for ever
-	OrphanBrake                     float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
-}
-
-// EndpointConfig is what the endpoint controller takes from flags.
-type EndpointConfig struct {
-	Workers     int
-	BatchPeriod time.Duration // between a change of a pod and the look at its services (CLI-16)
-	CleanUp     bool          // when the controller is off: delete the Endpoints that it once wrote
 }
 
 // ErrShutdownTimeout says that controllers had not ended in time (CLI-24).
@@ -128,8 +59,10 @@ type Manager struct {
 	Config
 	builder    *clients.Builder
 	informers  kubeinformers.SharedInformerFactory
+	metadata   *informers.MetadataInformers
 	leadership leaderelection.Leadership
-	shared     engine.Shared
+	mapper     *api.Mapper
+	shared     reconcile.Shared
 	runners    []*named
 	accounts   []string
 	closers    []func() // run by close, last first

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -254,7 +255,7 @@ func TestWhatIsRefusedIsSaid(t *testing.T) {
 		want(t, "at the beginning, when it may pass", m.Readyz(), "shutdown", "started", "lease", "cache-pods: not been filled", "watch-pods")
 		time.Sleep(time.Hour)
 		want(t, "after an hour", m.Readyz(), "shutdown", "started",
-			"lease: the API server refuses to let this process get leases: 401 Unauthorized", "cache-pods: not been filled",
+			"lease: the API server refuses to let this process get leases.coordination.k8s.io: 401 Unauthorized", "cache-pods: not been filled",
 			"watch-pods: the API server refuses to let this process list pods: 403 Forbidden")
 		for _, line := range []string{
 			`ERROR A cache cannot be kept up to date, the API server refuses it err=`, `ERROR Error retrieving lease lock err=`,
@@ -308,6 +309,58 @@ func TestSaysWhatIsLacking(t *testing.T) {
 			want := `ERROR This process takes the place of kube-controller-manager, but lacks controllers that a cluster needs willNotWork=["DaemonSets","Jobs"]`
 			if got := strings.Count(log, want); got > 1 || (got == 1) != test.want || !test.want && log != "" {
 				t.Errorf("logged: %s", log)
+			}
+		})
+	}
+}
+
+// toyOptions are those of a controller with one flag.
+type toyOptions struct{ workers int }
+
+func (o *toyOptions) AddFlags(fs *pflag.FlagSet) { fs.IntVar(&o.workers, "toys", o.workers, "") }
+
+func (o *toyOptions) Validate() []error { return nil }
+
+func (o *toyOptions) Configz() (section string, fields any) { return "", nil }
+
+func TestSetFlags(t *testing.T) {
+	o := &toyOptions{workers: 5}
+	registry := []Controller{{Name: "toy", Options: o}, {Name: "without options"}}
+	if err := SetFlags(registry, nil); err != nil || o.workers != 5 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if err := SetFlags(registry, map[string]string{"toys": "7"}); err != nil || o.workers != 7 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for name, value := range map[string]string{"toys": "many", "balls": "1"} {
+		if err := SetFlags(registry, map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), "--"+name) {
+			t.Errorf("--%s=%s: %v", name, value, err)
+		}
+	}
+}
+
+// A gate is what the configuration says, and on if it says nothing.
+func TestEnabled(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		enabled func(string) bool
+		want    bool
+	}{
+		{"nobody says", nil, true},
+		{"on", func(gate string) bool { return gate == "Toys" }, true},
+		{"off", func(string) bool { return false }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client, _ := server(t, http.StatusOK)
+			conf := config(client, "toy")
+			conf.Enabled = c.enabled
+			var got bool
+			_, err := New(t.Context(), conf, []Controller{{Name: "toy", Account: "toy", Init: func(c Context) (Runner, error) {
+				got = c.Enabled("Toys")
+				return nil, nil
+			}}})
+			if err != nil || got != c.want {
+				t.Errorf("%v, %v", got, err)
 			}
 		})
 	}

@@ -1,23 +1,23 @@
 package manager
 
 import (
+	"slices"
 	"time"
 
-	"k8s.io/component-base/metrics"
-
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // ControllerState is how a controller does at one moment.
 type ControllerState struct {
 	Name, Alias string
 	Running     bool
-	Pulse       engine.Pulse // empty for a runner that does not tell
+	Queues      []reconcile.Status // none for a runner that does not tell
 }
 
 // CacheState is how a cache does at one moment.
 type CacheState struct {
-	Resource string     // as "pods"
+	Resource string     // with its group, as "pods" or "deployments.apps"
 	Count    func() int // of its objects; the cost grows with them
 	// LastActivity is when the API server last answered a list or watch or sent an event or a bookmark; zero if it never has.
 	LastActivity time.Time
@@ -26,7 +26,7 @@ type CacheState struct {
 // ControllerStates tells how the controllers of this process do, for metrics.
 func (m *Manager) ControllerStates() (all []ControllerState) {
 	for _, r := range m.runners {
-		all = append(all, ControllerState{Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Pulse: r.pulse()})
+		all = append(all, ControllerState{Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses()})
 	}
 	return all
 }
@@ -39,15 +39,22 @@ func (m *Manager) CacheStates() (all []CacheState) {
 			Count: func() int { return len(c.Informer.GetStore().ListKeys()) },
 		})
 	}
+	for _, s := range m.metadataStates() {
+		all = append(all, CacheState{
+			Resource: s.Resource.GroupResource().String(), LastActivity: s.LastActivity, Count: func() int { return s.Objects },
+		})
+	}
 	return all
 }
 
-// Metrics lists the metrics that controllers have of their own (MH-31), for whoever serves them.
-func (m *Manager) Metrics() (all []metrics.Registerable) {
-	for _, r := range m.runners {
-		if o, ok := r.Runner.(interface{ Metrics() []metrics.Registerable }); ok {
-			all = append(all, o.Metrics()...)
-		}
+// metadataStates are those of the resources of which nothing but metadata is cached.
+func (m *Manager) metadataStates() []informers.MetadataState {
+	if m.metadata == nil {
+		return nil
 	}
-	return all
+	return slices.DeleteFunc(m.metadata.States(), func(s informers.MetadataState) bool {
+		return slices.ContainsFunc(m.started(), func(c informers.Started) bool {
+			return c.Resource == s.Resource.GroupResource().String()
+		})
+	})
 }

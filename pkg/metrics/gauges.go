@@ -9,6 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // gauge is a metric that is asked for when it is collected: it knows of nothing that a manager no longer has.
@@ -47,12 +48,12 @@ func (g *gauge) Collect(out chan<- prometheus.Metric) {
 // age of a cache is that of the last.
 func newGauges() []*gauge {
 	return []*gauge{
-		ofControllers("controller_manager_keys_failing", "Keys whose last look has failed, and which wait for the next.",
-			func(c manager.ControllerState) int { return c.Pulse.Failing }),
-		ofControllers("controller_manager_reports_held", "Status reports that wait for a newer one that replaces them.",
-			func(c manager.ControllerState) int { return c.Pulse.Held }),
+		ofControllers("controller_manager_keys_failing", "Keys whose last reconcile has failed, and which wait for the next.",
+			func(s reconcile.Status) int { return s.Failing }),
+		ofControllers("controller_manager_reports_held", "Status reports that are debounced, so that a newer one may replace them.",
+			func(s reconcile.Status) int { return s.Debounced }),
 		ofControllers("controller_manager_write_slots_used", "Requests that write, under way.",
-			func(c manager.ControllerState) int { return c.Pulse.Writing }),
+			func(s reconcile.Status) int { return s.Writing }),
 		newGauge("running_managed_controllers", "1 while the controller runs in this process, 0 otherwise.", // MH-37
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.ControllerStates() {
@@ -80,10 +81,15 @@ func newGauges() []*gauge {
 	}
 }
 
-func ofControllers(name, help string, value func(manager.ControllerState) int) *gauge {
+// ofControllers returns a gauge of a value that each queue of a controller has.
+func ofControllers(name, help string, value func(reconcile.Status) int) *gauge {
 	return newGauge(name, help, func(v *metrics.GaugeVec, m *manager.Manager) {
 		for _, c := range m.ControllerStates() {
-			v.WithLabelValues(c.Name).Add(float64(value(c)))
+			sum := 0
+			for _, s := range c.Queues {
+				sum += value(s)
+			}
+			v.WithLabelValues(c.Name).Add(float64(sum))
 		}
 	}, "controller")
 }

@@ -5,7 +5,7 @@
 //
 //	measured := metrics.New(version.Get())
 //	config.Hooks = measured.Hooks
-//	config.ReplicaSet.DeletionAgeRatio = measured.DeletionAgeRatio
+//	config.RegisterMetrics = measured.Register
 //	m, err := manager.New(ctx, config, registry)
 //	...
 //	defer measured.Follow(m)()
@@ -29,21 +29,20 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers what client-go measures (MH-20..28, MH-35)
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // Metrics are the metrics of the runtime. They are registered, so there is one set of them in a process: all values of
 // New share it. They obey the flags about metrics (CLI-47), which must have been applied before.
 type Metrics struct {
-	duration    *metrics.HistogramVec
-	results     *metrics.CounterVec
-	retries     *metrics.CounterVec
-	writes      *metrics.CounterVec
-	stale       *metrics.CounterVec
-	setsStale   *metrics.CounterVec
-	deletionAge *metrics.Histogram
-	gauges      []*gauge
+	duration *metrics.HistogramVec
+	results  *metrics.CounterVec
+	retries  *metrics.CounterVec
+	writes   *metrics.CounterVec
+	stale    *metrics.CounterVec
+	gauges   []*gauge
 }
 
 // New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).
@@ -57,28 +56,20 @@ func New(build version.Info) *Metrics {
 	m := &Metrics{
 		duration: register(metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Name: "controller_manager_reconcile_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "How long one look at a key took: observe, plan, write, report.",
+			Help:    "How long one reconcile of a key took: observe, plan, write, report.",
 			Buckets: []float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"controller"})),
 		results: counter("controller_manager_reconciles_total",
-			"Looks at a key, by what became of them: wrote, unchanged (nothing was to be written), waiting (the cache lacked own writes), error or panic.",
+			"Reconciles of keys, by what became of them: wrote, unchanged (nothing was to be written), waiting (the cache lacked own writes), error or panic.",
 			"controller", "result"),
 		retries: counter("controller_manager_reconcile_retries_total",
-			"Looks at a key that failed and are repeated.", "controller"),
+			"Reconciles that failed and are repeated.", "controller"),
 		writes: counter("controller_manager_writes_total",
 			"Requests that write, without those for events and leases, by the code of the answer; <error> if there was none.",
 			"controller", "verb", "resource", "code"),
 		stale: counter("controller_manager_stale_sync_skips_total",
-			"Looks at a key that were put off because the cache of the resource lacked own writes.",
+			"Reconciles that were put off because the cache of the resource lacked own writes.",
 			"controller", "group", "resource"),
-		setsStale: counter("replicaset_controller_stale_sync_skips_total", // MH-29
-			"Looks at a ReplicaSet that were put off because the cache of the resource lacked own writes.",
-			"group", "resource"),
-		deletionAge: register(metrics.NewHistogram(&metrics.HistogramOpts{ // MH-29, RS-35
-			Name: "replicaset_controller_sorting_deletion_age_ratio", StabilityLevel: metrics.ALPHA,
-			Help:    "How many times as old as the youngest ready pod of its ReplicaSet a deleted ready pod was.",
-			Buckets: []float64{0.25, 0.5, 1, 2, 4, 8},
-		})),
 	}
 	for _, g := range newGauges() {
 		m.gauges = append(m.gauges, register(g))
@@ -101,44 +92,37 @@ func register[M metrics.Registerable](m M) M {
 	return m
 }
 
-// Hooks is the manager's Config.Hooks: it returns who is told what the engine does for a controller. All series that are
+// Hooks is the manager's Config.Hooks: it returns who is told what a controller does. All series that are
 // sure to come are there from now on, with zero.
-func (m *Metrics) Hooks(controller string) engine.Hooks {
+func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 	duration, retries := m.duration.WithLabelValues(controller), m.retries.WithLabelValues(controller)
-	results := map[engine.Result]metrics.CounterMetric{}
-	for _, result := range engine.Results() {
+	results := map[reconcile.Result]metrics.CounterMetric{}
+	for _, result := range reconcile.Results() {
 		results[result] = m.results.WithLabelValues(controller, string(result))
 	}
-	forSets := controller == "replicaset-controller"
-	if forSets {
-		m.setsStale.WithLabelValues("", "pods")
-		m.setsStale.WithLabelValues("apps", "replicasets")
-	}
-	return engine.Hooks{
-		Pass: func(result engine.Result, took time.Duration) {
+	return reconcile.Hooks{
+		Reconciled: func(result reconcile.Result, took time.Duration) {
 			duration.Observe(took.Seconds())
 			results[result].Inc()
 		},
 		Retry: retries.Inc,
-		Write: func(w engine.Write) { m.writes.WithLabelValues(controller, w.Verb, w.Resource, w.Code).Inc() },
+		Write: func(w executor.Write) { m.writes.WithLabelValues(controller, w.Verb, w.Resource, w.Code).Inc() },
 		Stale: func(r schema.GroupResource) {
 			m.stale.WithLabelValues(controller, r.Group, r.Resource).Inc()
-			if forSets {
-				m.setsStale.WithLabelValues(r.Group, r.Resource).Inc()
-			}
 		},
 	}
 }
 
-// DeletionAgeRatio is the manager's ReplicaSetConfig.DeletionAgeRatio.
-func (m *Metrics) DeletionAgeRatio(ratio float64) { m.deletionAge.Observe(ratio) }
-
-// Follow shows how the controllers and caches of a manager do, and what its controllers measure themselves, from now on
-// until stop is called. Of two managers in one process, the controllers' own metrics are those of the first.
-func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
-	for _, own := range source.Metrics() {
-		register(own)
+// Register is the manager's Config.RegisterMetrics. Of two managers in one process, the controllers' own metrics are those of
+// the first.
+func (m *Metrics) Register(own ...metrics.Registerable) {
+	for _, one := range own {
+		register(one)
 	}
+}
+
+// Follow shows how the controllers and caches of a manager do, from now on until stop is called.
+func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
 	for _, g := range m.gauges {
 		g.follow(source)
 	}

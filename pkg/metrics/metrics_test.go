@@ -19,9 +19,10 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/health"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // scrape returns the value of every series that a handler serves, as `name{label="value",...}`. Of a histogram that is its
@@ -68,7 +69,7 @@ func emptyServer(t *testing.T) *rest.Config {
 			<-r.Context().Done()
 		case r.URL.Path == "/healthz":
 		default:
-			kinds := map[string]string{"deployments": "Deployment", "replicasets": "ReplicaSet", "pods": "Pod", "services": "Service", "endpoints": "Endpoints", "nodes": "Node"}
+			kinds := map[string]string{"deployments": "Deployment", "replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "pods": "Pod", "services": "Service", "endpoints": "Endpoints", "nodes": "Node"}
 			group := strings.TrimPrefix(strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"), "/api/")
 			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kinds[path.Base(r.URL.Path)]+"List", group)
 		}
@@ -85,14 +86,14 @@ func run(t *testing.T, measured *Metrics) (m *manager.Manager, stop func()) {
 	t.Helper()
 	c := manager.Config{
 		Client: emptyServer(t), Clients: clients.Options{Component: "kube-controller-manager"}, Controllers: map[string]bool{},
-		Hooks: measured.Hooks, Deployment: manager.DeploymentConfig{Workers: 1}, Endpoint: manager.EndpointConfig{Workers: 1},
-		ReplicaSet: manager.ReplicaSetConfig{Workers: 1, DeletionAgeRatio: measured.DeletionAgeRatio},
+		Hooks: measured.Hooks, RegisterMetrics: measured.Register,
 	}
-	for _, entry := range controllers.Registry {
+	registry := controllers.Registry()
+	for _, entry := range registry {
 		c.Controllers[entry.Name] = true
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	m, err := manager.New(ctx, c, controllers.Registry)
+	m, err := manager.New(ctx, c, registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +136,11 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 		`controller_manager_cache_objects{resource="endpoints"}`,
 		`controller_manager_cache_age_seconds{resource="nodes"}`,
 		`workqueue_depth{name="orphaned_pods_nodes"}`, // MH-23
+		`workqueue_depth{name="replicationmanager"}`,  // RC-1, RC-30
+		// Those of the controllers' own, before they do anything (RS-9, MH-29).
+		`replicaset_controller_stale_sync_skips_total{group="",resource="pods"}`,
+		`replicaset_controller_stale_sync_skips_total{group="apps",resource="replicasets"}`,
+		`replicaset_controller_sorting_deletion_age_ratio{}`,
 	} {
 		if _, ok := all[series]; !ok {
 			t.Errorf("no %s", series)
@@ -148,7 +154,7 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 	}
 }
 
-// RS-9, MH-29: a controller's series are there before it does anything.
+// A controller's series are there before it does anything.
 func TestHooks(t *testing.T) {
 	m := New(version.Info{})
 	h := m.Hooks("replicaset-controller")
@@ -162,21 +168,17 @@ func TestHooks(t *testing.T) {
 		`controller_manager_reconciles_total{controller="replicaset-controller",result="panic"}`,
 		`controller_manager_reconcile_retries_total{controller="replicaset-controller"}`,
 		`controller_manager_reconcile_duration_seconds{controller="replicaset-controller"}`,
-		`replicaset_controller_stale_sync_skips_total{group="",resource="pods"}`,
-		`replicaset_controller_stale_sync_skips_total{group="apps",resource="replicasets"}`,
-		`replicaset_controller_sorting_deletion_age_ratio{}`,
 	} {
 		if _, ok := before[series]; !ok {
 			t.Errorf("no %s", series)
 		}
 	}
 	pods := schema.GroupResource{Resource: "pods"}
-	h.Pass(engine.Wrote, time.Second)
+	h.Reconciled(reconcile.Wrote, time.Second)
 	h.Retry()
-	h.Write(engine.Write{Verb: "create", Resource: "pods", Code: "201"})
+	h.Write(executor.Write{Verb: "create", Resource: "pods", Code: "201"})
 	h.Stale(pods)
 	other.Stale(pods)
-	m.DeletionAgeRatio(2)
 	after := scrape(t, Handler())
 	for _, series := range []string{
 		`controller_manager_reconciles_total{controller="replicaset-controller",result="wrote"}`,
@@ -185,8 +187,6 @@ func TestHooks(t *testing.T) {
 		`controller_manager_writes_total{code="201",controller="replicaset-controller",resource="pods",verb="create"}`,
 		`controller_manager_stale_sync_skips_total{controller="replicaset-controller",group="",resource="pods"}`,
 		`controller_manager_stale_sync_skips_total{controller="deployment-controller",group="",resource="pods"}`,
-		`replicaset_controller_stale_sync_skips_total{group="",resource="pods"}`,
-		`replicaset_controller_sorting_deletion_age_ratio{}`,
 	} {
 		if got := after[series] - before[series]; got != 1 {
 			t.Errorf("%s grew by %v", series, got)

@@ -17,7 +17,7 @@ import (
 //	anything else                      not touched, above all what is in another namespace, whatever it says
 //
 // Adoption and release do not stop one another, so steps holds at most one [Each]. An adopted object appears in mine as
-// it will be, so that it counts in the same pass (RS-23).
+// it will be, so that it counts in the same reconcile (RS-23).
 func Claim[T Object](owner Object, kind schema.GroupVersionKind, sel labels.Selector, candidates []T) (mine []T, steps []Step) {
 	var each Each
 	for _, c := range candidates {

@@ -94,7 +94,7 @@ func TestClaim(t *testing.T) {
 			if got := append([]metav1.OwnerReference{}, change.New.GetOwnerReferences()...); !cmp.Equal(c.refs, got) {
 				t.Errorf("references (-want +got):\n%s", cmp.Diff(c.refs, got))
 			}
-			if change.Old != Object(c.candidate) || change.Adopt != c.mine || change.Status || change.Events != (Events{}) || change.Why == "" {
+			if change.Old != Object(c.candidate) || change.Adopt != c.mine || change.Subresource != "" || change.Events != (Events{}) || change.Why == "" {
 				t.Errorf("change %+v", change)
 			}
 			if c.mine && Object(mine[0]) != change.New {

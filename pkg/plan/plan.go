@@ -1,7 +1,7 @@
 // Package plan is the vocabulary in which controllers say what they want written.
 //
-// A controller looks at the world (observe), decides (plan), and leaves the writing to one executor (apply). What it
-// decided is a [Plan]: plain data, with its reasons in words. Nothing in this package reads a clock, talks to a server
+// A controller reads the state of the cluster (observe), decides (plan), and leaves the writing to one executor (apply). What
+// it decided is a [Plan]: plain data, with its reasons in words. Nothing in this package reads a clock, talks to a server
 // or starts a goroutine, so a plan can be compared in a test, printed in a dry run, and kept for an explanation.
 package plan
 
@@ -14,66 +14,92 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is any typed API object.
+// Object is any API object.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// Plan is what one look at one key led to. The zero Plan does nothing and waits for an event.
+// Plan is the decision of one reconcile of one key. The zero Plan writes nothing and waits for an event.
 type Plan struct {
 	Steps   []Step        // in order; the first failure stops the plan
-	Requeue time.Duration // look again after this; zero waits for an event
+	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
 	// Debounce and MaxWait, of reports only: the report is written when the object has not changed for Debounce, or when it
 	// has waited for MaxWait, so that a newer one may replace it. Zero writes at once.
 	Debounce, MaxWait time.Duration
-	Moving            bool // reports only: more is about to change by itself, so the key keeps its turn among those at work
+	// Progressing, of reports only: more is about to change by itself, so the key keeps its priority among those in progress.
+	Progressing bool
 }
 
-// Empty reports whether the plan writes nothing.
+// Empty reports whether the plan asks for nothing.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 
-// Step is one of [Create], [Change], [Delete] and [Each].
+// Step is one of [Create], [Change], [Delete], [Each] and [RecordEvent].
 type Step interface{ step() }
 
 // Create creates Count copies of Object (zero means one). Many copies go out in slow-start batches (1, 2, 4, ...), and
-// no further batch after one with a failure (RS-26). A name that is taken is a failure: the cache was stale.
+// no further batch after one with a failure (RS-26). A name that is taken is a failure, because the cache was stale, unless
+// IfAbsent is set.
 type Create struct {
-	Object Object
-	Count  int
-	Events Events
-	Why    string
-}
-
-// Change brings Old, as it was observed, to New. Only the difference is written; no difference, no write. How it is
-// written (patch or update) is a property of the kind, not of the step.
-type Change struct {
-	Old, New Object
-	Status   bool // through the status subresource, which also keeps annotations (DEP-17)
-	Adopt    bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a pass
+	Object   Object
+	Count    int
+	IfAbsent bool // an object of that name is as good as the one to be created
+	Unowned  bool // Object need not be controlled by the plan's owner
 	Events   Events
 	Why      string
 }
 
-// Delete deletes the objects in parallel, each under the precondition of its uid. An object that is gone, or was
-// replaced by a namesake, counts as deleted.
-type Delete struct {
-	Objects []Object
-	Grace   *int64 // seconds; nil leaves it to the object
-	Version bool   // also make the resourceVersion a precondition
+// Status is the subresource that controllers write most.
+const Status = "status"
+
+// Change brings Old, as it was observed, to New. Only the difference is written; no difference, no write. Whether it is sent
+// as an update or as a patch follows from the kind and from the rights of the controller, not from the step, unless Apply is
+// set.
+type Change struct {
+	Old, New    Object
+	Subresource string // such as [Status], "scale", "approval" or "finalize"; empty for the object itself
+	// Apply sends New by server-side apply: it has the fields that the manager owns, and no others. Old may be nil.
+	Apply   *Apply
+	Adopt   bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
+	Unowned bool // Old need not be controlled by the plan's owner
 	Events  Events
 	Why     string
+}
+
+// Apply says how server-side apply is done.
+type Apply struct {
+	FieldManager string
+	Force        bool // takes over fields that other managers own, where it would be a conflict otherwise
+}
+
+// Delete deletes the objects in parallel, each under the precondition of its uid. An object that is gone, or was
+// replaced by another one of the same name, counts as deleted.
+type Delete struct {
+	Objects     []Object
+	Grace       *int64                     // seconds; nil leaves it to the object
+	Version     bool                       // also make the resourceVersion a precondition
+	Propagation metav1.DeletionPropagation // empty leaves it to the kind
+	Unowned     bool                       // the objects need not be controlled by the plan's owner
+	Events      Events
+	Why         string
 }
 
 // Each runs sequences of steps that do not stop one another: a failure ends its own sequence only. The step as a whole
 // fails when one of them did.
 type Each struct{ Sequences [][]Step }
 
-func (Create) step() {}
-func (Change) step() {}
-func (Delete) step() {}
-func (Each) step()   {}
+// RecordEvent records an event about an object without writing to it. It never fails.
+type RecordEvent struct {
+	Object Object
+	Event  Event
+}
+
+func (Create) step()      {}
+func (Change) step()      {}
+func (Delete) step()      {}
+func (Each) step()        {}
+func (RecordEvent) step() {}
 
 // Events are recorded on the plan's owner for every object that a step wrote (Done) or failed to write (Failed). An
 // event without Reason is not recorded.
@@ -94,10 +120,12 @@ const (
 
 // Result is one write that was tried.
 type Result struct {
-	Verb   Verb
-	Object Object // as planned (of a Change: New)
-	Status bool   // through the status subresource
-	Err    error  // nil: done, or needless (already gone, namespace terminating)
+	Verb        Verb
+	Object      Object // as planned (of a Change: New)
+	Subresource string
+	Name        string    // of the object that was written, also when the server made it up
+	UID         types.UID // likewise; empty if the write failed, and for deletions
+	Err         error     // nil: done, or needless (already gone, namespace terminating)
 }
 
 // Outcome tells what became of a plan's steps, in the order in which the writes ended.
@@ -121,7 +149,7 @@ func (o Outcome) Failed(v Verb) error {
 func (o Outcome) Wrote() bool { return len(o.Results) > 0 }
 
 // ErrStale says that a write was not sent, or was refused, because the plan rested on an older version of the object
-// than the one this process has seen or written. It is never shown to users: the key is looked at again.
+// than the one this process has seen or written. It is never shown to users: the key is reconciled again.
 var ErrStale = errors.New("planned from an outdated version of the object")
 
 // Key names the object that a plan is about.

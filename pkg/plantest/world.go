@@ -119,14 +119,14 @@ func (w *World) sequence(steps []plan.Step, did *plan.Outcome) error {
 
 func (w *World) step(step plan.Step, did *plan.Outcome) error {
 	var errs []error
-	note := func(v plan.Verb, o plan.Object, status bool, events plan.Events, err error) {
-		did.Results = append(did.Results, plan.Result{Verb: v, Object: o, Status: status, Err: err})
+	note := func(v plan.Verb, o plan.Object, subresource string, events plan.Events, err error) {
+		did.Results = append(did.Results, plan.Result{Verb: v, Object: o, Subresource: subresource, Err: err})
 		errs = append(errs, err)
 		event := events.Done
 		if err != nil {
 			event = events.Failed
 		} else {
-			w.log(v, o, status)
+			w.log(v, o, subresource == plan.Status)
 		}
 		if event.Reason != "" {
 			w.Events = append(w.Events, strings.NewReplacer("{name}", o.GetName(), "{error}", fmt.Sprint(err)).Replace(event.Message))
@@ -135,13 +135,13 @@ func (w *World) step(step plan.Step, did *plan.Outcome) error {
 	switch s := step.(type) {
 	case plan.Create:
 		for range max(1, s.Count) {
-			note(plan.Created, s.Object, false, s.Events, w.create(s.Object))
+			note(plan.Created, s.Object, "", s.Events, w.create(s.Object))
 		}
 	case plan.Change:
-		note(plan.Changed, s.New, s.Status, s.Events, w.change(s))
+		note(plan.Changed, s.New, s.Subresource, s.Events, w.change(s))
 	case plan.Delete:
 		for _, o := range s.Objects {
-			note(plan.Deleted, o, false, s.Events, w.delete(o, s.Version))
+			note(plan.Deleted, o, "", s.Events, w.delete(o, s.Version))
 		}
 	case plan.Each:
 		for _, sequence := range s.Sequences {
@@ -181,7 +181,7 @@ func (w *World) change(s plan.Change) error {
 	}
 	_, whole := s.New.(*appsv1.Deployment)
 	after := s.New.DeepCopyObject().(plan.Object)
-	if whole || s.Status {
+	if whole || s.Subresource == plan.Status {
 		if now.GetResourceVersion() != s.Old.GetResourceVersion() {
 			return apierrors.NewConflict(resource(s.Old), s.Old.GetName(), errors.New("it has changed"))
 		}
@@ -191,7 +191,7 @@ func (w *World) change(s plan.Change) error {
 	if equality.Semantic.DeepEqual(now, after) {
 		return fmt.Errorf("a change of %s that changes nothing", s.New.GetName())
 	}
-	w.replace(now, after, s.Status)
+	w.replace(now, after, s.Subresource == plan.Status)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func TestGenerations(t *testing.T) {
 	w, d, rs := pair()
 	apply(w,
 		plan.Change{Old: rs, New: edited(rs, func(rs *appsv1.ReplicaSet) { *rs.Spec.Replicas = 3; rs.Status.Replicas = 9 })},
-		plan.Change{Old: d, Status: true, New: edited(d, func(d *appsv1.Deployment) {
+		plan.Change{Old: d, Subresource: plan.Status, New: edited(d, func(d *appsv1.Deployment) {
 			*d.Spec.Replicas = 7
 			d.Status.Replicas = 2
 			d.Annotations = map[string]string{"revision": "1"}
@@ -57,7 +57,7 @@ func TestOutdatedWrites(t *testing.T) {
 	w, d, rs := pair()
 	Edit(w, "web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
 	Edit(w, "web-1", func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 5 })
-	if did := apply(w, plan.Change{Old: d, New: edited(d, func(d *appsv1.Deployment) { d.Status.Replicas = 1 }), Status: true}); !apierrors.IsConflict(did.Results[0].Err) {
+	if did := apply(w, plan.Change{Old: d, New: edited(d, func(d *appsv1.Deployment) { d.Status.Replicas = 1 }), Subresource: plan.Status}); !apierrors.IsConflict(did.Results[0].Err) {
 		t.Errorf("a whole object that is outdated is refused: %v", did.Err)
 	}
 	if did := apply(w, plan.Change{Old: rs, New: edited(rs, func(rs *appsv1.ReplicaSet) { *rs.Spec.Replicas = 1 })}); did.Err != nil {

@@ -93,7 +93,7 @@ func Count(pods []*corev1.Pod, minReadySeconds int32, now time.Time) Counts {
 }
 
 // CountsAlike reports whether two versions of a pod add the same to their owner's status, so that a change from one to
-// the other is nothing that the owner has to look at.
+// the other does not concern the owner.
 func CountsAlike(a, b *corev1.Pod) bool {
 	ra, rb := ReadyCondition(a), ReadyCondition(b)
 	if (ra == nil) != (rb == nil) || ra != nil && (ra.Status != rb.Status || !ra.LastTransitionTime.Equal(&rb.LastTransitionTime)) {

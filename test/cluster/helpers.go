@@ -86,6 +86,12 @@ func (c *Cluster) empty(t testing.TB, namespace string) {
 			t.Errorf("clean up namespace %s: %v", namespace, err)
 		}
 	}
+	owned := metav1.DeletePropagationBackground // by default the server keeps their pods, and adds a finalizer that nobody removes here
+	if err := c.Client.CoreV1().ReplicationControllers(namespace).DeleteCollection(ctx, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64), PropagationPolicy: &owned,
+	}, all); err != nil {
+		t.Errorf("clean up namespace %s: %v", namespace, err)
+	}
 	for _, deleteAll := range []func(context.Context, metav1.DeleteOptions, metav1.ListOptions) error{
 		c.Client.AppsV1().Deployments(namespace).DeleteCollection,
 		c.Client.AppsV1().ReplicaSets(namespace).DeleteCollection,

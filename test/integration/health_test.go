@@ -20,13 +20,13 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
 	"github.com/standalone-kcm/controller-manager/pkg/health"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/metrics"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
@@ -44,16 +44,12 @@ func embed(t *testing.T, client *rest.Config, registry []manager.Controller, edi
 		Client: client, Clients: clients.Options{Component: "kube-controller-manager"},
 		Controllers: map[string]bool{}, MinResyncPeriod: 12 * time.Hour, ShutdownTimeout: 10 * time.Second,
 		LeaderElection: leaderelection.Defaults(),
-		Deployment:     manager.DeploymentConfig{Workers: 5},
-		ReplicaSet:     manager.ReplicaSetConfig{Workers: 5, PodDeletionCost: true},
-		Endpoint:       manager.EndpointConfig{Workers: 5},
-		PodGC:          manager.PodGCConfig{TerminatedThreshold: 12500},
 	}
 	for _, entry := range registry {
 		c.Controllers[entry.Name] = true
 	}
 	measured := metrics.New(version.Get())
-	c.Hooks, c.ReplicaSet.DeletionAgeRatio = measured.Hooks, measured.DeletionAgeRatio
+	c.Hooks, c.RegisterMetrics = measured.Hooks, measured.Register
 	edit(&c)
 	ctx, cancel := context.WithCancel(context.Background())
 	m, err := manager.New(ctx, c, registry)
@@ -198,7 +194,7 @@ func TestAFrozenWatch(t *testing.T) {
 	ns := c.Namespace(t)
 	g, client := proxied(t, c)
 	const bound = 5 * time.Second
-	e := embed(t, client, controllers.Registry, func(c *manager.Config) { c.Bounds.Watch = bound })
+	e := embed(t, client, controllers.Registry(), func(c *manager.Config) { c.Bounds.Watch = bound })
 	e.wait(patience, "/readyz", http.StatusOK)
 	e.wait(patience, "/livez", http.StatusOK)
 
@@ -255,7 +251,7 @@ func churn(t *testing.T, c *cluster.Cluster, ns string) (stop func()) {
 // An API server that cannot be reached makes the process unready, and is no reason to restart it.
 func TestAnAPIServerThatCannotBeReached(t *testing.T) {
 	c := cluster.Start(t)
-	e := embed(t, c.RESTConfig, controllers.Registry, func(c *manager.Config) { c.Bounds.Stale = 2 * time.Second })
+	e := embed(t, c.RESTConfig, controllers.Registry(), func(c *manager.Config) { c.Bounds.Stale = 2 * time.Second })
 	e.wait(patience, "/readyz", http.StatusOK)
 	c.StopAPIServer(t)
 	e.wait(patience, "/readyz", http.StatusInternalServerError)
@@ -278,7 +274,7 @@ func TestAStuckWorker(t *testing.T) {
 	var once sync.Once
 	free := func() { once.Do(func() { close(release) }) }
 	defer free()
-	registry := append([]manager.Controller{stuckOn(ns+"/bad", release)}, controllers.Registry...)
+	registry := append([]manager.Controller{stuckOn(ns+"/bad", release)}, controllers.Registry()...)
 	e := embed(t, c.RESTConfig, registry, func(c *manager.Config) {
 		c.Bounds.Worker, c.Bounds.Queue = 4*time.Second, 3*time.Second
 	})
@@ -311,12 +307,12 @@ func stuckOn(key string, release <-chan struct{}) manager.Controller {
 		if err != nil {
 			return nil, err
 		}
-		return engine.New(c.Shared, c.Access, engine.Controller[*corev1.Pod]{
+		return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}]{
 			Name: "toy", Workers: 1,
-			Watches: []engine.Watch{{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Wakes: informers.Itself}},
-			Observe: func(_ context.Context, key plan.Key) (*corev1.Pod, bool, error) {
-				p := pods.Get(key.Namespace, key.Name)
-				return p, p != nil, nil
+			Watches: []reconcile.Watch{{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: informers.Itself}},
+			Observe: func(_ context.Context, r reconcile.Request[struct{}]) (reconcile.Observation[*corev1.Pod, struct{}], error) {
+				p := pods.Get(r.Key.Namespace, r.Key.Name)
+				return reconcile.Observation[*corev1.Pod, struct{}]{Exists: p != nil, Snapshot: p}, nil
 			},
 			Plan: func(_ time.Time, p *corev1.Pod) plan.Plan {
 				if p.Namespace+"/"+p.Name == key {
@@ -335,7 +331,7 @@ func TestAStandbyIsReady(t *testing.T) {
 		c.LeaderElect = true
 		c.LeaderElection.Name = "health-standby"
 	}
-	leader := embed(t, c.RESTConfig, controllers.Registry, elect)
+	leader := embed(t, c.RESTConfig, controllers.Registry(), elect)
 	leader.wait(patience, "/readyz", http.StatusOK)
 	cluster.Eventually(t, patience, "it leads", func() error {
 		if _, body := leader.get("/healthz?verbose"); !strings.Contains(body, "[+]deployment-controller ok") {
@@ -343,9 +339,9 @@ func TestAStandbyIsReady(t *testing.T) {
 		}
 		return nil
 	})
-	standby := embed(t, c.RESTConfig, controllers.Registry, elect)
+	standby := embed(t, c.RESTConfig, controllers.Registry(), elect)
 	standby.wait(patience, "/readyz", http.StatusOK)
-	if _, body := standby.get("/readyz?verbose"); !strings.Contains(body, "[+]cache-replicasets ok\n") {
+	if _, body := standby.get("/readyz?verbose"); !strings.Contains(body, "[+]cache-replicasets.apps ok\n") {
 		t.Errorf("%s", body)
 	}
 	if err := standby.has("/livez", http.StatusOK); err != nil {

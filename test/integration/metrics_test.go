@@ -29,9 +29,9 @@ type metric struct {
 }
 
 const (
-	queues      = "name=deployment;name=replicaset;name=endpoint;name=orphaned_pods_nodes"
-	all4        = "controller=deployment-controller;controller=replicaset-controller;controller=endpoints-controller;controller=pod-garbage-collector-controller"
-	all6        = "resource=pods;resource=nodes;resource=services;resource=endpoints;resource=deployments;resource=replicasets"
+	queues      = "name=deployment;name=replicaset;name=replicationmanager;name=endpoint;name=orphaned_pods_nodes"
+	everyone    = "controller=deployment-controller;controller=replicaset-controller;controller=replicationcontroller-controller;controller=endpoints-controller;controller=pod-garbage-collector-controller"
+	cached      = "resource=pods;resource=nodes;resource=services;resource=endpoints;resource=deployments;resource=replicasets;resource=replicationcontrollers"
 	queueTimes  = "1e-08 1e-07 1e-06 9.999999999999999e-06 9.999999999999999e-05 0.001 0.01 0.1 1 10"
 	clientTimes = "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60"
 	clientSizes = "64 256 512 1024 4096 16384 65536 262144 1.048576e+06 4.194304e+06 1.6777216e+07"
@@ -74,18 +74,18 @@ var scraped = []metric{
 	{"MH-35", "informer_queued_items", "GAUGE", "group name resource version", "group=apps name=kube-controller-manager resource=replicasets version=v1", ""},
 	{"MH-35", "informer_processing_latency_seconds", "HISTOGRAM", "group name resource version", "resource=pods", ""},
 	{"MH-37", "running_managed_controllers", "GAUGE", "manager name", "manager=kube-controller-manager name=deployment", ""},
-	{"runtime", "controller_manager_reconcile_duration_seconds", "HISTOGRAM", "controller", all4, ""},
+	{"runtime", "controller_manager_reconcile_duration_seconds", "HISTOGRAM", "controller", everyone, ""},
 	{"runtime", "controller_manager_reconciles_total", "COUNTER", "controller result",
 		"controller=deployment-controller result=wrote;controller=endpoints-controller result=unchanged;controller=replicaset-controller result=panic", ""},
-	{"runtime", "controller_manager_reconcile_retries_total", "COUNTER", "controller", all4, ""},
+	{"runtime", "controller_manager_reconcile_retries_total", "COUNTER", "controller", everyone, ""},
 	{"runtime", "controller_manager_writes_total", "COUNTER", "code controller resource verb",
 		"code=201 controller=replicaset-controller resource=pods verb=create;code=200 controller=deployment-controller resource=deployments verb=update;" +
 			"code=200 controller=pod-garbage-collector-controller resource=pods verb=delete", ""},
-	{"runtime", "controller_manager_cache_age_seconds", "GAUGE", "resource", all6, ""},
-	{"runtime", "controller_manager_cache_objects", "GAUGE", "resource", all6, ""},
-	{"runtime", "controller_manager_keys_failing", "GAUGE", "controller", all4, ""},
-	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", all4, ""},
-	{"runtime", "controller_manager_write_slots_used", "GAUGE", "controller", all4, ""},
+	{"runtime", "controller_manager_cache_age_seconds", "GAUGE", "resource", cached, ""},
+	{"runtime", "controller_manager_cache_objects", "GAUGE", "resource", cached, ""},
+	{"runtime", "controller_manager_keys_failing", "GAUGE", "controller", everyone, ""},
+	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", everyone, ""},
+	{"runtime", "controller_manager_write_slots_used", "GAUGE", "controller", everyone, ""},
 }
 
 // served is a manager's HTTPS port.

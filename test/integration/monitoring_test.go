@@ -23,7 +23,7 @@ var appearsLater = map[string]string{
 	"pod_gc_collector_force_delete_pod_errors_total": "TestMetrics of podgc counts an error",
 	"pod_gc_collector_force_delete_pods_total":       "TestMetricsOfALeader has one deleted",
 	"controller_manager_writes_total":                "TestMetricsOfALeader has some",
-	"controller_manager_stale_sync_skips_total":      "TestMetricsOfALeader and the engine's tests count them",
+	"controller_manager_stale_sync_skips_total":      "TestMetricsOfALeader and the tests of pkg/reconcile count them",
 }
 
 // Every metric that the dashboard and the alerts name is one that the binary exports.

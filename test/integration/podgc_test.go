@@ -98,7 +98,7 @@ func TestPodGC(t *testing.T) {
 		return nil
 	})
 	if p, waited := b.pod("orphan"), time.Since(began); p.DeletionTimestamp != nil && waited < 38*time.Second {
-		t.Fatalf("PGC-9: the orphan went after %v, without quarantine", waited)
+		t.Fatalf("PGC-9: the orphan went after %v, without the grace period", waited)
 	}
 	cluster.Eventually(t, 70*time.Second, "PGC-8: the orphan is deleted", func() error {
 		if p := b.pod("orphan"); p.DeletionTimestamp == nil {

@@ -49,6 +49,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 		"--authentication-kubeconfig="+c.ManagerKubeconfig, "--authorization-kubeconfig="+c.ManagerKubeconfig)
 	began := time.Now()
 	set := b.workOfDeployments()
+	b.workOfReplicationControllers()
 	b.workOfEndpoints()
 	b.scrape(port)
 	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
@@ -91,6 +92,10 @@ func (b *bench) workForATakeover() {
 		b.Fatal(err)
 	}
 	b.orphanOf("solo")
+	if _, err := b.Client.CoreV1().ReplicationControllers(b.ns).Create(ctx, replicationController("classic", 2), metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.orphanOf("classic")
 	b.node("lost")
 	b.bound("orphan", "lost", keptBy)
 	b.Cleanup(func() { b.patchMetaAfter("orphan") })
@@ -123,7 +128,13 @@ func replicaSet(name string, replicas int32) *appsv1.ReplicaSet {
 		Spec: appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template}}
 }
 
-// orphanOf makes a pod that a ReplicaSet of that name may adopt.
+func replicationController(name string, replicas int32) *corev1.ReplicationController {
+	d := deployment(name, replicas)
+	return &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: d.Spec.Template.Labels},
+		Spec: corev1.ReplicationControllerSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Template.Labels, Template: &d.Spec.Template}}
+}
+
+// orphanOf makes a pod that a ReplicaSet or ReplicationController of that name may adopt.
 func (b *bench) orphanOf(name string) {
 	b.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name + "-orphan", Labels: map[string]string{"app": name}}}
@@ -180,6 +191,28 @@ func (b *bench) workOfDeployments() *appsv1.ReplicaSet {
 	b.Kubectl(b.T, "-n", b.ns, "delete", "deployment", "taken") // no garbage collector runs here
 	b.Kubectl(b.T, "-n", b.ns, "delete", "replicaset,pod", "--selector=app=taken")
 	return &set
+}
+
+// workOfReplicationControllers scales one up and down, with so many events that they are counted.
+func (b *bench) workOfReplicationControllers() {
+	b.Helper()
+	for _, n := range []int32{16, 2, 16, 2} {
+		document := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
+		_, err := b.Client.CoreV1().ReplicationControllers(b.ns).Patch(b.Context(), "classic", types.MergePatchType, document, metav1.PatchOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.wait(fmt.Sprintf("the ReplicationController has %d pods", n), func() error {
+			rc, err := b.Client.CoreV1().ReplicationControllers(b.ns).Get(b.Context(), "classic", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if s := rc.Status; s.ObservedGeneration < rc.Generation || s.Replicas != n || s.AvailableReplicas != n {
+				return fmt.Errorf("%+v", s)
+			}
+			return nil
+		})
+	}
 }
 
 // workOfEndpoints has Endpoints written, and some that quota refuses, again and again.

@@ -63,7 +63,7 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 		}
 		return role.Rules
 	}
-	declared := manager.Rights(controllers.Registry)
+	declared := manager.Rights(controllers.Registry())
 	for account, rights := range declared {
 		within(t, account, rights.Own, clusterRole("system:controller:"+account))
 	}
@@ -113,7 +113,7 @@ func compareRights(t *testing.T, requests []cluster.Request) {
 			}
 		}
 	}
-	declared := manager.Rights(controllers.Registry)
+	declared := manager.Rights(controllers.Registry())
 	for account, rights := range declared {
 		expect(account, rights.Own)
 	}

@@ -4,8 +4,8 @@ package mutation
 var mutants = []mutant{
 	{
 		name: "a stale cache passes for a fresh one after a while",
-		edits: []edit{{"pkg/engine/freshness.go",
-			"if !f.reached(kind, version) {", "if !f.reached(kind, version) && version == \"\" {"}},
+		edits: []edit{{"pkg/freshness/barrier.go",
+			"if !caches.Reached(kind, version) {", "if !caches.Reached(kind, version) && version == \"\" {"}},
 		script: quick + `
 			at 1s   create web replicas=3 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s
@@ -15,8 +15,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "what a lost answer leaves open is not looked up",
-		edits: []edit{{"pkg/engine/engine.go",
-			"if r.isUnsettled(st) && r.wouldWrite(now, s, p) {", "if false {"}},
+		edits: []edit{{"pkg/reconcile/reconcile.go",
+			"if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, p) {", "if false {"}},
 		script: quick + `
 			at 1s   create web replicas=2 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s
@@ -26,7 +26,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "one pod too many is deleted",
-		edits: []edit{{"pkg/controllers/replicaset/plan.go",
+		edits: []edit{{"pkg/replicas/plan.go",
 			"n := min(-missing, burst)", "n := min(1-missing, burst)"}},
 		script: quick + `
 			at 1s   create web replicas=5 image=good:1
@@ -35,7 +35,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a deletion without the uid",
-		edits: []edit{{"pkg/engine/executor.go",
+		edits: []edit{{"pkg/executor/steps.go",
 			"Preconditions: &metav1.Preconditions{UID: &uid}}", "Preconditions: &metav1.Preconditions{}}\n\t_ = uid"}},
 		script: quick + `
 			at 1s   create web replicas=3 image=good:1
@@ -44,8 +44,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "an adoption without a live look at the owner",
-		edits: []edit{{"pkg/engine/executor.go",
-			"err := p.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
+		edits: []edit{{"pkg/executor/steps.go",
+			"err := w.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
 		script: quick + `
 			at 1s   bare web-1 replicas=2 image=good:1
 			at 10s  pod web-1 n=0 do=relabel
@@ -74,7 +74,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "ready pods are given up first",
-		edits: []edit{{"pkg/controllers/replicaset/rank.go",
+		edits: []edit{{"pkg/replicas/rank.go",
 			"falseFirst(a.ready, b.ready),", "falseFirst(b.ready, a.ready),"}},
 		script: quick + `
 			at 1s   create web replicas=8 image=slow:1 surge=0 unavailable=4
@@ -144,9 +144,9 @@ var mutants = []mutant{
 		oracle: "S11",
 	},
 	{
-		name: "podgc does not wait out the quarantine",
+		name: "podgc does not wait out the grace period",
 		edits: []edit{{"pkg/controllers/podgc/plan_nodes.go",
-			"case now.Sub(since) >= quarantine:", "case now.Sub(since) >= 0:"}},
+			"case now.Sub(since) >= gracePeriod:", "case now.Sub(since) >= 0:"}},
 		script: quick + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  node node-0 do=remove
@@ -156,7 +156,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "podgc does not look for the node live",
-		edits: []edit{{"pkg/controllers/podgc/controller.go",
+		edits: []edit{{"pkg/controllers/podgc/observe.go",
 			"gone[i] = apierrors.IsNotFound(err)", "gone[i] = true"}},
 		script: quick + `
 			at 1s   create web replicas=3 image=good:1
@@ -190,8 +190,9 @@ var mutants = []mutant{
 	{
 		name: "what is the same is written",
 		edits: []edit{
-			{"pkg/engine/executor.go", "if equality.Semantic.DeepEqual(s.Old, s.New) {", "if equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
-			{"pkg/controllers/replicaset/report.go", "if unchanged(s.set.Status, status) {", "if false {"},
+			{"pkg/executor/steps.go", "if equality.Semantic.DeepEqual(s.Old, s.New) {", "if equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"pkg/api/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
+			{"pkg/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},
 		script: quick + `
 			at 1s   create web replicas=2 image=good:1
@@ -227,8 +228,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a key is given up after five failures",
-		edits: []edit{{"pkg/engine/engine.go",
-			"\t\tr.later(key, rec.Next)\n\t\tif st.failing&", "\t\tif st.failing < 5 {\n\t\t\tr.later(key, rec.Next)\n\t\t}\n\t\tif st.failing&"}},
+		edits: []edit{{"pkg/reconcile/reconcile.go",
+			"\tr.enqueueAfter(r.key, rec.Next)\n\tif rec.Retries&", "\tif rec.Retries < 5 {\n\t\tr.enqueueAfter(r.key, rec.Next)\n\t}\n\tif rec.Retries&"}},
 		script: quick + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  quota pods=2

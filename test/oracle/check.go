@@ -11,7 +11,7 @@ import (
 // Options say what an oracle cannot know from the history. The zero value is good for a manager with default flags.
 type Options struct {
 	// Manager tells the requests of the managers under test from all others. By default they are those of
-	// kube-controller-manager's user and of the service accounts of the four controllers.
+	// kube-controller-manager's user and of the service accounts of the controllers.
 	Manager func(Request) bool
 	// Identity names the manager process that made a request, see S13. By default it is what the user agent has before
 	// the first slash. ByCredential is an alternative.
@@ -65,14 +65,15 @@ const (
 	SurgeAll
 )
 
+// accounts are the service accounts of the controllers. The oracles share no code with what they judge, so they are named here.
+var accounts = []string{
+	"deployment-controller", "replicaset-controller", "replication-controller", "endpoint-controller", "pod-garbage-collector",
+}
+
 // DefaultManager is Options.Manager if none is given.
 func DefaultManager(r Request) bool {
 	if account, ok := strings.CutPrefix(r.User, "system:serviceaccount:kube-system:"); ok {
-		switch account {
-		case "deployment-controller", "replicaset-controller", "endpoint-controller", "pod-garbage-collector":
-			return true
-		}
-		return false
+		return slices.Contains(accounts, account)
 	}
 	return r.User == "system:kube-controller-manager"
 }

@@ -10,7 +10,7 @@ import (
 
 // S12: each pod that the manager deletes by force, without grace, is named by a rule of podgc: terminated while there are
 // more than the threshold (PGC-4), being deleted on an out-of-service node (PGC-7) or without a node (PGC-12), or an orphan,
-// whose node is absent for the quarantine and was then found missing by a live read (PGC-8..10, PGC-28). It has finished
+// whose node is absent for the grace period and was then found missing by a live read (PGC-8..10, PGC-28). It has finished
 // before it is deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). A node
 // that came back, or into service, a moment ago does not count as such yet. It needs requests; without any it is silent.
 func S12() Oracle {
@@ -121,7 +121,7 @@ func (j *judge) orphaned(p *pod, since time.Time, r *revision) string {
 			return ""
 		}
 	}
-	return "without a live read of its node after the quarantine that found none"
+	return "without a live read of its node after the grace period that found none"
 }
 
 // disrupted reports whether a pod has the condition that podgc gives to orphans (PGC-15).

@@ -50,7 +50,7 @@ type cell struct {
 	changed chan struct{}
 }
 
-func newCell(ctx context.Context, s Scenario, registry []manager.Controller) *cell {
+func newCell(ctx context.Context, s Scenario, registry func() []manager.Controller) *cell {
 	small := script.Script{Settings: map[string]string{"elect": "0", "workers": "1"}}
 	c := &cell{
 		world: newWorld(small, registry), ctx: ctx, lines: s.Lines, crashes: s.Crashes,

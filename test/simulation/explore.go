@@ -40,7 +40,7 @@ type Exploration struct {
 //
 // Two states are the same if all objects are, and everything that the caches show. What else the manager remembers is
 // taken to follow from that.
-func Explore(t *testing.T, s Scenario, registry []manager.Controller, budget time.Duration) Exploration {
+func Explore(t *testing.T, s Scenario, registry func() []manager.Controller, budget time.Duration) Exploration {
 	m := &atlas{known: map[uint64]bool{}, open: [][]string{nil}}
 	deadline := time.Now().Add(budget)
 	var explorers sync.WaitGroup
@@ -123,7 +123,7 @@ type walk struct {
 }
 
 // walkFrom walks along a path that is known, and then on to wherever nobody has been yet.
-func walkFrom(ctx context.Context, s Scenario, registry []manager.Controller, prefix []string, m *atlas) (w walk) {
+func walkFrom(ctx context.Context, s Scenario, registry func() []manager.Controller, prefix []string, m *atlas) (w walk) {
 	c := newCell(ctx, s, registry)
 	defer c.end()
 	w.steps = slices.Clone(prefix)

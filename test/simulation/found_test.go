@@ -19,7 +19,7 @@ func TestFound(t *testing.T) {
 			at 12s      pod web n=2 do=relabel
 			at 13.905s  fault m* refuse n=6 code=504 after=false verb=create
 			at 16.122s  create web replicas=3 image=good:1 strategy=Recreate`,
-		"a node that was back for three seconds begins its quarantine anew": `
+		"a node that was back for three seconds begins its grace period anew": `
 			seed 40465
 			at 2s       create web replicas=3 image=good:2 surge=1 unavailable=0
 			at 17.631s  node node-1 do=remove

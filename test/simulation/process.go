@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -13,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 )
 
 // process is a controller manager, and after its death the next one in its place.
@@ -48,22 +50,32 @@ func (p *process) start() {
 	}()
 }
 
+// flags are those of the controllers that a script sets, by name.
+func flags(s script.Script) map[string]string {
+	workers := strconv.Itoa(s.Setting("workers", 5))
+	return map[string]string{
+		"concurrent-deployment-syncs":   workers,
+		"concurrent-replicaset-syncs":   workers,
+		"concurrent-rc-syncs":           workers,
+		"concurrent-endpoint-syncs":     workers,
+		"endpoint-updates-batch-period": strconv.Itoa(s.Setting("batch", 0)) + "ms",
+		"terminated-pod-gc-threshold":   strconv.Itoa(s.Setting("terminated", 12500)),
+		// Off, as a world would take longer than restful to come to rest.
+		"replicaset-pod-failure-backoff": "false",
+	}
+}
+
 // config is that of a manager with default flags, as far as the script does not set anything else.
 func (p *process) config(client *rest.Config) manager.Config {
 	set := p.world.script.Setting
 	c := manager.Config{
-		Client:              client,
-		Clients:             clients.Options{Component: "kube-controller-manager"},
-		Controllers:         map[string]bool{},
-		MinResyncPeriod:     12 * time.Hour,
-		ShutdownTimeout:     10 * time.Second,
-		LeaderElect:         set("elect", 1) == 1,
-		LeaderElection:      leaderelection.Defaults(),
-		TerminatingReplicas: true,
-		Deployment:          manager.DeploymentConfig{Workers: set("workers", 5)},
-		ReplicaSet:          manager.ReplicaSetConfig{Workers: set("workers", 5), PodDeletionCost: true},
-		Endpoint:            manager.EndpointConfig{Workers: set("workers", 5), BatchPeriod: time.Duration(set("batch", 0)) * time.Millisecond},
-		PodGC:               manager.PodGCConfig{TerminatedThreshold: set("terminated", 12500)},
+		Client:          client,
+		Clients:         clients.Options{Component: "kube-controller-manager"},
+		Controllers:     map[string]bool{},
+		MinResyncPeriod: 12 * time.Hour,
+		ShutdownTimeout: 10 * time.Second,
+		LeaderElect:     set("elect", 1) == 1,
+		LeaderElection:  leaderelection.Defaults(),
 	}
 	c.LeaderElection.ShutdownTimeout = c.ShutdownTimeout + time.Second
 	if set("standby", 0) == 1 {

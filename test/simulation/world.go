@@ -50,7 +50,7 @@ type Outcome struct {
 }
 
 // Run runs a script to its end, and then on until nothing happens any more.
-func Run(t *testing.T, s script.Script, registry []manager.Controller) (o Outcome) {
+func Run(t *testing.T, s script.Script, registry func() []manager.Controller) (o Outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(s, registry)
 		o = w.run(t.Context())
@@ -58,12 +58,15 @@ func Run(t *testing.T, s script.Script, registry []manager.Controller) (o Outcom
 	return o
 }
 
-func newWorld(s script.Script, registry []manager.Controller) *world {
+func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	server := apiserver.New(s.Seed)
 	cluster := actors.New(server, s.Seed)
 	w := &world{
-		script: s, registry: registry, server: server, cluster: cluster, users: workload.New(server, cluster),
+		script: s, registry: registry(), server: server, cluster: cluster, users: workload.New(server, cluster),
 		record: newRecord(server),
+	}
+	if err := manager.SetFlags(w.registry, flags(s)); err != nil {
+		w.record.violation("%v", err)
 	}
 	for i := range s.Setting("managers", 1) {
 		w.processes = append(w.processes, &process{world: w, name: fmt.Sprintf("m%d", i)})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // Program is what the command is for.
@@ -23,8 +24,8 @@ type Program struct {
 	// Name is what the user calls the command, in usage texts and errors.
 	Name string
 
-	// Controllers are the canonical names of the controllers in this build.
-	Controllers []string
+	// Registry has the controllers of this build. The command line sets their options.
+	Registry []manager.Controller
 
 	// Start runs the controllers until ctx ends (nil) or something goes wrong. The logger is in ctx.
 	Start func(ctx context.Context, c options.Config) error
@@ -73,7 +74,7 @@ func flagError(c *cobra.Command, err error) error {
 			message += fmt.Sprintf(" Did you mean --%s?", guess)
 		}
 	}
-	return fmt.Errorf("%s See '%s --help'.", message, c.CommandPath())
+	return errors.New(message + fmt.Sprintf(" See '%s --help'.", c.CommandPath()))
 }
 
 // runError is what went wrong after the flags were parsed. It goes to the log.

@@ -22,7 +22,10 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // started is a program whose Start notes what it was given.
@@ -35,8 +38,8 @@ type started struct {
 func newStarted() *started {
 	s := &started{}
 	s.Program = Program{
-		Name:        "controller-manager",
-		Controllers: []string{"deployment-controller", "replicaset-controller"},
+		Name:     "controller-manager",
+		Registry: []manager.Controller{deployment.Controller(), replicaset.Controller()},
 		Start: func(ctx context.Context, c options.Config) error {
 			s.configs = append(s.configs, c)
 			klog.FromContext(ctx).Info("Running")
@@ -212,7 +215,9 @@ func TestEnd(t *testing.T) {
 // TestFlagLines checks that the effective values are logged in order of their names (CLI-9).
 func TestFlagLines(t *testing.T) {
 	names := func(args ...string) (names []string) {
-		_, _, stderr := execute(t, t.Context(), newStarted().Program, append(args, server)...)
+		p := newStarted().Program
+		p.Registry = controllers.Registry()
+		_, _, stderr := execute(t, t.Context(), p, append(args, server)...)
 		for _, m := range regexp.MustCompile(`\] FLAG: --([a-z0-9-]+)="(.*)"\n`).FindAllStringSubmatch(stderr, -1) {
 			names = append(names, m[1])
 			if m[1] == "concurrent-deployment-syncs" && m[2] != "7" {
@@ -340,7 +345,7 @@ func TestUntilSignalled(t *testing.T) {
 // TestManagerConfig checks that what the flags say reaches the manager.
 func TestManagerConfig(t *testing.T) {
 	var got options.Config
-	p := NewProgram("controller-manager", controllers.Registry)
+	p := NewProgram("controller-manager", controllers.Registry())
 	p.Start = func(_ context.Context, c options.Config) error { got = c; return nil }
 	code, _, stderr := execute(t, t.Context(), p, server, "--controllers=*,-replicaset", "--kube-api-qps=7", "--kube-api-content-type=application/json",
 		"--use-service-account-credentials", "--concurrent-deployment-syncs=3", "--concurrent-replicaset-syncs=4", "--min-resync-period=1h",
@@ -361,8 +366,20 @@ func TestManagerConfig(t *testing.T) {
 		c.ContentType != "application/json" || m.Client.Host != "http://127.0.0.1:1" {
 		t.Errorf("CI-1..5, CLI-19..25: %+v", c)
 	}
-	if m.Deployment.Workers != 3 || m.ReplicaSet.Workers != 4 || m.ReplicaSet.PodDeletionCost {
-		t.Errorf("CLI-13, CLI-14, CLI-66: %+v, %+v", m.Deployment, m.ReplicaSet)
+	for _, entry := range p.Registry {
+		switch o := entry.Options.(type) {
+		case *deployment.Options:
+			if o.Workers != 3 {
+				t.Errorf("CLI-13: %+v", o)
+			}
+		case *replicaset.Options:
+			if o.Workers != 4 {
+				t.Errorf("CLI-14: %+v", o)
+			}
+		}
+	}
+	if m.Enabled("PodDeletionCost") || !m.Enabled("DeploymentReplicaSetTerminatingReplicas") {
+		t.Error("CLI-65, CLI-66: not what the flag says")
 	}
 	if m.MinResyncPeriod != time.Hour || m.StartInterval != 2*time.Second || m.ShutdownTimeout != 0 {
 		t.Errorf("CLI-22..24: %v, %v, %v", m.MinResyncPeriod, m.StartInterval, m.ShutdownTimeout)

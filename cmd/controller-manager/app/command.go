@@ -21,7 +21,7 @@ API server alone, does the work of kube-controller-manager, and takes the same f
 
 // NewCommand returns the command line. Most callers want [Run], which also prints errors and knows the exit code.
 func NewCommand(p Program) *cobra.Command {
-	o := options.New(p.Controllers)
+	o := options.New(p.Registry)
 	var asked versionFlag
 	command := &cobra.Command{
 		Use:           p.Name,

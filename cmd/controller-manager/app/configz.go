@@ -5,33 +5,11 @@ import (
 	configv1alpha1 "k8s.io/component-base/config/v1alpha1"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // configzName is the key of the configuration in /configz (MH-10).
 const configzName = "kubecontrollermanager.config.k8s.io"
-
-// configzConfig is the part of a KubeControllerManagerConfiguration that this build obeys, with the names that it has in
-// /configz, by which tools read it (MH-10).
-type configzConfig struct {
-	metav1.TypeMeta
-	Generic         configzGeneric
-	KubeCloudShared struct {
-		UseServiceAccountCredentials bool
-	}
-	DeploymentController struct {
-		ConcurrentDeploymentSyncs int32
-	}
-	EndpointController struct {
-		ConcurrentEndpointSyncs    int32
-		EndpointUpdatesBatchPeriod metav1.Duration
-	}
-	PodGCController struct {
-		TerminatedPodGCThreshold int32
-	}
-	ReplicaSetController struct {
-		ConcurrentRSSyncs int32
-	}
-}
 
 type configzGeneric struct {
 	MinResyncPeriod         metav1.Duration
@@ -42,18 +20,23 @@ type configzGeneric struct {
 	Debugging               configv1alpha1.DebuggingConfiguration
 }
 
-// configz returns what /configz shows.
-func configz(c options.Config) configzConfig {
-	z := configzConfig{
-		TypeMeta: metav1.TypeMeta{Kind: "KubeControllerManagerConfiguration", APIVersion: configzName + "/v1alpha1"},
-		Generic:  configzOfGeneric(c),
+// configz returns what /configz shows: the part of a KubeControllerManagerConfiguration that this build obeys, with the names
+// that it has there, by which tools read it (MH-10). Each controller adds its section.
+func configz(c options.Config, registry []manager.Controller) map[string]any {
+	type shared struct{ UseServiceAccountCredentials bool }
+	z := map[string]any{
+		"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1",
+		"Generic":         configzOfGeneric(c),
+		"KubeCloudShared": shared{c.UseServiceAccountCredentials},
 	}
-	z.KubeCloudShared.UseServiceAccountCredentials = c.UseServiceAccountCredentials
-	z.DeploymentController.ConcurrentDeploymentSyncs = c.Deployment.Workers
-	z.EndpointController.ConcurrentEndpointSyncs = c.Endpoints.Workers
-	z.EndpointController.EndpointUpdatesBatchPeriod.Duration = c.Endpoints.BatchPeriod
-	z.PodGCController.TerminatedPodGCThreshold = c.PodGC.TerminatedPodThreshold
-	z.ReplicaSetController.ConcurrentRSSyncs = c.ReplicaSet.Workers
+	for _, entry := range registry {
+		if entry.Options == nil {
+			continue
+		}
+		if section, fields := entry.Options.Configz(); section != "" {
+			z[section] = fields
+		}
+	}
 	return z
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/component-base/featuregate"
+
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -13,10 +15,7 @@ import (
 
 // NewProgram returns the program that runs the controllers of the registry.
 func NewProgram(name string, registry []manager.Controller) Program {
-	p := Program{Name: name}
-	for _, c := range registry {
-		p.Controllers = append(p.Controllers, c.Name)
-	}
+	p := Program{Name: name, Registry: registry}
 	p.Start = func(ctx context.Context, c options.Config) error {
 		return start(ctx, c, registry)
 	}
@@ -36,7 +35,7 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 	}
 	config := managerConfig(c)
 	config.Hooks = measured.Hooks
-	config.ReplicaSet.DeletionAgeRatio = measured.DeletionAgeRatio
+	config.RegisterMetrics = measured.Register
 	m, err := manager.New(ctx, config, registry)
 	if err != nil {
 		if server != nil {
@@ -48,7 +47,7 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 	if server == nil {
 		return m.Run(ctx)
 	}
-	return serveWhile(ctx, server, handlers(c, m, began), m.Run)
+	return serveWhile(ctx, server, handlers(c, registry, m, began), m.Run)
 }
 
 // managerConfig hands over what the flags said.
@@ -63,31 +62,14 @@ func managerConfig(c options.Config) manager.Config {
 			Burst:           c.Burst,
 			ServiceAccounts: c.UseServiceAccountCredentials,
 		},
-		Controllers:         map[string]bool{},
-		Lacking:             c.Controllers.Lacking,
-		MinResyncPeriod:     c.MinResyncPeriod,
-		StartInterval:       c.ControllerStartInterval,
-		ShutdownTimeout:     c.ControllerShutdownTimeout,
-		LeaderElect:         c.LeaderElect,
-		LeaderElection:      c.LeaderElection,
-		TerminatingReplicas: c.Features.Enabled("DeploymentReplicaSetTerminatingReplicas"),
-		Deployment:          manager.DeploymentConfig{Workers: int(c.Deployment.Workers)},
-		ReplicaSet: manager.ReplicaSetConfig{
-			Workers:           int(c.ReplicaSet.Workers),
-			PodFailureBackOff: c.ReplicaSet.PodFailureBackOff,
-			PodDeletionCost:   c.Features.Enabled("PodDeletionCost"),
-		},
-		Endpoint: manager.EndpointConfig{
-			Workers:     int(c.Endpoints.Workers),
-			BatchPeriod: c.Endpoints.BatchPeriod,
-			CleanUp:     c.Endpoints.CleanUp,
-		},
-		PodGC: manager.PodGCConfig{
-			TerminatedThreshold:             int(c.PodGC.TerminatedPodThreshold),
-			TerminatedThresholdPerNamespace: int(c.PodGC.TerminatedPodThresholdPerNamespace),
-			TerminatedMaxAge:                c.PodGC.TerminatedPodMaxAge,
-			OrphanBrake:                     c.PodGC.OrphanBrake,
-		},
+		Controllers:     map[string]bool{},
+		Lacking:         c.Controllers.Lacking,
+		MinResyncPeriod: c.MinResyncPeriod,
+		StartInterval:   c.ControllerStartInterval,
+		ShutdownTimeout: c.ControllerShutdownTimeout,
+		LeaderElect:     c.LeaderElect,
+		LeaderElection:  c.LeaderElection,
+		Enabled:         func(gate string) bool { return c.Features.Enabled(featuregate.Feature(gate)) },
 	}
 	for _, name := range c.Controllers.Enabled {
 		m.Controllers[name] = true

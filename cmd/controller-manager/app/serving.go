@@ -159,7 +159,7 @@ func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config
 }
 
 // handlers returns what the server serves, by path.
-func handlers(c options.Config, m *manager.Manager, start time.Time) map[string]http.Handler {
+func handlers(c options.Config, registry []manager.Controller, m *manager.Manager, start time.Time) map[string]http.Handler {
 	livez, readyz, explain := health.Handler("livez", m.Livez), health.Handler("readyz", m.Readyz), m.Explain()
 	all := map[string]http.Handler{
 		"/healthz":        health.Handler("healthz", m.Healthz), // and nothing below it (MH-6)
@@ -169,7 +169,7 @@ func handlers(c options.Config, m *manager.Manager, start time.Time) map[string]
 		"/readyz/":        readyz,
 		"/metrics":        metrics.Handler(),
 		"/metrics/slis":   metrics.SLIHandler(),
-		"/configz":        serving.Configz(configzName, configz(c)),
+		"/configz":        serving.Configz(configzName, configz(c, registry)),
 		"/debug/explain":  explain,
 		"/debug/explain/": explain,
 	}

@@ -31,14 +31,21 @@ import (
 )
 
 // configured returns what the arguments amount to.
-func configured(t *testing.T, args ...string) (c options.Config) {
+func configured(t *testing.T, args ...string) options.Config {
 	t.Helper()
-	p := NewProgram("controller-manager", controllers.Registry)
+	c, _ := configuredWithRegistry(t, args...)
+	return c
+}
+
+// configuredWithRegistry also returns the controllers, with the options that the arguments set.
+func configuredWithRegistry(t *testing.T, args ...string) (c options.Config, registry []manager.Controller) {
+	t.Helper()
+	p := NewProgram("controller-manager", controllers.Registry())
 	p.Start = func(_ context.Context, got options.Config) error { c = got; return nil }
 	if code, _, stderr := execute(t, t.Context(), p, append([]string{server}, args...)...); code != 0 {
 		t.Fatal(stderr)
 	}
-	return c
+	return c, p.Registry
 }
 
 func freePort(t *testing.T) int {
@@ -103,7 +110,7 @@ func TestServingThatCannotBe(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			args := append([]string{server, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(freePort(t))}, strings.Fields(test.args)...)
-			code, _, stderr := execute(t, t.Context(), NewProgram("controller-manager", controllers.Registry), args...)
+			code, _, stderr := execute(t, t.Context(), NewProgram("controller-manager", controllers.Registry()), args...)
 			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
 			last, want := lines[len(lines)-1], logLine+`"command failed" err="`+regexp.QuoteMeta(test.want)
 			if code != 1 || !regexp.MustCompile(want).MatchString(last) {
@@ -180,8 +187,8 @@ func TestServingConfig(t *testing.T) {
 // built returns the handlers of a manager that was built and never ran.
 func built(t *testing.T, args ...string) map[string]http.Handler {
 	t.Helper()
-	c := configured(t, args...)
-	m, err := manager.New(t.Context(), managerConfig(c), controllers.Registry)
+	c, registry := configuredWithRegistry(t, args...)
+	m, err := manager.New(t.Context(), managerConfig(c), registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +197,7 @@ func built(t *testing.T, args ...string) map[string]http.Handler {
 	if err := m.Run(ended); err != nil {
 		t.Fatal(err)
 	}
-	return handlers(c, m, time.Now())
+	return handlers(c, registry, m, time.Now())
 }
 
 func TestHandlers(t *testing.T) {
@@ -199,7 +206,8 @@ func TestHandlers(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w.Code, w.Body.String()
 	}
-	all := built(t, "--bind-address=127.0.0.1", "--leader-elect-lease-duration=20s", "--controllers=*,-replicaset", "--min-resync-period=1h")
+	all := built(t, "--bind-address=127.0.0.1", "--leader-elect-lease-duration=20s", "--controllers=*,-replicaset", "--min-resync-period=1h",
+		"--concurrent-rc-syncs=7")
 	for _, path := range []string{"/healthz", "/livez", "/livez/", "/readyz", "/readyz/", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz",
 		"/debug/pprof", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace", "/debug/flags/v",
 		"/debug/explain", "/debug/explain/"} {
@@ -231,9 +239,10 @@ func TestHandlers(t *testing.T) {
 			Controllers    []string
 			Debugging      struct{ EnableProfiling bool }
 		}
-		DeploymentController struct{ ConcurrentDeploymentSyncs int }
-		ReplicaSetController struct{ ConcurrentRSSyncs int }
-		EndpointController   struct {
+		DeploymentController  struct{ ConcurrentDeploymentSyncs int }
+		ReplicaSetController  struct{ ConcurrentRSSyncs int }
+		ReplicationController struct{ ConcurrentRCSyncs int }
+		EndpointController    struct {
 			ConcurrentEndpointSyncs    int
 			EndpointUpdatesBatchPeriod string
 		}
@@ -243,7 +252,7 @@ func TestHandlers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "[{KubeControllerManagerConfiguration kubecontrollermanager.config.k8s.io/v1alpha1 {1h0m0s {application/vnd.kubernetes.protobuf 20 30} {20s} " +
-		"[* -replicaset-controller] {true}} {5} {5} {5 0s} {12500}}]"
+		"[* -replicaset-controller] {true}} {5} {5} {7} {5 0s} {12500}}]"
 	if got := fmt.Sprint("[", configz["kubecontrollermanager.config.k8s.io"], "]"); got != want {
 		t.Errorf("MH-10: %s", got)
 	}
@@ -349,7 +358,7 @@ func TestServesBeforeTheAPIServerAnswers(t *testing.T) {
 		ended := make(chan result, 1)
 		go func() {
 			args := append([]string{server, "--bind-address=127.0.0.1", "--secure-port=" + port}, args...)
-			code, _, stderr := execute(t, ctx, NewProgram("controller-manager", controllers.Registry), args...)
+			code, _, stderr := execute(t, ctx, NewProgram("controller-manager", controllers.Registry()), args...)
 			ended <- result{code, stderr}
 		}()
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}

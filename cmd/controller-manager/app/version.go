@@ -139,8 +139,9 @@ func (b build) String() string {
 	if b.Commit != "" {
 		commit = fmt.Sprintf(" (commit %s)", strings.TrimSpace(b.Commit+" "+b.TreeState))
 	}
+	original, _, _ := strings.Cut(b.Kubernetes, "+") // what follows the + is ours
 	return fmt.Sprintf("controller-manager %s%s, in place of kube-controller-manager %s\n%s %s\n",
-		b.Version, commit, b.Kubernetes, b.GoVersion, b.Platform)
+		b.Version, commit, original, b.GoVersion, b.Platform)
 }
 
 func newVersionCommand() *cobra.Command {

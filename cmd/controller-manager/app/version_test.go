@@ -30,10 +30,10 @@ func TestThisBuild(t *testing.T) {
 	}{
 		{"make", "v0.2.0-3-gc0ffee", stamped, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
 			build{"v0.2.0-3-gc0ffee", "c0ffee", "clean", "2026-01-02T03:04:05Z", "v1.36.3+standalone", "go1.26", "linux/amd64"},
-			"controller-manager v0.2.0-3-gc0ffee (commit c0ffee clean), in place of kube-controller-manager v1.36.3+standalone\ngo1.26 linux/amd64\n"},
+			"controller-manager v0.2.0-3-gc0ffee (commit c0ffee clean), in place of kube-controller-manager v1.36.3\ngo1.26 linux/amd64\n"},
 		{"make without a repository", "", none, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}},
 			build{Version: "(devel)", Kubernetes: "v1.36.3+standalone", GoVersion: "go1.26", Platform: "linux/amd64"},
-			"controller-manager (devel), in place of kube-controller-manager v1.36.3+standalone\ngo1.26 linux/amd64\n"},
+			"controller-manager (devel), in place of kube-controller-manager v1.36.3\ngo1.26 linux/amd64\n"},
 		{"go install of a tag", "", bare, tagged,
 			build{Version: "v0.2.0", Kubernetes: "v1.36.3", GoVersion: "go1.26", Platform: "linux/amd64"},
 			"controller-manager v0.2.0, in place of kube-controller-manager v1.36.3\ngo1.26 linux/amd64\n"},

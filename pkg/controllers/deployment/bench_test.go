@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -21,7 +23,10 @@ func BenchmarkWaiting(b *testing.B) {
 			s := settled(scene(web(int32(n)), append(sets, from, to)...), now)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Sorted = &sorted{}
+				s.Counted = map[types.UID]counted{}
+				for _, rs := range s.ReplicaSets {
+					s.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], now)
+				}
 				p := planRollout(now, s)
 				if r := reportStatus(now, s, plan.Outcome{}); !p.Empty() || !r.Empty() {
 					b.Fatal(lines(p.Steps), lines(r.Steps))

@@ -47,7 +47,7 @@ func (r *rollout) conditions(status *appsv1.DeploymentStatus, did plan.Outcome) 
 	return list
 }
 
-// rollsOut reports whether the look was about the template (DEP-4.9, and DEP-4.7, which begins like it).
+// rollsOut reports whether the reconcile was about the template (DEP-4.9, and DEP-4.7, which begins like it).
 func (r *rollout) rollsOut() bool {
 	return r.course == rolling || r.course == recreating || r.course == rollingBack
 }
@@ -139,7 +139,7 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 	return list
 }
 
-// deadlineIn returns when to look whether the deadline has passed (DEP-74); zero if none runs. A finished rollout
+// deadlineIn returns when to check whether the deadline has passed (DEP-74); zero if none runs. A finished rollout
 // never times out, so it needs no timer (DEP-74b).
 func (r *rollout) deadlineIn(status *appsv1.DeploymentStatus) time.Duration {
 	deadline, timed := r.deadline()

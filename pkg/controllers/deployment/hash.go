@@ -46,7 +46,7 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	if !slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, image) || !sameLabels(a.Labels, b.Labels) {
 		return false
 	}
-	bareA, bareB := *a, *b // shallow: a deep copy of every template in every pass is what makes the comparison expensive
+	bareA, bareB := *a, *b // shallow: a deep copy of every template in every reconcile is what makes the comparison expensive
 	bareA.Labels, bareB.Labels = nil, nil
 	return equality.Semantic.DeepEqual(&bareA, &bareB)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// planRollout decides what is written for a Deployment: which ReplicaSets it takes or lets go, the annotations of the
-// newest, the sizes of all, which one is created and which are deleted. One look decides one stage (DEP-4); every
-// write wakes the key again, so the next stage follows at once.
+// planRollout decides what is written for a Deployment: which ReplicaSets it adopts or releases, the annotations of the
+// newest, the sizes of all, which one is created and which are deleted. One reconcile decides one stage (DEP-4);
+// every write enqueues the key again, so the next stage follows at once.
 func planRollout(now time.Time, s snapshot) plan.Plan {
 	r := sortOut(now, s)
 	switch r.course {
@@ -45,11 +45,11 @@ func planRollout(now time.Time, s snapshot) plan.Plan {
 	return r.plan()
 }
 
-// adoptionCheck is when a Deployment is looked at again after an adoption. An orphan that had gone before it could be
-// adopted wakes nobody (DEP-2).
+// adoptionCheck is when a Deployment is reconciled again after an adoption. An orphan that had gone before it could be
+// adopted enqueues nothing (DEP-2).
 const adoptionCheck = time.Second
 
-// snapshot is what one look at a Deployment sees. The objects belong to shared caches.
+// snapshot is what one reconcile of a Deployment has observed. The objects belong to shared caches.
 type snapshot struct {
 	Deployment *appsv1.Deployment
 	// ReplicaSets are those controlled by the Deployment's uid and the orphans of its namespace. Others do no harm.
@@ -62,13 +62,14 @@ type snapshot struct {
 	TemplateMatches templateMatches
 	// Seen is what was seen of the progress up to now.
 	Seen lastSeen
-	// Sorted is where sortOut remembers its result; nil if it is not to. It only saves time.
-	Sorted *sorted
+	// Counted is what Pods add up to, for those ReplicaSets that observe has counted. Plan and report would otherwise count
+	// again, which with many pods is most of their work.
+	Counted map[types.UID]counted
 	// TerminatingUncounted: the status does not say how many pods are terminating (CLI-65).
 	TerminatingUncounted bool
 }
 
-// course is what one look is about (DEP-4). Each look takes exactly one.
+// course is what one reconcile is about (DEP-4). Each reconcile takes exactly one.
 type course string
 
 const (

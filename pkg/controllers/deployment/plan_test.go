@@ -550,7 +550,7 @@ func TestRollback(t *testing.T) {
 	t.Run("DEP-51 the hash label stays behind", func(t *testing.T) {
 		p := planRollout(now, scene(web(3, rollbackNote("1")), rs{image: "v1"}, full))
 		d := p.Steps[0].(plan.Change).New.(*appsv1.Deployment)
-		if want := plantest.Template("web", "v1"); !cmp.Equal(want, d.Spec.Template) || p.Steps[0].(plan.Change).Status {
+		if want := plantest.Template("web", "v1"); !cmp.Equal(want, d.Spec.Template) || p.Steps[0].(plan.Change).Subresource == plan.Status {
 			t.Errorf("-want +got:\n%s", cmp.Diff(want, d.Spec.Template))
 		}
 	})

@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lastSeen is what the looks at a Deployment, up to the present one, have seen of its progress. Reports may be held back,
-// so by the time that one is written, what it tells of may be past. The zero lastSeen is that of a process that has just
+// lastSeen is what the reconciles of a Deployment, up to the present one, have seen of its progress. Reports are debounced,
+// so by the time that one is written, what it reports may be past. The zero lastSeen is that of a process that has just
 // begun.
 type lastSeen struct {
 	UID        types.UID               // of the Deployment
 	New        types.UID               // of its new ReplicaSet; of the last one while there is none
-	Counts     appsv1.DeploymentStatus // as the present look has found them
+	Counts     appsv1.DeploymentStatus // as the present reconcile has found them
 	Began      time.Time               // when New was first seen in the place of another, or of none; zero if it was there from the start
 	Had        int32                   // how many pods New had then
 	Progressed time.Time               // when that, or better counts, were last seen; zero if never
 }
 
-// renewed adds what the present look sees.
+// renewed adds what the present reconcile sees.
 func (l lastSeen) renewed(r *rollout) lastSeen {
 	counts := r.status()
 	if l.UID != r.d.UID { // nothing is known of what was before
@@ -39,13 +39,13 @@ func (l lastSeen) renewed(r *rollout) lastSeen {
 	return l
 }
 
-// seenAt is the time of what this report tells of, which the looks first saw at the given time: that time, if it is not
-// older than what the status tells of, else now. While paused, nobody waits for progress: the deadline begins when that
+// seenAt is the time of what this report is about, which was first seen at the given time: that time, if it is not
+// older than what the status reports, else now. While paused, nobody waits for progress: the deadline begins when that
 // ends (DEP-56).
 func (r *rollout) seenAt(at time.Time) time.Time {
 	told := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
 	switch {
-	case at.IsZero(), r.new != nil && r.new.UID != r.Seen.New: // nobody was looking, or it was created in this look
+	case at.IsZero(), r.new != nil && r.new.UID != r.Seen.New: // nothing was observed then, or it was created in this reconcile
 		return r.now
 	case told == nil && r.behind():
 		return at
@@ -64,7 +64,7 @@ func progressed(before, after *appsv1.DeploymentStatus) bool {
 }
 
 // storedCounts are the counts that the status tells of. If it does not tell of the rollout to the new ReplicaSet yet, the
-// updated ones are those that this had when the rollout began, however many the former one had.
+// updated ones are those that this had when the rollout began, however many the one before it had.
 func (r *rollout) storedCounts() *appsv1.DeploymentStatus {
 	stored := r.d.Status
 	switch {

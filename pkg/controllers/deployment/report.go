@@ -14,7 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// awaited is how long a report of what users and tools wait for may wait, when the next pass may have more to say.
+// awaited is how long a report of what users and tools wait for may wait, when the next reconcile may have more to say.
 const awaited = 100 * time.Millisecond
 
 // reportStatus writes the Deployment's status: its counts, conditions and revision, in one write, and only when
@@ -34,18 +34,18 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	r.wake(r.deadlineIn(&status))
 	annotations, moved := r.annotations(did)
 	if !moved && unchanged(r.d.Status, status) {
-		return plan.Plan{Requeue: r.next, Moving: r.moving()}
+		return plan.Plan{Requeue: r.next, Progressing: r.moving()}
 	}
 	d := *r.d // its parts belong to the cache: they are replaced, not changed
 	d.Status, d.Annotations = status, annotations
-	step := plan.Change{Old: r.d, New: &d, Status: true, Why: "the status has changed"}
-	p := plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Moving: r.moving()}
+	step := plan.Change{Old: r.d, New: &d, Subresource: plan.Status, Why: "the status has changed"}
+	p := plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Progressing: r.moving()}
 	p.Debounce, p.MaxWait = r.debounce(&status, did)
 	return p
 }
 
 // unchanged reports whether there is nothing to write. A server that does not know terminatingReplicas drops it: a zero
-// that is missing there is not worth a write, which would change nothing, at every look.
+// that is missing there is not worth a write, which would change nothing, at every reconcile.
 func unchanged(before, after appsv1.DeploymentStatus) bool {
 	if before.TerminatingReplicas == nil && ptr.Deref(after.TerminatingReplicas, 0) == 0 {
 		before.TerminatingReplicas = after.TerminatingReplicas
@@ -63,12 +63,12 @@ func (r *rollout) reportSelectsAll() plan.Plan {
 	event := plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
 		Message: "This deployment is selecting all pods. A non-empty selector is required."}
 	return plan.Plan{Steps: []plan.Step{plan.Change{
-		Old: r.d, New: d, Status: true, Events: plan.Events{Done: event}, Why: "an empty selector is refused",
+		Old: r.d, New: d, Subresource: plan.Status, Events: plan.Events{Done: event}, Why: "an empty selector is refused",
 	}}}
 }
 
-// unsure reports whether the counts would lie, or the Deployment is not the one that was looked at any more: a
-// ReplicaSet was to be taken or let go, and that failed; or the plan has changed the Deployment itself.
+// unsure reports whether the counts would be wrong, or the Deployment is not the one that was observed any more: a
+// ReplicaSet was to be adopted or released, and that failed; or the plan has changed the Deployment itself.
 func (r *rollout) unsure(did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(result plan.Result) bool {
 		switch o := result.Object.(type) {
@@ -90,7 +90,7 @@ func (r *rollout) learn(did plan.Outcome) {
 		}
 		switch result.Verb {
 		case plan.Created:
-			r.new = newSet(rs, nil, r.now)
+			r.new = newSet(rs, counted{})
 		case plan.Changed:
 			for _, s := range r.sets() {
 				if s.UID == rs.UID {
@@ -151,7 +151,7 @@ func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bo
 }
 
 // debounce decides how long the report may wait for a newer one. Failures never do, nor does what others wait for, or the
-// last report before things have come to rest. But after a write the next pass follows at once and has more to say, and who
+// last report before the rollout is done. But after a write the next reconcile follows at once and has more to report, and who
 // sees a rollout finished should find its ReplicaSets finished, too.
 func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) (quiet, longest time.Duration) {
 	before := &r.d.Status

@@ -27,7 +27,7 @@ func reported(t *testing.T, s snapshot, p plan.Plan) *appsv1.DeploymentStatus {
 		return &s.Deployment.Status
 	}
 	c := p.Steps[0].(plan.Change)
-	if !c.Status || len(p.Steps) != 1 {
+	if c.Subresource != plan.Status || len(p.Steps) != 1 {
 		t.Errorf("a report is one write of the status, not %v", lines(p.Steps))
 	}
 	return &c.New.(*appsv1.Deployment).Status
@@ -291,7 +291,7 @@ func did(p plan.Plan, err error) plan.Outcome {
 			case plan.Create:
 				o.Results = append(o.Results, plan.Result{Verb: plan.Created, Object: s.Object})
 			case plan.Change:
-				o.Results = append(o.Results, plan.Result{Verb: plan.Changed, Object: s.New, Status: s.Status})
+				o.Results = append(o.Results, plan.Result{Verb: plan.Changed, Object: s.New, Subresource: s.Subresource})
 			case plan.Each:
 				for _, sequence := range s.Sequences {
 					walk(sequence)
@@ -504,8 +504,8 @@ func TestMoving(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			first := reportStatus(now, c.scene, plan.Outcome{})
 			again := reportStatus(now, settled(c.scene, now), plan.Outcome{})
-			if first.Moving != c.want || again.Moving != c.want || !again.Empty() {
-				t.Errorf("moving %v, having reported %v (%v), want %v", first.Moving, again.Moving, lines(again.Steps), c.want)
+			if first.Progressing != c.want || again.Progressing != c.want || !again.Empty() {
+				t.Errorf("moving %v, having reported %v (%v), want %v", first.Progressing, again.Progressing, lines(again.Steps), c.want)
 			}
 		})
 	}

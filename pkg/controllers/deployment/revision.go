@@ -18,7 +18,7 @@ const (
 	rollbackAnnotation = appsv1.DeprecatedRollbackTo
 )
 
-// longestHistory is how many characters of former revisions a ReplicaSet remembers (DEP-13).
+// longestHistory is how many characters of earlier revisions a ReplicaSet remembers (DEP-13).
 const longestHistory = 2000
 
 // private reports whether an annotation concerns its bearer alone: a Deployment does not hand it down, and a rollback
@@ -86,7 +86,7 @@ func revisionOf(rs *appsv1.ReplicaSet) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// remember appends a former revision to the history. What is too long loses its oldest entries (DEP-13).
+// remember appends an earlier revision to the history. What is too long loses its oldest entries (DEP-13).
 func remember(history string, revision int64) string {
 	if history != "" {
 		history += ","

@@ -16,7 +16,7 @@ func rollbackTo(d *appsv1.Deployment) (revision int64, ok bool) {
 	return revision, err == nil
 }
 
-// rollBack brings the template of a former revision back, and takes the annotation off in any case (DEP-50..52).
+// rollBack brings the template of an earlier revision back, and takes the annotation off in any case (DEP-50..52).
 func (r *rollout) rollBack() {
 	if r.new == nil && !r.create(r.firstSize()) {
 		return

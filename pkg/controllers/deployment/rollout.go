@@ -17,7 +17,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// rollout is a snapshot sorted out, and what one look makes of it. It lives for that look.
+// rollout is a snapshot sorted out, and what one reconcile makes of it. It lives for that reconcile.
 type rollout struct {
 	snapshot
 	d           *appsv1.Deployment
@@ -35,7 +35,7 @@ type rollout struct {
 	words []string
 }
 
-// set is a ReplicaSet, what its pods add up to, and what becomes of it in this look.
+// set is a ReplicaSet, what its pods add up to, and what becomes of it in this reconcile.
 type set struct {
 	*appsv1.ReplicaSet
 	size   int64
@@ -46,47 +46,13 @@ type set struct {
 	// will take away.
 	available int64
 
-	draft *appsv1.ReplicaSet // the one change of this look (DEP-16, DEP-33); nil while nothing changes
+	draft *appsv1.ReplicaSet // the one change of this reconcile (DEP-16, DEP-33); nil while nothing changes
 	event plan.Event
 	why   []string
 }
 
-// sorted remembers how a snapshot was sorted out: plan and report want the same, and with many pods it is most of a look.
-type sorted struct {
-	at      time.Time
-	rollout *rollout
-}
-
-// sortOut tells own ReplicaSets from others, the new one from the old ones, and takes the course. What was sorted out a
-// little later than now, while the snapshot was taken, does as well.
+// sortOut tells own ReplicaSets from others, the new one from the old ones, and takes the course.
 func sortOut(now time.Time, s snapshot) *rollout {
-	if s.Sorted == nil {
-		return sortAnew(now, s)
-	}
-	if s.Sorted.rollout == nil || s.Sorted.at.Before(now) {
-		*s.Sorted = sorted{now, sortAnew(now, s)}
-	}
-	r := s.Sorted.rollout.clone()
-	r.snapshot = s
-	return r
-}
-
-// clone is a rollout of which nothing has been decided yet, to decide on.
-func (r *rollout) clone() *rollout {
-	c := *r
-	c.words, c.old = slices.Clone(r.words), make([]*set, len(r.old))
-	for i, s := range r.old {
-		one := *s
-		c.old[i] = &one
-	}
-	if r.new != nil {
-		one := *r.new
-		c.new = &one
-	}
-	return &c
-}
-
-func sortAnew(now time.Time, s snapshot) *rollout {
 	r := &rollout{snapshot: s, d: s.Deployment, now: now, replicas: number(s.Deployment.Spec.Replicas)}
 	selector, err := metav1.LabelSelectorAsSelector(r.d.Spec.Selector)
 	switch {
@@ -110,7 +76,7 @@ func sortAnew(now time.Time, s snapshot) *rollout {
 	var mine []*appsv1.ReplicaSet
 	mine, r.claims = plan.Claim(r.d, appsv1.SchemeGroupVersion.WithKind("Deployment"), selector, s.candidates())
 	for _, rs := range mine {
-		one := newSet(rs, s.Pods[rs.UID], now)
+		one := newSet(rs, s.count(rs, now))
 		r.wake(one.counts.Next)
 		// Of several with the present template the oldest is the new one; all others are old (DEP-10).
 		if r.new == nil && s.TemplateMatches.matches(rs, &r.d.Spec.Template) {
@@ -157,14 +123,31 @@ func byAge(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
-func newSet(rs *appsv1.ReplicaSet, pods []*corev1.Pod, now time.Time) *set {
-	s := &set{ReplicaSet: rs, size: number(rs.Spec.Replicas), pods: selected(rs, pods)}
-	s.counts = podutil.Count(s.pods, rs.Spec.MinReadySeconds, now)
-	s.available = min(int64(s.counts.Available), s.size)
-	return s
+func newSet(rs *appsv1.ReplicaSet, c counted) *set {
+	size := number(rs.Spec.Replicas)
+	return &set{ReplicaSet: rs, size: size, pods: c.Pods, counts: c.Counts, available: min(int64(c.Counts.Available), size)}
 }
 
-// selected returns the pods that match the ReplicaSet's selector: it will let go of the others.
+// counted are the pods of a ReplicaSet that match its selector, and what they add up to at the time of the snapshot.
+type counted struct {
+	Pods   []*corev1.Pod
+	Counts podutil.Counts
+}
+
+func countPods(rs *appsv1.ReplicaSet, pods []*corev1.Pod, now time.Time) counted {
+	mine := selected(rs, pods)
+	return counted{mine, podutil.Count(mine, rs.Spec.MinReadySeconds, now)}
+}
+
+// count returns the pods of a ReplicaSet, counted.
+func (s snapshot) count(rs *appsv1.ReplicaSet, now time.Time) counted {
+	if c, ok := s.Counted[rs.UID]; ok {
+		return c
+	}
+	return countPods(rs, s.Pods[rs.UID], now)
+}
+
+// selected returns the pods that match the ReplicaSet's selector: it will release the others.
 func selected(rs *appsv1.ReplicaSet, pods []*corev1.Pod) []*corev1.Pod {
 	if len(pods) == 0 {
 		return nil
@@ -198,7 +181,7 @@ func sizes(sets []*set) (sum int64) {
 	return sum
 }
 
-// edit returns the copy of the ReplicaSet in which the changes of this look are collected.
+// edit returns the copy of the ReplicaSet in which the changes of this reconcile are collected.
 func (s *set) edit() *appsv1.ReplicaSet {
 	if s.draft == nil {
 		draft := *s.ReplicaSet // its parts belong to the cache: they are replaced, not changed
@@ -208,7 +191,7 @@ func (s *set) edit() *appsv1.ReplicaSet {
 	return s.draft
 }
 
-// resize gives the ReplicaSet its size for this look, and what scaling in proportion needs to know of it (DEP-33).
+// resize gives the ReplicaSet its size for this reconcile, and what scaling in proportion needs to know of it (DEP-33).
 func (r *rollout) resize(s *set, size int64) {
 	size = int64(fit(size))
 	r.note(s)
@@ -250,14 +233,14 @@ func (r *rollout) say(format string, args ...any) {
 	}
 }
 
-// wake has the Deployment looked at again after d; zero is no wish.
+// wake has the Deployment reconciled again after d; zero asks for nothing.
 func (r *rollout) wake(d time.Duration) {
 	if d > 0 && (r.next == 0 || d < r.next) {
 		r.next = d
 	}
 }
 
-// adopts reports whether the claims take an orphan. What an adopted ReplicaSet needs besides is left to the next look:
+// adopts reports whether the claims take an orphan. What an adopted ReplicaSet needs besides is left to the next reconcile:
 // an object is written once in each.
 func adopts(claims []plan.Step) bool {
 	for _, step := range claims {

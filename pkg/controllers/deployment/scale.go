@@ -139,7 +139,7 @@ func (r *rollout) byDispensability(a, b *set) int {
 }
 
 // unavailableFirst moves what the sizes take from available pods to pods that are not available, of other ReplicaSets,
-// as far as there are any. The sum stays. The ReplicaSets are in the order in which they are to be given up.
+// as far as there are any. The sum stays. The ReplicaSets are in the order in which they are to be scaled down.
 //
 //	6 replicas, one more allowed; old 5 that are available, new 3 that are not: shares of 4 and 3 become 5 and 2
 func unavailableFirst(sets []holding, sizes []int64) []int64 {
@@ -174,7 +174,7 @@ func (r *rollout) allowed() int64 {
 type part struct{ size, max int64 }
 
 // proportional returns the sizes of the parts that add up to allowed, as far as they can: each gets the share of
-// allowed that it had of its former maximum, and the first also takes what rounding leaves (DEP-38, DEP-39).
+// allowed that it had of its previous maximum, and the first also takes what rounding leaves (DEP-38, DEP-39).
 func proportional(parts []part, allowed int64) []int64 {
 	sizes := make([]int64, len(parts))
 	toAdd := allowed

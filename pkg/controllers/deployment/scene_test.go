@@ -161,7 +161,7 @@ func changed(s plan.Change) string {
 	if d, ok := s.New.(*appsv1.Deployment); ok {
 		before := s.Old.(*appsv1.Deployment)
 		out := []string{d.Name + ":"}
-		if s.Status {
+		if s.Subresource == plan.Status {
 			out[0] = d.Name + " status:"
 		}
 		if !equality.Semantic.DeepEqual(before.Spec, d.Spec) {

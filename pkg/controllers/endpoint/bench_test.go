@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // BenchmarkPodChange is what one change of a pod costs: to find its services, to find their pods, and to plan. Each
@@ -17,16 +15,18 @@ func BenchmarkPodChange(b *testing.B) {
 			before := k.pods.Get("shop", "p3")
 			after := before.DeepCopy()
 			unready(after)
-			k.put(b, after) // so that every look finds something to write
+			k.put(b, after) // so that there is always something to write
+			r := request()
 			b.ReportAllocs()
 			for b.Loop() {
-				keys := k.wokenByPod(before, after)
+				keys := k.enqueuedByPod(before, after)
 				if len(keys) != 1 {
 					b.Fatal(keys)
 				}
 				for _, key := range keys {
-					s, _, _ := k.observe(b.Context(), key)
-					if planEndpoints(now, s).Empty() {
+					r.Key = key
+					o, _ := k.observe(b.Context(), r)
+					if planEndpoints(now, o.Snapshot).Empty() {
 						b.Fatal("nothing to do")
 					}
 				}
@@ -35,11 +35,11 @@ func BenchmarkPodChange(b *testing.B) {
 	}
 }
 
-// BenchmarkPlan is a look at a service of so many pods that has nothing to write.
+// BenchmarkPlan plans for a service of so many pods that has nothing to write.
 func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n, "-pods"), func(b *testing.B) {
-			s := look(web(), nil, pods(n)...)
+			s := snapshotOf(web(), nil, pods(n)...)
 			s.endpoints = stored(s)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -65,7 +65,9 @@ func crowd(t failer, services, others int) *caches {
 		}
 		k.put(t, p)
 	}
-	s, _, _ := k.observe(context.Background(), plan.Key{Namespace: "shop", Name: "s0"})
-	k.put(t, stored(s))
+	r := request()
+	r.Key.Name = "s0"
+	o, _ := k.observe(context.Background(), r)
+	k.put(t, stored(o.Snapshot))
 	return k
 }

@@ -1,102 +1,108 @@
 package endpoint
 
-//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
-
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 const (
-	cleanUpPace  = 20 * time.Millisecond // between two deletions: nobody is in a hurry
-	cleanUpRetry = time.Second
-	cleanUpCalm  = 60 * time.Second // the longest pause between two tries
+	deleteInterval = 20 * time.Millisecond // between two deletions: nobody is in a hurry
+	minRetry       = time.Second           // between two rounds; it doubles
+	maxRetry       = 60 * time.Second
 )
 
-// InitCleanup builds what takes the controller's place when it is switched off and its Endpoints are not to stay: they
+// initCleanup builds what takes the controller's place when it is switched off and its Endpoints are not to stay: they
 // would be wrong soon, and nobody would see it. It deletes the Endpoints that carry our label, and only those. It is nil
 // unless that is asked for.
-func InitCleanup(c manager.Context) (manager.Runner, error) {
-	if !c.Config.Endpoint.CleanUp {
+func (o *Options) initCleanup(c manager.Context) (manager.Runner, error) {
+	if !o.CleanUp {
 		return nil, nil
 	}
-	k, err := engine.KindOf(&corev1.Endpoints{})
-	return &cleanup{kind: k, api: c.Access.API, lease: c.Shared.Lease, pace: cleanUpPace, retry: cleanUpRetry}, err
+	return &cleanup{client: c.Access.Client, executor: executor.New(executor.Config{
+		Client: c.Access.Client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Lease: c.Shared.Lease,
+		Written: c.Access.Hooks.Write,
+	})}, nil
 }
 
 type cleanup struct {
-	kind        engine.Kind
-	api         engine.API
-	lease       engine.Lease
-	pace, retry time.Duration
+	client   api.Client
+	executor *executor.Executor
 }
 
 // Run deletes until nothing is left to delete, and then waits for ctx to end.
 func (c *cleanup) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
-	for wait := c.retry; ; wait = min(2*wait, cleanUpCalm) {
-		deleted, err := c.round(ctx)
+	for wait := minRetry; ; wait = min(2*wait, maxRetry) {
+		deleted, complete, err := c.deleteAll(ctx)
 		if deleted > 0 {
-			logger.Info("Deleted Endpoints, for the controller that wrote them is switched off", "count", deleted)
+			logger.Info("Deleted Endpoints, because the controller that wrote them is switched off", "count", deleted)
 		}
-		if err == nil {
+		if complete {
 			break
 		}
-		if !pause(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return nil
 		}
-		logger.Info("Could not delete all Endpoints of the controller that is switched off, tries again", "err", err.Error())
+		if err != nil {
+			logger.Info("Could not delete all Endpoints of the controller that is switched off, tries again", "err", err.Error())
+		}
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// round tries once to delete all, and returns the first error. One failure does not keep it from the others.
-func (c *cleanup) round(ctx context.Context) (deleted int, err error) {
-	all, err := c.api.List(ctx, c.kind, metav1.NamespaceAll, managedByLabel+"="+managedBy)
-	if err != nil {
-		return 0, fmt.Errorf("list Endpoints: %w", err)
+// deleteAll tries once to delete all, and returns the first error. One failure does not keep it from the others. It is
+// complete if all that was found was deleted.
+func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, err error) {
+	endpoints, _ := api.BuiltIn(kind("Endpoints"))
+	listed := &metav1.PartialObjectMetadataList{}
+	if err := c.client.List(ctx, endpoints, metav1.NamespaceAll, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy}, listed); err != nil {
+		return 0, false, fmt.Errorf("list Endpoints: %w", err)
 	}
-	for i := range all {
-		if !pause(ctx, c.pace) {
-			return deleted, ctx.Err()
+	all := endpointsToDelete(listed.Items)
+	for _, o := range all {
+		if !sleep(ctx, deleteInterval) {
+			return deleted, false, ctx.Err()
 		}
-		if !c.lease.Held() {
-			return deleted, engine.ErrNotLeading
-		}
-		switch failed := c.delete(ctx, &all[i]); {
-		case failed == nil:
+		done, failed := c.delete(ctx, o)
+		if done {
 			deleted++
-		case !apierrors.IsNotFound(failed):
-			err = cmp.Or(err, failed)
+		}
+		err = cmp.Or(err, failed)
+		if errors.Is(failed, api.ErrNotLeading) {
+			break
 		}
 	}
-	return deleted, err
+	return deleted, deleted == len(all), err
 }
 
-// delete removes just what was listed: Endpoints that somebody has changed or replaced since are looked at again.
-func (c *cleanup) delete(ctx context.Context, o *metav1.PartialObjectMetadata) error {
-	err := c.api.Delete(ctx, c.kind, o.Namespace, o.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion},
+// delete deletes just what was listed, and reports whether it did: it does not if somebody has changed, replaced or deleted it
+// since, which is no error.
+func (c *cleanup) delete(ctx context.Context, o plan.Object) (done bool, err error) {
+	barrier := &freshness.Barrier{} // waits for what was deleted, and for nothing else
+	did := c.executor.Begin(ctx, nil, barrier).Apply([]plan.Step{
+		plan.Delete{Objects: []plan.Object{o}, Version: true, Unowned: true},
 	})
-	if err != nil {
-		return fmt.Errorf("delete Endpoints %s/%s: %w", o.Namespace, o.Name, err)
+	if did.Err != nil {
+		return false, fmt.Errorf("namespace %s: %w", o.GetNamespace(), did.Err)
 	}
-	return nil
+	return !barrier.Empty(), nil
 }
 
-// pause reports whether ctx has lasted so long.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep reports whether ctx has lasted so long.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true

@@ -5,23 +5,25 @@ package endpoint
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 type failer interface {
@@ -29,7 +31,7 @@ type failer interface {
 	Fatalf(string, ...any)
 }
 
-// newCaches returns caches that hold the objects. The server has no service.
+// newCaches returns caches that hold the objects.
 func newCaches(t failer, objects ...plan.Object) *caches {
 	t.Helper()
 	f := informers.NewFactory(fake.NewClientset(), 0)
@@ -39,12 +41,16 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatalf("%v", err)
 	}
-	k := &caches{services: services, endpoints: endpoints, pods: pods, triggers: newTriggers(),
-		exists: func(context.Context, plan.Key) (bool, error) { return false, nil }}
+	k := &caches{services: services, endpoints: endpoints, pods: pods}
 	for _, o := range objects {
 		k.put(t, o)
 	}
 	return k
+}
+
+// request is one for web. The server is empty.
+func request() reconcile.Request[memory] {
+	return reconcile.Request[memory]{Key: webKey, Now: now, Reader: apitest.NewServer()}
 }
 
 func (k *caches) put(t failer, o plan.Object) {
@@ -74,8 +80,8 @@ func keyNames(keys []plan.Key) (names []string) {
 
 func called(name string) svcEdit { return func(s *corev1.Service) { s.Name = name } }
 
-// A row is a sentence: a pod that was like this and is like that wakes these services.
-func TestWokenByPod(t *testing.T) {
+// A row is a sentence: a pod that was like this and is like that enqueues these services.
+func TestEnqueuedByPod(t *testing.T) {
 	abroad := func(s *corev1.Service) { s.Namespace = "bank" }
 	none := func(s *corev1.Service) { s.Spec.Selector = nil }
 	k := newCaches(t, web(), web(called("both"), selecting("app=web", "tier=x")), web(called("all"), selecting()),
@@ -118,17 +124,17 @@ func TestWokenByPod(t *testing.T) {
 			if c.after != nil {
 				after = c.after
 			}
-			if diff := cmp.Diff(c.want, keyNames(k.wokenByPod(before, after))); diff != "" {
+			if diff := cmp.Diff(c.want, keyNames(k.enqueuedByPod(before, after))); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func TestOtherWakes(t *testing.T) {
-	record := stored(look(web(), nil))
+func TestEnqueuedByOthers(t *testing.T) {
+	record := stored(snapshotOf(web(), nil))
 	record.Annotations = map[string]string{leaderRecord: "{}"}
-	e := stored(look(web(), nil))
+	e := stored(snapshotOf(web(), nil))
 	for _, c := range []struct {
 		name string
 		got  []plan.Key
@@ -137,10 +143,10 @@ func TestOtherWakes(t *testing.T) {
 		{"EP-1 a new service", informers.Itself(nil, web()), 1},
 		{"EP-1 a changed service", informers.Itself(web(), web(headless)), 1},
 		{"EP-1 a deleted service", informers.Itself(web(), nil), 1},
-		{"EP-2 deleted Endpoints", wokenByEndpoints(e, nil), 1},
-		{"EP-2 changed Endpoints", wokenByEndpoints(e, e), 0},
-		{"EP-7 Endpoints that were there before", wokenByEndpoints(nil, e), 1},
-		{"EP-7 not the record of a leader", wokenByEndpoints(nil, record), 0},
+		{"EP-2 deleted Endpoints", enqueuedByEndpoints(e, nil), 1},
+		{"EP-2 changed Endpoints", enqueuedByEndpoints(e, e), 0},
+		{"EP-7 Endpoints that were there before", enqueuedByEndpoints(nil, e), 1},
+		{"EP-7 not the record of a leader", enqueuedByEndpoints(nil, record), 0},
 	} {
 		if len(c.got) != c.want {
 			t.Errorf("%s: %v", c.name, c.got)
@@ -148,40 +154,53 @@ func TestOtherWakes(t *testing.T) {
 	}
 }
 
-// Whatever changes about a pod: if it changes what a service's Endpoints must be, the service is looked at.
-func TestWakesWhateverThePlanReads(t *testing.T) {
+// Whatever changes about a pod: if it changes what a service's Endpoints must be, the service is enqueued.
+func TestEnqueuesWhateverThePlanReads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		service, before, after := drawService(t), drawPod(t), drawPod(t)
 		before.Namespace, after.Namespace = "shop", "shop"
 		before.Name, after.Name = "a", "a"
 		after.Spec.Containers, after.Spec.InitContainers = before.Spec.Containers, before.Spec.InitContainers // fixed for life
 		k := newCaches(t, service)
-		woken := len(k.wokenByPod(before, after)) > 0
-		x, y := stored(look(service, nil, before)), stored(look(service, nil, after))
-		if !woken && !cmp.Equal(x.Subsets, y.Subsets) {
+		enqueued := len(k.enqueuedByPod(before, after)) > 0
+		x, y := stored(snapshotOf(service, nil, before)), stored(snapshotOf(service, nil, after))
+		if !enqueued && !cmp.Equal(x.Subsets, y.Subsets) {
 			t.Fatal(cmp.Diff(x.Subsets, y.Subsets))
 		}
 	})
 }
 
+// readerOf answers every read with an error, or with none.
+type readerOf struct {
+	api.Reader
+	err error
+}
+
+func (r readerOf) Get(context.Context, api.Mapping, plan.Key, plan.Object) error { return r.err }
+
 func TestObserve(t *testing.T) {
-	ctx, key := t.Context(), plan.Key{Namespace: "shop", Name: "web"}
-	e := stored(look(web(), nil))
+	ctx, r := t.Context(), request()
+	e := stored(snapshotOf(web(), nil))
 	k := newCaches(t, web(), e, pod("a", "10.0.0.1"), pod("b", "10.0.0.2", labeled("app=x")))
-	s, ok, err := k.observe(ctx, key)
-	if err != nil || !ok || len(s.pods) != 1 || s.endpoints != e || !s.trigger.Equal(s.service.CreationTimestamp.Time) {
-		t.Fatalf("%+v %t %v", s, ok, err)
+	o, err := k.observe(ctx, r)
+	s := o.Snapshot
+	if err != nil || !o.Exists || len(s.pods) != 1 || s.endpoints != e || !s.trigger.Equal(s.service.CreationTimestamp.Time) {
+		t.Fatalf("%+v %v", o, err)
 	}
+	r.Memory = o.Memory
 	k.put(t, pod("c", "10.0.0.3")) // into an index that is there already
-	if s, _, _ = k.observe(ctx, key); len(s.pods) != 2 {
-		t.Fatalf("%d pods", len(s.pods))
+	if o, _ = k.observe(ctx, r); len(o.Snapshot.pods) != 2 || !o.Snapshot.trigger.Equal(ago(time.Hour).Time) {
+		t.Fatalf("%+v", o)
 	}
 	if err := k.store(s.service).Delete(s.service); err != nil {
 		t.Fatal(err)
 	}
 	// EP-8, but only if the server has no such service either.
-	if s, ok, err = k.observe(ctx, key); !ok || err != nil || verb(planEndpoints(now, s)) != "delete" {
-		t.Fatalf("%+v %t %v", s, ok, err)
+	if o, err = k.observe(ctx, r); !o.Exists || err != nil || verb(planEndpoints(now, o.Snapshot)) != "delete" {
+		t.Fatalf("%+v %v", o, err)
+	}
+	if o.Memory != nil {
+		t.Error("EP-31 the memory of a deleted service lasts")
 	}
 	for _, c := range []struct {
 		err         error
@@ -192,129 +211,57 @@ func TestObserve(t *testing.T) {
 		{apierrors.NewForbidden(schema.GroupResource{}, "web", nil), false, false}, // RB-12
 		{errors.New("no answer"), false, true},
 	} {
-		k.exists = asker(&server{get: c.err})
-		if _, _, err := k.observe(ctx, key); (err != nil) != c.fail || errors.Is(err, plan.ErrStale) != c.stale {
+		r.Reader = readerOf{err: c.err}
+		if _, err := k.observe(ctx, r); (err != nil) != c.fail || errors.Is(err, plan.ErrStale) != c.stale {
 			t.Errorf("server: %v, observed: %v", c.err, err)
 		}
-	}
-	if len(k.triggers.known) != 0 {
-		t.Error("EP-31 the memory of a deleted service lasts")
 	}
 	if err := k.store(e).Delete(e); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err = k.observe(ctx, key); ok || err != nil {
-		t.Errorf("%t %v", ok, err)
+	if o, err = k.observe(ctx, r); o.Exists || err != nil {
+		t.Errorf("%+v %v", o, err)
 	}
 }
 
-func TestTriggerTime(t *testing.T) { // EP-31
-	key, service := plan.Key{Namespace: "shop", Name: "web"}, web()
-	since := func(d time.Duration) podEdit {
-		return func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = ago(d) }
-	}
-	a, b := pod("a", "10.0.0.1", since(time.Hour)), pod("b", "10.0.0.2", since(time.Minute))
-	tr := newTriggers()
-	for _, step := range []struct {
-		what    string
-		service *corev1.Service
-		pods    []*corev1.Pod
-		want    time.Duration // ago; zero: none
-	}{
-		{"the first look: when the service was created", service, list(a), 2 * time.Hour},
-		{"nothing has happened", service, list(a), 0},
-		{"a pod seen first", service, list(a, b), time.Minute},
-		{"two changes: the earlier", service, list(pod("a", "", since(30*time.Second)), pod("b", "", since(20*time.Second))), 30 * time.Second},
-		{"a pod is gone", service, list(pod("a", "", since(30*time.Second))), 0},
-		{"an earlier time is no change", service, list(pod("a", "", since(40*time.Second))), 0},
-		{"the service was made anew", web(func(s *corev1.Service) { s.CreationTimestamp = ago(10 * time.Second) }), nil, 10 * time.Second},
+// A service that loses its selector for a while is still the one that it was (EP-31).
+func TestMemoryOfServicesThatAreLeftAlone(t *testing.T) {
+	r := request()
+	r.Memory = &memory{Created: 7}
+	for _, edit := range []svcEdit{
+		func(s *corev1.Service) { s.Spec.Selector = nil },
+		func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
 	} {
-		got := tr.next(key, step.service, step.pods)
-		if step.want == 0 && !got.IsZero() || step.want != 0 && !got.Equal(now.Add(-step.want)) {
-			t.Errorf("%s: %v", step.what, got)
+		if o, err := newCaches(t, web(edit)).observe(t.Context(), r); err != nil || o.Memory != r.Memory {
+			t.Errorf("%+v %v", o, err)
 		}
 	}
-	// A write that failed is made up for, and tells of the change that it was about.
-	k := &caches{triggers: tr}
-	k.learn(snapshot{key: key, trigger: ago(time.Minute).Time}, plan.Outcome{Err: errors.New("no")})
-	if got := tr.next(key, service, list(b)); !got.Equal(ago(time.Minute).Time) {
-		t.Errorf("after a failure: %v", got)
-	}
-	if got := tr.next(key, service, list(b)); !got.IsZero() {
-		t.Errorf("once more: %v", got)
-	}
-	tr.reset()
-	if got := tr.next(key, service, list(b)); !got.Equal(service.CreationTimestamp.Time) {
-		t.Errorf("a new term: %v", got)
-	}
 }
 
-// server is an API server that answers as it is told.
-type server struct {
-	engine.API
-	get       error
-	endpoints []metav1.PartialObjectMetadata
-	refuse    map[string]error // deletions, by name, once
-	log       []string
-	asked     string
-	held      bool
-	done      chan struct{} // closed when a list came back empty
-}
-
-func (s *server) Held() bool { return s.held }
-
-func (s *server) Get(context.Context, engine.Kind, string, string) (plan.Object, error) {
-	return web(), s.get
-}
-
-func (s *server) List(_ context.Context, k engine.Kind, namespace, selector string) ([]metav1.PartialObjectMetadata, error) {
-	s.asked = k.Resource + " " + namespace + " " + selector
-	return slices.Clone(s.endpoints), nil
-}
-
-func (s *server) Delete(_ context.Context, _ engine.Kind, namespace, name string, opts metav1.DeleteOptions) error {
-	if err := s.refuse[name]; err != nil {
-		delete(s.refuse, name)
-		return err
-	}
-	s.log = append(s.log, fmt.Sprintf("%s/%s %s %s", namespace, name, *opts.Preconditions.UID, *opts.Preconditions.ResourceVersion))
-	s.endpoints = slices.DeleteFunc(s.endpoints, func(o metav1.PartialObjectMetadata) bool { return o.Name == name })
-	if len(s.endpoints) == 0 {
-		close(s.done)
-	}
-	return nil
-}
-
-func TestCleanUpWhenDisabled(t *testing.T) {
-	one := func(name string) metav1.PartialObjectMetadata {
-		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "u-1", ResourceVersion: "7"}}
-	}
-	s := &server{endpoints: []metav1.PartialObjectMetadata{one("a"), one("b"), one("c")}, held: true, done: make(chan struct{}),
-		refuse: map[string]error{"a": apierrors.NewConflict(schema.GroupResource{}, "a", nil)}}
-	k, err := engine.KindOf(&corev1.Endpoints{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() {
-		ended <- (&cleanup{kind: k, api: s, lease: s, pace: time.Microsecond, retry: time.Microsecond}).Run(ctx)
-	}()
-	<-s.done
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	want := []string{"shop/b u-1 7", "shop/c u-1 7", "shop/a u-1 7"}
-	if diff := cmp.Diff(want, s.log); diff != "" || s.asked != "endpoints  endpoints.kubernetes.io/managed-by=endpoint-controller" {
-		t.Error(diff, s.asked)
-	}
-}
-
-func TestCleanUpNeedsTheLease(t *testing.T) {
-	s := &server{endpoints: []metav1.PartialObjectMetadata{{}}}
-	c := &cleanup{api: s, lease: s}
-	if n, err := c.round(t.Context()); n != 0 || !errors.Is(err, engine.ErrNotLeading) || len(s.log) > 0 {
-		t.Error(n, err, s.log)
-	}
+// To observe has no side effects: it leaves the memory that it is given alone, and when it is repeated, the result is the
+// same.
+func TestObserveHasNoSideEffects(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k, r := newCaches(t, drawService(t)), request()
+		for range rapid.IntRange(1, 5).Draw(t, "reconciles") {
+			for _, p := range drawPods(t) {
+				p.Status.Conditions[0].LastTransitionTime = ago(time.Duration(rapid.IntRange(0, 7200).Draw(t, "ready since")) * time.Second)
+				k.put(t, p)
+			}
+			var before *memory
+			if r.Memory != nil {
+				before = &memory{r.Memory.Created, maps.Clone(r.Memory.Ready)}
+			}
+			first, err1 := k.observe(context.Background(), r)
+			second, err2 := k.observe(context.Background(), r)
+			byName := cmpopts.SortSlices(func(a, b *corev1.Pod) bool { return a.Name < b.Name })
+			if diff := cmp.Diff(first, second, cmp.AllowUnexported(snapshot{}), byName); diff != "" || err1 != nil || err2 != nil {
+				t.Fatal(diff, err1, err2)
+			}
+			if diff := cmp.Diff(before, r.Memory); diff != "" {
+				t.Fatal(diff)
+			}
+			r.Memory = first.Memory
+		}
+	})
 }

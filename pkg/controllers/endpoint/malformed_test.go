@@ -13,7 +13,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
-// Whatever the objects are, a look at them does not panic, and once its plan is carried out the next has nothing to do.
+// Whatever the objects are, to plan for them does not panic, and once the plan is carried out there is nothing left to do.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
@@ -33,7 +33,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			}
 			pods = append(pods, p)
 		}
-		s := look(service, endpoints, pods...)
+		s := snapshotOf(service, endpoints, pods...)
 		if after := stored(s); after != nil {
 			s.endpoints = after
 			if p := planEndpoints(now, s); !p.Empty() {

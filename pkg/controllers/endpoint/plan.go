@@ -24,20 +24,20 @@ const (
 	truncated      = "truncated"
 )
 
-// snapshot is what one look at a service has found.
+// snapshot is what one reconcile of a service has observed. The objects belong to shared caches.
 type snapshot struct {
 	key       plan.Key
 	service   *corev1.Service   // nil: there is none
 	endpoints *corev1.Endpoints // nil: there are none
 	pods      []*corev1.Pod     // at least those that the service selects
-	trigger   time.Time         // of the change that led here (EP-31); zero if there is none to tell of
+	trigger   time.Time         // when the first change that no write has told of took place (EP-31); zero if there is none
 }
 
 // planEndpoints decides what the service's Endpoints must be (EP-8..36).
 func planEndpoints(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.service == nil:
-		return planCleanUp(s)
+		return planLeftOver(s)
 	case s.service.Spec.Type == corev1.ServiceTypeExternalName: // EP-9
 		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
 	case s.service.Spec.Selector == nil: // EP-9
@@ -67,8 +67,8 @@ func planEndpoints(_ time.Time, s snapshot) plan.Plan {
 	}}}
 }
 
-// planCleanUp deletes Endpoints whose service is gone (EP-8), but no record of an old leader election (EP-7).
-func planCleanUp(s snapshot) plan.Plan {
+// planLeftOver deletes Endpoints whose service is gone (EP-8), but no record of an old leader election (EP-7).
+func planLeftOver(s snapshot) plan.Plan {
 	if s.endpoints == nil {
 		return plan.Plan{}
 	}
@@ -78,6 +78,19 @@ func planCleanUp(s snapshot) plan.Plan {
 	return plan.Plan{Why: "delete: there is no such service", Steps: []plan.Step{
 		plan.Delete{Objects: []plan.Object{s.endpoints}, Why: "there is no such service"},
 	}}
+}
+
+// endpointsToDelete returns those of the listed Endpoints that are to go when the controller is switched off: its own, but no
+// record of an old leader election. What is being deleted already needs no further deletion.
+func endpointsToDelete(listed []metav1.PartialObjectMetadata) (all []plan.Object) {
+	for i := range listed {
+		if o := &listed[i]; o.Labels[managedByLabel] == managedBy && o.DeletionTimestamp == nil && !isLeaderRecord(o) {
+			one := &metav1.PartialObjectMetadata{ObjectMeta: o.ObjectMeta}
+			one.SetGroupVersionKind(kind("Endpoints")) // as an item of a list it does not say
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 func isLeaderRecord(o metav1.Object) bool {

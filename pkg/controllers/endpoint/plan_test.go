@@ -70,7 +70,7 @@ func TestSubsets(t *testing.T) {
 		{"EP-22 addresses are ordered as text", web(), list(pod("a", "10.0.0.9"), pod("b", "10.0.0.10"), pod("c", "10.0.0.1")), []string{":8080/TCP> 10.0.0.1 10.0.0.10 10.0.0.9"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planEndpoints(now, look(c.service, nil, c.pods...))
+			p := planEndpoints(now, snapshotOf(c.service, nil, c.pods...))
 			if got := verb(p); got != "create" { // EP-21, EP-28: also when there are no addresses
 				t.Fatalf("plan: %q, %s", got, p.Why)
 			}
@@ -96,7 +96,7 @@ func TestEP15Address(t *testing.T) {
 		{"EP-15 domain without hostname", named("", "web"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := stored(look(web(), nil, pod("a", "10.0.0.1", c.edit))).Subsets[0].Addresses[0]
+			got := stored(snapshotOf(web(), nil, pod("a", "10.0.0.1", c.edit))).Subsets[0].Addresses[0]
 			want := corev1.EndpointAddress{IP: "10.0.0.1", Hostname: c.want, NodeName: ptr.To("n1"),
 				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "a", UID: "a"}}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -166,14 +166,14 @@ func TestWrites(t *testing.T) {
 			if from == nil || from.Spec.Selector == nil || from.Spec.Type == corev1.ServiceTypeExternalName {
 				from = web()
 			}
-			e := stored(look(from, nil, two...))
+			e := stored(snapshotOf(from, nil, two...))
 			if c.edit != nil {
 				c.edit(e)
 			}
 			if e.Name == "" {
 				e = nil
 			}
-			p := planEndpoints(now, look(c.service, e, two...))
+			p := planEndpoints(now, snapshotOf(c.service, e, two...))
 			if verb(p) != c.want || !strings.Contains(p.Why, c.why) {
 				t.Fatalf("plan: %q, why %q; want %q, %q", verb(p), p.Why, c.want, c.why)
 			}
@@ -182,7 +182,7 @@ func TestWrites(t *testing.T) {
 				if after.New.GetResourceVersion() != e.ResourceVersion || after.Old != plan.Object(e) || after.Why == "" { // EP-28
 					t.Errorf("change %v", after)
 				}
-				if again := planEndpoints(now, look(c.service, after.New.(*corev1.Endpoints), two...)); !again.Empty() {
+				if again := planEndpoints(now, snapshotOf(c.service, after.New.(*corev1.Endpoints), two...)); !again.Empty() {
 					t.Errorf("once more: %s", again.Why)
 				}
 			}
@@ -195,7 +195,7 @@ func TestCreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
 		s.Labels[managedByLabel], s.Labels[corev1.IsHeadlessService] = "me", "yes"
 		s.Annotations = map[string]string{"note": "not copied"} // EP-26
 	})
-	s := look(service, nil)
+	s := snapshotOf(service, nil)
 	s.trigger = time.Date(2024, 5, 1, 12, 0, 0, 1e6, time.FixedZone("", 2*3600))
 	got := planEndpoints(now, s).Steps[0].(plan.Create)
 	want := plan.Create{
@@ -224,9 +224,9 @@ func TestCreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
 }
 
 func TestChangedObject(t *testing.T) { // EP-26, EP-30, EP-38
-	e := stored(look(web(), nil))
+	e := stored(snapshotOf(web(), nil))
 	e.Annotations = map[string]string{"theirs": "x", triggerTime: "2001-01-01T00:00:00Z"}
-	got := planEndpoints(now, look(web(), e, pod("a", "10.0.0.1"))).Steps[0].(plan.Change)
+	got := planEndpoints(now, snapshotOf(web(), e, pod("a", "10.0.0.1"))).Steps[0].(plan.Change)
 	if diff := cmp.Diff(map[string]string{"theirs": "x"}, got.New.GetAnnotations()); diff != "" {
 		t.Errorf("EP-30 the old trigger time goes: %s", diff)
 	}
@@ -253,7 +253,7 @@ func TestTruncation(t *testing.T) {
 		return ready, unready
 	}
 	all := pods(1500)
-	s := look(web(), nil, all...)
+	s := snapshotOf(web(), nil, all...)
 	if got := event(s); !strings.HasPrefix(got, "TruncatedEndpoints") || !strings.Contains(got, "1000 of 1500") {
 		t.Errorf("event on creation: %q", got)
 	}
@@ -261,7 +261,7 @@ func TestTruncation(t *testing.T) {
 	if r, u := count(e); r != 1000 || u != 0 || e.Annotations[overCapacity] != "truncated" {
 		t.Fatalf("EP-32 %d ready, %d not, %v", r, u, e.Annotations)
 	}
-	if p := planEndpoints(now, look(web(), e, all...)); !p.Empty() { // EP-34
+	if p := planEndpoints(now, snapshotOf(web(), e, all...)); !p.Empty() { // EP-34
 		t.Errorf("EP-34 %s", p.Why)
 	}
 
@@ -273,7 +273,7 @@ func TestTruncation(t *testing.T) {
 			rest = append(rest, p)
 		}
 	}
-	s = look(web(), e, rest...)
+	s = snapshotOf(web(), e, rest...)
 	if got := event(s); got != "" {
 		t.Errorf("a second event: %q", got)
 	}
@@ -285,8 +285,8 @@ func TestTruncation(t *testing.T) {
 	}
 
 	// The ones that are in stay when others with lower IPs come.
-	few := stored(look(web(), nil, all[600:1500]...))
-	if kept := common(few, stored(look(web(), few, all...))); kept != 900 {
+	few := stored(snapshotOf(web(), nil, all[600:1500]...))
+	if kept := common(few, stored(snapshotOf(web(), few, all...))); kept != 900 {
 		t.Errorf("%d of 900 addresses stayed", kept)
 	}
 
@@ -296,13 +296,13 @@ func TestTruncation(t *testing.T) {
 			unready(p)
 		}
 	}
-	e = stored(look(web(), e, all...))
+	e = stored(snapshotOf(web(), e, all...))
 	if r, u := count(e); r != 750 || u != 250 {
 		t.Errorf("EP-33 %d ready, %d not", r, u)
 	}
 
 	// When all fit again, the mark goes.
-	e = stored(look(web(), e, all[:1000]...))
+	e = stored(snapshotOf(web(), e, all[:1000]...))
 	if r, u := count(e); r+u != 1000 || e.Annotations[overCapacity] != "" {
 		t.Errorf("EP-32 %d addresses, %v", r+u, e.Annotations)
 	}
@@ -310,7 +310,7 @@ func TestTruncation(t *testing.T) {
 
 func TestTruncationCountsEachSubset(t *testing.T) { // EP-32
 	all := append(pods(400, exposing("m", 9, corev1.ProtocolTCP)), pods(900)[400:]...)
-	s := look(web(ports("http>80", "m>m")), nil, all...) // 900 at http, 400 of them at m
+	s := snapshotOf(web(ports("http>80", "m>m")), nil, all...) // 900 at http, 400 of them at m
 	e := stored(s)
 	if n := size(e.Subsets); n > 1000 || n < 999 || e.Annotations[overCapacity] == "" {
 		t.Errorf("%d addresses, %v", n, e.Annotations)

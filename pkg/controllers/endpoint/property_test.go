@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
@@ -58,21 +57,21 @@ func drawPods(t *rapid.T) []*corev1.Pod {
 	return rapid.SliceOfNDistinct(rapid.Custom(drawPod), 0, 12, func(p *corev1.Pod) types.UID { return p.UID }).Draw(t, "pods")
 }
 
-// drawLook is any service with any pods; its Endpoints are absent, right, or those of other pods.
-func drawLook(t *rapid.T) snapshot {
-	s := look(drawService(t), nil, drawPods(t)...)
+// drawSnapshot is any service with any pods; its Endpoints are absent, right, or those of other pods.
+func drawSnapshot(t *rapid.T) snapshot {
+	s := snapshotOf(drawService(t), nil, drawPods(t)...)
 	switch rapid.IntRange(0, 2).Draw(t, "stored") {
 	case 1:
 		s.endpoints = stored(s)
 	case 2:
-		s.endpoints = stored(look(s.service, nil, drawPods(t)...))
+		s.endpoints = stored(snapshotOf(s.service, nil, drawPods(t)...))
 	}
 	return s
 }
 
 func TestEveryReadyAddressIsASelectedReadyPod(t *testing.T) { // EP-10..16
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawLook(t)
+		s := drawSnapshot(t)
 		byUID := map[types.UID]*corev1.Pod{}
 		for _, p := range s.pods {
 			byUID[p.UID] = p
@@ -110,7 +109,7 @@ func equalIP(text, ip string) bool {
 // No pod that belongs in is missing, at any port that it serves.
 func TestNoAddressIsMissing(t *testing.T) { // EP-17, EP-19, EP-20
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawLook(t)
+		s := drawSnapshot(t)
 		type at struct {
 			id
 			port
@@ -137,7 +136,7 @@ func TestNoAddressIsMissing(t *testing.T) { // EP-17, EP-19, EP-20
 
 func TestCanonicalOrderIsStable(t *testing.T) { // EP-22..24
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawLook(t)
+		s := drawSnapshot(t)
 		shuffled := s
 		shuffled.pods = rapid.Permutation(s.pods).Draw(t, "shuffled")
 		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, shuffled)); diff != "" {
@@ -175,7 +174,7 @@ func scatter(t *rapid.T, subsets []corev1.EndpointSubset) (out []corev1.Endpoint
 
 func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawLook(t)
+		s := drawSnapshot(t)
 		s.trigger = ago(0).Time
 		s.endpoints = stored(s)
 		if p := planEndpoints(now, s); !p.Empty() {
@@ -186,7 +185,7 @@ func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawLook(t)
+		s := drawSnapshot(t)
 		slim := s
 		slim.pods = nil
 		for _, p := range s.pods {
@@ -203,19 +202,16 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, slim)); diff != "" {
 			t.Fatal(diff)
 		}
-		a, b := newTriggers(), newTriggers()
-		a.next(s.key, s.service, nil)
-		b.next(s.key, s.service, nil)
-		if x, y := a.next(s.key, s.service, s.pods), b.next(s.key, s.service, slim.pods); x != y {
-			t.Fatalf("trigger %v and %v", x, y)
+		if diff := cmp.Diff(newMemory(s.service, s.pods), newMemory(s.service, slim.pods)); diff != "" {
+			t.Fatal(diff)
 		}
 	})
 }
 
 func TestLeavesInputAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawLook(t)
-		before := look(s.service.DeepCopy(), s.endpoints.DeepCopy())
+		s := drawSnapshot(t)
+		before := snapshotOf(s.service.DeepCopy(), s.endpoints.DeepCopy())
 		for _, p := range s.pods {
 			before.pods = append(before.pods, p.DeepCopy())
 		}
@@ -234,7 +230,7 @@ func TestLeavesInputAlone(t *testing.T) {
 // ever written twice.
 func TestTruncationIsStable(t *testing.T) { // EP-32..34
 	rapid.Check(t, func(t *rapid.T) {
-		s := look(drawService(t), nil)
+		s := snapshotOf(drawService(t), nil)
 		room := rapid.IntRange(1, 8).Draw(t, "room")
 		for range 4 {
 			s.pods = drawPods(t)
@@ -276,13 +272,13 @@ func checkTruncation(t *rapid.T, s snapshot, after *corev1.Endpoints, room int) 
 	}
 }
 
-// FuzzAnnotations: whatever annotations Endpoints have, those that are not ours stay, and a second pass has nothing to do.
+// FuzzAnnotations: whatever annotations Endpoints have, those that are not ours stay, and a second reconcile has nothing to do.
 func FuzzAnnotations(f *testing.F) {
 	for _, key := range []string{"x", triggerTime, overCapacity, leaderRecord, ""} {
 		f.Add(key, "truncated", "y", "")
 	}
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
-		s := look(web(), stored(look(web(), nil)), pod("a", "10.0.0.1"))
+		s := snapshotOf(web(), stored(snapshotOf(web(), nil)), pod("a", "10.0.0.1"))
 		s.endpoints.Annotations = map[string]string{key1: value1, key2: value2}
 		before := s.endpoints.DeepCopy()
 		after := stored(s)
@@ -322,12 +318,13 @@ func FuzzSelector(f *testing.F) {
 			matches = matches && ok && has == value
 		}
 		k := newCaches(t, service, p)
-		if got := k.wokenByPod(nil, p); (len(got) == 1) != matches {
-			t.Fatalf("%s and %s: woken %v", selector, labels, got)
+		if got := k.enqueuedByPod(nil, p); (len(got) == 1) != matches {
+			t.Fatalf("%s and %s: enqueued %v", selector, labels, got)
 		}
-		s, ok, err := k.observe(t.Context(), plan.Key{Namespace: "shop", Name: "web"})
-		if !ok || err != nil || (len(s.pods) == 1) != matches {
-			t.Fatalf("%s and %s: observed %v %v %v", selector, labels, s.pods, ok, err)
+		o, err := k.observe(t.Context(), request())
+		s := o.Snapshot
+		if !o.Exists || err != nil || (len(s.pods) == 1) != matches {
+			t.Fatalf("%s and %s: observed %v %v %v", selector, labels, s.pods, o.Exists, err)
 		}
 		if service.Spec.Selector == nil {
 			return

@@ -16,7 +16,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// now is when the services of the tests are looked at. They are hours old by then.
+var webKey = plan.Key{Namespace: "shop", Name: "web"}
+
+// now is when the services of the tests are reconciled. They are hours old by then.
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
@@ -138,9 +140,9 @@ func sidecar(name string, number int32, policy *corev1.ContainerRestartPolicy) p
 	}
 }
 
-// look is a snapshot.
-func look(service *corev1.Service, stored *corev1.Endpoints, pods ...*corev1.Pod) snapshot {
-	return snapshot{key: plan.Key{Namespace: "shop", Name: "web"}, service: service, endpoints: stored, pods: pods}
+// snapshotOf is what was observed of web.
+func snapshotOf(service *corev1.Service, stored *corev1.Endpoints, pods ...*corev1.Pod) snapshot {
+	return snapshot{key: webKey, service: service, endpoints: stored, pods: pods}
 }
 
 // stored is what the server has after the plan was carried out.

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// BenchmarkPlan is a look of each rule at so many pods that it has to do with.
+// BenchmarkPlan plans for each rule, with so many pods that it has to do with.
 func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		finished, doomed := []*corev1.Pod{}, []*corev1.Pod{}
@@ -23,7 +23,7 @@ func BenchmarkPlan(b *testing.B) {
 		}{
 			{"terminated-half", snapshot{rule: terminated, pods: finished, policy: policy{threshold: n / 2}}},
 			{"terminated-per-namespace", snapshot{rule: terminated, pods: finished, policy: policy{perNamespace: 2}}},
-			{"orphaned", snapshot{rule: orphaned, pods: doomed, gone: map[string]bool{"n": true}, brake: brake{kind: released}}},
+			{"orphaned", snapshot{rule: orphaned, pods: doomed, gone: map[string]bool{"n": true}, breaker: breaker{kind: closed}}},
 		} {
 			b.Run(fmt.Sprintf("%s-%d-pods", c.name, n), func(b *testing.B) {
 				b.ReportAllocs()

@@ -12,26 +12,23 @@ func TestNothingIsDoneBeforeBothCachesAreFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := build(t, newServer(pod("finished", "on=gone succeeded"), pod("orphan", "on=gone")), defaults)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go c.pods.Informer().RunWithContext(ctx)
-		go func() { done <- c.Run(ctx) }()
-		pass(10 * time.Minute)
+		go c.caches.pods.Informer().RunWithContext(ctx)
+		end := c.lead(t)
+		sleep(10 * time.Minute)
 		if got := c.requests("get", "patch", "delete"); got != "" {
 			t.Errorf("before there are nodes: %s", got)
 		}
-		go c.nodes.Informer().RunWithContext(ctx)
-		pass(20 * time.Second)
+		go c.caches.nodes.Informer().RunWithContext(ctx)
+		sleep(20 * time.Second)
 		if got := c.requests("get", "patch", "delete"); got != "" {
-			t.Errorf("before the quarantine is over: %s", got)
+			t.Errorf("before the grace period is over: %s", got)
 		}
-		pass(time.Minute)
+		sleep(time.Minute)
 		if got := c.names("Pod"); got != "" {
 			t.Errorf("pods that are left: %s", got)
 		}
+		end()
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		synctest.Wait()
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -28,26 +28,26 @@ func cluster(n int) (objects []plan.Object) {
 func (c collecting) removeNodes(from, to int) {
 	for i := from; i < to; i++ {
 		if i%50 == 49 {
-			pass(time.Millisecond) // lets the watches keep up
+			sleep(time.Millisecond) // lets the watches keep up
 		}
 		c.server.remove("Node", plan.Key{Name: fmt.Sprint("n", i)})
 	}
 }
 
-var defaults = manager.PodGCConfig{TerminatedThreshold: 12500, OrphanBrake: 0.5}
+var defaults = Options{TerminatedThreshold: 12500, OrphanBrake: 0.5}
 
-func TestOrphanGoesAfterQuarantineAndLiveRead(t *testing.T) {
+func TestOrphanGoesAfterGracePeriodAndLiveRead(t *testing.T) {
 	inBubble(t, defaults, append(cluster(3), pod("q", "on=n0 succeeded")), func(t *testing.T, c collecting) {
-		pass(9 * time.Second)
+		sleep(9 * time.Second)
 		c.removeNodes(0, 1) // at 10 s
-		pass(40 * time.Second)
+		sleep(40 * time.Second)
 		if got := c.requests("get", "patch", "delete"); got != "" { // PGC-28
-			t.Errorf("before the quarantine is over: %s", got)
+			t.Errorf("before the grace period is over: %s", got)
 		}
-		if r, ok := c.explain.Get(name, plan.Key{Name: orphaned}); !ok || !strings.Contains(r.Why, "in quarantine: 1") {
+		if r, ok := c.explain.Get(name, plan.Key{Name: orphaned}); !ok || !strings.Contains(r.Why, "in their grace period: 1") {
 			t.Errorf("explain: %+v", r)
 		}
-		pass(2 * time.Second)
+		sleep(2 * time.Second)
 		if got, want := c.names("Pod"), "p1 p2"; got != want {
 			t.Errorf("pods: %s", got)
 		}
@@ -62,12 +62,12 @@ func TestOrphanGetsItsConditionBeforeItIsDeleted(t *testing.T) {
 	held := pod("p", "on=gone")
 	held.Finalizers = []string{"example.com/hold"}
 	inBubble(t, defaults, []plan.Object{held}, func(t *testing.T, c collecting) {
-		pass(45 * time.Second)
+		sleep(45 * time.Second)
 		p := c.pod("p")
 		if p == nil || p.Status.Phase != corev1.PodFailed || len(p.Status.Conditions) != 1 || p.DeletionTimestamp == nil {
 			t.Fatalf("%+v", p)
 		}
-		pass(5 * time.Minute)
+		sleep(5 * time.Minute)
 		if got := c.requests("patch", "delete"); strings.Count(got, ",") != 1 {
 			t.Errorf("what finalizers hold is deleted again and again: %s", got)
 		}
@@ -80,12 +80,12 @@ func TestNodeThatExistsKeepsItsPods(t *testing.T) {
 			c.freeze("Node")
 			c.put(node("new", corev1.ConditionTrue))
 			c.put(pod("fresh", "on=new"))
-			pass(5 * time.Minute)
+			sleep(5 * time.Minute)
 			if got := c.names("Pod"); got != "fresh p0 p1" {
 				t.Errorf("pods: %s", got)
 			}
 			if got := c.requests("get"); strings.Count(got, "get new") < 3 {
-				t.Errorf("not in quarantine anew: %s", got)
+				t.Errorf("the grace period has not begun anew: %s", got)
 			}
 		})
 	})
@@ -93,16 +93,16 @@ func TestNodeThatExistsKeepsItsPods(t *testing.T) {
 		inBubble(t, defaults, cluster(2), func(t *testing.T, c collecting) {
 			c.refuse("get")
 			c.removeNodes(0, 1)
-			pass(50 * time.Second)
+			sleep(50 * time.Second)
 			if got := c.names("Pod"); got != "p0 p1" {
 				t.Fatalf("pods: %s", got)
 			}
 			c.on(nil)
-			pass(25 * time.Second)
+			sleep(25 * time.Second)
 			if got := c.names("Pod"); got != "p0 p1" { // 40 s anew
 				t.Errorf("pods: %s", got)
 			}
-			pass(30 * time.Second)
+			sleep(30 * time.Second)
 			if got := c.names("Pod"); got != "p1" {
 				t.Errorf("pods: %s", got)
 			}
@@ -111,26 +111,26 @@ func TestNodeThatExistsKeepsItsPods(t *testing.T) {
 	t.Run("the node comes back in time", func(t *testing.T) {
 		inBubble(t, defaults, cluster(2), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 1)
-			pass(35 * time.Second)
+			sleep(35 * time.Second)
 			c.put(node("n0", corev1.ConditionTrue))
-			pass(5 * time.Minute)
+			sleep(5 * time.Minute)
 			if got := c.requests("get", "patch", "delete"); got != "" {
 				t.Errorf("requests: %s", got)
 			}
 		})
 	})
-	t.Run("the node was back between two looks", func(t *testing.T) {
+	t.Run("the node was back between two reconciles", func(t *testing.T) {
 		inBubble(t, defaults, cluster(2), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 1)
-			pass(30 * time.Second)
+			sleep(30 * time.Second)
 			c.put(node("n0", corev1.ConditionTrue))
-			pass(100 * time.Millisecond)
+			sleep(100 * time.Millisecond)
 			c.removeNodes(0, 1)
-			pass(39 * time.Second)
+			sleep(39 * time.Second)
 			if got := c.names("Pod"); got != "p0 p1" { // 40 s anew
 				t.Errorf("pods: %s", got)
 			}
-			pass(5 * time.Second)
+			sleep(5 * time.Second)
 			if got := c.names("Pod"); got != "p1" {
 				t.Errorf("pods: %s", got)
 			}
@@ -150,7 +150,7 @@ func TestNamesakeOfAStalePodLives(t *testing.T) {
 				successor.UID = "uid-of-the-successor"
 				version := c.put(successor).GetResourceVersion()
 				c.removeNodes(0, 1)
-				pass(50 * time.Second)
+				sleep(50 * time.Second)
 				tried := c.requests("patch", "delete")
 				if !strings.Contains(tried, "web-0") {
 					t.Errorf("the case did not come up: %s", tried)
@@ -159,7 +159,7 @@ func TestNamesakeOfAStalePodLives(t *testing.T) {
 					t.Fatalf("the successor was hit: %+v", p)
 				}
 				c.thaw("Pod")
-				pass(5 * time.Minute)
+				sleep(5 * time.Minute)
 				if p := c.pod("web-0"); p == nil || p.ResourceVersion != version {
 					t.Fatalf("the successor was hit later: %+v", p)
 				}
@@ -171,30 +171,30 @@ func TestNamesakeOfAStalePodLives(t *testing.T) {
 	}
 }
 
-func TestBrake(t *testing.T) {
+func TestCircuitBreaker(t *testing.T) {
 	all := "p0 p1 p2 p3 p4 p5 p6 p7 p8 p9"
 	t.Run("80 % of the nodes vanish: nothing goes until the loss is history", func(t *testing.T) {
 		inBubble(t, defaults, cluster(10), func(t *testing.T, c collecting) {
-			_, brake := c.count(t, "pod_gc_collector_orphan_brake")
-			if brake != 0 {
-				t.Error("the brake is on")
+			_, open := c.count(t, "pod_gc_collector_orphan_brake")
+			if open != 0 {
+				t.Error("the circuit breaker is open")
 			}
 			c.removeNodes(0, 8)
-			pass(9 * time.Minute)
+			sleep(9 * time.Minute)
 			if got := c.names("Pod"); got != all {
 				t.Errorf("pods: %s", got)
 			}
 			if got := c.requests("get", "list"); got != "" {
 				t.Errorf("nodes are read in vain: %s", got)
 			}
-			if _, brake := c.count(t, "pod_gc_collector_orphan_brake"); brake != 1 {
+			if _, open := c.count(t, "pod_gc_collector_orphan_brake"); open != 1 {
 				t.Error("the metric does not say so")
 			}
 			r, _ := c.explain.Get(name, plan.Key{Name: orphaned})
 			if !strings.Contains(r.Why, "8 of the 10 nodes known 10m0s ago have vanished") {
 				t.Errorf("explain: %s", r.Why)
 			}
-			pass(2 * time.Minute)
+			sleep(2 * time.Minute)
 			if got := c.names("Pod"); got != "p8 p9" {
 				t.Errorf("pods: %s", got)
 			}
@@ -203,20 +203,20 @@ func TestBrake(t *testing.T) {
 	t.Run("most come back: the rest goes", func(t *testing.T) {
 		inBubble(t, defaults, cluster(10), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 8)
-			pass(2 * time.Minute)
+			sleep(2 * time.Minute)
 			for _, name := range []string{"n0", "n1", "n2", "n3", "n4", "n5"} {
 				c.put(node(name, corev1.ConditionTrue))
 			}
-			pass(25 * time.Second)
+			sleep(25 * time.Second)
 			if got := c.names("Pod"); got != "p0 p1 p2 p3 p4 p5 p8 p9" {
 				t.Errorf("pods: %s", got)
 			}
 		})
 	})
-	t.Run("lifted by flag", func(t *testing.T) {
-		inBubble(t, manager.PodGCConfig{}, cluster(10), func(t *testing.T, c collecting) {
+	t.Run("switched off by flag", func(t *testing.T) {
+		inBubble(t, Options{}, cluster(10), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 10)
-			pass(time.Minute)
+			sleep(time.Minute)
 			if got := c.names("Pod") + c.requests("list"); got != "" {
 				t.Errorf("pods: %s", got)
 			}
@@ -225,7 +225,7 @@ func TestBrake(t *testing.T) {
 	t.Run("small clusters are exempt", func(t *testing.T) {
 		inBubble(t, defaults, cluster(4), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 4)
-			pass(time.Minute)
+			sleep(time.Minute)
 			if got := c.names("Pod") + c.requests("list"); got != "" {
 				t.Errorf("pods: %s", got)
 			}
@@ -234,10 +234,10 @@ func TestBrake(t *testing.T) {
 	t.Run("a cache of nodes that lags: waits until it has caught up", func(t *testing.T) {
 		inBubble(t, defaults, cluster(10), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 1)
-			pass(time.Second)
+			sleep(time.Second)
 			c.freeze("Node")
 			c.removeNodes(1, 9) // by far too many, but the cache shows only the first
-			pass(2 * time.Minute)
+			sleep(2 * time.Minute)
 			if got := c.names("Pod"); got != all {
 				t.Errorf("pods: %s", got)
 			}
@@ -246,7 +246,7 @@ func TestBrake(t *testing.T) {
 				t.Errorf("explain: %s", r.Why)
 			}
 			c.thaw("Node")
-			pass(time.Minute)
+			sleep(time.Minute)
 			if got := c.names("Pod"); got != all {
 				t.Errorf("pods: %s", got)
 			}
@@ -261,7 +261,7 @@ func TestBrake(t *testing.T) {
 				return nil
 			})
 			c.removeNodes(0, 1)
-			pass(time.Minute)
+			sleep(time.Minute)
 			if got := c.names("Pod"); got != all[3:] || !strings.Contains(c.requests("get"), "n0") {
 				t.Errorf("pods: %s", got)
 			}
@@ -271,12 +271,12 @@ func TestBrake(t *testing.T) {
 		inBubble(t, defaults, cluster(10), func(t *testing.T, c collecting) {
 			c.refuse("list")
 			c.removeNodes(0, 1)
-			pass(2 * time.Minute)
+			sleep(2 * time.Minute)
 			if got := c.names("Pod"); got != all {
 				t.Errorf("pods: %s", got)
 			}
 			c.on(nil)
-			pass(6 * time.Second)
+			sleep(6 * time.Second)
 			if got := c.names("Pod"); got != all[3:] {
 				t.Errorf("pods: %s", got)
 			}
@@ -284,12 +284,12 @@ func TestBrake(t *testing.T) {
 	})
 }
 
-// More than one look may take on follows at once, not a cycle or a quarantine later.
+// More than one reconcile may take on follows at once, not a cycle or a grace period later.
 func TestManyOrphans(t *testing.T) {
 	t.Run("many nodes", func(t *testing.T) {
-		inBubble(t, manager.PodGCConfig{}, cluster(2*liveReads+1), func(t *testing.T, c collecting) {
+		inBubble(t, Options{}, cluster(2*liveReads+1), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 2*liveReads+1)
-			pass(45 * time.Second)
+			sleep(45 * time.Second)
 			if got := c.names("Pod"); got != "" {
 				t.Errorf("pods: %s", got)
 			}
@@ -300,9 +300,9 @@ func TestManyOrphans(t *testing.T) {
 		for i := range 2*batch + 1 {
 			objects = append(objects, pod(fmt.Sprint("q", i), "on=n0"))
 		}
-		inBubble(t, manager.PodGCConfig{}, objects, func(t *testing.T, c collecting) {
+		inBubble(t, Options{}, objects, func(t *testing.T, c collecting) {
 			c.removeNodes(0, 1)
-			pass(50 * time.Second)
+			sleep(50 * time.Second)
 			if got := c.names("Pod"); got != "" {
 				t.Errorf("%d pods are left", len(strings.Fields(got)))
 			}
@@ -316,9 +316,9 @@ func TestHeldOrphansAreLeftInPeace(t *testing.T) {
 	for i := range batch + 1 {
 		objects = append(objects, pod(fmt.Sprint("q", i), "on=n0 forced failed"))
 	}
-	inBubble(t, manager.PodGCConfig{}, objects, func(t *testing.T, c collecting) {
+	inBubble(t, Options{}, objects, func(t *testing.T, c collecting) {
 		c.removeNodes(0, 1)
-		pass(10 * time.Minute)
+		sleep(10 * time.Minute)
 		if got := c.requests("get", "patch", "delete"); strings.Count(got, ",") != 2 {
 			t.Errorf("requests: %s", got)
 		}
@@ -336,10 +336,10 @@ func TestRulesDoNotWaitForOneAnother(t *testing.T) {
 	for i := range 3000 {
 		objects = append(objects, pod(fmt.Sprint("old", i), "failed"))
 	}
-	inBubble(t, manager.PodGCConfig{TerminatedThreshold: 10, OrphanBrake: 0.5}, objects, func(t *testing.T, c collecting) {
-		pass(19 * time.Second)
+	inBubble(t, Options{TerminatedThreshold: 10, OrphanBrake: 0.5}, objects, func(t *testing.T, c collecting) {
+		sleep(19 * time.Second)
 		c.removeNodes(0, 1)
-		pass(62 * time.Second)
+		sleep(62 * time.Second)
 		if c.pod("p0") != nil {
 			t.Error("the orphan is still there")
 		}
@@ -365,7 +365,7 @@ func TestFailuresAreMetAgainInTheNextCycle(t *testing.T) {
 		})
 		c.put(pod("c", "deleting"))
 		c.put(pod("d", "deleting"))
-		pass(10 * time.Minute)
+		sleep(10 * time.Minute)
 		if got := c.names("Pod"); got != "c" {
 			t.Errorf("pods: %s", got)
 		}
@@ -381,7 +381,7 @@ func TestTerminatedPodsAboveTheThreshold(t *testing.T) {
 	for i := range 50 {
 		objects = append(objects, pod(fmt.Sprintf("a%02d", i), "failed"))
 	}
-	inBubble(t, manager.PodGCConfig{TerminatedThreshold: 10}, objects, func(t *testing.T, c collecting) {
+	inBubble(t, Options{TerminatedThreshold: 10}, objects, func(t *testing.T, c collecting) {
 		if got, want := c.names("Pod"), "a40 a41 a42 a43 a44 a45 a46 a47 a48 a49 running"; got != want {
 			t.Errorf("pods: %s", got)
 		}
@@ -390,7 +390,7 @@ func TestTerminatedPodsAboveTheThreshold(t *testing.T) {
 		}
 		c.put(pod("b0", "failed age=1s"))
 		c.put(pod("b1", "failed age=2h"))
-		pass(time.Minute)
+		sleep(time.Minute)
 		if deletions, _ := c.count(t, "pod_gc_collector_force_delete_pods_total", "shop", terminated); deletions != 2 { // PGC-20
 			t.Errorf("%v deletions counted", deletions)
 		}
@@ -401,11 +401,12 @@ func TestTerminatedPodsAboveTheThreshold(t *testing.T) {
 }
 
 func TestErrorsAreCounted(t *testing.T) {
-	c, _ := build(t, newServer(), defaults)
+	own := newCollectors()
+	c := collecting{metrics: own.all()}
 	c.count(t, "")
 	a, b := pod("a", "deleting"), pod("b", "deleting")
-	c.measure(snapshot{rule: unscheduled}, plan.Outcome{Results: []plan.Result{
-		{Verb: plan.Changed, Object: a, Status: true},
+	own.applied(t.Context(), snapshot{rule: unscheduled}, plan.Outcome{Results: []plan.Result{
+		{Verb: plan.Changed, Object: a, Subresource: plan.Status},
 		{Verb: plan.Deleted, Object: a, Err: errors.New("no")},
 		{Verb: plan.Changed, Object: b, Err: errors.New("no")},
 		{Verb: plan.Changed, Object: b, Err: plan.ErrStale},
@@ -418,28 +419,37 @@ func TestErrorsAreCounted(t *testing.T) {
 }
 
 func TestANewTermBeginsWithoutMemory(t *testing.T) {
-	c, _ := build(t, newServer(), defaults)
-	c.memory.count(epoch, nil, []string{"x"})
-	c.runner = runnerFunc(func() {
-		if !c.memory.began.IsZero() {
-			t.Error("what an earlier term remembered is still there")
+	synctest.Test(t, func(t *testing.T) {
+		c, run := build(t, newServer(cluster(2)...), defaults)
+		ctx, cancel := context.WithCancel(t.Context())
+		run(ctx)
+		end := c.lead(t)
+		sleep(time.Second)
+		c.removeNodes(0, 1)
+		sleep(39 * time.Second)
+		end()
+
+		end = c.lead(t)
+		sleep(39 * time.Second) // the grace period begins anew, although the node was missing in the term before
+		if got := c.names("Pod") + c.requests("get"); got != "p0 p1" {
+			t.Errorf("pods and live reads: %s", got)
 		}
+		sleep(5 * time.Second)
+		if got := c.names("Pod"); got != "p1" {
+			t.Errorf("pods: %s", got)
+		}
+		end()
+		cancel()
+		synctest.Wait()
 	})
-	if err := c.Run(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
-
-type runnerFunc func()
-
-func (f runnerFunc) Run(context.Context) error { f(); return nil }
 
 // count registers the metrics if that is still to be done, and returns the sum of the counters of that name and labels,
 // and the value of the gauge of that name.
 func (c collecting) count(t *testing.T, metric string, labels ...string) (sum, gauge float64) {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
-	for _, m := range c.Metrics() {
+	for _, m := range c.metrics {
 		if err := registry.Register(m); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
-// Whatever the objects are, a look at them does not panic.
+// Whatever the objects are, planning for them does not panic.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
@@ -29,7 +29,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			s.pods = append(s.pods, p)
 		}
 		if p := planPods(epoch, s); p.Requeue < 0 {
-			t.Errorf("looks again after %v", p.Requeue)
+			t.Errorf("reconciles again after %v", p.Requeue)
 		}
 	})
 }

@@ -1,6 +1,17 @@
 package podgc
 
-import "k8s.io/component-base/metrics"
+import (
+	"context"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
 
 // collectors are the metrics of this controller. They count nothing until they are registered.
 type collectors struct {
@@ -31,4 +42,74 @@ func newCollectors() collectors {
 // all lists the metrics for a registry.
 func (c collectors) all() []metrics.Registerable {
 	return []metrics.Registerable{c.deletions, c.errors, c.brake}
+}
+
+// applied counts and logs what became of a rule's plan, and when the circuit breaker opens or closes.
+func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
+	logger := klog.FromContext(ctx)
+	if s.rule == orphaned {
+		c.tellBreaker(logger, s)
+	}
+	c.countDeletions(logger, s, did)
+}
+
+// tellBreaker says so when the circuit breaker opens or closes.
+func (c collectors) tellBreaker(logger klog.Logger, s snapshot) {
+	open := 0.0
+	if s.breaker.kind != closed {
+		open = 1
+	}
+	c.brake.Set(open)
+	switch {
+	case s.breakerBefore == s.breaker.kind:
+	case s.breaker.kind == closed:
+		logger.Info("Orphaned pods are deleted again", "known", s.nodeCounts.known, "vanished", s.nodeCounts.vanished)
+	default:
+		logger.Info("Orphaned pods are not deleted for now", "why", s.breaker.why, "nodesDue", len(s.nodeCounts.due))
+	}
+}
+
+// countDeletions counts and logs what became of the pods (PGC-20, PGC-21, PGC-25).
+func (c collectors) countDeletions(logger klog.Logger, s snapshot, did plan.Outcome) {
+	tried, failed := 0, 0
+	var first error
+	for _, r := range did.Results {
+		if r.Verb == plan.Changed && r.Err == nil {
+			continue // its deletion follows, and counts
+		}
+		if errors.Is(r.Err, api.ErrNotLeading) || errors.Is(r.Err, context.Canceled) {
+			continue // not tried
+		}
+		tried++
+		namespace := r.Object.GetNamespace()
+		c.deletions.WithLabelValues(namespace, s.rule).Inc()
+		pod := klog.KObj(r.Object)
+		switch {
+		case r.Err == nil:
+			logger.V(2).Info("Forced deletion of Pod succeeded", "reason", s.rule, "pod", pod)
+		case stale(r.Err):
+			logger.V(2).Info("Pod has changed, is reconciled again", "reason", s.rule, "pod", pod)
+		default:
+			failed++
+			if first == nil {
+				first = r.Err
+			}
+			c.errors.WithLabelValues(namespace, s.rule).Inc()
+			logger.V(2).Info("Forced deletion of Pod failed", "reason", s.rule, "pod", pod, "err", r.Err.Error())
+		}
+	}
+	if tried == 0 {
+		return
+	}
+	values := []any{"reason", s.rule, "count", tried, "failed", failed}
+	if first != nil {
+		values = append(values, "err", first.Error())
+	}
+	logger.Info("Garbage collecting pods", slices.Clip(values)...)
+}
+
+// stale reports whether a write was refused because the pod is not what the cache showed: it is met again, as it is by
+// then, in the next cycle.
+func stale(err error) bool {
+	return errors.Is(err, plan.ErrStale) || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }

@@ -25,13 +25,13 @@ const (
 )
 
 const (
-	// cycle is the time between the end of one look and the next (PGC-1).
+	// cycle is the time between the end of one reconcile and the next (PGC-1).
 	cycle = 20 * time.Second
-	// batch is how many pods that have not finished one look removes at most; the rest follows at once, in the next.
+	// batch is how many pods that have not finished one reconcile removes at most; the rest follows at once, in the next.
 	batch = 1000
 	// soon is "at once", but for a server that refuses all that a stale cache proposes.
 	soon = time.Second
-	// unsure is when orphans that are due are looked at again after the cache of nodes was found to lag.
+	// unsure is when orphans that are due are reconciled again after the cache of nodes was found to lag.
 	unsure = 5 * time.Second
 )
 
@@ -56,7 +56,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	return plan.Plan{Why: "there is no rule of this name"}
 }
 
-// snapshot is what one look at a rule sees. The objects belong to shared caches.
+// snapshot is what one reconcile of a rule has observed. The objects belong to shared caches.
 type snapshot struct {
 	rule   string
 	policy policy
@@ -64,14 +64,15 @@ type snapshot struct {
 	// unscheduled those that are being deleted, for orphaned those on the nodes that are gone.
 	pods  []*corev1.Pod
 	nodes map[string]*corev1.Node // of the pods; out-of-service only
-	// kept counts the finished pods when none of them has to be looked at, and pods is empty; terminated only.
+	// kept counts the finished pods when none of them matters, and pods is empty; terminated only.
 	kept int
 
 	// The rest is for orphaned only.
-	gone   map[string]bool // nodes that were due and then not found by a live read (PGC-10)
-	unread int             // nodes that are due and were not read: they follow at once
-	census census
-	brake  brake
+	gone          map[string]bool // nodes that were due and then not found by a live read (PGC-10)
+	unread        int             // nodes that are due and were not read: they follow at once
+	nodeCounts    nodeCounts
+	breaker       breaker
+	breakerBefore breakerKind // as the reconcile before found it
 }
 
 // policy is what flags say.
@@ -82,7 +83,7 @@ type policy struct {
 	brake        float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
 }
 
-// idle reports whether that many finished pods can stay without a look at them.
+// idle reports whether that many finished pods can stay, whatever they are.
 func (p policy) idle(finished int) bool {
 	return (p.threshold <= 0 || finished <= p.threshold) && p.perNamespace <= 0 && p.maxAge <= 0
 }
@@ -120,28 +121,28 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	return p
 }
 
-// planOrphans removes the pods whose nodes are gone, unless the brake is on (PGC-8..11).
+// planOrphans removes the pods whose nodes are gone, unless the circuit breaker is open (PGC-8..11).
 func planOrphans(now time.Time, s snapshot) plan.Plan {
 	var p plan.Plan
-	switch s.brake.kind {
+	switch s.breaker.kind {
 	case tooManyVanished:
-		p = plan.Plan{Requeue: cycle, Why: "waits: " + s.brake.why}
+		p = plan.Plan{Requeue: cycle, Why: "waits: " + s.breaker.why}
 	case notProved:
-		p = plan.Plan{Requeue: unsure, Why: "waits: " + s.brake.why}
-	case released:
+		p = plan.Plan{Requeue: unsure, Why: "waits: " + s.breaker.why}
+	case closed:
 		p = removeAll(now, s, slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
 			return p.Spec.NodeName == "" || !s.gone[p.Spec.NodeName]
 		}))
-		if s.census.next > 0 {
-			p.Requeue = min(p.Requeue, s.census.next)
+		if s.nodeCounts.next > 0 {
+			p.Requeue = min(p.Requeue, s.nodeCounts.next)
 		}
 		if s.unread > 0 {
 			p.Requeue = soon
 		}
 	}
-	if n := s.census.missing; n > 0 {
-		p.Why = fmt.Sprintf("%s; nodes that pods name and that are not known: %d, of these in quarantine: %d", p.Why, n,
-			n-len(s.census.due))
+	if n := s.nodeCounts.missing; n > 0 {
+		p.Why = fmt.Sprintf("%s; nodes that pods name and that are not known: %d, of these in their grace period: %d", p.Why, n,
+			n-len(s.nodeCounts.due))
 	}
 	return p
 }
@@ -185,7 +186,7 @@ func fail(now time.Time, rule string, p *corev1.Pod) plan.Step {
 	if rule == orphaned {
 		disrupt(failed, now)
 	}
-	return plan.Change{Old: p, New: failed, Status: true, Why: "fail: " + rule}
+	return plan.Change{Old: p, New: failed, Subresource: plan.Status, Why: "fail: " + rule}
 }
 
 // disrupt sets the condition by which Jobs know that the pod is not to blame (PGC-15).
@@ -211,8 +212,8 @@ func disrupt(p *corev1.Pod, now time.Time) {
 	p.Status.Conditions[at] = disrupted
 }
 
-// remove deletes by force (PGC-18). The version is a precondition, so that a pod that has changed since, let alone a
-// namesake that has taken its place, is not hit: the original deletes by name alone.
+// remove deletes by force (PGC-18). The version is a precondition, so that a pod that has changed since, let alone an
+// object of the same name that has taken its place, is not hit: the original deletes by name alone.
 func remove(rule string, pods ...*corev1.Pod) plan.Delete {
 	objects := make([]plan.Object, len(pods))
 	for i, p := range pods {

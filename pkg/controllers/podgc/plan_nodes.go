@@ -3,73 +3,86 @@ package podgc
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 )
 
 const (
-	// quarantine is how long a node must have been missing before it is read live (PGC-9).
-	quarantine = 40 * time.Second
-	// window is how far back the brake looks: at the nodes that were there then, or when the rule began, if that is later.
+	// gracePeriod is how long a node must have been missing before it is read live (PGC-9).
+	gracePeriod = 40 * time.Second
+	// window is the age of the node counts that the circuit breaker compares with: those of then, or of when the rule began, if
+	// that is later.
 	window = 10 * time.Minute
-	// small clusters had fewer nodes than this then, and have no brake.
+	// small clusters had fewer nodes than this then, and have no circuit breaker.
 	small = 5
 )
 
-// memory is what the orphaned rule remembers between two looks. Its time is an argument. Only one look at a time uses it.
+// memory is what the orphaned rule remembers from one reconcile to the next.
 type memory struct {
-	missing map[string]time.Time // names that pods are assigned to and no node has, since when
-	seen    map[string]span      // nodes of the last window
-	began   time.Time            // of the first look
+	Missing map[string]time.Time // names that pods are assigned to and no node has, since when
+	Seen    map[string]span      // nodes of the last window
+	Began   time.Time            // of the first reconcile
+	Breaker breakerKind          // as the last reconcile found it
 }
 
 // span is from when until when a node was seen.
-type span struct{ first, last time.Time }
+type span struct{ First, Last time.Time }
 
-// census is what a look makes of the nodes.
-type census struct {
+// clone returns a copy to change; of nil, an empty memory.
+func (m *memory) clone() memory {
+	if m == nil {
+		return memory{}
+	}
+	c := *m
+	c.Missing, c.Seen = maps.Clone(m.Missing), maps.Clone(m.Seen)
+	return c
+}
+
+// nodeCounts is what there is to say of the nodes at one moment.
+type nodeCounts struct {
 	missing  int           // names that pods are assigned to and no node has
-	due      []string      // of these, the ones whose quarantine is over; those that have waited longest first
+	due      []string      // of these, the ones whose grace period is over; those that have waited longest first
 	next     time.Duration // until the next one is due; zero if there is none
 	known    int           // nodes that were there a window ago
 	vanished int           // of these, the ones that are not there
 }
 
-// begin is called once, before the first look, with names of nodes that have been there, as their pods prove: whoever
+// begin is called once, before the first count, with names of nodes that have been there, as their pods prove: whoever
 // takes over right after a disaster has nothing else to tell it by.
 func (m *memory) begin(now time.Time, lost []string) {
-	*m = memory{missing: map[string]time.Time{}, seen: map[string]span{}, began: now}
+	*m = memory{Missing: map[string]time.Time{}, Seen: map[string]span{}, Began: now, Breaker: m.Breaker}
 	for _, name := range lost {
-		m.seen[name] = span{now, now}
+		m.Seen[name] = span{now, now}
 	}
 }
 
 // count notes which nodes there are and which names pods are assigned to, and says what that comes to.
-func (m *memory) count(now time.Time, nodes, used []string) census {
-	if m.began.IsZero() {
+func (m *memory) count(now time.Time, nodes, used []string) nodeCounts {
+	if m.Began.IsZero() {
 		m.begin(now, nil)
 	}
 	present := make(map[string]bool, len(nodes))
 	for _, name := range nodes {
 		present[name] = true
-		s, ok := m.seen[name]
+		s, ok := m.Seen[name]
 		if !ok {
-			s.first = now
+			s.First = now
 		}
-		s.last = now
-		m.seen[name] = s
+		s.Last = now
+		m.Seen[name] = s
 	}
 	c := m.absent(now, present, used)
 	then := now.Add(-window)
-	if then.Before(m.began) {
-		then = m.began
+	if then.Before(m.Began) {
+		then = m.Began
 	}
-	for name, s := range m.seen {
+	for name, s := range m.Seen {
 		switch {
-		case s.last.Before(then):
-			delete(m.seen, name)
-		case s.first.After(then): // it has come since; if it has gone again, too, that is no loss
+		case s.Last.Before(then):
+			delete(m.Seen, name)
+		case s.First.After(then): // it has come since; if it has gone again, too, that is no loss
 		default:
 			c.known++
 			if !present[name] {
@@ -80,69 +93,69 @@ func (m *memory) count(now time.Time, nodes, used []string) census {
 	return c
 }
 
-// absent keeps the quarantine: a name enters it when it is missed for the first time, and leaves it when its node is
+// absent keeps the grace periods: that of a name begins when it is missed for the first time, and ends when its node is
 // there or no pod names it any more. Whether it was missed in between does not matter (PGC-9).
-func (m *memory) absent(now time.Time, present map[string]bool, used []string) (c census) {
+func (m *memory) absent(now time.Time, present map[string]bool, used []string) (c nodeCounts) {
 	absent := make(map[string]bool)
 	for _, name := range used {
 		if !present[name] {
 			absent[name] = true
-			if _, ok := m.missing[name]; !ok {
-				m.missing[name] = now
+			if _, ok := m.Missing[name]; !ok {
+				m.Missing[name] = now
 			}
 		}
 	}
-	for name, since := range m.missing {
+	for name, since := range m.Missing {
 		switch {
 		case !absent[name]:
-			delete(m.missing, name)
-		case now.Sub(since) >= quarantine:
+			delete(m.Missing, name)
+		case now.Sub(since) >= gracePeriod:
 			c.due = append(c.due, name)
 		default:
-			if left := quarantine - now.Sub(since); c.next == 0 || left < c.next {
+			if left := gracePeriod - now.Sub(since); c.next == 0 || left < c.next {
 				c.next = left
 			}
 		}
 	}
 	c.missing = len(absent)
 	slices.SortFunc(c.due, func(a, b string) int {
-		return cmp.Or(m.missing[a].Compare(m.missing[b]), strings.Compare(a, b))
+		return cmp.Or(m.Missing[a].Compare(m.Missing[b]), strings.Compare(a, b))
 	})
 	return c
 }
 
-// release ends the quarantine of a name: it enters anew if pods still name it when they are looked at (PGC-10, PGC-11).
-func (m *memory) release(name string) { delete(m.missing, name) }
+// release ends the grace period of a name: it begins anew if pods still name it when they are counted (PGC-10, PGC-11).
+func (m *memory) release(name string) { delete(m.Missing, name) }
 
-// brake says whether the deletion of orphans waits.
-type brake struct {
-	kind brakeKind
+// breaker is a circuit breaker: it says whether the deletion of orphans waits.
+type breaker struct {
+	kind breakerKind
 	why  string
 }
 
-type brakeKind int
+type breakerKind int
 
 const (
-	released        brakeKind = iota
-	tooManyVanished           // more nodes are lost than an ordinary day takes
-	notProved                 // the cache may not show the nodes as they are
+	closed          breakerKind = iota
+	tooManyVanished             // more nodes are lost than an ordinary day takes
+	notProved                   // the cache may not show the nodes as they are
 )
 
-// small reports whether the cluster is too small to have a brake.
-func (c census) small() bool { return c.known < small }
+// small reports whether the cluster is too small to have a circuit breaker.
+func (c nodeCounts) small() bool { return c.known < small }
 
-// checkShare puts the brake on when more than the given share of the nodes known a window ago has vanished.
-func (c census) checkShare(limit float64) brake {
+// checkShare opens the breaker when more than the given share of the nodes known a window ago has vanished.
+func (c nodeCounts) checkShare(limit float64) breaker {
 	if limit <= 0 || c.small() || float64(c.vanished) <= limit*float64(c.known) {
-		return brake{}
+		return breaker{}
 	}
-	return brake{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished, more than --pod-gc-orphan-brake=%v allows",
+	return breaker{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished, more than --pod-gc-orphan-brake=%v allows",
 		c.vanished, c.known, window, limit)}
 }
 
-// checkNames puts the brake on unless the cache shows exactly the nodes that a live list names. The share is counted
+// checkNames opens the breaker unless the cache shows exactly the nodes that a live list names. The share is counted
 // from the cache, and is worth nothing when that lags behind.
-func checkNames(live, cached []string) brake {
+func checkNames(live, cached []string) breaker {
 	exists := make(map[string]bool, len(live))
 	for _, name := range live {
 		exists[name] = true
@@ -155,7 +168,7 @@ func checkNames(live, cached []string) brake {
 	}
 	more, fewer := len(cached)-known, len(exists)-known
 	if more == 0 && fewer == 0 {
-		return brake{}
+		return breaker{}
 	}
-	return brake{notProved, fmt.Sprintf("the cache of nodes lags behind the server: it has %d nodes that are gone, and lacks %d", more, fewer)}
+	return breaker{notProved, fmt.Sprintf("the cache of nodes lags behind the server: it has %d nodes that are gone, and lacks %d", more, fewer)}
 }

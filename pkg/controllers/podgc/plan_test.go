@@ -166,7 +166,7 @@ func TestTerminated(t *testing.T) {
 				t.Errorf("writes %q, want %q", got, row.want)
 			}
 			if p.Requeue != cycle {
-				t.Errorf("looks again in %s", p.Requeue) // PGC-1
+				t.Errorf("reconciles again in %s", p.Requeue) // PGC-1
 			}
 		})
 	}
@@ -216,9 +216,9 @@ func TestOrphanedAndUnscheduled(t *testing.T) {
 		{"PGC-19: finished ones are not failed", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone succeeded", "b:on=gone failed")},
 			"delete a, delete b", cycle},
 		{"PGC-18: what only finalizers hold is not deleted again", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone failed forced")}, "", cycle},
-		{"brake: nothing goes", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), brake: brake{tooManyVanished, "8 of 10"}}, "", cycle},
-		{"brake: a cache that lags is looked at again sooner", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), brake: brake{notProved, "lags"}}, "", unsure},
-		{"PGC-9: looks again when the next quarantine ends", snapshot{rule: orphaned, census: census{missing: 1, next: 7 * time.Second}}, "", 7 * time.Second},
+		{"open circuit breaker: nothing goes", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), breaker: breaker{tooManyVanished, "8 of 10"}}, "", cycle},
+		{"open circuit breaker: a cache that lags is compared again sooner", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), breaker: breaker{notProved, "lags"}}, "", unsure},
+		{"PGC-9: reconciles again when the next grace period ends", snapshot{rule: orphaned, nodeCounts: nodeCounts{missing: 1, next: 7 * time.Second}}, "", 7 * time.Second},
 		{"nodes that have not had their turn follow at once", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), unread: 1}, "fail a, delete a", soon},
 		{"PGC-12: being deleted without a node", snapshot{rule: unscheduled, pods: pods("a:deleting", "b:", "c:deleting on=n", "d:deleting pending")},
 			"fail a, delete a, fail d, delete d", cycle},
@@ -227,9 +227,9 @@ func TestOrphanedAndUnscheduled(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			p := planPods(epoch, row.s)
 			if got := writes(p); got != row.want || p.Requeue != row.next {
-				t.Errorf("writes %q and looks again in %s, want %q in %s", got, p.Requeue, row.want, row.next)
+				t.Errorf("writes %q and reconciles again in %s, want %q in %s", got, p.Requeue, row.want, row.next)
 			}
-			if row.s.brake.kind != released && !strings.HasPrefix(p.Why, "waits: "+row.s.brake.why) {
+			if row.s.breaker.kind != closed && !strings.HasPrefix(p.Why, "waits: "+row.s.breaker.why) {
 				t.Errorf("why: %q", p.Why)
 			}
 		})
@@ -260,8 +260,8 @@ func TestStatusBeforeDeletion(t *testing.T) {
 			change, remove := sequence[0].(plan.Change), sequence[1].(plan.Delete)
 			want := p.DeepCopy()
 			want.Status.Phase, want.Status.ObservedGeneration, want.Status.Conditions = "Failed", 3, row.want // PGC-13, PGC-14
-			if diff := cmp.Diff(want, change.New); diff != "" || !change.Status {
-				t.Errorf("status %v, %s", change.Status, diff)
+			if diff := cmp.Diff(want, change.New); diff != "" || change.Subresource != plan.Status {
+				t.Errorf("subresource %q, %s", change.Subresource, diff)
 			}
 			if *remove.Grace != 0 || !remove.Version { // PGC-18
 				t.Errorf("deletes with %+v", remove)
@@ -277,11 +277,11 @@ func TestBatches(t *testing.T) {
 	}
 	p := planPods(epoch, snapshot{rule: unscheduled, pods: all})
 	if n := len(p.Steps[0].(plan.Each).Sequences); n != batch || p.Requeue != soon {
-		t.Errorf("%d pods in one look, the rest in %s", n, p.Requeue)
+		t.Errorf("%d pods in one reconcile, the rest in %s", n, p.Requeue)
 	}
 }
 
-func TestCensusAndBrake(t *testing.T) {
+func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 	names := func(from, to int) (all []string) {
 		for i := from; i < to; i++ {
 			all = append(all, fmt.Sprint("n", i))
@@ -290,7 +290,7 @@ func TestCensusAndBrake(t *testing.T) {
 	}
 	at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 
-	t.Run("PGC-9: due after 40 s, repeated sightings do not extend it", func(t *testing.T) {
+	t.Run("PGC-9: due after 40 s, to be missed again does not extend it", func(t *testing.T) {
 		var m memory
 		for _, row := range []struct {
 			second int
@@ -303,11 +303,11 @@ func TestCensusAndBrake(t *testing.T) {
 			}
 		}
 		m.release("x")
-		if c := m.count(at(61), nil, []string{"x"}); len(c.due) != 0 || c.next != quarantine { // PGC-11
-			t.Errorf("not in quarantine anew: %+v", c)
+		if c := m.count(at(61), nil, []string{"x"}); len(c.due) != 0 || c.next != gracePeriod { // PGC-11
+			t.Errorf("the grace period has not begun anew: %+v", c)
 		}
 	})
-	t.Run("a name leaves quarantine when its node is back or its pods are gone", func(t *testing.T) {
+	t.Run("the grace period of a name ends when its node is back or its pods are gone", func(t *testing.T) {
 		var m memory
 		m.count(at(0), nil, []string{"x", "y"})
 		m.count(at(20), []string{"x"}, []string{"x"})
@@ -320,20 +320,20 @@ func TestCensusAndBrake(t *testing.T) {
 			name         string
 			before, left int
 			limit        float64
-			on           bool
+			open         bool
 		}{
 			{"80 %", 10, 2, 0.5, true},
 			{"all", 10, 0, 0.5, true},
 			{"half is not more than half", 10, 5, 0.5, false},
 			{"a little more than half", 9, 4, 0.5, true},
-			{"lifted by flag", 10, 0, 0, false},
+			{"switched off by flag", 10, 0, 0, false},
 			{"small clusters are exempt", 4, 0, 0.5, false},
 			{"five nodes are not small", 5, 0, 0.5, true},
 		} {
 			var m memory
 			m.count(at(0), names(0, row.before), nil)
 			c := m.count(at(20), names(0, row.left), nil)
-			if b := c.checkShare(row.limit); (b.kind == tooManyVanished) != row.on {
+			if b := c.checkShare(row.limit); (b.kind == tooManyVanished) != row.open {
 				t.Errorf("%s: %+v %+v", row.name, c, b)
 			}
 		}
@@ -350,7 +350,7 @@ func TestCensusAndBrake(t *testing.T) {
 		m.count(at(0), names(0, 3), nil)
 		for i := 3; i < 30; i++ {
 			m.count(at(20*i), append(names(0, 3), fmt.Sprint("n", i)), nil)
-			if c := m.count(at(20*i+10), names(0, 3), []string{fmt.Sprint("n", i)}); c.known > 4 || c.checkShare(0.5).kind != released {
+			if c := m.count(at(20*i+10), names(0, 3), []string{fmt.Sprint("n", i)}); c.known > 4 || c.checkShare(0.5).kind != closed {
 				t.Errorf("after %d: %+v", i, c)
 			}
 		}
@@ -361,7 +361,7 @@ func TestCensusAndBrake(t *testing.T) {
 		if c := m.count(at(600), names(0, 20), nil); c.vanished != 80 {
 			t.Errorf("%+v", c)
 		}
-		if c := m.count(at(601), names(0, 20), nil); c.vanished != 0 || c.known != 20 || c.checkShare(0.5).kind != released {
+		if c := m.count(at(601), names(0, 20), nil); c.vanished != 0 || c.known != 20 || c.checkShare(0.5).kind != closed {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -385,7 +385,7 @@ func TestCensusAndBrake(t *testing.T) {
 	t.Run("names", func(t *testing.T) {
 		for _, row := range []struct {
 			live, cached []string
-			on           bool
+			open         bool
 		}{
 			{nil, nil, false},
 			{names(0, 3), names(0, 3), false},
@@ -393,7 +393,7 @@ func TestCensusAndBrake(t *testing.T) {
 			{names(0, 4), names(0, 3), true},
 			{names(0, 4), names(1, 5), true},
 		} {
-			if b := checkNames(row.live, row.cached); (b.kind == notProved) != row.on {
+			if b := checkNames(row.live, row.cached); (b.kind == notProved) != row.open {
 				t.Errorf("%v %v: %+v", row.live, row.cached, b)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // world is a random snapshot with all that a full pod and node carry.
@@ -32,9 +33,9 @@ func world(t *rapid.T) snapshot {
 			perNamespace: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "threshold per namespace"),
 			maxAge:       rapid.SampledFrom([]time.Duration{0, 0, time.Hour, 2 * time.Hour}).Draw(t, "max age"),
 		},
-		nodes: map[string]*corev1.Node{},
-		gone:  map[string]bool{"gone0": true, "gone1": rapid.Bool().Draw(t, "gone1 was read")},
-		brake: brake{kind: brakeKind(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "brake"))},
+		nodes:   map[string]*corev1.Node{},
+		gone:    map[string]bool{"gone0": true, "gone1": rapid.Bool().Draw(t, "gone1 was read")},
+		breaker: breaker{kind: breakerKind(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "breaker"))},
 	}
 	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 		words := fmt.Sprint(age.Draw(t, "age"), " ", phase.Draw(t, "phase"), " ", fate.Draw(t, "fate"), " ", place.Draw(t, "place"))
@@ -80,7 +81,7 @@ func named(s snapshot, p *corev1.Pod) bool {
 		return p.DeletionTimestamp != nil && n != nil && n.Spec.Taints[0].Key == "node.kubernetes.io/out-of-service" &&
 			(len(n.Status.Conditions) == 0 || n.Status.Conditions[1].Status != "True")
 	case orphaned:
-		return s.brake.kind == released && p.Spec.NodeName != "" && s.gone[p.Spec.NodeName]
+		return s.breaker.kind == closed && p.Spec.NodeName != "" && s.gone[p.Spec.NodeName]
 	case unscheduled:
 		return p.DeletionTimestamp != nil && p.Spec.NodeName == ""
 	}
@@ -223,62 +224,121 @@ func TestRepeatedPlanIsEmpty(t *testing.T) {
 	})
 }
 
+// history is what happens to nodes, the cache and the server, step by step.
+type history struct {
+	collecting
+	names   []string             // of nodes
+	now     time.Time            // of the latest step
+	missing map[string]time.Time // nodes that the cache lacks, since the first step at which it did
+	lost    map[string]bool      // reads of the node fail
+	changes []reconcile.Change   // of the latest step
+}
+
+// newHistory begins with one pod for each node, and no node.
+func newHistory(t *rapid.T) *history {
+	limit := rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "brake")
+	c, _ := build(t, newServer(), Options{OrphanBrake: limit})
+	h := &history{c, []string{"a", "b", "c", "d", "e", "f", "g"}, epoch, map[string]time.Time{}, map[string]bool{}, nil}
+	for i, name := range h.names {
+		if err := c.caches.pods.Informer().GetIndexer().Add(pod(fmt.Sprint("p", i), "on="+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.on(func(verb, name string) error {
+		if h.lost[name] {
+			return errors.New("no answer")
+		}
+		return nil
+	})
+	return h
+}
+
+func (h *history) step(t *rapid.T) {
+	h.now = h.now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second)
+	h.changes = nil
+	cached := h.caches.nodes.Informer().GetIndexer()
+	for _, name := range h.names {
+		n := node(name, corev1.ConditionTrue)
+		switch rapid.IntRange(0, 20).Draw(t, name) {
+		case 0: // the node comes
+			h.put(n)
+		case 1, 2: // it goes
+			if h.exists(name) {
+				h.remove("Node", plan.Key{Name: name})
+			}
+		case 3: // the cache drops it, rightly or wrongly
+			_ = cached.Delete(n)
+		case 4: // or shows it
+			_ = cached.Add(n)
+		case 5:
+			h.lost[name] = !h.lost[name]
+		case 6: // it was there for a moment, which only a watch has seen
+			h.changes = append(h.changes, reconcile.Change{After: n}, reconcile.Change{Before: n})
+		}
+		if h.caches.nodes.Get(name) != nil {
+			delete(h.missing, name)
+		} else if _, ok := h.missing[name]; !ok {
+			h.missing[name] = h.now
+		}
+	}
+}
+
+func (h *history) exists(name string) bool { return h.objects["Node"][plan.Key{Name: name}] != nil }
+
+func (h *history) observe(t *rapid.T, m *memory) observation {
+	o, err := h.caches.observe(context.Background(), reconcile.Request[memory]{
+		Key: plan.Key{Name: orphaned}, Now: h.now, Reader: h.server, Memory: m, Changes: h.changes,
+	})
+	if err != nil || !o.Exists {
+		t.Fatal(err, o.Exists)
+	}
+	return o
+}
+
 // Whatever happens to nodes, pods, the cache and the server: a pod is never taken for an orphan unless its node has been
-// missing from the cache at every look for 40 s and the server does not know it (PGC-28).
-func TestOrphanOnlyAfterQuarantineAndLive404(t *testing.T) {
+// missing from the cache in every reconcile for 40 s and the server does not know it (PGC-28).
+func TestOrphanOnlyAfterGracePeriodAndLive404(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		api := newServer()
-		limit := rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "brake")
-		c, _ := build(t, api, manager.PodGCConfig{OrphanBrake: limit})
-		names := []string{"a", "b", "c", "d", "e", "f", "g"}
-		for i, name := range names {
-			p := pod(fmt.Sprint("p", i), "on="+name)
-			if err := c.pods.Informer().GetIndexer().Add(p); err != nil {
-				t.Fatal(err)
+		h := newHistory(t)
+		var m *memory
+		for range rapid.IntRange(1, 40).Draw(t, "reconciles") {
+			h.step(t)
+			o := h.observe(t, m)
+			m = o.Memory
+			for _, v := range victims(planPods(h.now, o.Snapshot)) {
+				name := v.Spec.NodeName
+				since, ok := h.missing[name]
+				if !ok || h.now.Sub(since) < 40*time.Second || h.exists(name) || h.lost[name] {
+					t.Fatalf("%s: missing %v since %s, now %s", name, ok, since, h.now)
+				}
 			}
 		}
-		lost := map[string]bool{} // reads of the node fail
-		api.on(func(verb, name string) error {
-			if lost[name] {
-				return errors.New("no answer")
+	})
+}
+
+// To observe has no side effects: it leaves the memory that it is given alone, and when it is repeated, the result is the
+// same.
+func TestObserveHasNoSideEffects(t *testing.T) {
+	all := cmp.AllowUnexported(snapshot{}, policy{}, nodeCounts{}, breaker{})
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(t)
+		var m *memory
+		for range rapid.IntRange(1, 20).Draw(t, "reconciles") {
+			h.step(t)
+			var before *memory
+			if m != nil {
+				c := *m
+				c.Missing, c.Seen = maps.Clone(m.Missing), maps.Clone(m.Seen)
+				before = &c
 			}
-			return nil
-		})
-		now, missing := epoch, map[string]time.Time{}
-		for range rapid.IntRange(1, 40).Draw(t, "looks") {
-			for _, name := range names {
-				n := node(name, corev1.ConditionTrue)
-				key := plan.Key{Name: name}
-				switch rapid.IntRange(0, 20).Draw(t, name) {
-				case 0: // the node comes
-					api.put(n)
-				case 1, 2: // it goes
-					if api.objects["Node"][key] != nil {
-						api.remove("Node", key)
-					}
-				case 3: // the cache drops it, rightly or wrongly
-					_ = c.nodes.Informer().GetIndexer().Delete(n)
-				case 4: // or shows it
-					_ = c.nodes.Informer().GetIndexer().Add(n)
-				case 5:
-					lost[name] = !lost[name]
-				}
-				if c.nodes.Get(name) != nil {
-					delete(missing, name)
-				} else if _, ok := missing[name]; !ok {
-					missing[name] = now
-				}
+			first := h.observe(t, m)
+			if diff := cmp.Diff(before, m); diff != "" {
+				t.Fatalf("the memory has changed: %s", diff)
 			}
-			s := snapshot{rule: orphaned, policy: c.policy}
-			c.observeOrphans(context.Background(), now, &s)
-			for _, v := range victims(planPods(now, s)) {
-				name := v.Spec.NodeName
-				since, ok := missing[name]
-				if !ok || now.Sub(since) < 40*time.Second || api.objects["Node"][plan.Key{Name: name}] != nil || lost[name] {
-					t.Fatalf("%s: missing %v since %s, now %s", name, ok, since, now)
-				}
+			if diff := cmp.Diff(first, h.observe(t, m), all); diff != "" {
+				t.Fatalf("observed again: %s", diff)
 			}
-			now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "seconds")) * time.Second)
+			m = first.Memory
 		}
 	})
 }

@@ -10,7 +10,7 @@ func Rights() rbac.Rights {
 			{Resource: "pods", Verbs: []string{"delete"}, For: "garbage collection"},
 			{Resource: "pods/status", Verbs: []string{"patch"}, For: "phase and condition before the deletion"}, // PGC-14
 			{Resource: "nodes", Verbs: []string{"get"}, For: "a live read of whether a node is gone"},           // PGC-10
-			{Resource: "nodes", Verbs: []string{"list"}, For: "a live read before the brake is released"},
+			{Resource: "nodes", Verbs: []string{"list"}, For: "compare the cache of nodes before orphans are deleted"},
 		},
 	}
 }

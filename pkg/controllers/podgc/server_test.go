@@ -14,25 +14,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // server is an API server in memory for pods and nodes, as far as the pod garbage collector can tell. Its watches can be
-// frozen, and hooked requests can be made to fail or to take their time.
+// frozen, and a hook can make requests fail or take their time.
 type server struct {
+	api.Client // nil: nothing else is asked of it
+
 	mu      sync.Mutex
 	version int
 	objects map[string]map[plan.Key]plan.Object // by kind
@@ -163,21 +171,25 @@ func (s *server) begin(verb, name string) error {
 	return err
 }
 
-func (s *server) Patch(_ context.Context, k engine.Kind, namespace, name string, patch []byte, status bool) (plan.Object, error) {
-	if err := s.begin("patch", name); err != nil {
+// Patch implements api.Client for pods.
+func (s *server) Patch(_ context.Context, m api.Mapping, key plan.Key, patch api.Patch, opts api.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+	if err := s.begin("patch", key.Name); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, ok := s.objects[k.Kind][plan.Key{Namespace: namespace, Name: name}].(*corev1.Pod)
+	old, ok := s.objects[m.Kind][key].(*corev1.Pod)
 	if !ok {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: k.Resource}, name)
+		return nil, apierrors.NewNotFound(m.GroupResource(), key.Name)
 	}
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, err
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, patch, &corev1.Pod{})
+	if patch.Type != types.StrategicMergePatchType {
+		return nil, fmt.Errorf("a patch of type %s", patch.Type)
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, patch.Data, &corev1.Pod{})
 	if err != nil {
 		return nil, err
 	}
@@ -186,33 +198,33 @@ func (s *server) Patch(_ context.Context, k engine.Kind, namespace, name string,
 		return nil, err
 	}
 	if p.UID != old.UID {
-		return nil, apierrors.NewConflict(schema.GroupResource{Resource: k.Resource}, name, errors.New("uid"))
+		return nil, apierrors.NewConflict(m.GroupResource(), key.Name, errors.New("uid"))
 	}
-	if !status {
+	if opts.Subresource != plan.Status {
 		return nil, errors.New("the role allows to patch the status only")
 	}
-	return s.store(p).DeepCopyObject().(plan.Object), nil
+	return meta.AsPartialObjectMetadata(s.store(p)).DeepCopy(), nil
 }
 
-func (s *server) Delete(_ context.Context, k engine.Kind, namespace, name string, opts metav1.DeleteOptions) error {
-	if err := s.begin("delete", name); err != nil {
+// Delete implements api.Client for pods.
+func (s *server) Delete(_ context.Context, m api.Mapping, key plan.Key, opts metav1.DeleteOptions) error {
+	if err := s.begin("delete", key.Name); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := plan.Key{Namespace: namespace, Name: name}
-	p, ok := s.objects[k.Kind][key].(*corev1.Pod)
+	p, ok := s.objects[m.Kind][key].(*corev1.Pod)
 	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: k.Resource}, name)
+		return apierrors.NewNotFound(m.GroupResource(), key.Name)
 	}
 	if c := opts.Preconditions; c == nil || *c.UID != p.UID || *c.ResourceVersion != p.ResourceVersion {
-		return apierrors.NewConflict(schema.GroupResource{Resource: k.Resource}, name, errors.New("precondition"))
+		return apierrors.NewConflict(m.GroupResource(), key.Name, errors.New("precondition"))
 	}
 	if opts.GracePeriodSeconds == nil || *opts.GracePeriodSeconds != 0 {
 		return errors.New("not by force")
 	}
 	if len(p.Finalizers) == 0 {
-		s.drop(k.Kind, key)
+		s.drop(m.Kind, key)
 		return nil
 	}
 	p = p.DeepCopy()
@@ -221,36 +233,33 @@ func (s *server) Delete(_ context.Context, k engine.Kind, namespace, name string
 	return nil
 }
 
-func (s *server) Get(_ context.Context, k engine.Kind, namespace, name string) (plan.Object, error) {
-	if err := s.begin("get", name); err != nil {
-		return nil, err
+// Get implements api.Reader for metadata.
+func (s *server) Get(_ context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+	if err := s.begin("get", key.Name); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.objects[k.Kind][plan.Key{Namespace: namespace, Name: name}]; o != nil {
-		return o.DeepCopyObject().(plan.Object), nil
+	found := s.objects[m.Kind][key]
+	if found == nil {
+		return apierrors.NewNotFound(m.GroupResource(), key.Name)
 	}
-	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: k.Resource}, name)
+	*into.(*metav1.PartialObjectMetadata) = *meta.AsPartialObjectMetadata(found).DeepCopy()
+	return nil
 }
 
-func (s *server) List(_ context.Context, k engine.Kind, _, _ string) (found []metav1.PartialObjectMetadata, err error) {
-	if err := s.begin("list", k.Resource); err != nil {
-		return nil, err
+// List implements api.Reader for metadata.
+func (s *server) List(_ context.Context, m api.Mapping, _ string, _ metav1.ListOptions, into runtime.Object) error {
+	if err := s.begin("list", m.Resource); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.objects[k.Kind] {
-		found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: key.Name}})
+	list := into.(*metav1.PartialObjectMetadataList)
+	for _, o := range s.objects[m.Kind] {
+		list.Items = append(list.Items, *meta.AsPartialObjectMetadata(o).DeepCopy())
 	}
-	return found, nil
-}
-
-func (s *server) Create(context.Context, engine.Kind, plan.Object) (plan.Object, error) {
-	return nil, errors.New("nothing is to be created")
-}
-
-func (s *server) Update(context.Context, engine.Kind, plan.Object, bool) (plan.Object, error) {
-	return nil, errors.New("nothing is to be updated")
+	return nil
 }
 
 // names returns the names of the objects of a kind, sorted.
@@ -320,8 +329,6 @@ func (s *server) informer(example plan.Object) cache.SharedIndexInformer {
 	}, example, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
-var _ engine.API = (*server)(nil)
-
 // lease is one that is held.
 type lease struct{}
 
@@ -330,12 +337,14 @@ func (lease) Held() bool { return true }
 // collecting is a pod garbage collector at work on a server.
 type collecting struct {
 	*server
-	*collector
-	explain *engine.Explain
+	caches  *caches
+	runner  manager.Runner
+	explain *reconcile.Explain
+	metrics []metrics.Registerable
 }
 
 // build makes a collector for the server, and its caches, which do not run yet.
-func build(t interface{ Fatal(...any) }, s *server, config manager.PodGCConfig) (collecting, func(ctx context.Context)) {
+func build(t interface{ Fatal(...any) }, s *server, config Options) (c collecting, run func(ctx context.Context)) {
 	f := informers.NewFactory(nil, 0)
 	var fill []cache.SharedIndexInformer
 	for _, example := range []plan.Object{&corev1.Pod{}, &corev1.Node{}} {
@@ -345,24 +354,47 @@ func build(t interface{ Fatal(...any) }, s *server, config manager.PodGCConfig) 
 			return i
 		}))
 	}
-	explain := engine.NewExplain()
-	runner, err := Init(manager.Context{
-		Config: manager.Config{PodGC: config}, Informers: f, Access: engine.Access{API: s},
-		Shared: engine.Shared{Freshness: engine.NewFreshness(), Lease: lease{}, Explain: explain},
+	c = collecting{server: s, explain: reconcile.NewExplain()}
+	mapper, err := api.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.runner, err = config.init(manager.Context{
+		Informers: f, Access: reconcile.Access{Client: s},
+		Shared:          reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: c.explain},
+		RegisterMetrics: func(own ...metrics.Registerable) { c.metrics = append(c.metrics, own...) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(ctx context.Context) {
+	pods, err1 := informers.EndingPods(f)
+	nodes, err2 := informers.Nodes(f)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	c.caches = &caches{pods: pods, nodes: nodes, policy: policy{brake: config.OrphanBrake}}
+	return c, func(ctx context.Context) {
 		for _, i := range fill {
 			go i.RunWithContext(ctx)
 		}
 	}
-	return collecting{s, runner.(*collector), explain}, run
 }
 
-// inBubble runs a test in virtual time, with a collector that has looked at everything once.
-func inBubble(t *testing.T, config manager.PodGCConfig, objects []plan.Object, test func(t *testing.T, c collecting), hook ...func(verb, name string) error) {
+// lead runs the collector for one term as leader, which lasts until end is called.
+func (c collecting) lead(t *testing.T) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.runner.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// inBubble runs a test in virtual time, with a collector that has applied each rule once.
+func inBubble(t *testing.T, config Options, objects []plan.Object, test func(t *testing.T, c collecting), hook ...func(verb, name string) error) {
 	synctest.Test(t, func(t *testing.T) {
 		c, run := build(t, newServer(objects...), config)
 		for _, h := range hook {
@@ -370,20 +402,17 @@ func inBubble(t *testing.T, config manager.PodGCConfig, objects []plan.Object, t
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		run(ctx)
-		done := make(chan error)
-		go func() { done <- c.Run(ctx) }()
-		pass(time.Second)
+		end := c.lead(t)
+		sleep(time.Second)
 		test(t, c)
+		end()
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		synctest.Wait()
 	})
 }
 
-// pass lets virtual time pass.
-func pass(d time.Duration) {
+// sleep lets virtual time pass.
+func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }

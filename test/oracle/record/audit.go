@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 )
 
 // policy has bodies only where oracles read them: in what managers write. %s are the users.
@@ -29,7 +31,7 @@ rules:
   users: [%s]
   verbs: [create, update, patch, delete]
   resources:
-  - {group: "", resources: [pods, pods/status, endpoints]}
+  - {group: "", resources: [pods, pods/status, endpoints, replicationcontrollers, replicationcontrollers/status]}
   - {group: apps, resources: [deployments, deployments/status, replicasets, replicasets/status]}
   - {group: coordination.k8s.io, resources: [leases]}
 - level: None
@@ -45,8 +47,8 @@ rules:
 func Policy(users ...string) string {
 	if len(users) == 0 {
 		users = []string{"system:kube-controller-manager"}
-		for _, account := range []string{"deployment-controller", "replicaset-controller", "endpoint-controller", "pod-garbage-collector"} {
-			users = append(users, "system:serviceaccount:kube-system:"+account)
+		for _, c := range controllers.Registry() {
+			users = append(users, "system:serviceaccount:kube-system:"+c.Account)
 		}
 	}
 	var quoted []string

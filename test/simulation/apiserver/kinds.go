@@ -73,6 +73,13 @@ func kinds() []*Kind {
 			generations: true, defaults: defaultReplicaSet, validate: validateReplicaSet,
 		},
 		{
+			GroupVersionKind: core.WithKind("ReplicationController"), Resource: "replicationcontrollers",
+			list:        func() runtime.Object { return &corev1.ReplicationControllerList{} },
+			spec:        func(o Object) any { return &o.(*corev1.ReplicationController).Spec },
+			status:      func(o Object) any { return &o.(*corev1.ReplicationController).Status },
+			generations: true,
+		},
+		{
 			GroupVersionKind: apps.WithKind("Deployment"), Resource: "deployments", list: func() runtime.Object { return &appsv1.DeploymentList{} },
 			spec:        func(o Object) any { return &o.(*appsv1.Deployment).Spec },
 			status:      func(o Object) any { return &o.(*appsv1.Deployment).Status },

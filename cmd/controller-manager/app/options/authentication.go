@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -59,7 +61,7 @@ func (o *Authentication) addFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Authentication) validate() []error {
-	return notNegative(duration{"authentication-token-webhook-cache-ttl", o.TokenCacheTTL})
+	return flagutil.NotNegative("authentication-token-webhook-cache-ttl", o.TokenCacheTTL)
 }
 
 func (o *Authentication) apply(c *Config) { c.Authentication = *o }

@@ -1,9 +1,12 @@
 package options
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
 	"k8s.io/client-go/rest"
 )
 
@@ -35,9 +38,9 @@ func (o *Authorization) addFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Authorization) validate() []error {
-	return notNegative(
-		duration{"authorization-webhook-cache-authorized-ttl", o.AllowedTTL},
-		duration{"authorization-webhook-cache-unauthorized-ttl", o.DeniedTTL},
+	return slices.Concat(
+		flagutil.NotNegative("authorization-webhook-cache-authorized-ttl", o.AllowedTTL),
+		flagutil.NotNegative("authorization-webhook-cache-unauthorized-ttl", o.DeniedTTL),
 	)
 }
 

@@ -33,10 +33,6 @@ type Config struct {
 	LeaderElection leaderelection.Config // valid if LeaderElect; its ShutdownTimeout is left to the manager
 
 	Controllers ControllerSelection
-	Deployment  Deployment
-	ReplicaSet  ReplicaSet
-	Endpoints   Endpoints
-	PodGC       PodGC
 
 	Serving        Serving
 	Authentication Authentication

@@ -7,17 +7,25 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // Controllers says which controllers are on (CLI-12, CLI-50..56).
 type Controllers struct {
 	Items []string // as given: '*', 'name' and '-name'
 
+	registry    []manager.Controller
 	implemented []string // canonical names of the controllers of this build
 }
 
-func newControllers(implemented []string) Controllers {
-	return Controllers{Items: []string{"*"}, implemented: slices.Sorted(slices.Values(implemented))}
+func newControllers(registry []manager.Controller) Controllers {
+	o := Controllers{Items: []string{"*"}, registry: registry}
+	for _, c := range registry {
+		o.implemented = append(o.implemented, c.Name)
+	}
+	slices.Sort(o.implemented)
+	return o
 }
 
 func (o *Controllers) addFlags(fs *pflag.FlagSet) {
@@ -38,9 +46,9 @@ func (o *Controllers) addFlags(fs *pflag.FlagSet) {
 // known returns all controllers that may be named: those of kube-controller-manager and those that this build adds.
 func (o *Controllers) known() []controller {
 	all := slices.Clone(upstream)
-	for _, name := range o.implemented {
-		if !slices.ContainsFunc(upstream, func(k controller) bool { return k.name == name }) {
-			all = append(all, controller{name: name})
+	for _, c := range o.registry {
+		if !slices.ContainsFunc(upstream, func(k controller) bool { return k.name == c.Name }) {
+			all = append(all, controller{name: c.Name, alias: c.Alias, offByDefault: c.OffByDefault})
 		}
 	}
 	return all

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 func TestControllers(t *testing.T) {
@@ -57,7 +59,7 @@ func TestControllers(t *testing.T) {
 }
 
 func TestSelection(t *testing.T) {
-	o := newControllers(append(implemented, "brandnew-controller"))
+	o := newControllers(append(implemented(), manager.Controller{Name: "brandnew-controller"}))
 	all := o.resolve(true)
 	t.Run("CLI-53 three are off by default", func(t *testing.T) {
 		off := []string{"bootstrap-signer-controller", "selinux-warning-controller", "token-cleaner-controller"}
@@ -128,7 +130,7 @@ func TestUnknownControllers(t *testing.T) {
 			`"replica" is not in the list of known controllers, did you mean "replicaset"?`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := newControllers(implemented)
+			o := newControllers(implemented())
 			o.Items = test.items
 			var got []string
 			for _, err := range o.validate() {
@@ -237,6 +239,14 @@ func FuzzControllers(f *testing.F) {
 	})
 }
 
+// named are controllers of these names.
+func named(names ...string) (all []manager.Controller) {
+	for _, name := range names {
+		all = append(all, manager.Controller{Name: name})
+	}
+	return all
+}
+
 // TestLacking follows the registry: what is missing is named until the controller is there.
 func TestLacking(t *testing.T) {
 	all := func(without ...string) (names []string) {
@@ -268,7 +278,7 @@ func TestLacking(t *testing.T) {
 		{name: "a cluster can do without", implemented: all("ttl-after-finished-controller", "selinux-warning-controller"), items: []string{"*"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := newControllers(test.implemented)
+			o := newControllers(named(test.implemented...))
 			o.Items = test.items
 			if got := o.resolve(test.key).Lacking; !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)

@@ -30,7 +30,7 @@ var obeyed = []string{
 }
 
 // neededGates are those of client-go without which no controller can work: only with both does a cache tell its version, by
-// which the engine knows whether it shows what was written. So they are on whatever version is emulated.
+// which controllers know whether it shows what they have written. So they are on whatever version is emulated.
 var neededGates = []clientfeatures.Feature{clientfeatures.AtomicFIFO, clientfeatures.InOrderInformers}
 
 // Features are the feature gates and the version to behave like.

@@ -21,7 +21,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	zpages "k8s.io/component-base/zpages/features"
 
-	"github.com/standalone-kcm/controller-manager/pkg/engine"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 )
 
 const needsAtomicFIFO = "feature gate AtomicFIFO cannot be switched off: controllers need it to know whether their caches show what they have written"
@@ -179,7 +179,7 @@ func TestGatesReachClientGo(t *testing.T) {
 	}
 }
 
-// TestCachesTellTheirVersion makes sure that the engine works with whatever is emulated (CLI-29): it needs the versions of the
+// TestCachesTellTheirVersion makes sure that controllers work with whatever is emulated (CLI-29): they need the versions of the
 // caches. Before 1.36 the gate that lets them tell it did not exist.
 func TestCachesTellTheirVersion(t *testing.T) {
 	for _, args := range []string{
@@ -209,10 +209,9 @@ func TestCachesTellTheirVersion(t *testing.T) {
 			if got := informer.GetStore().LastStoreSyncResourceVersion(); got != "5" {
 				t.Errorf("version %q", got)
 			}
-			pods := corev1.SchemeGroupVersion.WithKind("Pod")
-			freshness := engine.NewFreshness()
-			freshness.Use(pods, informer.GetStore())
-			if err := freshness.Usable(pods); err != nil {
+			var caches freshness.Caches
+			freshness.NewTracker().Add(&caches, corev1.SchemeGroupVersion.WithKind("Pod"), informer.GetStore())
+			if err := caches.Usable(); err != nil {
 				t.Error(err)
 			}
 		})

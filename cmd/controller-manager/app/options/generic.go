@@ -1,10 +1,12 @@
 package options
 
 import (
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
 )
 
 // Generic is what applies to all controllers alike.
@@ -31,10 +33,10 @@ func (o *Generic) addFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Generic) validate() []error {
-	return notNegative(
-		duration{"min-resync-period", o.MinResyncPeriod},
-		duration{"controller-start-interval", o.ControllerStartInterval},
-		duration{"controller-shutdown-timeout", o.ControllerShutdownTimeout},
+	return slices.Concat(
+		flagutil.NotNegative("min-resync-period", o.MinResyncPeriod),
+		flagutil.NotNegative("controller-start-interval", o.ControllerStartInterval),
+		flagutil.NotNegative("controller-shutdown-timeout", o.ControllerShutdownTimeout),
 	)
 }
 
@@ -43,26 +45,4 @@ func (o *Generic) apply(c *Config) {
 	c.MinResyncPeriod = o.MinResyncPeriod
 	c.ControllerStartInterval = o.ControllerStartInterval
 	c.ControllerShutdownTimeout = o.ControllerShutdownTimeout
-}
-
-type duration struct {
-	flag  string
-	value time.Duration
-}
-
-func notNegative(durations ...duration) (errs []error) {
-	for _, d := range durations {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("--%s must not be negative: %v", d.flag, d.value))
-		}
-	}
-	return errs
-}
-
-// atLeastOne rejects a number of workers with which a controller would start and never do anything (CLI-18).
-func atLeastOne(flag string, workers int32) []error {
-	if workers < 1 {
-		return []error{fmt.Errorf("--%s must be at least 1, not %d", flag, workers)}
-	}
-	return nil
 }

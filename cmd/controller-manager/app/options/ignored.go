@@ -7,19 +7,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Ignored are the flags of controllers that this build does not have. They are parsed, because manifests carry them
+// Ignored are the flags of kube-controller-manager whose controllers this build does not have. They are parsed, because manifests carry them
 // (CLI-49), and otherwise left alone.
 type Ignored struct {
 	flags *pflag.FlagSet
+	taken func(name string) bool // tells which flags there are already, because this build has their controller
 }
-
-func newIgnored() Ignored { return Ignored{} }
 
 func (o *Ignored) addFlags(fs *pflag.FlagSet) {
 	o.flags = fs
 	for _, owner := range ignored {
 		for _, f := range owner.flags {
-			addIgnored(fs, f.name, f.value, "For "+owner.name+".")
+			if !o.taken(f.name) {
+				addIgnored(fs, f.name, f.value, "For "+owner.name+".")
+			}
 		}
 	}
 	for _, name := range []string{"allow-untagged-cloud", "node-sync-period"} {
@@ -53,9 +54,6 @@ func (o *Ignored) validate() []error {
 	}
 	return nil
 }
-
-// given tells whether the flag has a value other than nothing.
-func (o *Ignored) given(name string) bool { return o.flags.Lookup(name).Value.String() != "" }
 
 type ignoredFlag struct {
 	name  string
@@ -103,8 +101,13 @@ var ignored = []struct {
 		{"cluster-signing-legacy-unknown-key-file", ""},
 	}},
 	{"cronjob-controller", []ignoredFlag{{"concurrent-cron-job-syncs", int32(5)}}},
+	{"deployment-controller", []ignoredFlag{{"concurrent-deployment-syncs", int32(5)}}},
 	{"daemonset-controller", []ignoredFlag{{"concurrent-daemonset-syncs", int32(2)}}},
 	{"device-taint-eviction-controller", []ignoredFlag{{"concurrent-device-taint-eviction-syncs", int32(8)}}},
+	{"endpoints-controller", []ignoredFlag{
+		{"concurrent-endpoint-syncs", int32(5)},
+		{"endpoint-updates-batch-period", time.Duration(0)},
+	}},
 	{"endpointslice-controller", []ignoredFlag{
 		{"concurrent-service-endpoint-syncs", int32(5)},
 		{"endpointslice-updates-batch-period", time.Duration(0)},
@@ -162,6 +165,8 @@ var ignored = []struct {
 		{"pv-recycler-timeout-increment-hostpath", int32(30)},
 		{"pvclaimbinder-sync-period", 15 * time.Second},
 	}},
+	{"pod-garbage-collector-controller", []ignoredFlag{{"terminated-pod-gc-threshold", int32(12500)}}},
+	{"replicaset-controller", []ignoredFlag{{"concurrent-replicaset-syncs", int32(5)}}},
 	{"replicationcontroller-controller", []ignoredFlag{{"concurrent-rc-syncs", int32(5)}}},
 	{"resourceclaim-controller", []ignoredFlag{{"concurrent-resourceclaim-syncs", int32(50)}}},
 	{"resourcequota-controller", []ignoredFlag{

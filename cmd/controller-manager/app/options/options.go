@@ -12,6 +12,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // Options is what the command line said, a field for each group of flags.
@@ -20,10 +21,6 @@ type Options struct {
 	Generic        Generic
 	Controllers    Controllers
 	LeaderElection LeaderElection
-	Deployment     Deployment
-	ReplicaSet     ReplicaSet
-	Endpoints      Endpoints
-	PodGC          PodGC
 	Features       Features
 	Logging        Logging
 	Serving        Serving
@@ -32,7 +29,8 @@ type Options struct {
 	Metrics        Metrics
 	Ignored        Ignored
 
-	flags cliflag.NamedFlagSets
+	registry []manager.Controller
+	flags    cliflag.NamedFlagSets
 }
 
 // group is the flags of one section of the help. A group that something obeys also has apply(*Config).
@@ -42,71 +40,68 @@ type group interface {
 }
 
 type section struct {
-	title      string
-	group      group
-	controller string // whose flags these are; empty when they are not for one controller
-	idle       bool   // nothing obeys these flags in this build
+	title string
+	group group
+	idle  bool // nothing obeys these flags in this build
 }
+
+// controllerOptions are the flags of one controller.
+type controllerOptions struct{ manager.Options }
+
+func (o controllerOptions) addFlags(fs *pflag.FlagSet) { o.AddFlags(fs) }
+func (o controllerOptions) validate() []error          { return o.Validate() }
 
 // sections are in the order of the help, which puts those without effect last.
 func (o *Options) sections() []section {
-	return []section{
+	all := []section{
 		{title: "API server", group: &o.APIServer},
 		{title: "controllers", group: &o.Controllers},
 		{title: "generic", group: &o.Generic},
 		{title: "leader election", group: &o.LeaderElection},
-		{title: "deployment-controller", group: &o.Deployment, controller: "deployment-controller"},
-		{title: "replicaset-controller", group: &o.ReplicaSet, controller: "replicaset-controller"},
-		{title: "endpoints-controller", group: &o.Endpoints, controller: "endpoints-controller"},
-		{title: "pod-garbage-collector-controller", group: &o.PodGC, controller: "pod-garbage-collector-controller"},
-		{title: "feature gate", group: &o.Features},
-		{title: "logging", group: &o.Logging},
-		{title: "secure serving", group: &o.Serving},
-		{title: "authentication", group: &o.Authentication},
-		{title: "authorization", group: &o.Authorization},
-		{title: "metrics", group: &o.Metrics},
-		{title: "other controllers'", group: &o.Ignored, idle: true},
 	}
+	for _, c := range o.registry {
+		if c.Options != nil {
+			all = append(all, section{title: c.Name, group: controllerOptions{c.Options}})
+		}
+	}
+	return append(all,
+		section{title: "feature gate", group: &o.Features},
+		section{title: "logging", group: &o.Logging},
+		section{title: "secure serving", group: &o.Serving},
+		section{title: "authentication", group: &o.Authentication},
+		section{title: "authorization", group: &o.Authorization},
+		section{title: "metrics", group: &o.Metrics},
+		section{title: "other controllers'", group: &o.Ignored, idle: true},
+	)
 }
 
-// withoutEffect tells whether nothing in this build obeys the flags of the section.
-func (o *Options) withoutEffect(s section) bool {
-	return s.idle || s.controller != "" && !slices.Contains(o.Controllers.implemented, s.controller)
-}
-
-// New returns the options with their defaults. Implemented are the canonical names of the controllers that this build has.
-func New(implemented []string) *Options {
+// New returns the options with their defaults, those of the registry's controllers among them. Flags of controllers that
+// the registry does not have are accepted, and obeyed by nothing.
+func New(registry []manager.Controller) *Options {
 	o := &Options{
 		APIServer:      newAPIServer(),
 		Generic:        newGeneric(),
-		Controllers:    newControllers(implemented),
+		Controllers:    newControllers(registry),
 		LeaderElection: newLeaderElection(),
-		Deployment:     Deployment{Workers: 5},
-		ReplicaSet:     ReplicaSet{Workers: 5, PodFailureBackOff: true},
-		Endpoints:      Endpoints{Workers: 5},
-		PodGC:          PodGC{TerminatedPodThreshold: 12500, OrphanBrake: 0.5},
 		Features:       newFeatures(),
 		Logging:        newLogging(),
 		Serving:        newServing(),
 		Authentication: newAuthentication(),
 		Authorization:  newAuthorization(),
 		Metrics:        newMetrics(),
-		Ignored:        newIgnored(),
+		registry:       registry,
 		flags:          cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}, // CLI-1
 	}
-	for _, idle := range []bool{false, true} {
-		for _, s := range o.sections() {
-			if o.withoutEffect(s) == idle {
-				s.group.addFlags(o.flags.FlagSet(o.heading(s)))
-			}
-		}
+	o.Ignored.taken = func(name string) bool { return o.lookup(name) != nil }
+	for _, s := range o.sections() {
+		s.group.addFlags(o.flags.FlagSet(o.heading(s)))
 	}
 	return o
 }
 
 // heading is the name of the section in the help, which adds " flags:".
 func (o *Options) heading(s section) string {
-	if o.withoutEffect(s) {
+	if s.idle {
 		return "without effect in this build: " + s.title
 	}
 	return s.title
@@ -134,12 +129,12 @@ func (o *Options) Config() (Config, error) {
 		if obeyed, ok := s.group.(interface{ apply(*Config) }); ok {
 			obeyed.apply(&c)
 		}
-		if o.withoutEffect(s) {
+		if s.idle {
 			c.WithoutEffect = append(c.WithoutEffect, set(o.flags.FlagSet(o.heading(s)))...)
 		}
 	}
 	c.Flags = o.values()
-	c.Controllers = o.Controllers.resolve(o.Ignored.given("service-account-private-key-file"))
+	c.Controllers = o.Controllers.resolve(o.given("service-account-private-key-file"))
 	slices.Sort(c.WithoutEffect)
 	return c, nil
 }
@@ -151,6 +146,22 @@ func (o *Options) values() map[string]string {
 		fs.VisitAll(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
 	}
 	return values
+}
+
+// lookup returns the flag of that name, nil if there is none.
+func (o *Options) lookup(name string) *pflag.Flag {
+	for _, fs := range o.flags.FlagSets {
+		if f := fs.Lookup(name); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// given tells whether the flag has a value other than nothing.
+func (o *Options) given(name string) bool {
+	f := o.lookup(name)
+	return f != nil && f.Value.String() != ""
 }
 
 // set returns the flags that the command line has set.

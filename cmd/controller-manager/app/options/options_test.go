@@ -11,14 +11,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // implemented are the controllers that the tests pretend to have.
-var implemented = []string{"deployment-controller", "replicaset-controller"}
+func implemented() []manager.Controller {
+	return slices.DeleteFunc(controllers.Registry(), func(c manager.Controller) bool {
+		return c.Name != "deployment-controller" && c.Name != "replicaset-controller"
+	})
+}
 
 // parse returns the options that the arguments amount to.
-func parse(args ...string) (*Options, error) {
-	o := New(implemented)
+func parse(args ...string) (*Options, error) { return parseFor(implemented(), args...) }
+
+func parseFor(registry []manager.Controller, args ...string) (*Options, error) {
+	o := New(registry)
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range o.Flags().Order {
 		all.AddFlagSet(o.Flags().FlagSets[name])
@@ -28,8 +37,10 @@ func parse(args ...string) (*Options, error) {
 }
 
 // configure returns what comes of the arguments when the server is somewhere.
-func configure(args ...string) (Config, error) {
-	o, err := parse(append([]string{"--master=http://127.0.0.1:1"}, args...)...)
+func configure(args ...string) (Config, error) { return configureFor(implemented(), args...) }
+
+func configureFor(registry []manager.Controller, args ...string) (Config, error) {
+	o, err := parseFor(registry, append([]string{"--master=http://127.0.0.1:1"}, args...)...)
 	if err != nil {
 		return Config{}, err
 	}
@@ -75,7 +86,7 @@ func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
 	}
 
 	got := map[string]string{}
-	for section, fs := range New(implemented).Flags().FlagSets {
+	for section, fs := range New(controllers.Registry()).Flags().FlagSets {
 		fs.VisitAll(func(f *pflag.Flag) {
 			if _, twice := got[f.Name]; twice {
 				t.Errorf("--%s is also in section %q", f.Name, section)
@@ -105,10 +116,6 @@ func TestDefaults(t *testing.T) {
 	}
 	if got.MinResyncPeriod != 12*time.Hour || got.ControllerStartInterval != 0 || got.ControllerShutdownTimeout != 10*time.Second {
 		t.Errorf("CLI-22..24: %v, %v, %v", got.MinResyncPeriod, got.ControllerStartInterval, got.ControllerShutdownTimeout)
-	}
-	if got.Deployment.Workers != 5 || got.ReplicaSet.Workers != 5 || got.Endpoints.Workers != 5 ||
-		got.PodGC.TerminatedPodThreshold != 12500 {
-		t.Errorf("CLI-13..17: %v, %v, %v, %v", got.Deployment, got.ReplicaSet, got.Endpoints, got.PodGC)
 	}
 	l := got.LeaderElection
 	if !got.LeaderElect || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second ||
@@ -211,7 +218,7 @@ func TestInvalidValues(t *testing.T) {
 				`--concurrent-deployment-syncs must be at least 1, not 0, --secure-port must be between 0 and 65535, not -1]`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := configure(strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := configureFor(controllers.Registry(), strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got  %v\nwant %s", err, test.want)
 			}
 		})
@@ -450,4 +457,26 @@ func FuzzTimings(f *testing.F) {
 			t.Errorf("accepted: %+v, shutdown in %v", l, c.ControllerShutdownTimeout)
 		}
 	})
+}
+
+// TestFlagsOfMissingControllers: a build without some controllers still takes their flags, and says that they do nothing.
+func TestFlagsOfMissingControllers(t *testing.T) {
+	c, err := configureFor(nil, "--concurrent-deployment-syncs=7", "--terminated-pod-gc-threshold=1")
+	if want := []string{"--concurrent-deployment-syncs", "--terminated-pod-gc-threshold"}; err != nil || !slices.Equal(c.WithoutEffect, want) {
+		t.Errorf("%v, %q", err, c.WithoutEffect)
+	}
+}
+
+// TestDefaultsOfControllers compares the defaults of the controllers' flags with those of the original.
+func TestDefaultsOfControllers(t *testing.T) {
+	o := New(controllers.Registry())
+	for flag, want := range map[string]string{
+		"concurrent-deployment-syncs": "5", "concurrent-replicaset-syncs": "5", "concurrent-endpoint-syncs": "5", // CLI-13..15
+		"endpoint-updates-batch-period": "0s", "terminated-pod-gc-threshold": "12500", // CLI-16, CLI-17
+		"concurrent-rc-syncs": "5", // RC-2
+	} {
+		if got := o.lookup(flag).DefValue; got != want {
+			t.Errorf("--%s is %s by default, want %s", flag, got, want)
+		}
+	}
 }

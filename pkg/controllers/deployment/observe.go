@@ -1,0 +1,73 @@
+package deployment
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// memory is what is remembered of a Deployment from one reconcile to the next.
+type memory struct {
+	Matches templateMatches
+	Seen    lastSeen
+}
+
+type observation = reconcile.Observation[snapshot, memory]
+
+// caches are what the controller reads.
+type caches struct {
+	deployments informers.DeploymentCache
+	sets        informers.ReplicaSetCache
+	pods        informers.PodCache
+
+	terminatingUncounted bool
+}
+
+// observe finds the Deployment, the ReplicaSets it owns or may adopt, and their pods. Nothing is read live.
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
+	d := k.deployments.Get(r.Key.Namespace, r.Key.Name)
+	if d == nil {
+		return observation{}, nil
+	}
+	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}, Counted: map[types.UID]counted{}, TerminatingUncounted: k.terminatingUncounted}
+	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.Namespace, d.UID)...)
+	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
+	for _, rs := range s.ReplicaSets {
+		if pods := k.pods.OwnedBy(rs.Namespace, rs.UID); len(pods) > 0 {
+			s.Pods[rs.UID] = pods
+		}
+		s.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], r.Now)
+	}
+	var before memory
+	if r.Memory != nil {
+		before = *r.Memory
+	}
+	s.TemplateMatches = before.Matches.renewed(d, s.ReplicaSets)
+	if name := s.nameToCheck(); name != "" {
+		s.NameConflict = k.sets.Get(d.Namespace, name)
+	}
+	s.Seen = before.Seen.renewed(sortOut(r.Now, s))
+	return observation{Exists: true, Snapshot: s, Memory: &memory{s.TemplateMatches, s.Seen}}, nil
+}
+
+// live names the ReplicaSets that a previous leader may have created or scaled.
+func live(s snapshot) []reconcile.Live {
+	selector, err := metav1.LabelSelectorAsSelector(s.Deployment.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	cached := make([]plan.Object, len(s.ReplicaSets))
+	for i, rs := range s.ReplicaSets {
+		cached[i] = rs
+	}
+	return []reconcile.Live{{
+		Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Namespace: s.Deployment.Namespace, Selector: selector, Cached: cached,
+	}}
+}

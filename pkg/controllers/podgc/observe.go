@@ -1,0 +1,170 @@
+package podgc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// liveReads is how many nodes one reconcile reads live at most, and liveAtOnce how many at the same time.
+const liveReads, liveAtOnce = 100, 8
+
+var nodeKind = corev1.SchemeGroupVersion.WithKind("Node")
+
+// caches are what the controller reads.
+type caches struct {
+	pods   informers.EndingPodCache
+	nodes  informers.NodeCache
+	policy policy
+}
+
+type observation = reconcile.Observation[snapshot, memory]
+
+// observe finds the pods that a rule may have to do with.
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
+	o := observation{Exists: true, Snapshot: snapshot{rule: r.Key.Name, policy: k.policy}}
+	s := &o.Snapshot
+	switch s.rule {
+	case terminated:
+		if n := k.pods.FinishedCount(); k.policy.idle(n) {
+			s.kept = n
+		} else {
+			s.pods = k.pods.Finished()
+		}
+	case unscheduled:
+		s.pods = k.pods.Terminating()
+	case outOfService:
+		s.pods = k.pods.Terminating()
+		s.nodes = map[string]*corev1.Node{}
+		for _, p := range s.pods {
+			if node := k.nodes.Get(p.Spec.NodeName); node != nil { // nil is the ordinary case of other rules (PGC-26)
+				s.nodes[node.Name] = node
+			}
+		}
+	case orphaned:
+		m := r.Memory.clone()
+		k.observeOrphans(ctx, r, s, &m)
+		o.Memory = &m
+	}
+	return o, nil
+}
+
+// observeOrphans finds the pods on nodes that are gone: missing for the grace period, not held back by the circuit breaker,
+// and not there when read live (PGC-9, PGC-10).
+func (k *caches) observeOrphans(ctx context.Context, r reconcile.Request[memory], s *snapshot, m *memory) {
+	for _, c := range r.Changes {
+		if c.Before == nil { // it is back, if only for a moment: its grace period begins anew
+			m.release(c.After.GetName())
+		}
+	}
+	used := k.pods.NodesInUse()
+	if m.Began.IsZero() {
+		m.begin(r.Now, slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(k.pods.OnNode(name)) }))
+	}
+	s.nodeCounts = m.count(r.Now, k.nodes.Names(), used)
+	if s.nodeCounts.missing > 0 { // else nothing waits for the breaker
+		s.breaker = s.nodeCounts.checkShare(s.policy.brake)
+	}
+	if s.breaker.kind == closed && len(s.nodeCounts.due) > 0 {
+		s.breaker = k.prove(ctx, r.Reader, s)
+	}
+	s.breakerBefore, m.Breaker = m.Breaker, s.breaker.kind
+	if s.breaker.kind != closed {
+		return // the names stay due
+	}
+	var due []string
+	var pods [][]*corev1.Pod
+	due, pods, s.unread = k.batchOf(s.nodeCounts.due, m)
+	s.gone = map[string]bool{}
+	for i, gone := range readLive(ctx, r.Reader, due) {
+		if gone { // it stays due until no pod is left that could be removed
+			s.gone[due[i]] = true
+			s.pods = append(s.pods, pods[i]...)
+		} else {
+			m.release(due[i])
+		}
+	}
+}
+
+// proven reports whether one of the pods was once run: its node was there then.
+func proven(pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return p.Status.Phase != "" && p.Status.Phase != corev1.PodPending || len(p.Status.PodIPs) > 0
+	})
+}
+
+// batchOf returns the first of the nodes that are due, and their pods, as much as one reconcile may take on, and how many
+// nodes are left. It is done before the nodes are read live, so that no pod is among them that was bound to a new node
+// of that name. The grace period of nodes whose pods need nothing ends unread.
+func (k *caches) batchOf(names []string, m *memory) (due []string, pods [][]*corev1.Pod, left int) {
+	n := 0
+	for i, name := range names {
+		on := slices.DeleteFunc(k.pods.OnNode(name), leaving)
+		if len(due) == liveReads || n > 0 && n+len(on) > batch {
+			return due, pods, len(names) - i
+		}
+		if len(on) == 0 {
+			m.release(name)
+			continue
+		}
+		n += len(on)
+		due, pods = append(due, name), append(pods, on)
+	}
+	return due, pods, 0
+}
+
+// prove opens the breaker unless the cache shows the nodes that there are. It is asked only when orphans are due, as it lists
+// the metadata of all nodes, and not at all when there is no breaker.
+func (k *caches) prove(ctx context.Context, reader api.Reader, s *snapshot) breaker {
+	if s.policy.brake <= 0 || s.nodeCounts.small() {
+		return breaker{}
+	}
+	nodes, _ := api.BuiltIn(nodeKind)
+	found := &metav1.PartialObjectMetadataList{}
+	err := reader.List(ctx, nodes, "", metav1.ListOptions{}, found)
+	switch {
+	case apierrors.IsForbidden(err): // a role of somebody's own, without it: each node is still read live
+		klog.FromContext(ctx).V(1).Info("The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
+		return breaker{}
+	case err != nil:
+		return breaker{notProved, fmt.Sprintf("the nodes cannot be listed: %v", err)}
+	}
+	live := make([]string, len(found.Items))
+	for i := range found.Items {
+		live[i] = found.Items[i].Name
+	}
+	return checkNames(live, k.nodes.Names())
+}
+
+// readLive asks the server for nodes, and reports which of them it does not know (PGC-10). A node that could not be read
+// is not gone.
+func readLive(ctx context.Context, reader api.Reader, names []string) []bool {
+	nodes, _ := api.BuiltIn(nodeKind)
+	gone := make([]bool, len(names))
+	slots := make(chan struct{}, liveAtOnce)
+	var all sync.WaitGroup
+	for i := range names {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			err := reader.Get(ctx, nodes, plan.Key{Name: names[i]}, &metav1.PartialObjectMetadata{})
+			gone[i] = apierrors.IsNotFound(err)
+			if err != nil && !gone[i] {
+				klog.FromContext(ctx).Info("A node cannot be read, its pods stay", "node", names[i], "err", err.Error())
+			}
+		})
+	}
+	all.Wait()
+	return gone
+}

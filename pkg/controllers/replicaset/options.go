@@ -1,0 +1,31 @@
+package replicaset
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+)
+
+// Options are what the controller takes from flags.
+type Options struct {
+	Workers int32 // CLI-14
+	// PodFailureBackoff: pods that fail at start again and again are replaced at a falling rate.
+	PodFailureBackoff bool
+}
+
+// AddFlags implements manager.Options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-replicaset-syncs", o.Workers, "ReplicaSets that are reconciled at the same time.")
+	fs.BoolVar(&o.PodFailureBackoff, "replicaset-pod-failure-backoff", o.PodFailureBackoff,
+		"Replace pods that fail at start, after five times in a row, at a falling rate: after 10s, doubling up to 5m.")
+}
+
+// Validate implements manager.Options.
+func (o *Options) Validate() []error {
+	return flagutil.AtLeastOne("concurrent-replicaset-syncs", o.Workers)
+}
+
+// Configz implements manager.Options.
+func (o *Options) Configz() (section string, fields any) {
+	return "ReplicaSetController", struct{ ConcurrentRSSyncs int32 }{o.Workers}
+}

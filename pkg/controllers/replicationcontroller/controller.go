@@ -1,0 +1,49 @@
+// Package replicationcontroller is the replicationcontroller controller. What it does is in package replicas.
+package replicationcontroller
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/replicas"
+)
+
+// Controller returns the replicationcontroller controller's entry in the registry (RC-1).
+func Controller() manager.Controller {
+	o := &Options{Workers: 5}
+	return manager.Controller{
+		Name:    "replicationcontroller-controller",
+		Alias:   "replicationcontroller",
+		Account: "replication-controller",
+		Options: o,
+		Rights:  Rights,
+		Init:    o.init,
+	}
+}
+
+// The pods of other ReplicationControllers with the same owner do not count (RC-16), nor does the status know pods that are
+// terminating (RC-14).
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	all, err := informers.ReplicationControllers(c.Informers) // RC-3
+	if err != nil {
+		return nil, err
+	}
+	return replicas.New(c, replicas.Config{
+		Name:     "replicationmanager", // RC-30
+		Example:  replicas.OfReplicationController(&corev1.ReplicationController{}),
+		Workers:  int(o.Workers),
+		Informer: all.Informer(),
+		Get: func(namespace, name string) *replicas.Set {
+			return replicas.OfReplicationController(all.Get(namespace, name))
+		},
+		In: func(namespace string) (sets []*replicas.Set) {
+			for _, one := range all.In(namespace) {
+				sets = append(sets, replicas.OfReplicationController(one))
+			}
+			return sets
+		},
+		PodFailureBackoff: true,
+		PodDeletionCost:   c.Enabled("PodDeletionCost"),
+	})
+}

@@ -1,0 +1,25 @@
+package replicationcontroller
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+)
+
+// Options are what the controller takes from flags.
+type Options struct {
+	Workers int32 // RC-2
+}
+
+// AddFlags implements manager.Options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-rc-syncs", o.Workers, "ReplicationControllers that are reconciled at the same time.")
+}
+
+// Validate implements manager.Options.
+func (o *Options) Validate() []error { return flagutil.AtLeastOne("concurrent-rc-syncs", o.Workers) }
+
+// Configz implements manager.Options.
+func (o *Options) Configz() (section string, fields any) {
+	return "ReplicationController", struct{ ConcurrentRCSyncs int32 }{o.Workers}
+}

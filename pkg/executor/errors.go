@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Answered reports whether it is known what became of a write that has ended with err: it was carried out, or it was not.
+// After any other error (time-out, broken connection, internal error) it may or may not have been carried out.
+func Answered(err error) bool {
+	if err == nil || errors.Is(err, api.ErrNotLeading) || errors.Is(err, plan.ErrStale) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code < 500 || status.Status().Code == 503 && apierrors.IsServiceUnavailable(err)
+	}
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// FromServer reports whether the error is an answer of the server, not a failure on the way to it.
+func FromServer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// Silent reports whether the error is part of normal work: nobody needs to read about it, and no backoff is due.
+func Silent(err error) bool {
+	return errors.Is(err, plan.ErrStale) || errors.Is(err, api.ErrNotLeading) || errors.Is(err, context.Canceled)
+}
+
+// namespaceTerminating reports whether a creation was refused because its namespace is being deleted.
+func namespaceTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}

@@ -1,0 +1,603 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+var (
+	podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+	setKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+)
+
+// bench is an executor in front of a server in memory.
+type bench struct {
+	*apitest.Server
+	*testing.T
+	Config
+	lease   atomic.Bool
+	events  *record.FakeRecorder
+	barrier freshness.Barrier
+}
+
+func (b *bench) Held() bool { return b.lease.Load() }
+
+func newBench(t *testing.T) *bench {
+	b := &bench{Server: apitest.NewServer(), T: t, events: record.NewFakeRecorder(1000)}
+	b.lease.Store(true)
+	b.Config = Config{Client: b.Server, Mapper: api.BuiltIns{}, Events: b.events, Tracker: freshness.NewTracker(), Lease: b}
+	return b
+}
+
+// apply carries out the steps for the owner with a new executor.
+func (b *bench) apply(owner plan.Object, steps ...plan.Step) plan.Outcome {
+	return New(b.Config).Begin(b.Context(), owner, &b.barrier).Apply(steps)
+}
+
+// put stores an object and returns it as it is then.
+func put[T plan.Object](b *bench, o T) T {
+	b.Helper()
+	made, err := b.Put(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return made.(T)
+}
+
+func (b *bench) wantLog(want ...string) {
+	b.Helper()
+	if got := b.Server.Log(); !slices.Equal(got, want) {
+		b.Errorf("%q, want %q", got, want)
+	}
+}
+
+// recorded returns the events that were recorded.
+func (b *bench) recorded() (all []string) {
+	for len(b.events.Events) > 0 {
+		all = append(all, <-b.events.Events)
+	}
+	return all
+}
+
+// waiting returns the kind that the barrier waits for, with a cache of each kind that has come as far as the version.
+func (b *bench) waiting(version string) string {
+	var caches freshness.Caches
+	for _, kind := range []schema.GroupVersionKind{podKind, setKind} {
+		b.Tracker.Add(&caches, kind, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), version})
+	}
+	return b.barrier.Check(caches).Missing.Kind
+}
+
+type store struct {
+	cache.Store
+	version string
+}
+
+func (s *store) LastStoreSyncResourceVersion() string { return s.version }
+
+func newSet() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a"}}
+}
+
+func newPod(name string, owner *appsv1.ReplicaSet) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	if owner != nil {
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, setKind)}
+	}
+	return p
+}
+
+func generated(owner *appsv1.ReplicaSet) *corev1.Pod {
+	p := newPod("", owner)
+	p.GenerateName = "a-"
+	return p
+}
+
+func labelled(p *corev1.Pod) *corev1.Pod {
+	p = p.DeepCopy()
+	p.Labels = map[string]string{"a": "b"}
+	return p
+}
+
+var podEvents = plan.Events{
+	Done:   plan.Event{Type: "Normal", Reason: "Done", Message: "Wrote {name}"},
+	Failed: plan.Event{Type: "Warning", Reason: "Failed", Message: "Error: {error}"},
+}
+
+// RS-26: batches of 1, 2, 4, ...; none after a failure.
+func TestSlowStart(t *testing.T) {
+	for _, c := range []struct{ failAt, wantTries int }{{1, 1}, {2, 3}, {3, 3}, {4, 7}, {9, 15}} {
+		t.Run(fmt.Sprintf("failure at pod %d", c.failAt), func(t *testing.T) {
+			b := newBench(t)
+			var tries atomic.Int32
+			b.BeforeWrite(func(w apitest.Write) error {
+				if w.Kind == "Pod" && int(tries.Add(1)) == c.failAt {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, w.Key.Name, errors.New("exceeded quota"))
+				}
+				return nil
+			})
+			set := newSet()
+			did := b.apply(set, plan.Create{Object: generated(set), Count: 100})
+			if did.Err == nil || !apierrors.IsForbidden(did.Failed(plan.Created)) {
+				t.Errorf("outcome: %+v", did)
+			}
+			if got := int(tries.Load()); got != c.wantTries || len(did.Results) != c.wantTries {
+				t.Errorf("%d tries, %d results, want %d", got, len(did.Results), c.wantTries)
+			}
+		})
+	}
+}
+
+// Two controllers that write one object at the same time take turns: the second finds out before it asks the server.
+func TestWritersOfOneObjectDoNotConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		put(b, newSet())
+		informer, err := b.NewInformer(ctx, &appsv1.ReplicaSet{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var caches freshness.Caches
+		b.Tracker.Add(&caches, setKind, informer.GetStore())
+		synctest.Wait()
+		set := informer.GetStore().List()[0].(*appsv1.ReplicaSet)
+		b.Method = func(schema.GroupResource, string) api.Method { return api.MethodUpdate }
+		var wg sync.WaitGroup
+		stale := make(chan error, 20)
+		for i := range 20 {
+			e := New(b.Config)
+			wg.Go(func() {
+				after := set.DeepCopy()
+				after.Status.Replicas = int32(i + 1)
+				steps := []plan.Step{plan.Change{Old: set, New: after, Subresource: plan.Status}}
+				if did := e.Begin(ctx, set, &freshness.Barrier{}).Apply(steps); did.Err != nil {
+					stale <- did.Err
+				}
+			})
+		}
+		wg.Wait()
+		close(stale)
+		n := 0
+		for err := range stale {
+			if n++; !errors.Is(err, plan.ErrStale) {
+				t.Error(err)
+			}
+		}
+		if n != 19 || b.CountWrites("refused") != 0 {
+			t.Errorf("%d of 20 held themselves back, %d refused by the server", n, b.CountWrites("refused"))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestExecutorRefuses(t *testing.T) {
+	owner := newSet()
+	mine, foreign := newPod("p", owner), newPod("q", nil)
+	custom := &unstructured.Unstructured{}
+	custom.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"})
+	for _, c := range []struct {
+		name  string
+		steps []plan.Step
+	}{
+		{"to delete what the owner does not control", []plan.Step{plan.Delete{Objects: []plan.Object{foreign}}}},
+		{"to change what the owner does not control", []plan.Step{plan.Change{Old: foreign, New: labelled(foreign)}}},
+		{"to create what the owner would not control", []plan.Step{plan.Create{Object: foreign}}},
+		{"to apply what the owner would not control", []plan.Step{plan.Change{New: foreign, Apply: &plan.Apply{FieldManager: "me"}}}},
+		{"a second write to an object in one reconcile", []plan.Step{
+			plan.Delete{Objects: []plan.Object{mine, mine}},
+		}},
+		{"to delete a kind that cannot be mapped", []plan.Step{plan.Delete{Objects: []plan.Object{custom}, Unowned: true}}},
+		{"to change a kind that cannot be mapped", []plan.Step{plan.Change{New: custom, Apply: &plan.Apply{FieldManager: "me"}, Unowned: true}}},
+		{"to create a kind that cannot be mapped", []plan.Step{plan.Create{Object: custom, Unowned: true}}},
+		{"an object that does not say its kind", []plan.Step{plan.Create{Object: &unstructured.Unstructured{}, Unowned: true}}},
+		{"nil for a step", []plan.Step{nil}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			if did := b.apply(owner, c.steps...); did.Err == nil {
+				t.Errorf("done: %+v", did)
+			}
+			if n := len(b.Server.Log()) - b.CountWrites("refused"); n != 0 {
+				t.Errorf("wrote: %v", b.Server.Log())
+			}
+		})
+	}
+	t.Run("to say anything about a change that changes nothing", func(t *testing.T) {
+		b := newBench(t)
+		did := b.apply(owner, plan.Change{Old: mine, New: mine.DeepCopy()})
+		if did.Err != nil || did.Wrote() || len(b.Server.Log()) != 0 {
+			t.Errorf("%+v %v", did, b.Server.Log())
+		}
+	})
+}
+
+// What the plan's owner does not control is written when the step says so; and only that step.
+func TestUnownedSteps(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	p, q := put(b, newPod("p", nil)), put(b, newPod("q", nil))
+	did := b.apply(owner,
+		plan.Create{Object: newPod("n", nil), Unowned: true},
+		plan.Change{Old: p, New: labelled(p), Unowned: true},
+		plan.Delete{Objects: []plan.Object{q}, Unowned: true})
+	if did.Err != nil {
+		t.Error(did.Err)
+	}
+	b.wantLog("create Pod n", "patch Pod p", "delete Pod q")
+	did = b.apply(owner, plan.Create{Object: newPod("m", nil), Unowned: true}, plan.Delete{Objects: []plan.Object{p}})
+	if did.Err == nil || len(b.Server.Log()) != 4 {
+		t.Errorf("%+v: %v", did, b.Server.Log())
+	}
+	b.Unowned = true
+	if did := b.apply(owner, plan.Delete{Objects: []plan.Object{p}}); did.Err != nil {
+		t.Errorf("a controller whose objects are all unowned: %v", did.Err)
+	}
+}
+
+// RS-14, DEP-8: one live look at the owner, before the first adoption.
+func TestAdoption(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		live  func(*appsv1.ReplicaSet) // what the server holds
+		adopt bool
+	}{
+		{"owner lives", func(*appsv1.ReplicaSet) {}, true},
+		{"owner was replaced by another one of its name", func(s *appsv1.ReplicaSet) { s.UID = "other" }, false},
+		{"owner is being deleted", func(s *appsv1.ReplicaSet) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, false},
+		{"owner is gone", func(s *appsv1.ReplicaSet) { s.Name = "elsewhere" }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			owner := newSet()
+			onServer := owner.DeepCopy()
+			c.live(onServer)
+			put(b, onServer)
+			reads := &countingReads{Client: b.Server}
+			b.Client = reads
+			var each plan.Each
+			for _, name := range []string{"p", "q"} {
+				pod := put(b, newPod(name, nil))
+				adopted := pod.DeepCopy()
+				adopted.OwnerReferences = newPod(name, owner).OwnerReferences
+				each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: pod, New: adopted, Adopt: true}})
+			}
+			did := b.apply(owner, each)
+			if got := b.CountWrites("patch Pod") == 2 && did.Err == nil; got != c.adopt {
+				t.Errorf("adopted: %v (%+v, %v), want %v", got, did, b.Server.Log(), c.adopt)
+			}
+			if n := reads.n.Load(); n != 1 {
+				t.Errorf("%d live reads", n)
+			}
+		})
+	}
+}
+
+type countingReads struct {
+	api.Client
+	n atomic.Int32
+}
+
+func (c *countingReads) Get(ctx context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+	c.n.Add(1)
+	return c.Client.Get(ctx, m, key, into)
+}
+
+// PGC-13, PGC-18: a status may be written and the object then deleted in one reconcile, under the version just written.
+func TestDeleteAfterStatusIsUnderTheNewVersion(t *testing.T) {
+	b := newBench(t)
+	pod := put(b, newPod("p", nil))
+	failed := pod.DeepCopy()
+	failed.Status.Phase = corev1.PodFailed
+	did := b.apply(nil, plan.Change{Old: pod, New: failed, Subresource: plan.Status}, plan.Delete{Objects: []plan.Object{pod}, Version: true})
+	if did.Err != nil || len(did.Results) != 2 {
+		t.Errorf("%+v", did)
+	}
+	b.wantLog("patch Pod p", "delete Pod p")
+	if w := b.Server.Writes(); w[0].Options.Subresource != plan.Status || *w[1].DeleteOptions.Preconditions.ResourceVersion != "2" {
+		t.Errorf("%+v", w)
+	}
+}
+
+// A name that is taken is a failure, because the caches are stale, unless the object that has it is as good.
+func TestCreateIfAbsent(t *testing.T) {
+	owner := newSet()
+	for _, ifAbsent := range []bool{false, true} {
+		t.Run(fmt.Sprint(ifAbsent), func(t *testing.T) {
+			b := newBench(t)
+			put(b, newPod("other", owner))
+			there := put(b, newPod("p", owner))
+			new := newPod("p", owner)
+			new.UID = ""
+			did := b.apply(owner, plan.Create{Object: new, IfAbsent: ifAbsent, Events: podEvents})
+			b.wantLog("refused create Pod p")
+			if got := b.recorded(); len(got) != 0 {
+				t.Errorf("events: %v", got)
+			}
+			if b.waiting("1") != "Pod" || b.waiting("2") != "" {
+				t.Error("the key does not wait until the cache shows the object")
+			}
+			r := did.Results[0]
+			if ifAbsent && (did.Err != nil || r.Err != nil || r.Name != "p" || r.UID != there.UID) {
+				t.Errorf("%+v", did)
+			}
+			if !ifAbsent && (!errors.Is(did.Err, plan.ErrStale) || !apierrors.IsAlreadyExists(did.Err) || r.Name != "" || r.UID != "") {
+				t.Errorf("%+v", did)
+			}
+		})
+	}
+	t.Run("and nothing has the name", func(t *testing.T) {
+		b := newBench(t)
+		if did := b.apply(owner, plan.Create{Object: newPod("p", owner), IfAbsent: true}); did.Err != nil {
+			t.Error(did.Err)
+		}
+		b.wantLog("create Pod p")
+	})
+	t.Run("but the object cannot be read", func(t *testing.T) {
+		b := newBench(t)
+		put(b, newPod("p", owner))
+		b.Client = unreadable{b.Server}
+		if did := b.apply(owner, plan.Create{Object: newPod("p", owner), IfAbsent: true}); !apierrors.IsAlreadyExists(did.Err) || errors.Is(did.Err, plan.ErrStale) {
+			t.Errorf("%+v", did)
+		}
+	})
+}
+
+type unreadable struct{ api.Client }
+
+func (unreadable) Get(context.Context, api.Mapping, plan.Key, plan.Object) error {
+	return errors.New("broken connection")
+}
+
+func TestResults(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
+	did := b.apply(owner, plan.Create{Object: generated(owner)}, plan.Change{Old: p, New: labelled(p)}, plan.Delete{Objects: []plan.Object{q}})
+	if did.Err != nil || len(did.Results) != 3 {
+		t.Fatalf("%+v", did)
+	}
+	made := &corev1.Pod{}
+	m, _ := api.BuiltIn(podKind)
+	if err := b.Get(t.Context(), m, plan.Key{Namespace: "ns", Name: "a-3"}, made); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []plan.Result{
+		{Verb: plan.Created, Name: "a-3", UID: made.UID},
+		{Verb: plan.Changed, Name: "p", UID: p.UID},
+		{Verb: plan.Deleted, Name: "q"},
+	} {
+		if r := did.Results[i]; r.Verb != want.Verb || r.Name != want.Name || r.UID != want.UID || r.Err != nil || r.Object == nil {
+			t.Errorf("%+v, want %+v", r, want)
+		}
+	}
+	b.BeforeWrite(func(apitest.Write) error { return errors.New("no") })
+	if did := b.apply(owner, plan.Create{Object: generated(owner)}); did.Err == nil || did.Results[0].UID != "" || did.Results[0].Name != "" {
+		t.Errorf("failed: %+v", did)
+	}
+}
+
+func TestRecordEvent(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	step := plan.RecordEvent{Object: newPod("p", owner), Event: plan.Event{Type: "Normal", Reason: "Seen", Message: "Seen as it is"}}
+	did := b.apply(owner, step, plan.RecordEvent{Object: owner}, plan.Create{Object: generated(owner), Events: podEvents})
+	if did.Err != nil || len(did.Results) != 1 {
+		t.Errorf("%+v", did)
+	}
+	if got := b.recorded(); !slices.Equal(got, []string{"Normal Seen Seen as it is", "Normal Done Wrote a-1"}) {
+		t.Errorf("%q", got)
+	}
+	b.Events = nil
+	if did := b.apply(owner, step); did.Err != nil || did.Wrote() {
+		t.Errorf("without a recorder: %+v", did)
+	}
+	b.Events = b.events
+	if did := b.apply(nil, step, plan.Create{Object: newPod("n", nil), Events: podEvents}); did.Err != nil {
+		t.Errorf("without an owner: %+v", did)
+	}
+	if got := b.recorded(); !slices.Equal(got, []string{"Normal Seen Seen as it is"}) {
+		t.Errorf("without an owner: %q", got)
+	}
+}
+
+func TestDeleteOptions(t *testing.T) {
+	owner := newSet()
+	for _, c := range []struct {
+		name string
+		step plan.Delete
+		want metav1.DeleteOptions // without the uid
+	}{
+		{"none", plan.Delete{}, metav1.DeleteOptions{}},
+		{"foreground", plan.Delete{Propagation: metav1.DeletePropagationForeground},
+			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}},
+		{"orphan, at once", plan.Delete{Propagation: metav1.DeletePropagationOrphan, Grace: ptr.To[int64](0)},
+			metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan), GracePeriodSeconds: ptr.To[int64](0)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			p := put(b, newPod("p", owner))
+			c.step.Objects = []plan.Object{p}
+			if did := b.apply(owner, c.step); did.Err != nil {
+				t.Fatal(did.Err)
+			}
+			got := b.Server.Writes()[0].DeleteOptions
+			if ptr.Deref(got.PropagationPolicy, "none") != ptr.Deref(c.want.PropagationPolicy, "none") ||
+				ptr.Deref(got.GracePeriodSeconds, -1) != ptr.Deref(c.want.GracePeriodSeconds, -1) ||
+				*got.Preconditions.UID != p.UID || got.Preconditions.ResourceVersion != nil {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestServerSideApply(t *testing.T) {
+	owner := newSet()
+	apply := &plan.Apply{FieldManager: "me", Force: true}
+	b := newBench(t)
+	wanted := func(name string) *corev1.Pod {
+		p := labelled(newPod(name, owner))
+		p.UID = ""
+		return p
+	}
+	// Objects that nobody has observed have no uid, and are still different objects.
+	did := b.apply(owner, plan.Change{New: wanted("p"), Apply: apply}, plan.Change{New: wanted("q"), Apply: apply})
+	if did.Err != nil || len(did.Results) != 2 || did.Results[0].Name != "p" || did.Results[0].UID == "" {
+		t.Fatalf("%+v", did)
+	}
+	b.wantLog("patch Pod p", "patch Pod q")
+	for _, w := range b.Server.Writes() {
+		if w.Options.Method != api.MethodApply || w.Options.FieldManager != "me" || !w.Options.Force {
+			t.Errorf("%+v", w.Options)
+		}
+	}
+	if did := b.apply(owner, plan.Change{New: wanted("p"), Apply: apply}, plan.Change{New: wanted("p"), Apply: apply}); did.Err == nil {
+		t.Error("one object was applied twice in a reconcile")
+	}
+	b.Method = func(schema.GroupResource, string) api.Method { return api.MethodUpdate }
+	there := &corev1.Pod{}
+	m, _ := api.BuiltIn(podKind)
+	if err := b.Get(t.Context(), m, plan.Key{Namespace: "ns", Name: "q"}, there); err != nil || there.Labels["a"] != "b" {
+		t.Fatalf("%+v, %v", there, err)
+	}
+	if did := b.apply(owner, plan.Change{Old: there, New: there, Apply: apply}); did.Err != nil || did.Wrote() {
+		t.Errorf("nothing to apply: %+v", did)
+	}
+	changed := wanted("q")
+	changed.Labels["a"] = "c"
+	if did := b.apply(owner, plan.Change{Old: there, New: changed, Apply: apply}); did.Err != nil || !did.Wrote() {
+		t.Errorf("something to apply: %+v", did)
+	}
+}
+
+// A conflict of an apply is one of field managers, which no newer version of the object heals: it is a failure, to be told and
+// retried with backoff.
+func TestConflictOfFieldManagers(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	conflict := apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict}}, "conflict with other")
+	b.Server.BeforeWrite(func(apitest.Write) error { return conflict })
+	failed := plan.Events{Failed: plan.Event{Type: "Warning", Reason: "FailedApply", Message: "{error}"}}
+	did := b.apply(owner, plan.Change{New: labelled(newPod("p", owner)), Apply: &plan.Apply{FieldManager: "me"}, Events: failed})
+	if did.Err == nil || Silent(did.Err) || len(did.Results) != 1 || did.Results[0].Err == nil {
+		t.Errorf("%+v", did)
+	}
+}
+
+// Controllers that may update and not patch do so (RB-13); each subresource has a method of its own.
+func TestMethods(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	b.Method = func(r schema.GroupResource, subresource string) api.Method {
+		if r.Resource == "pods" && subresource == plan.Status {
+			return api.MethodUpdate
+		}
+		return api.MethodPatch
+	}
+	p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
+	ready := q.DeepCopy()
+	ready.Status.Phase = corev1.PodRunning
+	if did := b.apply(owner, plan.Change{Old: p, New: labelled(p)}, plan.Change{Old: q, New: ready, Subresource: plan.Status}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	b.wantLog("patch Pod p", "update Pod q")
+}
+
+// A change that was refused as a conflict is no error for people, and waits until the cache shows the reason.
+func TestConflictIsStale(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	b.Method = func(schema.GroupResource, string) api.Method { return api.MethodUpdate }
+	p := put(b, newPod("p", owner))
+	put(b, newPod("p", owner)) // by somebody else
+	did := b.apply(owner, plan.Change{Old: p, New: labelled(p), Events: podEvents})
+	if !errors.Is(did.Err, plan.ErrStale) || !apierrors.IsConflict(did.Err) || len(b.recorded()) != 0 || b.barrier.Empty() {
+		t.Errorf("%+v", did)
+	}
+}
+
+// LE-14: what was not sent for want of the lease is known not to be carried out, whether the executor or the client's transport
+// has held it back. Nobody is told of it.
+func TestWithoutTheLease(t *testing.T) {
+	owner := newSet()
+	for name, prepare := range map[string]func(*bench){
+		"held back by the executor": func(b *bench) { b.lease.Store(false) },
+		"held back by the transport": func(b *bench) {
+			b.BeforeWrite(func(apitest.Write) error { return &url.Error{Op: "Post", URL: "https://api", Err: api.ErrNotLeading} })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
+			prepare(b)
+			b.Written = func(w Write) { t.Errorf("written: %+v", w) }
+			for _, step := range []plan.Step{
+				plan.Create{Object: generated(owner), Events: podEvents},
+				plan.Change{Old: p, New: labelled(p), Events: podEvents},
+				plan.Delete{Objects: []plan.Object{q}, Events: podEvents},
+			} {
+				did := b.apply(owner, step)
+				if !errors.Is(did.Err, api.ErrNotLeading) || len(did.Results) != 1 || !Answered(did.Results[0].Err) || !Silent(did.Err) || FromServer(did.Err) {
+					t.Errorf("%T: %+v", step, did)
+				}
+			}
+			if got := b.recorded(); len(got)+len(b.Server.Log()) != 0 || !b.barrier.Empty() {
+				t.Errorf("%v %v", got, strings.Join(b.Server.Log(), ", "))
+			}
+		})
+	}
+}
+
+func TestLastWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		e := New(b.Config)
+		create := []plan.Step{plan.Create{Object: generated(nil)}}
+		if !e.LastWrite().IsZero() {
+			t.Error("something was written")
+		}
+		began := time.Now()
+		e.Begin(t.Context(), nil, &b.barrier).Apply(create)
+		time.Sleep(time.Second)
+		debounced := e.Begin(t.Context(), nil, &b.barrier)
+		debounced.Debounced = true
+		debounced.Apply(create)
+		if got := e.LastWrite(); !got.Equal(began) {
+			t.Errorf("%v, want %v: a debounced report does not count", got, began)
+		}
+		b.lease.Store(false)
+		e.Begin(t.Context(), nil, &b.barrier).Apply(create)
+		if got := e.LastWrite(); !got.Equal(began) {
+			t.Errorf("%v, want %v: what was not sent does not count", got, began)
+		}
+		if e.InFlight() != 0 {
+			t.Errorf("%d writes are under way", e.InFlight())
+		}
+	})
+}

@@ -1,0 +1,23 @@
+// Package flagutil checks the values of command line flags.
+package flagutil
+
+import (
+	"fmt"
+	"time"
+)
+
+// AtLeastOne rejects a number of workers with which a controller would start and never do anything (CLI-18).
+func AtLeastOne(flag string, workers int32) []error {
+	if workers < 1 {
+		return []error{fmt.Errorf("--%s must be at least 1, not %d", flag, workers)}
+	}
+	return nil
+}
+
+// NotNegative rejects a negative duration.
+func NotNegative(flag string, d time.Duration) []error {
+	if d < 0 {
+		return []error{fmt.Errorf("--%s must not be negative: %v", flag, d)}
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package flagutil
+
+import (
+	"testing"
+	"time"
+)
+
+func TestFlagValues(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		errs []error
+		bad  bool
+	}{
+		{"CLI-18 one worker", AtLeastOne("concurrent-x-syncs", 1), false},
+		{"CLI-18 no worker", AtLeastOne("concurrent-x-syncs", 0), true},
+		{"CLI-18 fewer than none", AtLeastOne("concurrent-x-syncs", -1), true},
+		{"no time", NotNegative("x-period", 0), false},
+		{"some time", NotNegative("x-period", time.Second), false},
+		{"less than no time", NotNegative("x-period", -time.Second), true},
+	} {
+		if bad := len(c.errs) > 0; bad != c.bad {
+			t.Errorf("%s: %v", c.name, c.errs)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+// Package freshness tells whether caches show what this process has written. It takes the place of expectations (RS-36..40):
+// what was written is waited for by resourceVersion and uid. There is no time limit after which a stale cache would be
+// accepted.
+package freshness
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Tracker knows what this process has written. All controllers of a process share one, so that none of them acts on an
+// object as it was before another one wrote it.
+type Tracker struct {
+	mu      sync.Mutex
+	caches  map[schema.GroupVersionKind][]cache.Store
+	written map[types.UID]write       // the latest write to an object by this process, until all caches show it
+	locks   map[types.UID]*objectLock // of objects that are being written
+	sweepAt int                       // size of written at which it is swept
+}
+
+type write struct {
+	kind    schema.GroupVersionKind
+	version string
+}
+
+// objectLock is a lock of one object. It is a channel, not a mutex, because it is held during a request: in virtual time
+// (testing/synctest) a goroutine that waits for a mutex keeps the clock from moving on.
+type objectLock struct {
+	turn  chan struct{}
+	users int
+}
+
+const sweepSize = 1024
+
+// NewTracker returns an empty tracker.
+func NewTracker() *Tracker {
+	return &Tracker{
+		caches:  map[schema.GroupVersionKind][]cache.Store{},
+		written: map[types.UID]write{},
+		locks:   map[types.UID]*objectLock{},
+		sweepAt: sweepSize,
+	}
+}
+
+// Wrote remembers the version that the server gave to an object written by this process.
+func (t *Tracker) Wrote(kind schema.GroupVersionKind, o plan.Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before, ok := t.written[o.GetUID()]; ok && atLeast(before.version, o.GetResourceVersion()) {
+		return
+	}
+	t.written[o.GetUID()] = write{kind, o.GetResourceVersion()}
+	if len(t.written) >= t.sweepAt {
+		t.sweep()
+	}
+}
+
+// Outdated returns the version that this process has written since o was observed, or that a cache shows since then; "" if
+// there is none. The caches are asked, too, because writes that they show are swept.
+func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
+	t.mu.Lock()
+	w, ok := t.written[o.GetUID()]
+	caches := t.caches[kind]
+	t.mu.Unlock()
+	if ok && !atLeast(o.GetResourceVersion(), w.version) {
+		return w.version
+	}
+	now := lookUp(caches, keyOf(o))
+	if now == nil || now.GetUID() != o.GetUID() || atLeast(o.GetResourceVersion(), now.GetResourceVersion()) {
+		return ""
+	}
+	return now.GetResourceVersion()
+}
+
+// sweep forgets the writes that all caches show by now.
+func (t *Tracker) sweep() {
+	for uid, w := range t.written {
+		if reached(t.caches[w.kind], w.version) {
+			delete(t.written, uid)
+		}
+	}
+	t.sweepAt = max(sweepSize, 2*len(t.written))
+}
+
+// Lock makes writers of one object take turns within this process, so that they never conflict with one another.
+func (t *Tracker) Lock(uid types.UID) (unlock func()) {
+	t.mu.Lock()
+	l := t.locks[uid]
+	if l == nil {
+		l = &objectLock{turn: make(chan struct{}, 1)}
+		t.locks[uid] = l
+	}
+	l.users++
+	t.mu.Unlock()
+
+	l.turn <- struct{}{}
+	return func() {
+		<-l.turn
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(t.locks, uid)
+		}
+	}
+}
+
+// Caches are those that one controller reads. The zero Caches are none.
+type Caches struct {
+	stores map[schema.GroupVersionKind][]cache.Store
+}
+
+// Add makes the store known as a cache of the kind that a controller reads, both to the controller's caches and to the
+// tracker. It is called before the caches are used, not while they are.
+func (t *Tracker) Add(c *Caches, kind schema.GroupVersionKind, store cache.Store) {
+	if c.stores == nil {
+		c.stores = map[schema.GroupVersionKind][]cache.Store{}
+	}
+	c.stores[kind] = append(c.stores[kind], store)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.caches[kind] = append(t.caches[kind], store)
+}
+
+// Usable returns an error if a cache does not tell its version: without it no controller can know whether it sees its own
+// writes, so it must not start. The caches have been filled.
+func (c Caches) Usable() error {
+	for kind, stores := range c.stores {
+		for _, store := range stores {
+			version := store.LastStoreSyncResourceVersion()
+			if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
+				return fmt.Errorf("the cache of %s does not tell its version (feature gate AtomicFIFO off?): %w", kind.Kind, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Reached reports whether the caches of the kind have come as far as the version. Without a cache of the kind there is
+// nothing to wait for.
+func (c Caches) Reached(kind schema.GroupVersionKind, version string) bool {
+	return reached(c.stores[kind], version)
+}
+
+func reached(stores []cache.Store, version string) bool {
+	for _, store := range stores {
+		if !atLeast(store.LastStoreSyncResourceVersion(), version) {
+			return false
+		}
+	}
+	return true
+}
+
+// get returns the cached object of that name, nil if there is none.
+func (c Caches) get(kind schema.GroupVersionKind, key plan.Key) plan.Object {
+	return lookUp(c.stores[kind], key)
+}
+
+func lookUp(stores []cache.Store, key plan.Key) plan.Object {
+	name := key.String()
+	if key.Namespace == "" {
+		name = key.Name
+	}
+	for _, store := range stores {
+		if o, found, err := store.GetByKey(name); err == nil && found {
+			object, _ := o.(plan.Object)
+			return object
+		}
+	}
+	return nil
+}
+
+// atLeast reports whether version a is b or later. Versions of one resource are comparable; one that is no number (that of
+// a store that has not been filled yet) is older than any.
+func atLeast(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order >= 0
+}

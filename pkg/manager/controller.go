@@ -1,0 +1,98 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/component-base/metrics"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Runner is a controller that has been built. Run works until ctx ends, and leaves no goroutine behind.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet.
+type InitFunc func(Context) (Runner, error)
+
+// Controller is an entry of the registry: all that there is to know of a controller but what it does. Its folder has a
+// function that returns a new one.
+type Controller struct {
+	Name         string // canonical, as --controllers and the log know it (CLI-52)
+	Alias        string
+	Account      string // its client's name and its ServiceAccount in kube-system (CI-20); controllers may share one
+	OffByDefault bool   // '*' in --controllers leaves it off (CLI-53)
+	Init         InitFunc
+	// Off builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
+	Off InitFunc
+	// Options are what Init reads; nil for none. Their flags are set before Init is called.
+	Options Options
+	// Rights says what it asks of the API server (RB-12). It may be nil: then no role is made for it.
+	Rights func() rbac.Rights
+}
+
+// Options are what the command line says to one controller.
+type Options interface {
+	// AddFlags adds the flags. Their defaults are the present values.
+	AddFlags(fs *pflag.FlagSet)
+	// Validate returns all that is wrong with the values.
+	Validate() []error
+	// Configz returns the section of a KubeControllerManagerConfiguration that these options are, and its fields, with the
+	// names that they have in /configz, by which tools read them (MH-10). An empty section is not shown.
+	Configz() (section string, fields any)
+}
+
+// SetFlags sets flags of the controllers of a registry, by name, for who embeds the manager without a command line.
+func SetFlags(registry []Controller, values map[string]string) error {
+	fs := pflag.NewFlagSet("controllers", pflag.ContinueOnError)
+	for _, c := range registry {
+		if c.Options != nil {
+			c.Options.AddFlags(fs)
+		}
+	}
+	for name, value := range values {
+		if err := fs.Set(name, value); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Rights returns what the controllers of a registry ask of the API server, by account. Controllers that declare nothing are
+// left out.
+func Rights(registry []Controller) map[string]rbac.Rights {
+	all := map[string]rbac.Rights{}
+	for _, c := range registry {
+		if c.Rights != nil {
+			all[c.Account] = all[c.Account].Merge(c.Rights())
+		}
+	}
+	return all
+}
+
+// Context is what an InitFunc builds from.
+type Context struct {
+	Config Config
+	// Enabled tells whether a feature gate of Kubernetes is on.
+	Enabled   func(gate string) bool
+	Informers kubeinformers.SharedInformerFactory
+	// Metadata are caches of the metadata of any resource, custom ones included, that come and go with discovery. Controllers
+	// that want the same resource share one watch.
+	Metadata *informers.MetadataInformers
+	// Clients are this controller's own, under its identity and limits: typed, metadata, dynamic, scale. They share the
+	// process's discovery and RESTMapper.
+	Clients *api.Clients
+	// Root returns clients of the root identity, for what a controller cannot do as its service account.
+	Root   func() (*api.Clients, error)
+	Shared reconcile.Shared // what all controllers of the process share
+	Access reconcile.Access // what a [reconcile.Runner] needs of this controller's own
+	// RegisterMetrics has metrics of the controller's own served (MH-31).
+	RegisterMetrics func(...metrics.Registerable)
+}

@@ -1,0 +1,59 @@
+package reconcile
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+)
+
+// Hooks are told what a controller does, for metrics. Each may be nil; none may block. No argument takes more values in a
+// larger cluster.
+type Hooks struct {
+	Reconciled func(result Result, took time.Duration) // one reconcile of a key has ended
+	Retry      func()                                  // a failed reconcile will be repeated
+	Write      func(w executor.Write)                  // one request that writes has ended
+	Stale      func(resource schema.GroupResource)     // a reconcile was put off: the cache lacks own writes (RS-9)
+}
+
+// Result is what became of one reconcile.
+type Result string
+
+// The results of a reconcile.
+const (
+	Wrote     Result = "wrote"     // something was written, or tried without an error that stopped the plan
+	Unchanged Result = "unchanged" // nothing was to be written: the plan was empty
+	Waiting   Result = "waiting"   // the cache lacks own writes, or the right to write was gone
+	Failed    Result = "error"
+	Panicked  Result = "panic"
+)
+
+// Results lists all results.
+func Results() []Result { return []Result{Wrote, Unchanged, Waiting, Failed, Panicked} }
+
+func (h Hooks) reconciled(rec *Record, err error, panicked bool, took time.Duration) {
+	if h.Reconciled != nil {
+		h.Reconciled(resultOf(rec, err, panicked), took)
+	}
+}
+
+func (h Hooks) retry() {
+	if h.Retry != nil {
+		h.Retry()
+	}
+}
+
+func resultOf(rec *Record, err error, panicked bool) Result {
+	switch {
+	case panicked:
+		return Panicked
+	case rec.Waiting != "" || executor.Silent(err):
+		return Waiting
+	case err != nil:
+		return Failed
+	case rec.Wrote > 0:
+		return Wrote
+	}
+	return Unchanged
+}

@@ -1,0 +1,54 @@
+package reconcile
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func TestHooksTellTheResults(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.decide = func(s toy) plan.Plan {
+			if s.set.Name == "bad" {
+				panic("out of my depth")
+			}
+			return keepPods(s)
+		}
+		w.start()
+		w.put("a", 2)
+		w.settle()
+		w.put("bad", 1)
+		w.FreezeWatches(podKind)
+		w.put("a", 3)
+		w.settle()
+		w.put("a", 4)
+		w.settle()
+		w.ResumeWatches(podKind)
+		w.settle()
+		for _, what := range []string{
+			string(Wrote), string(Unchanged), string(Waiting), string(Panicked), "retry",
+			"create pods 201", "update replicasets 200", "stale pods",
+		} {
+			if w.counted(what) == 0 {
+				t.Errorf("%q was not counted: %v", what, w.counts)
+			}
+		}
+		if w.counted("create pods 201") != 4 {
+			t.Errorf("4 pods were created: %v", w.counts)
+		}
+	})
+}
+
+func TestResultsAreListed(t *testing.T) {
+	for _, c := range []struct {
+		rec      Record
+		err      error
+		panicked bool
+	}{{}, {Record{Wrote: 1}, nil, false}, {Record{Waiting: "Pod"}, nil, false}, {Record{}, plan.ErrStale, false}, {Record{}, errors.New("no"), false}, {Record{}, nil, true}} {
+		if r := resultOf(&c.rec, c.err, c.panicked); !slices.Contains(Results(), r) {
+			t.Errorf("%q is not listed", r)
+		}
+	}
+}

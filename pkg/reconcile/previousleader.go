@@ -1,0 +1,95 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+)
+
+// previousLeader tells whether the caches show all that others have written before this process began to lead. They may not,
+// and each may lack something else: one shows a ReplicaSet that a previous leader has created, another one none of the pods
+// that it has created for it.
+type previousLeader struct {
+	mu       sync.Mutex
+	versions map[schema.GroupVersionKind]string // how far the server was when we led already; nil until it has said so
+	shown    bool
+}
+
+// shownBy reports whether the caches show all of it. Once they do, they always will.
+func (p *previousLeader) shownBy(caches freshness.Caches) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.versions == nil || p.shown {
+		return p.shown
+	}
+	for kind, version := range p.versions {
+		if !caches.Reached(kind, version) {
+			return false
+		}
+	}
+	p.shown = true
+	return true
+}
+
+// ask asks the server how far it is, until it has answered or ctx ends.
+func (p *previousLeader) ask(ctx context.Context, shared Shared, watches []Watch) {
+	for ctx.Err() == nil {
+		versions, err := serverVersions(ctx, shared, watches)
+		if err == nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.versions = versions
+			return
+		}
+		klog.FromContext(ctx).V(4).Info("Cannot find out how far the server is; new objects are verified live until then", "err", err.Error())
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// serverVersions reads live how far the watched resources are: whoever has seen that version of one has seen all that was
+// written before.
+func serverVersions(ctx context.Context, shared Shared, watches []Watch) (map[schema.GroupVersionKind]string, error) {
+	versions := map[schema.GroupVersionKind]string{}
+	for _, w := range watches {
+		list, err := shared.list(ctx, w.Kind, metav1.NamespaceAll, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		versions[w.Kind] = list.ResourceVersion
+	}
+	return versions, nil
+}
+
+// askPreviousLeader asks until the returned function is called. It is of use only where caches can be compared with the
+// server.
+func (r *Runner[S, M]) askPreviousLeader(ctx context.Context) (stop func()) {
+	if !r.verifiable() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func(p *previousLeader) {
+		defer close(done)
+		p.ask(ctx, r.shared, r.Watches)
+	}(r.previous)
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// mayBeTheirs reports whether an object that has just come into a cache, and that a key is named after, may be one for which
+// a previous leader has written what the caches don't show.
+func (r *Runner[S, M]) mayBeTheirs(p *previousLeader, w Watch) bool {
+	return slices.Contains(r.Kinds, w.Kind.Kind) && !p.shownBy(r.caches)
+}

@@ -1,0 +1,235 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// run is one reconcile of one key.
+type run[S, M any] struct {
+	*Runner[S, M]
+	key    plan.Key
+	state  *keyState[M]
+	record Record
+	cost   time.Duration // of deciding, writes aside
+}
+
+// reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
+// others are safe.
+func (r *Runner[S, M]) reconcile(ctx context.Context, key plan.Key) {
+	began := time.Now()
+	state, admitted := r.keys.admit(key, r.caches, began)
+	if admitted.wait > 0 && admitted.missing.Empty() {
+		r.enqueueAfter(key, admitted.wait)
+		return
+	}
+	logger := klog.FromContext(ctx).WithValues("key", key.String())
+	one := &run[S, M]{Runner: r, key: key, state: state, record: Record{Time: began}}
+	var err error
+	defer func() {
+		cause := recover()
+		if cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+			logger.Error(err, "A controller panicked over a key", "stack", string(debug.Stack()))
+		}
+		one.finish(logger, err)
+		r.access.Hooks.reconciled(&one.record, err, cause != nil, time.Since(began))
+	}()
+	if admitted.wait > 0 {
+		one.waitForCache(admitted)
+		return
+	}
+	err = one.do(klog.NewContext(ctx, logger))
+}
+
+// do observes, plans, writes and reports.
+func (r *run[S, M]) do(ctx context.Context) error {
+	unverified := r.keys.isUnverified(r.state)
+	o, told, err := r.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if !o.Exists {
+		r.forget(unverified, told)
+		return nil
+	}
+	p := r.plan(o.Snapshot)
+	if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, p) {
+		if o, told, err = r.observeVerified(ctx, o.Snapshot); err != nil || !o.Exists {
+			return err
+		}
+		p = r.plan(o.Snapshot)
+	}
+	err = r.applyAndReport(ctx, o.Snapshot, p)
+	if err == nil || r.CommitAlways {
+		r.keys.commit(r.state, o.Memory, told)
+	}
+	return err
+}
+
+// observe calls Observe, and returns how many changes it was given.
+func (r *run[S, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
+	memory, changes := r.keys.observed(r.state)
+	o, err = r.Observe(ctx, Request[M]{
+		Key: r.key, Now: r.record.Time, Reader: r.access.Client, Memory: memory, Changes: changes,
+	})
+	return o, len(changes), err
+}
+
+func (r *run[S, M]) plan(s S) plan.Plan {
+	r.state.owner = controllerOf(r.key, r.owner(s))
+	p := r.Plan(r.record.Time, s)
+	r.cost = time.Since(r.record.Time)
+	r.record.Why, r.record.Next = p.Why, p.Requeue
+	return p
+}
+
+// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one.
+func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) error {
+	writing := r.executor.Begin(ctx, r.owner(s), &r.state.barrier)
+	did := writing.Apply(p.Steps)
+	r.wrote(did)
+	if r.Applied != nil {
+		r.Applied(ctx, s, did)
+	}
+	if r.Report == nil || executor.Silent(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
+		return did.Err
+	}
+	resumed := time.Now()
+	rep := r.Report(r.record.Time, s, did)
+	r.cost += time.Since(resumed)
+	r.record.Next = sooner(r.record.Next, rep.Requeue)
+	r.state.progressing = rep.Progressing
+	if rep.Why != "" {
+		r.record.Why = rep.Why
+	}
+	if wait := r.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
+		r.record.Next = sooner(r.record.Next, wait)
+		return did.Err
+	}
+	writing.Debounced = rep.Debounce > 0
+	reported := writing.Apply(rep.Steps)
+	r.wrote(reported)
+	if did.Err != nil { // it decides when to reconcile again; the report then follows
+		return did.Err
+	}
+	return reported.Err
+}
+
+// wouldWrite reports whether the plan, or the report if nothing is planned, asks for a write.
+func (r *run[S, M]) wouldWrite(s S, p plan.Plan) bool {
+	return !p.Empty() || r.Report != nil && !r.Report(r.record.Time, s, plan.Outcome{}).Empty()
+}
+
+// wrote counts the writes, and marks the key as unverified if one was not answered.
+func (r *run[S, M]) wrote(did plan.Outcome) {
+	r.record.Wrote += len(did.Results)
+	for _, result := range did.Results {
+		if !executor.Answered(result.Err) {
+			r.keys.unanswered(r.state)
+			return
+		}
+	}
+}
+
+// waitForCache puts off a key whose caches lack its own writes. Their arrival enqueues it; the timer is a safety net.
+func (r *run[S, M]) waitForCache(a admission) {
+	rec := &r.record
+	rec.Waiting = a.missing.Kind
+	rec.Why = "waiting for the cache of " + a.missing.Kind + " to show our own writes"
+	rec.Next = a.wait
+	if old, ok := r.shared.Explain.Get(r.Name, r.key); ok && old.Why != "" {
+		rec.Why = old.Why + "; " + rec.Why
+		if old.Waiting != "" {
+			rec.Why = old.Why
+		}
+	}
+	r.stale(groupResource(a.missing))
+}
+
+// finish decides when the key is reconciled again, and keeps the record.
+func (r *run[S, M]) finish(logger klog.Logger, err error) {
+	rec := &r.record
+	switch {
+	case err == nil:
+		if rec.Waiting == "" { // to wait is no success
+			r.keys.succeeded(r.state, rec.Wrote > 0)
+		}
+		if rec.Next > 0 {
+			r.enqueueAfter(r.key, rec.Next)
+		}
+	case executor.Silent(err):
+		// What it waits for brings an event, or the process is about to end. The timer is a safety net.
+		rec.Next = time.Second
+		r.enqueueAfter(r.key, rec.Next)
+		logger.V(4).Info("Reconciles again when the cache has caught up", "reason", err.Error())
+	default:
+		r.retry(logger, err)
+	}
+	r.keys.release(r.key, r.state, r.cost)
+	r.shared.Explain.Put(r.Name, r.key, *rec)
+	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", rec.Next.String())
+}
+
+func (r *run[S, M]) retry(logger klog.Logger, err error) {
+	rec := &r.record
+	r.access.Hooks.retry()
+	rec.Error, rec.Retries = err.Error(), r.keys.failed(r.state)
+	wait := r.Period
+	if wait <= 0 {
+		wait = r.Backoff(r.key, rec.Retries, err)
+	}
+	rec.Next = sooner(rec.Next, wait)
+	r.enqueueAfter(r.key, rec.Next)
+	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
+		logger.Info("Failed, will retry", "failures", rec.Retries, "after", rec.Next.String(), "err", err.Error())
+	}
+}
+
+// forget drops all that is remembered of a key whose object is gone.
+func (r *run[S, M]) forget(wasUnverified bool, told int) {
+	r.keys.forget(r.state, wasUnverified, told)
+	r.shared.Explain.Forget(r.Name, r.key)
+}
+
+func (r *Runner[S, M]) owner(s S) plan.Object {
+	if r.Owner == nil {
+		return nil
+	}
+	return r.Owner(s)
+}
+
+// controllerOf returns the uid of the object's controlling owner if the key is named after the object.
+func controllerOf(key plan.Key, o plan.Object) types.UID {
+	if o == nil || o.GetName() != key.Name || o.GetNamespace() != key.Namespace {
+		return ""
+	}
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+func groupResource(kind schema.GroupVersionKind) schema.GroupResource {
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	return resource.GroupResource()
+}
+
+// sooner returns the smaller of two waits, where zero means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,288 @@
+package reconcile
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/queue"
+)
+
+func TestKeepsPodsAndReports(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		w.put("a", 3)
+		w.settle()
+		w.wantPods(3)
+		if n := w.CountWrites("refused"); n != 0 {
+			t.Errorf("%d refused writes: %v", n, w.Log())
+		}
+		w.put("a", 1)
+		w.settle()
+		w.wantPods(1)
+		if r, ok := w.shared.Explain.Get("toy", plan.Key{Namespace: "ns", Name: "a"}); !ok || r.Why != "content" {
+			t.Errorf("explain: %+v, %v", r, ok)
+		}
+		if e := <-w.events.Events; e != "Normal SuccessfulCreate Created pod: a-2" {
+			t.Errorf("event: %s", e)
+		}
+	})
+}
+
+// RS-40: a cache that lags, however long, never leads to a pod too many or to a second deletion.
+func TestStaleCacheNeverRepeatsAWrite(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		w.FreezeWatches(podKind)
+		w.put("a", 3)
+		w.settle()
+		w.wantPods(3)
+		for range 20 {
+			w.put("a", 5) // enqueues the key
+			time.Sleep(time.Minute)
+		}
+		w.wantPods(3)
+		w.ResumeWatches(podKind)
+		w.settle()
+		w.wantPods(5)
+
+		w.FreezeWatches(podKind)
+		for range 20 {
+			w.put("a", 4) // enqueues the key
+			time.Sleep(time.Minute)
+		}
+		if n := w.CountWrites("delete") + w.CountWrites("refused delete"); n != 1 {
+			t.Errorf("%d deletions, want 1", n)
+		}
+		w.ResumeWatches(podKind)
+		w.settle()
+		w.wantPods(4)
+	})
+}
+
+func exceeded(name string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, name, errors.New("exceeded quota"))
+}
+
+func TestNeverGivesUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		var tries atomic.Int32
+		var allowed atomic.Bool
+		w.BeforeWrite(func(x apitest.Write) error {
+			if !allowed.Load() && x.Verb == "create" && x.Kind == "Pod" {
+				tries.Add(1)
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		w.put("a", 1)
+		time.Sleep(24 * time.Hour)
+		if n := tries.Load(); n < 24*60 || n > 24*60*1.2+20 {
+			t.Errorf("%d tries in a day, want one a minute", n)
+		}
+		allowed.Store(true)
+		time.Sleep(61 * time.Second)
+		w.wantPods(1)
+	})
+}
+
+// A controller may say for each key how long it waits after a failure.
+func TestBackoffOfAController(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		type call struct {
+			key      string
+			failures int
+		}
+		var mu sync.Mutex
+		var calls []call
+		w.adjust = func(c *Controller[toy, int]) {
+			c.Backoff = func(key plan.Key, failures int, err error) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				if !apierrors.IsForbidden(err) {
+					t.Errorf("told of %v", err)
+				}
+				calls = append(calls, call{key.Name, failures})
+				if key.Name == "slow" {
+					return time.Hour
+				}
+				return time.Minute
+			}
+		}
+		w.start()
+		w.BeforeWrite(func(x apitest.Write) error {
+			if x.Kind == "Pod" {
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		w.put("slow", 1)
+		w.put("fast", 1)
+		time.Sleep(10*time.Minute + time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		tries := map[string]int{}
+		for _, c := range calls {
+			if tries[c.key]++; c.failures != tries[c.key] {
+				t.Errorf("%+v is the failure number %d", c, tries[c.key])
+			}
+		}
+		if tries["slow"] != 1 || tries["fast"] != 11 {
+			t.Errorf("%v", tries)
+		}
+	})
+}
+
+// A controller that works by the clock repeats a failed reconcile after its period, without backoff (PGC-3).
+func TestPeriod(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.adjust = func(c *Controller[toy, int]) { c.Period = 20 * time.Second }
+		w.start()
+		var tries atomic.Int32
+		w.BeforeWrite(func(x apitest.Write) error {
+			if x.Kind != "Pod" {
+				return nil
+			}
+			tries.Add(1)
+			return exceeded(x.Key.Name)
+		})
+		w.put("a", 1)
+		time.Sleep(time.Hour + time.Second)
+		if n := tries.Load(); n != 181 {
+			t.Errorf("%d tries in an hour, want one in 20 s", n)
+		}
+	})
+}
+
+func TestPanicStaysAtItsKey(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var cured atomic.Bool
+		w.decide = func(s toy) plan.Plan {
+			if s.set.Name == "bad" && !cured.Load() {
+				panic("out of my depth")
+			}
+			return keepPods(s)
+		}
+		w.start()
+		w.put("bad", 1)
+		w.put("good", 2)
+		time.Sleep(10 * time.Minute)
+		w.wantPods(2)
+		if n := w.panics.Load(); n < 10 || n > 40 {
+			t.Errorf("%d panics, want a retry with backoff", n)
+		}
+		cured.Store(true)
+		time.Sleep(61 * time.Second)
+		w.wantPods(3)
+	})
+}
+
+func TestWritesNothingWithoutTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		w.lease.Store(false)
+		w.put("a", 3)
+		time.Sleep(time.Hour)
+		w.wantPods(0)
+		w.lease.Store(true)
+		time.Sleep(2 * time.Second)
+		w.wantPods(3)
+	})
+}
+
+// RS-28: a creation refused because the namespace is terminating is neither an error nor worth an event or a retry.
+func TestNamespaceTerminatingIsNoError(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		var tries atomic.Int32
+		w.BeforeWrite(func(x apitest.Write) error {
+			if x.Kind != "Pod" {
+				return nil
+			}
+			tries.Add(1)
+			err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, x.Key.Name, errors.New("namespace is being terminated"))
+			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+			return err
+		})
+		w.put("a", 8)
+		time.Sleep(time.Hour)
+		if n := tries.Load(); n != 1 {
+			t.Errorf("%d tries, want 1", n)
+		}
+		if len(w.events.Events) != 0 {
+			t.Errorf("an event: %s", <-w.events.Events)
+		}
+	})
+}
+
+// A conflict is met once: the key then waits until the cache shows the version that the server holds.
+func TestConflictWaitsForTheCache(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		w.put("a", 0)
+		w.settle()
+		w.FreezeWatches(setKind)
+		w.put("a", 1) // by somebody else; our cache does not show it
+		w.decide = nothing
+		w.putPods("a", "p")
+		time.Sleep(time.Hour)
+		if n := w.CountWrites("refused update"); n != 1 {
+			t.Errorf("%d conflicts, want 1:\n%s", n, strings.Join(w.Log(), "\n"))
+		}
+		w.ResumeWatches(setKind)
+		w.settle()
+		if n := w.CountWrites("update ReplicaSet"); n != 2 {
+			t.Errorf("%d updates, want ours and theirs:\n%s", n, strings.Join(w.Log(), "\n"))
+		}
+	})
+}
+
+// A conflict that nothing explains, because there was none or because a proxy made it up, is soon tried again, ever more
+// rarely.
+func TestUnexplainedConflictIsTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		w.put("a", 0)
+		w.settle()
+		var mu sync.Mutex
+		var refusals []time.Time
+		w.BeforeWrite(func(x apitest.Write) error {
+			if x.Verb != "update" {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			refusals = append(refusals, time.Now())
+			if len(refusals) > 10 {
+				return nil
+			}
+			return apierrors.NewConflict(appsv1.Resource("replicasets"), x.Key.Name, errors.New("made up"))
+		})
+		w.decide = nothing
+		w.putPods("a", "p")
+		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(refusals) != 11 {
+			t.Fatalf("%d tries", len(refusals))
+		}
+		for i, at := range refusals[1:] {
+			wait := at.Sub(refusals[i])
+			if least := min(time.Second<<i, queue.MaxBackoff); wait < least || wait > least+2*time.Second {
+				t.Errorf("try %d after %v, want %v", i+1, wait, least)
+			}
+		}
+	})
+}

@@ -1,0 +1,139 @@
+package reconcile
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/queue"
+)
+
+// Runner runs one controller.
+type Runner[S, M any] struct {
+	Controller[S, M]
+	shared   Shared
+	access   Access
+	caches   freshness.Caches
+	executor *executor.Executor
+	early    *rate.Limiter // of reports that do not wait as long as they may
+
+	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
+	keys     *keyStates[M]
+	queue    *queue.Queue
+	previous *previousLeader
+
+	mu      sync.Mutex
+	workers []*worker // none while they are not started
+}
+
+// New returns a runner for the controller. It starts nothing.
+func New[S, M any](shared Shared, access Access, c Controller[S, M]) *Runner[S, M] {
+	if c.QueueName == "" {
+		c.QueueName = c.Name
+	}
+	if c.Backoff == nil {
+		c.Backoff = func(_ plan.Key, failures int, err error) time.Duration { return queue.Backoff(failures, err) }
+	}
+	r := &Runner[S, M]{
+		Controller: c,
+		shared:     shared,
+		access:     access,
+		keys:       newKeyStates[M](),
+		early:      rate.NewLimiter(earlyRate, earlyBurst),
+	}
+	r.executor = executor.New(executor.Config{
+		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method,
+		Tracker: shared.Tracker, Lease: shared.Lease, Written: access.Hooks.Write, Stale: r.stale,
+		Unowned: c.Unowned, Periodic: c.Period > 0,
+	})
+	for _, w := range c.Watches {
+		shared.Tracker.Add(&r.caches, w.Kind, w.Informer.GetIndexer())
+	}
+	return r
+}
+
+// Run works until ctx ends and all workers have returned. It leaves no goroutine behind.
+func (r *Runner[S, M]) Run(ctx context.Context) error {
+	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
+	ctx = klog.NewContext(ctx, logger)
+	r.begin() // first, so that the queue's metrics are there from now on (MH-23)
+	defer r.queue.ShutDown()
+	if err := r.waitForCaches(ctx); err != nil {
+		return err
+	}
+	defer r.askPreviousLeader(ctx)()
+	stop, err := r.watch(ctx)
+	defer stop()
+	if err != nil {
+		return err
+	}
+	for _, key := range r.InitialKeys {
+		r.queue.Add(key)
+	}
+	logger.V(1).Info("Controller runs", "workers", r.Workers)
+	var workers sync.WaitGroup
+	for _, w := range r.startWorkers() {
+		workers.Go(func() { r.work(withWorker(ctx, w), w) })
+	}
+	defer r.end()
+	<-ctx.Done()
+	r.queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// begin makes the state of a new term.
+func (r *Runner[S, M]) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys, r.queue, r.previous = newKeyStates[M](), queue.New(r.QueueName), &previousLeader{}
+	r.shared.Explain.Clear(r.Name)
+}
+
+// end drops the state of a term, and with it what can only be said of a controller that runs.
+func (r *Runner[S, M]) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workers, r.keys = nil, newKeyStates[M]()
+}
+
+// work reconciles one key after the other. When ctx has ended it takes out what is left unprocessed, so that the queue's
+// metrics don't go on to show a depth that there is not.
+func (r *Runner[S, M]) work(ctx context.Context, w *worker) {
+	for {
+		key, shutdown := r.queue.Get()
+		if shutdown {
+			return
+		}
+		if ctx.Err() == nil {
+			w.set(key, true)
+			r.reconcile(ctx, key)
+			w.set(key, false)
+		}
+		r.queue.Done(key)
+	}
+}
+
+// stale tells that a reconcile was put off, or a write not sent, because the cache of the resource lacks own writes.
+func (r *Runner[S, M]) stale(resource schema.GroupResource) {
+	for _, tell := range []func(schema.GroupResource){r.access.Hooks.Stale, r.Stale} {
+		if tell != nil {
+			tell(resource)
+		}
+	}
+}
+
+// enqueueAfter has the key reconciled after d, with the priority that it has now.
+func (r *Runner[S, M]) enqueueAfter(key plan.Key, d time.Duration) {
+	if p := r.keys.priority(key, queue.Changed, ""); p.Level == queue.InProgress {
+		r.queue.Prioritize(key, p)
+	}
+	r.queue.AddAfter(key, d)
+}

@@ -1,0 +1,408 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/queue"
+)
+
+// A change of an object whose siblings are in progress has the priority that they have, until all are done.
+func TestWorkGroupsShareTheirPriority(t *testing.T) {
+	k := newKeyStates[int]()
+	of := func(name string, owner types.UID) plan.Object {
+		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		rs.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
+		return rs
+	}
+	is := func(what, name string, changed plan.Object, want queue.Priority) {
+		t.Helper()
+		key := plan.Key{Name: name}
+		if got := k.priority(key, queue.Changed, controllerOf(key, changed)); got != want {
+			t.Errorf("%s: priority of %s is %+v, want %+v", what, name, got, want)
+		}
+	}
+	waitSince := func(s *keyState[int], since time.Time) { k.setReport(s, debounced{since: since}) }
+	first, second := time.Unix(100, 0), time.Unix(200, 0)
+	calm, inProgress := queue.Priority{Level: queue.Changed}, queue.Priority{Level: queue.InProgress, Since: first.UnixNano()}
+	a, b := k.get(plan.Key{Name: "a"}), k.get(plan.Key{Name: "b"})
+	a.owner, b.owner = "web", "web"
+
+	is("before", "b", of("b", "web"), calm)
+	waitSince(a, first)
+	is("a has begun", "a", nil, inProgress)
+	is("a has begun", "b", of("b", "web"), inProgress)
+	is("a has begun", "b", of("pod-of-b", "web"), calm)
+	is("a has begun", "c", of("c", "shop"), calm)
+	waitSince(b, second)
+	is("both have", "b", nil, inProgress)
+	k.setReport(a, debounced{})
+	is("a has reported", "a", nil, inProgress)
+	a.progressing = true
+	k.succeeded(a, false)
+	is("a waits for what changes by itself", "a", nil, inProgress)
+	a.progressing = false
+	k.succeeded(a, false)
+	is("a is done", "a", nil, calm)
+	is("a is done", "b", nil, inProgress)
+	k.forget(b, false, 0)
+	is("b is gone", "a", of("a", "web"), calm)
+	if len(k.groups) != 0 {
+		t.Errorf("left: %v", k.groups)
+	}
+}
+
+// lagging is a cache that has come as far as a version.
+type lagging struct {
+	cache.Store
+	version int
+}
+
+func (l *lagging) LastStoreSyncResourceVersion() string { return strconv.Itoa(l.version) }
+
+// bench is the states of a controller's keys, over one cache of pods.
+type bench struct {
+	*keyStates[int]
+	cache  *lagging
+	caches freshness.Caches
+}
+
+func newBench() *bench {
+	b := &bench{keyStates: newKeyStates[int](), cache: &lagging{cache.NewStore(cache.MetaNamespaceKeyFunc), 1}}
+	freshness.NewTracker().Add(&b.caches, podKind, b.cache)
+	return b
+}
+
+// Times before and after any cooldown that a reconcile of this test begins.
+func early() time.Time { return time.Now().Add(-time.Hour) }
+func late() time.Time  { return time.Now().Add(time.Hour) }
+
+func TestKeyState(t *testing.T) {
+	key := plan.Key{Name: "a"}
+	type event = func(b *bench, s *keyState[int])
+	var (
+		unverify    event = func(b *bench, _ *keyState[int]) { b.unverify(key) }
+		verified    event = func(b *bench, s *keyState[int]) { b.verified(s) }
+		unanswered  event = func(b *bench, s *keyState[int]) { b.unanswered(s) }
+		record      event = func(b *bench, _ *keyState[int]) { b.record(key, Change{}) }
+		remember    event = func(b *bench, s *keyState[int]) { b.commit(s, ptr.To(7), 0) }
+		commit      event = func(b *bench, s *keyState[int]) { b.commit(s, nil, len(s.changes)) }
+		write       event = func(_ *bench, s *keyState[int]) { s.barrier.WaitForVersion(podKind, "5") }
+		catchUp     event = func(b *bench, _ *keyState[int]) { b.cache.version = 5 }
+		report      event = func(b *bench, s *keyState[int]) { b.setReport(s, debounced{since: time.Now()}) }
+		reported    event = func(b *bench, s *keyState[int]) { b.setReport(s, debounced{}) }
+		progressing event = func(_ *bench, s *keyState[int]) { s.progressing = true }
+		rest        event = func(_ *bench, s *keyState[int]) { s.progressing = false }
+		fail        event = func(b *bench, s *keyState[int]) { b.failed(s) }
+		wrote       event = func(b *bench, s *keyState[int]) { b.succeeded(s, true) }
+		unchanged   event = func(b *bench, s *keyState[int]) { b.succeeded(s, false) }
+		forget      event = func(b *bench, s *keyState[int]) { b.forget(s, true, len(s.changes)) }
+		comeBack    event = func(b *bench, s *keyState[int]) { b.forget(s, false, 0) }
+		release     event = func(b *bench, s *keyState[int]) { b.release(key, s, 0) }
+		releaseLate event = func(b *bench, s *keyState[int]) { b.release(key, s, time.Second) }
+		admit       event = func(b *bench, _ *keyState[int]) { b.admit(key, b.caches, late()) }
+		admitEarly  event = func(b *bench, _ *keyState[int]) { b.admit(key, b.caches, early()) }
+	)
+	for _, c := range []struct {
+		name       string
+		events     []event
+		kept       bool
+		unverified bool
+		wait       time.Duration // of the next attempt
+		failing    int
+		debounced  int
+		inProgress bool
+		changes    int
+	}{
+		{name: "nothing happened", events: []event{admit, release}},
+		{name: "of a previous leader", events: []event{unverify}, kept: true, unverified: true},
+		{name: "verified", events: []event{unverify, admit, verified, release}},
+		{name: "a write was not answered", events: []event{admit, unanswered, fail, release}, kept: true, unverified: true, failing: 1},
+		{name: "and is verified", events: []event{admit, unanswered, fail, release, admit, verified, unchanged, release}},
+		{name: "stale", events: []event{admit, write, wrote, release}, kept: true, wait: 20 * time.Millisecond},
+		{name: "stale for long", events: append([]event{admit, write, wrote, release}, slices.Repeat([]event{admit, release}, 20)...), kept: true, wait: time.Second},
+		{name: "not stale any more", events: []event{admit, write, wrote, release, admit, release, catchUp, admit, unchanged, release}},
+		{name: "failed", events: []event{admit, fail, release, admit, fail, release}, kept: true, failing: 1},
+		{name: "recovered", events: []event{admit, fail, release, admit, wrote, release}},
+		{name: "cooling down", events: []event{admit, releaseLate}, kept: true},
+		{name: "cooled down", events: []event{admit, releaseLate, admit, release}},
+		{name: "asked again while it cools down", events: []event{admit, releaseLate, admitEarly}, kept: true},
+		{name: "a report waits", events: []event{admit, report, wrote, release}, kept: true, debounced: 1, inProgress: true},
+		{name: "a report is written", events: []event{admit, report, release, admit, reported, wrote, release}, kept: true, inProgress: true},
+		{name: "and nothing is left to do", events: []event{admit, report, release, admit, reported, unchanged, release}},
+		{name: "something changes by itself", events: []event{admit, report, release, admit, progressing, reported, unchanged, release}, kept: true, inProgress: true},
+		{name: "and comes to rest", events: []event{admit, report, release, admit, progressing, reported, unchanged, release, admit, rest, unchanged, release}},
+		{name: "remembers", events: []event{admit, remember, release}, kept: true},
+		{name: "remembers no more", events: []event{admit, remember, release, admit, commit, release}},
+		{name: "has changes to tell", events: []event{record, record}, kept: true, changes: 2},
+		{name: "has told them", events: []event{record, admit, commit, release}},
+		{name: "gone", events: []event{unverify, record, admit, remember, write, report, fail, forget, release}},
+		{name: "gone and come back", events: []event{admit, unverify, record, report, fail, comeBack, release}, kept: true, unverified: true, changes: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench()
+			for _, e := range c.events {
+				e(b, b.get(key))
+			}
+			s := b.all[key]
+			if (s != nil) != c.kept {
+				t.Fatalf("kept: %v (%+v)", s != nil, s)
+			}
+			if debounced, failing := b.counts(); debounced != c.debounced || failing != c.failing {
+				t.Errorf("%d debounced, %d failing", debounced, failing)
+			}
+			if got := b.priority(key, queue.Changed, "").Level == queue.InProgress; got != c.inProgress {
+				t.Errorf("in progress: %v", got)
+			}
+			if s == nil {
+				return
+			}
+			if s.unverified != c.unverified || len(s.changes) != c.changes {
+				t.Errorf("unverified: %v, changes: %v", s.unverified, s.changes)
+			}
+			if _, a := b.admit(key, b.caches, late()); a.wait != c.wait || a.missing.Empty() != (c.wait == 0) {
+				t.Errorf("admission: %+v", a)
+			}
+		})
+	}
+}
+
+func TestCooldown(t *testing.T) {
+	for cost, want := range map[time.Duration]time.Duration{
+		0:                      0,
+		499 * time.Microsecond: 0,
+		500 * time.Microsecond: 4 * time.Millisecond,
+		time.Second:            100 * time.Millisecond,
+	} {
+		if got := cooldown(cost); got != want {
+			t.Errorf("after %v: %v, want %v", cost, got, want)
+		}
+	}
+	b, key := newBench(), plan.Key{Name: "a"}
+	s, _ := b.admit(key, b.caches, late())
+	s.barrier.WaitForVersion(podKind, "5")
+	b.release(key, s, time.Second)
+	if _, a := b.admit(key, b.caches, time.Now()); a.wait <= 0 || a.wait > 100*time.Millisecond || !a.missing.Empty() || s.stale != 0 {
+		t.Errorf("a key that cools down: %+v", a)
+	}
+}
+
+// What a live list did not have, and the caches go on to show, is asked for anew after a while.
+func TestStaleForLongIsVerifiedAnew(t *testing.T) {
+	b, key := newBench(), plan.Key{Name: "a"}
+	gone := named("p")
+	if err := b.cache.Add(gone); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := b.admit(key, b.caches, late())
+	s.barrier.WaitForAbsence(podKind, gone, labels.Everything())
+	for i := range verifyAfter {
+		if s.unverified {
+			t.Fatalf("unverified after %d attempts", i)
+		}
+		if _, a := b.admit(key, b.caches, late()); a.missing != podKind {
+			t.Fatalf("attempt %d: %+v", i, a)
+		}
+	}
+	if _, a := b.admit(key, b.caches, late()); !s.unverified || a.wait != 0 {
+		t.Errorf("after %d attempts: %+v, unverified %v", verifyAfter, a, s.unverified)
+	}
+}
+
+// expected is what the states of keys have to agree with.
+type expected struct {
+	held       bool // a worker has the key
+	state      *keyState[int]
+	unverified bool
+	failures   int
+	report     bool
+	moving     bool
+	owner      types.UID
+	inProgress bool
+	group      types.UID
+	memory     int // 0 for none
+	changes    int
+	told       int // of the changes, when Observe was called
+	version    int // that the cache must reach; 0 for none
+	stale      bool
+	cooldown   bool
+}
+
+func (e *expected) idle() bool {
+	return !e.unverified && e.failures == 0 && !e.report && !e.inProgress && e.memory == 0 && e.changes == 0 && e.version == 0 &&
+		!e.stale && !e.cooldown
+}
+
+// Whatever happens to the keys: the counters, the groups and the size agree with a plain model, and a state that says nothing
+// is dropped when its worker is done.
+func TestKeyStatesAgreeWithAModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, model := newBench(), map[plan.Key]*expected{}
+		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+			key := plan.Key{Name: rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")}
+			if model[key] == nil {
+				model[key] = &expected{owner: types.UID(rapid.SampledFrom([]string{"", "web", "shop"}).Draw(t, "owner"))}
+			}
+			step(t, b, model[key], key)
+			b.agrees(t, model)
+		}
+	})
+}
+
+// step lets one thing happen to a key: to one that no worker has what event handlers do, or that a worker takes it; to one
+// that a worker has anything.
+func step(t *rapid.T, b *bench, e *expected, key plan.Key) {
+	events := []string{"unverify", "record", "catch up"}
+	if e.held {
+		events = append(events, "write", "verified", "unanswered", "remember", "commit", "report", "reported", "progressing",
+			"fail", "wrote", "unchanged", "forget", "release", "release", "expensive")
+	} else {
+		events = append(events, "admit", "admit", "admit", "admit early")
+	}
+	what := rapid.SampledFrom(events).Draw(t, "event")
+	handlerStep(b, e, key, what)
+	workerStep(b, e, what)
+	reportStep(b, e, what)
+	switch what {
+	case "admit", "admit early":
+		admitStep(t, b, e, key, what == "admit early")
+	case "release", "expensive":
+		cost := time.Duration(0)
+		if e.cooldown = what == "expensive"; e.cooldown {
+			cost = time.Second
+		}
+		b.release(key, e.state, cost)
+		e.held, e.state = false, nil
+	}
+}
+
+func handlerStep(b *bench, e *expected, key plan.Key, what string) {
+	switch what {
+	case "unverify":
+		b.unverify(key)
+		e.unverified = true
+	case "record":
+		b.record(key, Change{})
+		e.changes++
+	case "catch up":
+		b.cache.version += 2
+	}
+}
+
+func admitStep(t *rapid.T, b *bench, e *expected, key plan.Key, early_ bool) {
+	now := late()
+	if early_ {
+		now = early()
+	}
+	s, a := b.admit(key, b.caches, now)
+	if early_ && e.cooldown {
+		if a.wait <= 0 || !a.missing.Empty() {
+			t.Fatalf("%s cools down: %+v", key, a)
+		}
+		return // the worker lets go of it at once
+	}
+	e.held, e.state = true, s
+	e.stale = e.version > b.cache.version
+	if !e.stale {
+		e.version = 0
+	}
+	if e.stale != (a.wait > 0) || e.stale == a.missing.Empty() {
+		t.Fatalf("%s stale: %v, admission: %+v", key, e.stale, a)
+	}
+	memory, changes := b.observed(s)
+	if e.told = len(changes); e.told != e.changes || ptr.Deref(memory, 0) != e.memory {
+		t.Fatalf("%s is told of %d changes and %v, want %d and %d", key, e.told, memory, e.changes, e.memory)
+	}
+}
+
+func workerStep(b *bench, e *expected, what string) {
+	switch what {
+	case "write":
+		e.version = max(e.version, b.cache.version+1)
+		e.state.barrier.WaitForVersion(podKind, strconv.Itoa(e.version))
+	case "verified":
+		b.verified(e.state)
+		e.unverified = false
+	case "unanswered":
+		b.unanswered(e.state)
+		e.unverified = true
+	case "remember":
+		b.commit(e.state, ptr.To(7), e.told)
+		e.memory, e.changes, e.told = 7, e.changes-e.told, 0
+	case "commit":
+		b.commit(e.state, nil, e.told)
+		e.memory, e.changes, e.told = 0, e.changes-e.told, 0
+	case "fail":
+		if e.failures++; b.failed(e.state) != e.failures {
+			e.failures = -1 // which nothing agrees with
+		}
+	case "forget":
+		b.forget(e.state, true, e.told)
+		*e = expected{held: true, state: e.state, owner: e.owner, changes: e.changes - e.told}
+	}
+}
+
+func reportStep(b *bench, e *expected, what string) {
+	switch what {
+	case "report":
+		e.state.owner = e.owner
+		b.setReport(e.state, debounced{since: time.Unix(100, 0)})
+		if e.report = true; !e.inProgress {
+			e.inProgress, e.group = true, e.owner
+		}
+	case "reported":
+		b.setReport(e.state, debounced{})
+		e.report = false
+	case "progressing":
+		e.moving = !e.moving
+		e.state.progressing = e.moving
+	case "wrote", "unchanged":
+		b.succeeded(e.state, what == "wrote")
+		e.failures = 0
+		if what == "unchanged" && !e.report && !e.moving {
+			e.inProgress = false
+		}
+	}
+}
+
+// agrees compares the states with the model.
+func (b *bench) agrees(t *rapid.T, model map[plan.Key]*expected) {
+	debounced, failing, size, groups := 0, 0, 0, map[types.UID]bool{}
+	for key, e := range model {
+		debounced += count(e.report)
+		failing += count(e.failures != 0)
+		size += count(e.held || !e.idle())
+		if e.inProgress && e.group != "" {
+			groups[e.group] = true
+		}
+		if got := b.priority(key, queue.Changed, "").Level == queue.InProgress; got != e.inProgress {
+			t.Fatalf("%s in progress: %v, want %v", key, got, e.inProgress)
+		}
+		if s := b.all[key]; s != nil && (s.unverified != e.unverified || s.failures != e.failures) {
+			t.Fatalf("%s: %+v, want %+v", key, s, e)
+		}
+	}
+	gotDebounced, gotFailing := b.counts()
+	got := fmt.Sprint(gotDebounced, " debounced, ", gotFailing, " failing, ", len(b.all), " states, ", len(b.groups), " groups")
+	if want := fmt.Sprint(debounced, " debounced, ", failing, " failing, ", size, " states, ", len(groups), " groups"); got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	for id := range groups {
+		if b.groups[id] == nil {
+			t.Fatalf("group %s is missing", id)
+		}
+	}
+}

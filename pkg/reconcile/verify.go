@@ -1,0 +1,104 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// verifiable reports whether something can be read live that tells more than the caches.
+func (r *Runner[S, M]) verifiable() bool {
+	return r.shared.Verifier != nil && (r.Live != nil || r.Owner != nil && !r.Unowned)
+}
+
+// observeVerified observes anew when the caches show what the server has: what was observed before may be older than that.
+// If the caches lack something, the error is [plan.ErrStale].
+func (r *run[S, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], told int, err error) {
+	if err := r.verify(ctx, s); err != nil {
+		return o, 0, err
+	}
+	o, told, err = r.observe(ctx)
+	if err == nil && !o.Exists {
+		r.forget(false, told)
+	}
+	return o, told, err
+}
+
+// verify reads live what the caches may lack. Until the caches show it, nothing is written.
+func (r *run[S, M]) verify(ctx context.Context, s S) error {
+	if r.shared.Verifier != nil {
+		var sets []Live
+		if owner := r.owner(s); owner != nil && !r.Unowned {
+			self, err := ownerOnly(owner)
+			if err != nil {
+				return err
+			}
+			sets = append(sets, self)
+		}
+		if r.Live != nil {
+			sets = append(sets, r.Live(s)...)
+		}
+		for _, set := range sets {
+			if err := r.compare(ctx, set); err != nil {
+				return fmt.Errorf("read live: %w", err)
+			}
+		}
+	}
+	r.keys.verified(r.state)
+	if !r.state.barrier.Check(r.caches).Open {
+		return plan.ErrStale
+	}
+	return nil
+}
+
+// ownerOnly is the set that has nothing but the owner. It is listed, not read by name: whoever fills the caches may list.
+func ownerOnly(owner plan.Object) (Live, error) {
+	kind, err := api.KindOf(owner)
+	return Live{Kind: kind, Namespace: owner.GetNamespace(), name: owner.GetName(), Selector: labels.Everything(), Cached: []plan.Object{owner}}, err
+}
+
+// compare makes the key wait until the caches show what the server shows: the latest version of what exists, and the
+// absence of what does not.
+func (r *run[S, M]) compare(ctx context.Context, set Live) error {
+	found, err := r.shared.list(ctx, set.Kind, set.Namespace, set.options())
+	if err != nil {
+		return err
+	}
+	exists := make(map[types.UID]bool, len(found.Items))
+	for i := range found.Items {
+		exists[found.Items[i].UID] = true
+		r.state.barrier.WaitForVersion(set.Kind, found.Items[i].ResourceVersion)
+	}
+	for _, o := range set.Cached {
+		if !exists[o.GetUID()] && set.Selector.Matches(labels.Set(o.GetLabels())) {
+			r.state.barrier.WaitForAbsence(set.Kind, o, set.Selector)
+		}
+	}
+	return nil
+}
+
+func (l Live) options() metav1.ListOptions {
+	o := metav1.ListOptions{LabelSelector: l.Selector.String()}
+	if l.name != "" {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, l.name).String()
+	}
+	return o
+}
+
+// list reads metadata live, as the identity that fills the caches.
+func (s Shared) list(ctx context.Context, kind schema.GroupVersionKind, namespace string, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	m, err := s.Mapper.Mapping(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	return list, s.Verifier.List(ctx, m, namespace, o, list)
+}

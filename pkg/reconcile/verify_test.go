@@ -1,0 +1,99 @@
+package reconcile
+
+import (
+	"errors"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+)
+
+// loseAnswers carries out the creations of pods, and loses the answers while the condition holds.
+func (w *world) loseAnswers(while func() bool) {
+	w.AfterWrite(func(x apitest.Write) error {
+		if x.Verb == "create" && x.Kind == "Pod" && while() {
+			return errors.New("connection reset by peer")
+		}
+		return nil
+	})
+}
+
+// A write that is carried out but not answered must be found by reading live.
+func TestUnansweredWriteIsFoundLive(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		var answers atomic.Bool
+		w.loseAnswers(func() bool { return !answers.Load() })
+		w.FreezeWatches(podKind)
+		w.put("a", 1)
+		time.Sleep(10 * time.Minute)
+		w.wantPods(1)
+		answers.Store(true)
+		w.ResumeWatches(podKind)
+		time.Sleep(2 * time.Minute)
+		w.wantPods(1)
+	})
+}
+
+// While the server is read live the caches may catch up. What was planned before that is not carried out.
+func TestAPlanFromBeforeTheLiveReadIsMadeAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.beforeList = func() {
+			w.ResumeWatches(podKind)
+			time.Sleep(time.Second)
+		}
+		w.start()
+		var answered atomic.Bool
+		w.loseAnswers(func() bool { return !answered.Swap(true) })
+		w.FreezeWatches(podKind)
+		w.put("a", 1)
+		time.Sleep(2 * time.Minute)
+		w.wantPods(1)
+		if made := w.counted("create pods 201") + w.counted("create pods 200"); made != 0 {
+			t.Errorf("%d pods were made after the live read", made)
+		}
+	})
+}
+
+// LE-14: a write that was not sent for want of the lease is known not to be carried out, also when the transport says so:
+// nothing is read live before the next one.
+func TestAWriteThatWasNotSentIsAnswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		err       error
+		liveReads bool
+	}{
+		"said by the client":    {api.ErrNotLeading, false},
+		"said by the transport": {&url.Error{Op: "Post", URL: "https://api", Err: api.ErrNotLeading}, false},
+		"a broken connection":   {&url.Error{Op: "Post", URL: "https://api", Err: errors.New("reset")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				var lists atomic.Int32
+				var leads atomic.Bool
+				w.beforeList = func() { lists.Add(1) }
+				w.start()
+				w.put("first", 0) // what has come into the cache since is of our own time
+				w.settle()
+				w.BeforeWrite(func(x apitest.Write) error {
+					if x.Kind == "Pod" && !leads.Load() {
+						return c.err
+					}
+					return nil
+				})
+				lists.Store(0)
+				w.put("a", 2)
+				time.Sleep(time.Minute)
+				w.wantPods(0)
+				leads.Store(true)
+				time.Sleep(2 * time.Minute)
+				w.wantPods(2)
+				if n := lists.Load(); (n > 0) != c.liveReads {
+					t.Errorf("%d live reads", n)
+				}
+			})
+		})
+	}
+}

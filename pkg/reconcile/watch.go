@@ -1,0 +1,108 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/queue"
+)
+
+// waitForCaches waits until all caches are filled (CLI-59).
+func (r *Runner[S, M]) waitForCaches(ctx context.Context) error {
+	for _, w := range r.Watches {
+		if !cache.WaitForCacheSync(ctx.Done(), w.Informer.HasSynced) {
+			return nil // ctx has ended
+		}
+	}
+	if err := r.caches.Usable(); err != nil {
+		return fmt.Errorf("controller %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// watch registers the event handlers and waits until the objects that exist already have been queued. Handlers come
+// only now, so that a standby keeps warm caches and no queue. The returned function takes them off again.
+func (r *Runner[S, M]) watch(ctx context.Context) (stop func(), err error) {
+	var undo []func()
+	stop = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	var synced []cache.InformerSynced
+	for _, w := range r.Watches {
+		registration, err := w.Informer.AddEventHandler(r.handler(w))
+		if err != nil {
+			return stop, fmt.Errorf("controller %s: watch %s: %w", r.Name, w.Kind.Kind, err)
+		}
+		undo = append(undo, func() { _ = w.Informer.RemoveEventHandler(registration) })
+		synced = append(synced, registration.HasSynced)
+	}
+	cache.WaitForCacheSync(ctx.Done(), synced...)
+	return stop, nil
+}
+
+// intake is where the event handlers of one term put keys: a late delivery must not reach the next term's.
+type intake[M any] struct {
+	keys     *keyStates[M]
+	queue    *queue.Queue
+	previous *previousLeader
+}
+
+func (r *Runner[S, M]) handler(w Watch) cache.ResourceEventHandler {
+	to := intake[M]{r.keys, r.queue, r.previous}
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, initial bool) {
+			if after, ok := o.(plan.Object); ok && (initial || w.Ignore == nil || !w.Ignore(after)) {
+				r.enqueue(to, w, Change{nil, after}, initial)
+			}
+		},
+		UpdateFunc: func(old, new any) {
+			before, ok1 := old.(plan.Object)
+			after, ok2 := new.(plan.Object)
+			if !ok1 || !ok2 {
+				return
+			}
+			resync := before.GetResourceVersion() == after.GetResourceVersion()
+			if !resync || w.Resync {
+				r.enqueue(to, w, Change{before, after}, resync)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok { // CI-15
+				o = missed.Obj
+			}
+			if before, ok := o.(plan.Object); ok {
+				r.enqueue(to, w, Change{before, nil}, false)
+			}
+		},
+	}
+}
+
+// enqueue queues the keys that a change concerns. Keys of objects from before our time are unverified: another process may
+// have written for them moments ago.
+func (r *Runner[S, M]) enqueue(to intake[M], w Watch, c Change, background bool) {
+	unverified := r.verifiable() && c.Before == nil && (background || r.mayBeTheirs(to.previous, w))
+	level := queue.Changed
+	if background {
+		level = queue.Background
+	}
+	for _, key := range w.Enqueues(c.Before, c.After) {
+		if unverified {
+			to.keys.unverify(key)
+		}
+		if w.Record {
+			to.keys.record(key, c)
+		}
+		if w.Delay != nil {
+			if delay := w.Delay(key); delay > 0 {
+				to.queue.AddAfter(key, delay)
+				continue
+			}
+		}
+		to.queue.AddWithPriority(key, to.keys.priority(key, level, controllerOf(key, c.After)))
+	}
+}

@@ -1,0 +1,187 @@
+package reconcile
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func named(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+
+// An object that comes later than the controller enqueues nothing if it is to be ignored; changes and deletions still may.
+func TestIgnore(t *testing.T) { // EP-7
+	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, int]{Name: "toy"})
+	r.begin()
+	defer r.queue.ShutDown()
+	h := r.handler(Watch{Ignore: func(plan.Object) bool { return true }, Enqueues: itself})
+	h.OnAdd(named("new"), false)
+	h.OnAdd(named("old"), true)
+	h.OnDelete(named("gone"))
+	if n := r.queue.Len(); n != 2 {
+		t.Errorf("%d keys are queued, want old and gone", n)
+	}
+	h.OnDelete(cache.DeletedFinalStateUnknown{Obj: named("missed")}) // CI-15
+	if n := r.queue.Len(); n != 3 {
+		t.Errorf("%d keys are queued, want the deletion that was missed, too", n)
+	}
+}
+
+// CI-14
+func TestResync(t *testing.T) {
+	for _, resync := range []bool{false, true} {
+		r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, int]{Name: "toy"})
+		r.begin()
+		r.handler(Watch{Resync: resync, Enqueues: itself}).OnUpdate(named("a"), named("a"))
+		if n := r.queue.Len(); n != count(resync) {
+			t.Errorf("resync %v: %d keys are queued", resync, n)
+		}
+		r.queue.ShutDown()
+	}
+}
+
+// The changes since the last commit are handed over in order: also when a reconcile failed, and those that came while it was
+// under way.
+func TestRecordedChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var during, refuse atomic.Bool
+		w.adjust = func(c *Controller[toy, int]) {
+			c.Watches[1].Record = true
+			c.Report = nil
+			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
+		}
+		w.decide = func(s toy) plan.Plan {
+			if during.Swap(false) {
+				w.putPods("a", "z")
+				time.Sleep(time.Second)
+			}
+			return keepPods(s)
+		}
+		w.start()
+		w.put("a", 2)
+		w.settle()
+		w.wantChanges("made by ourselves", "+a-2 +a-3")
+		refuse.Store(true)
+		w.BeforeWrite(func(x apitest.Write) error {
+			if refuse.Load() && x.Verb == "delete" {
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		w.putPods("a", "x", "y")
+		w.settle()
+		asked := w.requests()
+		if got := changesOf(asked[len(asked)-1]); got != "+x +y" {
+			t.Errorf("pods that are too many, and cannot be deleted: %q", got)
+		}
+		time.Sleep(time.Minute)
+		w.wantChanges("again", "+x +y")
+		refuse.Store(false)
+		during.Store(true)
+		time.Sleep(2 * time.Minute)
+		asked = w.requests()
+		if got := changesOf(asked[0]); got != "+x +y" {
+			t.Errorf("once more: %q", got)
+		}
+		got := changesOf(asked[1:]...)
+		if rest := strings.Fields(got); rest[0] != "+z" || len(rest) != 4 || strings.Count(got, " -") != 3 {
+			t.Errorf("one that came while others were deleted: %q", got)
+		}
+	})
+}
+
+// What comes while Observe finds that the key's object is gone is about its successor.
+func TestRecordedChangesOfASuccessor(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var during atomic.Bool
+		w.decide = nothing
+		w.adjust = func(c *Controller[toy, int]) {
+			c.Watches[0].Record = true
+			observe := c.Observe
+			c.Observe = func(ctx context.Context, r Request[int]) (Observation[toy, int], error) {
+				o, err := observe(ctx, r)
+				if !o.Exists && during.Swap(false) {
+					w.put("a", 0)
+					time.Sleep(time.Second)
+				}
+				return o, err
+			}
+		}
+		w.start()
+		w.put("a", 0)
+		w.settle()
+		w.wantChanges("new", "+a")
+		during.Store(true)
+		w.remove("a")
+		time.Sleep(time.Minute)
+		w.wantChanges("gone, and come back meanwhile", "-a +a")
+	})
+}
+
+// wantChanges compares the changes that Observe was told of, of all observations in order.
+func (w *world) wantChanges(what, want string) {
+	w.t.Helper()
+	if got := changesOf(w.requests()...); got != want {
+		w.t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func changesOf(asked ...Request[int]) string {
+	var words []string
+	for _, r := range asked {
+		for _, c := range r.Changes {
+			switch {
+			case c.Before == nil:
+				words = append(words, "+"+c.After.GetName())
+			case c.After == nil:
+				words = append(words, "-"+c.Before.GetName())
+			default:
+				words = append(words, "~"+c.After.GetName())
+			}
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// A watch may delay some of the keys that it enqueues.
+func TestDelay(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.decide = nothing
+		w.adjust = func(c *Controller[toy, int]) {
+			c.Watches[0].Delay = func(key plan.Key) time.Duration {
+				if key.Name == "later" {
+					return 10 * time.Second
+				}
+				return 0
+			}
+		}
+		w.start()
+		for _, name := range []string{"later", "now"} {
+			w.put(name, 0)
+		}
+		w.settle()
+		began := time.Now().Add(-300 * time.Millisecond)
+		time.Sleep(time.Minute)
+		for _, r := range w.requests() {
+			after, want := r.Now.Sub(began), time.Duration(0)
+			if r.Key.Name == "later" {
+				want = 10 * time.Second
+			}
+			if after != want {
+				t.Errorf("%s was reconciled after %v", r.Key.Name, after)
+			}
+		}
+		if n := w.counted(string(Unchanged)); n != 2 {
+			t.Errorf("%d reconciles", n)
+		}
+	})
+}

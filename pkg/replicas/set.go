@@ -1,0 +1,91 @@
+package replicas
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Set is a view of an object that asks for a number of pods: a ReplicaSet, or a ReplicationController. What it shows belongs
+// to the object.
+type Set struct {
+	Object plan.Object
+	Kind   schema.GroupVersionKind
+	*metav1.ObjectMeta
+	Spec   *appsv1.ReplicaSetSpec
+	Status *appsv1.ReplicaSetStatus
+}
+
+// OfReplicaSet returns the view of a ReplicaSet, nil for nil.
+func OfReplicaSet(o *appsv1.ReplicaSet) *Set {
+	if o == nil {
+		return nil
+	}
+	return &Set{o, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), &o.ObjectMeta, &o.Spec, &o.Status}
+}
+
+// OfReplicationController returns the view of a ReplicationController, nil for nil. Its selector is a plain map of labels
+// (RC-10), and its template may be missing (RC-11).
+func OfReplicationController(o *corev1.ReplicationController) *Set {
+	if o == nil {
+		return nil
+	}
+	return &Set{
+		Object: o, Kind: corev1.SchemeGroupVersion.WithKind("ReplicationController"), ObjectMeta: &o.ObjectMeta,
+		Spec: &appsv1.ReplicaSetSpec{
+			Replicas:        o.Spec.Replicas,
+			MinReadySeconds: o.Spec.MinReadySeconds,
+			Selector:        &metav1.LabelSelector{MatchLabels: o.Spec.Selector},
+			Template:        ptr.Deref(o.Spec.Template, corev1.PodTemplateSpec{}),
+		},
+		Status: &appsv1.ReplicaSetStatus{
+			Replicas:             o.Status.Replicas,
+			FullyLabeledReplicas: o.Status.FullyLabeledReplicas,
+			ReadyReplicas:        o.Status.ReadyReplicas,
+			AvailableReplicas:    o.Status.AvailableReplicas,
+			ObservedGeneration:   o.Status.ObservedGeneration,
+			Conditions:           conditionsOf(o.Status.Conditions),
+		},
+	}
+}
+
+// withStatus returns a copy of the set's object with another status. All other parts still belong to the object.
+func (s *Set) withStatus(status appsv1.ReplicaSetStatus) plan.Object {
+	switch o := s.Object.(type) {
+	case *corev1.ReplicationController:
+		after := *o
+		after.Status = corev1.ReplicationControllerStatus{ // there is no terminatingReplicas (RC-14)
+			Replicas:             status.Replicas,
+			FullyLabeledReplicas: status.FullyLabeledReplicas,
+			ReadyReplicas:        status.ReadyReplicas,
+			AvailableReplicas:    status.AvailableReplicas,
+			ObservedGeneration:   status.ObservedGeneration,
+		}
+		for _, c := range status.Conditions {
+			after.Status.Conditions = append(after.Status.Conditions, corev1.ReplicationControllerCondition{
+				Type: corev1.ReplicationControllerConditionType(c.Type), Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+			})
+		}
+		return &after
+	case *appsv1.ReplicaSet:
+		after := *o
+		after.Status = status
+		return &after
+	}
+	return s.Object // not reached: there are no other views
+}
+
+func conditionsOf(conditions []corev1.ReplicationControllerCondition) (all []appsv1.ReplicaSetCondition) {
+	for _, c := range conditions {
+		all = append(all, appsv1.ReplicaSetCondition{
+			Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status,
+			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+		})
+	}
+	return all
+}
