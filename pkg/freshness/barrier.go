@@ -105,7 +105,9 @@ func (b *Barrier) Check(caches Caches) (s State) {
 	for i, c := range b.changes {
 		switch {
 		case c.shown(caches):
-			b.refused = 0
+			if !c.until.IsZero() { // the caches explain a refusal
+				b.refused = 0
+			}
 		case !c.until.IsZero() && time.Now().After(c.until):
 			s.Unverified = true
 		default:

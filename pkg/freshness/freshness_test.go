@@ -177,6 +177,25 @@ func TestARefusalIsWaitedForInBoundedTime(t *testing.T) {
 	})
 }
 
+// That the caches show a deletion of our own explains no refusal: the waits for its reason go on to double.
+func TestOwnDeletionExplainsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := pod("2", "web")
+		other.Name = "q"
+		caches, _ := cachesOf(t, podKind, 1, pod("1", "web"))
+		var b Barrier
+		for range 4 {
+			b.WaitForChange(podKind, pod("1", "web"))
+			b.WaitForDeletion(podKind, other, false) // which the caches show
+			time.Sleep(time.Minute)
+			b.Check(caches)
+		}
+		if b.refused != 4 {
+			t.Errorf("%d refusals are remembered, want 4", b.refused)
+		}
+	})
+}
+
 func TestOutdated(t *testing.T) {
 	tracker, written := NewTracker(), pod("1", "web")
 	written.ResourceVersion = "7"

@@ -1,4 +1,4 @@
-// Package freshness tells whether caches show what this process has written. It takes the place of expectations (RS-36..40):
+// Package freshness tells whether caches show what this process has written, and what it has learned that others wrote. It takes the place of expectations (RS-36..40):
 // what was written is waited for by resourceVersion and uid. There is no time limit after which a stale cache would be
 // accepted.
 package freshness
@@ -176,8 +176,8 @@ func lookUp(stores []cache.Store, key plan.Key) plan.Object {
 	return nil
 }
 
-// atLeast reports whether version a is b or later. Versions of one resource are comparable; one that is no number (that of
-// a store that has not been filled yet) is older than any.
+// atLeast reports whether version a is b or later. Versions of one resource are comparable; the answer is false if
+// one of them is no number, such as that of a store that has not been filled yet.
 func atLeast(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order >= 0

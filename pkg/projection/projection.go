@@ -79,6 +79,7 @@ func Kinds() (fieldmask.Kinds, error) {
 		add(core.WithKind("Pod"), corev1.Pod{}, corev1.PodList{}, podFields(), fieldmask.Only, "metadata"),
 		add(core.WithKind("Node"), corev1.Node{}, corev1.NodeList{}, append(managed, "status.images"), fieldmask.Without),
 		add(core.WithKind("Service"), corev1.Service{}, corev1.ServiceList{}, managed, fieldmask.Without),
+		add(core.WithKind("ReplicationController"), corev1.ReplicationController{}, corev1.ReplicationControllerList{}, managed, fieldmask.Without),
 		add(core.WithKind("Endpoints"), corev1.Endpoints{}, corev1.EndpointsList{}, managed, fieldmask.Without),
 		add(apps.WithKind("Deployment"), appsv1.Deployment{}, appsv1.DeploymentList{}, managed, fieldmask.Without),
 		add(apps.WithKind("ReplicaSet"), appsv1.ReplicaSet{}, appsv1.ReplicaSetList{}, managed, fieldmask.Without),

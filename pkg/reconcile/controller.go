@@ -37,7 +37,8 @@ type Controller[S, M any] struct {
 	// Plan decides what to write. It is pure.
 	Plan func(now time.Time, s S) plan.Plan
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
-	// called when the plan turned out to be based on an outdated cache.
+	// called when something else than an answer of the server has stopped the plan. It is also called with the zero Outcome,
+	// to learn whether it would write.
 	Report func(now time.Time, s S, did plan.Outcome) plan.Plan
 	// Applied is told what became of a plan, for metrics and log lines of the controller's own. It may be nil, and must be
 	// quick.
@@ -108,7 +109,7 @@ type Live struct {
 	Selector  labels.Selector
 	Cached    []plan.Object // what the cache shows of the set
 
-	name string // of the only object of the set; empty for any
+	Name string // of the only object of the set; empty for any
 }
 
 // Shared is what all controllers of a process have in common.

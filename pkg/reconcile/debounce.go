@@ -23,16 +23,16 @@ const (
 
 // debounced is a report of one key that waits for a newer one to replace it. The zero value is none.
 type debounced struct {
-	since time.Time // when the first report that it replaces was due
-	until time.Time // when it is to be written if nothing changes
-	timer time.Time // the next reconcile that comes without a change
-	due   time.Time // since when it has waited for its own time, and is not written because the controller is busy
+	since     time.Time // when the first report that it replaces was made
+	quietAt   time.Time // when it is to be written if nothing changes
+	nextTimer time.Time // the next reconcile that comes without a change
+	heldSince time.Time // since when only a busy controller holds it back; zero while it is still being debounced
 }
 
 func (d debounced) waiting() bool { return !d.since.IsZero() }
 
 // changing reports whether the report waits because its object goes on changing.
-func (d debounced) changing() bool { return d.waiting() && d.due.IsZero() }
+func (d debounced) changing() bool { return d.waiting() && d.heldSince.IsZero() }
 
 // wait returns how much longer the report waits; not positive if it is to be written now. A reconcile that comes before the
 // timer means that something has changed, so that the object is not quiet.
@@ -40,16 +40,16 @@ func (d *debounced) wait(now time.Time, quietTime, longest time.Duration) time.D
 	quiet := now.Add(quietTime)
 	switch {
 	case !d.waiting():
-		d.since, d.until, d.timer = now, quiet, quiet
-	case now.Before(d.timer):
-		d.until = quiet
+		d.since, d.quietAt, d.nextTimer = now, quiet, quiet
+	case now.Before(d.nextTimer):
+		d.quietAt = quiet
 	default:
-		d.timer = d.until
+		d.nextTimer = d.quietAt
 	}
-	if last := d.since.Add(longest); last.Before(d.until) {
-		d.until = last
+	if last := d.since.Add(longest); last.Before(d.quietAt) {
+		d.quietAt = last
 	}
-	return d.until.Sub(now)
+	return d.quietAt.Sub(now)
 }
 
 // debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
@@ -60,24 +60,32 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 	}
 	d := s.report
 	wait := d.wait(now, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
-	if last := d.since.Add(rep.MaxWait); wait <= 0 && now.Before(last) && !r.early.AllowN(now, 1) {
-		d.until, wait = last, last.Sub(now)
-	}
 	switch {
 	case wait > 0:
-		d.due = time.Time{}
-	case d.due.IsZero():
-		d.due = now
+		d.heldSince = time.Time{}
+	case d.heldSince.IsZero():
+		d.heldSince = now
 	}
 	waiting, changing := r.keys.setReport(s, d)
-	busy := r.queue.Len()+changing > longBacklog || waiting > manyReports
-	if rest := d.since.Add(longestDebounce).Sub(now); busy && now.Sub(r.executor.LastWrite()) <= quietController {
-		again := min(max(now.Sub(d.due), firstCheck), quietController) // ever more rarely while that lasts
-		wait = max(wait, min(rest, again))
+	if r.busy(waiting, changing, now) {
+		if rest := d.since.Add(longestDebounce).Sub(now); rest > 0 {
+			again := min(max(now.Sub(d.heldSince), firstCheck), quietController) // ever more rarely while that lasts
+			return max(wait, min(rest, again))
+		}
+	}
+	if last := d.since.Add(rep.MaxWait); wait <= 0 && now.Before(last) && !r.early.AllowN(now, 1) {
+		d.quietAt, d.heldSince, wait = last, time.Time{}, last.Sub(now)
+		r.keys.setReport(s, d)
 	}
 	if wait > 0 {
 		return wait
 	}
 	r.keys.setReport(s, debounced{})
 	return 0
+}
+
+// busy reports whether the controller has more to do than its reports, of which so many wait, and so many of objects that go on
+// changing.
+func (r *Runner[S, M]) busy(waiting, changing int, now time.Time) bool {
+	return (r.queue.Len()+changing > longBacklog || waiting > manyReports) && now.Sub(r.executor.LastWrite()) <= quietController
 }

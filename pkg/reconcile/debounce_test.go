@@ -56,8 +56,8 @@ func written(d *debounced, longest, cooldown time.Duration, at []time.Duration) 
 		if wait <= 0 {
 			return now
 		}
-		if at = at[1:]; len(at) == 0 || !start.Add(at[0]).Before(d.timer) { // the queue keeps the earliest time
-			at = append([]time.Duration{d.timer.Sub(start)}, at...)
+		if at = at[1:]; len(at) == 0 || !start.Add(at[0]).Before(d.nextTimer) { // the queue keeps the earliest time
+			at = append([]time.Duration{d.nextTimer.Sub(start)}, at...)
 		}
 	}
 	return 0

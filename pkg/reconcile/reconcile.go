@@ -22,7 +22,7 @@ type run[S, M any] struct {
 	key    plan.Key
 	state  *keyState[M]
 	record Record
-	cost   time.Duration // of deciding, writes aside
+	cost   time.Duration // of the reconcile so far, live reads included, writes aside
 }
 
 // reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
@@ -30,7 +30,7 @@ type run[S, M any] struct {
 func (r *Runner[S, M]) reconcile(ctx context.Context, key plan.Key) {
 	began := time.Now()
 	state, admitted := r.keys.admit(key, r.caches, began)
-	if admitted.wait > 0 && admitted.missing.Empty() {
+	if admitted.wait > 0 && !admitted.stale {
 		r.enqueueAfter(key, admitted.wait)
 		return
 	}
@@ -46,7 +46,7 @@ func (r *Runner[S, M]) reconcile(ctx context.Context, key plan.Key) {
 		one.finish(logger, err)
 		r.access.Hooks.reconciled(&one.record, err, cause != nil, time.Since(began))
 	}()
-	if admitted.wait > 0 {
+	if admitted.stale {
 		one.waitForCache(admitted)
 		return
 	}
@@ -147,7 +147,7 @@ func (r *run[S, M]) wrote(did plan.Outcome) {
 func (r *run[S, M]) waitForCache(a admission) {
 	rec := &r.record
 	rec.Waiting = a.missing.Kind
-	rec.Why = "waiting for the cache of " + a.missing.Kind + " to show our own writes"
+	rec.Why = "waiting for the cache of " + a.missing.Kind + " to catch up"
 	rec.Next = a.wait
 	if old, ok := r.shared.Explain.Get(r.Name, r.key); ok && old.Why != "" {
 		rec.Why = old.Why + "; " + rec.Why
@@ -170,7 +170,7 @@ func (r *run[S, M]) finish(logger klog.Logger, err error) {
 			r.enqueueAfter(r.key, rec.Next)
 		}
 	case executor.Silent(err):
-		// What it waits for brings an event, or the process is about to end. The timer is a safety net.
+		// What it waits for brings an event, or the term as leader is about to end. The timer is a safety net.
 		rec.Next = time.Second
 		r.enqueueAfter(r.key, rec.Next)
 		logger.V(4).Info("Reconciles again when the cache has caught up", "reason", err.Error())

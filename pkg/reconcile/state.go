@@ -24,8 +24,8 @@ import (
 //	stale          the caches do not show yet what was written for it (the barrier)
 //
 // Its events are the methods of [keyStates]: an event handler calls unverify and record; the worker that has the key calls
-// admit, then any of isUnverified, verified, unanswered, commit and setReport, then forget, succeeded or failed, and last
-// release.
+// admit. If the key is cooling down, that is all. Otherwise any of observed, isUnverified, verified, unanswered, commit,
+// setReport and forget follow, then succeeded or failed, or neither if the key waits for a cache, and last release.
 type keyState[M any] struct {
 	barrier freshness.Barrier // touched only by the worker that has the key
 	memory  *M                // what Observe has returned to be remembered; nil for nothing
@@ -36,7 +36,7 @@ type keyState[M any] struct {
 	cooldown    time.Time // the key is not reconciled before
 	report      debounced // a report that waits for a newer one
 	progressing bool      // more is about to change by itself, said the last report
-	owner       types.UID // of the key's object: keys with the same controlling owner are one work group
+	owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	group       *queue.Group
 	changes     []Change // of watches that record them, since the memory was last committed
 }
@@ -95,10 +95,12 @@ func (k *keyStates[M]) record(key plan.Key, c Change) {
 // admission says whether a reconcile of a key may begin.
 type admission struct {
 	wait    time.Duration           // zero: it may; else when to try again
+	stale   bool                    // the barrier is closed; otherwise, to wait means that the key is cooling down
 	missing schema.GroupVersionKind // of a stale key: a kind whose caches lack something
 }
 
-// verifyAfter is after how many attempts in vain, of a second and less, the caches are compared with the server anew.
+// verifyAfter is how many attempts in a row may find the barrier closed (about ten seconds of timers; events count, too) before
+// absences that are waited for are given up and listed live again. Versions and own deletions are waited for without end.
 const verifyAfter = 15
 
 // admit decides whether a reconcile of the key may begin.
@@ -121,7 +123,7 @@ func (k *keyStates[M]) admit(key plan.Key, caches freshness.Caches, now time.Tim
 	if s.stale%verifyAfter == 0 && s.barrier.DropAbsences() {
 		s.unverified = true
 	}
-	return s, admission{wait: min(10*time.Millisecond<<min(s.stale, 7), time.Second), missing: state.Missing}
+	return s, admission{wait: min(10*time.Millisecond<<min(s.stale, 7), time.Second), stale: true, missing: state.Missing}
 }
 
 // isUnverified reports whether the caches have to be compared with the server before the next write.

@@ -62,7 +62,7 @@ func (r *run[S, M]) verify(ctx context.Context, s S) error {
 // ownerOnly is the set that has nothing but the owner. It is listed, not read by name: whoever fills the caches may list.
 func ownerOnly(owner plan.Object) (Live, error) {
 	kind, err := api.KindOf(owner)
-	return Live{Kind: kind, Namespace: owner.GetNamespace(), name: owner.GetName(), Selector: labels.Everything(), Cached: []plan.Object{owner}}, err
+	return Live{Kind: kind, Namespace: owner.GetNamespace(), Name: owner.GetName(), Selector: labels.Everything(), Cached: []plan.Object{owner}}, err
 }
 
 // compare makes the key wait until the caches show what the server shows: the latest version of what exists, and the
@@ -87,8 +87,8 @@ func (r *run[S, M]) compare(ctx context.Context, set Live) error {
 
 func (l Live) options() metav1.ListOptions {
 	o := metav1.ListOptions{LabelSelector: l.Selector.String()}
-	if l.name != "" {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, l.name).String()
+	if l.Name != "" {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, l.Name).String()
 	}
 	return o
 }
