@@ -7,17 +7,15 @@ import (
 )
 
 // Reports of progress are debounced as their plans ask for it, see docs/decisions/0003. Beyond a rate of earlyRate a second a
-// controller's reports wait for their MaxWait. While it is busy, they wait until it has written nothing else for
-// quietController, though not longer than longestDebounce. It is busy when it has a backlog of more than longBacklog (keys in
-// its queue, and objects that go on changing), or more than manyReports that wait. So the number of writes that a large piece
-// of work takes depends on the work and not on the speed of the machine, and small work does not wait.
+// controller's reports wait for their MaxWait. While it has a backlog of more than longBacklog, keys in its queue and reports
+// that wait, they wait until it has written nothing else for quietController, though not longer than longestDebounce. So the
+// number of writes that a large piece of work takes depends on the work and not on the speed of the machine, and small work
+// does not wait.
 const (
-	earlyRate       = 15
+	earlyRate       = 10
 	earlyBurst      = 20
-	manyReports     = 22
-	longBacklog     = 18
+	longBacklog     = 10
 	quietController = time.Second
-	firstCheck      = 100 * time.Millisecond // until it is checked whether the controller is still busy
 	longestDebounce = 15 * time.Second
 )
 
@@ -26,13 +24,9 @@ type debounced struct {
 	since     time.Time // when the first report that it replaces was made
 	quietAt   time.Time // when it is to be written if nothing changes
 	nextTimer time.Time // the next reconcile that comes without a change
-	heldSince time.Time // since when only a busy controller holds it back; zero while it is still being debounced
 }
 
 func (d debounced) waiting() bool { return !d.since.IsZero() }
-
-// changing reports whether the report waits because its object goes on changing.
-func (d debounced) changing() bool { return d.waiting() && d.heldSince.IsZero() }
 
 // wait returns how much longer the report waits; not positive if it is to be written now. A reconcile that comes before the
 // timer means that something has changed, so that the object is not quiet.
@@ -60,32 +54,16 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 	}
 	d := s.report
 	wait := d.wait(now, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
-	switch {
-	case wait > 0:
-		d.heldSince = time.Time{}
-	case d.heldSince.IsZero():
-		d.heldSince = now
-	}
-	waiting, changing := r.keys.setReport(s, d)
-	if r.busy(waiting, changing, now) {
-		if rest := d.since.Add(longestDebounce).Sub(now); rest > 0 {
-			again := min(max(now.Sub(d.heldSince), firstCheck), quietController) // ever more rarely while that lasts
-			return max(wait, min(rest, again))
-		}
-	}
 	if last := d.since.Add(rep.MaxWait); wait <= 0 && now.Before(last) && !r.early.AllowN(now, 1) {
-		d.quietAt, d.heldSince, wait = last, time.Time{}, last.Sub(now)
-		r.keys.setReport(s, d)
+		d.quietAt, wait = last, last.Sub(now)
+	}
+	backlog := r.queue.Len() + r.keys.setReport(s, d)
+	if rest := d.since.Add(longestDebounce).Sub(now); backlog > longBacklog && now.Sub(r.executor.LastWrite()) <= quietController {
+		wait = max(wait, min(rest, quietController))
 	}
 	if wait > 0 {
 		return wait
 	}
 	r.keys.setReport(s, debounced{})
 	return 0
-}
-
-// busy reports whether the controller has more to do than its reports, of which so many wait, and so many of objects that go on
-// changing.
-func (r *Runner[S, M]) busy(waiting, changing int, now time.Time) bool {
-	return (r.queue.Len()+changing > longBacklog || waiting > manyReports) && now.Sub(r.executor.LastWrite()) <= quietController
 }

@@ -54,7 +54,6 @@ type keyStates[M any] struct {
 	all       map[plan.Key]*keyState[M]
 	groups    queue.Groups
 	debounced int // keys with a report that waits
-	changing  int // of these, those whose objects go on changing
 	failing   int // keys that have failed
 }
 
@@ -164,20 +163,19 @@ func (k *keyStates[M]) commit(s *keyState[M], memory *M, told int) {
 	}
 }
 
-// setReport notes the report that waits, if one does, and returns how many reports of the controller wait, and how many of
-// them because their objects go on changing. Work on the key is in progress from then on.
-func (k *keyStates[M]) setReport(s *keyState[M], d debounced) (waiting, changing int) {
+// setReport notes the report that waits, if one does, and returns how many reports of the controller wait. Work on the key
+// is in progress from then on.
+func (k *keyStates[M]) setReport(s *keyState[M], d debounced) (waiting int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, d)
 	if d.waiting() && s.group == nil {
 		s.group = k.groups.Join(s.owner, d.since)
 	}
-	return k.debounced, k.changing
+	return k.debounced
 }
 
 func (k *keyStates[M]) setReportLocked(s *keyState[M], d debounced) {
-	k.changing += count(d.changing()) - count(s.report.changing())
 	k.debounced += count(d.waiting()) - count(s.report.waiting())
 	s.report = d
 }

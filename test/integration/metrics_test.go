@@ -31,7 +31,7 @@ type metric struct {
 const (
 	queues      = "name=deployment;name=replicaset;name=replicationmanager;name=endpoint;name=orphaned_pods_nodes"
 	everyone    = "controller=deployment-controller;controller=replicaset-controller;controller=replicationcontroller-controller;controller=endpoints-controller;controller=pod-garbage-collector-controller"
-	cached      = "resource=pods;resource=nodes;resource=services;resource=endpoints;resource=deployments;resource=replicasets;resource=replicationcontrollers"
+	cached      = "resource=pods;resource=nodes;resource=services;resource=endpoints;resource=deployments.apps;resource=replicasets.apps;resource=replicationcontrollers"
 	queueTimes  = "1e-08 1e-07 1e-06 9.999999999999999e-06 9.999999999999999e-05 0.001 0.01 0.1 1 10"
 	clientTimes = "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60"
 	clientSizes = "64 256 512 1024 4096 16384 65536 262144 1.048576e+06 4.194304e+06 1.6777216e+07"

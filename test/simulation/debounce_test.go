@@ -40,27 +40,6 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 				edit(b, "web", func(set *appsv1.ReplicaSet) { set.Spec.Replicas = ptr.To(n % 4) })
 			}
 		},
-		"sixteen rollouts at once, all of which get stuck": func(b *busy) {
-			for i := range 16 {
-				b.apply(fmt.Sprint("web-", i), 2)
-			}
-			b.prompt()
-			for i := range 16 {
-				b.setImage(fmt.Sprint("web-", i), "bad:1")
-			}
-		},
-		"twelve rollouts a second for ten seconds, all of which get stuck": func(b *busy) {
-			for i := range 120 {
-				b.apply(fmt.Sprint("web-", i), 2)
-			}
-			b.prompt()
-			for i := range 120 {
-				b.setImage(fmt.Sprint("web-", i), "bad:1")
-				if i%12 == 11 {
-					time.Sleep(time.Second)
-				}
-			}
-		},
 		"a hundred writes a second for a minute: small rollouts, half of them get stuck": func(b *busy) {
 			for i := range 300 {
 				b.apply(fmt.Sprint("web-", i), 2)

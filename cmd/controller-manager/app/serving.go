@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -43,7 +46,11 @@ func newServer(ctx context.Context, c options.Config) (*serving.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return serving.New(ctx, config)
+	server, err := serving.New(ctx, config)
+	if errors.Is(err, syscall.EADDRINUSE) { // on a control-plane node, the original may serve there
+		err = fmt.Errorf("%w; choose another --secure-port, or 0 to serve nothing", err)
+	}
+	return server, err
 }
 
 // servingConfig hands over what the flags said.

@@ -87,7 +87,7 @@ func TestServingThatCannotBe(t *testing.T) {
 	for _, test := range []struct {
 		name, args, want string
 	}{
-		{"CLI-30 the port is taken", "--secure-port=" + port, `listen tcp 127.0.0.1:` + port + `: bind: address already in use`},
+		{"CLI-30 the port is taken", "--secure-port=" + port, `listen tcp 127.0.0.1:` + port + `: bind: address already in use; choose another --secure-port, or 0 to serve nothing`},
 		{"CLI-32 no certificate", "--tls-cert-file=/nope --tls-private-key-file=/nope", `open /nope: no such file or directory`},
 		{"CLI-32 no key given", "--tls-cert-file=/nope", `--tls-cert-file and --tls-private-key-file must be given together`},
 		{"CLI-32 a malformed certificate", "--tls-cert-file=" + garbage + " --tls-private-key-file=" + garbage,
