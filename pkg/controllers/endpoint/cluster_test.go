@@ -60,10 +60,9 @@ func inCluster(t *testing.T, test func(c *cluster), objects ...plan.Object) {
 		c := &cluster{Server: apitest.NewServer(), t: t}
 		c.put(objects...)
 		c.AfterWrite(c.note)
-		ctx, cancel := context.WithCancel(t.Context())
 		from := contextFor(t, c, true)
 		for _, example := range []plan.Object{&corev1.Service{}, &corev1.Endpoints{}, &corev1.Pod{}} {
-			informer, err := c.NewInformer(ctx, example)
+			informer, err := c.NewInformer(t.Context(), example)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,22 +72,8 @@ func inCluster(t *testing.T, test func(c *cluster), objects ...plan.Object) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done := make(chan error)
-		go func() { done <- runner.Run(ctx) }()
-		c.settle()
-		test(c)
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
+		apitest.Run(t, runner.Run, func() { test(c) })
 	})
-}
-
-// settle waits for longer than any retry takes.
-func (c *cluster) settle() {
-	time.Sleep(10 * time.Minute)
-	synctest.Wait()
 }
 
 func (c *cluster) put(objects ...plan.Object) {

@@ -101,17 +101,17 @@ func TestTriggerTimeOutlivesWritesThatFail(t *testing.T) {
 					return row.after(k)
 				})
 				k.put(b)
-				k.settle()
+				apitest.Settle()
 				if row.then != nil {
 					row.then(k)
-					k.settle()
+					apitest.Settle()
 				}
 				if diff := cmp.Diff(row.want, k.noted); diff != "" {
 					t.Error(diff)
 				}
 				k.noted = nil
 				k.put(pod("d", "10.0.0.4", readySince(5*time.Minute)))
-				k.settle()
+				apitest.Settle()
 				if len(k.noted) != 1 || !strings.HasPrefix(k.noted[0], "5m0s: ") {
 					t.Errorf("after the next change: %q", k.noted)
 				}

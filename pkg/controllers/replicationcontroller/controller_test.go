@@ -109,9 +109,8 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 				return api.MethodFor(Rights(), resource, subresource)
 			}},
 		}
-		ctx, cancel := context.WithCancel(t.Context())
 		for _, example := range []plan.Object{&corev1.ReplicationController{}, &corev1.Pod{}} { // RC-3: these and no others
-			informer, err := c.NewInformer(ctx, example)
+			informer, err := c.NewInformer(t.Context(), example)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,22 +120,8 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 		if err != nil {
 			t.Fatal(err)
 		}
-		done := make(chan error)
-		go func() { done <- runner.Run(ctx) }()
-		c.settle()
-		test(c)
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
+		apitest.Run(t, runner.Run, func() { test(c) })
 	})
-}
-
-// settle waits for longer than any retry takes.
-func (c *cluster) settle() {
-	time.Sleep(10 * time.Minute)
-	synctest.Wait()
 }
 
 func (c *cluster) put(objects ...plan.Object) {
@@ -220,7 +205,7 @@ func TestRC14PodsThatTerminate(t *testing.T) {
 			p := pod("going", "n1", time.Hour, rc, kindOf("ReplicationController"))
 			p.DeletionTimestamp, p.Status.Message = ptr.To(metav1.Now()), fmt.Sprint(i)
 			c.put(p)
-			c.settle()
+			apitest.Settle()
 		}
 		if log := c.Log(); !slices.Equal(log, []string{"update ReplicationController web"}) {
 			t.Errorf("writes: %v", log)
@@ -239,7 +224,7 @@ func TestRC4RC5RC17Scaling(t *testing.T) {
 		}
 		rc.Spec.Replicas, rc.Generation = ptr.To[int32](1), 2
 		c.put(rc)
-		c.settle()
+		apitest.Settle()
 		if names := c.Names(kindOf("Pod")); len(names) != 1 {
 			t.Errorf("pods %v", names)
 		}
@@ -273,7 +258,7 @@ func TestRC4PodsOfItsOwn(t *testing.T) {
 		p := pod("a", "n1", time.Hour, rc, kindOf("ReplicationController"))
 		p.Status.Conditions = nil
 		c.put(p)
-		c.settle()
+		apitest.Settle()
 		if s := c.controller("web").Status; s.ReadyReplicas != 1 || s.Replicas != 2 {
 			t.Errorf("RC-14: status %+v after a pod was not ready any more", s)
 		}
@@ -281,7 +266,7 @@ func TestRC4PodsOfItsOwn(t *testing.T) {
 		if err := c.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: "b"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		c.settle()
+		apitest.Settle()
 		if n := c.CountWrites("create Pod"); n != 1 || len(c.Names(kindOf("Pod"))) != 2 {
 			t.Errorf("a pod that is gone is not replaced: %v", c.Log())
 		}
@@ -298,7 +283,7 @@ func TestRC4NamesakesOfAnotherKind(t *testing.T) {
 		p := pod("of-set", "n1", time.Second, set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 		p.Status.Message = "hello"
 		c.put(p)
-		c.settle()
+		apitest.Settle()
 		after, _ := c.explain.Get("replicationmanager", plan.Key{Namespace: "shop", Name: "web"})
 		if !before.Time.Equal(after.Time) {
 			t.Error("the ReplicationController is reconciled for a pod of a ReplicaSet")
@@ -340,7 +325,7 @@ func TestRC13CachesThatLag(t *testing.T) {
 			t.Errorf("%d pods while the cache shows none", n)
 		}
 		c.ResumeWatches(kindOf("Pod"))
-		c.settle()
+		apitest.Settle()
 		if n := len(c.Names(kindOf("Pod"))); n != 3 || c.CountWrites("create Pod") != 3 {
 			t.Errorf("%d pods, writes: %v", n, c.Log())
 		}
@@ -376,7 +361,7 @@ func TestRC17RC18ConflictsOfTheStatus(t *testing.T) {
 		rc := c.controller("web")
 		rc.Spec.Replicas, rc.Generation, rc.Annotations = ptr.To[int32](1), 2, map[string]string{"a": "b"}
 		c.put(rc)
-		c.settle()
+		apitest.Settle()
 		got := c.controller("web")
 		if got.Status.Replicas != 1 || got.Status.ObservedGeneration != 2 || refusals != 3 {
 			t.Errorf("after %d refusals the status is %+v", refusals, got.Status)
