@@ -6,15 +6,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Reports of progress are debounced as their plans ask for it, see docs/decisions/0003. Beyond a rate of earlyRate a second a
-// controller's reports wait for their MaxWait. While it has a backlog of more than longBacklog, keys in its queue and reports
-// that wait, they wait until it has written nothing else for quietController, though not longer than longestDebounce. So the
-// number of writes that a large piece of work takes depends on the work and not on the speed of the machine, and small work
-// does not wait.
+// Reports of progress are debounced as their plans ask for it, see docs/decisions/0003. While a controller has a backlog of more
+// than longBacklog, keys in its queue and reports that wait, its reports wait until it has written nothing else for
+// quietController, though not longer than longestDebounce. So the number of writes that a large piece of work takes depends on
+// the work and not on the speed of the machine, and small work does not wait.
 const (
-	earlyRate       = 10
-	earlyBurst      = 20
-	longBacklog     = 10
+	longBacklog     = 30
 	quietController = time.Second
 	longestDebounce = 15 * time.Second
 )
@@ -54,9 +51,6 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 	}
 	d := s.report
 	wait := d.wait(now, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
-	if last := d.since.Add(rep.MaxWait); wait <= 0 && now.Before(last) && !r.early.AllowN(now, 1) {
-		d.quietAt, wait = last, last.Sub(now)
-	}
 	backlog := r.queue.Len() + r.keys.setReport(s, d)
 	if rest := d.since.Add(longestDebounce).Sub(now); backlog > longBacklog && now.Sub(r.executor.LastWrite()) <= quietController {
 		wait = max(wait, min(rest, quietController))

@@ -169,31 +169,3 @@ func TestLongReconcileDoesNotReportWhatIsOutdated(t *testing.T) {
 		}
 	})
 }
-
-// Beyond the rate limit a report is not written early, but when it has waited for its MaxWait.
-func TestEarlyReportsHaveARateLimit(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		r := New(w.shared, Access{Client: w.Server}, Controller[toy, int]{Name: "toy"})
-		r.begin()
-		defer r.queue.ShutDown()
-		start := time.Now()
-		rep := plan.Plan{Steps: []plan.Step{plan.Change{}}, Debounce: quietTime, MaxWait: time.Second}
-		at := func(i int, now time.Duration) time.Duration {
-			s, _ := r.keys.admit(plan.Key{Name: fmt.Sprint(i)}, r.caches, start.Add(now))
-			return r.debounce(s, rep, start.Add(now), 0)
-		}
-		for i := range earlyBurst + 1 {
-			at(i, 0)
-			wait := at(i, quietTime)
-			switch {
-			case i < earlyBurst && wait != 0:
-				t.Fatalf("report %d waits for %v", i, wait)
-			case i == earlyBurst && wait != time.Second-quietTime:
-				t.Errorf("report %d, beyond the limit, waits for %v", i, wait)
-			}
-		}
-		if wait := at(earlyBurst, time.Second); wait != 0 {
-			t.Errorf("after its MaxWait it waits for another %v", wait)
-		}
-	})
-}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
@@ -22,7 +21,6 @@ type Runner[S, M any] struct {
 	access   Access
 	caches   freshness.Caches
 	executor *executor.Executor
-	early    *rate.Limiter // of reports that do not wait as long as they may
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
 	keys     *keyStates[M]
@@ -46,7 +44,6 @@ func New[S, M any](shared Shared, access Access, c Controller[S, M]) *Runner[S, 
 		shared:     shared,
 		access:     access,
 		keys:       newKeyStates[M](),
-		early:      rate.NewLimiter(earlyRate, earlyBurst),
 	}
 	r.executor = executor.New(executor.Config{
 		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method,

@@ -21,6 +21,10 @@ import (
 // awaited is how long the report may wait that a change of the spec has been seen, when the next pass may have more to say.
 const awaited = 100 * time.Millisecond
 
+// ownedQuiet is how long a ReplicaSet of a Deployment must not have changed before progress is reported. Users watch the
+// Deployment, which counts the pods itself, so that in most rollouts the pods become available before anything is reported.
+const ownedQuiet = 200 * time.Millisecond
+
 // desiredAnnotation is where a Deployment notes which of its own sizes a set's size was made for.
 const desiredAnnotation = "deployment.kubernetes.io/desired-replicas"
 
@@ -198,10 +202,15 @@ func debounce(set *Set, c podutil.Counts, news, failed bool, did plan.Outcome) (
 		return 0, 0
 	case !wrote && (news || !moving(set, c)):
 		return 0, 0
-	case set.Status.ObservedGeneration < set.Generation && !midRollout(set):
+	}
+	quiet, longest = podutil.Debounce(int64(max(replicas(set), int(c.Active))))
+	switch {
+	case ownedByDeployment(set):
+		return max(quiet, ownedQuiet), longest
+	case set.Status.ObservedGeneration < set.Generation:
 		return awaited, awaited
 	}
-	return podutil.Debounce(int64(max(replicas(set), int(c.Active))))
+	return quiet, longest
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or the set gets another size.
@@ -209,11 +218,15 @@ func moving(set *Set, c podutil.Counts) bool {
 	return int(c.Active) != replicas(set) || c.Available != c.Active || c.Terminating != 0 || midRollout(set)
 }
 
-// midRollout reports whether the set's Deployment is about to give it another size.
-func midRollout(set *Set) bool {
+func ownedByDeployment(set *Set) bool {
 	owner := metav1.GetControllerOfNoCopy(set)
 	deployment := schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}
-	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != deployment {
+	return owner != nil && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() == deployment
+}
+
+// midRollout reports whether the set's Deployment is about to give it another size.
+func midRollout(set *Set) bool {
+	if !ownedByDeployment(set) {
 		return false
 	}
 	desired, known := desiredReplicas(set.Annotations[desiredAnnotation])

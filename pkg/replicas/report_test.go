@@ -259,7 +259,8 @@ func TestDebounce(t *testing.T) {
 		{"in a Deployment of a former version", look(web(1, rolledOut("2"), group("apps/v1beta1")), pods(1)), plan.Outcome{}, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.want == time.Second && !midRollout(c.s.Set) { // its generation is not news
+			owned := ownedByDeployment(c.s.Set)
+			if c.want == time.Second && !owned { // its generation is not news
 				c.s.Set.Status.ObservedGeneration = c.s.Set.Generation
 			}
 			p := reportStatus(now, c.s, c.did)
@@ -268,6 +269,9 @@ func TestDebounce(t *testing.T) {
 			}
 			if p.MaxWait != c.want {
 				t.Errorf("debounced for %s, want %s", p.MaxWait, c.want)
+			}
+			if owned && p.MaxWait != 0 && p.Debounce != ownedQuiet {
+				t.Errorf("written after %s without a change, want %s", p.Debounce, ownedQuiet)
 			}
 		})
 	}
