@@ -116,6 +116,8 @@ func TestPlannersArePure(t *testing.T) {
 var mayImport = map[string]string{
 	"pkg/plan":        "", // at the bottom
 	"pkg/podutil":     "",
+	"pkg/fieldmask":   "",
+	"pkg/projection":  "pkg/fieldmask",
 	"pkg/rbac":        "",
 	"pkg/api":         "pkg/plan pkg/rbac",
 	"pkg/queue":       "pkg/plan",
@@ -123,9 +125,9 @@ var mayImport = map[string]string{
 	"pkg/executor":    "pkg/api pkg/freshness pkg/plan",
 	"pkg/reconcile":   "pkg/api pkg/executor pkg/freshness pkg/plan pkg/queue", // it knows plans, not who makes them
 	"pkg/informers":   "pkg/fieldmask pkg/plan pkg/podutil pkg/projection",
-	"pkg/manager":     "pkg/api pkg/clients pkg/freshness pkg/health pkg/informers pkg/leaderelection pkg/plan pkg/rbac pkg/reconcile", // and no controller
-	"pkg/replicas":    "pkg/informers pkg/manager pkg/plan pkg/podutil pkg/reconcile",
-	"pkg/controllers": "pkg/api pkg/executor pkg/flagutil pkg/freshness pkg/informers pkg/manager pkg/plan pkg/podutil pkg/rbac pkg/reconcile pkg/replicas",
+	"pkg/manager":     "pkg/api pkg/clients pkg/freshness pkg/health pkg/informers pkg/leaderelection pkg/plan pkg/projection pkg/rbac pkg/reconcile", // and no controller
+	"pkg/replicas":    "pkg/informers pkg/manager pkg/plan pkg/podutil pkg/projection pkg/reconcile",
+	"pkg/controllers": "pkg/api pkg/executor pkg/flagutil pkg/freshness pkg/informers pkg/manager pkg/plan pkg/podutil pkg/projection pkg/rbac pkg/reconcile pkg/replicas",
 }
 
 // allowed returns the line of a package in mayImport.

@@ -24,7 +24,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 const (
@@ -44,8 +46,12 @@ func TestMain(m *testing.M) {
 func cachePods(host string) {
 	limitMemory(os.LookupEnv, os.DirFS("/"))
 	go manageMemory(context.Background(), memoryPeriod, garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
+	projection, err := manager.Projection(controllers.Registry())
+	if err != nil {
+		panic(err)
+	}
 	client, err := informers.NewClient(&rest.Config{Host: host, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}})
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}}, projection)
 	if err != nil {
 		panic(err)
 	}

@@ -1,8 +1,15 @@
 package controllers
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
 // Of pods, the caches keep only some fields, so a controller may patch them and must not replace them: api.MethodFor would
@@ -13,6 +20,48 @@ func TestPodsAreOnlyPatched(t *testing.T) {
 			if (rule.Resource == "pods" || rule.Resource == "pods/status") && slices.Contains(rule.Verbs, "update") {
 				t.Errorf("%s declares that it updates %s", entry.Name, rule.Resource)
 			}
+		}
+	}
+}
+
+// What a controller reads of a kind is declared for kinds that it caches, and nothing else.
+func TestFieldsAreOfCachedKinds(t *testing.T) {
+	for _, entry := range Registry() {
+		for kind := range entry.Fields.Kinds {
+			resource, _ := meta.UnsafeGuessKindToResource(kind)
+			if !slices.Contains(entry.Rights().Caches, rbac.Resource{Group: resource.Group, Name: resource.Resource}) {
+				t.Errorf("%s reads fields of %s, but does not cache any", entry.Name, kind.Kind)
+			}
+		}
+	}
+}
+
+// The caches keep the fields that enabled controllers read: without the endpoint controller no ports, without podgc no
+// nodes in part.
+func TestTheProjectionFollowsTheControllers(t *testing.T) {
+	pod := &corev1.Pod{}
+	pod.Spec.NodeName, pod.Spec.Containers = "node", []corev1.Container{{Name: "web", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.DisruptionTarget}, {Type: corev1.PodScheduled}}
+	for _, c := range []struct {
+		enabled []string
+		want    string // node, containers, conditions
+	}{
+		{nil, "node 1 3"}, // whole
+		{[]string{"deployment-controller"}, " 0 1"},
+		{[]string{"deployment-controller", "replicaset-controller"}, "node 0 1"},
+		{[]string{"endpoints-controller"}, "node 1 1"},
+		{[]string{"pod-garbage-collector-controller"}, "node 0 1"},
+		{[]string{"pod-garbage-collector-controller", "endpoints-controller"}, "node 1 2"},
+	} {
+		enabled := slices.DeleteFunc(Registry(), func(entry manager.Controller) bool { return !slices.Contains(c.enabled, entry.Name) })
+		p, err := manager.Projection(enabled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := p.Pod(pod)
+		got := fmt.Sprint(kept.Spec.NodeName, " ", len(kept.Spec.Containers), " ", len(kept.Status.Conditions))
+		if got != c.want {
+			t.Errorf("%v: kept %q, want %q", c.enabled, got, c.want)
 		}
 	}
 }

@@ -52,6 +52,18 @@ func Only(example any, paths ...string) (*Mask, error) { return newMask(example,
 // Without returns a mask that drops the given fields and keeps all others.
 func Without(example any, paths ...string) (*Mask, error) { return newMask(example, keep, drop, paths) }
 
+// Apply returns what the mask keeps of an encoded object, or all of it if the mask is nil or does not understand the data.
+func (m *Mask) Apply(encoded []byte) []byte {
+	if m == nil {
+		return encoded
+	}
+	kept, ok := m.root.appendTo(make([]byte, 0, len(encoded)), encoded)
+	if !ok {
+		return encoded
+	}
+	return kept
+}
+
 func newMask(example any, others, listed verdict, paths []string) (*Mask, error) {
 	root := &message{others: others}
 	for _, path := range paths {

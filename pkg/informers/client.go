@@ -1,27 +1,29 @@
 package informers
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
-// NewClient returns a client for [NewFactory]. Of answers in protobuf it decodes only what [projection.Project] keeps, so that
-// whole pods and managedFields never exist in this process. Answers in JSON are decoded whole. The client must not be used to
+// NewClient returns a client for [NewFactory]. Of answers in protobuf it decodes only what the projection keeps, so that whole
+// pods and managedFields never exist in this process. Answers in JSON are decoded whole. The client must not be used to
 // write back what it has read.
-func NewClient(config *rest.Config) (*Client, error) {
-	c, err := newClient(config)
+func NewClient(config *rest.Config, p *projection.Projection) (*Client, error) {
+	c, err := newClient(config, p)
 	if err != nil {
 		return nil, fmt.Errorf("client that decodes in part: %w", err)
 	}
@@ -31,67 +33,65 @@ func NewClient(config *rest.Config) (*Client, error) {
 // Client is a client for informers, see [NewClient].
 type Client struct {
 	kubernetes.Interface
-	core     *corev1client.CoreV1Client
-	apps     *appsv1client.AppsV1Client
-	pods     podSource // without the parts that belong to an informer
-	liveness *WatchLiveness
+	config     *rest.Config
+	http       *http.Client
+	projection *projection.Projection
+	liveness   *WatchLiveness
 }
 
 // Liveness returns the liveness of the watches that informers of [NewFactory] open with this client.
 func (c *Client) Liveness() *WatchLiveness { return c.liveness }
 
-// activityOf returns where the lists and watches of a resource are noted. The activity of other clients is not kept.
-func activityOf(k kubernetes.Interface, resource string) *WatchActivity {
-	if c, ok := k.(*Client); ok {
-		return c.liveness.Of(resource)
-	}
-	return &WatchActivity{}
-}
-
-// CoreV1 implements kubernetes.Interface.
-func (c *Client) CoreV1() corev1client.CoreV1Interface { return c.core }
-
-// AppsV1 implements kubernetes.Interface.
-func (c *Client) AppsV1() appsv1client.AppsV1Interface { return c.apps }
-
-func newClient(config *rest.Config) (c Client, err error) {
-	c.liveness = NewWatchLiveness()
-	http, err := rest.HTTPClientFor(config)
-	if err != nil {
+func newClient(config *rest.Config, p *projection.Projection) (c Client, err error) {
+	c = Client{config: config, projection: p, liveness: NewWatchLiveness()}
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return c, err
 	}
-	if c.Interface, err = kubernetes.NewForConfigAndClient(config, http); err != nil {
-		return c, err
-	}
-	kinds, err := projection.Kinds()
-	if err != nil {
-		return c, err
-	}
-	core, err := restClient(config, http, corev1.SchemeGroupVersion, kinds)
-	if err != nil {
-		return c, err
-	}
-	apps, err := restClient(config, http, appsv1.SchemeGroupVersion, kinds)
-	if err != nil {
-		return c, err
-	}
-	pods := corev1.SchemeGroupVersion.WithKind("Pod")
-	pod := kinds[pods]
-	c.core, c.apps, c.pods = corev1client.New(core), appsv1client.New(apps), podSource{mask: pod.Mask, decoder: &projection.PodDecoder{}}
-	pod.Decode = c.pods.decoder.DecodeEvent
-	c.pods.rest, err = restClient(config, http, corev1.SchemeGroupVersion, fieldmask.Kinds{pods: pod})
+	c.Interface, err = kubernetes.NewForConfigAndClient(config, c.http)
 	return c, err
 }
 
-func restClient(config *rest.Config, http *http.Client, group schema.GroupVersion, kinds fieldmask.Kinds) (rest.Interface, error) {
-	codec, err := fieldmask.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), kinds)
+// rest returns a client of one API group that decodes what the masks keep.
+func (c *Client) rest(group schema.GroupVersion, masks fieldmask.Kinds) (rest.Interface, error) {
+	codec, err := fieldmask.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), masks)
 	if err != nil {
 		return nil, err
 	}
-	own := *config
+	own := *c.config
 	own.GroupVersion, own.NegotiatedSerializer, own.APIPath = &group, codec, "/apis"
 	if group.Group == "" {
 		own.APIPath = "/api"
 	}
-	return rest.RESTClientForConfigAndClient(&own, http)
+	return rest.RESTClientForConfigAndClient(&own, c.http)
+}
+
+// listWatch returns what lists and watches a kind in all namespaces.
+func (c *Client) listWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource) (*cache.ListWatch, error) {
+	client, err := c.rest(kind.GroupVersion(), c.projection.Masks())
+	if err != nil {
+		return nil, err
+	}
+	request := func(o metav1.ListOptions) *rest.Request {
+		return client.Get().Resource(resource.Resource).VersionedParams(&o, scheme.ParameterCodec)
+	}
+	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		into, err := scheme.Scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err != nil {
+			return nil, err
+		}
+		return into, request(o).Do(ctx).Into(into)
+	}
+	watches := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		o.Watch = true
+		return request(o).Watch(ctx)
+	}
+	return listWatch("*"+kind.Version+"."+kind.Kind, c.liveness.Of(resource.GroupResource().String()), list, watches, nil), nil
+}
+
+// podSource returns what lists and watches pods, without the parts that belong to an informer.
+func (c *Client) podSource() (s podSource, err error) {
+	s = podSource{mask: c.projection.PodMask(), decoder: c.projection.PodDecoder(), project: c.projection.Pod}
+	pods := corev1.SchemeGroupVersion.WithKind("Pod")
+	s.rest, err = c.rest(corev1.SchemeGroupVersion, fieldmask.Kinds{pods: {Mask: s.mask, Decode: s.decoder.DecodeEvent}})
+	return s, err
 }

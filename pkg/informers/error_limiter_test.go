@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -124,7 +123,7 @@ func TestSetWatchErrorHandlerTooLate(t *testing.T) {
 func TestCachesLogQuietly(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()
-	f := NewFactory(must(kubernetes.NewForConfig(&rest.Config{Host: server.URL})), 0)
+	f := NewFactory(must(NewClient(&rest.Config{Host: server.URL}, sample)), 0)
 	must(Pods(f))
 	logger, buffer := buffered(t)
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))

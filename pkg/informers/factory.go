@@ -12,12 +12,30 @@ import (
 
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
-// NewFactory returns the factory of all shared informers. Each object is projected before it is cached; with a client
-// made by [NewClient], while it is decoded.
+// factory knows the client that decodes in part.
+type factory struct {
+	informers.SharedInformerFactory
+	client *Client
+}
+
+// NewFactory returns the factory of all shared informers. With a client made by [NewClient], objects are projected while they
+// are decoded, and lists and watches that fail are retried within seconds. Other clients, such as fakes, only lose
+// managedFields.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(newInterner().transform))...)
+	own, ok := client.(*Client)
+	project := projection.ManagedFields
+	if ok {
+		project = own.projection.Transform
+	}
+	f := informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(newInterner(project).transform))...)
+	if !ok {
+		return f
+	}
+	return factory{f, own}
 }
 
 // DrawResync draws the period in which informers re-deliver everything: uniform in [least, 2*least), so that the

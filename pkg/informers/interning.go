@@ -10,17 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"k8s.io/client-go/tools/cache"
 )
 
 // transform projects an object before it is cached, and interns its parts: equal parts of several objects are held once.
 // Pods of one controller share their labels, owner references and containers, a Deployment and its ReplicaSets the parts of
 // their templates that are equal, and all pods share strings. This is safe because nobody writes to objects of a cache.
 //
-// Like [projection.Project] it is a cache.TransformFunc and never fails.
+// It is a cache.TransformFunc and never fails, like the function that projects.
 func (i *interner) transform(o any) (any, error) {
-	projected, err := projection.Project(o)
+	projected, err := i.project(o)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch o := projected.(type) {
@@ -45,14 +44,16 @@ const (
 
 // interner remembers the parts of objects that other objects may share.
 type interner struct {
+	project   cache.TransformFunc
 	mu        sync.Mutex
 	strings   recent[string, string]
 	pods      recent[types.UID, *podParts]       // by the UID of the pods' controller
 	templates recent[types.UID, *corev1.PodSpec] // by the UID of the Deployment: the last template seen
 }
 
-func newInterner() *interner {
+func newInterner(project cache.TransformFunc) *interner {
 	return &interner{
+		project:   project,
 		strings:   recent[string, string]{limit: mostStrings},
 		pods:      recent[types.UID, *podParts]{limit: mostControllers},
 		templates: recent[types.UID, *corev1.PodSpec]{limit: mostControllers},

@@ -13,14 +13,13 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
 // SharingChangesNothing: objects that share memory are what they were without, those that came before as well.
 func TestSharingChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newInterner()
+		s := newInterner(sample.Transform)
 		var want, got []any
 		owner := []metav1.OwnerReference{{Controller: new(bool), UID: "d"}}
 		*owner[0].Controller = true
@@ -39,7 +38,7 @@ func TestSharingChangesNothing(t *testing.T) {
 					o.Spec.Template.Spec.Containers[n-1].Image = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "image")
 				}
 			}
-			want = append(want, must(projection.Project(o.DeepCopyObject())))
+			want = append(want, must(sample.Transform(o.DeepCopyObject())))
 			shared, err := s.transform(o)
 			if err != nil {
 				t.Fatal(err)
@@ -81,7 +80,7 @@ func TestSharingComparesWholeParts(t *testing.T) {
 				projectiontest.Filler(seed).NilChance(0).Fill(field.Addr().Interface())
 			}
 			reflect.ValueOf(part(again)).Elem().Set(reflect.ValueOf(part(with)).Elem())
-			s := newInterner()
+			s := newInterner(sample.Transform)
 			for _, p := range []*corev1.Pod{without, with, again} {
 				s.internPod(p)
 			}
@@ -97,7 +96,7 @@ func TestSharingComparesWholeParts(t *testing.T) {
 
 // A Deployment and its ReplicaSets hold what is equal in their templates once.
 func TestTemplatesAreShared(t *testing.T) {
-	s := newInterner()
+	s := newInterner(sample.Transform)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "d"}}
 	d.Spec.Template.Spec = projectiontest.FullPod("a").Spec
 	set := func(image string) *appsv1.ReplicaSet {
@@ -145,13 +144,13 @@ func TestRecent(t *testing.T) {
 
 // BenchmarkSharing is what it costs to let a pod share what it has in common with others of its controller.
 func BenchmarkSharing(b *testing.B) {
-	s := newInterner()
+	s := newInterner(sample.Transform)
 	pods := make([]*corev1.Pod, 64)
 	for i := range pods {
 		pods[i] = projectiontest.Decoded(b, "a")
 	}
 	for i := 0; b.Loop(); i++ {
-		p := *projection.Pod(pods[i%len(pods)])
+		p := *sample.Pod(pods[i%len(pods)])
 		s.internPod(&p)
 	}
 }

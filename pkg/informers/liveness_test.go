@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -224,7 +225,7 @@ func TestActivityOfResources(t *testing.T) {
 	client, _ := s.run(t)
 	f := NewFactory(client, 0)
 	must(Nodes(f))
-	must(ReplicaSets(f))
+	must(OwnedObjects[*appsv1.ReplicaSet](f))
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() { cancel(); s.CloseClientConnections(); f.Shutdown() })
 	f.StartWithContext(ctx)
@@ -238,10 +239,10 @@ func TestActivityOfResources(t *testing.T) {
 
 func TestAllStarted(t *testing.T) {
 	f := NewFactory(fake.NewClientset(), 0)
-	if _, err := Endpoints(f); err != nil {
+	if _, err := Objects[*corev1.Service](f); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReplicaSets(f); err != nil {
+	if _, err := OwnedObjects[*appsv1.ReplicaSet](f); err != nil {
 		t.Fatal(err)
 	}
 	if all := AllStarted(f); len(all) != 0 {
@@ -252,8 +253,8 @@ func TestAllStarted(t *testing.T) {
 	defer cancel()
 	f.StartWithContext(ctx)
 	all := AllStarted(f)
-	if len(all) != 2 || all[0].Resource != "endpoints" || all[1].Resource != "replicasets.apps" ||
-		all[1].Informer != f.Apps().V1().ReplicaSets().Informer() {
+	if len(all) != 2 || all[0].Resource != "replicasets.apps" || all[1].Resource != "services" ||
+		all[0].Informer != f.Apps().V1().ReplicaSets().Informer() {
 		t.Errorf("%+v", all)
 	}
 }

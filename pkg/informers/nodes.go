@@ -3,18 +3,14 @@ package informers
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 )
 
 // NodeCache finds nodes by name.
-type NodeCache struct{ store[*corev1.Node] }
+type NodeCache struct{ Store[*corev1.Node] }
 
 // Nodes returns the cache of nodes. It must be called before the factory starts.
 func Nodes(f informers.SharedInformerFactory) (NodeCache, error) {
-	informer := informerOf(f, &corev1.Node{}, corev1.SchemeGroupVersion.WithResource("nodes"), func(k kubernetes.Interface) kindClient[*corev1.NodeList] {
-		return k.CoreV1().Nodes()
-	})
-	s, err := newStore[*corev1.Node](informer, nil)
+	s, err := Objects[*corev1.Node](f)
 	return NodeCache{s}, err
 }
 

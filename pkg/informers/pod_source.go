@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -25,29 +23,25 @@ import (
 
 // podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
 // [NewClient] it projects pods while it decodes them.
-func podInformer(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-	return f.InformerFor(&corev1.Pod{}, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return newPodInformer(k, internalinterfaces.InformerOptions{
-			ResyncPeriod: resync, InformerName: f.InformerName(),
+func podInformer(f informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
+	own, ok := f.(factory)
+	if !ok {
+		return informerOf[*corev1.Pod](f)
+	}
+	source, err := own.client.podSource()
+	if err != nil {
+		return nil, fmt.Errorf("cache of pods: %w", err)
+	}
+	return f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		source.interner = newInterner(nil)
+		lw := listWatch("*v1.Pod", own.client.liveness.Of("pods"), source.list, source.watch, source.convert)
+		informer := cache.NewSharedIndexInformerWithOptions(lw, &corev1.Pod{}, cache.SharedIndexInformerOptions{
+			ResyncPeriod: resync, Identifier: f.InformerName().WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
-	})
-}
-
-func newPodInformer(k kubernetes.Interface, o internalinterfaces.InformerOptions) cache.SharedIndexInformer {
-	c, ok := k.(*Client)
-	if !ok {
-		return coreinformers.NewPodInformerWithOptions(k, metav1.NamespaceAll, o)
-	}
-	source := c.pods
-	source.interner = newInterner()
-	lw := listWatch("*v1.Pod", activityOf(k, "pods"), source.list, source.watch, source.convert)
-	informer := cache.NewSharedIndexInformerWithOptions(lw, &corev1.Pod{}, cache.SharedIndexInformerOptions{
-		ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers,
-		Identifier: o.InformerName.WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
-	})
-	source.known = informer.GetIndexer()
-	return transformed{informer}
+		source.known = informer.GetIndexer()
+		return transformed{informer}
+	}), nil
 }
 
 // transformed is an informer whose objects are transformed before it gets them. An informer itself would transform the initial
@@ -64,6 +58,7 @@ type podSource struct {
 	rest     rest.Interface // with the decoder for what is watched
 	mask     *fieldmask.Mask
 	decoder  *projection.PodDecoder
+	project  func(whole *corev1.Pod) *corev1.Pod
 	interner *interner
 	known    cache.Indexer
 }
@@ -101,7 +96,7 @@ func (s *podSource) listWhole(ctx context.Context, o metav1.ListOptions) (runtim
 	}
 	list := &internalversion.List{ListMeta: whole.ListMeta}
 	for i := range whole.Items {
-		list.Items = append(list.Items, s.share(projection.Pod(&whole.Items[i])))
+		list.Items = append(list.Items, s.share(s.project(&whole.Items[i])))
 	}
 	return list, nil
 }
@@ -117,7 +112,7 @@ func (s *podSource) convert(e watch.Event) watch.Event {
 	case projection.ProjectedPod:
 		e.Object = s.share(o.Pod)
 	case *corev1.Pod: // it came as JSON
-		e.Object = s.share(projection.Pod(o))
+		e.Object = s.share(s.project(o))
 	}
 	return e
 }

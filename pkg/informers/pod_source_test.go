@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 
@@ -173,7 +172,7 @@ func (s *podServer) run(t *testing.T) (*Client, PodCache) {
 	t.Helper()
 	config := &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{
 		ContentType: apiruntime.ContentTypeProtobuf, AcceptContentTypes: apiruntime.ContentTypeProtobuf + ", */*"}}
-	client, err := NewClient(config)
+	client, err := NewClient(config, sample)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +188,7 @@ func (s *podServer) run(t *testing.T) (*Client, PodCache) {
 	return client, pods
 }
 
-// By every way that servers send pods, the cache has what projection.Project keeps of them, and follows.
+// By every way that servers send pods, the cache has what the projection keeps of them, and follows.
 func TestPodsFromAServer(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -210,7 +209,7 @@ func TestPodsFromAServer(t *testing.T) {
 				t.Fatalf("%d pods", n)
 			}
 			for _, p := range s.pods {
-				if diff := cmp.Diff(must(projection.Project(blank(p))), any(pods.Get("shop", p.Name))); diff != "" {
+				if diff := cmp.Diff(kept(p), pods.Get("shop", p.Name)); diff != "" {
 					t.Fatalf("(-want +got):\n%s", diff)
 				}
 			}
@@ -218,7 +217,7 @@ func TestPodsFromAServer(t *testing.T) {
 			later.ResourceVersion = "1001"
 			s.send(t, "ADDED", later)
 			eventually(t, func() bool { return pods.Get("shop", "later") != nil })
-			if diff := cmp.Diff(must(projection.Project(blank(later))), any(pods.Get("shop", "later"))); diff != "" {
+			if diff := cmp.Diff(kept(later), pods.Get("shop", "later")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			s.send(t, "BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1500"}})
@@ -233,10 +232,10 @@ func TestPodsFromAServer(t *testing.T) {
 	}
 }
 
-func blank(p *corev1.Pod) *corev1.Pod {
-	p = p.DeepCopy()
+// kept is what the cache has of a pod.
+func kept(p *corev1.Pod) *corev1.Pod {
+	p = sample.Pod(p)
 	p.TypeMeta = metav1.TypeMeta{}
-	p.CreationTimestamp = metav1.Time{Time: p.CreationTimestamp.Local()}
 	return p
 }
 
@@ -278,12 +277,12 @@ func TestPodsAreSharedWithARepeatedList(t *testing.T) {
 func TestBrokenList(t *testing.T) {
 	s := newPodServer(t, 20)
 	s.short = true
-	client, err := newClient(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}})
+	client, err := NewClient(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}, sample)
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := client.pods
-	source.interner, source.known = newInterner(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	source := must(client.podSource())
+	source.interner, source.known = newInterner(nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	if list, err := source.list(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Errorf("no error, but %v", list)
 	}
@@ -301,7 +300,7 @@ func TestBrokenList(t *testing.T) {
 // A watch that is stopped leaves nothing behind, although events are on their way.
 func TestStoppedWatch(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	s := podSource{interner: newInterner(), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
+	s := podSource{project: sample.Pod, interner: newInterner(nil), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
 	source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
 	w := trackWatch(&WatchActivity{}, source, metav1.ListOptions{}, s.convert)
 	for range 5 {
@@ -339,11 +338,11 @@ func TestMemoryOfPods(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	const n = 20000
-	client := must(newClient(&rest.Config{Host: "http://api"}))
+	client := must(NewClient(&rest.Config{Host: "http://api"}, sample))
 	f := NewFactory(nil, 0)
 	store := must(Pods(f)).Informer().GetIndexer()
-	source := client.pods
-	source.interner, source.known = newInterner(), store
+	source := must(client.podSource())
+	source.interner, source.known = newInterner(nil), store
 	before := projectiontest.HeapInUse()
 	for i := range n {
 		full := projectiontest.FullPod(fmt.Sprintf("web-6d4b9-%05d", i))

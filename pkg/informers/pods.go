@@ -29,14 +29,14 @@ const (
 const mostPodIndexes = 100
 
 // PodCache finds pods by their controllers.
-type PodCache struct{ owned[*corev1.Pod] }
+type PodCache struct{ OwnedStore[*corev1.Pod] }
 
 // NodePodCache finds pods by their nodes.
-type NodePodCache struct{ store[*corev1.Pod] }
+type NodePodCache struct{ Store[*corev1.Pod] }
 
 // LabeledPodCache finds pods by their labels.
 type LabeledPodCache struct {
-	store[*corev1.Pod]
+	Store[*corev1.Pod]
 	indexes *atomic.Int32 // added so far
 }
 
@@ -46,26 +46,34 @@ type EndingPodCache struct{ NodePodCache }
 // Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
 // only once, however many controllers ask. It must be called before the factory starts.
 func Pods(f informers.SharedInformerFactory) (PodCache, error) {
-	s, err := newStore[*corev1.Pod](podInformer(f), owners())
-	return PodCache{owned[*corev1.Pod]{s}}, err
+	s, err := podStore(f, owners())
+	return PodCache{OwnedStore[*corev1.Pod]{s}}, err
+}
+
+func podStore(f informers.SharedInformerFactory, indexers cache.Indexers) (Store[*corev1.Pod], error) {
+	informer, err := podInformer(f)
+	if err != nil {
+		return Store[*corev1.Pod]{}, err
+	}
+	return newStore[*corev1.Pod](informer, indexers)
 }
 
 // PodsByNode returns the same cache of pods, with an index by node, under the same terms.
 func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
-	s, err := newStore[*corev1.Pod](podInformer(f), cache.Indexers{byNode: nodeOf})
+	s, err := podStore(f, cache.Indexers{byNode: nodeOf})
 	return NodePodCache{s}, err
 }
 
 // EndingPods returns the same cache of pods as [Pods], with indexes by node and by the end of life. Only who asks for them
 // has a process pay for them.
 func EndingPods(f informers.SharedInformerFactory) (EndingPodCache, error) {
-	s, err := newStore[*corev1.Pod](podInformer(f), cache.Indexers{byNode: nodeOf, byStage: stagesOf})
+	s, err := podStore(f, cache.Indexers{byNode: nodeOf, byStage: stagesOf})
 	return EndingPodCache{NodePodCache{s}}, err
 }
 
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
 func PodsByLabels(f informers.SharedInformerFactory) (LabeledPodCache, error) {
-	s, err := newStore[*corev1.Pod](podInformer(f), nil)
+	s, err := podStore(f, nil)
 	return LabeledPodCache{s, new(atomic.Int32)}, err
 }
 

@@ -24,8 +24,8 @@ func TestRC3RC18ReplicationControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := NewFactory(client, 0)
-	all := must(ReplicationControllers(f))
-	if again := must(ReplicationControllers(f)); again.Informer() != all.Informer() {
+	all := must(Objects[*corev1.ReplicationController](f))
+	if again := must(Objects[*corev1.ReplicationController](f)); again.Informer() != all.Informer() {
 		t.Error("CI-9: two informers for ReplicationControllers")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -3,18 +3,14 @@ package informers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -82,26 +78,4 @@ func listWatch[L runtime.Object](
 			return trackWatch(a, w, o, convert), nil
 		},
 	}
-}
-
-// kindClient is the client of one kind, in all namespaces.
-type kindClient[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
-// informerOf returns the factory's informer of a kind, the one that its own methods return, with retries.
-func informerOf[L runtime.Object](
-	f informers.SharedInformerFactory, example runtime.Object, kind schema.GroupVersionResource, of func(kubernetes.Interface) kindClient[L],
-) cache.SharedIndexInformer {
-	return f.InformerFor(example, func(k kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		list := func(ctx context.Context, o metav1.ListOptions) (L, error) { return of(k).List(ctx, o) }
-		watches := func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return of(k).Watch(ctx, o) }
-		lw := listWatch(fmt.Sprintf("%T", example), activityOf(k, kind.GroupResource().String()), list, watches, nil)
-		return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, k), example,
-			cache.SharedIndexInformerOptions{
-				ResyncPeriod: resync, Identifier: f.InformerName().WithResource(kind),
-				Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			})
-	})
 }

@@ -3,17 +3,21 @@ package informers
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
@@ -99,19 +103,38 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// awayUntil is an API server with one Deployment, as a transport sees it, that cannot be reached for a while.
+type awayUntil struct{ time.Time }
+
+func (s awayUntil) RoundTrip(r *http.Request) (*http.Response, error) {
+	if time.Now().Before(s.Time) {
+		return nil, errAway
+	}
+	answer := func(code int, body string) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+			Header: http.Header{"Content-Type": {"application/json"}}}, nil
+	}
+	switch q := r.URL.Query(); {
+	case q.Get("sendInitialEvents") != "":
+		return answer(http.StatusUnprocessableEntity, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+	case q.Get("watch") != "":
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	case strings.HasSuffix(r.URL.Path, "/deployments"):
+		return answer(http.StatusOK, `{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"namespace":"shop","name":"web"}}]}`)
+	}
+	return answer(http.StatusOK, `{"metadata":{"resourceVersion":"1"}}`)
+}
+
 // The caches of all kinds retry: a list that fails is repeated soon, not after the pauses of client-go.
 func TestCachesRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
 		until := time.Now().Add(time.Minute)
-		client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return time.Now().Before(until), nil, errAway
-		})
-		f := NewFactory(client, 0)
-		deployments := must(Deployments(f))
-		must(ReplicaSets(f))
+		f := NewFactory(must(NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: awayUntil{until}}, sample)), 0)
+		deployments := must(Objects[*appsv1.Deployment](f))
+		must(OwnedObjects[*appsv1.ReplicaSet](f))
 		must(Services(f))
-		must(Endpoints(f))
+		must(Objects[*batchv1.Job](f))
 		must(Nodes(f))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer f.Shutdown()
@@ -125,4 +148,12 @@ func TestCachesRetry(t *testing.T) {
 			t.Error("no Deployment")
 		}
 	})
+}
+
+// A kind that client-go does not know has no cache.
+func TestUnknownKind(t *testing.T) {
+	type unknown struct{ corev1.Pod }
+	if _, err := Objects[*unknown](NewFactory(fake.NewClientset(), 0)); err == nil {
+		t.Error("no error")
+	}
 }

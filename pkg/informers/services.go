@@ -1,41 +1,26 @@
 package informers
 
-//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
-
 import (
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
 
 const bySelector = "selector" // services, by all pairs of their selector
 
-// EndpointsCache finds Endpoints.
-type EndpointsCache struct{ store[*corev1.Endpoints] }
-
 // ServiceCache finds services by the pods that they select.
-type ServiceCache struct{ store[*corev1.Service] }
+type ServiceCache struct{ Store[*corev1.Service] }
 
-// Endpoints returns the cache of Endpoints, under the terms of [Pods].
-func Endpoints(f informers.SharedInformerFactory) (EndpointsCache, error) {
-	informer := informerOf(f, &corev1.Endpoints{}, corev1.SchemeGroupVersion.WithResource("endpoints"), func(k kubernetes.Interface) kindClient[*corev1.EndpointsList] {
-		return k.CoreV1().Endpoints(metav1.NamespaceAll)
-	})
-	s, err := newStore[*corev1.Endpoints](informer, nil)
-	return EndpointsCache{s}, err
-}
-
-// Services returns the cache of services, with an index by selector, under the same terms.
+// Services returns the cache of services, with an index by selector, under the terms of [Objects].
 func Services(f informers.SharedInformerFactory) (ServiceCache, error) {
 	known := &keySets{byFirst: map[string][][]string{}}
-	informer := informerOf(f, &corev1.Service{}, corev1.SchemeGroupVersion.WithResource("services"), func(k kubernetes.Interface) kindClient[*corev1.ServiceList] {
-		return k.CoreV1().Services(metav1.NamespaceAll)
-	})
+	informer, err := informerOf[*corev1.Service](f)
+	if err != nil {
+		return ServiceCache{}, err
+	}
 	s, err := newStore[*corev1.Service](informer, cache.Indexers{bySelector: known.index})
 	return ServiceCache{s}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -11,7 +12,7 @@ import (
 func TestStartedCachesAreNamedByGroup(t *testing.T) {
 	f := NewFactory(fake.NewClientset(), 0)
 	must(Pods(f))
-	must(Deployments(f))
+	must(Objects[*appsv1.Deployment](f))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer f.Shutdown()
 	defer cancel()

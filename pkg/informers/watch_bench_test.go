@@ -35,12 +35,12 @@ func BenchmarkWatch(b *testing.B) {
 			b.Run(fmt.Sprint(name, ", ", how), func(b *testing.B) {
 				config := &rest.Config{Host: "http://api", QPS: -1, Transport: stream(append(bytes.Clone(begin), bytes.Repeat(frame, n)...)),
 					ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}
-				client := must(newClient(config))
-				source := client.pods
-				source.interner, source.known = newInterner(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+				client := must(NewClient(config, sample))
+				source := must(client.podSource())
+				source.interner, source.known = newInterner(nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 				lw := listWatch("*v1.Pod", &WatchActivity{}, source.list, source.watch, source.convert)
 				if name == "nodes" {
-					lw = listWatch("*v1.Node", &WatchActivity{}, client.CoreV1().Nodes().List, client.CoreV1().Nodes().Watch, nil)
+					lw = must(client.listWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")))
 				}
 				for b.Loop() {
 					w := must(lw.WatchWithContext(b.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))

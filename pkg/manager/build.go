@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeinformers "k8s.io/client-go/informers"
@@ -32,7 +33,8 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 	}()
 	c.Clients.MayWrite = func() bool { return m.leadership.Held() }
 	m.builder = clients.NewBuilder(c.Client, c.Clients)
-	if err := m.buildInformers(); err != nil {
+	off := func(entry Controller) bool { return !c.Controllers[entry.Name] }
+	if err := m.buildInformers(slices.DeleteFunc(slices.Clone(registry), off)); err != nil {
 		return m, err
 	}
 	if err := m.buildMetadata(); err != nil {
@@ -58,10 +60,14 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 	return m, nil
 }
 
-func (m *Manager) buildInformers() error {
+func (m *Manager) buildInformers(enabled []Controller) error {
+	projection, err := Projection(enabled)
+	if err != nil {
+		return fmt.Errorf("fields that are cached: %w", err)
+	}
 	config := m.builder.Config(clients.Informers)
 	config.Wrap(m.refusals.Wrap)
-	client, err := informers.NewClient(config)
+	client, err := informers.NewClient(config, projection)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}

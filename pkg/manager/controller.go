@@ -3,13 +3,18 @@ package manager
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -34,6 +39,9 @@ type Controller struct {
 	Off InitFunc
 	// Options are what Init reads; nil for none. Their flags are set before Init is called.
 	Options Options
+	// Fields are what it reads of the objects in caches. A kind that Rights has among the caches and Fields does not name is
+	// kept whole.
+	Fields projection.Fields
 	// Rights says what it asks of the API server (RB-12). It may be nil: then no role is made for it.
 	Rights func() rbac.Rights
 }
@@ -75,6 +83,32 @@ func Rights(registry []Controller) map[string]rbac.Rights {
 		}
 	}
 	return all
+}
+
+// Projection returns what the caches keep for these controllers: the fields that any of them reads.
+func Projection(controllers []Controller) (*projection.Projection, error) {
+	var all []projection.Fields
+	for _, c := range controllers {
+		all = append(all, c.Fields)
+		if c.Rights != nil {
+			all = append(all, projection.Fields{Kinds: c.undeclared()})
+		}
+	}
+	return projection.New(all...)
+}
+
+// undeclared are the kinds that the controller caches, of which it does not say what it reads.
+func (c Controller) undeclared() map[schema.GroupVersionKind][]string {
+	kinds := map[schema.GroupVersionKind][]string{}
+	caches := c.Rights().Caches
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		_, declared := c.Fields.Kinds[kind]
+		if !declared && slices.Contains(caches, rbac.Resource{Group: resource.Group, Name: resource.Resource}) {
+			kinds[kind] = nil
+		}
+	}
+	return kinds
 }
 
 // Context is what an InitFunc builds from.

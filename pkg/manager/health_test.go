@@ -16,6 +16,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -126,7 +127,11 @@ func (s podServer) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, watches := make(chan struct{}), make(chan *io.PipeWriter, 1)
-		client, err := informers.NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: podServer{gate, watches}})
+		whole, err := projection.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := informers.NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: podServer{gate, watches}}, whole)
 		if err != nil {
 			t.Fatal(err)
 		}

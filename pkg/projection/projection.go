@@ -1,146 +1,237 @@
 package projection
 
-//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
-
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// Project removes from an object the fields that no controller reads, before the object is cached. All kinds lose
-// managedFields (CI-11). Of pods, which are many, [Pod] keeps a few fields. A projected pod must not be written back whole,
-// only as a patch.
-//
-// Project is a cache.TransformFunc and never fails. It does not write to an object that it has been applied to before.
-func Project(o any) (any, error) {
+// Fields says which fields of objects a controller reads from the caches.
+type Fields struct {
+	// Kinds has the paths of the fields that are read of each kind, as [fieldmask.Only] knows them: "spec.containers.ports",
+	// "metadata.annotations[example.com/cost]". An empty list means all fields but managedFields; what is written back whole
+	// needs it. The rest of the metadata, but for annotations, is always kept.
+	Kinds map[schema.GroupVersionKind][]string
+	// PodCondition reports whether a condition of that type is read of a pod, if "status.conditions" is among the paths of
+	// pods. It may be nil for none.
+	PodCondition func(*corev1.Pod, corev1.PodConditionType) bool
+}
+
+// ReadyCondition is the PodCondition of a controller that reads whether pods are ready, and nothing else.
+func ReadyCondition(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady }
+
+// metaFields are kept of every kind. The annotation marks a bookmark, which is decoded as an object of the kind, as the end of
+// the initial events.
+const metaFields = `
+	metadata.name metadata.namespace metadata.uid metadata.resourceVersion metadata.generation metadata.labels
+	metadata.ownerReferences metadata.finalizers
+	metadata.creationTimestamp metadata.deletionTimestamp metadata.deletionGracePeriodSeconds
+	metadata.annotations[` + metav1.InitialEventsAnnotationKey + `]`
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
+// Projection keeps of each kind the fields that one of several controllers reads. It is immutable.
+type Projection struct {
+	masks    fieldmask.Kinds
+	narrowed map[reflect.Type]bool // kinds of which not all fields are kept
+
+	// Of pods.
+	allAnnotations, allConditions bool
+	annotations                   []string
+	conditions                    []func(*corev1.Pod, corev1.PodConditionType) bool
+}
+
+// New returns the projection to what any of the controllers reads. Of kinds that none of them names it keeps everything but
+// managedFields. It fails if a kind is unknown to client-go or has no such field.
+func New(controllers ...Fields) (*Projection, error) {
+	p := &Projection{masks: fieldmask.Kinds{}, narrowed: map[reflect.Type]bool{}}
+	paths := map[schema.GroupVersionKind][]string{}
+	whole := map[schema.GroupVersionKind]bool{}
+	for _, c := range controllers {
+		for kind, fields := range c.Kinds {
+			paths[kind] = append(paths[kind], fields...)
+			whole[kind] = whole[kind] || len(fields) == 0
+		}
+		if c.PodCondition != nil {
+			p.conditions = append(p.conditions, c.PodCondition)
+		}
+	}
+	if _, ok := paths[podKind]; !ok {
+		paths[podKind], whole[podKind] = nil, true
+	}
+	p.allConditions = whole[podKind]
+	p.allAnnotations = whole[podKind] || slices.Contains(paths[podKind], "metadata.annotations")
+	p.annotations = annotationsIn(append(strings.Fields(metaFields), paths[podKind]...))
+	var errs []error
+	for kind := range paths {
+		errs = append(errs, p.add(kind, paths[kind], whole[kind]))
+	}
+	return p, errors.Join(errs...)
+}
+
+// add makes the masks of a kind and of lists of it.
+func (p *Projection) add(kind schema.GroupVersionKind, paths []string, whole bool) error {
+	example, err1 := scheme.Scheme.New(kind)
+	listKind := kind.GroupVersion().WithKind(kind.Kind + "List")
+	list, err2 := scheme.Scheme.New(listKind)
+	if err := errors.Join(err1, err2); err != nil {
+		return fmt.Errorf("fields of %s: %w", kind.Kind, err)
+	}
+	newMask, always := fieldmask.Without, []string(nil)
+	if whole {
+		paths = []string{"metadata.managedFields"}
+	} else {
+		newMask, always = fieldmask.Only, []string{"metadata"}
+		paths = outermost(append(strings.Fields(metaFields), paths...))
+		p.narrowed[reflect.TypeOf(example)] = true
+	}
+	ofItems := always
+	for _, path := range paths {
+		ofItems = append(ofItems, "items."+path)
+	}
+	one, err1 := newMask(example, paths...)
+	many, err2 := newMask(list, ofItems...)
+	p.masks[kind], p.masks[listKind] = fieldmask.Kind{Mask: one}, fieldmask.Kind{Mask: many}
+	return errors.Join(err1, err2)
+}
+
+// annotationsIn returns the keys of the annotations that paths name.
+func annotationsIn(paths []string) (keys []string) {
+	for _, path := range paths {
+		if key, ok := strings.CutPrefix(path, "metadata.annotations["); ok {
+			keys = append(keys, strings.TrimSuffix(key, "]"))
+		}
+	}
+	return keys
+}
+
+// outermost returns the paths, sorted, without those that lie within another one.
+func outermost(paths []string) []string {
+	paths = slices.Clone(paths)
+	slices.Sort(paths)
+	var kept []string
+	for _, path := range paths {
+		within := slices.ContainsFunc(kept, func(outer string) bool {
+			rest, ok := strings.CutPrefix(path, outer)
+			return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		})
+		if !within {
+			kept = append(kept, path)
+		}
+	}
+	return kept
+}
+
+// Masks returns the fields to decode of pods and of each kind that a controller names, and of lists of them.
+func (p *Projection) Masks() fieldmask.Kinds { return maps.Clone(p.masks) }
+
+// Transform is a cache.TransformFunc for objects that were decoded whole, or by the masks. It never fails, and does not write to
+// an object that it has been applied to before. Pods lose the fields that no controller reads; such a pod must not be written
+// back whole, only as a patch. Other kinds lose managedFields (CI-11), and those of which not all fields are kept the
+// annotation of kubectl apply.
+func (p *Projection) Transform(o any) (any, error) {
 	switch o := o.(type) {
 	case cache.DeletedFinalStateUnknown:
-		o.Obj, _ = Project(o.Obj)
+		o.Obj, _ = p.Transform(o.Obj)
 		return o, nil
 	case *corev1.Pod:
-		return Pod(o), nil
-	case *corev1.Node: // nobody writes these back whole
-		projectMeta(o, corev1.LastAppliedConfigAnnotation)
-		if o.Status.Images != nil { // most of what a node weighs
-			o.Status.Images = nil
-		}
-	case *corev1.Service: // nobody writes these back whole
-		projectMeta(o, corev1.LastAppliedConfigAnnotation)
-	default: // what is written back whole needs all its fields: Deployments, the status of ReplicaSets (RB-13)
-		if object, err := meta.Accessor(o); err == nil {
-			projectMeta(object)
-		}
+		return p.Pod(o), nil
+	}
+	object, err := meta.Accessor(o)
+	if err != nil {
+		return o, nil
+	}
+	const applied = corev1.LastAppliedConfigAnnotation
+	if _, ok := object.GetAnnotations()[applied]; ok && p.narrowed[reflect.TypeOf(o)] {
+		rest := maps.Clone(object.GetAnnotations())
+		delete(rest, applied)
+		object.SetAnnotations(rest)
+	}
+	return ManagedFields(o)
+}
+
+// ManagedFields is a cache.TransformFunc that removes managedFields and nothing else.
+func ManagedFields(o any) (any, error) {
+	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = tombstone.Obj
+	}
+	if object, err := meta.Accessor(o); err == nil && object.GetManagedFields() != nil {
+		object.SetManagedFields(nil)
 	}
 	return o, nil
 }
 
-// projectMeta removes managedFields and the annotations of the given keys. It does not write to an object that has none.
-func projectMeta(o metav1.Object, annotations ...string) {
-	if o.GetManagedFields() != nil {
-		o.SetManagedFields(nil)
-	}
-	for _, key := range annotations {
-		if _, ok := o.GetAnnotations()[key]; ok {
-			rest := maps.Clone(o.GetAnnotations())
-			delete(rest, key)
-			o.SetAnnotations(rest)
-		}
-	}
+// encodable is what the types of the API can do.
+type encodable interface {
+	runtime.Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
 }
 
-// Kinds returns the fields to decode of each kind, and of lists of them. They include all fields that [Project] keeps.
-func Kinds() (fieldmask.Kinds, error) {
-	kinds := fieldmask.Kinds{}
-	add := func(kind schema.GroupVersionKind, example, list any, paths []string,
-		newMask func(any, ...string) (*fieldmask.Mask, error), ofList ...string) error {
-		for _, path := range paths {
-			ofList = append(ofList, "items."+path)
-		}
-		one, err1 := newMask(example, paths...)
-		many, err2 := newMask(list, ofList...)
-		kinds[kind] = fieldmask.Kind{Mask: one}
-		kind.Kind += "List"
-		kinds[kind] = fieldmask.Kind{Mask: many}
-		return errors.Join(err1, err2)
+// Apply returns a new object with the fields that are kept, as a cache has it after decoding. It encodes the object and
+// decodes it in part, so it is not for frequent use. It fails for kinds that client-go does not know.
+func (p *Projection) Apply(o runtime.Object) (runtime.Object, error) {
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		return nil, fmt.Errorf("project an object: %w", err)
 	}
-	core, apps, managed := corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, []string{"metadata.managedFields"}
-	return kinds, errors.Join(
-		add(core.WithKind("Pod"), corev1.Pod{}, corev1.PodList{}, podFields(), fieldmask.Only, "metadata"),
-		add(core.WithKind("Node"), corev1.Node{}, corev1.NodeList{}, append(managed, "status.images"), fieldmask.Without),
-		add(core.WithKind("Service"), corev1.Service{}, corev1.ServiceList{}, managed, fieldmask.Without),
-		add(core.WithKind("ReplicationController"), corev1.ReplicationController{}, corev1.ReplicationControllerList{}, managed, fieldmask.Without),
-		add(core.WithKind("Endpoints"), corev1.Endpoints{}, corev1.EndpointsList{}, managed, fieldmask.Without),
-		add(apps.WithKind("Deployment"), appsv1.Deployment{}, appsv1.DeploymentList{}, managed, fieldmask.Without),
-		add(apps.WithKind("ReplicaSet"), appsv1.ReplicaSet{}, appsv1.ReplicaSetList{}, managed, fieldmask.Without),
-	)
+	e, ok := o.(encodable)
+	if !ok {
+		return nil, fmt.Errorf("project an object: %T has no protobuf", o)
+	}
+	data, err := e.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("project an object: %w", err)
+	}
+	kept := reflect.New(reflect.TypeOf(o).Elem()).Interface().(encodable)
+	if err := kept.Unmarshal(p.masks[kinds[0]].Mask.Apply(data)); err != nil {
+		return nil, fmt.Errorf("project an object: %w", err)
+	}
+	kept.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	if pod, ok := kept.(*corev1.Pod); ok {
+		return p.fit(pod), nil
+	}
+	if object, err := meta.Accessor(kept); err == nil {
+		object.SetManagedFields(nil)
+	}
+	return kept, nil
 }
 
-// podFields are the fields of pods that Pod reads.
-func podFields() []string {
-	fields := strings.Fields(`
-		metadata.name metadata.namespace metadata.uid metadata.resourceVersion metadata.generation metadata.labels
-		metadata.ownerReferences metadata.finalizers
-		metadata.creationTimestamp metadata.deletionTimestamp metadata.deletionGracePeriodSeconds
-		spec.nodeName spec.hostname spec.subdomain
-		spec.containers.name spec.containers.ports spec.containers.restartPolicy
-		spec.initContainers.name spec.initContainers.ports spec.initContainers.restartPolicy
-		status.observedGeneration status.phase status.reason status.podIP status.podIPs status.conditions
-		status.containerStatuses.name status.containerStatuses.restartCount
-		status.initContainerStatuses.name status.initContainerStatuses.restartCount`)
-	for _, key := range podAnnotations() {
-		fields = append(fields, "metadata.annotations["+key+"]")
+// Pod returns a new pod with the fields that controllers read of a whole pod.
+func (p *Projection) Pod(whole *corev1.Pod) *corev1.Pod {
+	kept, err := p.Apply(whole)
+	if err != nil { // pods can be encoded; if not, rather too many fields than no pod
+		return p.fit(whole)
 	}
-	return fields
+	return kept.(*corev1.Pod)
 }
 
-// Pod returns a new pod with the fields that controllers read. It copies lists into arrays of their length, so that nothing
-// else of the decoded pod stays in memory.
-func Pod(p *corev1.Pod) *corev1.Pod {
-	return &corev1.Pod{
-		TypeMeta: p.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{
-			Name:                       p.Name,
-			Namespace:                  p.Namespace,
-			UID:                        p.UID,
-			ResourceVersion:            p.ResourceVersion,
-			Generation:                 p.Generation,
-			Labels:                     p.Labels,
-			Annotations:                projectAnnotations(p.Annotations),
-			OwnerReferences:            fitted(p.OwnerReferences),
-			Finalizers:                 fitted(p.Finalizers),
-			CreationTimestamp:          p.CreationTimestamp,
-			DeletionTimestamp:          p.DeletionTimestamp,
-			DeletionGracePeriodSeconds: p.DeletionGracePeriodSeconds,
-		},
-		Spec: corev1.PodSpec{
-			NodeName:       p.Spec.NodeName,
-			Hostname:       p.Spec.Hostname,  // EP-15
-			Subdomain:      p.Spec.Subdomain, // EP-15
-			Containers:     projectContainers(p.Spec.Containers),
-			InitContainers: projectContainers(p.Spec.InitContainers),
-		},
-		Status: corev1.PodStatus{
-			ObservedGeneration:    p.Status.ObservedGeneration, // PGC-14
-			Phase:                 p.Status.Phase,
-			Reason:                p.Status.Reason,         // PGC-5
-			PodIP:                 p.Status.PodIP,          // EP-11
-			PodIPs:                fitted(p.Status.PodIPs), // EP-14
-			Conditions:            projectConditions(p),
-			ContainerStatuses:     projectStatuses(p.Status.ContainerStatuses),
-			InitContainerStatuses: projectStatuses(p.Status.InitContainerStatuses),
-		},
-	}
+// fit returns a new pod with what is kept of a pod that has passed the mask. The mask knows fields; fit also chooses elements of
+// lists. It copies lists into arrays of their length, so that nothing else of the decoded pod stays in memory.
+func (p *Projection) fit(decoded *corev1.Pod) *corev1.Pod {
+	kept := *decoded
+	kept.ManagedFields, kept.Annotations = nil, p.fitAnnotations(decoded.Annotations)
+	kept.OwnerReferences, kept.Finalizers = fitted(kept.OwnerReferences), fitted(kept.Finalizers)
+	kept.Spec.Containers = fitContainers(decoded.Spec.Containers)
+	kept.Spec.InitContainers = fitContainers(decoded.Spec.InitContainers)
+	kept.Status.PodIPs = fitted(decoded.Status.PodIPs)
+	kept.Status.Conditions = p.fitConditions(decoded)
+	kept.Status.ContainerStatuses = fitStatuses(decoded.Status.ContainerStatuses)
+	kept.Status.InitContainerStatuses = fitStatuses(decoded.Status.InitContainerStatuses)
+	return &kept
 }
 
 // fitted returns the list in an array of its length. Decoders leave room to grow.
@@ -151,12 +242,14 @@ func fitted[T any](list []T) []T {
 	return append(make([]T, 0, len(list)), list...)
 }
 
-// projectAnnotations keeps the one annotation of pods that a controller reads (RS-31), and the one that marks a bookmark as
-// the end of the initial events, because a bookmark is decoded as a pod.
-func projectAnnotations(annotations map[string]string) map[string]string {
+// fitAnnotations leaves out what the mask could not judge, because it is encoded in an unusual way.
+func (p *Projection) fitAnnotations(annotations map[string]string) map[string]string {
+	if p.allAnnotations {
+		return annotations
+	}
 	var kept map[string]string
-	for _, key := range podAnnotations() {
-		if value, ok := annotations[key]; ok {
+	for key, value := range annotations {
+		if slices.Contains(p.annotations, key) {
 			if kept == nil {
 				kept = map[string]string{}
 			}
@@ -166,43 +259,40 @@ func projectAnnotations(annotations map[string]string) map[string]string {
 	return kept
 }
 
-func podAnnotations() [2]string {
-	return [...]string{corev1.PodDeletionCost, metav1.InitialEventsAnnotationKey}
-}
-
-// projectContainers keeps ports, which services refer to by name (EP-17), and the restart policy, which makes an init
-// container a sidecar. It leaves out a container that has neither.
-func projectContainers(containers []corev1.Container) []corev1.Container {
+// fitContainers leaves out containers of which nothing is kept but the name.
+func fitContainers(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
-	for i := range containers {
-		if c := &containers[i]; len(c.Ports) > 0 || c.RestartPolicy != nil {
-			kept = append(kept, corev1.Container{Name: c.Name, Ports: fitted(c.Ports), RestartPolicy: c.RestartPolicy})
+	for _, c := range containers {
+		name := c.Name
+		if c.Name = ""; !reflect.ValueOf(&c).Elem().IsZero() {
+			c.Name, c.Ports = name, fitted(c.Ports)
+			kept = append(kept, c)
 		}
 	}
 	return fitted(kept)
 }
 
-// projectConditions keeps whether a pod is ready, and since when, and whether it is being disrupted (PGC-15). Of a finished
-// pod it keeps the transition times of all conditions: the last one is about when the pod finished.
-func projectConditions(p *corev1.Pod) []corev1.PodCondition {
-	var kept []corev1.PodCondition
-	for i := range p.Status.Conditions {
-		switch c := &p.Status.Conditions[i]; {
-		case c.Type == corev1.DisruptionTarget:
-			kept = append(kept, *c)
-		case c.Type == corev1.PodReady, podutil.Finished(p):
-			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
-		}
-	}
-	return fitted(kept)
-}
-
-// projectStatuses keeps restart counts, by which the pods to delete are ranked (RS-31), of containers that have restarted.
-func projectStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// fitStatuses leaves out the statuses of containers of which nothing is kept but the name, such as those that have never
+// restarted.
+func fitStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
-	for i := range statuses {
-		if s := &statuses[i]; s.RestartCount != 0 {
-			kept = append(kept, corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
+	for _, s := range statuses {
+		name := s.Name
+		if s.Name = ""; !reflect.ValueOf(&s).Elem().IsZero() {
+			s.Name = name
+			kept = append(kept, s)
+		}
+	}
+	return fitted(kept)
+}
+
+// fitConditions leaves out the conditions that nobody reads.
+func (p *Projection) fitConditions(pod *corev1.Pod) []corev1.PodCondition {
+	var kept []corev1.PodCondition
+	for _, c := range pod.Status.Conditions {
+		read := func(reads func(*corev1.Pod, corev1.PodConditionType) bool) bool { return reads(pod, c.Type) }
+		if p.allConditions || slices.ContainsFunc(p.conditions, read) {
+			kept = append(kept, c)
 		}
 	}
 	return fitted(kept)

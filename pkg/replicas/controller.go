@@ -1,12 +1,15 @@
 package replicas
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -26,6 +29,21 @@ type Config struct {
 	PodFailureBackoff   bool // pods that fail at start again and again are replaced at a falling rate
 	PodDeletionCost     bool // the annotation takes part in choosing which pods to delete (CLI-66)
 	TerminatingReplicas bool // the status counts terminating pods (CLI-65)
+}
+
+// Fields are what such a controller reads of pods, by which it counts them and ranks those to delete (RS-31). The sets are written
+// back whole.
+func Fields() projection.Fields {
+	return projection.Fields{
+		Kinds: map[schema.GroupVersionKind][]string{
+			corev1.SchemeGroupVersion.WithKind("Pod"): {
+				"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase", "status.conditions",
+				"status.containerStatuses.name", "status.containerStatuses.restartCount",
+				"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount",
+			},
+		},
+		PodCondition: projection.ReadyCondition,
+	}
 }
 
 // New returns a controller.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -250,11 +251,15 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	})
 }
 
+// ownProjection is what the caches keep if there is no other controller.
+var ownProjection = sync.OnceValues(func() (*projection.Projection, error) { return projection.New(Fields()) })
+
 func projected(t failer, o any) any {
-	slim, err := projection.Project(o)
+	p, err := ownProjection()
 	if err != nil {
 		t.Fatalf("project: %v", err)
 	}
+	slim, _ := p.Transform(o)
 	return slim
 }
 
@@ -291,6 +296,7 @@ func projectedPlan(t failer, p plan.Plan) plan.Plan {
 // fatten gives a pod what pods have and nobody here reads.
 func fatten(t *rapid.T, p *corev1.Pod) {
 	text := rapid.StringN(0, 8, 8)
+	p.CreationTimestamp = p.CreationTimestamp.Rfc3339Copy() // as servers send it
 	p.GenerateName = text.Draw(t, "generateName")
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: text.Draw(t, "manager"), Operation: "Update"}}
 	if p.Annotations == nil {

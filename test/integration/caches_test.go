@@ -16,21 +16,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// After creations, changes and deletions on a real server the caches have what Slim leaves of what a full client lists, in
+// After creations, changes and deletions on a real server the caches have what the projection of all controllers keeps of what a full client lists, in
 // protobuf and in JSON.
 func TestCachesEqualAFullList(t *testing.T) {
 	c := cluster.Start(t)
 	namespace := c.Namespace(t)
+	projection := must(manager.Projection(controllers.Registry()))
 	caches := map[string]informers.PodCache{}
 	for _, encoding := range []string{apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeJSON} {
 		config := rest.CopyConfig(c.RESTConfig)
 		config.ContentType, config.AcceptContentTypes = encoding, encoding+", */*"
-		f := informers.NewFactory(must(informers.NewClient(config)), 0)
+		f := informers.NewFactory(must(informers.NewClient(config, projection)), 0)
 		caches[encoding] = must(informers.Pods(f))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer f.Shutdown()
@@ -65,7 +67,7 @@ func TestCachesEqualAFullList(t *testing.T) {
 			}
 			for i := range list.Items {
 				p := &list.Items[i]
-				want, got := must(projection.Project(p)), any(cached.Get(namespace, p.Name))
+				want, got := projection.Pod(p), cached.Get(namespace, p.Name)
 				if !reflect.DeepEqual(want, got) {
 					return fmt.Errorf("%s: %s (-want +got):\n%s", encoding, p.Name, cmp.Diff(want, got))
 				}

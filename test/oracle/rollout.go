@@ -89,7 +89,7 @@ func (w *world) family(d *deployment) []string {
 
 // S6: a deletion by the manager leaves a rolling Deployment with replicas - maxUnavailable pods that are truly available, by
 // their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
-// Deployment wanted when the ReplicaSet's size was decided, and pods that the environment took since shortly before that
+// Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the environment took since shortly before that
 // count as available. A pod that has only just become ready may be deleted as one that is not, and as many as came to the
 // ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
 // exempt.
@@ -105,7 +105,7 @@ func S6() Oracle {
 			if d == nil || !available(p.Pod, s.leastReady(), j.now) || j.recent(p.ready) {
 				return
 			}
-			least, size := s.open()[0].spec.least, s.open()[0].replicas
+			least, size := d.fence().least, s.open()[0].replicas
 			since := j.lag()
 			for _, o := range s.open() {
 				if !o.byManager || o.scaling {

@@ -121,6 +121,20 @@ func TestS6(t *testing.T) {
 			s.Manager().Edit(a, observe)
 			s.Manager().Terminate(pods[0])
 		}, want: "2 pods of web are available"},
+		{name: "the Deployment asks for fewer since the size was decided", write: func(s *scene) {
+			d, a, _, pods := rolling(s, false)
+			s.Manager().Edit(a, size(2))
+			s.User().Edit(d, size(1))
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "the Deployment asks for fewer since then, but not for so few", write: func(s *scene) {
+			d, a, _, pods := rolling(s, false)
+			s.Manager().Edit(a, size(0))
+			s.User().Edit(d, size(1))
+			for _, p := range pods {
+				s.Manager().Terminate(p)
+			}
+		}, want: "0 pods of web are available, fewer than 1"},
 		{name: "one that has just become ready, as nobody could know", write: func(s *scene) {
 			_, a, _, pods := rolling(s, false)
 			late := s.User().Edit(pods[0], unready)

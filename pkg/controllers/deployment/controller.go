@@ -6,11 +6,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -23,13 +25,22 @@ func Controller() manager.Controller {
 		Account: "deployment-controller",
 		Options: o,
 		Rights:  Rights,
+		Fields:  fields(),
 		Init:    o.init,
 	}
 }
 
+// fields are what the controller reads of pods. Deployments and ReplicaSets are written back whole.
+func fields() projection.Fields {
+	return projection.Fields{
+		Kinds:        map[schema.GroupVersionKind][]string{corev1.SchemeGroupVersion.WithKind("Pod"): {"status.phase", "status.conditions"}},
+		PodCondition: projection.ReadyCondition,
+	}
+}
+
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	deployments, err1 := informers.Deployments(c.Informers)
-	sets, err2 := informers.ReplicaSets(c.Informers)
+	deployments, err1 := informers.Objects[*appsv1.Deployment](c.Informers)
+	sets, err2 := informers.OwnedObjects[*appsv1.ReplicaSet](c.Informers)
 	pods, err3 := informers.Pods(c.Informers)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
@@ -59,7 +70,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 
 // owners finds the Deployments that a change concerns.
 type owners struct {
-	sets informers.ReplicaSetCache
+	sets informers.OwnedStore[*appsv1.ReplicaSet]
 	informers.Owners[*appsv1.Deployment]
 }
 

@@ -23,8 +23,8 @@ type observation = reconcile.Observation[snapshot, memory]
 
 // caches are what the controller reads.
 type caches struct {
-	deployments informers.DeploymentCache
-	sets        informers.ReplicaSetCache
+	deployments informers.Store[*appsv1.Deployment]
+	sets        informers.OwnedStore[*appsv1.ReplicaSet]
 	pods        informers.PodCache
 
 	terminatingUncounted bool

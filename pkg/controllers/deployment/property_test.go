@@ -19,6 +19,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var (
@@ -246,6 +247,32 @@ func TestIgnoresCacheOrder(t *testing.T) {
 		}
 		if !reflect.DeepEqual(reportStatus(now, s, did(a, nil)), reportStatus(now, shuffled, did(a, nil))) {
 			t.Errorf("reports differ")
+		}
+	})
+}
+
+// With what the caches keep if there is no other controller, it decides the same.
+func TestIgnoresFieldsNotCached(t *testing.T) {
+	projected, err := projection.New(fields())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		cached := s
+		cached.Pods = map[types.UID][]*corev1.Pod{}
+		for uid, pods := range s.Pods {
+			for _, p := range pods {
+				p.Spec.NodeName, p.Status.Message, p.ManagedFields = "node", "a message", []metav1.ManagedFieldsEntry{{Manager: "m"}}
+				cached.Pods[uid] = append(cached.Pods[uid], projected.Pod(p))
+			}
+		}
+		a, b := planRollout(now, s), planRollout(now, cached)
+		if diff := cmp.Diff(lines(a.Steps), lines(b.Steps)); diff != "" {
+			t.Errorf("plans differ:\n%s", diff)
+		}
+		if diff := cmp.Diff(reportStatus(now, s, did(a, nil)), reportStatus(now, cached, did(b, nil))); diff != "" {
+			t.Errorf("reports differ:\n%s", diff)
 		}
 	})
 }

@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -24,14 +26,31 @@ func Controller() manager.Controller {
 		Account: "endpoint-controller",
 		Options: o,
 		Rights:  Rights,
+		Fields:  fields(),
 		Init:    o.init,
 		Off:     o.initCleanup,
 	}
 }
 
+// fields are what the controller reads. Endpoints are written back whole.
+func fields() projection.Fields {
+	return projection.Fields{
+		Kinds: map[schema.GroupVersionKind][]string{
+			kind("Service"): {"spec"},
+			kind("Pod"): {
+				"spec.nodeName", "spec.hostname", "spec.subdomain", // EP-15
+				"spec.containers.name", "spec.containers.ports", "spec.containers.restartPolicy", // EP-17
+				"spec.initContainers.name", "spec.initContainers.ports", "spec.initContainers.restartPolicy",
+				"status.phase", "status.podIP", "status.podIPs", "status.conditions", // EP-11, EP-14
+			},
+		},
+		PodCondition: projection.ReadyCondition,
+	}
+}
+
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	services, err1 := informers.Services(c.Informers)
-	endpoints, err2 := informers.Endpoints(c.Informers)
+	endpoints, err2 := informers.Objects[*corev1.Endpoints](c.Informers)
 	pods, err3 := informers.PodsByLabels(c.Informers)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err

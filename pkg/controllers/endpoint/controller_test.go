@@ -36,7 +36,7 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 	t.Helper()
 	f := informers.NewFactory(fake.NewClientset(), 0)
 	services, err1 := informers.Services(f)
-	endpoints, err2 := informers.Endpoints(f)
+	endpoints, err2 := informers.Objects[*corev1.Endpoints](f)
 	pods, err3 := informers.PodsByLabels(f)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatalf("%v", err)

@@ -1,5 +1,7 @@
 package endpoint
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
 import (
 	"context"
 	"fmt"
@@ -17,7 +19,7 @@ import (
 // caches are what the controller reads.
 type caches struct {
 	services  informers.ServiceCache
-	endpoints informers.EndpointsCache
+	endpoints informers.Store[*corev1.Endpoints]
 	pods      informers.LabeledPodCache
 }
 

@@ -183,7 +183,12 @@ func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
 	})
 }
 
+// With what the caches keep if there is no other controller, it decides the same.
 func TestIgnoresFieldsNotCached(t *testing.T) {
+	projected, err := projection.New(fields())
+	if err != nil {
+		t.Fatal(err)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		slim := s
@@ -193,12 +198,13 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			fat.Annotations = map[string]string{"note": "x"}
 			fat.Spec.Containers[0].Command, fat.Spec.ServiceAccountName = []string{"run"}, "default"
 			fat.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
-			o, err := projection.Project(fat)
-			if err != nil {
-				t.Fatal(err)
-			}
-			slim.pods = append(slim.pods, o.(*corev1.Pod))
+			slim.pods = append(slim.pods, projected.Pod(fat))
 		}
+		service, err := projected.Apply(s.service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slim.service = service.(*corev1.Service)
 		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, slim)); diff != "" {
 			t.Fatal(diff)
 		}

@@ -5,10 +5,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -24,7 +27,24 @@ func Controller() manager.Controller {
 		Account: "pod-garbage-collector",
 		Options: o,
 		Rights:  Rights,
+		Fields:  fields(),
 		Init:    o.init,
+	}
+}
+
+// fields are what the controller reads. It compares the condition of a pod that is being disrupted, and takes the last transition
+// of any condition for the time when a finished pod ended.
+func fields() projection.Fields {
+	return projection.Fields{
+		Kinds: map[schema.GroupVersionKind][]string{
+			corev1.SchemeGroupVersion.WithKind("Pod"): {
+				"spec.nodeName", "status.phase", "status.reason", "status.conditions", "status.observedGeneration", // PGC-5, PGC-14
+			},
+			nodeKind: {"spec.taints", "status.conditions"}, // PGC-7
+		},
+		PodCondition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
+			return t == corev1.DisruptionTarget || podutil.Finished(p) // PGC-15
+		},
 	}
 }
 

@@ -143,6 +143,15 @@ func TestNeverMoreThanAboveThreshold(t *testing.T) {
 	})
 }
 
+// projected is what the caches keep if there is no other controller.
+func projected(t interface{ Fatal(...any) }) *projection.Projection {
+	p, err := projection.New(fields())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := world(t)
@@ -150,11 +159,11 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		thin := s
 		thin.pods, thin.nodes = nil, map[string]*corev1.Node{}
 		for _, p := range s.pods {
-			o, _ := projection.Project(p.DeepCopy())
+			o, _ := projected(t).Transform(p.DeepCopy())
 			thin.pods = append(thin.pods, o.(*corev1.Pod))
 		}
 		for name, n := range s.nodes {
-			o, _ := projection.Project(n.DeepCopy())
+			o, _ := projected(t).Apply(n)
 			thin.nodes[name] = o.(*corev1.Node)
 		}
 		slim := planPods(epoch, thin)

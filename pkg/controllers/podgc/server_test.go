@@ -32,7 +32,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -350,7 +349,7 @@ func build(t interface{ Fatal(...any) }, s *server, config Options) (c collectin
 	for _, example := range []plan.Object{&corev1.Pod{}, &corev1.Node{}} {
 		fill = append(fill, f.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			i := s.informer(example)
-			_ = i.SetTransform(projection.Project)
+			_ = i.SetTransform(projected(t).Transform)
 			return i
 		}))
 	}

@@ -19,12 +19,13 @@ func Controller() manager.Controller {
 		Account: "replicaset-controller",
 		Options: o,
 		Rights:  Rights,
+		Fields:  replicas.Fields(),
 		Init:    o.init,
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	sets, err := informers.ReplicaSets(c.Informers)
+	sets, err := informers.OwnedObjects[*appsv1.ReplicaSet](c.Informers)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ func Controller() manager.Controller {
 		Account: "replication-controller",
 		Options: o,
 		Rights:  Rights,
+		Fields:  replicas.Fields(),
 		Init:    o.init,
 	}
 }
@@ -25,7 +26,7 @@ func Controller() manager.Controller {
 // The pods of other ReplicationControllers with the same owner do not count (RC-16), nor does the status know pods that are
 // terminating (RC-14).
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	all, err := informers.ReplicationControllers(c.Informers) // RC-3
+	all, err := informers.Objects[*corev1.ReplicationController](c.Informers) // RC-3
 	if err != nil {
 		return nil, err
 	}
