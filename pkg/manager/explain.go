@@ -43,29 +43,29 @@ func (m *Manager) Explain() http.Handler {
 
 // explained is a controller in an answer.
 type explained struct {
-	Controller string   `json:"controller"`
-	Alias      string   `json:"alias,omitempty"`
-	Kinds      []string `json:"kinds,omitempty"`
-	Running    bool     `json:"running"`
-	Queued     int      `json:"queued"`      // keys that wait for a worker
-	Failing    int      `json:"failing"`     // keys in backoff
-	Debounced  int      `json:"reportsHeld"` // status reports that wait for a newer one
-	Troubled   int      `json:"troubled"`    // keys that fail, or wait for a cache
-	Keys       []record `json:"keys"`        // the first of them
+	Controller       string   `json:"controller"`
+	Alias            string   `json:"alias,omitempty"`
+	Kinds            []string `json:"kinds,omitempty"`
+	Running          bool     `json:"running"`
+	Queued           int      `json:"queued"`           // keys that wait for a worker
+	Failing          int      `json:"failing"`          // keys in backoff
+	Debounced        int      `json:"reportsDebounced"` // status reports that wait for a newer one
+	FailingOrWaiting int      `json:"failingOrWaiting"` // keys that fail, or wait for a cache
+	Keys             []record `json:"keys"`             // the first of them
 }
 
 // record is an reconcile.Record in an answer.
 type record struct {
-	Controller string    `json:"controller"`
-	Namespace  string    `json:"namespace,omitempty"`
-	Name       string    `json:"name"`
-	Time       time.Time `json:"time"`
-	Why        string    `json:"why"`
-	Wrote      int       `json:"wrote"`
-	Error      string    `json:"error,omitempty"`
-	Retries    int       `json:"retries"`
-	NextLook   float64   `json:"nextLookSeconds"` // from time on; 0: only an event leads to one
-	Waiting    string    `json:"cacheWaiting,omitempty"`
+	Controller    string    `json:"controller"`
+	Namespace     string    `json:"namespace,omitempty"`
+	Name          string    `json:"name"`
+	Time          time.Time `json:"time"`
+	Why           string    `json:"why"`
+	Wrote         int       `json:"wrote"`
+	Error         string    `json:"error,omitempty"`
+	Retries       int       `json:"retries"`
+	NextReconcile float64   `json:"nextReconcileSeconds"` // from time on; 0: only an event leads to one
+	Waiting       string    `json:"cacheWaiting,omitempty"`
 }
 
 // explain returns the answer to the parts of a path, or an error that says what does not exist.
@@ -111,7 +111,7 @@ func (m *Manager) overview(r *named) explained {
 		e.Queued += s.Queued
 		e.Failing += s.Failing
 		e.Debounced += s.Debounced
-		e.Troubled += total
+		e.FailingOrWaiting += total
 		for _, entry := range found {
 			e.Keys = append(e.Keys, recordOf(r, entry.Key, entry.Record))
 		}
@@ -122,7 +122,7 @@ func (m *Manager) overview(r *named) explained {
 func recordOf(r *named, key plan.Key, rec reconcile.Record) record {
 	return record{
 		Controller: r.Name, Namespace: key.Namespace, Name: key.Name, Time: rec.Time, Why: rec.Why, Wrote: rec.Wrote,
-		Error: rec.Error, Retries: rec.Retries, NextLook: rec.Next.Seconds(), Waiting: rec.Waiting,
+		Error: rec.Error, Retries: rec.Retries, NextReconcile: rec.Next.Seconds(), Waiting: rec.Waiting,
 	}
 }
 

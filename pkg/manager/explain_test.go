@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 	}
 	h := m.Explain()
 	web := `{"controller":"endpoints-controller","namespace":"ns","name":"web","time":"2026-01-02T03:04:05Z",` +
-		`"why":"2 addresses","wrote":1,"error":"quota","retries":3,"nextLookSeconds":1.5,"cacheWaiting":"Pod"}`
+		`"why":"2 addresses","wrote":1,"error":"quota","retries":3,"nextReconcileSeconds":1.5,"cacheWaiting":"Pod"}`
 	for _, c := range []struct{ path, want string }{
 		{"/debug/explain/endpoints-controller/ns/web", web},
 		{"/debug/explain/endpoint/ns/web", web},
@@ -50,10 +50,10 @@ func TestExplain(t *testing.T) {
 		{"/debug/explain/Services/ns/web", web},
 		{"/debug/explain/endpoints/ns/web", web},
 		{"/debug/explain/podgc/orphaned", `{"controller":"pod-garbage-collector-controller","name":"orphaned",` +
-			`"time":"2026-01-02T03:04:05Z","why":"no orphans","wrote":0,"retries":0,"nextLookSeconds":0}`},
+			`"time":"2026-01-02T03:04:05Z","why":"no orphans","wrote":0,"retries":0,"nextReconcileSeconds":0}`},
 		{"/debug/explain/endpoint", `{"controller":"endpoints-controller","alias":"endpoint","kinds":["Service","Endpoints"],` +
-			`"running":false,"queued":0,"failing":0,"reportsHeld":0,"troubled":1,"keys":[` + web + `]}`},
-		{"/debug/explain/hand-written", `{"controller":"hand-written","running":false,"queued":0,"failing":0,"reportsHeld":0,"troubled":0,"keys":[]}`},
+			`"running":false,"queued":0,"failing":0,"reportsDebounced":0,"failingOrWaiting":1,"keys":[` + web + `]}`},
+		{"/debug/explain/hand-written", `{"controller":"hand-written","running":false,"queued":0,"failing":0,"reportsDebounced":0,"failingOrWaiting":0,"keys":[]}`},
 	} {
 		code, body := asked(t, h, http.MethodGet, c.path)
 		var flat strings.Builder
@@ -81,7 +81,7 @@ func TestExplain(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK || len(list.Controllers) != 3 {
 		t.Fatalf("%d %s: %v", code, body, err)
 	}
-	if e := list.Controllers[1]; e.Troubled != 150 || len(e.Keys) != mostKeys || e.Queued != 1 || e.Failing != 2 || e.Debounced != 3 {
+	if e := list.Controllers[1]; e.FailingOrWaiting != 150 || len(e.Keys) != mostKeys || e.Queued != 1 || e.Failing != 2 || e.Debounced != 3 {
 		t.Errorf("%+v", e)
 	}
 }

@@ -25,7 +25,7 @@ func rejected(n int, newest, apart time.Duration) (all []*corev1.Pod) {
 
 // seen looks at the set as a process does that has just seen the newest pod fail.
 func seen(set *appsv1.ReplicaSet, all []*corev1.Pod, edits ...func(*snapshot)) snapshot {
-	s := look(set, all)
+	s := snapshotOf(set, all)
 	s.Failures.Last = now
 	for _, edit := range edits {
 		edit(&s)
@@ -118,7 +118,7 @@ func TestFallingRate(t *testing.T) {
 		var w *failureHistory
 		for passed := time.Duration(0); passed < 10*time.Minute; passed += 100 * time.Millisecond {
 			at := began.Add(passed)
-			s := look(set, all)
+			s := snapshotOf(set, all)
 			if w = w.see(at, s); w != nil {
 				s.Failures = w.failures
 			}
@@ -139,7 +139,7 @@ func TestFallingRate(t *testing.T) {
 // Whatever the clocks say, nothing is put off for longer than the longest pause.
 func TestClocksThatDiffer(t *testing.T) {
 	for _, skew := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
-		s := look(web(1), rejected(9, skew, time.Second))
+		s := snapshotOf(web(1), rejected(9, skew, time.Second))
 		var w *failureHistory
 		w = w.see(now, s)
 		s.Failures = w.failures
@@ -156,10 +156,10 @@ func TestClocksThatDiffer(t *testing.T) {
 func TestWitness(t *testing.T) {
 	set := web(1)
 	var w *failureHistory
-	if w = w.see(now, look(set, pods(1))); w != nil {
+	if w = w.see(now, snapshotOf(set, pods(1))); w != nil {
 		t.Fatal("remembers a set without failed pods")
 	}
-	s := look(set, rejected(1, time.Minute, 0))
+	s := snapshotOf(set, rejected(1, time.Minute, 0))
 	w = w.see(now, s)
 	if want := now.Add(-time.Minute); !w.Last.Equal(want) || !w.TemplateSince.IsZero() {
 		t.Errorf("first look: %+v, want what the pod says", w.failures)

@@ -36,7 +36,7 @@ func BenchmarkScaleDown(b *testing.B) {
 			for i := range n {
 				all = append(all, pod(fmt.Sprintf("p%d", i*7919%n), ready(time.Duration(i)*time.Second), node(fmt.Sprint("node-", i%50))))
 			}
-			s := look(web(int32(n-n/10)), all)
+			s := snapshotOf(web(int32(n-n/10)), all)
 			b.ReportAllocs()
 			for b.Loop() {
 				p := planPods(now, s)

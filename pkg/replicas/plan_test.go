@@ -45,33 +45,33 @@ func TestClaims(t *testing.T) {
 		set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
 	}
 	check(t, []row{
-		{"RS-8 a selector that cannot be read stops everything", look(web(2, unparsable), pods(1)), nil, "left alone"},
-		{"RS-8 so does a missing one, and no pod is let go for it", look(web(2, noSelector), pods(1)), nil, "left alone"},
-		{"RS-22 an empty selector adopts nothing", look(web(2, everything), pods(3, orphan)), nil, "left alone"},
-		{"RS-11 pods of others are no candidates", look(web(2), pods(2, other)), []string{"create 2"}, "create 2"},
+		{"RS-8 a selector that cannot be read stops everything", snapshotOf(web(2, unparsable), pods(1)), nil, "left alone"},
+		{"RS-8 so does a missing one, and no pod is let go for it", snapshotOf(web(2, noSelector), pods(1)), nil, "left alone"},
+		{"RS-22 an empty selector adopts nothing", snapshotOf(web(2, everything), pods(3, orphan)), nil, "left alone"},
+		{"RS-11 pods of others are no candidates", snapshotOf(web(2), pods(2, other)), []string{"create 2"}, "create 2"},
 		{"RS-11 nor are orphans of other namespaces",
-			look(web(0), pods(1, orphan, func(p *corev1.Pod) { p.Namespace = "bank" })), nil, "all 0"},
+			snapshotOf(web(0), pods(1, orphan, func(p *corev1.Pod) { p.Namespace = "bank" })), nil, "all 0"},
 		{"RS-12 finished pods are replaced, not deleted",
-			look(web(2), list(pod("a", phase(corev1.PodFailed)), pod("b", phase(corev1.PodSucceeded)))), []string{"create 2"}, ""},
-		{"RS-12 a terminating pod is replaced", look(web(1), pods(1, terminatingPod)), []string{"create 1"}, ""},
-		{"RS-15 nothing is created while the set is being deleted", look(web(2, beingDeleted)), nil, "being deleted"},
-		{"RS-19 nor is anything deleted", look(web(1, beingDeleted), pods(3)), nil, "garbage collector"},
-		{"RS-20 a pod of another controller stays there, though it matches", look(web(0), pods(1, other)), nil, ""},
+			snapshotOf(web(2), list(pod("a", phase(corev1.PodFailed)), pod("b", phase(corev1.PodSucceeded)))), []string{"create 2"}, ""},
+		{"RS-12 a terminating pod is replaced", snapshotOf(web(1), pods(1, terminatingPod)), []string{"create 1"}, ""},
+		{"RS-15 nothing is created while the set is being deleted", snapshotOf(web(2, beingDeleted)), nil, "being deleted"},
+		{"RS-19 nor is anything deleted", snapshotOf(web(1, beingDeleted), pods(3)), nil, "garbage collector"},
+		{"RS-20 a pod of another controller stays there, though it matches", snapshotOf(web(0), pods(1, other)), nil, ""},
 		{"RS-20 a pod of a set being deleted is still its own",
-			look(web(1, beingDeleted), pods(1, labeled("app=x"))), nil, ""},
+			snapshotOf(web(1, beingDeleted), pods(1, labeled("app=x"))), nil, ""},
 		{"RS-21 a pod that no longer matches is released and replaced",
-			look(web(1), pods(1, labeled("app=debug"))), []string{"release p0", "create 1"}, ""},
+			snapshotOf(web(1), pods(1, labeled("app=debug"))), []string{"release p0", "create 1"}, ""},
 		{"RS-58 quarantine: of two pods one is relabelled",
-			look(web(2), list(pod("a"), pod("b", labeled("app=debug")))), []string{"release b", "create 1"}, ""},
-		{"RS-22 a matching orphan is adopted", look(web(1), pods(1, orphan)), []string{"adopt p0"}, ""},
-		{"RS-22 not by a set that is being deleted", look(web(1, beingDeleted), pods(1, orphan)), nil, ""},
-		{"RS-22 not when it is being deleted itself", look(web(0), pods(1, orphan, terminatingPod)), nil, ""},
-		{"RS-22 not when it does not match", look(web(0), pods(1, orphan, labeled("app=x"))), nil, ""},
-		{"RS-12 a finished orphan is not adopted", look(web(0), pods(1, orphan, phase(corev1.PodFailed))), nil, ""},
+			snapshotOf(web(2), list(pod("a"), pod("b", labeled("app=debug")))), []string{"release b", "create 1"}, ""},
+		{"RS-22 a matching orphan is adopted", snapshotOf(web(1), pods(1, orphan)), []string{"adopt p0"}, ""},
+		{"RS-22 not by a set that is being deleted", snapshotOf(web(1, beingDeleted), pods(1, orphan)), nil, ""},
+		{"RS-22 not when it is being deleted itself", snapshotOf(web(0), pods(1, orphan, terminatingPod)), nil, ""},
+		{"RS-22 not when it does not match", snapshotOf(web(0), pods(1, orphan, labeled("app=x"))), nil, ""},
+		{"RS-12 a finished orphan is not adopted", snapshotOf(web(0), pods(1, orphan, phase(corev1.PodFailed))), nil, ""},
 		{"RS-23 an adopted pod counts at once",
-			look(web(2), list(pod("a", orphan))), []string{"adopt a", "create 1"}, "create 1 of 1"},
+			snapshotOf(web(2), list(pod("a", orphan))), []string{"adopt a", "create 1"}, "create 1 of 1"},
 		{"RS-23 adopted pods that are too many are deleted in the next pass: none is written twice in one",
-			look(web(1), list(pod("a"), pod("b", orphan))), []string{"adopt b"}, "then delete"},
+			snapshotOf(web(1), list(pod("a"), pod("b", orphan))), []string{"adopt b"}, "then delete"},
 	})
 }
 
@@ -81,24 +81,24 @@ func TestSizes(t *testing.T) {
 	newTemplate := func(set *appsv1.ReplicaSet) { set.Spec.Template.Spec.Containers[0].Image = "web:2" }
 	nilSize := func(set *appsv1.ReplicaSet) { set.Spec.Replicas = nil }
 	check(t, []row{
-		{"RS-25 creations are cut at 500", look(web(700)), []string{"create 500"}, "create 500 of 700"},
-		{"RS-25 so are deletions", look(web(0), pods(1200)), nil, "delete 500 of 1200"},
-		{"RS-27 a template without labels makes no pods", look(web(2, noLabels)), nil, "unable to create pods, no labels"},
-		{"RS-27 nor one that the selector does not match", look(web(2, misfit)), nil, "does not match"},
-		{"RS-27 such a set still deletes", look(web(1, misfit), pods(2)), []string{"delete p0"}, ""},
-		{"RS-30 all must go", look(web(0), pods(2)), []string{"delete p0", "delete p1"}, "delete 2"},
+		{"RS-25 creations are cut at 500", snapshotOf(web(700)), []string{"create 500"}, "create 500 of 700"},
+		{"RS-25 so are deletions", snapshotOf(web(0), pods(1200)), nil, "delete 500 of 1200"},
+		{"RS-27 a template without labels makes no pods", snapshotOf(web(2, noLabels)), nil, "unable to create pods, no labels"},
+		{"RS-27 nor one that the selector does not match", snapshotOf(web(2, misfit)), nil, "does not match"},
+		{"RS-27 such a set still deletes", snapshotOf(web(1, misfit), pods(2)), []string{"delete p0"}, ""},
+		{"RS-30 all must go", snapshotOf(web(0), pods(2)), []string{"delete p0", "delete p1"}, "delete 2"},
 		{"RS-31 the one that is not ready goes",
-			look(web(2), list(pod("a"), pod("b", unready), pod("c"))), []string{"delete b"}, "delete 1"},
-		{"RS-40 a set of the right size is left alone", look(web(2), pods(2)), nil, "all 2 pods are available"},
-		{"RS-59 a new template changes no pod", look(web(2, newTemplate), pods(2)), nil, ""},
+			snapshotOf(web(2), list(pod("a"), pod("b", unready), pod("c"))), []string{"delete b"}, "delete 1"},
+		{"RS-40 a set of the right size is left alone", snapshotOf(web(2), pods(2)), nil, "all 2 pods are available"},
+		{"RS-59 a new template changes no pod", snapshotOf(web(2, newTemplate), pods(2)), nil, ""},
 		{"RS-61 terminating pods are replaced at once, beyond the size",
-			look(web(2), list(pod("a", terminatingPod), pod("b", terminatingPod), pod("c"))), []string{"create 1"}, ""},
-		{"RS-62 no size is size 1", look(web(5, nilSize)), []string{"create 1"}, ""},
+			snapshotOf(web(2), list(pod("a", terminatingPod), pod("b", terminatingPod), pod("c"))), []string{"create 1"}, ""},
+		{"RS-62 no size is size 1", snapshotOf(web(5, nilSize)), []string{"create 1"}, ""},
 		{"a pod seen twice, as an orphan and as the set's, is one pod",
-			look(web(1), list(pod("a", orphan), pod("a"))), nil, "all 1 pods"},
-		{"why: waits for readiness", look(web(2), list(pod("a"), pod("b", unready))), nil, "1 of them not ready"},
+			snapshotOf(web(1), list(pod("a", orphan), pod("a"))), nil, "all 1 pods"},
+		{"why: waits for readiness", snapshotOf(web(2), list(pod("a"), pod("b", unready))), nil, "1 of them not ready"},
 		{"why: waits for minReadySeconds",
-			look(web(1, minReady(7200)), pods(1)), nil, "1 of them not for long enough"},
+			snapshotOf(web(1, minReady(7200)), pods(1)), nil, "1 of them not for long enough"},
 	})
 }
 
@@ -110,7 +110,7 @@ func TestRS27CreatedPod(t *testing.T) {
 		set.Spec.Template.Finalizers = []string{"example.com/f"}
 		set.Spec.Template.Name, set.Spec.Template.Namespace = "ignored", "ignored"
 	})
-	got := planPods(now, look(set)).Steps[0].(plan.Create)
+	got := planPods(now, snapshotOf(set)).Steps[0].(plan.Create)
 	want := plan.Create{
 		Object: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -156,7 +156,7 @@ func TestRS21RS22Claims(t *testing.T) {
 	alien := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "c", UID: "c"}
 	taken := pod("a", orphan, func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{alien} })
 	freed := pod("b", labeled("app=x"), func(p *corev1.Pod) { p.OwnerReferences = append(p.OwnerReferences, alien) })
-	steps := planPods(now, look(web(1), list(taken, freed))).Steps
+	steps := planPods(now, snapshotOf(web(1), list(taken, freed))).Steps
 	if len(steps) != 1 {
 		t.Fatalf("steps: %v", lines(steps))
 	}
@@ -181,10 +181,10 @@ func TestRS21RS22Claims(t *testing.T) {
 
 // An orphan may have gone before it was adopted, and nothing would tell of it: the set is looked at again.
 func TestAdoptionIsCheckedLater(t *testing.T) {
-	if p := planPods(now, look(web(1), pods(1, orphan))); p.Requeue != adoptionCheck {
+	if p := planPods(now, snapshotOf(web(1), pods(1, orphan))); p.Requeue != adoptionCheck {
 		t.Errorf("requeue %s after an adoption", p.Requeue)
 	}
-	if p := planPods(now, look(web(1), pods(1))); p.Requeue != 0 {
+	if p := planPods(now, snapshotOf(web(1), pods(1))); p.Requeue != 0 {
 		t.Errorf("requeue %s without one", p.Requeue)
 	}
 }
@@ -192,7 +192,7 @@ func TestAdoptionIsCheckedLater(t *testing.T) {
 // Deletion has its events and leaves grace and version to the server (RS-29, RS-55, RS-56).
 func TestRS29Deletion(t *testing.T) {
 	doomed := pod("a", unready)
-	got := planPods(now, look(web(1), list(pod("b"), doomed))).Steps
+	got := planPods(now, snapshotOf(web(1), list(pod("b"), doomed))).Steps
 	want := []plan.Step{plan.Delete{Objects: []plan.Object{doomed}, Why: "pods are too many", Events: plan.Events{
 		Done:   plan.Event{Type: "Normal", Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
 		Failed: plan.Event{Type: "Warning", Reason: "FailedDelete", Message: "Error deleting: {error}"},
@@ -209,11 +209,11 @@ func TestRS32RelatedIsOnlyCountedToRank(t *testing.T) {
 		s    snapshot
 		want bool
 	}{
-		{"RS-40 right size", look(web(2), pods(2)), false},
-		{"RS-30 all must go", look(web(0), pods(2)), false},
-		{"RS-25 all must go, but not in this reconcile", look(web(0), pods(501)), true},
-		{"RS-31 some must go", look(web(1), pods(2)), true},
-		{"RS-8 the selector makes no sense", look(web(1, func(set *appsv1.ReplicaSet) { set.Spec.Selector = nil }), pods(2)), false},
+		{"RS-40 right size", snapshotOf(web(2), pods(2)), false},
+		{"RS-30 all must go", snapshotOf(web(0), pods(2)), false},
+		{"RS-25 all must go, but not in this reconcile", snapshotOf(web(0), pods(501)), true},
+		{"RS-31 some must go", snapshotOf(web(1), pods(2)), true},
+		{"RS-8 the selector makes no sense", snapshotOf(web(1, func(set *appsv1.ReplicaSet) { set.Spec.Selector = nil }), pods(2)), false},
 	} {
 		if got := c.s.ranks(); got != c.want {
 			t.Errorf("%s: pods are ranked: %v", c.name, got)
@@ -243,7 +243,7 @@ func TestRS25Bursts(t *testing.T) {
 // The facts about time are the same whatever the time zone or the precision of the clock.
 func TestPlanIgnoresTimeZones(t *testing.T) {
 	zone := time.FixedZone("far", 11*3600)
-	s := look(web(1), list(pod("a", ready(time.Minute)), pod("b", readySince(metav1.NewTime(now.Add(-time.Second).In(zone))))))
+	s := snapshotOf(web(1), list(pod("a", ready(time.Minute)), pod("b", readySince(metav1.NewTime(now.Add(-time.Second).In(zone))))))
 	if diff := cmp.Diff(lines(planPods(now, s).Steps), lines(planPods(now.In(zone), s).Steps)); diff != "" {
 		t.Error(diff)
 	}

@@ -92,7 +92,7 @@ func planned(p plan.Plan) (creates, deletes int, adopts bool) {
 
 func TestNeverCreatesMoreThanMissing(t *testing.T) { // RS-25, RS-40
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawWorld(t).look()
+		s := drawWorld(t).snapshotOf()
 		*s.Set.Spec.Replicas *= rapid.SampledFrom([]int32{1, 1, 500}).Draw(t, "times")
 		creates, _, _ := planned(planPods(now, s))
 		if missing := max(0, int(*s.Set.Spec.Replicas)-owned(s)); creates != min(missing, 500) {
@@ -103,7 +103,7 @@ func TestNeverCreatesMoreThanMissing(t *testing.T) { // RS-25, RS-40
 
 func TestNeverDeletesBelowReplicas(t *testing.T) { // RS-25, RS-40
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawWorld(t).look()
+		s := drawWorld(t).snapshotOf()
 		_, deletes, adopts := planned(planPods(now, s))
 		excess := max(0, owned(s)-int(*s.Set.Spec.Replicas))
 		if want := min(excess, 500); !adopts && deletes != want || adopts && deletes != 0 {
@@ -116,7 +116,7 @@ func TestNeverDeletesBelowReplicas(t *testing.T) { // RS-25, RS-40
 func TestTouchesOnlyItsOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		before := w.look()
+		before := w.snapshotOf()
 		w.pass(t)
 		for _, p := range before.Pods {
 			ref := metav1.GetControllerOf(p)
@@ -131,7 +131,7 @@ func TestTouchesOnlyItsOwn(t *testing.T) {
 
 func TestIgnoresCacheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawWorld(t).look()
+		s := drawWorld(t).snapshotOf()
 		shuffled := newSnapshot(s.Set, rapid.Permutation(s.Pods).Draw(t, "shuffled"))
 		a, b := lines(planPods(now, s).Steps), lines(planPods(now, shuffled).Steps)
 		slices.Sort(a)
@@ -148,7 +148,7 @@ func TestIgnoresCacheOrder(t *testing.T) {
 func TestLeavesInputAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		s := w.look()
+		s := w.snapshotOf()
 		related := map[string]int{"n1": 1}
 		s.Related = related
 		set := s.Set.Object.DeepCopyObject()
@@ -180,7 +180,7 @@ func TestConvergesWithin(t *testing.T) {
 		w.bury()
 		w.rouse()
 		w.pass(t)
-		if n := owned(w.look()); n != int(*w.set.Spec.Replicas) {
+		if n := owned(w.snapshotOf()); n != int(*w.set.Spec.Replicas) {
 			t.Fatalf("%d pods", n)
 		}
 		c := podutil.Count(w.pods, w.set.Spec.MinReadySeconds, now)
@@ -231,7 +231,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			fatten(t, p)
 			slimPods = append(slimPods, projected(t, p).(*corev1.Pod))
 		}
-		full, slim := w.look(), newSnapshot(OfReplicaSet(w.set), slimPods)
+		full, slim := w.snapshotOf(), newSnapshot(OfReplicaSet(w.set), slimPods)
 		a, b := planPods(now, full), planPods(now, slim)
 		if diff := cmp.Diff(projectedPlan(t, a), projectedPlan(t, b)); diff != "" {
 			t.Fatal(diff)
@@ -296,7 +296,11 @@ func projectedPlan(t failer, p plan.Plan) plan.Plan {
 // fatten gives a pod what pods have and nobody here reads.
 func fatten(t *rapid.T, p *corev1.Pod) {
 	text := rapid.StringN(0, 8, 8)
-	p.CreationTimestamp = p.CreationTimestamp.Rfc3339Copy() // as servers send it
+	p.CreationTimestamp = p.CreationTimestamp.Rfc3339Copy() // servers send whole seconds
+	for i := range p.Status.Conditions {
+		since := &p.Status.Conditions[i].LastTransitionTime
+		*since = since.Rfc3339Copy()
+	}
 	p.GenerateName = text.Draw(t, "generateName")
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: text.Draw(t, "manager"), Operation: "Update"}}
 	if p.Annotations == nil {
@@ -344,7 +348,7 @@ func FuzzSelector(f *testing.F) {
 			set:  web(2, func(set *appsv1.ReplicaSet) { set.Spec.Selector = selector }),
 			pods: list(pod("a"), pod("b", orphan), pod("c", orphan, labeled("app=x")), pod("d", controlledBy("other"))),
 		}
-		before := w.look()
+		before := w.snapshotOf()
 		w.pass(t)
 		parsed, err := metav1.LabelSelectorAsSelector(selector)
 		for _, p := range before.Pods {

@@ -115,7 +115,7 @@ func TestRankingBreaksCircles(t *testing.T) {
 }
 
 func TestDeletionCostCanBeSwitchedOff(t *testing.T) { // CLI-66
-	s := look(web(1), list(pod("a", cost("9")), pod("b", cost("1"))))
+	s := snapshotOf(web(1), list(pod("a", cost("9")), pod("b", cost("1"))))
 	if diff := cmp.Diff([]string{"delete b"}, lines(planPods(now, s).Steps)); diff != "" {
 		t.Error(diff)
 	}
@@ -163,15 +163,15 @@ func TestRS35AgeRatios(t *testing.T) {
 		did  plan.Outcome
 		want []float64
 	}{
-		{"RS-35 age over the age of the youngest ready pod; pods that are not ready don't count", look(web(1), mine), both, []float64{4}},
-		{"RS-35 the youngest itself", look(web(2), mine), outcome(plan.Deleted, nil, young), []float64{1}},
-		{"RS-35 nothing without a ranking", look(web(0), mine), both, nil},
-		{"RS-35 nothing for a deletion that failed", look(web(1), mine), outcome(plan.Deleted, fmt.Errorf("no"), old), nil},
-		{"RS-35 nothing for creations", look(web(9), mine), outcome(plan.Created, nil, old), nil},
+		{"RS-35 age over the age of the youngest ready pod; pods that are not ready don't count", snapshotOf(web(1), mine), both, []float64{4}},
+		{"RS-35 the youngest itself", snapshotOf(web(2), mine), outcome(plan.Deleted, nil, young), []float64{1}},
+		{"RS-35 nothing without a ranking", snapshotOf(web(0), mine), both, nil},
+		{"RS-35 nothing for a deletion that failed", snapshotOf(web(1), mine), outcome(plan.Deleted, fmt.Errorf("no"), old), nil},
+		{"RS-35 nothing for creations", snapshotOf(web(9), mine), outcome(plan.Created, nil, old), nil},
 		{"RS-35 no division by zero",
-			look(web(1), list(old, pod("new", created(0)))), outcome(plan.Deleted, nil, old), nil},
+			snapshotOf(web(1), list(old, pod("new", created(0)))), outcome(plan.Deleted, nil, old), nil},
 		{"RS-35 real division, not of whole milliseconds",
-			look(web(1), list(pod("a", created(3*time.Microsecond)), pod("b", created(2*time.Microsecond)))),
+			snapshotOf(web(1), list(pod("a", created(3*time.Microsecond)), pod("b", created(2*time.Microsecond)))),
 			outcome(plan.Deleted, nil, pod("a", created(3*time.Microsecond))), []float64{1.5}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

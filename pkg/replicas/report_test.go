@@ -52,28 +52,28 @@ func TestCounts(t *testing.T) {
 		want    counts
 		requeue time.Duration
 	}{
-		{"RS-41 owned active pods", look(web(2), pods(2)), counts{2, 2, 2, 2, 0}, 0},
-		{"RS-12 finished pods don't count", look(web(2), pods(2, phase(corev1.PodFailed))), counts{}, 0},
-		{"RS-11 nor do those of others", look(web(2), pods(2, controlledBy("other"))), counts{}, 0},
-		{"RS-20 a set being deleted counts on", look(web(2, beingDeleted), pods(2)), counts{2, 2, 2, 2, 0}, 0},
-		{"RS-21 released pods don't count", look(web(2), pods(2, labeled("app=x"))), counts{}, 0},
-		{"RS-23 pods that are adopted in this pass count", look(web(2), pods(2, orphan)), counts{2, 2, 2, 2, 0}, 0},
-		{"RS-16 pods that are deleted in this pass count", look(web(0), pods(2)), counts{2, 2, 2, 2, 0}, 0},
+		{"RS-41 owned active pods", snapshotOf(web(2), pods(2)), counts{2, 2, 2, 2, 0}, 0},
+		{"RS-12 finished pods don't count", snapshotOf(web(2), pods(2, phase(corev1.PodFailed))), counts{}, 0},
+		{"RS-11 nor do those of others", snapshotOf(web(2), pods(2, controlledBy("other"))), counts{}, 0},
+		{"RS-20 a set being deleted counts on", snapshotOf(web(2, beingDeleted), pods(2)), counts{2, 2, 2, 2, 0}, 0},
+		{"RS-21 released pods don't count", snapshotOf(web(2), pods(2, labeled("app=x"))), counts{}, 0},
+		{"RS-23 pods that are adopted in this pass count", snapshotOf(web(2), pods(2, orphan)), counts{2, 2, 2, 2, 0}, 0},
+		{"RS-16 pods that are deleted in this pass count", snapshotOf(web(0), pods(2)), counts{2, 2, 2, 2, 0}, 0},
 		{"RS-42 pods that lack a label of the template are not fully labelled",
-			look(web(2, wide), list(pod("a"), pod("b", labeled("app=web", "tier=front", "x=y")))), counts{2, 1, 2, 2, 0}, 0},
-		{"RS-43 unready pods", look(web(2), list(pod("a"), pod("b", unready))), counts{2, 2, 1, 1, 0}, 0},
+			snapshotOf(web(2, wide), list(pod("a"), pod("b", labeled("app=web", "tier=front", "x=y")))), counts{2, 1, 2, 2, 0}, 0},
+		{"RS-43 unready pods", snapshotOf(web(2), list(pod("a"), pod("b", unready))), counts{2, 2, 1, 1, 0}, 0},
 		{"RS-44 not available before minReadySeconds have passed, looked at again when they have",
-			look(web(2, minReady(60)), list(pod("a", ready(10*time.Second)), pod("b", ready(15*time.Second)))), counts{2, 2, 2, 0, 0}, 45 * time.Second},
-		{"RS-44 available when they just have", look(web(1, minReady(60)), pods(1, ready(60*time.Second))), counts{1, 1, 1, 1, 0}, 0},
+			snapshotOf(web(2, minReady(60)), list(pod("a", ready(10*time.Second)), pod("b", ready(15*time.Second)))), counts{2, 2, 2, 0, 0}, 45 * time.Second},
+		{"RS-44 available when they just have", snapshotOf(web(1, minReady(60)), pods(1, ready(60*time.Second))), counts{1, 1, 1, 1, 0}, 0},
 		{"RS-44 never available if it is not known since when it is ready, and not waited for",
-			look(web(1, minReady(60)), pods(1, readySince(metav1.Time{}))), counts{1, 1, 1, 0, 0}, 0},
-		{"RS-45 terminating pods of the set", look(web(1), list(pod("a"), pod("b", terminatingPod))), counts{1, 1, 1, 1, 1}, 0},
+			snapshotOf(web(1, minReady(60)), pods(1, readySince(metav1.Time{}))), counts{1, 1, 1, 0, 0}, 0},
+		{"RS-45 terminating pods of the set", snapshotOf(web(1), list(pod("a"), pod("b", terminatingPod))), counts{1, 1, 1, 1, 1}, 0},
 		{"RS-45 not those that have finished",
-			look(web(1), list(pod("a"), pod("b", terminatingPod, phase(corev1.PodSucceeded)))), counts{1, 1, 1, 1, 0}, 0},
+			snapshotOf(web(1), list(pod("a"), pod("b", terminatingPod, phase(corev1.PodSucceeded)))), counts{1, 1, 1, 1, 0}, 0},
 		{"RS-45 nor those that don't match",
-			look(web(1), list(pod("a"), pod("b", terminatingPod, labeled("app=x")))), counts{1, 1, 1, 1, 0}, 0},
-		{"RS-45 nor orphans", look(web(1), list(pod("a"), pod("b", terminatingPod, orphan))), counts{1, 1, 1, 1, 0}, 0},
-		{"a pod that is seen twice counts once", look(web(1), list(pod("a"), pod("a", orphan))), counts{1, 1, 1, 1, 0}, 0},
+			snapshotOf(web(1), list(pod("a"), pod("b", terminatingPod, labeled("app=x")))), counts{1, 1, 1, 1, 0}, 0},
+		{"RS-45 nor orphans", snapshotOf(web(1), list(pod("a"), pod("b", terminatingPod, orphan))), counts{1, 1, 1, 1, 0}, 0},
+		{"a pod that is seen twice counts once", snapshotOf(web(1), list(pod("a"), pod("a", orphan))), counts{1, 1, 1, 1, 0}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := reportStatus(now, c.s, plan.Outcome{})
@@ -99,14 +99,14 @@ func TestStatusIsWrittenOnlyWhenItDiffers(t *testing.T) {
 		s    snapshot
 		want bool
 	}{
-		{"RS-49 a steady set writes nothing", look(web(2, told(2)), pods(2)), false},
-		{"RS-48 an empty set that was never reported is written", look(web(0)), true},
-		{"RS-48 a count differs", look(web(2, told(2)), pods(1)), true},
-		{"RS-48 observedGeneration is behind", look(web(2, told(2), generation(2)), pods(2)), true},
-		{"RS-51 observedGeneration is ahead", look(web(2, generation(9), told(2), generation(2)), pods(2)), true},
-		{"RS-45 a missing terminatingReplicas of zero is not worth a write: the server may not know it", look(web(2, told(2), stale), pods(2)), false},
-		{"RS-45 it comes with the next write", look(web(2, told(2), stale, generation(2)), pods(2)), true},
-		{"RS-8 not without a selector", look(web(2, func(set *appsv1.ReplicaSet) { set.Spec.Selector = nil }), pods(2)), false},
+		{"RS-49 a steady set writes nothing", snapshotOf(web(2, told(2)), pods(2)), false},
+		{"RS-48 an empty set that was never reported is written", snapshotOf(web(0)), true},
+		{"RS-48 a count differs", snapshotOf(web(2, told(2)), pods(1)), true},
+		{"RS-48 observedGeneration is behind", snapshotOf(web(2, told(2), generation(2)), pods(2)), true},
+		{"RS-51 observedGeneration is ahead", snapshotOf(web(2, generation(9), told(2), generation(2)), pods(2)), true},
+		{"RS-45 a missing terminatingReplicas of zero is not worth a write: the server may not know it", snapshotOf(web(2, told(2), stale), pods(2)), false},
+		{"RS-45 it comes with the next write", snapshotOf(web(2, told(2), stale, generation(2)), pods(2)), true},
+		{"RS-8 not without a selector", snapshotOf(web(2, func(set *appsv1.ReplicaSet) { set.Spec.Selector = nil }), pods(2)), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := written(t, reportStatus(now, c.s, plan.Outcome{}))
@@ -120,13 +120,13 @@ func TestStatusIsWrittenOnlyWhenItDiffers(t *testing.T) {
 	}
 	t.Run("RS-18 while a pod waits to become available, a steady set is looked at again", func(t *testing.T) {
 		set := web(1, minReady(60), told(1), func(set *appsv1.ReplicaSet) { set.Status.AvailableReplicas = 0 })
-		p := reportStatus(now, look(set, pods(1, ready(20*time.Second))), plan.Outcome{})
+		p := reportStatus(now, snapshotOf(set, pods(1, ready(20*time.Second))), plan.Outcome{})
 		if len(p.Steps) != 0 || p.Requeue != 40*time.Second {
 			t.Errorf("%d steps, requeue %s", len(p.Steps), p.Requeue)
 		}
 	})
 	t.Run("CLI-65 terminatingReplicas can be switched off", func(t *testing.T) {
-		s := look(web(1, told(1), stale), pods(1))
+		s := snapshotOf(web(1, told(1), stale), pods(1))
 		s.Disabled.terminatingReplicas = true
 		if got := written(t, reportStatus(now, s, plan.Outcome{})); got != nil {
 			t.Errorf("written: %+v", got)
@@ -154,33 +154,33 @@ func TestReplicaFailure(t *testing.T) {
 	}
 
 	checkFailures(t, []failureRow{
-		{"RS-52 a refused creation", look(web(1, told(0))), refused(quota("web-x7k2p")), of(fresh("FailedCreate", said)), ""},
-		{"RS-52 a refused deletion, in the words of RS-29", look(web(0, told(1)), pods(1)), outcome(plan.Deleted, errors.New("no"), pod("p0")),
+		{"RS-52 a refused creation", snapshotOf(web(1, told(0))), refused(quota("web-x7k2p")), of(fresh("FailedCreate", said)), ""},
+		{"RS-52 a refused deletion, in the words of RS-29", snapshotOf(web(0, told(1)), pods(1)), outcome(plan.Deleted, errors.New("no"), pod("p0")),
 			of(fresh("FailedDelete", "unable to delete pods: no")), ""},
 		{"RS-52 the same again, with another made-up name: no write",
-			look(web(1, told(0, failing("FailedCreate", said)))), refused(quota("web-bbbbb")), nil, ""},
+			snapshotOf(web(1, told(0, failing("FailedCreate", said)))), refused(quota("web-bbbbb")), nil, ""},
 		{"RS-52 another message replaces the one before: it is always current",
-			look(web(1, told(0, failing("FailedCreate", said)))), refused(errors.New("no")), of(fresh("FailedCreate", "no")), ""},
+			snapshotOf(web(1, told(0, failing("FailedCreate", said)))), refused(errors.New("no")), of(fresh("FailedCreate", "no")), ""},
 		{"RS-52 another reason does, too",
-			look(web(1, told(0, failing("FailedDelete", "no")))), refused(errors.New("no")), of(fresh("FailedCreate", "no")), ""},
+			snapshotOf(web(1, told(0, failing("FailedDelete", "no")))), refused(errors.New("no")), of(fresh("FailedCreate", "no")), ""},
 		{"RS-52 it is removed on the first pass without a failure",
-			look(web(1, told(1, failing("FailedCreate", said))), pods(1)), plan.Outcome{}, gone, ""},
-		{"RS-52 also when that pass has created pods", look(web(1, told(0, failing("FailedCreate", said)))), refused(nil), gone, ""},
-		{"RS-47 conditions of others are kept", look(web(1, told(0, foreign, failing("FailedCreate", "x")))), refused(errors.New("no")),
+			snapshotOf(web(1, told(1, failing("FailedCreate", said))), pods(1)), plan.Outcome{}, gone, ""},
+		{"RS-52 also when that pass has created pods", snapshotOf(web(1, told(0, failing("FailedCreate", said)))), refused(nil), gone, ""},
+		{"RS-47 conditions of others are kept", snapshotOf(web(1, told(0, foreign, failing("FailedCreate", "x")))), refused(errors.New("no")),
 			of(foreign, fresh("FailedCreate", "no")), ""},
-		{"RS-47 and don't lead to a write", look(web(1, told(1, foreign)), pods(1)), plan.Outcome{}, nil, ""},
-		{"RS-28 a namespace that is being deleted is no failure", look(web(1, told(0))), terminating, nil, ""},
-		{"RS-28 not even if some writes failed for other reasons", look(web(1, told(0))), both, nil, ""},
+		{"RS-47 and don't lead to a write", snapshotOf(web(1, told(1, foreign)), pods(1)), plan.Outcome{}, nil, ""},
+		{"RS-28 a namespace that is being deleted is no failure", snapshotOf(web(1, told(0))), terminating, nil, ""},
+		{"RS-28 not even if some writes failed for other reasons", snapshotOf(web(1, told(0))), both, nil, ""},
 		{"RS-13 nothing is reported when a claim failed",
-			look(web(2), pods(1, orphan)), outcome(plan.Changed, errors.New("no"), pod("p0")), nil, ""},
-		{"RS-13 nor when an adoption was not even tried", look(web(2), pods(1, orphan)), plan.Outcome{Err: errors.New("owner is gone")}, nil, ""},
-		{"RS-27 no labels: a failure and its event without a request", look(web(1, noLabels, told(0))), plan.Outcome{},
+			snapshotOf(web(2), pods(1, orphan)), outcome(plan.Changed, errors.New("no"), pod("p0")), nil, ""},
+		{"RS-13 nor when an adoption was not even tried", snapshotOf(web(2), pods(1, orphan)), plan.Outcome{Err: errors.New("owner is gone")}, nil, ""},
+		{"RS-27 no labels: a failure and its event without a request", snapshotOf(web(1, noLabels, told(0))), plan.Outcome{},
 			of(fresh("FailedCreate", "unable to create pods, no labels")),
 			"Warning FailedCreate Error creating: unable to create pods, no labels"},
-		{"RS-27 no labels: told once", look(web(1, noLabels, told(0, failing("FailedCreate", "unable to create pods, no labels")))),
+		{"RS-27 no labels: told once", snapshotOf(web(1, noLabels, told(0, failing("FailedCreate", "unable to create pods, no labels")))),
 			plan.Outcome{}, nil, ""},
-		{"RS-27 no labels: no failure while nothing is to be created", look(web(1, noLabels, told(1)), pods(1)), plan.Outcome{}, nil, ""},
-		{"RS-15 no labels: no failure in a set that is being deleted", look(web(1, noLabels, told(0), beingDeleted)), plan.Outcome{}, nil, ""},
+		{"RS-27 no labels: no failure while nothing is to be created", snapshotOf(web(1, noLabels, told(1)), pods(1)), plan.Outcome{}, nil, ""},
+		{"RS-15 no labels: no failure in a set that is being deleted", snapshotOf(web(1, noLabels, told(0), beingDeleted)), plan.Outcome{}, nil, ""},
 	})
 }
 
@@ -229,34 +229,34 @@ func TestDebounce(t *testing.T) {
 		did  plan.Outcome
 		want time.Duration
 	}{
-		{"settled", look(web(2), pods(2)), plan.Outcome{}, 0},
-		{"settled at nothing", look(web(0)), plan.Outcome{}, 0},
-		{"a pod is missing", look(web(2), pods(1)), plan.Outcome{}, time.Second},
-		{"a pod is too many", look(web(1), pods(2)), plan.Outcome{}, time.Second},
-		{"a pod is not ready", look(web(2), list(pod("a"), pod("b", unready))), plan.Outcome{}, time.Second},
-		{"a pod is not available", look(web(2, minReady(7200)), pods(2)), plan.Outcome{}, time.Second},
-		{"a pod is on its way out", look(web(1), list(pod("a"), pod("b", terminatingPod))), plan.Outcome{}, time.Second},
-		{"this pass has written: the next one knows more", look(web(2), pods(2)), outcome(plan.Created, nil, pod("")), time.Second},
-		{"a pod is missing, a new generation", look(web(2), pods(1)), plan.Outcome{}, awaited},
-		{"this pass has written, a new generation", look(web(2)), outcome(plan.Created, nil, pod("")), awaited},
-		{"a failure appears", look(web(2), pods(1)), bad, 0},
+		{"settled", snapshotOf(web(2), pods(2)), plan.Outcome{}, 0},
+		{"settled at nothing", snapshotOf(web(0)), plan.Outcome{}, 0},
+		{"a pod is missing", snapshotOf(web(2), pods(1)), plan.Outcome{}, time.Second},
+		{"a pod is too many", snapshotOf(web(1), pods(2)), plan.Outcome{}, time.Second},
+		{"a pod is not ready", snapshotOf(web(2), list(pod("a"), pod("b", unready))), plan.Outcome{}, time.Second},
+		{"a pod is not available", snapshotOf(web(2, minReady(7200)), pods(2)), plan.Outcome{}, time.Second},
+		{"a pod is on its way out", snapshotOf(web(1), list(pod("a"), pod("b", terminatingPod))), plan.Outcome{}, time.Second},
+		{"this pass has written: the next one knows more", snapshotOf(web(2), pods(2)), outcome(plan.Created, nil, pod("")), time.Second},
+		{"a pod is missing, a new generation", snapshotOf(web(2), pods(1)), plan.Outcome{}, awaited},
+		{"this pass has written, a new generation", snapshotOf(web(2)), outcome(plan.Created, nil, pod("")), awaited},
+		{"a failure appears", snapshotOf(web(2), pods(1)), bad, 0},
 		{"a failure stays, something else moves",
-			look(web(2, told(2, failing("FailedCreate", "no"))), pods(1)), bad, time.Second},
-		{"a failure disappears", look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), plan.Outcome{}, 0},
+			snapshotOf(web(2, told(2, failing("FailedCreate", "no"))), pods(1)), bad, time.Second},
+		{"a failure disappears", snapshotOf(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), plan.Outcome{}, 0},
 		{"a failure disappears as pods are created: the next pass tells",
-			look(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), outcome(plan.Created, nil, pod("")), time.Second},
+			snapshotOf(web(2, told(1, failing("FailedCreate", "no"))), pods(1)), outcome(plan.Created, nil, pod("")), time.Second},
 
-		{"in a Deployment at its full size, settled", look(web(2, rolledOut("2")), pods(2)), plan.Outcome{}, 0},
-		{"in a Deployment at size 0, settled", look(web(0, rolledOut("2"))), plan.Outcome{}, 0},
-		{"in a Deployment at its full size, not settled", look(web(2, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
-		{"in a Deployment at size 0, not settled", look(web(0, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
-		{"in the middle of a rollout, settled or not", look(web(1, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
-		{"in the middle of a rollout, having written", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), time.Second},
-		{"in the middle of a rollout, a new generation", look(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), time.Second},
-		{"in the middle of a rollout, a failure appears", look(web(1, rolledOut("2"))), bad, 0},
-		{"in a Deployment that has not said its size", look(web(2, rolledOut("many")), pods(2)), plan.Outcome{}, time.Second},
-		{"in something else of that name", look(web(1, rolledOut("2"), group("example.com/v1")), pods(1)), plan.Outcome{}, 0},
-		{"in a Deployment of a former version", look(web(1, rolledOut("2"), group("apps/v1beta1")), pods(1)), plan.Outcome{}, time.Second},
+		{"in a Deployment at its full size, settled", snapshotOf(web(2, rolledOut("2")), pods(2)), plan.Outcome{}, 0},
+		{"in a Deployment at size 0, settled", snapshotOf(web(0, rolledOut("2"))), plan.Outcome{}, 0},
+		{"in a Deployment at its full size, not settled", snapshotOf(web(2, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
+		{"in a Deployment at size 0, not settled", snapshotOf(web(0, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
+		{"in the middle of a rollout, settled or not", snapshotOf(web(1, rolledOut("2")), pods(1)), plan.Outcome{}, time.Second},
+		{"in the middle of a rollout, having written", snapshotOf(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), time.Second},
+		{"in the middle of a rollout, a new generation", snapshotOf(web(1, rolledOut("2"))), outcome(plan.Created, nil, pod("")), time.Second},
+		{"in the middle of a rollout, a failure appears", snapshotOf(web(1, rolledOut("2"))), bad, 0},
+		{"in a Deployment that has not said its size", snapshotOf(web(2, rolledOut("many")), pods(2)), plan.Outcome{}, time.Second},
+		{"in something else of that name", snapshotOf(web(1, rolledOut("2"), group("example.com/v1")), pods(1)), plan.Outcome{}, 0},
+		{"in a Deployment of a former version", snapshotOf(web(1, rolledOut("2"), group("apps/v1beta1")), pods(1)), plan.Outcome{}, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			owned := ownedByDeployment(c.s.Set)
@@ -284,11 +284,11 @@ func TestMoving(t *testing.T) {
 		s    snapshot
 		want bool
 	}{
-		{"settled", look(web(2), pods(2)), false},
-		{"a pod is missing", look(web(2), pods(1)), true},
-		{"a pod is not available", look(web(2, minReady(7200)), pods(2)), true},
-		{"a pod is on its way out", look(web(1), list(pod("a"), pod("b", terminatingPod))), true},
-		{"in the middle of a rollout", look(web(1, rolledOut("2")), pods(1)), true},
+		{"settled", snapshotOf(web(2), pods(2)), false},
+		{"a pod is missing", snapshotOf(web(2), pods(1)), true},
+		{"a pod is not available", snapshotOf(web(2, minReady(7200)), pods(2)), true},
+		{"a pod is on its way out", snapshotOf(web(1), list(pod("a"), pod("b", terminatingPod))), true},
+		{"in the middle of a rollout", snapshotOf(web(1, rolledOut("2")), pods(1)), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			first := reportStatus(now, c.s, plan.Outcome{})
@@ -356,7 +356,7 @@ func FuzzDesiredReplicas(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p := reportStatus(now, look(web(2, rolledOut(text)), pods(2)), plan.Outcome{})
+		p := reportStatus(now, snapshotOf(web(2, rolledOut(text)), pods(2)), plan.Outcome{})
 		n, known := desiredReplicas(text)
 		if (p.Debounce == 0) != (known && n == 2) {
 			t.Errorf("%q: debounced for %s", text, p.Debounce)

@@ -50,7 +50,7 @@ func asController(set *appsv1.ReplicaSet) *corev1.ReplicationController {
 	return rc
 }
 
-func lookAt(rc *corev1.ReplicationController, pods ...*corev1.Pod) snapshot {
+func snapshotOfController(rc *corev1.ReplicationController, pods ...*corev1.Pod) snapshot {
 	s := newSnapshot(OfReplicationController(rc), pods)
 	s.Disabled.terminatingReplicas = true // as the controller has it (RC-14)
 	return s
@@ -83,18 +83,18 @@ func TestRC10toRC13PlansOfReplicationControllers(t *testing.T) {
 	}
 	check(t, []row{
 		{"RC-10 orphans of which all labels are equal are adopted",
-			lookAt(classic(2), pod("a", orphan), pod("b", orphan, labeled("app=web", "x=y")), pod("c", orphan, labeled("app=x"))),
+			snapshotOfController(classic(2), pod("a", orphan), pod("b", orphan, labeled("app=web", "x=y")), pod("c", orphan, labeled("app=x"))),
 			[]string{"adopt a", "adopt b"}, ""},
-		{"RC-10 each label counts", lookAt(classic(0, selecting(map[string]string{"app": "web", "tier": "x"})), pods(1, orphan)...), nil, "all 0"},
-		{"RC-10 a nil selector adopts nothing, and lets nothing go", lookAt(classic(2, selecting(nil)), pod("a", orphan), pod("b")), nil, "left alone"},
-		{"RC-10 nor does an empty one", lookAt(classic(2, selecting(map[string]string{})), pod("a", orphan), pod("b")), nil, "left alone"},
-		{"RC-10 one that no label can have matches nothing", lookAt(classic(0, selecting(map[string]string{"-": "!"})), pods(1, orphan)...), nil, ""},
-		{"RC-11 without a template nothing is created", lookAt(classic(2, noTemplate)), nil, "no labels"},
-		{"RC-11 what is too many goes all the same", lookAt(classic(0, noTemplate), pods(1)...), []string{"delete p0"}, ""},
-		{"RC-12 replicas defaults to 1", lookAt(classic(0, noReplicas)), []string{"create 1"}, ""},
-		{"RC-12 more are too many", lookAt(classic(0, noReplicas), pod("a", ready(0)), pod("b")), []string{"delete a"}, ""},
-		{"RC-4 pods of a ReplicaSet of the same name are no concern", lookAt(classic(1), pods(2, namesake)...), []string{"create 1"}, ""},
-		{"RC-19 nothing is left to do for one that is being deleted", lookAt(classic(3, deleted), pods(1)...), nil, "garbage collector"},
+		{"RC-10 each label counts", snapshotOfController(classic(0, selecting(map[string]string{"app": "web", "tier": "x"})), pods(1, orphan)...), nil, "all 0"},
+		{"RC-10 a nil selector adopts nothing, and lets nothing go", snapshotOfController(classic(2, selecting(nil)), pod("a", orphan), pod("b")), nil, "left alone"},
+		{"RC-10 nor does an empty one", snapshotOfController(classic(2, selecting(map[string]string{})), pod("a", orphan), pod("b")), nil, "left alone"},
+		{"RC-10 one that no label can have matches nothing", snapshotOfController(classic(0, selecting(map[string]string{"-": "!"})), pods(1, orphan)...), nil, ""},
+		{"RC-11 without a template nothing is created", snapshotOfController(classic(2, noTemplate)), nil, "no labels"},
+		{"RC-11 what is too many goes all the same", snapshotOfController(classic(0, noTemplate), pods(1)...), []string{"delete p0"}, ""},
+		{"RC-12 replicas defaults to 1", snapshotOfController(classic(0, noReplicas)), []string{"create 1"}, ""},
+		{"RC-12 more are too many", snapshotOfController(classic(0, noReplicas), pod("a", ready(0)), pod("b")), []string{"delete a"}, ""},
+		{"RC-4 pods of a ReplicaSet of the same name are no concern", snapshotOfController(classic(1), pods(2, namesake)...), []string{"create 1"}, ""},
+		{"RC-19 nothing is left to do for one that is being deleted", snapshotOfController(classic(3, deleted), pods(1)...), nil, "garbage collector"},
 	})
 }
 
@@ -102,7 +102,7 @@ func TestRC4OwnerReferences(t *testing.T) {
 	want := []metav1.OwnerReference{{
 		APIVersion: "v1", Kind: "ReplicationController", Name: "web", UID: "set", Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 	}}
-	steps := planPods(now, lookAt(classic(2), pod("a", orphan))).Steps
+	steps := planPods(now, snapshotOfController(classic(2), pod("a", orphan))).Steps
 	adopted := steps[0].(plan.Each).Sequences[0][0].(plan.Change).New
 	created := steps[1].(plan.Create).Object
 	for what, o := range map[string]plan.Object{"adopted": adopted, "created": created} {
@@ -139,13 +139,13 @@ func TestRC14RC15StatusOfReplicationControllers(t *testing.T) {
 		did  plan.Outcome
 		want *corev1.ReplicationControllerStatus
 	}{
-		{"RC-14 each number is its own", lookAt(classic(4, wide), pod("a", labeled("app=web", "tier=front")), pod("b"), pod("c", ready(time.Second)), pod("d", unready)),
+		{"RC-14 each number is its own", snapshotOfController(classic(4, wide), pod("a", labeled("app=web", "tier=front")), pod("b"), pod("c", ready(time.Second)), pod("d", unready)),
 			plan.Outcome{}, &corev1.ReplicationControllerStatus{Replicas: 4, FullyLabeledReplicas: 1, ReadyReplicas: 3, AvailableReplicas: 2, ObservedGeneration: 7}},
-		{"RC-14 pods that terminate are not told", lookAt(classic(2, told), append(pods(2), pod("x", terminatingPod))...), plan.Outcome{}, nil},
-		{"RC-14 what is told already is not told again", lookAt(classic(2, told), pods(2)...), plan.Outcome{}, nil},
-		{"RC-15 a failure, beside conditions of others", lookAt(classic(2, has(custom))), no, conditions(custom, condition("FailedCreate", "no"))},
-		{"RC-15 it goes, and theirs stay", lookAt(classic(0, has(custom, condition("FailedCreate", "no")))), plan.Outcome{}, conditions(custom)},
-		{"RC-11 no template", lookAt(classic(2, noTemplate)), plan.Outcome{}, conditions(condition("FailedCreate", "unable to create pods, no labels"))},
+		{"RC-14 pods that terminate are not told", snapshotOfController(classic(2, told), append(pods(2), pod("x", terminatingPod))...), plan.Outcome{}, nil},
+		{"RC-14 what is told already is not told again", snapshotOfController(classic(2, told), pods(2)...), plan.Outcome{}, nil},
+		{"RC-15 a failure, beside conditions of others", snapshotOfController(classic(2, has(custom))), no, conditions(custom, condition("FailedCreate", "no"))},
+		{"RC-15 it goes, and theirs stay", snapshotOfController(classic(0, has(custom, condition("FailedCreate", "no")))), plan.Outcome{}, conditions(custom)},
+		{"RC-11 no template", snapshotOfController(classic(2, noTemplate)), plan.Outcome{}, conditions(condition("FailedCreate", "unable to create pods, no labels"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, statusWritten(t, reportStatus(now, c.s, c.did))); diff != "" {
@@ -153,7 +153,7 @@ func TestRC14RC15StatusOfReplicationControllers(t *testing.T) {
 			}
 		})
 	}
-	e := reportStatus(now, lookAt(classic(2, noTemplate)), plan.Outcome{}).Steps[0].(plan.Change).Events.Done
+	e := reportStatus(now, snapshotOfController(classic(2, noTemplate)), plan.Outcome{}).Steps[0].(plan.Change).Events.Done
 	if e.Type != corev1.EventTypeWarning || e.Reason != "FailedCreate" || e.Message != "Error creating: unable to create pods, no labels" {
 		t.Errorf("RC-11: event %+v", e)
 	}
@@ -220,9 +220,9 @@ func TestRC4PlansAndReportsAreThoseOfReplicaSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		w.set.Spec.Replicas = rapid.SampledFrom([]*int32{nil, w.set.Spec.Replicas, w.set.Spec.Replicas, w.set.Spec.Replicas}).Draw(t, "replicas or none")
-		set := w.look()
+		set := w.snapshotOf()
 		set.Disabled.terminatingReplicas = true
-		rc := lookAt(asController(w.set), w.pods...)
+		rc := snapshotOfController(asController(w.set), w.pods...)
 		did := rapid.SampledFrom([]plan.Outcome{
 			{}, {Stopped: true, Err: errors.New("no")}, outcome(plan.Created, errors.New("no"), pod("")), outcome(plan.Deleted, errors.New("no"), pod("")),
 			outcome(plan.Changed, errors.New("no"), pod("")), outcome(plan.Created, nil, pod("")),
@@ -313,7 +313,7 @@ func TestRC10RC11AnyReplicationControllerAtAll(t *testing.T) {
 		if rapid.Bool().Draw(t, "the selector fits") {
 			rc.Spec.Selector = map[string]string{"app": "web"}
 		}
-		s := lookAt(rc, pod("a"), pod("b", orphan), pod("c", terminatingPod))
+		s := snapshotOfController(rc, pod("a"), pod("b", orphan), pod("c", terminatingPod))
 		creates, deletes, adopts := planned(planPods(now, s))
 		if len(rc.Spec.Selector) == 0 && (creates != 0 || deletes != 0 || adopts) || rc.Spec.Template == nil && creates != 0 {
 			t.Fatalf("creates %d, deletes %d, adopts %t", creates, deletes, adopts)

@@ -24,11 +24,11 @@ type world struct {
 	refuses error // of creations and deletions
 }
 
-func (w *world) look() snapshot { return newSnapshot(OfReplicaSet(w.set), slices.Clone(w.pods)) }
+func (w *world) snapshotOf() snapshot { return newSnapshot(OfReplicaSet(w.set), slices.Clone(w.pods)) }
 
 // pass is one pass over the key. It returns what was planned and what was reported.
 func (w *world) pass(t failer) (planned, reported plan.Plan) {
-	s := w.look()
+	s := w.snapshotOf()
 	planned = planPods(now, s)
 	did := w.apply(t, planned.Steps)
 	reported = reportStatus(now, s, did)

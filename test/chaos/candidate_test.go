@@ -67,7 +67,7 @@ func newCandidate(t *testing.T, c *cluster.Cluster, name string, rec *recording)
 		t.Fatal(err)
 	}
 	k.flags = []string{
-		"--kubeconfig=" + kubeconfig, "--controllers=deployment,replicaset,endpoint,podgc", podgcThreshold,
+		"--kubeconfig=" + kubeconfig, "--controllers=*", podgcThreshold,
 		"--leader-elect=true", "--leader-elect-resource-name=" + leaseName, "--leader-elect-resource-namespace=" + leaseNamespace,
 		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=1s",

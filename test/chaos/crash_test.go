@@ -6,6 +6,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // crashes is at how many points of a scenario the manager is killed in the small set.
@@ -22,7 +23,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			t.Errorf("in %d runs the manager was killed %d times", tally.runs, tally.injections)
 		}
 	})
-	for _, s := range scenarios {
+	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			reference, writes := s.undisturbed(t, c, tally)
@@ -43,7 +44,33 @@ func TestCrashAtEveryWrite(t *testing.T) {
 }
 
 // podgcThreshold lets podgc leave few pods.
-var podgcThreshold = fmt.Sprintf("--terminated-pod-gc-threshold=%d", terminatedThreshold)
+var podgcThreshold = fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold)
+
+// scenario is a piece of work for a manager that ends in the same state each time.
+type scenario struct {
+	name    string
+	prepare func(*run) // before the manager starts; may be nil
+	play    func(*run)
+}
+
+// scenarios are those of all entries of the suite.
+func scenarios() (all []scenario) {
+	for _, e := range suite.Entries() {
+		for _, s := range e.Scenarios {
+			each := scenario{name: s.Name, play: func(r *run) { s.Play(r.user()) }}
+			if s.Prepare != nil {
+				each.prepare = func(r *run) { s.Prepare(r.user()) }
+			}
+			all = append(all, each)
+		}
+	}
+	return all
+}
+
+// user does what users do, while managers that are killed are started anew.
+func (r *run) user() *suite.User {
+	return &suite.User{TB: r.T, Client: r.Client, Namespace: r.ns, Wait: r.wait}
+}
 
 const undisturbedName = "undisturbed"
 

@@ -12,6 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 var (
@@ -129,20 +130,21 @@ func randomScripts(t *testing.T) map[string]string {
 // underFaults is what is done while there are faults: a rollout that is scaled in its middle, and one by Recreate. The end
 // does not depend on which states of the Deployments the manager gets to see.
 var underFaults = scenario{name: "rollout", play: func(r *run) {
-	r.expose("web")
-	r.create(deployment("web", 4, rolling(2, 1)))
-	r.create(deployment("batch", 3, recreate))
-	r.waitComplete("web")
-	r.waitComplete("batch")
-	r.season()
+	u := r.user()
+	u.Expose("web")
+	u.Create(suite.Deployment("web", 4, suite.Rolling(2, 1)))
+	u.Create(suite.Deployment("batch", 3, suite.Recreate))
+	u.WaitComplete("web")
+	u.WaitComplete("batch")
+	u.Season()
 	r.disturbance.begin()
-	r.setImage("web", "web:2")
-	r.setImage("batch", "web:2")
+	u.SetImage("web", "web:2")
+	u.SetImage("batch", "web:2")
 	time.Sleep(*faultsLast / 2) // whatever has become of it
-	r.patch("web", `{"spec":{"replicas":6}}`)
+	u.Patch("web", `{"spec":{"replicas":6}}`)
 	time.Sleep(*faultsLast / 2)
 	r.disturbance.end()
-	r.wait("the rollouts end", recovery, func() error { return errors.Join(complete(r.get("web")), complete(r.get("batch"))) })
+	r.wait("the rollouts end", recovery, func() error { return errors.Join(suite.Complete(u.Get("web")), suite.Complete(u.Get("batch"))) })
 }}
 
 const (

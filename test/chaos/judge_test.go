@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // tally is what becomes of the runs of a test.
@@ -102,7 +103,7 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 	unfinished := r.Failed()
 	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
 	o.Settled, o.Unhindered = true, true
-	o.TerminatedPodThreshold = terminatedThreshold
+	o.TerminatedPodThreshold = suite.TerminatedThreshold
 	ids := report(r.T, oracle.Check(h, o, oracle.All()...))
 	if reference != nil {
 		sameNamespace := func(string) string { return "" }

@@ -12,10 +12,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 const (
-	patience = 60 * time.Second
 	// restfulness is how long a manager that has nothing to do must have written nothing: longer than it may hold back a
 	// status.
 	restfulness = 1500 * time.Millisecond
@@ -70,7 +70,7 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, script string, flags ...
 	if err := r.proxy.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	r.flags = append([]string{"--kubeconfig=" + kubeconfig, "--controllers=deployment,replicaset,endpoint,podgc"}, flags...)
+	r.flags = append([]string{"--kubeconfig=" + kubeconfig, "--controllers=*"}, flags...)
 	t.Cleanup(r.explain)
 	t.Cleanup(r.giveUp)
 	r.proxy.Run(parsed)
@@ -148,9 +148,9 @@ func (r *run) quiet(long, timeout time.Duration) {
 // last, the oracles will say what.
 func (r *run) end() *oracle.History {
 	r.Helper()
-	o := oracle.Options{Settled: true, Unhindered: true, TerminatedPodThreshold: terminatedThreshold}
+	o := oracle.Options{Settled: true, Unhindered: true, TerminatedPodThreshold: suite.TerminatedThreshold}
 	for deadline := time.Now().Add(recovery); ; {
-		r.quiet(restfulness, patience)
+		r.quiet(restfulness, suite.Patience)
 		left := oracle.Check(r.recording.now(r.T, r.RESTConfig), o, oracle.L1(), oracle.L3())
 		if len(left) == 0 || time.Now().After(deadline) {
 			return r.recording.end(r.T)

@@ -18,6 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 var soakFor = flag.Duration("soak", 0, "how long TestSoak works; it is skipped if zero")
@@ -134,7 +135,7 @@ func (s *soak) options(h *oracle.History) oracle.Options {
 	return oracle.Options{
 		Manager:  func(oracle.Request) bool { return true }, // only theirs are recorded
 		Identity: func(r oracle.Request) string { return r.User },
-		Lease:    leaseNamespace + "/" + leaseName, Outages: s.outages, Settled: true, TerminatedPodThreshold: terminatedThreshold,
+		Lease:    leaseNamespace + "/" + leaseName, Outages: s.outages, Settled: true, TerminatedPodThreshold: suite.TerminatedThreshold,
 	}
 }
 

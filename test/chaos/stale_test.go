@@ -18,6 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // second is another API server of the same control plane. Its way to etcd can be cut off.
@@ -158,15 +159,15 @@ func TestStaleAPIServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.start()
-			r.expose("web")
-			r.create(deployment("web", 4, rolling(2, 1)))
-			r.waitComplete("web")
+			r.user().Expose("web")
+			r.user().Create(suite.Deployment("web", 4, suite.Rolling(2, 1)))
+			r.user().WaitComplete("web")
 			began := time.Now()
 			stale.etcd.Freeze()
 			defer stale.etcd.Thaw()
-			r.setImage("web", "web:2")
-			r.wait("the rollout is under way", patience, func() error {
-				if n := r.get("web").Status.UpdatedReplicas; n < 1 {
+			r.user().SetImage("web", "web:2")
+			r.wait("the rollout is under way", suite.Patience, func() error {
+				if n := r.user().Get("web").Status.UpdatedReplicas; n < 1 {
 					return fmt.Errorf("%d pods are updated", n)
 				}
 				return nil
@@ -175,12 +176,12 @@ func TestStaleAPIServer(t *testing.T) {
 			if way.restart {
 				r.kill()
 			}
-			r.patch("web", `{"spec":{"replicas":6}}`)
+			r.user().Patch("web", `{"spec":{"replicas":6}}`)
 			for end := time.Now().Add(*faultsLast); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				r.revive()
 			}
 			stale.etcd.Thaw()
-			r.wait("the rollout ends", recovery, func() error { return complete(r.get("web")) })
+			r.wait("the rollout ends", recovery, func() error { return suite.Complete(r.user().Get("web")) })
 			outage := oracle.Interval{From: began, To: time.Now()}
 			r.judge(r.end(), nil, oracle.Options{Outages: []oracle.Interval{outage}})
 		})

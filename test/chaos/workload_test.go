@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // workload does what users, nodes and the garbage collector do, at random. What fails, because the API server is away or
@@ -70,7 +71,7 @@ func (w *workload) patch(ctx context.Context, ns, name, document string) error {
 }
 
 func (w *workload) create(ctx context.Context, ns, name string) error {
-	d := deployment(name, int32(w.IntN(7)), rolling(1+w.IntN(2), w.IntN(2)))
+	d := suite.Deployment(name, int32(w.IntN(7)), suite.Rolling(1+w.IntN(2), w.IntN(2)))
 	limit := int32(1 + w.IntN(4))
 	d.Spec.RevisionHistoryLimit = &limit
 	d.Spec.MinReadySeconds = int32(w.IntN(2))

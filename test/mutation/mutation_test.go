@@ -23,22 +23,11 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-// mutant is a mistake.
-type mutant struct {
-	name  string
-	edits []edit // more than one where two parts of the code would prevent the mistake
-	// script is run by test/simulation; it is one in which the mistake shows.
-	script string
-	oracle string // that must find it; others may find it as well
-}
-
-// edit replaces a text, which must be in the file exactly once.
-type edit struct {
-	file     string // below the root of the module
-	old, new string
-}
+// mutants are those of all entries of the suite.
+var mutants = suite.Mutants()
 
 // finding is what became of a mutant.
 type finding struct {
@@ -65,12 +54,12 @@ func TestMutants(t *testing.T) {
 	found := map[string]finding{}
 	t.Run("all", func(t *testing.T) {
 		for _, m := range mutants {
-			t.Run(m.name, func(t *testing.T) {
+			t.Run(m.Name, func(t *testing.T) {
 				t.Parallel()
 				f := examine(t, m)
 				mu.Lock()
 				defer mu.Unlock()
-				found[m.name] = f
+				found[m.Name] = f
 			})
 		}
 	})
@@ -78,9 +67,9 @@ func TestMutants(t *testing.T) {
 }
 
 // examine compiles one mutant, runs its script, and fails unless the named oracle complains.
-func examine(t *testing.T, m mutant) finding {
+func examine(t *testing.T, m suite.Mutant) finding {
 	dir := t.TempDir()
-	overlay, err := overlayOf(dir, m.edits)
+	overlay, err := overlayOf(dir, m.Edits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,18 +77,18 @@ func examine(t *testing.T, m mutant) finding {
 	began := time.Now()
 	var f finding
 	for seed := range seeds {
-		output, failed := run(t, program, write(t, dir, seed, m.script))
-		f = read(output, m.oracle)
+		output, failed := run(t, program, write(t, dir, seed, m.Script))
+		f = read(output, m.Oracle)
 		f.took = time.Since(began)
 		switch {
 		case f.first != "":
 			return f
 		case failed:
-			t.Errorf("%s does not find it, but %q:\n%s", m.oracle, f.oracles, tail(output))
+			t.Errorf("%s does not find it, but %q:\n%s", m.Oracle, f.oracles, tail(output))
 			return f
 		}
 	}
-	t.Errorf("no oracle finds it; %s should", m.oracle)
+	t.Errorf("no oracle finds it; %s should", m.Oracle)
 	return f
 }
 
@@ -112,8 +101,8 @@ func TestNoMutant(t *testing.T) {
 	program := build(t, dir)
 	for _, m := range mutants {
 		for seed := range seeds {
-			if output, failed := run(t, program, write(t, dir, seed, m.script)); failed {
-				t.Errorf("the script of %q with seed %d fails without it:\n%s", m.name, seed, tail(output))
+			if output, failed := run(t, program, write(t, dir, seed, m.Script)); failed {
+				t.Errorf("the script of %q with seed %d fails without it:\n%s", m.Name, seed, tail(output))
 			}
 		}
 	}
@@ -124,9 +113,9 @@ func TestNoMutant(t *testing.T) {
 func TestTable(t *testing.T) {
 	named := map[string]bool{}
 	for _, m := range mutants {
-		named[m.oracle] = true
-		if _, err := overlayOf(t.TempDir(), m.edits); err != nil {
-			t.Errorf("%s: %v", m.name, err)
+		named[m.Oracle] = true
+		if _, err := overlayOf(t.TempDir(), m.Edits); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
 	for _, o := range oracle.All() {
@@ -142,7 +131,7 @@ func TestOverlay(t *testing.T) {
 	for text, want := range map[string]string{
 		"package " + "mutation\n": "", "no such" + " text": "0 times", "func ": "times",
 	} {
-		_, err := overlayOf(t.TempDir(), []edit{{file, text, ""}})
+		_, err := overlayOf(t.TempDir(), []suite.Edit{{File: file, Old: text}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
@@ -150,10 +139,10 @@ func TestOverlay(t *testing.T) {
 }
 
 // overlayOf writes the edited files into a folder, and the file that tells the compiler of them.
-func overlayOf(dir string, edits []edit) (string, error) {
+func overlayOf(dir string, edits []suite.Edit) (string, error) {
 	texts := map[string]string{}
 	for _, e := range edits {
-		path, err := filepath.Abs(filepath.Join(root, e.file))
+		path, err := filepath.Abs(filepath.Join(root, e.File))
 		if err != nil {
 			return "", err
 		}
@@ -164,10 +153,10 @@ func overlayOf(dir string, edits []edit) (string, error) {
 			}
 			texts[path] = string(text)
 		}
-		if n := strings.Count(texts[path], e.old); n != 1 {
-			return "", fmt.Errorf("%s has this text %d times, not once:\n%s", e.file, n, e.old)
+		if n := strings.Count(texts[path], e.Old); n != 1 {
+			return "", fmt.Errorf("%s has this text %d times, not once:\n%s", e.File, n, e.Old)
 		}
-		texts[path] = strings.Replace(texts[path], e.old, e.new, 1)
+		texts[path] = strings.Replace(texts[path], e.Old, e.New, 1)
 	}
 	var overlay struct{ Replace map[string]string }
 	overlay.Replace = map[string]string{}
@@ -241,9 +230,9 @@ func table(found map[string]finding) string {
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "MUTANT\tORACLE\tALSO\tRAN\tFIRST")
 	for _, m := range mutants {
-		f := found[m.name]
-		also := slices.DeleteFunc(f.oracles, func(o string) bool { return o == m.oracle })
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.1fs\t%.110s\n", m.name, m.oracle, strings.Join(also, " "), f.took.Seconds(), f.first)
+		f := found[m.Name]
+		also := slices.DeleteFunc(f.oracles, func(o string) bool { return o == m.Oracle })
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1fs\t%.110s\n", m.Name, m.Oracle, strings.Join(also, " "), f.took.Seconds(), f.first)
 	}
 	w.Flush()
 	return text.String()

@@ -5,7 +5,7 @@ package oracle
 type Coverage struct {
 	Manager map[string]int // revisions that are the manager's, by kind
 	Others  map[string]int // revisions that are not
-	// Lost are successful writes of the manager to objects of the seven kinds that match no revision: neither as its author
+	// Lost are successful writes of the manager to objects of the kinds that match no revision: neither as its author
 	// nor as an update without a change.
 	Lost []Request
 }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is an API object. Those of other kinds than the seven below are ignored.
+// Object is an API object. Those of other kinds than the ones below are ignored.
 type Object interface {
 	metav1.Object
 	runtime.Object
@@ -29,13 +29,14 @@ type Object interface {
 
 // The kinds that oracles read.
 const (
-	Pod        = "Pod"
-	ReplicaSet = "ReplicaSet"
-	Deployment = "Deployment"
-	Service    = "Service"
-	Endpoints  = "Endpoints"
-	Node       = "Node"
-	Lease      = "Lease"
+	Pod                   = "Pod"
+	ReplicaSet            = "ReplicaSet"
+	ReplicationController = "ReplicationController"
+	Deployment            = "Deployment"
+	Service               = "Service"
+	Endpoints             = "Endpoints"
+	Node                  = "Node"
+	Lease                 = "Lease"
 )
 
 // Type says what a revision did to its object.
@@ -118,6 +119,8 @@ func kindOf(o Object) string {
 		return known(o != nil, Pod)
 	case *appsv1.ReplicaSet:
 		return known(o != nil, ReplicaSet)
+	case *corev1.ReplicationController:
+		return known(o != nil, ReplicationController)
 	case *appsv1.Deployment:
 		return known(o != nil, Deployment)
 	case *corev1.Service:
@@ -146,6 +149,8 @@ func newObject(kind string) Object {
 		return &corev1.Pod{}
 	case ReplicaSet:
 		return &appsv1.ReplicaSet{}
+	case ReplicationController:
+		return &corev1.ReplicationController{}
 	case Deployment:
 		return &appsv1.Deployment{}
 	case Service:

@@ -80,7 +80,7 @@ func (l *linked) readRequests(h *History, o *Options) {
 
 // resources are the plural names of the kinds.
 var resources = map[string]string{
-	Pod: "pods", ReplicaSet: "replicasets", Deployment: "deployments", Service: "services", Endpoints: "endpoints", Node: "nodes", Lease: "leases",
+	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints", Node: "nodes", Lease: "leases",
 }
 
 // attribute finds out who made each revision.
@@ -151,7 +151,7 @@ func (r *revision) managers() bool {
 		return controlled != was
 	case ReplicaSet, Endpoints, Lease:
 		return true
-	case Deployment:
+	case Deployment, ReplicationController:
 		return r.old != nil && !r.goes() && r.old.GetGeneration() == r.Object.GetGeneration()
 	}
 	return false

@@ -67,8 +67,8 @@ func (w *world) taken(s *set, since time.Time, which func(loss) bool) int {
 	return len(seen)
 }
 
-// S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and had a ReplicaSet as
-// its controller, unless it is deleted by force (podgc, see S12); and the request carried a precondition that makes sure of
+// S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and had a controller that
+// exists or did (of kinds that are not recorded, nothing is known), unless it is deleted by force (podgc, see S12); and the request carried a precondition that makes sure of
 // it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition).
 func S3() Oracle {
 	return Oracle{"S3", "a deletion hits the pod that was meant", func(j *judge) hooks {
@@ -87,8 +87,8 @@ func S3() Oracle {
 			case forced:
 			case !ok:
 				j.report(r, nil, "deleted though no controller owns it")
-			case ref.Kind != ReplicaSet || s == nil:
-				j.report(r, nil, "deleted though its controller, %s %s, is no ReplicaSet that ever was", ref.Kind, ref.UID)
+			case j.owners[ref.UID] == nil && newObject(ref.Kind) != nil:
+				j.report(r, nil, "deleted though its controller, %s %s, is none that ever was", ref.Kind, ref.UID)
 			}
 		}}
 	}}
@@ -129,21 +129,13 @@ const liveLook = 30 * time.Second
 
 // unfit says what is wrong with an owner that has just become the controller of an object.
 func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) string {
-	var owner Object
-	var deleting time.Time
-	var gone *revision
 	switch {
-	case kind == ReplicaSet && r.kind == Pod:
-		if s := j.sets[uid]; s != nil {
-			owner, deleting, gone = s.ReplicaSet, s.deleting, s.gone
-		}
-	case kind == Deployment && r.kind == ReplicaSet:
-		if d := j.deployments[uid]; d != nil {
-			owner, deleting, gone = d.Deployment, d.deleting, d.gone
-		}
-	default:
+	case newObject(kind) == nil:
+		return "" // of kinds that are not recorded, nothing is known
+	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Lease:
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}
+	owner := j.owners[uid]
 	adopts, excused := r.old != nil, j.lag()
 	if looked := j.now.Add(-liveLook); adopts && looked.After(excused) {
 		excused = looked
@@ -153,10 +145,10 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 		return fmt.Sprintf("its new controller %s %s never existed", name, uid)
 	case owner.GetNamespace() != r.Object.GetNamespace() || owner.GetName() != name:
 		return fmt.Sprintf("its new controller %s is in truth %s", name, keyOf(owner))
-	case gone != nil && gone.at.Before(excused):
-		return fmt.Sprintf("its new controller %s is gone since version %d", name, gone.Version)
-	case adopts && !deleting.IsZero() && deleting.Before(excused):
-		return fmt.Sprintf("its new controller %s is being deleted since %v", name, deleting)
+	case owner.gone != nil && owner.gone.at.Before(excused):
+		return fmt.Sprintf("its new controller %s is gone since version %d", name, owner.gone.Version)
+	case adopts && !owner.deleting.IsZero() && owner.deleting.Before(excused):
+		return fmt.Sprintf("its new controller %s is being deleted since %v", name, owner.deleting)
 	}
 	return ""
 }

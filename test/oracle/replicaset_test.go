@@ -3,6 +3,10 @@ package oracle
 import (
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestS1(t *testing.T) {
@@ -130,12 +134,21 @@ func TestS3(t *testing.T) {
 			p.OwnerReferences = nil
 			s.Manager().Terminate(s.User().Create(p))
 		}, want: "no controller owns it"},
-		{name: "a pod of a StatefulSet", write: func(s *scene) {
+		{name: "a pod of a controller that never was", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 0))
 			p := s.aPod(set)
-			p.OwnerReferences[0].Kind = "StatefulSet"
+			p.OwnerReferences[0].UID = "none"
 			s.Manager().Terminate(s.User().Create(p))
-		}, want: "no ReplicaSet that ever was"},
+		}, want: "none that ever was"},
+		{name: "a pod of a ReplicationController, and of a kind that is not recorded", write: func(s *scene) {
+			rc := s.User().Create(&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}})
+			set := s.User().Create(aSet(nil, "a", 0))
+			for kind, uid := range map[string]types.UID{ReplicationController: rc.GetUID(), "StatefulSet": "some"} {
+				p := s.aPod(set)
+				p.OwnerReferences[0].Kind, p.OwnerReferences[0].UID = kind, uid
+				s.Manager().Terminate(s.User().Create(p))
+			}
+		}},
 		{name: "as it should be, and podgc's of anybody's pod", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 0))
 			s.Manager().Terminate(s.pods(set, 1)[0])

@@ -28,6 +28,7 @@ type world struct {
 	sets        map[types.UID]*set               // gone ones too
 	setsOf      map[types.UID]map[types.UID]*set // by the uid of their controller; none that is gone
 	deployments map[types.UID]*deployment        // gone ones too
+	owners      map[types.UID]*owner             // all objects, gone ones too
 	services    map[string]*corev1.Service
 	endpoints   map[string]*corev1.Endpoints
 	nodes       map[string]*corev1.Node
@@ -128,7 +129,7 @@ var epoch = time.Unix(0, 0)
 
 func newWorld(h *History, o Options) *world {
 	return &world{
-		linked: link(h, &o), o: &o, now: epoch,
+		linked: link(h, &o), o: &o, now: epoch, owners: map[types.UID]*owner{},
 		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},
@@ -157,6 +158,7 @@ func (w *world) recent(t time.Time) bool { return !t.IsZero() && !t.Before(w.lag
 
 func (w *world) apply(r *revision) {
 	gone := r.Type == Deleted
+	w.applyOwner(r)
 	switch o := r.Object.(type) {
 	case *corev1.Pod:
 		w.applyPod(r, o)
@@ -180,6 +182,26 @@ func (w *world) apply(r *revision) {
 				w.lease = nil
 			}
 		}
+	}
+}
+
+// owner is an object of any kind, which others may name as their controller.
+type owner struct {
+	Object
+	gone     *revision
+	deleting time.Time
+}
+
+func (w *world) applyOwner(r *revision) {
+	o := w.owners[r.uid]
+	if o == nil {
+		o = &owner{}
+		w.owners[r.uid] = o
+	}
+	o.Object = r.Object
+	o.deleting = since(o.deleting, r.Object, w.now)
+	if r.Type == Deleted {
+		o.gone = r
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // The steps of a cell. Besides there is the arrival of an event, by the name of its resource.
@@ -56,7 +57,7 @@ func newCell(ctx context.Context, s Scenario, registry func() []manager.Controll
 		world: newWorld(small, registry), ctx: ctx, lines: s.Lines, crashes: s.Crashes,
 		allowed: map[string]uint64{}, changed: make(chan struct{}),
 	}
-	c.users = workload.New(c.server, c.cluster)
+	c.users = workload.New(c.server, c.cluster, suite.Operations())
 	c.start()
 	return c
 }

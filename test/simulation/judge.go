@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // knownWithin is how long a manager may take to know and act without a fault: several requests and events of at most 200 ms
@@ -34,6 +35,22 @@ func (w *world) judge(settled bool) []string {
 	}
 	for _, v := range oracle.Check(w.record.history(), options, oracle.All()...) {
 		broken = append(broken, v.String())
+	}
+	if settled {
+		broken = append(broken, w.unsettled()...)
+	}
+	return broken
+}
+
+// unsettled returns what the entries of the suite find wrong in a world at rest.
+func (w *world) unsettled() (broken []string) {
+	for _, e := range suite.Entries() {
+		if e.Settled == nil {
+			continue
+		}
+		for _, wrong := range e.Settled(w.server) {
+			broken = append(broken, suite.SettledOracle+" "+wrong)
+		}
 	}
 	return broken
 }

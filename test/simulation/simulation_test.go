@@ -18,7 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/shrink"
-	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 var (
@@ -71,7 +71,7 @@ func TestSeeds(t *testing.T) {
 				if *seedsFlag > 0 && seed >= *firstFlag+*seedsFlag {
 					return
 				}
-				o := Run(t, workload.Random(seed), controllers.Registry)
+				o := Run(t, suite.Mix().Random(seed), controllers.Registry)
 				done.Add(1)
 				changes.Add(o.Changes)
 				virtual.Add(int64(o.Took))
@@ -91,7 +91,7 @@ func TestSeeds(t *testing.T) {
 func report(t *testing.T, seed uint64, o Outcome) {
 	rule := ruleOf(o.Violations[0])
 	t.Errorf("seed %d: %d violations, the first one:\n%s", seed, len(o.Violations), o.Violations[0])
-	short := shrink.Script(workload.Random(seed), 150, func(s script.Script) bool {
+	short := shrink.Script(suite.Mix().Random(seed), 150, func(s script.Script) bool {
 		for _, v := range Run(t, s, controllers.Registry).Violations {
 			if ruleOf(v) == rule {
 				return true
@@ -133,7 +133,7 @@ func given(t *testing.T) (scripts []script.Script) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scripts = append(scripts, workload.Random(n))
+		scripts = append(scripts, suite.Mix().Random(n))
 	}
 	for file := range strings.SplitSeq(*scriptFlag, ",") {
 		if file != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 const (
@@ -62,7 +63,7 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	server := apiserver.New(s.Seed)
 	cluster := actors.New(server, s.Seed)
 	w := &world{
-		script: s, registry: registry(), server: server, cluster: cluster, users: workload.New(server, cluster),
+		script: s, registry: registry(), server: server, cluster: cluster, users: workload.New(server, cluster, suite.Operations()),
 		record: newRecord(server),
 	}
 	if err := manager.SetFlags(w.registry, flags(s)); err != nil {

@@ -20,7 +20,7 @@ func BenchmarkWaiting(b *testing.B) {
 			}
 			from := rs{image: "v1", size: int32(n * 3 / 4), ready: n * 3 / 4}
 			to := rs{image: "v2", size: int32(n / 2), pending: n / 2}
-			s := settled(scene(web(int32(n)), append(sets, from, to)...), now)
+			s := settled(snapshotWith(web(int32(n)), append(sets, from, to)...), now)
 			b.ReportAllocs()
 			for b.Loop() {
 				s.Counted = map[types.UID]counted{}

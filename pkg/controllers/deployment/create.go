@@ -17,7 +17,7 @@ import (
 func (r *rollout) create(size int64) bool {
 	if taken, wait := r.collides(); taken {
 		r.say("the name %s is taken by another ReplicaSet, tries another one", r.NameConflict.Name)
-		r.wake(wait)
+		r.requeueAfter(wait)
 		return false
 	}
 	rs := r.newReplicaSet(size)

@@ -20,9 +20,9 @@ func same[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// running is a stage on which the Deployment has been rolled out, on a fresh page.
-func running(d *appsv1.Deployment) *stage {
-	s := newStage(d)
+// running is a simulation in which the Deployment has been rolled out, with an empty diary.
+func running(d *appsv1.Deployment) *simulation {
+	s := newSimulation(d)
 	s.settle().pods(100).pods(100)
 	s.forget()
 	return s
@@ -43,7 +43,7 @@ func annotationOf(rs *appsv1.ReplicaSet, key string) string {
 }
 
 func TestDiaryDEP83NewDeployment(t *testing.T) {
-	s := newStage(web(3, image("v1")))
+	s := newSimulation(web(3, image("v1")))
 	s.settle()
 	rs := s.sets()[0]
 	same(t, "annotations", rs.Annotations, map[string]string{revisionAnnotation: "1", desiredAnnotation: "3", maximumAnnotation: "4"})
@@ -236,7 +236,7 @@ func TestDiaryDEP62History(t *testing.T) {
 func TestDiaryDEP25Collision(t *testing.T) {
 	d := web(2, image("v1"))
 	name, _ := newName(d)
-	s := newStage(d, plantest.ReplicaSet(name, 0, plantest.Template("web", "other"), func(rs *appsv1.ReplicaSet) { rs.Labels = nil }))
+	s := newSimulation(d, plantest.ReplicaSet(name, 0, plantest.Template("web", "other"), func(rs *appsv1.ReplicaSet) { rs.Labels = nil }))
 	s.settle()
 	same(t, "collisions", *s.deployment().Status.CollisionCount, 1)
 	d.Status.CollisionCount = s.deployment().Status.CollisionCount
@@ -261,7 +261,7 @@ func TestDiaryNeedsScaledWithoutSurge(t *testing.T) {
 
 // TestWriteFloor counts the status writes of a Deployment when its pods are quick: one for each thing that users do.
 func TestWriteFloor(t *testing.T) {
-	quick := func(s *stage) {
+	quick := func(s *simulation) {
 		for range 20 {
 			s.world.Sleep(20 * time.Millisecond)
 			s.world.ToyReplicaSets(1)
@@ -272,7 +272,7 @@ func TestWriteFloor(t *testing.T) {
 			s.look()
 		}
 	}
-	s := newStage(web(2, image("v1")))
+	s := newSimulation(web(2, image("v1")))
 	s.debounces = true
 	quick(s)
 	same(t, "DEP-65 create: status writes", s.statuses(), 1)

@@ -22,7 +22,7 @@ func planRollout(now time.Time, s snapshot) plan.Plan {
 		return r.plan()
 	case adopting:
 		r.say("adopts ReplicaSets, the rest follows")
-		r.wake(adoptionCheck)
+		r.requeueAfter(adoptionCheck)
 		return r.plan()
 	}
 	r.keepUp()

@@ -29,28 +29,28 @@ func TestOrder(t *testing.T) {
 	stranger := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "uid-other" }
 	unlabelled := func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "debug"} }
 	check(t, []row{
-		{"DEP-4.2 an empty selector stops everything", scene(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{} })), nil, "selects all"},
-		{"DEP-4.2 no selector stops everything", scene(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = nil })), nil, "no selector"},
-		{"DEP-4.2 a broken selector stops everything", scene(web(3, func(d *appsv1.Deployment) {
+		{"DEP-4.2 an empty selector stops everything", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{} })), nil, "selects all"},
+		{"DEP-4.2 no selector stops everything", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = nil })), nil, "no selector"},
+		{"DEP-4.2 a broken selector stops everything", snapshotWith(web(3, func(d *appsv1.Deployment) {
 			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "?"}}
 		})), nil, "selector:"},
-		{"DEP-4.4 deletion goes before pause", scene(web(3, deletedNow, pausedNow), rs{image: "v2", size: 1}), nil, "being deleted"},
-		{"DEP-4.6 pause goes before rollback", scene(web(3, pausedNow, rollbackNote("1")), rs{image: "v2", size: 3, ready: 3}), nil, "paused"},
-		{"DEP-4.7 rollback goes before scaling", scene(web(3, rollbackNote("7")), rs{image: "v2", size: 2, ready: 2, edit: annotated(desiredAnnotation, "2")}),
+		{"DEP-4.4 deletion goes before pause", snapshotWith(web(3, deletedNow, pausedNow), rs{image: "v2", size: 1}), nil, "being deleted"},
+		{"DEP-4.6 pause goes before rollback", snapshotWith(web(3, pausedNow, rollbackNote("1")), rs{image: "v2", size: 3, ready: 3}), nil, "paused"},
+		{"DEP-4.7 rollback goes before scaling", snapshotWith(web(3, rollbackNote("7")), rs{image: "v2", size: 2, ready: 2, edit: annotated(desiredAnnotation, "2")}),
 			[]string{"web: -deprecated.deployment.rollback.to [Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.]"}, ""},
-		{"DEP-4.8 scaling goes before the rollout", scene(web(5), rs{image: "v1", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}),
+		{"DEP-4.8 scaling goes before the rollout", snapshotWith(web(5), rs{image: "v1", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}),
 			[]string{"web-v1: 3 -> 5 desired-replicas=5" + up("web-v1", "3", "5")}, ""},
-		{"DEP-4.9 an unknown strategy rolls nothing out", scene(web(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Canary" })), nil, `unknown strategy "Canary"`},
-		{"DEP-7 an orphan that matches is adopted, the rest waits", scene(web(3), rs{image: "v2", size: 2, edit: orphan}), []string{"web-v2: adopt"}, "adopts"},
-		{"DEP-7 one that matches no more is released, and the rest goes on", scene(web(3), rs{image: "v1", size: 1, edit: unlabelled}, rs{image: "v2", size: 2, ready: 2}),
+		{"DEP-4.9 an unknown strategy rolls nothing out", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Canary" })), nil, `unknown strategy "Canary"`},
+		{"DEP-7 an orphan that matches is adopted, the rest waits", snapshotWith(web(3), rs{image: "v2", size: 2, edit: orphan}), []string{"web-v2: adopt"}, "adopts"},
+		{"DEP-7 one that matches no more is released, and the rest goes on", snapshotWith(web(3), rs{image: "v1", size: 1, edit: unlabelled}, rs{image: "v2", size: 2, ready: 2}),
 			[]string{"web-v1: release", "web-v2: 2 -> 3" + up("web-v2", "2", "3")}, ""},
-		{"DEP-9 another's ReplicaSet is not touched", scene(web(1), rs{image: "v2", size: 2, edit: stranger}),
+		{"DEP-9 another's ReplicaSet is not touched", snapshotWith(web(1), rs{image: "v2", size: 2, edit: stranger}),
 			[]string{"create size 1 revision 1 desired 1 max 2" + up("NEW", "0", "1")}, ""},
 		{"DEP-61 nothing is claimed for a Deployment that is being deleted",
-			scene(web(3, deletedNow), rs{image: "v1", edit: orphan}, rs{image: "v2", edit: unlabelled}), nil, ""},
+			snapshotWith(web(3, deletedNow), rs{image: "v1", edit: orphan}, rs{image: "v2", edit: unlabelled}), nil, ""},
 	})
 	t.Run("DEP-8 adoption asks for a live look at the owner", func(t *testing.T) {
-		p := planRollout(now, scene(web(3), rs{image: "v2", edit: orphan}))
+		p := planRollout(now, snapshotWith(web(3), rs{image: "v2", edit: orphan}))
 		if c := p.Steps[0].(plan.Each).Sequences[0][0].(plan.Change); !c.Adopt || !metav1.IsControlledBy(c.New, web(3)) {
 			t.Errorf("got %+v", c)
 		}
@@ -64,34 +64,34 @@ func TestKeepUp(t *testing.T) {
 	old := func(revision string) rs { return rs{image: "v1", edit: annotated(revisionAnnotation, revision)} }
 	check(t, []row{
 		{"DEP-10 the oldest of several with the present template is the new one",
-			scene(web(3), rs{image: "v2", size: 2, ready: 2, edit: annotated(revisionAnnotation, "2")},
+			snapshotWith(web(3), rs{image: "v2", size: 2, ready: 2, edit: annotated(revisionAnnotation, "2")},
 				rs{image: "v2b", size: 1, ready: 1, edit: func(rs *appsv1.ReplicaSet) {
 					rs.Spec.Template.Spec.Containers[0].Image = "v2"
 					rs.Annotations[revisionAnnotation] = "1"
 				}}),
 			[]string{"web-v2: 2 -> 3" + up("web-v2", "2", "3")}, ""},
-		{"DEP-11 a missing revision counts as 0", scene(web(3), rs{image: "v1", edit: bare(revisionAnnotation)}, full(annotated(revisionAnnotation, "1"))), nil, ""},
-		{"DEP-11 a revision that is no number is skipped", scene(web(3), old("many"), full(annotated(revisionAnnotation, "1"))), nil, ""},
-		{"DEP-12 the new one is raised above all old ones", scene(web(3), old("7"), full()), []string{"web-v2: revision=8 revision-history=2"}, "revision 8"},
-		{"DEP-12 it never goes down", scene(web(3), old("1"), full(annotated(revisionAnnotation, "9"))), nil, ""},
-		{"DEP-12 the highest revision there is stays", scene(web(3), old("9223372036854775807"), full()),
+		{"DEP-11 a missing revision counts as 0", snapshotWith(web(3), rs{image: "v1", edit: bare(revisionAnnotation)}, full(annotated(revisionAnnotation, "1"))), nil, ""},
+		{"DEP-11 a revision that is no number is skipped", snapshotWith(web(3), old("many"), full(annotated(revisionAnnotation, "1"))), nil, ""},
+		{"DEP-12 the new one is raised above all old ones", snapshotWith(web(3), old("7"), full()), []string{"web-v2: revision=8 revision-history=2"}, "revision 8"},
+		{"DEP-12 it never goes down", snapshotWith(web(3), old("1"), full(annotated(revisionAnnotation, "9"))), nil, ""},
+		{"DEP-12 the highest revision there is stays", snapshotWith(web(3), old("9223372036854775807"), full()),
 			[]string{"web-v2: revision=9223372036854775807 revision-history=2"}, ""},
-		{"DEP-13 a former revision is remembered", scene(web(3), old("7"), full(annotated(historyAnnotation, "1,3"))),
+		{"DEP-13 a former revision is remembered", snapshotWith(web(3), old("7"), full(annotated(historyAnnotation, "1,3"))),
 			[]string{"web-v2: revision=8 revision-history=1,3,2"}, ""},
-		{"DEP-13 without a former revision there is nothing to remember", scene(web(3), old("7"), full(bare(revisionAnnotation))), []string{"web-v2: revision=8"}, ""},
-		{"DEP-16 a revision that is no number is replaced, not remembered", scene(web(3), old("7"), full(annotated(revisionAnnotation, "x"))),
+		{"DEP-13 without a former revision there is nothing to remember", snapshotWith(web(3), old("7"), full(bare(revisionAnnotation))), []string{"web-v2: revision=8"}, ""},
+		{"DEP-16 a revision that is no number is replaced, not remembered", snapshotWith(web(3), old("7"), full(annotated(revisionAnnotation, "x"))),
 			[]string{"web-v2: revision=8"}, ""},
 		{"DEP-14 annotations are handed down, but for the private ones",
-			scene(web(3, note("kubernetes.io/change-cause", "new image"), note(corev1.LastAppliedConfigAnnotation, "{}"), note(revisionAnnotation, "5"),
+			snapshotWith(web(3, note("kubernetes.io/change-cause", "new image"), note(corev1.LastAppliedConfigAnnotation, "{}"), note(revisionAnnotation, "5"),
 				note(historyAnnotation, "1"), note(desiredAnnotation, "9"), note(maximumAnnotation, "9"), note(rollbackAnnotation, "x")),
 				full(annotated("mine", "stays"), annotated("kubernetes.io/change-cause", "old image"))),
 			[]string{"web-v2: change-cause=new image"}, ""},
-		{"DEP-15 minReadySeconds follows", scene(web(3, func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 5 }), full()), []string{"web-v2: minReadySeconds 5"}, ""},
-		{"DEP-16 upkeep and size are one write", scene(web(3), old("7"), rs{image: "v2", size: 2, ready: 2}),
+		{"DEP-15 minReadySeconds follows", snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 5 }), full()), []string{"web-v2: minReadySeconds 5"}, ""},
+		{"DEP-16 upkeep and size are one write", snapshotWith(web(3), old("7"), rs{image: "v2", size: 2, ready: 2}),
 			[]string{"web-v2: 2 -> 3 revision=8 revision-history=2" + up("web-v2", "2", "3")}, ""},
-		{"DEP-18 old ones are left alone", scene(web(3, note("team", "shop")), rs{image: "v1"}, full(annotated("team", "shop"))), nil, ""},
-		{"DEP-58 upkeep while paused", scene(web(3, pausedNow), old("7"), full()), []string{"web-v2: revision=8 revision-history=2"}, ""},
-		{"DEP-58 upkeep while deleting", scene(web(3, deletedNow), old("7"), full()), []string{"web-v2: revision=8 revision-history=2"}, ""},
+		{"DEP-18 old ones are left alone", snapshotWith(web(3, note("team", "shop")), rs{image: "v1"}, full(annotated("team", "shop"))), nil, ""},
+		{"DEP-58 upkeep while paused", snapshotWith(web(3, pausedNow), old("7"), full()), []string{"web-v2: revision=8 revision-history=2"}, ""},
+		{"DEP-58 upkeep while deleting", snapshotWith(web(3, deletedNow), old("7"), full()), []string{"web-v2: revision=8 revision-history=2"}, ""},
 	})
 }
 
@@ -114,23 +114,23 @@ func TestRemember(t *testing.T) {
 
 func TestCreate(t *testing.T) {
 	check(t, []row{
-		{"DEP-20 the first ReplicaSet", scene(web(3)), []string{"create size 3 revision 1 desired 3 max 4" + up("NEW", "0", "3")}, "create"},
-		{"DEP-21 RollingUpdate begins with the surge", scene(web(10), rs{image: "v1", size: 10, ready: 10}),
+		{"DEP-20 the first ReplicaSet", snapshotWith(web(3)), []string{"create size 3 revision 1 desired 3 max 4" + up("NEW", "0", "3")}, "create"},
+		{"DEP-21 RollingUpdate begins with the surge", snapshotWith(web(10), rs{image: "v1", size: 10, ready: 10}),
 			[]string{"create size 3 revision 2 desired 10 max 13" + up("NEW", "0", "3")}, ""},
-		{"DEP-21 without room it begins with none", scene(web(4, moves("0", "1")), rs{image: "v1", size: 4, ready: 4}), []string{"create size 0 revision 2 desired 4 max 4"}, ""},
-		{"DEP-21 Recreate begins with all", scene(web(4, recreate), rs{image: "v1"}), []string{"create size 4 revision 2 desired 4 max 4" + up("NEW", "0", "4")}, ""},
-		{"DEP-27 no event for none", scene(web(0)), []string{"create size 0 revision 1 desired 0 max 0"}, ""},
-		{"DEP-28 not while paused", scene(web(3, pausedNow)), nil, ""},
-		{"DEP-28 not while scaling", scene(web(3), rs{image: "v1", size: 2, edit: annotated(desiredAnnotation, "2")}),
+		{"DEP-21 without room it begins with none", snapshotWith(web(4, moves("0", "1")), rs{image: "v1", size: 4, ready: 4}), []string{"create size 0 revision 2 desired 4 max 4"}, ""},
+		{"DEP-21 Recreate begins with all", snapshotWith(web(4, recreate), rs{image: "v1"}), []string{"create size 4 revision 2 desired 4 max 4" + up("NEW", "0", "4")}, ""},
+		{"DEP-27 no event for none", snapshotWith(web(0)), []string{"create size 0 revision 1 desired 0 max 0"}, ""},
+		{"DEP-28 not while paused", snapshotWith(web(3, pausedNow)), nil, ""},
+		{"DEP-28 not while scaling", snapshotWith(web(3), rs{image: "v1", size: 2, edit: annotated(desiredAnnotation, "2")}),
 			[]string{"web-v1: 2 -> 3 desired-replicas=3" + up("web-v1", "2", "3")}, ""},
-		{"DEP-28 not while deleting", scene(web(3, deletedNow)), nil, ""},
+		{"DEP-28 not while deleting", snapshotWith(web(3, deletedNow)), nil, ""},
 	})
 	t.Run("DEP-19, DEP-20, DEP-78 the whole of it", func(t *testing.T) {
 		d := web(3, image("nginx:1.27"), note("kubernetes.io/change-cause", "first"), note(rollbackAnnotation, "x"), func(d *appsv1.Deployment) {
 			d.Labels = map[string]string{"owner": "me"}
 			d.Spec.MinReadySeconds = 7
 		})
-		step := planRollout(now, scene(d)).Steps[0].(plan.Create)
+		step := planRollout(now, snapshotWith(d)).Steps[0].(plan.Create)
 		labels := map[string]string{"app": "web", "pod-template-hash": "5547cb94"}
 		template := plantest.Template("web", "nginx:1.27")
 		template.Labels = labels
@@ -155,7 +155,7 @@ func TestCreate(t *testing.T) {
 
 // taken is a scene in which the name of the new ReplicaSet is that of another object.
 func taken(d *appsv1.Deployment, edits ...func(*appsv1.ReplicaSet)) snapshot {
-	s := scene(d)
+	s := snapshotWith(d)
 	name := snapshot{Deployment: d, ReplicaSets: s.ReplicaSets}.nameToCheck()
 	s.NameConflict = plantest.ReplicaSet(name, 2, plantest.Template("web", "other"), edits...)
 	return s
@@ -196,13 +196,13 @@ func TestNameToCheck(t *testing.T) {
 		scene snapshot
 		looks bool
 	}{
-		{"DEP-25 one is missing", scene(web(3), rs{image: "v1"}), true},
-		{"DEP-25 one is there", scene(web(3), rs{image: "v2"}), false},
-		{"DEP-25 one is there, but only to be released", scene(web(3), rs{image: "v2", edit: unlabelled}), true},
-		{"DEP-25 one is there, but not ours yet", scene(web(3), rs{image: "v2", edit: orphan}), true},
-		{"DEP-28 paused", scene(web(3, pausedNow)), false},
-		{"DEP-28 being deleted", scene(web(3, deletedNow)), false},
-		{"DEP-4.2 a broken selector", scene(web(3, func(d *appsv1.Deployment) {
+		{"DEP-25 one is missing", snapshotWith(web(3), rs{image: "v1"}), true},
+		{"DEP-25 one is there", snapshotWith(web(3), rs{image: "v2"}), false},
+		{"DEP-25 one is there, but only to be released", snapshotWith(web(3), rs{image: "v2", edit: unlabelled}), true},
+		{"DEP-25 one is there, but not ours yet", snapshotWith(web(3), rs{image: "v2", edit: orphan}), true},
+		{"DEP-28 paused", snapshotWith(web(3, pausedNow)), false},
+		{"DEP-28 being deleted", snapshotWith(web(3, deletedNow)), false},
+		{"DEP-4.2 a broken selector", snapshotWith(web(3, func(d *appsv1.Deployment) {
 			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Operator: "?"}}
 		})), false},
 	} {
@@ -257,7 +257,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("got %d, %d", surge, unavailable)
 		}
 	})
-	check(t, []row{{"DEP-29 garbage is told", scene(web(3, func(d *appsv1.Deployment) {
+	check(t, []row{{"DEP-29 garbage is told", snapshotWith(web(3, func(d *appsv1.Deployment) {
 		d.Spec.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromString("some"))
 	}), rs{image: "v2", size: 3, ready: 3}), nil, `maxSurge "some" counts as 0`}})
 }
@@ -267,63 +267,63 @@ func TestScale(t *testing.T) {
 		return all(annotated(desiredAnnotation, desired), annotated(maximumAnnotation, most))
 	}
 	check(t, []row{
-		{"DEP-33 the annotations follow the size", scene(web(5), rs{image: "v2", size: 3, ready: 3, edit: was("3", "4")}),
+		{"DEP-33 the annotations follow the size", snapshotWith(web(5), rs{image: "v2", size: 3, ready: 3, edit: was("3", "4")}),
 			[]string{"web-v2: 3 -> 5 desired-replicas=5 max-replicas=7" + up("web-v2", "3", "5")}, ""},
 		{"DEP-33 they are refreshed without a change of size, without an event",
-			scene(web(3), rs{image: "v2", size: 3, ready: 3, edit: was("4", "5")}), []string{"web-v2: desired-replicas=3 max-replicas=4"}, ""},
-		{"DEP-34 a missing annotation is no scaling event", scene(web(3), rs{image: "v2", size: 3, ready: 3, edit: bare(desiredAnnotation)}), nil, "available"},
-		{"DEP-34 nor is one that is no number", scene(web(3), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "9999999999")}), nil, "available"},
-		{"DEP-34 nor is that of one without pods", scene(web(3), rs{image: "v1", edit: was("9", "9")}, rs{image: "v2", size: 3, ready: 3}), nil, "available"},
-		{"DEP-35 one active: it gets all", scene(web(2), rs{image: "v1", size: 4, ready: 4, edit: was("4", "5")}, rs{image: "v2"}),
+			snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3, edit: was("4", "5")}), []string{"web-v2: desired-replicas=3 max-replicas=4"}, ""},
+		{"DEP-34 a missing annotation is no scaling event", snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3, edit: bare(desiredAnnotation)}), nil, "available"},
+		{"DEP-34 nor is one that is no number", snapshotWith(web(3), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "9999999999")}), nil, "available"},
+		{"DEP-34 nor is that of one without pods", snapshotWith(web(3), rs{image: "v1", edit: was("9", "9")}, rs{image: "v2", size: 3, ready: 3}), nil, "available"},
+		{"DEP-35 one active: it gets all", snapshotWith(web(2), rs{image: "v1", size: 4, ready: 4, edit: was("4", "5")}, rs{image: "v2"}),
 			[]string{"web-v1: 4 -> 2 desired-replicas=2 max-replicas=3" + down("web-v1", "4", "2")}, ""},
-		{"DEP-35 none active: the new one gets all", scene(web(2, pausedNow), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 2" + up("web-v2", "0", "2")}, ""},
-		{"DEP-35 none active and no new one: the newest old one", scene(web(2, pausedNow), rs{image: "v0"}, rs{image: "v1"}), []string{"web-v1: 0 -> 2" + up("web-v1", "0", "2")}, ""},
+		{"DEP-35 none active: the new one gets all", snapshotWith(web(2, pausedNow), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 2" + up("web-v2", "0", "2")}, ""},
+		{"DEP-35 none active and no new one: the newest old one", snapshotWith(web(2, pausedNow), rs{image: "v0"}, rs{image: "v1"}), []string{"web-v1: 0 -> 2" + up("web-v1", "0", "2")}, ""},
 		{"DEP-35, DEP-48 none active, paused in the middle of Recreate: old pods go first",
-			scene(web(2, recreate, pausedNow), rs{image: "v1", terminating: 1}, rs{image: "v2"}), nil, "waiting for the last pods of web-v1"},
+			snapshotWith(web(2, recreate, pausedNow), rs{image: "v1", terminating: 1}, rs{image: "v2"}), nil, "waiting for the last pods of web-v1"},
 		{"DEP-35, DEP-48 when they have gone, the new one gets all",
-			scene(web(2, recreate, pausedNow), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 2" + up("web-v2", "0", "2")}, ""},
+			snapshotWith(web(2, recreate, pausedNow), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 2" + up("web-v2", "0", "2")}, ""},
 		{"DEP-35, DEP-48 somebody else has given the new one a size: it grows when the old pods have gone",
-			scene(web(5, recreate), rs{image: "v1", terminating: 1}, rs{image: "v2", size: 1, ready: 1, edit: was("3", "3")}), nil, "waiting for the last pods of web-v1"},
+			snapshotWith(web(5, recreate), rs{image: "v1", terminating: 1}, rs{image: "v2", size: 1, ready: 1, edit: was("3", "3")}), nil, "waiting for the last pods of web-v1"},
 		{"DEP-35, DEP-48 it shrinks at once",
-			scene(web(1, recreate), rs{image: "v1", terminating: 1}, rs{image: "v2", size: 3, ready: 3, edit: was("3", "3")}),
+			snapshotWith(web(1, recreate), rs{image: "v1", terminating: 1}, rs{image: "v2", size: 3, ready: 3, edit: was("3", "3")}),
 			[]string{"web-v2: 3 -> 1 desired-replicas=1 max-replicas=1" + down("web-v2", "3", "1")}, ""},
-		{"DEP-35 none active, none wanted", scene(web(0, pausedNow), rs{image: "v1", edit: was("4", "5")}), nil, ""},
+		{"DEP-35 none active, none wanted", snapshotWith(web(0, pausedNow), rs{image: "v1", edit: was("4", "5")}), nil, ""},
 		{"DEP-36 a saturated new one: the old ones go",
-			scene(web(3), rs{image: "v0", size: 1, ready: 1, edit: was("4", "5")}, rs{image: "v1", size: 2, edit: was("4", "5")}, rs{image: "v2", size: 3, ready: 3}),
+			snapshotWith(web(3), rs{image: "v0", size: 1, ready: 1, edit: was("4", "5")}, rs{image: "v1", size: 2, edit: was("4", "5")}, rs{image: "v2", size: 3, ready: 3}),
 			[]string{"web-v0: 1 -> 0 desired-replicas=3 max-replicas=4" + down("web-v0", "1", "0"), "web-v1: 2 -> 0 desired-replicas=3 max-replicas=4" + down("web-v1", "2", "0")}, ""},
 		{"DEP-36 not saturated while a pod is missing",
-			scene(web(3), rs{image: "v1", size: 1, ready: 1, edit: was("4", "5")}, rs{image: "v2", size: 3, ready: 2, pending: 1}),
+			snapshotWith(web(3), rs{image: "v1", size: 1, ready: 1, edit: was("4", "5")}, rs{image: "v2", size: 3, ready: 2, pending: 1}),
 			[]string{"web-v1: desired-replicas=3 max-replicas=4"}, ""},
-		{"DEP-37, DEP-85 in proportion", scene(web(15), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 5, edit: was("10", "13")}),
+		{"DEP-37, DEP-85 in proportion", snapshotWith(web(15), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 5, edit: was("10", "13")}),
 			[]string{"web-v2: 5 -> 7 desired-replicas=15 max-replicas=19" + up("web-v2", "5", "7"), "web-v1: 8 -> 12 desired-replicas=15 max-replicas=19" + up("web-v1", "8", "12")}, ""},
-		{"DEP-37 equal sizes: the newer grows first", scene(web(3, moves("1", "0")), rs{image: "v1", size: 1, edit: was("2", "0")}, rs{image: "v2", size: 1, edit: was("2", "0")}),
+		{"DEP-37 equal sizes: the newer grows first", snapshotWith(web(3, moves("1", "0")), rs{image: "v1", size: 1, edit: was("2", "0")}, rs{image: "v2", size: 1, edit: was("2", "0")}),
 			[]string{"web-v2: 1 -> 3 desired-replicas=3 max-replicas=4" + up("web-v2", "1", "3"), "web-v1: desired-replicas=3 max-replicas=4"}, ""},
-		{"DEP-37 equal sizes: the older shrinks first", scene(web(2, moves("1", "0")), rs{image: "v1", size: 2, edit: was("4", "0")}, rs{image: "v2", size: 2, edit: was("4", "0")}),
+		{"DEP-37 equal sizes: the older shrinks first", snapshotWith(web(2, moves("1", "0")), rs{image: "v1", size: 2, edit: was("4", "0")}, rs{image: "v2", size: 2, edit: was("4", "0")}),
 			[]string{"web-v2: desired-replicas=2 max-replicas=3", "web-v1: 2 -> 1 desired-replicas=2 max-replicas=3" + down("web-v1", "2", "1")}, ""},
-		{"DEP-37 to none", scene(web(0), rs{image: "v1", size: 2, edit: was("3", "4")}, rs{image: "v2", size: 2, edit: was("3", "4")}),
+		{"DEP-37 to none", snapshotWith(web(0), rs{image: "v1", size: 2, edit: was("3", "4")}, rs{image: "v2", size: 2, edit: was("3", "4")}),
 			[]string{"web-v2: 2 -> 0 desired-replicas=0 max-replicas=0" + down("web-v2", "2", "0"), "web-v1: 2 -> 0 desired-replicas=0 max-replicas=0" + down("web-v1", "2", "0")}, ""},
 		{"DEP-37, DEP-43 pods that are not available go instead of available ones",
-			scene(web(5), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 2, pending: 3, edit: was("10", "13")}),
+			snapshotWith(web(5), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 2, pending: 3, edit: was("10", "13")}),
 			[]string{"web-v2: 5 -> 2 desired-replicas=5 max-replicas=7" + down("web-v2", "5", "2"), "web-v1: 8 -> 5 desired-replicas=5 max-replicas=7" + down("web-v1", "8", "5")}, ""},
 		{"DEP-37, DEP-43 those of old ones before those of the new one",
-			scene(web(6), rs{image: "v0", size: 4, pending: 4, edit: was("10", "13")}, rs{image: "v1", size: 5, ready: 5, edit: was("10", "13")}, rs{image: "v2", size: 4, pending: 4, edit: was("10", "13")}),
+			snapshotWith(web(6), rs{image: "v0", size: 4, pending: 4, edit: was("10", "13")}, rs{image: "v1", size: 5, ready: 5, edit: was("10", "13")}, rs{image: "v2", size: 4, pending: 4, edit: was("10", "13")}),
 			[]string{"web-v2: 4 -> 3 desired-replicas=6 max-replicas=8" + down("web-v2", "4", "3"), "web-v0: 4 -> 0 desired-replicas=6 max-replicas=8" + down("web-v0", "4", "0"), "web-v1: desired-replicas=6 max-replicas=8"}, ""},
 		{"DEP-37 where none is available, the shares stay",
-			scene(web(5), rs{image: "v1", size: 8, pending: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, pending: 5, edit: was("10", "13")}),
+			snapshotWith(web(5), rs{image: "v1", size: 8, pending: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, pending: 5, edit: was("10", "13")}),
 			[]string{"web-v2: 5 -> 3 desired-replicas=5 max-replicas=7" + down("web-v2", "5", "3"), "web-v1: 8 -> 4 desired-replicas=5 max-replicas=7" + down("web-v1", "8", "4")}, ""},
 		{"DEP-37 where all are, too",
-			scene(web(5), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 5, edit: was("10", "13")}),
+			snapshotWith(web(5), rs{image: "v1", size: 8, ready: 8, edit: was("10", "13")}, rs{image: "v2", size: 5, ready: 5, edit: was("10", "13")}),
 			[]string{"web-v2: 5 -> 3 desired-replicas=5 max-replicas=7" + down("web-v2", "5", "3"), "web-v1: 8 -> 4 desired-replicas=5 max-replicas=7" + down("web-v1", "8", "4")}, ""},
 		{"DEP-38 the Deployment's status stands in for a missing maximum",
-			scene(web(6, moves("0", "1"), func(d *appsv1.Deployment) { d.Status.Replicas = 3 }),
+			snapshotWith(web(6, moves("0", "1"), func(d *appsv1.Deployment) { d.Status.Replicas = 3 }),
 				rs{image: "v1", size: 2, edit: all(was("3", ""), bare(maximumAnnotation))}, rs{image: "v2", size: 1, edit: was("3", "-3")}),
 			[]string{"web-v2: 1 -> 2 desired-replicas=6 max-replicas=6" + up("web-v2", "1", "2"), "web-v1: 2 -> 4 desired-replicas=6 max-replicas=6" + up("web-v1", "2", "4")}, ""},
 		{"DEP-39 Recreate with several active: the rollout goes on instead",
-			scene(web(3, recreate), rs{image: "v1", size: 2, ready: 2, edit: was("2", "2")}, rs{image: "v2", size: 2, ready: 2, edit: was("2", "2")}),
+			snapshotWith(web(3, recreate), rs{image: "v1", size: 2, ready: 2, edit: was("2", "2")}, rs{image: "v2", size: 2, ready: 2, edit: was("2", "2")}),
 			[]string{"web-v1: 2 -> 0 desired-replicas=3 max-replicas=3" + down("web-v1", "2", "0")}, ""},
-		{"DEP-40 scaling does not roll on", scene(web(2), rs{image: "v1", size: 3, ready: 3, edit: was("3", "4")}), []string{"web-v1: 3 -> 2 desired-replicas=2 max-replicas=3" + down("web-v1", "3", "2")}, ""},
+		{"DEP-40 scaling does not roll on", snapshotWith(web(2), rs{image: "v1", size: 3, ready: 3, edit: was("3", "4")}), []string{"web-v1: 3 -> 2 desired-replicas=2 max-replicas=3" + down("web-v1", "3", "2")}, ""},
 		{"needs: maxSurge 0, scaled in the middle, nothing to add: the annotations are refreshed, so it does not stick",
-			scene(web(3, moves("0", "1")), rs{image: "v1", size: 2, ready: 2, edit: was("4", "4")}, rs{image: "v2", size: 1, pending: 1, edit: was("4", "4")}),
+			snapshotWith(web(3, moves("0", "1")), rs{image: "v1", size: 2, ready: 2, edit: was("4", "4")}, rs{image: "v2", size: 1, pending: 1, edit: was("4", "4")}),
 			[]string{"web-v2: desired-replicas=3 max-replicas=3", "web-v1: desired-replicas=3 max-replicas=3"}, ""},
 	})
 }
@@ -383,41 +383,41 @@ func TestUnavailableFirst(t *testing.T) {
 
 func TestRoll(t *testing.T) {
 	check(t, []row{
-		{"DEP-41 a new one that is too large is cut", scene(web(3), rs{image: "v2", size: 5, ready: 5}), []string{"web-v2: 5 -> 3" + down("web-v2", "5", "3")}, "scale new ReplicaSet web-v2 from 5 to 3"},
-		{"DEP-41 it grows into the room", scene(web(3), rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 1, ready: 1}), []string{"web-v2: 1 -> 2" + up("web-v2", "1", "2")}, ""},
-		{"DEP-41 not beyond replicas", scene(web(10, moves("5", "0")), rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 8, ready: 8}),
+		{"DEP-41 a new one that is too large is cut", snapshotWith(web(3), rs{image: "v2", size: 5, ready: 5}), []string{"web-v2: 5 -> 3" + down("web-v2", "5", "3")}, "scale new ReplicaSet web-v2 from 5 to 3"},
+		{"DEP-41 it grows into the room", snapshotWith(web(3), rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 1, ready: 1}), []string{"web-v2: 1 -> 2" + up("web-v2", "1", "2")}, ""},
+		{"DEP-41 not beyond replicas", snapshotWith(web(10, moves("5", "0")), rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 8, ready: 8}),
 			[]string{"web-v2: 8 -> 10" + up("web-v2", "8", "10")}, ""},
-		{"DEP-41 no room, no growth", scene(web(3), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), nil, "waiting for 1 of 1 pods of web-v2"},
-		{"DEP-42 new pods that are not available make no room", scene(web(4, moves("1", "1")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 2, pending: 2}), nil, ""},
-		{"DEP-42 an available new pod lets an old one go", scene(web(3), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), []string{"web-v1: 3 -> 2" + down("web-v1", "3", "2")}, ""},
+		{"DEP-41 no room, no growth", snapshotWith(web(3), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1}), nil, "waiting for 1 of 1 pods of web-v2"},
+		{"DEP-42 new pods that are not available make no room", snapshotWith(web(4, moves("1", "1")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 2, pending: 2}), nil, ""},
+		{"DEP-42 an available new pod lets an old one go", snapshotWith(web(3), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), []string{"web-v1: 3 -> 2" + down("web-v1", "3", "2")}, ""},
 		{"DEP-43 old pods that are not available go first, the oldest ReplicaSet's before others'",
-			scene(web(6, moves("2", "2")), rs{image: "v0", size: 2, ready: 1, pending: 1}, rs{image: "v1", size: 4, pending: 4}, rs{image: "v2", size: 2, ready: 2}),
+			snapshotWith(web(6, moves("2", "2")), rs{image: "v0", size: 2, ready: 1, pending: 1}, rs{image: "v1", size: 4, pending: 4}, rs{image: "v2", size: 2, ready: 2}),
 			[]string{"web-v0: 2 -> 1" + down("web-v0", "2", "1"), "web-v1: 4 -> 1" + down("web-v1", "4", "1")}, ""},
-		{"DEP-44 then available ones, as many as can be spared", scene(web(10), rs{image: "v1", size: 10, ready: 10}, rs{image: "v2", size: 3, pending: 3}),
+		{"DEP-44 then available ones, as many as can be spared", snapshotWith(web(10), rs{image: "v1", size: 10, ready: 10}, rs{image: "v2", size: 3, pending: 3}),
 			[]string{"web-v1: 10 -> 8" + down("web-v1", "10", "8")}, ""},
-		{"DEP-44 the oldest ReplicaSet first", scene(web(5, moves("1", "1")), rs{image: "v0", size: 1, ready: 1}, rs{image: "v1", size: 4, ready: 4}, rs{image: "v2", size: 1, ready: 1}),
+		{"DEP-44 the oldest ReplicaSet first", snapshotWith(web(5, moves("1", "1")), rs{image: "v0", size: 1, ready: 1}, rs{image: "v1", size: 4, ready: 4}, rs{image: "v2", size: 1, ready: 1}),
 			[]string{"web-v0: 1 -> 0" + down("web-v0", "1", "0"), "web-v1: 4 -> 3" + down("web-v1", "4", "3")}, ""},
 		{"DEP-42 pods that a scale-down will take away do not count as available",
-			scene(web(3), rs{image: "v1", size: 2, ready: 3}, rs{image: "v2", size: 2, ready: 1, pending: 1}), nil, ""},
-		{"DEP-42 nor do pods that do not match the ReplicaSet's selector", astray(scene(web(3), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1})), nil, ""},
+			snapshotWith(web(3), rs{image: "v1", size: 2, ready: 3}, rs{image: "v2", size: 2, ready: 1, pending: 1}), nil, ""},
+		{"DEP-42 nor do pods that do not match the ReplicaSet's selector", astray(snapshotWith(web(3), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1})), nil, ""},
 		{"DEP-41 the room that old pods make is used when they are gone",
-			scene(web(3), rs{image: "v1", size: 2, ready: 3}, rs{image: "v2", size: 1, ready: 1}), nil, "waiting for 1 old pods to be deleted"},
+			snapshotWith(web(3), rs{image: "v1", size: 2, ready: 3}, rs{image: "v2", size: 1, ready: 1}), nil, "waiting for 1 old pods to be deleted"},
 		{"DEP-41 with 10 pods in motion that room is used as a whole, not pod by pod",
-			scene(web(20, moves("5", "5")), rs{image: "v1", size: 15, ready: 18}, rs{image: "v2", size: 5, pending: 5}), nil, "waiting for 3 old pods to be deleted"},
+			snapshotWith(web(20, moves("5", "5")), rs{image: "v1", size: 15, ready: 18}, rs{image: "v2", size: 5, pending: 5}), nil, "waiting for 3 old pods to be deleted"},
 		{"DEP-41 with 16 and more, in batches",
-			scene(web(32, moves("8", "8")), rs{image: "v1", size: 24, ready: 26}, rs{image: "v2", size: 8, pending: 8}),
+			snapshotWith(web(32, moves("8", "8")), rs{image: "v1", size: 24, ready: 26}, rs{image: "v2", size: 8, pending: 8}),
 			[]string{"web-v2: 8 -> 14" + up("web-v2", "8", "14")}, ""},
 		{"DEP-41 old pods that cannot be deleted are not waited for, but they take up room",
-			scene(web(6, moves("3", "0")), rs{image: "v1", size: 4, ready: 5, edit: fails}, rs{image: "v2", size: 3, ready: 3}),
+			snapshotWith(web(6, moves("3", "0")), rs{image: "v1", size: 4, ready: 5, edit: fails}, rs{image: "v2", size: 3, ready: 3}),
 			[]string{"web-v2: 3 -> 4" + up("web-v2", "3", "4")}, ""},
 		{"RS-15 the pods of an old one that is being deleted are not waited for",
-			scene(web(3), rs{image: "v1", size: 2, ready: 3, edit: goes}, rs{image: "v2", size: 1, ready: 1}),
+			snapshotWith(web(3), rs{image: "v1", size: 2, ready: 3, edit: goes}, rs{image: "v2", size: 1, ready: 1}),
 			[]string{"web-v2: 1 -> 2" + up("web-v2", "1", "2")}, ""},
-		{"DEP-46 a step waits until the other is done", scene(web(3, keeps(0)), rs{image: "v0"}, rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 3, ready: 3}),
+		{"DEP-46 a step waits until the other is done", snapshotWith(web(3, keeps(0)), rs{image: "v0"}, rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 3, ready: 3}),
 			[]string{"web-v1: 1 -> 0" + down("web-v1", "1", "0")}, ""},
-		{"DEP-47 terminating pods count nowhere", scene(web(3), rs{image: "v1", size: 2, ready: 2, terminating: 5}, rs{image: "v2", size: 1, ready: 1, terminating: 5, crashed: 5}),
+		{"DEP-47 terminating pods count nowhere", snapshotWith(web(3), rs{image: "v1", size: 2, ready: 2, terminating: 5}, rs{image: "v2", size: 1, ready: 1, terminating: 5, crashed: 5}),
 			[]string{"web-v2: 1 -> 2" + up("web-v2", "1", "2")}, ""},
-		{"DEP-42 a finished rollout plans nothing", scene(web(3), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), nil, "all 3 replicas are of web-v2 and available"},
+		{"DEP-42 a finished rollout plans nothing", snapshotWith(web(3), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), nil, "all 3 replicas are of web-v2 and available"},
 	})
 }
 
@@ -451,9 +451,9 @@ func TestRequeue(t *testing.T) {
 		scene snapshot
 		want  time.Duration
 	}{
-		{"DEP-42 only time makes a pod available", young(scene(web(1, patient), rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 1, ready: 1}), 10*time.Second), 20 * time.Second},
-		{"DEP-42 its time has come", young(scene(web(1, patient), rs{image: "v2", size: 1, ready: 1}), 30*time.Second), 0},
-		{"DEP-42 nothing to wait for", scene(web(1), rs{image: "v2", size: 1, pending: 1}), 0},
+		{"DEP-42 only time makes a pod available", young(snapshotWith(web(1, patient), rs{image: "v1", size: 1, ready: 1}, rs{image: "v2", size: 1, ready: 1}), 10*time.Second), 20 * time.Second},
+		{"DEP-42 its time has come", young(snapshotWith(web(1, patient), rs{image: "v2", size: 1, ready: 1}), 30*time.Second), 0},
+		{"DEP-42 nothing to wait for", snapshotWith(web(1), rs{image: "v2", size: 1, pending: 1}), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := planRollout(now, c.scene).Requeue; got != c.want {
@@ -472,7 +472,7 @@ func TestLinger(t *testing.T) {
 		return s
 	}
 	motion := func(available int) snapshot {
-		return scene(web(100), rs{image: "v1", size: 75, ready: 75}, rs{image: "v2", size: 50, ready: available, pending: 50 - available})
+		return snapshotWith(web(100), rs{image: "v1", size: 75, ready: 75}, rs{image: "v2", size: 50, ready: available, pending: 50 - available})
 	}
 	for _, c := range []struct {
 		name  string
@@ -484,11 +484,11 @@ func TestLinger(t *testing.T) {
 		{"a full batch goes at once", since(motion(6), 6, now), []string{"web-v1: 75 -> 69" + down("web-v1", "75", "69")}, 0},
 		{"a few go when the first of them has waited", since(since(motion(3), 3, now), 1, now.Add(-time.Second)), []string{"web-v1: 75 -> 72" + down("web-v1", "75", "72")}, 0},
 		{"clocks that are ahead don't hold it up", since(motion(3), 3, now.Add(time.Minute)), []string{"web-v1: 75 -> 72" + down("web-v1", "75", "72")}, 0},
-		{"the last ones go at once", since(scene(web(100), rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 100, ready: 90, pending: 10}), 90, now),
+		{"the last ones go at once", since(snapshotWith(web(100), rs{image: "v1", size: 2, ready: 2}, rs{image: "v2", size: 100, ready: 90, pending: 10}), 90, now),
 			[]string{"web-v1: 2 -> 0" + down("web-v1", "2", "0")}, 0},
-		{"old ones that are not available go at once", since(scene(web(100), rs{image: "v1", size: 75, ready: 74, pending: 1}, rs{image: "v2", size: 50, ready: 3, pending: 47}), 3, now),
+		{"old ones that are not available go at once", since(snapshotWith(web(100), rs{image: "v1", size: 75, ready: 74, pending: 1}, rs{image: "v2", size: 50, ready: 3, pending: 47}), 3, now),
 			[]string{"web-v1: 75 -> 72" + down("web-v1", "75", "72")}, 0},
-		{"a small rollout never waits", since(scene(web(10), rs{image: "v1", size: 8, ready: 8}, rs{image: "v2", size: 5, ready: 1, pending: 4}), 1, now),
+		{"a small rollout never waits", since(snapshotWith(web(10), rs{image: "v1", size: 8, ready: 8}, rs{image: "v2", size: 5, ready: 1, pending: 4}), 1, now),
 			[]string{"web-v1: 8 -> 7" + down("web-v1", "8", "7")}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -504,17 +504,17 @@ func TestRecreate(t *testing.T) {
 	behind := func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }
 	counted := func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 1 }
 	check(t, []row{
-		{"DEP-48 first the old ones go", scene(web(3, recreate), rs{image: "v0", size: 1}, rs{image: "v1", size: 3, ready: 3}),
+		{"DEP-48 first the old ones go", snapshotWith(web(3, recreate), rs{image: "v0", size: 1}, rs{image: "v1", size: 3, ready: 3}),
 			[]string{"web-v0: 1 -> 0" + down("web-v0", "1", "0"), "web-v1: 3 -> 0" + down("web-v1", "3", "0")}, ""},
-		{"DEP-48 while the status counts pods, it waits", scene(web(3, recreate), rs{image: "v1", edit: counted}), nil, "waiting for the last pods of web-v1 to be gone"},
-		{"DEP-48 while the status is behind, it waits", scene(web(3, recreate), rs{image: "v1", edit: behind}), nil, "waiting"},
-		{"DEP-48 while a pod terminates, it waits", scene(web(3, recreate), rs{image: "v1", terminating: 1}), nil, "waiting"},
-		{"DEP-48 while a pod is alive, it waits", scene(web(3, recreate), rs{image: "v1", pending: 1, edit: func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 0 }}), nil, "waiting"},
-		{"DEP-48 failed pods don't matter", scene(web(3, recreate), rs{image: "v1", crashed: 2}), []string{"create size 3 revision 2 desired 3 max 3" + up("NEW", "0", "3")}, ""},
-		{"DEP-48 then the new one comes, at full size", scene(web(3, recreate), rs{image: "v1"}), []string{"create size 3 revision 2 desired 3 max 3" + up("NEW", "0", "3")}, ""},
-		{"DEP-48 afterwards the history is cleaned up", settled(scene(web(3, recreate, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), now), []string{"delete web-v1"}, ""},
-		{"DEP-49 an existing one waits, too", scene(web(3, recreate), rs{image: "v1", terminating: 1}, rs{image: "v2", size: 1, ready: 1}), nil, "waiting"},
-		{"DEP-49 and jumps", scene(web(3, recreate), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 3" + up("web-v2", "0", "3")}, ""},
+		{"DEP-48 while the status counts pods, it waits", snapshotWith(web(3, recreate), rs{image: "v1", edit: counted}), nil, "waiting for the last pods of web-v1 to be gone"},
+		{"DEP-48 while the status is behind, it waits", snapshotWith(web(3, recreate), rs{image: "v1", edit: behind}), nil, "waiting"},
+		{"DEP-48 while a pod terminates, it waits", snapshotWith(web(3, recreate), rs{image: "v1", terminating: 1}), nil, "waiting"},
+		{"DEP-48 while a pod is alive, it waits", snapshotWith(web(3, recreate), rs{image: "v1", pending: 1, edit: func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 0 }}), nil, "waiting"},
+		{"DEP-48 failed pods don't matter", snapshotWith(web(3, recreate), rs{image: "v1", crashed: 2}), []string{"create size 3 revision 2 desired 3 max 3" + up("NEW", "0", "3")}, ""},
+		{"DEP-48 then the new one comes, at full size", snapshotWith(web(3, recreate), rs{image: "v1"}), []string{"create size 3 revision 2 desired 3 max 3" + up("NEW", "0", "3")}, ""},
+		{"DEP-48 afterwards the history is cleaned up", settled(snapshotWith(web(3, recreate, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), now), []string{"delete web-v1"}, ""},
+		{"DEP-49 an existing one waits, too", snapshotWith(web(3, recreate), rs{image: "v1", terminating: 1}, rs{image: "v2", size: 1, ready: 1}), nil, "waiting"},
+		{"DEP-49 and jumps", snapshotWith(web(3, recreate), rs{image: "v1"}, rs{image: "v2"}), []string{"web-v2: 0 -> 3" + up("web-v2", "0", "3")}, ""},
 	})
 }
 
@@ -523,32 +523,32 @@ func TestRollback(t *testing.T) {
 	unchanged := ` [Warning DeploymentRollbackTemplateUnchanged: The rollback revision contains the same template as current deployment "web"]`
 	full := rs{image: "v2", size: 3, ready: 3}
 	check(t, []row{
-		{"DEP-50 what is no number is ignored", scene(web(3, rollbackNote("last")), rs{image: "v1"}, full), nil, ""},
-		{"DEP-50 while paused it is ignored", scene(web(3, pausedNow, rollbackNote("1")), rs{image: "v1"}, full), nil, ""},
-		{"DEP-50 a missing new ReplicaSet is created first", scene(web(3, image("v3"), rollbackNote("1")), rs{image: "v1"}, full),
+		{"DEP-50 what is no number is ignored", snapshotWith(web(3, rollbackNote("last")), rs{image: "v1"}, full), nil, ""},
+		{"DEP-50 while paused it is ignored", snapshotWith(web(3, pausedNow, rollbackNote("1")), rs{image: "v1"}, full), nil, ""},
+		{"DEP-50 a missing new ReplicaSet is created first", snapshotWith(web(3, image("v3"), rollbackNote("1")), rs{image: "v1"}, full),
 			[]string{"create size 1 revision 3 desired 3 max 4" + up("NEW", "0", "1"), "web: image v1 -deprecated.deployment.rollback.to [Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1]"}, ""},
-		{"DEP-50, DEP-48 Recreate: created without pods, the old ones are still there", scene(web(3, recreate, image("v3"), rollbackNote("1")), rs{image: "v1"}, full),
+		{"DEP-50, DEP-48 Recreate: created without pods, the old ones are still there", snapshotWith(web(3, recreate, image("v3"), rollbackNote("1")), rs{image: "v1"}, full),
 			[]string{"create size 0 revision 3 desired 3 max 3", "web: image v1 -deprecated.deployment.rollback.to [Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1]"}, ""},
-		{"DEP-50 zero is the last but one", scene(web(3, rollbackNote("0")), rs{image: "v0"}, rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}),
+		{"DEP-50 zero is the last but one", snapshotWith(web(3, rollbackNote("0")), rs{image: "v0"}, rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}),
 			[]string{"web: image v1 -deprecated.deployment.rollback.to [Normal DeploymentRollback: Rolled back deployment \"web\" to revision 2]"}, ""},
-		{"DEP-50 zero, the new one about to be created: the latest of the others", scene(web(3, image("v3"), rollbackNote("0")), rs{image: "v1"}, full),
+		{"DEP-50 zero, the new one about to be created: the latest of the others", snapshotWith(web(3, image("v3"), rollbackNote("0")), rs{image: "v1"}, full),
 			[]string{"create size 1 revision 3 desired 3 max 4" + up("NEW", "0", "1"), "web: image v2 -deprecated.deployment.rollback.to [Normal DeploymentRollback: Rolled back deployment \"web\" to revision 2]"}, ""},
 		{"DEP-51 annotations come back, private ones stay",
-			scene(web(3, rollbackNote("1"), note(corev1.LastAppliedConfigAnnotation, "{}"), note("kubernetes.io/change-cause", "second"), note("only", "now")),
+			snapshotWith(web(3, rollbackNote("1"), note(corev1.LastAppliedConfigAnnotation, "{}"), note("kubernetes.io/change-cause", "second"), note("only", "now")),
 				rs{image: "v1", edit: annotated("kubernetes.io/change-cause", "first")},
 				rs{image: "v2", size: 3, ready: 3, edit: all(annotated("kubernetes.io/change-cause", "second"), annotated("only", "now"))}),
 			[]string{"web: image v1 change-cause=first -deprecated.deployment.rollback.to -only [Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1]"}, ""},
-		{"DEP-52 the same template", scene(web(3, rollbackNote("2")), rs{image: "v1"}, full), []string{removed + unchanged}, ""},
-		{"DEP-52 the revision about to be created", scene(web(3, image("v3"), rollbackNote("3")), rs{image: "v1"}, full),
+		{"DEP-52 the same template", snapshotWith(web(3, rollbackNote("2")), rs{image: "v1"}, full), []string{removed + unchanged}, ""},
+		{"DEP-52 the revision about to be created", snapshotWith(web(3, image("v3"), rollbackNote("3")), rs{image: "v1"}, full),
 			[]string{"create size 1 revision 3 desired 3 max 4" + up("NEW", "0", "1"), removed + unchanged}, ""},
-		{"DEP-52 not found", scene(web(3, rollbackNote("9")), rs{image: "v1"}, full),
+		{"DEP-52 not found", snapshotWith(web(3, rollbackNote("9")), rs{image: "v1"}, full),
 			[]string{removed + " [Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.]"}, ""},
-		{"DEP-52 no last but one", scene(web(3, rollbackNote("0")), rs{image: "v2", size: 3, ready: 3}),
+		{"DEP-52 no last but one", snapshotWith(web(3, rollbackNote("0")), rs{image: "v2", size: 3, ready: 3}),
 			[]string{removed + " [Warning DeploymentRollbackRevisionNotFound: Unable to find last revision.]"}, ""},
-		{"DEP-52 a negative revision", scene(web(3, rollbackNote("-1")), full), []string{removed + " [Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.]"}, ""},
+		{"DEP-52 a negative revision", snapshotWith(web(3, rollbackNote("-1")), full), []string{removed + " [Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.]"}, ""},
 	})
 	t.Run("DEP-51 the hash label stays behind", func(t *testing.T) {
-		p := planRollout(now, scene(web(3, rollbackNote("1")), rs{image: "v1"}, full))
+		p := planRollout(now, snapshotWith(web(3, rollbackNote("1")), rs{image: "v1"}, full))
 		d := p.Steps[0].(plan.Change).New.(*appsv1.Deployment)
 		if want := plantest.Template("web", "v1"); !cmp.Equal(want, d.Spec.Template) || p.Steps[0].(plan.Change).Subresource == plan.Status {
 			t.Errorf("-want +got:\n%s", cmp.Diff(want, d.Spec.Template))
@@ -558,19 +558,19 @@ func TestRollback(t *testing.T) {
 
 func TestPauseAndDeletion(t *testing.T) {
 	check(t, []row{
-		{"DEP-57 paused: no new ReplicaSet", scene(web(3, pausedNow), rs{image: "v1", size: 3, ready: 3}), nil, "paused"},
-		{"DEP-57 paused: it does not roll on", scene(web(3, pausedNow), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), nil, "paused"},
-		{"DEP-57 paused: scaling happens", scene(web(5, pausedNow), rs{image: "v1", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}),
+		{"DEP-57 paused: no new ReplicaSet", snapshotWith(web(3, pausedNow), rs{image: "v1", size: 3, ready: 3}), nil, "paused"},
+		{"DEP-57 paused: it does not roll on", snapshotWith(web(3, pausedNow), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), nil, "paused"},
+		{"DEP-57 paused: scaling happens", snapshotWith(web(5, pausedNow), rs{image: "v1", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}),
 			[]string{"web-v1: 3 -> 5 desired-replicas=5" + up("web-v1", "3", "5")}, ""},
-		{"DEP-57 paused: the history is cleaned up", scene(web(3, pausedNow, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), []string{"delete web-v1"}, ""},
-		{"DEP-57 paused: what is scaled up is not cleaned up", scene(web(3, pausedNow, keeps(0)), rs{image: "v0"}, rs{image: "v1"}),
+		{"DEP-57 paused: the history is cleaned up", snapshotWith(web(3, pausedNow, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3}), []string{"delete web-v1"}, ""},
+		{"DEP-57 paused: what is scaled up is not cleaned up", snapshotWith(web(3, pausedNow, keeps(0)), rs{image: "v0"}, rs{image: "v1"}),
 			[]string{"web-v1: 0 -> 3" + up("web-v1", "0", "3"), "delete web-v0"}, ""},
 		{"DEP-37, DEP-43, DEP-57 paused and tightened: what never got ready goes, not what is available",
-			scene(web(6, pausedNow, moves("1", "0")), rs{image: "v1", size: 5, ready: 5, edit: annotated(maximumAnnotation, "8")}, rs{image: "v2", size: 3, pending: 3, edit: annotated(maximumAnnotation, "8")}),
+			snapshotWith(web(6, pausedNow, moves("1", "0")), rs{image: "v1", size: 5, ready: 5, edit: annotated(maximumAnnotation, "8")}, rs{image: "v2", size: 3, pending: 3, edit: annotated(maximumAnnotation, "8")}),
 			[]string{"web-v2: 3 -> 2 max-replicas=7" + down("web-v2", "3", "2"), "web-v1: max-replicas=7"}, ""},
 		{"DEP-42 tightened, not paused: available pods stay until new ones take their place",
-			scene(web(6, moves("1", "0")), rs{image: "v1", size: 5, ready: 5, edit: annotated(maximumAnnotation, "8")}, rs{image: "v2", size: 3, pending: 3, edit: annotated(maximumAnnotation, "8")}), nil, "waiting for 3 of 3 pods of web-v2"},
-		{"DEP-61 deleting: nothing is scaled, nothing is deleted", scene(web(5, deletedNow, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), nil, "being deleted"},
+			snapshotWith(web(6, moves("1", "0")), rs{image: "v1", size: 5, ready: 5, edit: annotated(maximumAnnotation, "8")}, rs{image: "v2", size: 3, pending: 3, edit: annotated(maximumAnnotation, "8")}), nil, "waiting for 3 of 3 pods of web-v2"},
+		{"DEP-61 deleting: nothing is scaled, nothing is deleted", snapshotWith(web(5, deletedNow, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), nil, "being deleted"},
 	})
 }
 
@@ -578,13 +578,13 @@ func TestCleanUp(t *testing.T) {
 	done := func(limit *int32, old ...rs) snapshot {
 		limited := func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = limit }
 		old = append(old, rs{image: "v2", size: 3, ready: 3, edit: annotated(revisionAnnotation, "99")})
-		return settled(scene(web(3, limited), old...), now)
+		return settled(snapshotWith(web(3, limited), old...), now)
 	}
 	revision := func(image, r string) rs { return rs{image: image, edit: annotated(revisionAnnotation, r)} }
 	busy := rs{image: "busy", edit: func(rs *appsv1.ReplicaSet) { rs.Status.Replicas = 1 }}
 	unseen := rs{image: "unseen", edit: func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }}
 	leaving := rs{image: "leaving", edit: func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = ptr.To(metav1.NewTime(now)) }}
-	unfinished := scene(web(3, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3})
+	unfinished := snapshotWith(web(3, keeps(0)), rs{image: "v1"}, rs{image: "v2", size: 3, ready: 3})
 	check(t, []row{
 		{"DEP-62 no limit: all are kept", done(nil, rs{image: "a"}, rs{image: "b"}), nil, ""},
 		{"DEP-62 the largest limit is none", done(ptr.To[int32](math.MaxInt32), rs{image: "a"}), nil, ""},

@@ -12,19 +12,19 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
-// progressing shows the condition Progressing of the stage's Deployment.
-func (s *stage) progressing() string {
+// progressing shows the condition Progressing of the simulated Deployment.
+func (s *simulation) progressing() string {
 	c := find(s.deployment().Status.Conditions, appsv1.DeploymentProgressing)
 	return fmt.Sprintf("%s %s since %v", c.Reason, c.Message, s.sinceOpening(c.LastUpdateTime.Time))
 }
 
-// sinceOpening is a time in whole seconds, as conditions have them, since the stage was on a fresh page.
-func (s *stage) sinceOpening(at time.Time) time.Duration {
+// sinceOpening is a time in whole seconds, as conditions have them, since its diary was empty.
+func (s *simulation) sinceOpening(at time.Time) time.Duration {
 	return at.Truncate(time.Second).Sub(s.opened)
 }
 
-// opened is a stage on which the Deployment has been rolled out, at the beginning of a second, that holds reports back.
-func opened(d *appsv1.Deployment) *stage {
+// opened is a simulation in which the Deployment has been rolled out, at the beginning of a second, that holds reports back.
+func opened(d *appsv1.Deployment) *simulation {
 	s := running(d)
 	s.world.Sleep(time.Second - s.world.Now().Sub(s.world.Now().Truncate(time.Second)))
 	s.opened, s.debounces = s.world.Now(), true
@@ -32,7 +32,7 @@ func opened(d *appsv1.Deployment) *stage {
 }
 
 // after lets time pass, and then the ReplicaSets have their pods, of which as many become ready.
-func (s *stage) after(d time.Duration, ready int) *stage {
+func (s *simulation) after(d time.Duration, ready int) *simulation {
 	s.world.Sleep(d)
 	return s.pods(ready)
 }
@@ -102,7 +102,7 @@ func TestDiaryDEP72ReportsHeldBack(t *testing.T) {
 }
 
 // lose lets somebody make the Deployment's ReplicaSet a foreign one, which keeps the name.
-func (s *stage) lose() {
+func (s *simulation) lose() {
 	plantest.Edit(s.world, s.sets()[0].Name, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences, rs.Labels = nil, nil })
 }
 
@@ -163,7 +163,7 @@ func TestLastSeen(t *testing.T) {
 	minute := now.Add(time.Minute)
 	see := func(l lastSeen, at time.Time, s snapshot) lastSeen { return l.renewed(sortOut(at, s)) }
 	old := rs{image: "v1", size: 3, ready: 3}
-	first := see(lastSeen{}, now, scene(web(3), old))
+	first := see(lastSeen{}, now, snapshotWith(web(3), old))
 	for _, c := range []struct {
 		name        string
 		before      lastSeen
@@ -171,13 +171,13 @@ func TestLastSeen(t *testing.T) {
 		progressed  bool
 		began, pods bool
 	}{
-		{"the first look knows of nothing before", lastSeen{}, scene(web(3), old, rs{image: "v2", size: 1, ready: 1}), false, false, false},
-		{"nothing has changed", first, scene(web(3), old), false, false, false},
-		{"DEP-69 there is a new ReplicaSet", first, scene(web(3), old, rs{image: "v2", size: 1}), true, true, false},
-		{"DEP-69 there is one that has pods", first, scene(web(3), old, rs{image: "v2", size: 1, pending: 1}), true, true, true},
-		{"DEP-72b a pod goes", first, scene(web(3), rs{image: "v1", size: 2, ready: 2}), true, false, false},
-		{"DEP-72b a pod fails", first, scene(web(3), rs{image: "v1", size: 3, ready: 2, pending: 1}), false, false, false},
-		{"another Deployment of the name", first, scene(web(3, func(d *appsv1.Deployment) { d.UID = "uid-web-2" })), false, false, false},
+		{"the first look knows of nothing before", lastSeen{}, snapshotWith(web(3), old, rs{image: "v2", size: 1, ready: 1}), false, false, false},
+		{"nothing has changed", first, snapshotWith(web(3), old), false, false, false},
+		{"DEP-69 there is a new ReplicaSet", first, snapshotWith(web(3), old, rs{image: "v2", size: 1}), true, true, false},
+		{"DEP-69 there is one that has pods", first, snapshotWith(web(3), old, rs{image: "v2", size: 1, pending: 1}), true, true, true},
+		{"DEP-72b a pod goes", first, snapshotWith(web(3), rs{image: "v1", size: 2, ready: 2}), true, false, false},
+		{"DEP-72b a pod fails", first, snapshotWith(web(3), rs{image: "v1", size: 3, ready: 2, pending: 1}), false, false, false},
+		{"another Deployment of the name", first, snapshotWith(web(3, func(d *appsv1.Deployment) { d.UID = "uid-web-2" })), false, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := see(c.before, minute, c.scene)
@@ -211,7 +211,7 @@ func TestSeenAt(t *testing.T) {
 		{"DEP-70 a deadline where there was none", web(3, knows("", hour, "2", 4, 1, 2, 2)), "uid-web-v2", hour, now},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := scene(c.d, rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1})
+			s := snapshotWith(c.d, rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, pending: 1})
 			s.Seen = lastSeen{UID: c.d.UID}
 			for _, rs := range s.ReplicaSets {
 				if string(rs.UID) == c.new {

@@ -328,7 +328,7 @@ func TestConvergedPlanIsEmpty(t *testing.T) {
 			}
 		}
 		image := d.Spec.Template.Spec.Containers[0].Image
-		s := settled(scene(d, append(sets, rs{image: image, size: *d.Spec.Replicas, ready: int(*d.Spec.Replicas), edit: same})...), now)
+		s := settled(snapshotWith(d, append(sets, rs{image: image, size: *d.Spec.Replicas, ready: int(*d.Spec.Replicas), edit: same})...), now)
 		p := planRollout(now.Add(time.Hour), s)
 		if r := reportStatus(now.Add(time.Hour), s, plan.Outcome{}); !p.Empty() || !r.Empty() || p.Requeue+r.Requeue > 0 {
 			t.Errorf("plans %v, reports %v, after %v", lines(p.Steps), lines(r.Steps), p.Requeue+r.Requeue)
@@ -336,11 +336,11 @@ func TestConvergedPlanIsEmpty(t *testing.T) {
 	})
 }
 
-// anyStage draws a world in any state.
-func anyStage(t *rapid.T) *stage {
+// anySimulation draws a world in any state.
+func anySimulation(t *rapid.T) *simulation {
 	s := anySnapshot(t)
 	s.Deployment.CreationTimestamp = metav1.NewTime(plantest.Epoch)
-	st := newStage(s.Deployment)
+	st := newSimulation(s.Deployment)
 	var objects []plan.Object
 	for _, rs := range s.ReplicaSets {
 		objects = append(objects, rs)
@@ -361,7 +361,7 @@ func anyStage(t *rapid.T) *stage {
 // looked at ever more rarely, until nothing is left to wait for.
 func TestNoHotLoop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := anyStage(t)
+		s := anySimulation(t)
 		for looks := 0; ; looks++ {
 			if looks > 60 {
 				t.Fatalf("still looks: %v", s.world.Log[max(0, len(s.world.Log)-8):])
@@ -388,7 +388,7 @@ func TestNoHotLoop(t *testing.T) {
 // reasons of its own, and the sizes stay within the surge.
 func TestConvergesWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := anyStage(t)
+		s := anySimulation(t)
 		plantest.Edit(s.world, "web", func(d *appsv1.Deployment) { d.DeletionTimestamp = nil })
 		for range rapid.IntRange(0, 30).Draw(t, "chaos") {
 			s.chaos(t)
@@ -414,7 +414,7 @@ func TestConvergesWithin(t *testing.T) {
 }
 
 // chaos lets one thing happen.
-func (s *stage) chaos(t *rapid.T) {
+func (s *simulation) chaos(t *rapid.T) {
 	some := rapid.IntRange(1, 4)
 	any := func(*appsv1.ReplicaSet) bool { return rapid.Bool().Draw(t, "writes its status") }
 	switch rapid.IntRange(0, 13).Draw(t, "what happens") {
@@ -462,7 +462,7 @@ func (s *stage) chaos(t *rapid.T) {
 }
 
 // checkedLook is a look that must not exceed the surge. Failures may only come from old caches.
-func (s *stage) checkedLook(t *rapid.T) {
+func (s *simulation) checkedLook(t *rapid.T) {
 	snap, _ := s.observe()
 	r := sortOut(s.world.Now(), snap)
 	before, after := planned(r, planRollout(s.world.Now(), snap).Steps)
@@ -476,7 +476,7 @@ func (s *stage) checkedLook(t *rapid.T) {
 }
 
 // fair lets everything happen once.
-func (s *stage) fair(t *rapid.T) {
+func (s *simulation) fair(t *rapid.T) {
 	s.cache.CatchUp()
 	s.checkedLook(t)
 	s.world.ToyReplicaSets(1000)
@@ -486,7 +486,7 @@ func (s *stage) fair(t *rapid.T) {
 }
 
 // converged reports whether nothing is left to do.
-func (s *stage) converged() bool {
+func (s *simulation) converged() bool {
 	s.cache.CatchUp()
 	d := s.deployment()
 	snap, _ := s.observe()
@@ -532,7 +532,7 @@ func TestNeverBelowAvailableInTheWorld(t *testing.T) {
 	})
 }
 
-func (s *stage) available() (n int) {
+func (s *simulation) available() (n int) {
 	for _, p := range plantest.All[*corev1.Pod](s.world) {
 		if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Status == "True" }) {
 			n++
@@ -544,7 +544,7 @@ func (s *stage) available() (n int) {
 // seen makes a snapshot with whatever users may write into annotations.
 func seen(replicas int32, revision, desired, most, history, rollback string) snapshot {
 	d := web(replicas, note(rollbackAnnotation, rollback), note(revisionAnnotation, revision))
-	return scene(d, rs{image: "v1", size: 5, ready: 3, edit: all(annotated(revisionAnnotation, revision), annotated(desiredAnnotation, desired), annotated(maximumAnnotation, most))},
+	return snapshotWith(d, rs{image: "v1", size: 5, ready: 3, edit: all(annotated(revisionAnnotation, revision), annotated(desiredAnnotation, desired), annotated(maximumAnnotation, most))},
 		rs{image: "v2", size: 2, ready: 1, edit: all(annotated(revisionAnnotation, desired), annotated(historyAnnotation, history), annotated(maximumAnnotation, most))})
 }
 
@@ -583,6 +583,6 @@ func FuzzBounds(f *testing.F) {
 		if surge < 0 || surge > math.MaxInt32 || unavailable < 0 || unavailable > n || surge+unavailable == 0 && n > 0 {
 			t.Errorf("%d replicas: surge %d, unavailable %d", n, surge, unavailable)
 		}
-		planRollout(now, scene(d, rs{image: "v1", size: 3, ready: 2}, rs{image: "v2", size: 1}))
+		planRollout(now, snapshotWith(d, rs{image: "v1", size: 3, ready: 2}, rs{image: "v2", size: 1}))
 	})
 }

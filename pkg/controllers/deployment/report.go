@@ -31,7 +31,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	status := r.status()
 	status.Conditions = r.conditions(&status, did)
 	r.next = 0 // what the pods need is in the plan
-	r.wake(r.deadlineIn(&status))
+	r.requeueAfter(r.deadlineIn(&status))
 	annotations, moved := r.annotations(did)
 	if !moved && unchanged(r.d.Status, status) {
 		return plan.Plan{Requeue: r.next, Progressing: r.moving()}

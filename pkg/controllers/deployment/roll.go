@@ -31,7 +31,7 @@ func (r *rollout) roll() {
 	if lowered > 0 {
 		if wait := r.linger(lowered); wait > 0 {
 			r.say("%d old pods can go, waits a moment for more", lowered)
-			r.wake(wait)
+			r.requeueAfter(wait)
 			return
 		}
 		for i, s := range r.old {

@@ -77,7 +77,7 @@ func sortOut(now time.Time, s snapshot) *rollout {
 	mine, r.claims = plan.Claim(r.d, appsv1.SchemeGroupVersion.WithKind("Deployment"), selector, s.candidates())
 	for _, rs := range mine {
 		one := newSet(rs, s.count(rs, now))
-		r.wake(one.counts.Next)
+		r.requeueAfter(one.counts.Next)
 		// Of several with the present template the oldest is the new one; all others are old (DEP-10).
 		if r.new == nil && s.TemplateMatches.matches(rs, &r.d.Spec.Template) {
 			r.new = one
@@ -233,8 +233,8 @@ func (r *rollout) say(format string, args ...any) {
 	}
 }
 
-// wake has the Deployment reconciled again after d; zero asks for nothing.
-func (r *rollout) wake(d time.Duration) {
+// requeueAfter has the Deployment reconciled again after d; zero asks for nothing.
+func (r *rollout) requeueAfter(d time.Duration) {
 	if d > 0 && (r.next == 0 || d < r.next) {
 		r.next = d
 	}

@@ -61,6 +61,7 @@ func kinds(c kubernetes.Interface) []*kind {
 	return []*kind{
 		{name: oracle.Pod, client: core, resource: "pods", list: func() runtime.Object { return &corev1.PodList{} }},
 		{name: oracle.ReplicaSet, client: apps, resource: "replicasets", list: func() runtime.Object { return &appsv1.ReplicaSetList{} }},
+		{name: oracle.ReplicationController, client: core, resource: "replicationcontrollers", list: func() runtime.Object { return &corev1.ReplicationControllerList{} }},
 		{name: oracle.Deployment, client: apps, resource: "deployments", list: func() runtime.Object { return &appsv1.DeploymentList{} }},
 		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
 		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
@@ -69,7 +70,7 @@ func kinds(c kubernetes.Interface) []*kind {
 	}
 }
 
-// Start begins to record the kinds, all seven if none are named. What exists already is recorded as injected.
+// Start begins to record the kinds, all if none are named. What exists already is recorded as injected.
 func Start(ctx context.Context, config *rest.Config, names ...string) (*Recorder, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent, config.ContentType = -1, "recorder", runtime.ContentTypeProtobuf

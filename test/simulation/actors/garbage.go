@@ -41,6 +41,9 @@ func (c *Cluster) everything() (all []owned) {
 	for _, rs := range apiserver.All[*appsv1.ReplicaSet](c.server) {
 		all = append(all, owned{"replicasets", rs})
 	}
+	for _, rc := range apiserver.All[*corev1.ReplicationController](c.server) {
+		all = append(all, owned{"replicationcontrollers", rc})
+	}
 	for _, p := range apiserver.All[*corev1.Pod](c.server) {
 		all = append(all, owned{"pods", p})
 	}
@@ -121,6 +124,8 @@ func (c *Cluster) editMeta(o owned, edit func(metav1.Object)) {
 		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(d *appsv1.Deployment) { same(d) })
 	case "replicasets":
 		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(rs *appsv1.ReplicaSet) { same(rs) })
+	case "replicationcontrollers":
+		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(rc *corev1.ReplicationController) { same(rc) })
 	case "pods":
 		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(p *corev1.Pod) { same(p) })
 	}

@@ -165,7 +165,7 @@ func initRestarted(name string, policy *corev1.ContainerRestartPolicy, n int32) 
 }
 
 // look is a snapshot.
-func look(set *appsv1.ReplicaSet, lists ...[]*corev1.Pod) snapshot {
+func snapshotOf(set *appsv1.ReplicaSet, lists ...[]*corev1.Pod) snapshot {
 	return newSnapshot(OfReplicaSet(set), slices.Concat(lists...))
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
-// stage runs the controller over a world, as the runtime does: it looks through caches, never before they show what it
+// simulation runs the controller over a world, as the runtime does: it looks through caches, never before they show what it
 // wrote, applies the plan, then the report.
-type stage struct {
+type simulation struct {
 	world *plantest.World
 	cache *plantest.Cache
 
@@ -35,23 +35,23 @@ type stage struct {
 	reasons []string // each reason of Progressing that was written
 }
 
-func newStage(objects ...plan.Object) *stage {
+func newSimulation(objects ...plan.Object) *simulation {
 	w := plantest.NewWorld(objects...)
-	return &stage{world: w, cache: plantest.NewCache(w)}
+	return &simulation{world: w, cache: plantest.NewCache(w)}
 }
 
-func (s *stage) deployment() *appsv1.Deployment {
+func (s *simulation) deployment() *appsv1.Deployment {
 	return plantest.One[*appsv1.Deployment](s.world, "web")
 }
 
-func (s *stage) edit(edits ...edit) {
+func (s *simulation) edit(edits ...edit) {
 	for _, e := range edits {
 		plantest.Edit(s.world, "web", e)
 	}
 }
 
 // observe does what the controller's observe does.
-func (s *stage) observe() (snapshot, bool) {
+func (s *simulation) observe() (snapshot, bool) {
 	all := plantest.Cached[*appsv1.Deployment](s.cache)
 	i := slices.IndexFunc(all, func(d *appsv1.Deployment) bool { return d.Name == "web" })
 	if i < 0 {
@@ -81,7 +81,7 @@ func (s *stage) observe() (snapshot, bool) {
 }
 
 // look is one pass. It returns how many writes were tried, and when to look again.
-func (s *stage) look() (wrote int, next time.Duration, err error) {
+func (s *simulation) look() (wrote int, next time.Duration, err error) {
 	snap, ok := s.observe()
 	if !ok {
 		return 0, 0, nil
@@ -108,7 +108,7 @@ func (s *stage) look() (wrote int, next time.Duration, err error) {
 }
 
 // debounce returns how much longer the report waits.
-func (s *stage) debounce(r plan.Plan) time.Duration {
+func (s *simulation) debounce(r plan.Plan) time.Duration {
 	if !s.debounces || r.Empty() || r.Debounce == 0 {
 		s.since = time.Time{}
 		return 0
@@ -124,7 +124,7 @@ func (s *stage) debounce(r plan.Plan) time.Duration {
 }
 
 // settle looks with caches up to date until there is nothing left to write.
-func (s *stage) settle() *stage {
+func (s *simulation) settle() *simulation {
 	for range 30 {
 		s.cache.CatchUp()
 		if n, _, err := s.look(); n == 0 || err != nil {
@@ -135,7 +135,7 @@ func (s *stage) settle() *stage {
 }
 
 // pods lets the ReplicaSets have their pods, and at most ready more become ready. Those that are deleted go.
-func (s *stage) pods(ready int) *stage {
+func (s *simulation) pods(ready int) *simulation {
 	s.world.ToyReplicaSets(1000)
 	for _, p := range plantest.All[*corev1.Pod](s.world) {
 		if p.DeletionTimestamp != nil {
@@ -148,7 +148,7 @@ func (s *stage) pods(ready int) *stage {
 }
 
 // note writes down what has changed.
-func (s *stage) note() {
+func (s *simulation) note() {
 	if now := s.sizesNow(); now != s.was {
 		s.was, s.sizes = now, append(s.sizes, now)
 	}
@@ -158,7 +158,7 @@ func (s *stage) note() {
 	}
 }
 
-func (s *stage) sizesNow() string {
+func (s *simulation) sizesNow() string {
 	var out []string
 	for _, rs := range s.sets() {
 		out = append(out, fmt.Sprint(*rs.Spec.Replicas))
@@ -166,20 +166,20 @@ func (s *stage) sizesNow() string {
 	return strings.Join(out, ",")
 }
 
-func (s *stage) sets() []*appsv1.ReplicaSet {
+func (s *simulation) sets() []*appsv1.ReplicaSet {
 	sets := slices.Clone(plantest.All[*appsv1.ReplicaSet](s.world))
 	slices.SortFunc(sets, byAge)
 	return sets
 }
 
 // forget begins a new page.
-func (s *stage) forget() {
+func (s *simulation) forget() {
 	s.sizes, s.reasons, s.world.Log, s.world.Events = nil, nil, nil, nil
 	s.world.Sleep(time.Minute) // what is created from now on is younger
 }
 
 // statuses counts the writes of the Deployment's status.
-func (s *stage) statuses() (n int) {
+func (s *simulation) statuses() (n int) {
 	for _, line := range s.world.Log {
 		if line == "status Deployment web" {
 			n++

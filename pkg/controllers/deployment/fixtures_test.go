@@ -88,7 +88,7 @@ func all(edits ...func(*appsv1.ReplicaSet)) func(*appsv1.ReplicaSet) {
 
 // scene is a snapshot of the Deployment and its ReplicaSets, oldest first: with revisions 1, 2, ..., sized for the
 // Deployment's replicas, and with statuses that agree with the pods.
-func scene(d *appsv1.Deployment, sets ...rs) snapshot {
+func snapshotWith(d *appsv1.Deployment, sets ...rs) snapshot {
 	s := snapshot{Deployment: d, Pods: map[types.UID][]*corev1.Pod{}}
 	replicas := number(d.Spec.Replicas)
 	surge, _, _ := bounds(d, replicas)

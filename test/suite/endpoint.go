@@ -1,0 +1,142 @@
+package suite
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+)
+
+func endpointEntry() Entry {
+	return Entry{
+		Controller: "endpoints-controller",
+		Operations: map[string]workload.Operation{
+			"service": service, // NAME app=, of that name by default; type=; delete=true
+		},
+		Begin: func(g *workload.Generator, app string) {
+			if g.IntN(2) == 0 {
+				g.Add(g.Early(), "service %s", app)
+			}
+		},
+		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
+			g.Add(at, "service %s app=%s%s", app, g.App(), workload.Pick(g, "", "", " unready=true", " delete=true"))
+		}}},
+		Scenarios: endpointScenarios,
+		Malformed: endpointMalformed,
+		Mutants:   endpointMutants,
+		Budgets:   endpointBudgets,
+	}
+}
+
+func service(u *workload.Users, l script.Line) error {
+	name := l.Arg(0)
+	if gone, _ := l.Get("delete"); gone == "true" {
+		return u.Remove("services", name, l)
+	}
+	app := name
+	if s, ok := l.Get("app"); ok {
+		app = s
+	}
+	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(s *corev1.Service) {
+		s.Spec.Selector = workload.LabelsOf(app)
+		if _, ok := l.Get("unready"); ok {
+			s.Spec.PublishNotReadyAddresses = true
+		}
+	})
+	if found || err != nil {
+		return err
+	}
+	_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name},
+		Spec: corev1.ServiceSpec{Selector: workload.LabelsOf(app), Ports: []corev1.ServicePort{
+			{Name: "http", Port: 80, TargetPort: intstr.FromString("http")},
+		}},
+	}})
+	return err
+}
+
+var endpointMalformed = map[string]string{
+	"services/specs/bare": `{"apiVersion":"v1","kind":"Service","metadata":${META}}`,
+	"services/specs/odd": `{"apiVersion":"v1","kind":"Service","metadata":${META},
+		"spec":{"selector":{"":"","app":"absurd"},"ports":[{"port":0},{"port":-1,"targetPort":""},{"port":-1,"protocol":"X"}],"ipFamilies":["IPv9"]}}`,
+}
+
+var endpointMutants = []Mutant{
+	{
+		Name: "Endpoints keep dead addresses once there are more than a thousand",
+		Edits: []Edit{{"pkg/controllers/endpoint/plan.go",
+			"case !sameSubsets(", "case !(noted && note) && !sameSubsets("}},
+		Script: `
+			set batch 1000
+			at 1s   service web
+			at 1s   bare web replicas=1000 image=good:1
+			at 40s  bare web replicas=1002
+			at 60s  pod web n=10 do=delete
+			at 60s  pod web n=500 do=delete`,
+		Oracle: "S11",
+	},
+}
+
+var endpointScenarios = []Scenario{
+	{Name: "a Service whose pods change", Play: func(u *User) {
+		u.Expose("web")
+		u.Create(Deployment("web", 2))
+		u.WaitComplete("web")
+		u.waitEndpoints("web", 2)
+		for _, n := range []int{4, 0, 1} {
+			u.Patch("web", fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
+			u.WaitComplete("web")
+			u.waitEndpoints("web", n)
+		}
+	}},
+}
+
+var endpointBudgets = []Budget{{
+	Name: "100 Services for the same pods, and a pod less", Work: 202, Statuses: 2,
+	Prepare: func(u *User) {
+		u.Create(Deployment("web", 3))
+		u.WaitComplete("web")
+	},
+	Do: func(u *User) {
+		u.Each(100, func(i int) error {
+			s := newService("web")
+			s.Name = fmt.Sprint("web-", i)
+			_, err := u.Client.CoreV1().Services(u.Namespace).Create(ctx(), s, metav1.CreateOptions{})
+			return err
+		})
+		for i := range 100 {
+			u.waitEndpoints(fmt.Sprint("web-", i), 3)
+		}
+		u.Patch("web", `{"spec":{"replicas":2}}`) // the ReplicaSet's size, the pod, two statuses
+		u.WaitComplete("web")
+		for i := range 100 {
+			u.waitEndpoints(fmt.Sprint("web-", i), 2)
+		}
+	},
+}}
+
+// waitEndpoints waits until the Endpoints of a Service have so many ready addresses.
+func (u *User) waitEndpoints(name string, n int) {
+	u.Helper()
+	u.Wait(fmt.Sprintf("%s has %d addresses", name, n), Patience, func() error {
+		e, err := u.Client.CoreV1().Endpoints(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, s := range e.Subsets {
+			ready += len(s.Addresses)
+		}
+		if ready != n {
+			return fmt.Errorf("%d addresses", ready)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,154 @@
+package suite
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TerminatedThreshold is how many terminated pods podgc leaves in scenarios.
+const TerminatedThreshold = 5
+
+// The random workload of the environment, which stops and removes nodes and evicts pods, is what podgc reacts to.
+func podGCEntry() Entry {
+	return Entry{
+		Controller: "pod-garbage-collector-controller",
+		Scenarios: []Scenario{
+			{Name: "podgc", Prepare: (*User).brokenPods, Play: func(u *User) {
+				u.Wait("the pods that are to go are gone", Patience, func() error {
+					pods := u.Pods()
+					if len(pods) != 6 { // five terminated ones, and the one on the node out of service that does not terminate
+						var names []string
+						for _, p := range pods {
+							names = append(names, p.Name)
+						}
+						return fmt.Errorf("left are %s", strings.Join(names, ", "))
+					}
+					return nil
+				})
+			}},
+		},
+		Malformed: podGCMalformed,
+		Mutants:   podgcMutants,
+		Budgets:   podGCBudgets,
+	}
+}
+
+// brokenPods makes pods for each of podgc's rules but the one for orphans, which takes its time.
+func (u *User) brokenPods() {
+	u.Helper()
+	for i := range TerminatedThreshold + 5 {
+		u.bound(fmt.Sprintf("ended-%02d", i), "")
+		u.fail(fmt.Sprintf("ended-%02d", i))
+		time.Sleep(5 * time.Millisecond)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "out-" + u.Namespace}}
+	node.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: "NoExecute"}}
+	u.Try("create a node out of service", func() error {
+		_, err := u.Client.CoreV1().Nodes().Create(ctx(), node, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	u.Cleanup(func() {
+		if err := u.Client.CoreV1().Nodes().Delete(ctx(), node.Name, metav1.DeleteOptions{}); err != nil {
+			u.Errorf("clean up: %v", err)
+		}
+	})
+	u.bound("stays", node.Name)
+	for _, name := range []string{"stuck-1", "stuck-2"} {
+		u.bound(name, node.Name)
+		u.Try("delete "+name, func() error {
+			err := u.Client.CoreV1().Pods(u.Namespace).Delete(ctx(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(300))})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	}
+}
+
+// bound makes a pod that nobody plays, on a node, or none.
+func (u *User) bound(name, node string) {
+	u.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p.Spec.NodeName, p.Spec.SchedulerName = node, "nobody"
+	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
+	u.Try("create "+name, func() error {
+		_, err := u.Client.CoreV1().Pods(u.Namespace).Create(ctx(), p, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (u *User) fail(name string) {
+	u.Helper()
+	u.Try("end "+name, func() error {
+		_, err := u.Client.CoreV1().Pods(u.Namespace).Patch(ctx(), name, types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{}, "status")
+		return err
+	})
+}
+
+var podgcMutants = []Mutant{
+	{
+		Name: "podgc does not wait out the grace period",
+		Edits: []Edit{{"pkg/controllers/podgc/plan_nodes.go",
+			"case now.Sub(since) >= gracePeriod:", "case now.Sub(since) >= 0:"}},
+		Script: quick + `
+			at 1s   create web replicas=3 image=good:1
+			at 20s  node node-0 do=remove
+			at 21s  node node-1 do=remove
+			at 90s  node node-0 do=start`,
+		Oracle: "S12",
+	},
+	{
+		Name: "podgc does not look for the node live",
+		Edits: []Edit{{"pkg/controllers/podgc/observe.go",
+			"gone[i] = apierrors.IsNotFound(err)", "gone[i] = true"}},
+		Script: quick + `
+			at 1s   create web replicas=3 image=good:1
+			at 20s  node node-0 do=remove
+			at 20s  node node-1 do=remove
+			at 20s  node node-2 do=remove
+			at 21s  fault m0 freeze nodes for=80s
+			at 25s  node node-0 do=start
+			at 25s  node node-1 do=start
+			at 25s  node node-2 do=start`,
+		Oracle: "S12",
+	},
+}
+
+var podGCMalformed = map[string]string{
+	"pods/ended-nowhere": `{"apiVersion":"v1","kind":"Pod","metadata":{"deletionGracePeriodSeconds":-1,"finalizers":["",""],${META}},
+		"spec":{"nodeName":""},"status":{"phase":"Failed","conditions":[{"type":"DisruptionTarget"},{"type":"DisruptionTarget","status":"Perhaps"}]}}`,
+}
+
+var podGCBudgets = []Budget{{
+	Name: "105 pods have ended, of which 5 may stay", Work: 100,
+	Prepare: func(u *User) {
+		u.Each(100+TerminatedThreshold, func(i int) error {
+			u.bound(fmt.Sprintf("ended-%03d", i), "")
+			return nil
+		})
+	},
+	Do: func(u *User) {
+		u.Each(100+TerminatedThreshold, func(i int) error {
+			u.fail(fmt.Sprintf("ended-%03d", i))
+			return nil
+		})
+		u.Wait("the pods that are to go are gone", Patience, func() error {
+			if n := len(u.Pods()); n != TerminatedThreshold {
+				return fmt.Errorf("%d pods", n)
+			}
+			return nil
+		})
+	},
+}}

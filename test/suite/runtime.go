@@ -1,0 +1,89 @@
+package suite
+
+// RuntimeMutants are mistakes in what all controllers share.
+var RuntimeMutants = []Mutant{
+	{
+		Name: "a stale cache passes for a fresh one after a while",
+		Edits: []Edit{{"pkg/freshness/barrier.go",
+			"if !caches.Reached(kind, version) {", "if !caches.Reached(kind, version) && version == \"\" {"}},
+		Script: quick + `
+			at 1s   create web replicas=3 image=good:1
+			at 9s   fault m0 delay pods 5s for=30s
+			at 10s  edit web replicas=6
+			at 11s  pod web n=0 do=delete`,
+		Oracle: "S1",
+	},
+	{
+		Name: "what a lost answer leaves open is not looked up",
+		Edits: []Edit{{"pkg/reconcile/reconcile.go",
+			"if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, p) {", "if false {"}},
+		Script: quick + `
+			at 1s   create web replicas=2 image=good:1
+			at 9s   fault m0 delay pods 5s for=30s
+			at 9s   fault m0 refuse n=3 code=504 after=true resource=pods verb=create
+			at 10s  edit web replicas=6`,
+		Oracle: "S1",
+	},
+	{
+		Name: "a deletion without the uid",
+		Edits: []Edit{{"pkg/executor/steps.go",
+			"Preconditions: &metav1.Preconditions{UID: &uid}}", "Preconditions: &metav1.Preconditions{}}\n\t_ = uid"}},
+		Script: quick + `
+			at 1s   create web replicas=3 image=good:1
+			at 20s  edit web replicas=1`,
+		Oracle: "S3",
+	},
+	{
+		Name: "an adoption without a live look at the owner",
+		Edits: []Edit{{"pkg/executor/steps.go",
+			"err := w.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
+		Script: quick + `
+			at 1s   bare web-1 replicas=2 image=good:1
+			at 10s  pod web-1 n=0 do=relabel
+			at 20s  fault m0 freeze replicasets for=100s
+			at 25s  set web n=0 do=delete
+			at 80s  pod web-1 n=0 do=restore`,
+		Oracle: "S4",
+	},
+	{
+		Name: "the loss of the lease is ignored",
+		Edits: []Edit{
+			{"pkg/leaderelection/elector.go", "return t != nil && t.held()", "return t != nil"},
+			{"pkg/leaderelection/elector.go", "\t\tcancel(ErrLost)\n", ""},
+		},
+		Script: `
+			set managers 2
+			at 1s   create web replicas=2 image=good:1
+			at 0s   fault m0 down for=3s # so m1 leads
+			at 9s   fault m1 refuse n=1000 code=0 resource=leases
+			at 24s  edit web replicas=8
+			at 26s  edit web replicas=2
+			at 28s  edit web replicas=8
+			at 30s  edit web replicas=2
+			at 32s  edit web replicas=8`,
+		Oracle: "S13",
+	},
+	{
+		Name: "what is the same is written",
+		Edits: []Edit{
+			{"pkg/executor/steps.go", "if equality.Semantic.DeepEqual(s.Old, s.New) {", "if equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"pkg/api/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
+			{"pkg/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
+		},
+		Script: quick + `
+			at 1s   create web replicas=2 image=good:1
+			at 20s  edit web note=x`,
+		Oracle: "S14",
+	},
+	{
+		Name: "a key is given up after five failures",
+		Edits: []Edit{{"pkg/reconcile/reconcile.go",
+			"\tr.enqueueAfter(r.key, rec.Next)\n\tif rec.Retries&", "\tif rec.Retries < 5 {\n\t\tr.enqueueAfter(r.key, rec.Next)\n\t}\n\tif rec.Retries&"}},
+		Script: quick + `
+			at 1s   create web replicas=2 image=good:1
+			at 20s  quota pods=2
+			at 21s  edit web replicas=4
+			at 60s  quota pods=-1`,
+		Oracle: "L1",
+	},
+}

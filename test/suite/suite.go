@@ -1,0 +1,114 @@
+// Package suite has one entry for each controller of the registry: all that the suites need to know of it. The suites loop over the
+// entries, so a controller that gets an entry is in the random workload, in the crash tests, among the malformed objects, the mutants
+// and the write budgets.
+package suite
+
+import (
+	"maps"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+)
+
+// Entry is what the suites know of one controller.
+type Entry struct {
+	Controller string // its name in the registry
+
+	// For the random workload in test/simulation.
+
+	// Operations are the words of scripts that concern what it works on.
+	Operations map[string]workload.Operation
+	// Begin adds to a random script what makes each app. It may be nil.
+	Begin func(g *workload.Generator, app string)
+	// Choices are what users do at random.
+	Choices []workload.Choice
+	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it. It may be nil, if the
+	// oracles say it.
+	Settled func(*apiserver.Server) []string
+
+	Scenarios []Scenario // for the crash tests in test/chaos
+	// Malformed are, for test/integration, objects that no server accepts today. An old version, or somebody with access to etcd,
+	// may have stored them all the same, and then every watch brings them. The keys are the paths in etcd, without the namespace;
+	// ${META} stands for namespace, name and uid.
+	Malformed map[string]string
+	Mutants   []Mutant // for test/mutation
+	Budgets   []Budget // for test/integration: the fewest writes that pieces of work take
+}
+
+// Entries returns the entries of all controllers. To add one: a file and a line.
+func Entries() []Entry {
+	return []Entry{
+		deploymentEntry(),
+		endpointEntry(),
+		podGCEntry(),
+		replicaSetEntry(),
+		replicationControllerEntry(),
+	}
+}
+
+// Scenario is a piece of work for a manager that ends in the same state each time.
+type Scenario struct {
+	Name    string
+	Prepare func(*User) // before the manager starts; may be nil
+	Play    func(*User)
+}
+
+// Mutant is a known mistake. It is made by an edit of the source text.
+type Mutant struct {
+	Name  string
+	Edits []Edit // more than one where two parts of the code would prevent the mistake
+	// Script is run by test/simulation; it is one in which the mistake shows.
+	Script string
+	Oracle string // that must find it; others may find it as well. SettledOracle stands for Entry.Settled.
+}
+
+// SettledOracle is the name by which violations are reported that Entry.Settled finds.
+const SettledOracle = "Settled"
+
+// Edit replaces a text, which must be in the file exactly once.
+type Edit struct {
+	File     string // below the root of the module
+	Old, New string
+}
+
+// Budget is a piece of work and the fewest writes that do it: each object created, changed and deleted once, and one final status
+// for each.
+type Budget struct {
+	Name           string
+	Prepare        func(*User) // not counted; may be nil
+	Do             func(*User) // waits until the work is done
+	Work, Statuses int
+}
+
+// quick is the beginning of scripts that need no election.
+const quick = `
+			set elect 0`
+
+// Operations returns the words of scripts of all entries.
+func Operations() map[string]workload.Operation {
+	all := map[string]workload.Operation{}
+	for _, e := range Entries() {
+		maps.Copy(all, e.Operations)
+	}
+	return all
+}
+
+// Mix returns what random scripts are made of.
+func Mix() (m workload.Mix) {
+	for _, e := range Entries() {
+		if e.Begin != nil {
+			m.Begin = append(m.Begin, e.Begin)
+		}
+		m.Choices = append(m.Choices, e.Choices...)
+	}
+	return m
+}
+
+// Mutants returns the mutants of the runtime and of all entries.
+func Mutants() []Mutant {
+	all := RuntimeMutants
+	for _, e := range Entries() {
+		all = append(all, e.Mutants...)
+	}
+	return all
+}

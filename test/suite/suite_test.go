@@ -1,0 +1,69 @@
+package suite
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+)
+
+// Each controller of the registry has an entry, in which nothing is missing.
+func TestEveryControllerHasAnEntry(t *testing.T) {
+	entries := Entries()
+	for _, controller := range controllers.Registry() {
+		i := slices.IndexFunc(entries, func(e Entry) bool { return e.Controller == controller.Name })
+		if i < 0 {
+			t.Errorf("%s has no entry", controller.Name)
+			continue
+		}
+		e := entries[i]
+		entries = slices.Delete(entries, i, i+1)
+		for what, n := range map[string]int{
+			"crash scenarios": len(e.Scenarios), "malformed objects": len(e.Malformed), "mutants": len(e.Mutants), "write budgets": len(e.Budgets),
+		} {
+			if n == 0 {
+				t.Errorf("%s has no %s", e.Controller, what)
+			}
+		}
+		if len(e.Choices) == 0 && e.Controller != "pod-garbage-collector-controller" { // it works on pods, which belong to the environment
+			t.Errorf("the random workload has nothing for %s", e.Controller)
+		}
+	}
+	for _, e := range entries {
+		t.Errorf("there is no controller %s", e.Controller)
+	}
+}
+
+// Names are unique, so that results can be told apart, and malformed objects are JSON all the same.
+func TestEntriesAreSound(t *testing.T) {
+	seen := map[string]bool{}
+	name := func(kind, text string) {
+		if seen[kind+text] {
+			t.Errorf("two %s are called %q", kind, text)
+		}
+		seen[kind+text] = true
+	}
+	for _, e := range Entries() {
+		for _, s := range e.Scenarios {
+			name("scenarios", s.Name)
+		}
+		for _, b := range e.Budgets {
+			name("budgets", b.Name)
+		}
+		for word := range e.Operations {
+			name("operations", word)
+		}
+		for path, object := range e.Malformed {
+			name("objects", path)
+			object = strings.ReplaceAll(object, `"metadata":${META}`, `"metadata":{}`)
+			if object = strings.ReplaceAll(object, `,${META}`, ""); !json.Valid([]byte(object)) {
+				t.Errorf("%s is not JSON: %s", path, object)
+			}
+		}
+	}
+	for _, m := range Mutants() {
+		name("mutants", m.Name)
+	}
+}
