@@ -36,12 +36,14 @@ MODULES = $(patsubst %/,%,$(dir $(filter go.mod %/go.mod,$(FILES))))
 PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
-FUZZTIME ?= 10s
-SIM_TIME ?= 5m
+FUZZTIME ?= 1m
+SIM_TIME ?= 150s
+# Half of the simulated seeds are always the same. The others are new with each commit.
+FRESH_SEED = $(shell printf '%d' 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz chaos soak simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release
 
 help: ## List the targets
@@ -60,13 +62,15 @@ test: test-unit test-integration ## Run all tests
 # The tests of hack/tools read files outside their module, of which Go's cache of test results knows nothing: -count=1.
 test-unit: ## Run the tests that need no control plane
 	go test -short $(RACE) ./...
+	go test -run TestMemoryOfPods ./pkg/informers
 	go -C hack/localcluster test $(RACE) ./...
 	go -C hack/tools test -count=1 ./...
 	go -C test/bench test ./...
 
 test-integration: build localcluster ## Run the tests on a local control plane
 	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation ./test/toy
-	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -seeds=6000
+	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -seeds=3000 -least=500
+	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -seeds=3000 -least=500
 
 chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge
 	CHAOS_FULL=1 go test ./test/chaos -count=1 -v -timeout=60m
@@ -74,7 +78,7 @@ chaos: build localcluster ## Kill at every write, cut and lie between the manage
 soak: build localcluster ## Random work and faults for SOAK (10m)
 	go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$$' -soak=$(or $(SOAK),10m)
 
-simulate: ## Random work and faults in virtual time for SIM_TIME (5m); a failing seed is shrunk and printed
+simulate: ## Random work and faults in virtual time for SIM_TIME (150s); a failing seed is shrunk and printed
 	SIM_TIME=$(SIM_TIME) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
 
 bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes')
@@ -127,8 +131,14 @@ verify-release: ## Build a release twice, in different folders, and compare the 
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/controller-manager
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/controller-manager
 
-fuzz: ## Fuzz each target for FUZZTIME (10s), as many at a time as there are processors
+fuzz: ## Fuzz all targets for FUZZTIME (1m) in all, as many at a time as there are processors
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
+
+nightly: ## What takes too long for each commit: all crashes, all ways to meet the past, a soak, many seeds, long fuzzing
+	$(MAKE) chaos
+	$(MAKE) soak SOAK=$(or $(SOAK),30m)
+	SIM_TIME=30m go test -count=1 -timeout=60m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -least=5000
+	$(MAKE) fuzz FUZZTIME=30m
 
 clean: ## Remove what was built here, all local control planes and their programs
 	go -C hack/localcluster run . clean

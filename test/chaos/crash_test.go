@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
@@ -17,7 +18,8 @@ const crashes = 4
 // and reach the same end.
 func TestCrashAtEveryWrite(t *testing.T) {
 	c := cluster.Start(t)
-	tally := newTally(t, "killed at a write, before or after the answer")
+	tally := newTally(t, "killed at a write, before or after the answer", 4*len(scenarios()),
+		strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S12 L1 L2 L3")...)
 	t.Cleanup(func() {
 		if tally.injections*2 < tally.runs { // a few points may not be reached, and each scenario is run once without
 			t.Errorf("in %d runs the manager was killed %d times", tally.runs, tally.injections)

@@ -58,7 +58,8 @@ var faults = []struct {
 // with no rule broken, and end as it does without faults.
 func TestFaults(t *testing.T) {
 	c := cluster.Start(t)
-	tally := newTally(t, fmt.Sprintf("faults for %v", *faultsLast))
+	tally := newTally(t, fmt.Sprintf("faults for %v", *faultsLast), len(faults),
+		strings.Fields("S1 S2 S3 S4 S5 S7 S8 S9 S10 S14 L1 L2 L3 L4")...)
 	reference, _ := underFaults.undisturbed(t, c, tally)
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestRandomFaults(t *testing.T) {
 		t.Skip("runs with -seeds=N, -script=FILE or CHAOS_FULL=1")
 	}
 	c := cluster.Start(t)
-	tally := newTally(t, "random scripts of faults")
+	tally := newTally(t, "random scripts of faults", 5, "S1", "S3", "S4", "S5", "S10", "L1", "L2", "L3", "L4")
 	reference, _ := underFaults.undisturbed(t, c, tally)
 	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {

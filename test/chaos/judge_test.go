@@ -25,12 +25,19 @@ type tally struct {
 	injections int
 	violations map[string]int // by oracle
 	broken     map[string]int // runs with a violation, by oracle
+	counts     oracle.Counts  // what there was to judge
 }
 
-// newTally returns a tally that is logged when the test ends, and appended to the file that CHAOS_TABLE names.
-func newTally(t *testing.T, faults string) *tally {
-	y := &tally{faults: faults, violations: map[string]int{}, broken: map[string]int{}}
+// newTally returns a tally that is logged when the test ends, and appended to the file that CHAOS_TABLE names. The test fails if
+// one of the oracles that it promises to ask has had nothing to judge in all of at least so many runs.
+func newTally(t *testing.T, faults string, least int, promised ...string) *tally {
+	y := &tally{faults: faults, violations: map[string]int{}, broken: map[string]int{}, counts: oracle.Counts{}}
 	t.Cleanup(func() {
+		for _, id := range promised {
+			if y.runs >= least && y.counts[id].Judged == 0 {
+				t.Errorf("in %d runs %s had nothing to judge, and was excused %d times", y.runs, id, y.counts[id].Excused)
+			}
+		}
 		table := y.String()
 		t.Log("\n" + table)
 		if file := os.Getenv("CHAOS_TABLE"); file != "" {
@@ -62,10 +69,15 @@ func (y *tally) String() string {
 		manager = filepath.Base(binary)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s: %s\n\n%d runs, %d faults injected\n\n| oracle | what holds | violations | in runs |\n| --- | --- | --- | --- |\n",
+	fmt.Fprintf(&b, "### %s: %s\n\n%d runs, %d faults injected\n\n| oracle | what holds | judged | excused | violations | in runs |\n| --- | --- | --- | --- | --- | --- |\n",
 		manager, y.faults, y.runs, y.injections)
 	row := func(id, claim string) {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d |\n", id, claim, y.violations[id], y.broken[id])
+		n := y.counts[id]
+		if n.Judged == 0 {
+			fmt.Fprintf(&b, "| %s | %s | - | %d | - | - |\n", id, claim, n.Excused)
+			return
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d |\n", id, claim, n.Judged, n.Excused, y.violations[id], y.broken[id])
 	}
 	for _, o := range oracle.All() {
 		row(o.ID, o.Claim)
@@ -81,10 +93,12 @@ func (y *tally) String() string {
 // unfinishedOracle stands for the oracle that a run ends well.
 const unfinishedOracle = "end"
 
-// count counts a run, with the oracles of its violations.
-func (y *tally) count(ids []string, injections int) {
+// count counts a run, with the oracles of its violations, and what there was to judge.
+func (y *tally) count(ids []string, injections int, counts oracle.Counts) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	y.counts.Add(counts)
+	y.counts.Add(oracle.Counts{unfinishedOracle: {Judged: 1}})
 	y.runs++
 	y.injections += injections
 	for _, id := range ids {
@@ -104,8 +118,10 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
 	o.Settled, o.Unhindered = true, true
 	o.TerminatedPodThreshold = suite.TerminatedThreshold
-	ids := report(r.T, oracle.Check(h, o, oracle.All()...))
+	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
+	ids := report(r.T, violations)
 	if reference != nil {
+		counts.Add(oracle.Counts{"L2": {Judged: 1}})
 		sameNamespace := func(string) string { return "" }
 		if differences := oracle.Diff(final(reference), final(h), sameNamespace); len(differences) > 0 {
 			r.Errorf("L2: the end differs from that of the run without faults:\n%s", strings.Join(differences, "\n"))
@@ -113,6 +129,7 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 		}
 	}
 	for _, outage := range o.Outages {
+		counts.Add(oracle.Counts{"L4": {Judged: 1}})
 		if took := oracle.Recovery(h, o, outage.To); took > longestBackOff {
 			r.Errorf("L4: the last write came %v after the last fault", took.Round(time.Millisecond))
 			ids = append(ids, "L4")
@@ -124,13 +141,13 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 	if r.Failed() {
 		r.keep(h)
 	}
-	r.tally.count(ids, len(r.proxy.Injections()))
+	r.tally.count(ids, len(r.proxy.Injections()), counts)
 }
 
 // giveUp counts a run that has failed before it could be judged.
 func (r *run) giveUp() {
 	if !r.judged && r.Failed() {
-		r.tally.count([]string{unfinishedOracle}, len(r.proxy.Injections()))
+		r.tally.count([]string{unfinishedOracle}, len(r.proxy.Injections()), nil)
 	}
 }
 

@@ -58,7 +58,8 @@ func TestSoak(t *testing.T) {
 	c := cluster.Start(t)
 	s := &soak{
 		T: t, Cluster: c, Rand: rand.New(rand.NewPCG(*firstSeed, 1)),
-		tally:  newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength)),
+		tally: newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength), 4,
+			strings.Fields("S1 S2 S3 S4 S5 S7 S8 S9 S10 S11 S13 L1 L3")...),
 		faults: map[string]int{}, firsts: map[string]vitals{}, supervised: map[string]bool{},
 	}
 	t.Cleanup(func() {
@@ -108,14 +109,17 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 	h := s.recording.end(s.T)
 
 	o := s.options(h)
-	ids := report(s.T, oracle.Check(h, o, oracle.All()...))
+	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
+	ids := report(s.T, violations)
 	if unfinished != nil {
 		s.Errorf("epoch %d: %v after the last fault: %v", s.epochs, convergence, unfinished)
 		ids = append(ids, unfinishedOracle)
 	}
+	seen := len(s.takeovers)
 	ids = append(ids, s.checkTakeovers(h, o)...)
+	counts.Add(oracle.Counts{"L5": {Judged: len(s.takeovers) - seen}})
 	drift := s.checkVitals()
-	s.tally.count(ids, faults+s.injected()-before)
+	s.tally.count(ids, faults+s.injected()-before, counts)
 	s.Logf("epoch %d: %d revisions, %d requests, %d faults, at rest after %v, %d violations; %s", s.epochs, len(h.Revisions),
 		len(h.Requests), faults, recovered.Round(100*time.Millisecond), len(ids), drift)
 	if len(ids) > 0 {

@@ -135,7 +135,7 @@ func freePort(t *testing.T) string {
 // its lists and watches, must break no rule, and finish its work when the server has caught up (k/k#59848).
 func TestStaleAPIServer(t *testing.T) {
 	c := cluster.Start(t)
-	tally := newTally(t, "an API server that shows the past")
+	tally := newTally(t, "an API server that shows the past", 4, "S1", "S3", "S4", "S5", "S10", "L1", "L3")
 	stale := startSecond(t, c)
 	const caches = "list,watch * agent=shared-informers : upstream second"
 	for i, way := range []struct {

@@ -214,7 +214,10 @@ func someEndpoints(pods ...Object) *corev1.Endpoints {
 // judged says what an oracle finds.
 func judged(t *testing.T, o Oracle, h *History, options Options) []Violation {
 	t.Helper()
-	found := Check(h, options, o)
+	found, counts := CheckAndCount(h, options, o)
+	if len(found) > 0 && counts[o.ID].Judged == 0 {
+		t.Errorf("%s reports what it has not judged", o.ID)
+	}
 	for _, v := range found {
 		if v.Oracle != o.ID || v.Message == "" || v.Object == "" || v.Kind == "" {
 			t.Errorf("a violation says too little: %+v", v)

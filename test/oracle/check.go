@@ -190,11 +190,44 @@ type judge struct {
 	oracle string
 	found  []Violation
 	more   int
+	count  Count
+}
+
+// Count says how often an oracle looked at something that its rule is about.
+type Count struct {
+	Judged  int // it compared what happened with its rule
+	Excused int // an outage, a change by others or another excuse kept it from that
+}
+
+// Counts are the counts of oracles, by ID.
+type Counts map[string]Count
+
+// Add adds other counts.
+func (c Counts) Add(other Counts) {
+	for id, n := range other {
+		c[id] = Count{c[id].Judged + n.Judged, c[id].Excused + n.Excused}
+	}
+}
+
+// judges notes that something was judged, or that it was excused.
+func (j *judge) judges(excused bool) {
+	if excused {
+		j.count.Excused++
+	} else {
+		j.count.Judged++
+	}
 }
 
 // Check replays the history once and returns what the oracles found, oracle by oracle, in order of versions. It changes
 // nothing in the history and may run beside others.
 func Check(h *History, o Options, oracles ...Oracle) []Violation {
+	found, _ := CheckAndCount(h, o, oracles...)
+	return found
+}
+
+// CheckAndCount does the same, and returns how often each oracle had something to judge. A rule that was never judged has not
+// been tested, and is not kept for that reason.
+func CheckAndCount(h *History, o Options, oracles ...Oracle) ([]Violation, Counts) {
 	w := newWorld(h, o.withDefaults())
 	judges := make([]*judge, len(oracles))
 	all := make([]hooks, len(oracles))
@@ -224,13 +257,15 @@ func Check(h *History, o Options, oracles ...Oracle) []Violation {
 		}
 	}
 	var found []Violation
+	counts := Counts{}
 	for _, j := range judges {
+		counts[j.oracle] = j.count
 		if last := len(j.found) - 1; j.more > 0 {
 			j.found[last].Message += fmt.Sprintf(" (and %d more of %s)", j.more, j.oracle)
 		}
 		found = append(found, j.found...)
 	}
-	return found
+	return found, counts
 }
 
 // report notes a violation at a revision. The revisions of the related objects, each kind/namespace/name, are shown too.

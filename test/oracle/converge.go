@@ -23,6 +23,7 @@ func L1() Oracle {
 			if !j.o.Settled {
 				return
 			}
+			j.count.Judged += len(j.sets) + len(j.deployments) + len(j.services) + len(j.endpoints)
 			for _, s := range j.sets {
 				problem := j.unsettledPods(s)
 				if problem == "" && j.o.Unhindered && s.gone == nil && s.deleting.IsZero() && failing(s.ReplicaSet) {
@@ -319,6 +320,7 @@ func L3() Oracle {
 				if d.gone != nil || !d.deleting.IsZero() || d.Spec.Paused || !selectable(selector(d.Spec.Selector)) {
 					continue
 				}
+				j.judges(false)
 				if problem := j.unexplained(d); problem != "" {
 					j.reportEnd(Deployment, keyOf(d), j.family(d), "%s; its conditions are %s", problem, conditions(d.Deployment))
 				}

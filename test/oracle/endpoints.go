@@ -172,6 +172,7 @@ func recent[T any](states []state[T], since time.Time) []state[T] {
 
 // written judges Endpoints that the manager has written.
 func (e *addresses) written(r *revision, o *corev1.Endpoints) {
+	e.judges(false)
 	total := 0
 	for _, s := range o.Subsets {
 		total += len(s.Addresses) + len(s.NotReadyAddresses)
@@ -254,6 +255,7 @@ func (e *addresses) expire(now time.Time) {
 	for len(e.doubts) > 0 && e.doubts[0].at.Before(now) {
 		d := heap.Pop(&e.doubts).(doubt)
 		if working := e.o.before(d.at, e.o.EndpointsLag); working.Before(d.since) {
+			e.judges(true)
 			d.at = d.at.Add(cmp.Or(max(d.since.Sub(working), 0), time.Second))
 			heap.Push(&e.doubts, d) // there was an outage meanwhile
 			continue
@@ -266,6 +268,7 @@ func (e *addresses) expire(now time.Time) {
 		if service := e.world.services[d.endpoints]; len(states) > 0 && service != nil && !hasEndpoints(service) {
 			continue // left as they are (EP-9)
 		}
+		e.judges(false)
 		ip := addressOf(o, d.pod)
 		if !e.valid(d.endpoints, d.pod, ip, d.since) {
 			e.reportEnd(Endpoints, d.endpoints, e.about(d.endpoints, d.pod), "the ready address %s of pod %s is there since %v, for more than %v, without a ready pod that is selected",

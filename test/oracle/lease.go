@@ -35,7 +35,11 @@ func S13() Oracle {
 				}
 				return
 			}
-			if !elected || !r.manager || r.by == nil || !known && since > 0 {
+			if !elected || !r.manager {
+				return
+			}
+			excused := r.by == nil || !known && since > 0
+			if j.judges(excused); excused {
 				return
 			}
 			if who := j.o.Identity(*r.by.Request); who != holder {

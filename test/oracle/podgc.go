@@ -70,6 +70,7 @@ func (t nodeTimes) note(now time.Time, r *revision, n *corev1.Node) {
 
 // collected judges a forced deletion of a pod.
 func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeTimes) {
+	j.judges(false)
 	node := j.nodes[p.Spec.NodeName]
 	related := []string{Node + "//" + p.Spec.NodeName}
 	terminated, unscheduled, outOf, orphan := j.tooMany(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",

@@ -21,9 +21,15 @@ func S14() Oracle {
 	return Oracle{"S14", "quiet when there is nothing to do", func(j *judge) hooks {
 		last := epoch
 		for _, q := range j.requests {
-			if q.noop && q.manager && q.Resource != resources[Lease] && (q.Verb == "update" || q.Verb == "patch") && !j.o.out(q.Received) {
-				j.noop(q)
+			if !q.manager || q.Resource == resources[Lease] || q.Verb != "update" && q.Verb != "patch" {
+				continue
 			}
+			if out := j.o.out(q.Received); out || !q.noop {
+				j.judges(out)
+				continue
+			}
+			j.judges(false)
+			j.noop(q)
 		}
 		return hooks{
 			before: func(r *revision) {

@@ -28,6 +28,7 @@ func S1() Oracle {
 					given++
 				}
 			}
+			j.judges(false)
 			if n := s.active - given; n > int(most) {
 				j.report(r, j.related(s), "%s of replicas %d now has %d active pods", s.Name, most, n)
 			}
@@ -49,6 +50,7 @@ func S2() Oracle {
 			for _, o := range s.open() {
 				least = min(least, o.replicas)
 			}
+			j.judges(false)
 			if n := s.active + j.taken(s, j.lag(), func(l loss) bool { return l.count > 0 }); n <= int(least) {
 				j.report(r, j.related(s), "deleted while %s has %d active pods of %d replicas", s.Name, n, least)
 			}
@@ -76,6 +78,7 @@ func S3() Oracle {
 			if r.kind != Pod || !r.manager || !r.goes() {
 				return
 			}
+			j.judges(r.by == nil)
 			forced := r.by != nil && r.by.Grace != nil && *r.by.Grace == 0
 			ref, ok := controller(r.Object)
 			s := j.sets[ref.UID]
@@ -117,6 +120,7 @@ func S4() Oracle {
 			if !r.manager || !ok || r.old != nil && sameController(r.old, r.Object) {
 				return
 			}
+			j.judges(newObject(ref.Kind) == nil)
 			if problem := j.unfit(r, ref.Kind, ref.UID, ref.Name); problem != "" {
 				j.report(r, []string{ref.Kind + "/" + r.Object.GetNamespace() + "/" + ref.Name}, "%s", problem)
 			}

@@ -47,6 +47,7 @@ func (j *judge) lowered(r *revision) {
 	if !ok {
 		return
 	}
+	j.judges(false)
 	if is, ok := revisionOf(r.Object); !ok || is < was {
 		j.report(r, nil, "revision went from %d to %q", was, r.Object.GetAnnotations()[revisionAnnotation])
 	}
@@ -66,6 +67,7 @@ func (j *judge) cleanUp(r *revision) {
 	if s == nil {
 		return // the history begins with its end
 	}
+	j.judges(false)
 	d := j.alive(s.controller)
 	if d == nil {
 		j.report(r, nil, "deleted, and no Deployment that exists owns it")
@@ -179,6 +181,7 @@ func S10() Oracle {
 }
 
 func (j *judge) counts10(r *revision, was, observed int64, replicas, ready, available, part, rest int32) {
+	j.judges(false)
 	switch {
 	case observed < was:
 		j.report(r, nil, "observedGeneration went from %d to %d", was, observed)

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ func S5() Oracle {
 				for _, gain := range d.gained.since(j.lag()) {
 					sum -= gain.count
 				}
+				j.judges(false)
 				if most := d.fence().most; sum > most {
 					j.report(r, j.family(d), "raised to %d, so the sizes of %s are %d in all, more than %d", s.size(), d.Name, sum, most)
 				}
@@ -109,6 +111,7 @@ func S6() Oracle {
 			since := j.lag()
 			for _, o := range s.open() {
 				if !o.byManager || o.scaling {
+					j.judges(true)
 					return
 				}
 				least, size = min(least, o.spec.least), min(size, o.replicas)
@@ -116,10 +119,12 @@ func S6() Oracle {
 					since = decided
 				}
 			}
-			if least <= 0 || !d.disturbed.IsZero() && !d.disturbed.Before(since) {
+			if least <= 0 {
 				return
 			}
-			if arrived := j.arrived(s, since); arrived > 0 && s.active-arrived <= int(size) {
+			arrived := j.arrived(s, since)
+			excused := !d.disturbed.IsZero() && !d.disturbed.Before(since) || arrived > 0 && s.active-arrived <= int(size)
+			if j.judges(excused); excused {
 				return
 			}
 			if n := j.availableOf(d) - 1 + j.unavailableSince(d, since); n < int(least) {
@@ -172,6 +177,7 @@ func S7() Oracle {
 }
 
 func (j *judge) twins(r *revision) {
+	j.judges(false)
 	s := j.sets[r.uid]
 	for _, other := range j.setsOf[s.controller] {
 		if s.controller == "" || other == s || other.template != s.template || !other.deleting.IsZero() {
@@ -191,6 +197,7 @@ func (j *judge) collision(r *revision) {
 	if was == is {
 		return
 	}
+	j.judges(false)
 	if is != was+1 {
 		j.report(r, nil, "collisionCount went from %d to %d", was, is)
 		return
@@ -217,6 +224,7 @@ func S8() Oracle {
 	return Oracle{"S8", "Recreate: no new pod before the last old one is gone", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
 			if s, d, ok := j.raise(r); ok && s.orders[len(s.orders)-1].spec.recreate {
+				j.judges(false)
 				if other := j.standing(s, d, j.lag()); other != nil {
 					j.report(r, append(j.family(d), j.related(s)...), "raised to %d while pods of %s are left: %d", s.size(), other.Name, other.present)
 				}
@@ -228,13 +236,13 @@ func S8() Oracle {
 			}
 			s := j.sets[p.controller]
 			d := j.alive(s.controller)
-			if d == nil || !d.fence().recreate || len(d.gained) > 0 || j.justDeleted(s) {
+			if d == nil || !d.fence().recreate {
 				return
 			}
-			for _, o := range s.open() {
-				if !o.byManager || !o.spec.recreate {
-					return
-				}
+			foreign := func(o order) bool { return !o.byManager || !o.spec.recreate }
+			excused := len(d.gained) > 0 || j.justDeleted(s) || slices.ContainsFunc(s.open(), foreign)
+			if j.judges(excused); excused {
+				return
 			}
 			since := j.lag()
 			if decided := s.open()[0].when; decided.Before(since) {

@@ -26,6 +26,7 @@ var (
 	scriptFlag = flag.String("script", "", "for TestReplay: the files of the scripts to replay, separated by commas")
 	firstFlag  = flag.Uint64("first", 1, "for TestSeeds: the first seed")
 	seedsFlag  = flag.Uint64("seeds", 0, "for TestSeeds: how many seeds at most; 0 for as many as there is time for")
+	leastFlag  = flag.Uint64("least", 0, "for TestSeeds: how many seeds there must be time for")
 	logFlag    = flag.Int("log", -1, "verbosity of the managers' log; by default there is none")
 )
 
@@ -82,6 +83,9 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	workers.Wait()
+	if !t.Failed() && done.Load() < *leastFlag {
+		t.Errorf("there was time for %d seeds, fewer than %d", done.Load(), *leastFlag)
+	}
 	n := float64(done.Load())
 	t.Logf("%d seeds, %.1f a second, each on average %v of virtual time and %.0f changes",
 		done.Load(), n/time.Since(began).Seconds(), (time.Duration(float64(virtual.Load()) / n)).Round(time.Second), float64(changes.Load())/n)

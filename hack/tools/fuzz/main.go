@@ -1,5 +1,5 @@
 // Fuzz runs every fuzz target of a module for a while, which "go test -fuzz" does with one target only. As many targets as
-// there are processors run at a time, each with one worker: so N targets take as long as N/processors of them.
+// there are processors run at a time, each with one worker. The time is that of all together, each gets its share.
 package main
 
 import (
@@ -15,10 +15,10 @@ import (
 )
 
 func main() {
-	duration := flag.Duration("time", 10*time.Second, "how long to fuzz each target")
+	duration := flag.Duration("time", time.Minute, "how long to fuzz all targets together")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: fuzz [-time 10s] FOLDER_OF_A_MODULE")
+		fmt.Fprintln(os.Stderr, "usage: fuzz [-time 1m] FOLDER_OF_A_MODULE")
 		os.Exit(2)
 	}
 	if err := fuzzAll(flag.Arg(0), *duration); err != nil {
@@ -39,14 +39,16 @@ func fuzzAll(dir string, duration time.Duration) error {
 	if len(targets) == 0 {
 		return errors.New("there are no fuzz targets")
 	}
+	atOnce := min(runtime.NumCPU(), len(targets))
+	each := share(duration, atOnce, len(targets))
 	next := make(chan target)
 	var mu sync.Mutex
 	var failed []error
 	var workers sync.WaitGroup
-	for range min(runtime.NumCPU(), len(targets)) {
+	for range atOnce {
 		workers.Go(func() {
 			for t := range next {
-				out, err := t.fuzz(dir, duration)
+				out, err := t.fuzz(dir, each)
 				mu.Lock()
 				fmt.Printf("%s in %s\n%s", t.name, t.pkg, out)
 				if err != nil {
@@ -61,8 +63,14 @@ func fuzzAll(dir string, duration time.Duration) error {
 	}
 	close(next)
 	workers.Wait()
-	fmt.Printf("%d fuzz targets, %d failed\n", len(targets), len(failed))
+	fmt.Printf("%d fuzz targets, %v each, %d failed\n", len(targets), each, len(failed))
 	return errors.Join(failed...)
+}
+
+// share is the time of each target when all together may take so long, in whole seconds.
+func share(all time.Duration, atOnce, targets int) time.Duration {
+	rounds := (targets + atOnce - 1) / atOnce
+	return max(time.Second, (all / time.Duration(rounds)).Truncate(time.Second))
 }
 
 func (t target) fuzz(dir string, duration time.Duration) (out []byte, err error) {
