@@ -58,7 +58,7 @@ func TestTheProjectionFollowsTheControllers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := p.Pod(pod)
+		kept := p.ProjectPod(pod)
 		got := fmt.Sprint(kept.Spec.NodeName, " ", len(kept.Spec.Containers), " ", len(kept.Status.Conditions))
 		if got != c.want {
 			t.Errorf("%v: kept %q, want %q", c.enabled, got, c.want)

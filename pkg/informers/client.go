@@ -90,7 +90,7 @@ func (c *Client) listWatch(kind schema.GroupVersionKind, resource schema.GroupVe
 
 // podSource returns what lists and watches pods, without the parts that belong to an informer.
 func (c *Client) podSource() (s podSource, err error) {
-	s = podSource{mask: c.projection.PodMask(), decoder: c.projection.PodDecoder(), project: c.projection.Pod}
+	s = podSource{mask: c.projection.PodMask(), decoder: c.projection.PodDecoder(), project: c.projection.ProjectPod}
 	pods := corev1.SchemeGroupVersion.WithKind("Pod")
 	s.rest, err = c.rest(corev1.SchemeGroupVersion, fieldmask.Kinds{pods: {Mask: s.mask, Decode: s.decoder.DecodeEvent}})
 	return s, err

@@ -150,7 +150,7 @@ func BenchmarkSharing(b *testing.B) {
 		pods[i] = projectiontest.Decoded(b, "a")
 	}
 	for i := 0; b.Loop(); i++ {
-		p := *sample.Pod(pods[i%len(pods)])
+		p := *sample.ProjectPod(pods[i%len(pods)])
 		s.internPod(&p)
 	}
 }

@@ -234,7 +234,7 @@ func TestPodsFromAServer(t *testing.T) {
 
 // kept is what the cache has of a pod.
 func kept(p *corev1.Pod) *corev1.Pod {
-	p = sample.Pod(p)
+	p = sample.ProjectPod(p)
 	p.TypeMeta = metav1.TypeMeta{}
 	return p
 }
@@ -300,7 +300,7 @@ func TestBrokenList(t *testing.T) {
 // A watch that is stopped leaves nothing behind, although events are on their way.
 func TestStoppedWatch(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	s := podSource{project: sample.Pod, interner: newInterner(nil), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
+	s := podSource{project: sample.ProjectPod, interner: newInterner(nil), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
 	source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
 	w := trackWatch(&WatchActivity{}, source, metav1.ListOptions{}, s.convert)
 	for range 5 {

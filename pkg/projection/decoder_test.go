@@ -45,13 +45,13 @@ func newDecoders(t testing.TB) decoders {
 	return d
 }
 
-// ofWhole is what must come of encoded data, by the full decoder and [Projection.Apply].
+// ofWhole is what must come of encoded data, by the full decoder and [Projection.Project].
 func (d decoders) ofWhole(data []byte) (any, error) {
 	o, err := apiruntime.Decode(d.whole, data)
 	if err != nil {
 		return nil, err
 	}
-	return sample.Apply(o)
+	return sample.Project(o)
 }
 
 // ofPart is what comes of it by the way that pods take, and ofMasked what comes of it by the way of other kinds.
@@ -133,7 +133,7 @@ func projectedItems(list apiruntime.Object) (all []any) {
 	all = append(all, v.FieldByName("ListMeta").Interface())
 	items := v.FieldByName("Items")
 	for i := range items.Len() {
-		o, err := sample.Apply(items.Index(i).Addr().Interface().(apiruntime.Object))
+		o, err := sample.Project(items.Index(i).Addr().Interface().(apiruntime.Object))
 		all = append(all, o, err)
 	}
 	return all

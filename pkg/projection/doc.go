@@ -9,8 +9,8 @@
 // # What is kept
 //
 // Each controller declares the fields that it reads of each kind ([Fields]). A [Projection] is their union. So a process without the
-// endpoint controller does not keep the ports of pods. Of a kind that is written back whole, or that nobody names, everything is kept
-// but managedFields.
+// endpoint controller does not keep the ports of pods. Of a kind that is written back whole, or that
+// a controller caches without saying what it reads of it, everything is kept but managedFields.
 //
 // # How a pod is decoded
 //
@@ -22,11 +22,12 @@
 //     of lists: conditions that somebody reads, containers of which more than the name is kept.
 //
 // The result of a watch event is a [ProjectedPod], so that the informer knows that nothing is left to do. A pod that comes as
-// JSON, from a server that does not speak protobuf, is decoded whole, encoded, and then takes the same way ([Projection.Pod]).
+// JSON, from a server that does not speak protobuf, is decoded whole, encoded, and then takes the same way ([Projection.ProjectPod]).
 //
 // # Other kinds
 //
-// Their masks remove fields before decoding. From a server that speaks only JSON, other kinds keep all fields but managedFields.
+// Their masks remove fields before decoding. From a server that speaks only JSON, they keep all fields but managedFields and
+// the annotation of kubectl apply.
 //
 // # What keeps it right
 //

@@ -22,13 +22,17 @@ import (
 // Fields says which fields of objects a controller reads from the caches.
 type Fields struct {
 	// Kinds has the paths of the fields that are read of each kind, as [fieldmask.Only] knows them: "spec.containers.ports",
-	// "metadata.annotations[example.com/cost]". An empty list means all fields but managedFields; what is written back whole
-	// needs it. The rest of the metadata, but for annotations, is always kept.
+	// "metadata.annotations[example.com/cost]". The metadata, but for annotations and managedFields, is always kept;
+	// [MetadataOnly] asks for nothing else. An empty list means all fields but managedFields; what is written back whole needs
+	// it.
 	Kinds map[schema.GroupVersionKind][]string
 	// PodCondition reports whether a condition of that type is read of a pod, if "status.conditions" is among the paths of
 	// pods. It may be nil for none.
 	PodCondition func(*corev1.Pod, corev1.PodConditionType) bool
 }
+
+// MetadataOnly is the path of a controller that reads of a kind nothing but what is always kept.
+const MetadataOnly = "metadata.name"
 
 // ReadyCondition is the PodCondition of a controller that reads whether pods are ready, and nothing else.
 func ReadyCondition(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady }
@@ -54,8 +58,8 @@ type Projection struct {
 	conditions                    []func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
-// New returns the projection to what any of the controllers reads. Of kinds that none of them names it keeps everything but
-// managedFields. It fails if a kind is unknown to client-go or has no such field.
+// New returns the projection to what any of the controllers reads. Of kinds that one of them names with an empty list, or that
+// none of them names, it keeps everything but managedFields. It fails if a kind is unknown to client-go or has no such field.
 func New(controllers ...Fields) (*Projection, error) {
 	p := &Projection{masks: fieldmask.Kinds{}, narrowed: map[reflect.Type]bool{}}
 	paths := map[schema.GroupVersionKind][]string{}
@@ -140,7 +144,7 @@ func (p *Projection) Masks() fieldmask.Kinds { return maps.Clone(p.masks) }
 
 // Transform is a cache.TransformFunc for objects that were decoded whole, or by the masks. It never fails, and does not write to
 // an object that it has been applied to before. Pods lose the fields that no controller reads; such a pod must not be written
-// back whole, only as a patch. Other kinds lose managedFields (CI-11), and those of which not all fields are kept the
+// back whole, only as a patch. Other kinds lose managedFields (CI-11). Kinds of which not all fields are kept also lose the
 // annotation of kubectl apply.
 func (p *Projection) Transform(o any) (any, error) {
 	switch o := o.(type) {
@@ -148,7 +152,7 @@ func (p *Projection) Transform(o any) (any, error) {
 		o.Obj, _ = p.Transform(o.Obj)
 		return o, nil
 	case *corev1.Pod:
-		return p.Pod(o), nil
+		return p.ProjectPod(o), nil
 	}
 	object, err := meta.Accessor(o)
 	if err != nil {
@@ -166,7 +170,8 @@ func (p *Projection) Transform(o any) (any, error) {
 // ManagedFields is a cache.TransformFunc that removes managedFields and nothing else.
 func ManagedFields(o any) (any, error) {
 	if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = tombstone.Obj
+		tombstone.Obj, _ = ManagedFields(tombstone.Obj)
+		return tombstone, nil
 	}
 	if object, err := meta.Accessor(o); err == nil && object.GetManagedFields() != nil {
 		object.SetManagedFields(nil)
@@ -181,9 +186,9 @@ type encodable interface {
 	Unmarshal([]byte) error
 }
 
-// Apply returns a new object with the fields that are kept, as a cache has it after decoding. It encodes the object and
+// Project returns a new object with the fields that are kept, as a cache has it after decoding. It encodes the object and
 // decodes it in part, so it is not for frequent use. It fails for kinds that client-go does not know.
-func (p *Projection) Apply(o runtime.Object) (runtime.Object, error) {
+func (p *Projection) Project(o runtime.Object) (runtime.Object, error) {
 	kinds, _, err := scheme.Scheme.ObjectKinds(o)
 	if err != nil {
 		return nil, fmt.Errorf("project an object: %w", err)
@@ -210,9 +215,9 @@ func (p *Projection) Apply(o runtime.Object) (runtime.Object, error) {
 	return kept, nil
 }
 
-// Pod returns a new pod with the fields that controllers read of a whole pod.
-func (p *Projection) Pod(whole *corev1.Pod) *corev1.Pod {
-	kept, err := p.Apply(whole)
+// ProjectPod returns a new pod with the fields that controllers read of a whole pod.
+func (p *Projection) ProjectPod(whole *corev1.Pod) *corev1.Pod {
+	kept, err := p.Project(whole)
 	if err != nil { // pods can be encoded; if not, rather too many fields than no pod
 		return p.fit(whole)
 	}

@@ -207,7 +207,7 @@ func TestProjectIsIdempotent(t *testing.T) {
 }
 
 // Of kinds that are narrowed, decoding leaves what some controller reads, and the metadata that all of them read.
-func TestApplyToOtherKinds(t *testing.T) {
+func TestProjectOtherKindsInPart(t *testing.T) {
 	full := projectiontest.FullPod("a").ObjectMeta
 	meta := *full.DeepCopy()
 	meta.GenerateName, meta.Annotations, meta.ManagedFields = "", nil, nil
@@ -219,7 +219,7 @@ func TestApplyToOtherKinds(t *testing.T) {
 		{&corev1.Service{ObjectMeta: full, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}, Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: "x"}}}},
 			&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1"}}},
 	} {
-		got, err := sample.Apply(c.whole)
+		got, err := sample.Project(c.whole)
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
@@ -247,7 +247,7 @@ func TestUnionOfFields(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, err := p.Apply(node)
+			o, err := p.Project(node)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,9 +275,9 @@ func BenchmarkPodMemory(b *testing.B) {
 		name string
 		keep func(*corev1.Pod) any
 	}{
-		{"projected, never restarted", func(p *corev1.Pod) any { return sample.Pod(calm(p)) }},
+		{"projected, never restarted", func(p *corev1.Pod) any { return sample.ProjectPod(calm(p)) }},
 		{"whole", func(p *corev1.Pod) any { return p }},
-		{"projected", func(p *corev1.Pod) any { return sample.Pod(p) }},
+		{"projected", func(p *corev1.Pod) any { return sample.ProjectPod(p) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			const n = 2000

@@ -25,7 +25,7 @@ type Controller[S, M any] struct {
 	Name      string   // unique in the process: in logs, and where people ask about a key
 	QueueName string   // of the queue in metrics, which controllers may share; empty for Name
 	Workers   int      // keys that are processed at the same time
-	Kinds     []string // of the objects that keys are named after, for people who ask about one; may be empty
+	Kinds     []string // of the objects that keys are named after, for /debug/explain and to verify new objects after a takeover
 	Watches   []Watch
 
 	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run more than

@@ -6,10 +6,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Reports of progress are debounced as their plans ask for it, see docs/decisions/0003. While a controller has a backlog of more
-// than longBacklog, keys in its queue and reports that wait, its reports wait until it has written nothing else for
-// quietController, though not longer than longestDebounce. So the number of writes that a large piece of work takes depends on
-// the work and not on the speed of the machine, and small work does not wait.
+// Reports of progress are debounced as their plans ask for it, see docs/decisions/0003. The backlog of a controller is the number of
+// keys in its queue plus the number of reports that wait. While it is more than longBacklog, a report waits until the controller
+// has written nothing else for quietController, but not longer than longestDebounce. So the number of writes that a large piece of
+// work takes depends on the work and not on the speed of the machine, and small work does not wait.
 const (
 	longBacklog     = 30
 	quietController = time.Second
@@ -18,24 +18,24 @@ const (
 
 // debounced is a report of one key that waits for a newer one to replace it. The zero value is none.
 type debounced struct {
-	since     time.Time // when the first report that it replaces was made
-	quietAt   time.Time // when it is to be written if nothing changes
-	nextTimer time.Time // the next reconcile that comes without a change
+	since   time.Time // when the first report that it replaces was made
+	quietAt time.Time // when it is to be written if nothing changes
+	timerAt time.Time // when the queue reconciles the key by itself; a reconcile before that is due to a change
 }
 
 func (d debounced) waiting() bool { return !d.since.IsZero() }
 
-// wait returns how much longer the report waits; not positive if it is to be written now. A reconcile that comes before the
-// timer means that something has changed, so that the object is not quiet.
-func (d *debounced) wait(now time.Time, quietTime, longest time.Duration) time.Duration {
+// postpone notes that the report was made again, and returns how much longer it waits; not positive if it is to be written now. A
+// reconcile that comes before the timer means that something has changed, so that the object is not quiet.
+func (d *debounced) postpone(now time.Time, quietTime, longest time.Duration) time.Duration {
 	quiet := now.Add(quietTime)
 	switch {
 	case !d.waiting():
-		d.since, d.quietAt, d.nextTimer = now, quiet, quiet
-	case now.Before(d.nextTimer):
+		d.since, d.quietAt, d.timerAt = now, quiet, quiet
+	case now.Before(d.timerAt):
 		d.quietAt = quiet
 	default:
-		d.nextTimer = d.quietAt
+		d.timerAt = d.quietAt
 	}
 	if last := d.since.Add(longest); last.Before(d.quietAt) {
 		d.quietAt = last
@@ -50,10 +50,10 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 		return 0
 	}
 	d := s.report
-	wait := d.wait(now, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
+	wait := d.postpone(now, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
 	backlog := r.queue.Len() + r.keys.setReport(s, d)
-	if rest := d.since.Add(longestDebounce).Sub(now); backlog > longBacklog && now.Sub(r.executor.LastWrite()) <= quietController {
-		wait = max(wait, min(rest, quietController))
+	if remaining := d.since.Add(longestDebounce).Sub(now); backlog > longBacklog && now.Sub(r.executor.LastWrite()) <= quietController {
+		wait = max(wait, min(remaining, quietController)) // timerAt is early by as much, which only lets the object count as quiet sooner
 	}
 	if wait > 0 {
 		return wait

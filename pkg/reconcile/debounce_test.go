@@ -52,12 +52,12 @@ func written(d *debounced, longest, cooldown time.Duration, at []time.Duration) 
 	start := time.Unix(1000, 0)
 	for len(at) > 0 {
 		now := at[0]
-		wait := d.wait(start.Add(now), quietTime+cooldown, longest)
+		wait := d.postpone(start.Add(now), quietTime+cooldown, longest)
 		if wait <= 0 {
 			return now
 		}
-		if at = at[1:]; len(at) == 0 || !start.Add(at[0]).Before(d.nextTimer) { // the queue keeps the earliest time
-			at = append([]time.Duration{d.nextTimer.Sub(start)}, at...)
+		if at = at[1:]; len(at) == 0 || !start.Add(at[0]).Before(d.timerAt) { // the queue keeps the earliest time
+			at = append([]time.Duration{d.timerAt.Sub(start)}, at...)
 		}
 	}
 	return 0

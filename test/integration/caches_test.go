@@ -67,7 +67,7 @@ func TestCachesEqualAFullList(t *testing.T) {
 			}
 			for i := range list.Items {
 				p := &list.Items[i]
-				want, got := projection.Pod(p), cached.Get(namespace, p.Name)
+				want, got := projection.ProjectPod(p), cached.Get(namespace, p.Name)
 				if !reflect.DeepEqual(want, got) {
 					return fmt.Errorf("%s: %s (-want +got):\n%s", encoding, p.Name, cmp.Diff(want, got))
 				}

@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/suite"
@@ -27,20 +31,27 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 	b := &bench{t, c, c.Namespace(t)}
 	stored, pods := 0, 0
 	for _, e := range suite.Entries() {
-		for path, object := range e.Malformed {
-			b.store(path, object)
+		for key, object := range e.Malformed {
+			b.store(key, object)
 			stored++
-			if strings.HasPrefix(path, "pods/") {
+			if strings.HasPrefix(key, "pods/") {
 				pods++
 			}
 		}
 	}
+	client, err := dynamic.NewForConfig(c.RESTConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.wait("the server shows them", func() error {
-		list, err := c.Client.AppsV1().Deployments(b.ns).List(t.Context(), metav1.ListOptions{})
-		if err == nil && len(list.Items) < 5 {
-			err = fmt.Errorf("%d Deployments", len(list.Items))
+		var errs []error
+		for _, e := range suite.Entries() {
+			for key, object := range e.Malformed {
+				_, err := client.Resource(resourceOf(t, object)).Namespace(b.ns).Get(t.Context(), path.Base(key), metav1.GetOptions{})
+				errs = append(errs, err)
+			}
 		}
-		return err
+		return errors.Join(errs...)
 	})
 	b.create(deployment("web", 3))
 	b.waitComplete("web")
@@ -72,16 +83,35 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 	}
 }
 
-// store puts an object where the API server keeps it, past the server. A path is, for example, deployments/web; see suite.Entry.
-func (b *bench) store(path, object string) {
+// resourceOf returns the resource of an object as suite.Entry has it.
+func resourceOf(t *testing.T, object string) schema.GroupVersionResource {
+	t.Helper()
+	var kind metav1.TypeMeta
+	if err := json.Unmarshal([]byte(filled(object, "")), &kind); err != nil {
+		t.Fatal(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kind.GroupVersionKind())
+	return resource
+}
+
+// filled returns the object with its metadata.
+func filled(object, metadata string) string {
+	object = strings.ReplaceAll(object, `"metadata":${META}`, `"metadata":{`+metadata+`}`)
+	if metadata == "" {
+		object = strings.ReplaceAll(object, `,${META}`, "")
+	}
+	return strings.ReplaceAll(object, `${META}`, metadata)
+}
+
+// store puts an object where the API server keeps it, past the server. See suite.Entry for its key.
+func (b *bench) store(key, object string) {
 	b.Helper()
-	parts := strings.Split(path, "/")
+	parts := strings.Split(key, "/")
 	name, resource := parts[len(parts)-1], strings.Join(parts[:len(parts)-1], "/")
-	meta := fmt.Sprintf(`"namespace":%q,"name":%q,"uid":%q,"generation":1`, b.ns, name, path)
-	object = strings.ReplaceAll(object, `"metadata":${META}`, `"metadata":{`+meta+`}`)
-	object = strings.ReplaceAll(object, `${META}`, meta)
+	metadata := fmt.Sprintf(`"namespace":%q,"name":%q,"uid":%q,"generation":1`, b.ns, name, key)
+	object = filled(object, metadata)
 	if !json.Valid([]byte(object)) {
-		b.Fatalf("%s is not JSON: %s", path, object)
+		b.Fatalf("%s is not JSON: %s", key, object)
 	}
 	body, err := json.Marshal(map[string][]byte{"key": []byte("/registry/" + resource + "/" + b.ns + "/" + name), "value": []byte(object)})
 	if err != nil {
@@ -93,7 +123,7 @@ func (b *bench) store(path, object string) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		b.Fatalf("store %s: %s", path, resp.Status)
+		b.Fatalf("store %s: %s", key, resp.Status)
 	}
 }
 

@@ -91,6 +91,19 @@ func TestSeeds(t *testing.T) {
 		done.Load(), n/time.Since(began).Seconds(), (time.Duration(float64(virtual.Load()) / n)).Round(time.Second), float64(changes.Load())/n)
 }
 
+// TestEntries runs a few random scripts of each entry of the suite alone, also with -short: a new entry is tried at once.
+func TestEntries(t *testing.T) {
+	for _, e := range suite.Entries() {
+		t.Run(e.Controller, func(t *testing.T) {
+			for seed := range uint64(3) {
+				for _, v := range Run(t, suite.MixOf(e).Random(seed), controllers.Registry).Violations {
+					t.Errorf("seed %d: %s", seed, v)
+				}
+			}
+		})
+	}
+}
+
 // report shrinks the script of a failing seed and says how to replay it.
 func report(t *testing.T, seed uint64, o Outcome) {
 	rule := ruleOf(o.Violations[0])

@@ -269,7 +269,7 @@ var deploymentMutants = []Mutant{
 		Name: "maxSurge is ignored",
 		Edits: []Edit{{"pkg/controllers/deployment/roll.go",
 			"min(replicas+surge-total, replicas-size)", "replicas-size"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=4 image=good:1 surge=1 unavailable=0
 			at 20s  image web good:2`,
 		Oracle: "S5",
@@ -278,7 +278,7 @@ var deploymentMutants = []Mutant{
 		Name: "maxUnavailable is rounded up",
 		Edits: []Edit{{"pkg/controllers/deployment/roll.go",
 			"resolve(ru.MaxUnavailable, replicas, 0)", "resolve(ru.MaxUnavailable, replicas, 99)"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=5 image=good:1 surge=0 unavailable=30%
 			at 60s  image web slow:2`,
 		Oracle: "S6",
@@ -287,7 +287,7 @@ var deploymentMutants = []Mutant{
 		Name: "a template that was there before is not recognised",
 		Edits: []Edit{{"pkg/controllers/deployment/hash.go",
 			"return equality.Semantic.DeepEqual(&bareA, &bareB)", "return a.Spec.Containers[0].Name == \"\" && equality.Semantic.DeepEqual(&bareA, &bareB)"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  image web good:2`,
 		Oracle: "S7",
@@ -296,7 +296,7 @@ var deploymentMutants = []Mutant{
 		Name: "Recreate does not wait for the last old pod",
 		Edits: []Edit{{"pkg/controllers/deployment/recreate.go",
 			"if name := r.remains(r.new); name != \"\" {", "if name := r.remains(r.new); false {"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1 strategy=Recreate
 			at 20s  image web good:2`,
 		Oracle: "S8",
@@ -305,7 +305,7 @@ var deploymentMutants = []Mutant{
 		Name: "the history limit removes what is in use",
 		Edits: []Edit{{"pkg/controllers/deployment/history.go",
 			"if s.size == 0 && s.Status.Replicas == 0 && ", "if "}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=4 image=good:1 surge=1 unavailable=0
 			at 20s  edit web history=0
 			at 25s  image web slow:2
@@ -317,7 +317,7 @@ var deploymentMutants = []Mutant{
 		Name: "the status is that of another generation",
 		Edits: []Edit{{"pkg/controllers/deployment/report.go",
 			"ObservedGeneration: r.d.Generation, ", "ObservedGeneration: r.d.Generation + 1, "}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  image web good:2`,
 		Oracle: "S10",
@@ -326,7 +326,7 @@ var deploymentMutants = []Mutant{
 		Name: "a hash collision is ignored",
 		Edits: []Edit{{"pkg/controllers/deployment/create.go",
 			"if r.new != nil || r.NameConflict == nil {", "if true {"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   bare web-6bbcfc9f9b replicas=1 image=good:2 # the name that the Deployment wants
 			at 5s   create web replicas=2 image=good:1`,
 		Oracle: "L1",
@@ -335,7 +335,7 @@ var deploymentMutants = []Mutant{
 		Name: "scaling returns early",
 		Edits: []Edit{{"pkg/controllers/deployment/scale.go",
 			"\tactive := r.active()\n\tswitch {\n", "\tactive := r.active()\n\tif len(active) > 0 {\n\t\treturn\n\t}\n\tswitch {\n"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  edit web replicas=5`,
 		Oracle: "L1",
@@ -344,7 +344,7 @@ var deploymentMutants = []Mutant{
 		Name: "the progress deadline is not noticed",
 		Edits: []Edit{{"pkg/controllers/deployment/conditions.go",
 			"now.LastUpdateTime.Add(deadline).Before(r.now): // DEP-73", "now.LastUpdateTime.Add(1000*deadline).Before(r.now): // DEP-73"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  edit web deadline=20
 			at 20s  image web bad:1`,

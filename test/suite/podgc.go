@@ -14,10 +14,10 @@ import (
 // TerminatedThreshold is how many terminated pods podgc leaves in scenarios.
 const TerminatedThreshold = 5
 
-// The random workload of the environment, which stops and removes nodes and evicts pods, is what podgc reacts to.
 func podGCEntry() Entry {
 	return Entry{
 		Controller: "pod-garbage-collector-controller",
+		NoChoices:  "it reacts to pods that are evicted and nodes that are stopped and removed, which the environment does",
 		Scenarios: []Scenario{
 			{Name: "podgc", Prepare: (*User).brokenPods, Play: func(u *User) {
 				u.Wait("the pods that are to go are gone", Patience, func() error {
@@ -102,7 +102,7 @@ var podgcMutants = []Mutant{
 		Name: "podgc does not wait out the grace period",
 		Edits: []Edit{{"pkg/controllers/podgc/plan_nodes.go",
 			"case now.Sub(since) >= gracePeriod:", "case now.Sub(since) >= 0:"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  node node-0 do=remove
 			at 21s  node node-1 do=remove
@@ -113,7 +113,7 @@ var podgcMutants = []Mutant{
 		Name: "podgc does not look for the node live",
 		Edits: []Edit{{"pkg/controllers/podgc/observe.go",
 			"gone[i] = apierrors.IsNotFound(err)", "gone[i] = true"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  node node-0 do=remove
 			at 20s  node node-1 do=remove

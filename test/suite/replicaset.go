@@ -92,7 +92,7 @@ var replicasetMutants = []Mutant{
 		Name: "one pod too many is deleted",
 		Edits: []Edit{{"pkg/replicas/plan.go",
 			"n := min(-missing, burst)", "n := min(1-missing, burst)"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=5 image=good:1
 			at 30s  edit web replicas=3`,
 		Oracle: "S2",
@@ -101,7 +101,7 @@ var replicasetMutants = []Mutant{
 		Name: "ready pods are given up first",
 		Edits: []Edit{{"pkg/replicas/rank.go",
 			"falseFirst(a.ready, b.ready),", "falseFirst(b.ready, a.ready),"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=8 image=slow:1 surge=0 unavailable=4
 			at 38s  image web slow:2`,
 		Oracle: "S6",
@@ -110,7 +110,7 @@ var replicasetMutants = []Mutant{
 		Name: "pods that terminate count as available",
 		Edits: []Edit{{"pkg/podutil/podutil.go",
 			"c.Terminating++\n", "c.Terminating++\n\t\t\tif Available(p, minReadySeconds, now) {\n\t\t\t\tc.Available++\n\t\t\t}\n"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=6 image=good:1 surge=1 unavailable=0
 			at 60s  fault m0 delay pods 1s for=60s
 			at 61s  image web good:2`,
@@ -120,7 +120,7 @@ var replicasetMutants = []Mutant{
 		Name: "orphans are not adopted",
 		Edits: []Edit{{"pkg/plan/claim.go",
 			"case ref == nil && matches && adoptable(owner, c):", "case ref == nil && matches && adoptable(owner, c) && owner.GetUID() == \"\":"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  set web n=0 do=orphan`,
 		Oracle: "L1",

@@ -39,8 +39,8 @@ func replicationControllerEntry() Entry {
 		Settled:   settledReplicationControllers,
 		Scenarios: replicationControllerScenarios,
 		Malformed: map[string]string{
-			"replicationcontrollers/controllers/empty": `{"apiVersion":"v1","kind":"ReplicationController","metadata":${META}}`,
-			"replicationcontrollers/controllers/absurd": `{"apiVersion":"v1","kind":"ReplicationController","metadata":${META},
+			"controllers/empty": `{"apiVersion":"v1","kind":"ReplicationController","metadata":${META}}`,
+			"controllers/absurd": `{"apiVersion":"v1","kind":"ReplicationController","metadata":${META},
 				"spec":{"replicas":-4,"minReadySeconds":-1,"selector":{"":"x","app":"absurd"},"template":{"metadata":{"labels":{"app":"other"}}}},
 				"status":{"replicas":-2,"observedGeneration":-1,"conditions":[{"type":"ReplicaFailure"},{"type":"ReplicaFailure","status":"Perhaps"}]}}`,
 		},
@@ -48,13 +48,13 @@ func replicationControllerEntry() Entry {
 			{
 				Name:   "the status of a ReplicationController is that of another generation",
 				Edits:  []Edit{{"pkg/replicas/set.go", "ObservedGeneration:   status.ObservedGeneration,", "ObservedGeneration:   status.ObservedGeneration - 1,"}},
-				Script: quick + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
+				Script: withoutElection + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
 				Oracle: SettledOracle,
 			},
 			{
 				Name:   "a ReplicationController has a pod too many",
 				Edits:  []Edit{{"pkg/replicas/set.go", "Replicas:        o.Spec.Replicas,", "Replicas:        ptr.To(ptr.Deref(o.Spec.Replicas, 0) + 1),"}},
-				Script: quick + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
+				Script: withoutElection + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
 				Oracle: SettledOracle,
 			},
 		},

@@ -6,7 +6,7 @@ var RuntimeMutants = []Mutant{
 		Name: "a stale cache passes for a fresh one after a while",
 		Edits: []Edit{{"pkg/freshness/barrier.go",
 			"if !caches.Reached(kind, version) {", "if !caches.Reached(kind, version) && version == \"\" {"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s
 			at 10s  edit web replicas=6
@@ -17,7 +17,7 @@ var RuntimeMutants = []Mutant{
 		Name: "what a lost answer leaves open is not looked up",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
 			"if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, p) {", "if false {"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s
 			at 9s   fault m0 refuse n=3 code=504 after=true resource=pods verb=create
@@ -28,7 +28,7 @@ var RuntimeMutants = []Mutant{
 		Name: "a deletion without the uid",
 		Edits: []Edit{{"pkg/executor/steps.go",
 			"Preconditions: &metav1.Preconditions{UID: &uid}}", "Preconditions: &metav1.Preconditions{}}\n\t_ = uid"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  edit web replicas=1`,
 		Oracle: "S3",
@@ -37,7 +37,7 @@ var RuntimeMutants = []Mutant{
 		Name: "an adoption without a live look at the owner",
 		Edits: []Edit{{"pkg/executor/steps.go",
 			"err := w.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   bare web-1 replicas=2 image=good:1
 			at 10s  pod web-1 n=0 do=relabel
 			at 20s  fault m0 freeze replicasets for=100s
@@ -70,7 +70,7 @@ var RuntimeMutants = []Mutant{
 			{"pkg/api/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
 			{"pkg/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  edit web note=x`,
 		Oracle: "S14",
@@ -79,7 +79,7 @@ var RuntimeMutants = []Mutant{
 		Name: "a key is given up after five failures",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
 			"\tr.enqueueAfter(r.key, rec.Next)\n\tif rec.Retries&", "\tif rec.Retries < 5 {\n\t\tr.enqueueAfter(r.key, rec.Next)\n\t}\n\tif rec.Retries&"}},
-		Script: quick + `
+		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 20s  quota pods=2
 			at 21s  edit web replicas=4

@@ -1,5 +1,5 @@
-// Package suite has one entry for each controller of the registry: all that the suites need to know of it. The suites loop over the
-// entries, so a controller that gets an entry is in the random workload, in the crash tests, among the malformed objects, the mutants
+// Package suite has one entry for each controller of the registry: what the suites need to know of it, if they know the kinds that it
+// works on (see CONTRIBUTING). The suites loop over the entries, so a controller that gets an entry is in the random workload, in the crash tests, among the malformed objects, the mutants
 // and the write budgets.
 package suite
 
@@ -16,20 +16,23 @@ type Entry struct {
 
 	// For the random workload in test/simulation.
 
-	// Operations are the words of scripts that concern what it works on.
+	// Operations are the commands of scripts that concern its objects, by their first word.
 	Operations map[string]workload.Operation
-	// Begin adds to a random script what makes each app. It may be nil.
+	// Begin adds to a random script what makes an app, a name with which the label app of its pods begins. It may be nil.
 	Begin func(g *workload.Generator, app string)
 	// Choices are what users do at random.
 	Choices []workload.Choice
-	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it. It may be nil, if the
-	// oracles say it.
+	// NoChoices says why there are none.
+	NoChoices string
+	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it. It may be nil if the
+	// oracles L1 and L3 in test/oracle say it.
 	Settled func(*apiserver.Server) []string
 
 	Scenarios []Scenario // for the crash tests in test/chaos
 	// Malformed are, for test/integration, objects that no server accepts today. An old version, or somebody with access to etcd,
-	// may have stored them all the same, and then every watch brings them. The keys are the paths in etcd, without the namespace;
-	// ${META} stands for namespace, name and uid.
+	// may have stored them all the same, and then every watch brings them. The keys are those of etcd without /registry/ and the
+	// namespace: "services/specs/NAME", "controllers/NAME" for a ReplicationController, for most kinds "RESOURCE/NAME". ${META}
+	// stands for namespace, name and uid.
 	Malformed map[string]string
 	Mutants   []Mutant // for test/mutation
 	Budgets   []Budget // for test/integration: the fewest writes that pieces of work take
@@ -80,8 +83,8 @@ type Budget struct {
 	Work, Statuses int
 }
 
-// quick is the beginning of scripts that need no election.
-const quick = `
+// withoutElection is the beginning of scripts that need no election.
+const withoutElection = `
 			set elect 0`
 
 // Operations returns the words of scripts of all entries.
@@ -94,8 +97,11 @@ func Operations() map[string]workload.Operation {
 }
 
 // Mix returns what random scripts are made of.
-func Mix() (m workload.Mix) {
-	for _, e := range Entries() {
+func Mix() workload.Mix { return MixOf(Entries()...) }
+
+// MixOf returns what random scripts are made of that concern some controllers.
+func MixOf(entries ...Entry) (m workload.Mix) {
+	for _, e := range entries {
 		if e.Begin != nil {
 			m.Begin = append(m.Begin, e.Begin)
 		}

@@ -264,7 +264,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		for uid, pods := range s.Pods {
 			for _, p := range pods {
 				p.Spec.NodeName, p.Status.Message, p.ManagedFields = "node", "a message", []metav1.ManagedFieldsEntry{{Manager: "m"}}
-				cached.Pods[uid] = append(cached.Pods[uid], projected.Pod(p))
+				cached.Pods[uid] = append(cached.Pods[uid], projected.ProjectPod(p))
 			}
 		}
 		a, b := planRollout(now, s), planRollout(now, cached)

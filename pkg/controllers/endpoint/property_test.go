@@ -198,9 +198,9 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			fat.Annotations = map[string]string{"note": "x"}
 			fat.Spec.Containers[0].Command, fat.Spec.ServiceAccountName = []string{"run"}, "default"
 			fat.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
-			slim.pods = append(slim.pods, projected.Pod(fat))
+			slim.pods = append(slim.pods, projected.ProjectPod(fat))
 		}
-		service, err := projected.Apply(s.service)
+		service, err := projected.Project(s.service)
 		if err != nil {
 			t.Fatal(err)
 		}

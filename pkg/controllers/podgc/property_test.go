@@ -163,7 +163,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			thin.pods = append(thin.pods, o.(*corev1.Pod))
 		}
 		for name, n := range s.nodes {
-			o, _ := projected(t).Apply(n)
+			o, _ := projected(t).Project(n)
 			thin.nodes[name] = o.(*corev1.Node)
 		}
 		slim := planPods(epoch, thin)

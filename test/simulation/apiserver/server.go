@@ -9,6 +9,7 @@
 package apiserver
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -151,7 +152,7 @@ func (s *Server) storeOf(o Object) *store {
 			return st
 		}
 	}
-	return nil
+	panic(fmt.Sprintf("the simulated server does not know %T: add it to kinds.go", o))
 }
 
 // Compact forgets how all objects came about: a watch that wants to go on from before now is told that it is too late.
