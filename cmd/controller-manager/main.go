@@ -16,7 +16,7 @@ import (
 
 func main() {
 	limitMemory(os.LookupEnv, os.DirFS("/"))
-	go manageMemory(context.Background(), memoryPeriod, garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
+	go manageMemory(context.Background(), garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")

@@ -32,16 +32,21 @@ func limitMemory(env func(string) (string, bool), root fs.FS) {
 	}
 }
 
-// garbageTuner sets GOGC for large caches, and returns a function that sets it again for what is alive when it is called. GOGC
-// in the environment takes precedence.
+// garbageTuner sets GOGC for large caches, and returns a function that sets it again for what is alive when it is called. It gives
+// more room for garbage only when no more is alive than at the call before, so that caches which are being filled do not grow beyond
+// what they need. GOGC in the environment takes precedence.
 func garbageTuner(env func(string) (string, bool)) (adjust func()) {
 	if _, set := env("GOGC"); set {
 		return func() {}
 	}
 	set := garbageShare // while the caches are filled for the first time
 	debug.SetGCPercent(set)
+	var before uint64
 	return func() {
-		if percent := garbagePercent(readMetric("/gc/heap/live:bytes")); percent != set {
+		alive := readMetric("/gc/heap/live:bytes")
+		grows := alive > before+before/4
+		before = alive
+		if percent := garbagePercent(alive); percent < set || percent > set && !grows {
 			debug.SetGCPercent(percent)
 			set = percent
 		}
@@ -91,25 +96,29 @@ func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 }
 
 const (
+	adjustPeriod = time.Second
 	memoryPeriod = 10 * time.Second
 	idleAllocs   = 1 << 20 // bytes that an idle process allocates in a period, at most
 	worthwhile   = 8 << 20 // bytes that must have been allocated for garbage to be worth looking for
 )
 
-// manageMemory adjusts the room for garbage once in a period. It also returns unused memory to the system, once after each
-// time of work, when the process is idle: otherwise garbage would stay until as much again has been allocated, which may take
-// a day in a quiet cluster.
-func manageMemory(ctx context.Context, period time.Duration, adjust func(), allocated func() uint64, free func()) {
-	every := time.NewTicker(period)
-	defer every.Stop()
+// manageMemory adjusts the room for garbage every second. It also returns unused memory to the system, once after each time of work,
+// when the process is idle: otherwise garbage would stay until as much again has been allocated, which may take a day in a quiet
+// cluster.
+func manageMemory(ctx context.Context, adjust func(), allocated func() uint64, free func()) {
+	adjusting, freeing := time.NewTicker(adjustPeriod), time.NewTicker(memoryPeriod)
+	defer adjusting.Stop()
+	defer freeing.Stop()
 	var freed, before uint64
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-every.C:
+		case <-adjusting.C:
+			adjust()
+			continue
+		case <-freeing.C:
 		}
-		adjust()
 		now := allocated()
 		if now-before <= idleAllocs && now-freed >= worthwhile {
 			free()

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // cachePods is what is measured: a process that caches the pods of a server, with the memory settings of the manager.
 func cachePods(host string) {
 	limitMemory(os.LookupEnv, os.DirFS("/"))
-	go manageMemory(context.Background(), memoryPeriod, garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
+	go manageMemory(context.Background(), garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
 	projection, err := manager.Projection(controllers.Registry())
 	if err != nil {
 		panic(err)

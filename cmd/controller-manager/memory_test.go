@@ -66,6 +66,10 @@ func TestGarbageTuner(t *testing.T) {
 	}
 	runtime.GC()
 	adjust()
+	if got := current(); got != garbageShare {
+		t.Errorf("the heap may still grow: %d", got)
+	}
+	adjust()
 	if got, want := current(), garbagePercent(readMetric("/gc/heap/live:bytes")); got != want || got == garbageShare {
 		t.Errorf("small heap: %d, want %d", got, want)
 	}
@@ -85,20 +89,20 @@ func TestGarbageTuner(t *testing.T) {
 	}
 }
 
-// Memory is returned once after each time of work, when that is over, and the room for garbage adjusted in each period.
+// Memory is returned once after each time of work, when that is over, and the room for garbage adjusted every second.
 func TestManageMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var total atomic.Uint64
 		var frees, adjusted atomic.Int64
-		go manageMemory(ctx, memoryPeriod, func() { adjusted.Add(1) }, total.Load, func() { frees.Add(1) })
+		go manageMemory(ctx, func() { adjusted.Add(1) }, total.Load, func() { frees.Add(1) })
 		period := func(allocates uint64) int64 {
 			total.Add(allocates)
 			time.Sleep(memoryPeriod)
 			synctest.Wait()
 			return frees.Load()
 		}
-		time.Sleep(time.Second) // between two ticks
+		time.Sleep(adjustPeriod / 2) // between two ticks
 		for i, c := range []struct {
 			allocates uint64
 			frees     int64
@@ -111,8 +115,8 @@ func TestManageMemory(t *testing.T) {
 			if got := period(c.allocates); got != c.frees {
 				t.Errorf("period %d: freed %d times, want %d", i, got, c.frees)
 			}
-			if got := adjusted.Load(); got != int64(i+1) {
-				t.Errorf("period %d: adjusted %d times", i, got)
+			if got, want := adjusted.Load(), int64(i+1)*int64(memoryPeriod/adjustPeriod); got != want {
+				t.Errorf("period %d: adjusted %d times, want %d", i, got, want)
 			}
 		}
 		cancel()

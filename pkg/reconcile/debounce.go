@@ -11,9 +11,10 @@ import (
 // has written nothing else for quietController, but not longer than longestDebounce. So the number of writes that a large piece of
 // work takes depends on the work and not on the speed of the machine, and small work does not wait.
 const (
-	longBacklog     = 30
+	longBacklog     = 24
 	quietController = time.Second
 	longestDebounce = 15 * time.Second
+	soonest         = 200 * time.Millisecond // until a report that waits for the backlog is looked at again
 )
 
 // debounced is a report of one key that waits for a newer one to replace it. The zero value is none.
@@ -52,8 +53,10 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 	d := s.report
 	wait := d.postpone(now, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
 	backlog := r.queue.Len() + r.keys.setReport(s, d)
-	if remaining := d.since.Add(longestDebounce).Sub(now); backlog > longBacklog && now.Sub(r.executor.LastWrite()) <= quietController {
-		wait = max(wait, min(remaining, quietController)) // timerAt is early by as much, which only lets the object count as quiet sooner
+	waited := now.Sub(d.since)
+	if remaining := longestDebounce - waited; backlog > longBacklog && now.Sub(r.executor.LastWrite()) <= quietController {
+		again := min(max(waited, soonest), quietController, remaining) // ever more rarely, as a short backlog is over soon
+		wait = max(wait, again)                                        // timerAt is early by as much, so that the object counts as quiet sooner
 	}
 	if wait > 0 {
 		return wait

@@ -49,12 +49,12 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 			}
 		},
-		"twenty rollouts that get stuck at once": func(b *busy) {
-			for i := range 20 {
+		"a dozen rollouts that get stuck at once": func(b *busy) {
+			for i := range 12 {
 				b.apply(fmt.Sprint("web-", i), 5)
 			}
 			b.quiet()
-			for i := range 20 {
+			for i := range 12 {
 				b.setImage(fmt.Sprint("web-", i), "bad:1")
 			}
 			b.promptWithin(500 * time.Millisecond) // their writes wait for each other
