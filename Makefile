@@ -134,10 +134,11 @@ verify-release: ## Build a release twice, in different folders, and compare the 
 fuzz: ## Fuzz all targets for FUZZTIME (1m) in all, as many at a time as there are processors
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
 
-nightly: ## What takes too long for each commit: all crashes, all ways to meet the past, a soak, many seeds, long fuzzing
+nightly: ## What takes too long for each commit: all crashes, all ways to meet the past, a soak, many seeds, mutants at random, long fuzzing
 	$(MAKE) chaos
 	$(MAKE) soak SOAK=$(or $(SOAK),30m)
 	SIM_TIME=30m go test -count=1 -timeout=60m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -least=5000
+	go test ./test/mutation -count=1 -v -timeout=0 -run TestMutantsAtRandom -seeds=1000
 	$(MAKE) fuzz FUZZTIME=30m
 
 clean: ## Remove what was built here, all local control planes and their programs

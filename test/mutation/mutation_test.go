@@ -10,12 +10,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +92,73 @@ func examine(t *testing.T, m suite.Mutant) finding {
 	}
 	t.Errorf("no oracle finds it; %s should", m.Oracle)
 	return f
+}
+
+// randomSeeds is for TestMutantsAtRandom.
+var randomSeeds = flag.Int("seeds", 0, "how many random scripts TestMutantsAtRandom runs with each mutant at most")
+
+// TestMutantsAtRandom runs each mutant with the random scripts of the simulation instead of its own, and reports which seed is the
+// first that finds it, and by which oracle. It fails if none finds half of them: then the random workload would be of no use.
+func TestMutantsAtRandom(t *testing.T) {
+	if *randomSeeds == 0 {
+		t.Skip("takes minutes: runs with -seeds=N")
+	}
+	var mu sync.Mutex
+	rows := map[string]string{}
+	killed := 0
+	t.Run("all", func(t *testing.T) {
+		for _, m := range mutants {
+			t.Run(m.Name, func(t *testing.T) {
+				t.Parallel()
+				seed, id := firstSeed(t, m)
+				mu.Lock()
+				defer mu.Unlock()
+				rows[m.Name] = fmt.Sprintf("> %d", *randomSeeds)
+				if seed > 0 {
+					killed++
+					rows[m.Name] = fmt.Sprintf("%d\t%s", seed, id)
+				}
+			})
+		}
+	})
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MUTANT\tSEEDS TO KILL\tORACLE")
+	for _, m := range mutants {
+		fmt.Fprintf(w, "%s\t%s\n", m.Name, rows[m.Name])
+	}
+	w.Flush()
+	t.Logf("%d of %d mutants are found at random:\n%s", killed, len(rows), text.String())
+	if 2*killed < len(rows) {
+		t.Errorf("random scripts find %d of %d mutants", killed, len(rows))
+	}
+}
+
+var seedFailed = regexp.MustCompile(`seed (\d+): \d+ violations, the first one:\s+(\S+)`)
+
+// firstSeed returns the first random script in which a mutant is found, and the oracle that does; 0 if none is.
+func firstSeed(t *testing.T, m suite.Mutant) (seed int, id string) {
+	dir := t.TempDir()
+	overlay, err := overlayOf(dir, m.Edits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := build(t, dir, "-overlay="+overlay)
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, "-test.run=^TestSeeds$", fmt.Sprintf("-seeds=%d", *randomSeeds))
+	command.Dir = dir
+	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIM_TIME="+runLimit.String()) // one seed after the other
+	output, _ := command.CombinedOutput()                                               // it fails when a seed does
+	found := seedFailed.FindSubmatch(output)
+	if found == nil {
+		return 0, ""
+	}
+	seed, err = strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seed, string(found[2])
 }
 
 // TestNoMutant is the control: without a mistake the scripts of all mutants pass.

@@ -82,6 +82,47 @@ var endpointMutants = []Mutant{
 			at 60s  pod web n=500 do=delete`,
 		Oracle: "S11",
 	},
+	{
+		Name: "pods that are not ready are given as ready",
+		Edits: []Edit{{"pkg/controllers/endpoint/planpods.go",
+			"return service.Spec.PublishNotReadyAddresses || podutil.Ready(p)", "return service != nil && (p == nil || !podutil.Finished(p))"}},
+		Script: withoutElection + `
+			at 1s   service web
+			at 1s   bare web replicas=2 image=bad:1`,
+		Oracle: "S11",
+	},
+	{
+		Name: "pods that are being deleted count",
+		Edits: []Edit{{"pkg/controllers/endpoint/planpods.go",
+			"(p.DeletionTimestamp == nil || service.Spec.PublishNotReadyAddresses)", "service != nil"}},
+		Script: withoutElection + `
+			at 1s   service web
+			at 1s   bare web replicas=3 image=good:1
+			at 20s  node node-0 do=stop
+			at 20s  node node-1 do=stop
+			at 20s  node node-2 do=stop
+			at 21s  bare web replicas=0`,
+		Oracle: "S11",
+	},
+	{
+		Name:  "the selector of a Service is not looked at again",
+		Edits: []Edit{{"pkg/controllers/endpoint/plan.go", `if why == "" {`, `if why == "" || len(s.endpoints.Subsets) > 0 && len(after.Subsets) == 0 {`}},
+		Script: withoutElection + `
+			at 1s   service web
+			at 1s   bare web replicas=2 image=good:1
+			at 20s  service web app=other`,
+		Oracle: "L1",
+	},
+	{
+		Name: "Endpoints stay when their Service is gone",
+		Edits: []Edit{{"pkg/controllers/endpoint/plan.go",
+			"	if s.endpoints == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord", "	if s.endpoints == nil || s.service == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord"}},
+		Script: withoutElection + `
+			at 1s   service web
+			at 1s   bare web replicas=2 image=good:1
+			at 20s  service web delete=true`,
+		Oracle: "L1",
+	},
 }
 
 var endpointScenarios = []Scenario{
