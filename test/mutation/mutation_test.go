@@ -149,7 +149,7 @@ func firstSeed(t *testing.T, m suite.Mutant) (seed int, id string) {
 	command := exec.CommandContext(ctx, program, "-test.run=^TestSeeds$", fmt.Sprintf("-seeds=%d", *randomSeeds))
 	command.Dir = dir
 	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIM_TIME="+runLimit.String()) // one seed after the other
-	output, _ := command.CombinedOutput()                                               // it fails when a seed does
+	output, _ := command.CombinedOutput()                                             // it fails when a seed does
 	found := seedFailed.FindSubmatch(output)
 	if found == nil {
 		return 0, ""
