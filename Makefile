@@ -19,7 +19,8 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(S
 # The default tag names the commit, so that two images that differ have different names, and a rollout of a new one is seen.
 # A tag must not contain "+". Without git there is no commit to name.
 IMAGE_COMMIT = $(shell git describe --always --abbrev=12 --exclude='*' 2>/dev/null)
-IMAGE_DIRTY = $(if $(filter dirty,$(TREE_STATE)),-dirty)
+IMAGE_CHANGES = $(shell { git diff HEAD; git ls-files --others --exclude-standard | xargs -r -d '\n' cat; } 2>/dev/null | git hash-object --stdin | cut -c1-8)
+IMAGE_DIRTY = $(if $(filter dirty,$(TREE_STATE)),-dirty-$(IMAGE_CHANGES))
 IMAGE_TAG = $(subst +,-,$(VERSION))$(addprefix -,$(IMAGE_COMMIT))$(IMAGE_DIRTY)
 IMAGE ?= controller-manager:$(IMAGE_TAG)
 IMAGE_PLATFORMS ?= linux/$(shell go env GOARCH)

@@ -141,6 +141,24 @@ func allowed(from string) (packages []string, ok bool) {
 	return strings.Fields(line), ok
 }
 
+// Observe has no side effects: what it finds worth a line is in the snapshot, and is logged when the plan has been applied.
+func TestObserveDoesNotLog(t *testing.T) {
+	checked := 0
+	for _, s := range sources(t) {
+		folder, base := path.Split(s.path)
+		if base != "observe.go" || !strings.HasPrefix(folder, "pkg/controllers/") && folder != "pkg/replicas/" {
+			continue
+		}
+		checked++
+		if slices.Contains(s.imports(), "k8s.io/klog/v2") || slices.Contains(s.imports(), "k8s.io/component-base/metrics") {
+			t.Errorf("%s logs or counts", s.path)
+		}
+	}
+	if checked < 4 {
+		t.Errorf("only %d files checked", checked)
+	}
+}
+
 func TestImportsPointOneWay(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range sources(t) {

@@ -148,7 +148,7 @@ func TestFailingAttemptsAreNotStalled(t *testing.T) {
 	}
 }
 
-// staleAfter is what is to be said of a cache that has heard nothing for longer than that.
+// staleAfter is what is to be said of a cache for which nothing comes for longer than that.
 func (o *observed) staleAfter(bound time.Duration) string {
 	if time.Since(o.activity.LastActivity()) > bound {
 		return "no watch is open"

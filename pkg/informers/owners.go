@@ -38,7 +38,7 @@ func (o Owners[T]) Enqueues(before, after plan.Object) (keys []plan.Key) {
 	return append(keys, o.adopters(after)...)
 }
 
-// Of adds the key of the object's controlling owner, if that is of the kind, exists, and is the one and not a namesake.
+// Of adds the key of the object's controlling owner, if that is of the kind, exists, and has the same UID.
 func (o Owners[T]) Of(object plan.Object, keys []plan.Key) []plan.Key {
 	ref := metav1.GetControllerOfNoCopy(object)
 	if ref == nil || ref.Kind != o.Kind {

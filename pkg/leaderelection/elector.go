@@ -21,7 +21,7 @@ type Leadership interface {
 	Run(ctx context.Context, lead func(ctx context.Context) error) error
 	// Held reports whether the right is there at this moment. It is cheap: ask before each write.
 	Held() bool
-	// Check returns an error when this process is wedged and had better be restarted (LE-18).
+	// Check returns an error when this process is stalled and had better be restarted (LE-18).
 	Check() error
 }
 
@@ -62,7 +62,7 @@ func (e *Elector) Held() bool {
 }
 
 // Check returns an error when this process works as the leader although it has not renewed the lease for the lease
-// duration and another 20s (LE-18). That it still works is a sign that it is wedged: it was told to stop long before.
+// duration and another 20s (LE-18). That it still works is a sign that it is stalled: it was told to stop long before.
 func (e *Elector) Check() error {
 	t := e.current.Load()
 	if t == nil || !t.working.Load() {

@@ -38,7 +38,7 @@ type renewal struct {
 	seen instant // the earliest moment at which others can have seen the record that it wrote
 }
 
-// term is one candidacy, from the first look at the lease to its release or loss. To client-go it is the lock: so it sees
+// term is one candidacy, from the first read of the lease to its release or loss. To client-go it is the lock: so it sees
 // all requests about the lease, and knows when the last one that succeeded was begun.
 type term struct {
 	resourcelock.Interface // the lease itself

@@ -99,7 +99,7 @@ func (m *Manager) Readyz() []health.Check {
 }
 
 func (m *Manager) notStarted() error {
-	switch waiting := m.awaited.Load(); {
+	switch waiting := m.serverError.Load(); {
 	case m.caches.Load() != nil:
 		return nil
 	case waiting != nil:

@@ -57,20 +57,20 @@ var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
 // Manager is a set of controllers that have been built.
 type Manager struct {
 	Config
-	builder    *clients.Builder
-	informers  kubeinformers.SharedInformerFactory
-	metadata   *informers.MetadataInformers
-	leadership leaderelection.Leadership
-	mapper     *api.Mapper
-	shared     reconcile.Shared
-	runners    []*named
-	accounts   []string
-	closers    []func() // run by close, last first
-	liveness   *informers.WatchLiveness
-	refusals   clients.Refusals
-	awaited    atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
-	caches     atomic.Pointer[[]informers.Started] // nil until they are started
-	ending     atomic.Bool
+	builder     *clients.Builder
+	informers   kubeinformers.SharedInformerFactory
+	metadata    *informers.MetadataInformers
+	leadership  leaderelection.Leadership
+	mapper      *api.Mapper
+	shared      reconcile.Shared
+	runners     []*named
+	accounts    []string
+	closers     []func() // run by close, last first
+	liveness    *informers.WatchLiveness
+	refusals    clients.Refusals
+	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
+	caches      atomic.Pointer[[]informers.Started] // nil until they are started
+	ending      atomic.Bool
 }
 
 // named is a controller that was built.

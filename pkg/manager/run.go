@@ -42,7 +42,7 @@ func (m *Manager) waitForServer(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil {
 			break
 		}
-		m.awaited.Store(&err)
+		m.serverError.Store(&err)
 		was := known
 		known = !apierrors.IsUnauthorized(err)
 		if known != was || time.Since(logged) >= waitingLog {

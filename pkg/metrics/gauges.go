@@ -64,7 +64,7 @@ func newGauges() []*gauge {
 					v.WithLabelValues(c.Alias, m.Clients.Component).Add(running)
 				}
 			}, "name", "manager"),
-		newGauge("controller_manager_cache_age_seconds", "How long the cache has heard nothing from the API server: no event, no bookmark.",
+		newGauge("controller_manager_cache_age_seconds", "How long the API server has sent nothing for the cache: no event, no bookmark.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.CacheStates() {
 					if !c.LastActivity.IsZero() {

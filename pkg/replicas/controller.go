@@ -38,6 +38,7 @@ func Fields() projection.Fields {
 		Kinds: map[schema.GroupVersionKind][]string{
 			corev1.SchemeGroupVersion.WithKind("Pod"): {
 				"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase", "status.conditions",
+				"spec.initContainers.name", "spec.initContainers.restartPolicy", // restarts of sidecars count
 				"status.containerStatuses.name", "status.containerStatuses.restartCount",
 				"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount",
 			},

@@ -18,8 +18,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// awaited is how long the report may wait that a change of the spec has been seen, when the next pass may have more to say.
-const awaited = 100 * time.Millisecond
+// promptly is how long the report may wait that a change of the spec has been seen, when the next reconcile may have more to say.
+const promptly = 100 * time.Millisecond
 
 // ownedQuiet is how long a ReplicaSet of a Deployment must not have changed before progress is reported. Users watch the
 // Deployment, which counts the pods itself, so that in most rollouts the pods become available before anything is reported.
@@ -208,7 +208,7 @@ func debounce(set *Set, c podutil.Counts, news, failed bool, did plan.Outcome) (
 	case ownedByDeployment(set):
 		return max(quiet, ownedQuiet), longest
 	case set.Status.ObservedGeneration < set.Generation:
-		return awaited, awaited
+		return promptly, promptly
 	}
 	return quiet, longest
 }

@@ -83,7 +83,7 @@ func inMemory(addresses []net.IP, every time.Duration, cert **tls.Certificate) *
 	}}
 }
 
-// inDirectory returns a source of the certificate in a directory. If there is none it is made at the first look; if there
+// inDirectory returns a source of the certificate in a directory. If there is none it is made when it is first asked for; if there
 // is one it is used, whoever made it.
 func inDirectory(dir, name string, addresses []net.IP, every time.Duration, cert **tls.Certificate) *source {
 	files := pair{filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")}

@@ -112,7 +112,7 @@ var podgcMutants = []Mutant{
 	{
 		Name: "podgc does not look for the node live",
 		Edits: []Edit{{"pkg/controllers/podgc/observe.go",
-			"gone[i] = apierrors.IsNotFound(err)", "gone[i] = true"}},
+			"if found.gone[i] = apierrors.IsNotFound(err); err != nil && !found.gone[i] {", "if found.gone[i] = true; apierrors.IsNotFound(err) && false {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  node node-0 do=remove

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -30,8 +31,13 @@ func TestDefaultTag(t *testing.T) {
 		t.Errorf("after a tag and another commit: got %s, want %s", got, want)
 	}
 	write(t, filepath.Join(dir, "new"), "not yet committed")
-	if got, want := imageName(t, dir), prefix+second[:12]+"-dirty"; got != want {
-		t.Errorf("a dirty tree: got %s, want %s", got, want)
+	dirty := imageName(t, dir)
+	if want := regexp.MustCompile("^" + regexp.QuoteMeta(prefix+second[:12]) + "-dirty-[0-9a-f]{8}$"); !want.MatchString(dirty) {
+		t.Errorf("a dirty tree: got %s, want %s", dirty, want)
+	}
+	write(t, filepath.Join(dir, "new"), "changed once more")
+	if again := imageName(t, dir); again == dirty {
+		t.Errorf("another change has the same name: %s", again)
 	}
 	if got, want := imageName(t, dir, "IMAGE=example.com/mine:1"), "example.com/mine:1"; got != want {
 		t.Errorf("with a name given: got %s, want %s", got, want)

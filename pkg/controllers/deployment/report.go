@@ -14,8 +14,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// awaited is how long a report of what users and tools wait for may wait, when the next reconcile may have more to say.
-const awaited = 100 * time.Millisecond
+// promptly is how long a report of what users and tools wait for may wait, when the next reconcile may have more to say.
+const promptly = 100 * time.Millisecond
 
 // reportStatus writes the Deployment's status: its counts, conditions and revision, in one write, and only when
 // something differs (DEP-64..76). What users wait for is written at once; progress is debounced while things move.
@@ -167,7 +167,7 @@ func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) (q
 	case !r.moving() && !did.Wrote():
 		return 0, 0
 	case news || finishes || before.ObservedGeneration < status.ObservedGeneration:
-		return awaited, awaited
+		return promptly, promptly
 	}
 	return podutil.Debounce(r.total())
 }

@@ -318,12 +318,12 @@ func TestOutcome(t *testing.T) {
 		want     string // the conditions; empty if nothing may be reported
 		debounce time.Duration
 	}{
-		{"DEP-27 created", snapshotWith(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", awaited},
+		{"DEP-27 created", snapshotWith(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", promptly},
 		{"DEP-26 creation failed", snapshotWith(web(3)), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-26 creation failed, no deadline", snapshotWith(web(3, never)), denied, strings.TrimSpace(unavailable), awaited},
+		{"DEP-26 creation failed, no deadline", snapshotWith(web(3, never)), denied, strings.TrimSpace(unavailable), promptly},
 		{"DEP-26 creation failed in a rollback", snapshotWith(web(3, rollbackNote("1"))), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-25 the name was taken, the cache did not know", snapshotWith(web(3)), exists, strings.TrimSpace(unavailable), awaited},
-		{"DEP-25 the plan was stale", snapshotWith(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), awaited},
+		{"DEP-25 the name was taken, the cache did not know", snapshotWith(web(3)), exists, strings.TrimSpace(unavailable), promptly},
+		{"DEP-25 the plan was stale", snapshotWith(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), promptly},
 		{"DEP-7 adopted", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), nil, "", 0},
 		{"DEP-7 adoption failed", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), denied, "", 0},
 		{"DEP-7 release failed", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.Labels = nil }}), denied, "", 0},
@@ -446,12 +446,12 @@ func TestDebounce(t *testing.T) {
 		want  time.Duration
 	}{
 		{"newly complete, all agree: at once", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), full), false, 0},
-		{"newly complete, a ReplicaSet's status is behind: debounced", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, awaited},
-		{"newly complete, old pods terminate: debounced", snapshotWith(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, awaited},
+		{"newly complete, a ReplicaSet's status is behind: debounced", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, promptly},
+		{"newly complete, old pods terminate: debounced", snapshotWith(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, promptly},
 		{"mere progress: debounced", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, time.Second},
-		{"a new generation, though something was written: debounced, but not for long", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, awaited},
-		{"Available, for the first time, while it moves: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, awaited},
-		{"not Available, for the first time: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, awaited},
+		{"a new generation, though something was written: debounced, but not for long", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, promptly},
+		{"Available, for the first time, while it moves: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, promptly},
+		{"not Available, for the first time: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, promptly},
 		{"no longer Available: at once", snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 2, pending: 1}), false, 0},
 		{"Available again: at once", snapshotWith(web(10, knows(finished, hour, "1", 10, 10, 7, 7)), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, 0},
 		{"no longer Available, but the next look follows at once: debounced", snapshotWith(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, time.Second},

@@ -49,6 +49,7 @@ func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	if s.rule == orphaned {
 		c.tellBreaker(logger, s)
+		tellUnread(logger, s)
 	}
 	c.countDeletions(logger, s, did)
 }
@@ -66,6 +67,16 @@ func (c collectors) tellBreaker(logger klog.Logger, s snapshot) {
 		logger.Info("Orphaned pods are deleted again", "known", s.nodeCounts.known, "vanished", s.nodeCounts.vanished)
 	default:
 		logger.Info("Orphaned pods are not deleted for now", "why", s.breaker.why, "nodesDue", len(s.nodeCounts.due))
+	}
+}
+
+// tellUnread says what could not be read live.
+func tellUnread(logger klog.Logger, s snapshot) {
+	if s.uncompared {
+		logger.V(1).Info("The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
+	}
+	if n := len(s.unreadable); n > 0 {
+		logger.Info("Nodes cannot be read, their pods stay", "nodes", n, "err", s.unreadable[0])
 	}
 }
 

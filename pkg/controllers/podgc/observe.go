@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -87,7 +86,9 @@ func (k *caches) observeOrphans(ctx context.Context, r reconcile.Request[memory]
 	var pods [][]*corev1.Pod
 	due, pods, s.unread = k.batchOf(s.nodeCounts.due, m)
 	s.gone = map[string]bool{}
-	for i, gone := range readLive(ctx, r.Reader, due) {
+	found := readLive(ctx, r.Reader, due)
+	s.unreadable = found.errors()
+	for i, gone := range found.gone {
 		if gone { // it stays due until no pod is left that could be removed
 			s.gone[due[i]] = true
 			s.pods = append(s.pods, pods[i]...)
@@ -135,7 +136,7 @@ func (k *caches) prove(ctx context.Context, reader api.Reader, s *snapshot) brea
 	err := reader.List(ctx, nodes, "", metav1.ListOptions{}, found)
 	switch {
 	case apierrors.IsForbidden(err): // a role of somebody's own, without it: each node is still read live
-		klog.FromContext(ctx).V(1).Info("The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
+		s.uncompared = true
 		return breaker{}
 	case err != nil:
 		return breaker{notProved, fmt.Sprintf("the nodes cannot be listed: %v", err)}
@@ -147,11 +148,26 @@ func (k *caches) prove(ctx context.Context, reader api.Reader, s *snapshot) brea
 	return checkNames(live, k.nodes.Names())
 }
 
-// readLive asks the server for nodes, and reports which of them it does not know (PGC-10). A node that could not be read
-// is not gone.
-func readLive(ctx context.Context, reader api.Reader, names []string) []bool {
+// liveNodes are nodes that were read live, in the order in which they were asked for.
+type liveNodes struct {
+	gone []bool  // the server does not know them
+	errs []error // of those that could not be read; they are not gone
+}
+
+// errors returns the errors that there are, as text.
+func (l liveNodes) errors() (all []string) {
+	for _, err := range l.errs {
+		if err != nil {
+			all = append(all, err.Error())
+		}
+	}
+	return all
+}
+
+// readLive asks the server for nodes (PGC-10).
+func readLive(ctx context.Context, reader api.Reader, names []string) liveNodes {
 	nodes, _ := api.BuiltIn(nodeKind)
-	gone := make([]bool, len(names))
+	found := liveNodes{make([]bool, len(names)), make([]error, len(names))}
 	slots := make(chan struct{}, liveAtOnce)
 	var all sync.WaitGroup
 	for i := range names {
@@ -159,12 +175,11 @@ func readLive(ctx context.Context, reader api.Reader, names []string) []bool {
 		all.Go(func() {
 			defer func() { <-slots }()
 			err := reader.Get(ctx, nodes, plan.Key{Name: names[i]}, &metav1.PartialObjectMetadata{})
-			gone[i] = apierrors.IsNotFound(err)
-			if err != nil && !gone[i] {
-				klog.FromContext(ctx).Info("A node cannot be read, its pods stay", "node", names[i], "err", err.Error())
+			if found.gone[i] = apierrors.IsNotFound(err); err != nil && !found.gone[i] {
+				found.errs[i] = fmt.Errorf("node %s: %w", names[i], err)
 			}
 		})
 	}
 	all.Wait()
-	return gone
+	return found
 }

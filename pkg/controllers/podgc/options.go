@@ -29,7 +29,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.OrphanBrake, "pod-gc-orphan-brake", o.OrphanBrake,
 		"When more than this share of the nodes known ten minutes ago has vanished, or the cache of nodes is not "+
 			"proved fresh, pods of vanished nodes are not deleted until that changes. Clusters of fewer than five nodes "+
-			"are exempt. Zero turns the brake off.")
+			"are exempt. Zero lifts this limit.")
 }
 
 // Validate implements manager.Options.

@@ -70,6 +70,8 @@ type snapshot struct {
 	// The rest is for orphaned only.
 	gone          map[string]bool // nodes that were due and then not found by a live read (PGC-10)
 	unread        int             // nodes that are due and were not read: they follow at once
+	unreadable    []string        // nodes that could not be read, with the error; their pods stay
+	uncompared    bool            // the role does not allow to compare the cache of nodes with the server
 	nodeCounts    nodeCounts
 	breaker       breaker
 	breakerBefore breakerKind // as the reconcile before found it
