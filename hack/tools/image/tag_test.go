@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"regexp"
 	"strings"
 	"testing"
 )
