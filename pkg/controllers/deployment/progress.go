@@ -43,13 +43,13 @@ func (l lastSeen) renewed(r *rollout) lastSeen {
 // older than what the status reports, else now. While paused, nobody waits for progress: the deadline begins when that
 // ends (DEP-56).
 func (r *rollout) seenAt(at time.Time) time.Time {
-	told := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
+	reported := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
 	switch {
 	case at.IsZero(), r.new != nil && r.new.UID != r.Seen.New: // nothing was observed then, or it was created in this reconcile
 		return r.now
-	case told == nil && r.behind():
+	case reported == nil && r.behind():
 		return at
-	case told != nil && told.Reason != isPaused && !at.Truncate(time.Second).Before(told.LastUpdateTime.Truncate(time.Second)):
+	case reported != nil && reported.Reason != isPaused && !at.Truncate(time.Second).Before(reported.LastUpdateTime.Truncate(time.Second)):
 		return at
 	}
 	return r.now
@@ -84,20 +84,20 @@ func (r *rollout) storedCounts() *appsv1.DeploymentStatus {
 // any other, and can time out. A ReplicaSet that takes the place of one that was lost has the same revision: then
 // Progressing tells of another one, or of an earlier time.
 func (r *rollout) begins() bool {
-	told := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
+	reported := find(r.d.Status.Conditions, appsv1.DeploymentProgressing)
 	switch {
 	case r.new == nil:
 		return false
-	case told == nil:
+	case reported == nil:
 		return r.behind()
 	case r.behind():
 		// If somebody has taken the Deployment's revision away, as a full update from a manifest does, no rollout begins
 		// (DEP-75).
-		return has(r.d.Annotations, revisionAnnotation) || toldOf(told) != r.new.Name
+		return has(r.d.Annotations, revisionAnnotation) || reportedIn(reported) != r.new.Name
 	}
-	name := toldOf(told)
-	replaced := told.Reason != isPaused && r.Seen.New == r.new.UID && r.Seen.Began.Truncate(time.Second).After(told.LastUpdateTime.Time)
-	return name != "" && name != r.new.Name || told.Reason == notCreated || replaced
+	name := reportedIn(reported)
+	replaced := reported.Reason != isPaused && r.Seen.New == r.new.UID && r.Seen.Began.Truncate(time.Second).After(reported.LastUpdateTime.Time)
+	return name != "" && name != r.new.Name || reported.Reason == notCreated || replaced
 }
 
 // behind reports whether the Deployment does not show the revision of its new ReplicaSet.
@@ -109,8 +109,8 @@ func (r *rollout) behind() bool {
 	return r.d.Annotations[revisionAnnotation] != revision
 }
 
-// toldOf returns the name of the ReplicaSet that the condition Progressing tells of (DEP-69), empty if it tells of none.
-func toldOf(c *appsv1.DeploymentCondition) string {
+// reportedIn returns the name of the ReplicaSet that the condition Progressing tells of (DEP-69), empty if it tells of none.
+func reportedIn(c *appsv1.DeploymentCondition) string {
 	for _, kind := range []string{`ReplicaSet "`, `replica set "`} {
 		if _, rest, ok := strings.Cut(c.Message, kind); ok {
 			name, _, _ := strings.Cut(rest, `"`)

@@ -176,10 +176,10 @@ func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) (q
 // status has not caught up.
 func (r *rollout) moving() bool {
 	return slices.ContainsFunc(r.sets(), func(s *set) bool {
-		c, told := s.counts, s.Status
+		c, reported := s.counts, s.Status
 		settled := int64(c.Active) == s.size && c.Available == c.Active && c.Terminating == 0
-		caughtUp := told.ObservedGeneration >= s.Generation && told.Replicas == c.Active && told.ReadyReplicas == c.Ready &&
-			told.AvailableReplicas == c.Available && (told.TerminatingReplicas == nil || *told.TerminatingReplicas == c.Terminating)
+		caughtUp := reported.ObservedGeneration >= s.Generation && reported.Replicas == c.Active && reported.ReadyReplicas == c.Ready &&
+			reported.AvailableReplicas == c.Available && (reported.TerminatingReplicas == nil || *reported.TerminatingReplicas == c.Terminating)
 		return !settled || !caughtUp
 	})
 }

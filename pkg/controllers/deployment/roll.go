@@ -45,8 +45,8 @@ func (r *rollout) roll() {
 	r.tidy()
 }
 
-// bounds resolves maxSurge and maxUnavailable (DEP-29..31). What cannot be read counts as zero; trouble says so.
-func bounds(d *appsv1.Deployment, replicas int64) (surge, unavailable int64, trouble string) {
+// bounds resolves maxSurge and maxUnavailable (DEP-29..31). What cannot be read counts as zero; problem says so.
+func bounds(d *appsv1.Deployment, replicas int64) (surge, unavailable int64, problem string) {
 	if d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		return 0, 0, ""
 	}

@@ -69,9 +69,9 @@ func sortOut(now time.Time, s snapshot) *rollout {
 		r.course = selectsAll
 		return r
 	}
-	var trouble string
-	r.surge, r.unavailable, trouble = bounds(r.d, r.replicas)
-	r.say("%s", trouble)
+	var problem string
+	r.surge, r.unavailable, problem = bounds(r.d, r.replicas)
+	r.say("%s", problem)
 
 	var mine []*appsv1.ReplicaSet
 	mine, r.claims = plan.Claim(r.d, appsv1.SchemeGroupVersion.WithKind("Deployment"), selector, s.candidates())
