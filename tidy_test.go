@@ -94,6 +94,11 @@ func TestPlannersArePure(t *testing.T) {
 				t.Errorf("%s imports %s", s.path, path)
 			}
 		}
+		for _, decl := range s.file.Decls {
+			if general, ok := decl.(*ast.GenDecl); ok && general.Tok == token.VAR {
+				t.Errorf("%s has a global variable", s.set.Position(decl.Pos()))
+			}
+		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.SelectorExpr:

@@ -33,8 +33,7 @@ const eventTimeout = 30 * time.Second
 // as "Event occurred" at the given verbosity: 3 for controllers, 0 for the leader events (CI-46).
 //
 // Recording never blocks and never fails (CI-45): events wait in buffers of 1000, and what does not fit is dropped. They
-// are written one after the other: that a pod was created may be told later, its creation is what the server should be
-// busy with. Aggregation, counting, spam filter and retries are client-go's own, with its
+// are written one after the other, so that they leave the server free for what they are about. Aggregation, counting, spam filter and retries are client-go's own, with its
 // defaults but for similarEvents; they are those of CI-41 to CI-45.
 //
 // The end of ctx ends the recorder too. Either way no goroutine stays behind, and nothing waits for the server: events

@@ -57,7 +57,7 @@ type Options interface {
 	Configz() (section string, fields any)
 }
 
-// SetFlags sets flags of the controllers of a registry, by name, for who embeds the manager without a command line.
+// SetFlags sets flags of the controllers of a registry, by name, for programs that embed the manager without a command line.
 func SetFlags(registry []Controller, values map[string]string) error {
 	fs := pflag.NewFlagSet("controllers", pflag.ContinueOnError)
 	for _, c := range registry {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	deleteInterval = 20 * time.Millisecond // between two deletions: nobody is in a hurry
+	deleteInterval = 20 * time.Millisecond // between two deletions, so that they do not load the server
 	minRetry       = time.Second           // between two rounds; it doubles
 	maxRetry       = 60 * time.Second
 )
