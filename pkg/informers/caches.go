@@ -114,9 +114,9 @@ func newStore[T metav1.Object](informer cache.SharedIndexInformer, indexers cach
 // Informer is what fills the cache.
 func (s Store[T]) Informer() cache.SharedIndexInformer { return s.informer }
 
-// Get returns the object of that name, the zero T (nil) if there is none.
+// Get returns the object of that name, the zero T (nil) if there is none. Of kinds without namespaces the namespace is empty.
 func (s Store[T]) Get(namespace, name string) (found T) {
-	o, ok, err := s.informer.GetIndexer().GetByKey(namespace + "/" + name)
+	o, ok, err := s.informer.GetIndexer().GetByKey(cache.NewObjectName(namespace, name).String())
 	if err == nil && ok {
 		found, _ = o.(T)
 	}

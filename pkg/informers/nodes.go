@@ -15,14 +15,7 @@ func Nodes(f informers.SharedInformerFactory) (NodeCache, error) {
 }
 
 // Get returns the node of that name, nil if there is none. (Nodes have no namespace.)
-func (c NodeCache) Get(name string) *corev1.Node {
-	o, ok, err := c.informer.GetIndexer().GetByKey(name)
-	if err != nil || !ok {
-		return nil
-	}
-	node, _ := o.(*corev1.Node)
-	return node
-}
+func (c NodeCache) Get(name string) *corev1.Node { return c.Store.Get("", name) }
 
 // Names returns the names of all nodes, in no order.
 func (c NodeCache) Names() []string { return c.informer.GetIndexer().ListKeys() }

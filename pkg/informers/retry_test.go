@@ -150,6 +150,15 @@ func TestCachesRetry(t *testing.T) {
 	})
 }
 
+// Objects of kinds without namespaces are found by their name alone.
+func TestObjectsWithoutNamespaces(t *testing.T) {
+	namespaces := must(Objects[*corev1.Namespace](NewFactory(fake.NewClientset(), 0)))
+	must[any](nil, namespaces.Informer().GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	if namespaces.Get("", "shop") == nil || namespaces.Get("", "bank") != nil {
+		t.Error("the namespace shop is not found, or another one is")
+	}
+}
+
 // A kind that client-go does not know has no cache.
 func TestUnknownKind(t *testing.T) {
 	type unknown struct{ corev1.Pod }
