@@ -33,7 +33,7 @@ type startBackoff struct {
 // backoffOf counts how often in a row the set's pods have failed at start. It goes by the pods that have failed and are
 // still there, so it survives a restart of the process; who deletes them starts anew.
 func backoffOf(now time.Time, s snapshot) startBackoff {
-	if s.Disabled.podFailureBackoff {
+	if s.Disabled.PodFailureBackoff {
 		return startBackoff{}
 	}
 	failed, reset := failedAtStart(now, s)

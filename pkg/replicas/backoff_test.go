@@ -69,7 +69,7 @@ func TestPodsThatFailAtStart(t *testing.T) {
 		{"another template is another chance", seen(web(1), rejected(9, time.Minute, time.Second), func(s *snapshot) {
 			s.Failures.TemplateSince = now.Add(-time.Second)
 		}), 0},
-		{"opted out", seen(web(1), rejected(9, 0, time.Second), func(s *snapshot) { s.Disabled.podFailureBackoff = true }), 0},
+		{"opted out", seen(web(1), rejected(9, 0, time.Second), func(s *snapshot) { s.Disabled.PodFailureBackoff = true }), 0},
 		{"the pause is over", seen(web(1), rejected(6, 10*time.Second, time.Second), func(s *snapshot) {
 			s.Failures.Last = now.Add(-10 * time.Second)
 		}), 0},

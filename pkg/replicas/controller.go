@@ -54,7 +54,7 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 		return nil, err
 	}
 	sees := &caches{get: k.Get, siblings: k.Siblings, pods: pods, disabled: features{
-		podFailureBackoff: !k.PodFailureBackoff, podDeletionCost: !k.PodDeletionCost, terminatingReplicas: !k.TerminatingReplicas,
+		PodFailureBackoff: !k.PodFailureBackoff, PodDeletionCost: !k.PodDeletionCost, TerminatingReplicas: !k.TerminatingReplicas,
 	}}
 	owners := informers.Owners[*Set]{
 		Kind: k.Example.Kind.Kind, Get: k.Get, In: k.In,

@@ -4,6 +4,7 @@
 package replicas
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,11 +109,21 @@ func newSnapshot(set *Set, pods []*corev1.Pod) snapshot {
 	return s
 }
 
+// UnmarshalJSON implements json.Unmarshaler. What follows from the set and its pods is not stored.
+func (s *snapshot) UnmarshalJSON(data []byte) error {
+	type plain snapshot // without this method
+	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
+		return err
+	}
+	s.claimed = newSnapshot(s.Set, s.Pods).claimed
+	return nil
+}
+
 // features are those that a feature gate may switch off.
 type features struct {
-	podDeletionCost     bool // the annotation has no say in who is deleted (CLI-66)
-	terminatingReplicas bool // the status does not count them (CLI-65)
-	podFailureBackoff   bool // pods that fail at start are replaced at once, however often
+	PodDeletionCost     bool // the annotation has no say in who is deleted (CLI-66)
+	TerminatingReplicas bool // the status does not count them (CLI-65)
+	PodFailureBackoff   bool // pods that fail at start are replaced at once, however often
 }
 
 // selectorOf returns the set's selector. One that selects everything, or is missing, is an error: the server refuses it,
@@ -234,7 +245,7 @@ func victims(now time.Time, pods []*corev1.Pod, n int, s snapshot) []*corev1.Pod
 	if n >= len(pods) {
 		return pods
 	}
-	k := ranking{now: now, near: s.Related, minReady: s.Set.Spec.MinReadySeconds, costs: !s.Disabled.podDeletionCost}
+	k := ranking{now: now, near: s.Related, minReady: s.Set.Spec.MinReadySeconds, costs: !s.Disabled.PodDeletionCost}
 	return k.order(pods)[:n]
 }
 

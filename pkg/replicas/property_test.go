@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
@@ -222,6 +224,33 @@ func TestRepeatedPlanIsEmpty(t *testing.T) {
 	})
 }
 
+// A snapshot is data: stored and read back, it leads to the same decision.
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		for _, p := range w.pods {
+			wholeSeconds(p)
+		}
+		s := w.snapshotOf()
+		back := plantest.Restored(t, s)
+		if diff := cmp.Diff(planPods(now, s), planPods(now, back), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, back, plan.Outcome{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// wholeSeconds makes the times of a pod such as servers send.
+func wholeSeconds(p *corev1.Pod) {
+	p.CreationTimestamp = p.CreationTimestamp.Rfc3339Copy()
+	for i := range p.Status.Conditions {
+		since := &p.Status.Conditions[i].LastTransitionTime
+		*since = since.Rfc3339Copy()
+	}
+}
+
 // IgnoresFieldsNotCached: what the caches leave out of pods changes no decision.
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -296,11 +325,7 @@ func projectedPlan(t failer, p plan.Plan) plan.Plan {
 // fatten gives a pod what pods have and nobody here reads.
 func fatten(t *rapid.T, p *corev1.Pod) {
 	text := rapid.StringN(0, 8, 8)
-	p.CreationTimestamp = p.CreationTimestamp.Rfc3339Copy() // servers send whole seconds
-	for i := range p.Status.Conditions {
-		since := &p.Status.Conditions[i].LastTransitionTime
-		*since = since.Rfc3339Copy()
-	}
+	wholeSeconds(p)
 	p.GenerateName = text.Draw(t, "generateName")
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: text.Draw(t, "manager"), Operation: "Update"}}
 	if p.Annotations == nil {

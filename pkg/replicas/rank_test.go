@@ -119,7 +119,7 @@ func TestDeletionCostCanBeSwitchedOff(t *testing.T) { // CLI-66
 	if diff := cmp.Diff([]string{"delete b"}, lines(planPods(now, s).Steps)); diff != "" {
 		t.Error(diff)
 	}
-	s.Disabled.podDeletionCost = true
+	s.Disabled.PodDeletionCost = true
 	if diff := cmp.Diff([]string{"delete a"}, lines(planPods(now, s).Steps)); diff != "" {
 		t.Error(diff)
 	}

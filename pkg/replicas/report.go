@@ -93,7 +93,7 @@ func statusOf(s snapshot, c podutil.Counts) appsv1.ReplicaSetStatus {
 		AvailableReplicas:    c.Available,
 		ObservedGeneration:   s.Set.Generation, // of the object that was acted upon (RS-51)
 	}
-	if !s.Disabled.terminatingReplicas {
+	if !s.Disabled.TerminatingReplicas {
 		status.TerminatingReplicas = &c.Terminating
 	}
 	return status

@@ -127,7 +127,7 @@ func TestStatusIsWrittenOnlyWhenItDiffers(t *testing.T) {
 	})
 	t.Run("CLI-65 terminatingReplicas can be switched off", func(t *testing.T) {
 		s := snapshotOf(web(1, told(1), stale), pods(1))
-		s.Disabled.terminatingReplicas = true
+		s.Disabled.TerminatingReplicas = true
 		if got := written(t, reportStatus(now, s, plan.Outcome{})); got != nil {
 			t.Errorf("written: %+v", got)
 		}

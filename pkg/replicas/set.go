@@ -1,6 +1,9 @@
 package replicas
 
 import (
+	"encoding/json"
+	"fmt"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +21,46 @@ type Set struct {
 	*metav1.ObjectMeta
 	Spec   *appsv1.ReplicaSetSpec
 	Status *appsv1.ReplicaSetStatus
+}
+
+// storedSet is a Set in JSON: its object, and of which kind that is.
+type storedSet struct {
+	Kind   string
+	Object json.RawMessage
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s *Set) MarshalJSON() ([]byte, error) {
+	object, err := json.Marshal(s.Object)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(storedSet{s.Kind.Kind, object})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Set) UnmarshalJSON(data []byte) error {
+	var stored storedSet
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return err
+	}
+	switch stored.Kind {
+	case "ReplicaSet":
+		o := &appsv1.ReplicaSet{}
+		if err := json.Unmarshal(stored.Object, o); err != nil {
+			return err
+		}
+		*s = *OfReplicaSet(o)
+	case "ReplicationController":
+		o := &corev1.ReplicationController{}
+		if err := json.Unmarshal(stored.Object, o); err != nil {
+			return err
+		}
+		*s = *OfReplicationController(o)
+	default:
+		return fmt.Errorf("no set is of kind %q", stored.Kind)
+	}
+	return nil
 }
 
 // OfReplicaSet returns the view of a ReplicaSet, nil for nil.

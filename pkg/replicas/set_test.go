@@ -52,7 +52,7 @@ func asController(set *appsv1.ReplicaSet) *corev1.ReplicationController {
 
 func snapshotOfController(rc *corev1.ReplicationController, pods ...*corev1.Pod) snapshot {
 	s := newSnapshot(OfReplicationController(rc), pods)
-	s.Disabled.terminatingReplicas = true // as the controller has it (RC-14)
+	s.Disabled.TerminatingReplicas = true // as the controller has it (RC-14)
 	return s
 }
 
@@ -221,7 +221,7 @@ func TestRC4PlansAndReportsAreThoseOfReplicaSets(t *testing.T) {
 		w := drawWorld(t)
 		w.set.Spec.Replicas = rapid.SampledFrom([]*int32{nil, w.set.Spec.Replicas, w.set.Spec.Replicas, w.set.Spec.Replicas}).Draw(t, "replicas or none")
 		set := w.snapshotOf()
-		set.Disabled.terminatingReplicas = true
+		set.Disabled.TerminatingReplicas = true
 		rc := snapshotOfController(asController(w.set), w.pods...)
 		did := rapid.SampledFrom([]plan.Outcome{
 			{}, {Stopped: true, Err: errors.New("no")}, outcome(plan.Created, errors.New("no"), pod("")), outcome(plan.Deleted, errors.New("no"), pod("")),

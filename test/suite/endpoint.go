@@ -106,7 +106,7 @@ var endpointMutants = []Mutant{
 	},
 	{
 		Name:  "the selector of a Service is not looked at again",
-		Edits: []Edit{{"pkg/controllers/endpoint/plan.go", `if why == "" {`, `if why == "" || len(s.endpoints.Subsets) > 0 && len(after.Subsets) == 0 {`}},
+		Edits: []Edit{{"pkg/controllers/endpoint/plan.go", `if why == "" {`, `if why == "" || len(s.Endpoints.Subsets) > 0 && len(after.Subsets) == 0 {`}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1
@@ -116,7 +116,7 @@ var endpointMutants = []Mutant{
 	{
 		Name: "Endpoints stay when their Service is gone",
 		Edits: []Edit{{"pkg/controllers/endpoint/plan.go",
-			"	if s.endpoints == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord", "	if s.endpoints == nil || s.service == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord"}},
+			"	if s.Endpoints == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord", "	if s.Endpoints == nil || s.Service == nil {\n		return plan.Plan{}\n	}\n	if isLeaderRecord"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -272,6 +273,21 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			t.Errorf("plans differ:\n%s", diff)
 		}
 		if diff := cmp.Diff(reportStatus(now, s, did(a, nil)), reportStatus(now, cached, did(b, nil))); diff != "" {
+			t.Errorf("reports differ:\n%s", diff)
+		}
+	})
+}
+
+// A snapshot is data: stored and read back, it leads to the same decision.
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := anySnapshot(t)
+		back := plantest.Restored(t, s)
+		a, b := planRollout(now, s), planRollout(now, back)
+		if diff := cmp.Diff(lines(a.Steps), lines(b.Steps)); diff != "" || a.Why != b.Why || a.Requeue != b.Requeue {
+			t.Errorf("plans differ:\n%s", diff)
+		}
+		if diff := cmp.Diff(reportStatus(now, s, did(a, nil)), reportStatus(now, back, did(b, nil)), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("reports differ:\n%s", diff)
 		}
 	})

@@ -40,7 +40,7 @@ func BenchmarkPlan(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n, "-pods"), func(b *testing.B) {
 			s := snapshotOf(web(), nil, pods(n)...)
-			s.endpoints = stored(s)
+			s.Endpoints = stored(s)
 			b.ReportAllocs()
 			for b.Loop() {
 				if p := planEndpoints(now, s); !p.Empty() {

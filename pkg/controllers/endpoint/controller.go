@@ -75,8 +75,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 
 // owner is what events are about: the Endpoints, in the service's namespace even before they exist (EP-38).
 func owner(s snapshot) plan.Object {
-	if s.endpoints != nil {
-		return s.endpoints
+	if s.Endpoints != nil {
+		return s.Endpoints
 	}
-	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
+	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: s.Key.Namespace, Name: s.Key.Name}}
 }

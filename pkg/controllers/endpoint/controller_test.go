@@ -184,15 +184,15 @@ func TestObserve(t *testing.T) {
 	k := newCaches(t, web(), e, pod("a", "10.0.0.1"), pod("b", "10.0.0.2", labeled("app=x")))
 	o, err := k.observe(ctx, r)
 	s := o.Snapshot
-	if err != nil || !o.Exists || len(s.pods) != 1 || s.endpoints != e || !s.trigger.Equal(s.service.CreationTimestamp.Time) {
+	if err != nil || !o.Exists || len(s.Pods) != 1 || s.Endpoints != e || !s.Trigger.Equal(s.Service.CreationTimestamp.Time) {
 		t.Fatalf("%+v %v", o, err)
 	}
 	r.Memory = o.Memory
 	k.put(t, pod("c", "10.0.0.3")) // into an index that is there already
-	if o, _ = k.observe(ctx, r); len(o.Snapshot.pods) != 2 || !o.Snapshot.trigger.Equal(ago(time.Hour).Time) {
+	if o, _ = k.observe(ctx, r); len(o.Snapshot.Pods) != 2 || !o.Snapshot.Trigger.Equal(ago(time.Hour).Time) {
 		t.Fatalf("%+v", o)
 	}
-	if err := k.store(s.service).Delete(s.service); err != nil {
+	if err := k.store(s.Service).Delete(s.Service); err != nil {
 		t.Fatal(err)
 	}
 	// EP-8, but only if the server has no such service either.

@@ -142,7 +142,7 @@ func sidecar(name string, number int32, policy *corev1.ContainerRestartPolicy) p
 
 // snapshotOf is what was observed of web.
 func snapshotOf(service *corev1.Service, stored *corev1.Endpoints, pods ...*corev1.Pod) snapshot {
-	return snapshot{key: webKey, service: service, endpoints: stored, pods: pods}
+	return snapshot{Key: webKey, Service: service, Endpoints: stored, Pods: pods}
 }
 
 // stored is what the server has after the plan was carried out.
@@ -161,7 +161,7 @@ func stored(s snapshot) *corev1.Endpoints {
 		e.UID, e.ResourceVersion = "endpoints", e.ResourceVersion+"1"
 		return e
 	}
-	return s.endpoints
+	return s.Endpoints
 }
 
 // render prints the subsets of Endpoints, a line for each: "http:8080/TCP> 10.0.0.1 !10.0.0.2".

@@ -28,19 +28,19 @@ type observation = reconcile.Observation[snapshot, memory]
 // observe finds the service, its pods and its Endpoints.
 func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
 	s := snapshot{
-		key: r.Key, service: k.services.Get(r.Key.Namespace, r.Key.Name), endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name),
+		Key: r.Key, Service: k.services.Get(r.Key.Namespace, r.Key.Name), Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name),
 	}
 	switch {
-	case s.service == nil && s.endpoints == nil:
+	case s.Service == nil && s.Endpoints == nil:
 		return observation{}, nil
-	case s.service == nil: // nothing is remembered of a service that is gone (EP-31)
+	case s.Service == nil: // nothing is remembered of a service that is gone (EP-31)
 		return observation{Exists: true, Snapshot: s}, checkGone(ctx, r.Reader, r.Key)
-	case s.service.Spec.Selector == nil || s.service.Spec.Type == corev1.ServiceTypeExternalName:
+	case s.Service.Spec.Selector == nil || s.Service.Spec.Type == corev1.ServiceTypeExternalName:
 		return observation{Exists: true, Snapshot: s, Memory: r.Memory}, nil
 	}
-	s.pods = k.pods.Selected(r.Key.Namespace, s.service.Spec.Selector)
-	m := newMemory(s.service, s.pods)
-	s.trigger = earliestChange(r.Memory, m)
+	s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
+	m := newMemory(s.Service, s.Pods)
+	s.Trigger = earliestChange(r.Memory, m)
 	return observation{Exists: true, Snapshot: s, Memory: m}, nil
 }
 

@@ -26,57 +26,57 @@ const (
 
 // snapshot is what one reconcile of a service has observed. The objects belong to shared caches.
 type snapshot struct {
-	key       plan.Key
-	service   *corev1.Service   // nil: there is none
-	endpoints *corev1.Endpoints // nil: there are none
-	pods      []*corev1.Pod     // at least those that the service selects
-	trigger   time.Time         // when the first change that no write has told of took place (EP-31); zero if there is none
+	Key       plan.Key
+	Service   *corev1.Service   // nil: there is none
+	Endpoints *corev1.Endpoints // nil: there are none
+	Pods      []*corev1.Pod     // at least those that the service selects
+	Trigger   time.Time         // when the first change that no write has told of took place (EP-31); zero if there is none
 }
 
 // planEndpoints decides what the service's Endpoints must be (EP-8..36).
 func planEndpoints(_ time.Time, s snapshot) plan.Plan {
 	switch {
-	case s.service == nil:
+	case s.Service == nil:
 		return planLeftOver(s)
-	case s.service.Spec.Type == corev1.ServiceTypeExternalName: // EP-9
+	case s.Service.Spec.Type == corev1.ServiceTypeExternalName: // EP-9
 		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
-	case s.service.Spec.Selector == nil: // EP-9
+	case s.Service.Spec.Selector == nil: // EP-9
 		return plan.Plan{Why: "left alone: the service has no selector"}
 	}
 	w := want(s, capacity)
 	after := &corev1.Endpoints{}
-	if s.endpoints != nil {
-		after.TypeMeta, after.ObjectMeta = s.endpoints.TypeMeta, *s.endpoints.ObjectMeta.DeepCopy()
+	if s.Endpoints != nil {
+		after.TypeMeta, after.ObjectMeta = s.Endpoints.TypeMeta, *s.Endpoints.ObjectMeta.DeepCopy()
 	} else {
-		after.Namespace, after.Name = s.key.Namespace, s.key.Name // EP-28: nothing else
+		after.Namespace, after.Name = s.Key.Namespace, s.Key.Name // EP-28: nothing else
 	}
-	after.Labels = labelsFor(s.service)
-	after.Annotations = annotate(after.Annotations, s.trigger, w.all > w.kept)
+	after.Labels = labelsFor(s.Service)
+	after.Annotations = annotate(after.Annotations, s.Trigger, w.all > w.kept)
 	after.Subsets = w.subsets
-	if s.endpoints == nil {
+	if s.Endpoints == nil {
 		return plan.Plan{Why: "create: " + w.String(), Steps: []plan.Step{plan.Create{
 			Object: after, Events: events(s, w, "FailedToCreateEndpoint", "create endpoint for service"), Why: "there are none yet",
 		}}}
 	}
-	why := difference(s.endpoints, after)
+	why := difference(s.Endpoints, after)
 	if why == "" {
 		return plan.Plan{Why: "up to date: " + w.String()} // EP-27
 	}
 	return plan.Plan{Why: "change: " + w.String(), Steps: []plan.Step{plan.Change{
-		Old: s.endpoints, New: after, Events: events(s, w, "FailedToUpdateEndpoint", "update endpoint"), Why: why,
+		Old: s.Endpoints, New: after, Events: events(s, w, "FailedToUpdateEndpoint", "update endpoint"), Why: why,
 	}}}
 }
 
 // planLeftOver deletes Endpoints whose service is gone (EP-8), but no record of an old leader election (EP-7).
 func planLeftOver(s snapshot) plan.Plan {
-	if s.endpoints == nil {
+	if s.Endpoints == nil {
 		return plan.Plan{}
 	}
-	if isLeaderRecord(s.endpoints) {
+	if isLeaderRecord(s.Endpoints) {
 		return plan.Plan{Why: "left alone: a record of leader election"}
 	}
 	return plan.Plan{Why: "delete: there is no such service", Steps: []plan.Step{
-		plan.Delete{Objects: []plan.Object{s.endpoints}, Why: "there is no such service"},
+		plan.Delete{Objects: []plan.Object{s.Endpoints}, Why: "there is no such service"},
 	}}
 }
 
@@ -120,24 +120,24 @@ func (w wanted) String() string {
 // want makes the subsets from the pods, with so many addresses at most.
 func want(s snapshot, most int) (w wanted) {
 	var entries []entry
-	for _, p := range s.pods {
-		if p.Namespace != s.service.Namespace || !selects(s.service.Spec.Selector, p.Labels) || !counts(s.service, p) {
+	for _, p := range s.Pods {
+		if p.Namespace != s.Service.Namespace || !selects(s.Service.Spec.Selector, p.Labels) || !counts(s.Service, p) {
 			continue
 		}
-		ip := addressIn(familyOf(s.service, p), p)
+		ip := addressIn(familyOf(s.Service, p), p)
 		if ip == "" {
 			w.homeless++
 			continue
 		}
-		if ports := portsFor(s.service, p); len(ports) > 0 {
-			entries = append(entries, entry{addressOf(s.service, p, ip), readyFor(s.service, p), ports})
+		if ports := portsFor(s.Service, p); len(ports) > 0 {
+			entries = append(entries, entry{addressOf(s.Service, p, ip), readyFor(s.Service, p), ports})
 			w.pods++
 		}
 	}
 	w.subsets = pack(entries)
 	w.all = size(w.subsets)
 	if w.all > most {
-		w.subsets = pack(fitting(most, entries, w.subsets, s.endpoints))
+		w.subsets = pack(fitting(most, entries, w.subsets, s.Endpoints))
 	}
 	w.kept = size(w.subsets)
 	return w
@@ -191,9 +191,9 @@ func difference(before, after *corev1.Endpoints) string {
 
 // events are those of EP-38, and one for the write that begins to leave addresses out.
 func events(s snapshot, w wanted, failed, verb string) (e plan.Events) {
-	name := s.key.Namespace + "/" + s.key.Name
+	name := s.Key.Namespace + "/" + s.Key.Name
 	e.Failed = plan.Event{Type: corev1.EventTypeWarning, Reason: failed, Message: "Failed to " + verb + " " + name + ": {error}"}
-	if known := s.endpoints != nil && s.endpoints.Annotations[overCapacity] != ""; w.kept < w.all && !known {
+	if known := s.Endpoints != nil && s.Endpoints.Annotations[overCapacity] != ""; w.kept < w.all && !known {
 		e.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: "TruncatedEndpoints", Message: fmt.Sprintf(
 			"Endpoints hold %d of %d addresses: no more than %d fit. EndpointSlices have them all.", w.kept, w.all, capacity)}
 	}

@@ -196,7 +196,7 @@ func TestCreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
 		s.Annotations = map[string]string{"note": "not copied"} // EP-26
 	})
 	s := snapshotOf(service, nil)
-	s.trigger = time.Date(2024, 5, 1, 12, 0, 0, 1e6, time.FixedZone("", 2*3600))
+	s.Trigger = time.Date(2024, 5, 1, 12, 0, 0, 1e6, time.FixedZone("", 2*3600))
 	got := planEndpoints(now, s).Steps[0].(plan.Create)
 	want := plan.Create{
 		Object: &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
@@ -315,7 +315,7 @@ func TestTruncationCountsEachSubset(t *testing.T) { // EP-32
 	if n := size(e.Subsets); n > 1000 || n < 999 || e.Annotations[overCapacity] == "" {
 		t.Errorf("%d addresses, %v", n, e.Annotations)
 	}
-	s.endpoints = e
+	s.Endpoints = e
 	if p := planEndpoints(now, s); !p.Empty() {
 		t.Errorf("EP-34 %s", p.Why)
 	}

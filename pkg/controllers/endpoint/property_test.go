@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
@@ -62,9 +63,9 @@ func drawSnapshot(t *rapid.T) snapshot {
 	s := snapshotOf(drawService(t), nil, drawPods(t)...)
 	switch rapid.IntRange(0, 2).Draw(t, "stored") {
 	case 1:
-		s.endpoints = stored(s)
+		s.Endpoints = stored(s)
 	case 2:
-		s.endpoints = stored(snapshotOf(s.service, nil, drawPods(t)...))
+		s.Endpoints = stored(snapshotOf(s.Service, nil, drawPods(t)...))
 	}
 	return s
 }
@@ -73,7 +74,7 @@ func TestEveryReadyAddressIsASelectedReadyPod(t *testing.T) { // EP-10..16
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		byUID := map[types.UID]*corev1.Pod{}
-		for _, p := range s.pods {
+		for _, p := range s.Pods {
 			byUID[p.UID] = p
 		}
 		check := func(a corev1.EndpointAddress, ready bool) {
@@ -82,7 +83,7 @@ func TestEveryReadyAddressIsASelectedReadyPod(t *testing.T) { // EP-10..16
 			if !ours || !slices.ContainsFunc(p.Status.PodIPs, func(ip corev1.PodIP) bool { return equalIP(ip.IP, a.IP) }) {
 				t.Fatalf("%s is no address of %v", a.IP, p)
 			}
-			if s.service.Spec.PublishNotReadyAddresses {
+			if s.Service.Spec.PublishNotReadyAddresses {
 				if !ready {
 					t.Fatalf("%s is published as not ready", a.IP)
 				}
@@ -121,9 +122,9 @@ func TestNoAddressIsMissing(t *testing.T) { // EP-17, EP-19, EP-20
 			}
 		}
 		want := map[at]int{}
-		for _, p := range s.pods {
-			if ip := addressIn(familyOf(s.service, p), p); ip != "" && p.Namespace == "shop" && selects(s.service.Spec.Selector, p.Labels) && counts(s.service, p) {
-				for _, port := range portsFor(s.service, p) {
+		for _, p := range s.Pods {
+			if ip := addressIn(familyOf(s.Service, p), p); ip != "" && p.Namespace == "shop" && selects(s.Service.Spec.Selector, p.Labels) && counts(s.Service, p) {
+				for _, port := range portsFor(s.Service, p) {
 					want[at{id{ip, p.UID}, port}] = 1
 				}
 			}
@@ -138,7 +139,7 @@ func TestCanonicalOrderIsStable(t *testing.T) { // EP-22..24
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		shuffled := s
-		shuffled.pods = rapid.Permutation(s.pods).Draw(t, "shuffled")
+		shuffled.Pods = rapid.Permutation(s.Pods).Draw(t, "shuffled")
 		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, shuffled)); diff != "" {
 			t.Fatal(diff)
 		}
@@ -148,7 +149,7 @@ func TestCanonicalOrderIsStable(t *testing.T) { // EP-22..24
 			return
 		}
 		e.Subsets = scatter(t, e.Subsets)
-		s.endpoints = e
+		s.Endpoints = e
 		if p := planEndpoints(now, s); !p.Empty() {
 			t.Fatalf("%s: %v", p.Why, render(e.Subsets))
 		}
@@ -175,10 +176,20 @@ func scatter(t *rapid.T, subsets []corev1.EndpointSubset) (out []corev1.Endpoint
 func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
-		s.trigger = ago(0).Time
-		s.endpoints = stored(s)
+		s.Trigger = ago(0).Time
+		s.Endpoints = stored(s)
 		if p := planEndpoints(now, s); !p.Empty() {
 			t.Fatalf("%s: %v", p.Why, p.Steps)
+		}
+	})
+}
+
+// A snapshot is data: stored and read back, it leads to the same decision.
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, plantest.Restored(t, s)), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
 		}
 	})
 }
@@ -192,23 +203,23 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		slim := s
-		slim.pods = nil
-		for _, p := range s.pods {
+		slim.Pods = nil
+		for _, p := range s.Pods {
 			fat := p.DeepCopy()
 			fat.Annotations = map[string]string{"note": "x"}
 			fat.Spec.Containers[0].Command, fat.Spec.ServiceAccountName = []string{"run"}, "default"
 			fat.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
-			slim.pods = append(slim.pods, projected.ProjectPod(fat))
+			slim.Pods = append(slim.Pods, projected.ProjectPod(fat))
 		}
-		service, err := projected.Project(s.service)
+		service, err := projected.Project(s.Service)
 		if err != nil {
 			t.Fatal(err)
 		}
-		slim.service = service.(*corev1.Service)
+		slim.Service = service.(*corev1.Service)
 		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, slim)); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(newMemory(s.service, s.pods), newMemory(s.service, slim.pods)); diff != "" {
+		if diff := cmp.Diff(newMemory(s.Service, s.Pods), newMemory(s.Service, slim.Pods)); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -217,9 +228,9 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 func TestLeavesInputAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
-		before := snapshotOf(s.service.DeepCopy(), s.endpoints.DeepCopy())
-		for _, p := range s.pods {
-			before.pods = append(before.pods, p.DeepCopy())
+		before := snapshotOf(s.Service.DeepCopy(), s.Endpoints.DeepCopy())
+		for _, p := range s.Pods {
+			before.Pods = append(before.Pods, p.DeepCopy())
 		}
 		result := stored(s) // a copy of what is written
 		_ = planEndpoints(now, s)
@@ -239,11 +250,11 @@ func TestTruncationIsStable(t *testing.T) { // EP-32..34
 		s := snapshotOf(drawService(t), nil)
 		room := rapid.IntRange(1, 8).Draw(t, "room")
 		for range 4 {
-			s.pods = drawPods(t)
+			s.Pods = drawPods(t)
 			w := want(s, room)
 			after := &corev1.Endpoints{Subsets: w.subsets}
 			checkTruncation(t, s, after, room)
-			s.endpoints = after
+			s.Endpoints = after
 			if again := want(s, room); !sameSubsets(again.subsets, w.subsets) {
 				t.Fatalf("%v became %v", render(w.subsets), render(again.subsets))
 			}
@@ -253,8 +264,8 @@ func TestTruncationIsStable(t *testing.T) { // EP-32..34
 
 func checkTruncation(t *rapid.T, s snapshot, after *corev1.Endpoints, room int) {
 	held, in := map[id]bool{}, map[id]bool{} // in: whether ready
-	if s.endpoints != nil {
-		for _, e := range unpack(s.endpoints.Subsets) {
+	if s.Endpoints != nil {
+		for _, e := range unpack(s.Endpoints.Subsets) {
 			held[idOf(&e)] = true
 		}
 	}
@@ -269,7 +280,7 @@ func checkTruncation(t *rapid.T, s snapshot, after *corev1.Endpoints, room int) 
 	}
 	for _, e := range unpack(want(s, 1000).subsets) {
 		// One that takes more room than another may have to wait for it.
-		if _, is := in[idOf(&e)]; is || !e.ready || len(s.service.Spec.Ports) > 1 {
+		if _, is := in[idOf(&e)]; is || !e.ready || len(s.Service.Spec.Ports) > 1 {
 			continue
 		}
 		if unreadyIn || held[idOf(&e)] && newIn {
@@ -285,19 +296,19 @@ func FuzzAnnotations(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key1, value1, key2, value2 string) {
 		s := snapshotOf(web(), stored(snapshotOf(web(), nil)), pod("a", "10.0.0.1"))
-		s.endpoints.Annotations = map[string]string{key1: value1, key2: value2}
-		before := s.endpoints.DeepCopy()
+		s.Endpoints.Annotations = map[string]string{key1: value1, key2: value2}
+		before := s.Endpoints.DeepCopy()
 		after := stored(s)
 		for key, value := range before.Annotations {
 			if got, ok := after.Annotations[key]; key != triggerTime && key != overCapacity && (!ok || got != value) {
 				t.Fatalf("%q: %q became %q", key, value, got)
 			}
 		}
-		s.endpoints = after
+		s.Endpoints = after
 		if p := planEndpoints(now, s); !p.Empty() || after.Annotations[overCapacity] != "" {
 			t.Fatal(p.Why, after.Annotations)
 		}
-		s.service = nil
+		s.Service = nil
 		if _, leader := after.Annotations[leaderRecord]; leader != planEndpoints(now, s).Empty() {
 			t.Fatalf("leader's record: %t", leader)
 		}
@@ -329,8 +340,8 @@ func FuzzSelector(f *testing.F) {
 		}
 		o, err := k.observe(t.Context(), request())
 		s := o.Snapshot
-		if !o.Exists || err != nil || (len(s.pods) == 1) != matches {
-			t.Fatalf("%s and %s: observed %v %v %v", selector, labels, s.pods, o.Exists, err)
+		if !o.Exists || err != nil || (len(s.Pods) == 1) != matches {
+			t.Fatalf("%s and %s: observed %v %v %v", selector, labels, s.Pods, o.Exists, err)
 		}
 		if service.Spec.Selector == nil {
 			return

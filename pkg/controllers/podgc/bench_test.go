@@ -21,9 +21,9 @@ func BenchmarkPlan(b *testing.B) {
 			name string
 			snapshot
 		}{
-			{"terminated-half", snapshot{rule: terminated, pods: finished, policy: policy{threshold: n / 2}}},
-			{"terminated-per-namespace", snapshot{rule: terminated, pods: finished, policy: policy{perNamespace: 2}}},
-			{"orphaned", snapshot{rule: orphaned, pods: doomed, gone: map[string]bool{"n": true}, breaker: breaker{kind: closed}}},
+			{"terminated-half", snapshot{Rule: terminated, Pods: finished, Policy: policy{Threshold: n / 2}}},
+			{"terminated-per-namespace", snapshot{Rule: terminated, Pods: finished, Policy: policy{PerNamespace: 2}}},
+			{"orphaned", snapshot{Rule: orphaned, Pods: doomed, Gone: map[string]bool{"n": true}, Breaker: breaker{Kind: closed}}},
 		} {
 			b.Run(fmt.Sprintf("%s-%d-pods", c.name, n), func(b *testing.B) {
 				b.ReportAllocs()

@@ -55,8 +55,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{pods: pods, nodes: nodes, policy: policy{
-		threshold: int(o.TerminatedThreshold), perNamespace: int(o.TerminatedThresholdPerNamespace),
-		maxAge: o.TerminatedMaxAge, brake: o.OrphanBrake,
+		Threshold: int(o.TerminatedThreshold), PerNamespace: int(o.TerminatedThresholdPerNamespace),
+		MaxAge: o.TerminatedMaxAge, Brake: o.OrphanBrake,
 	}}
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)

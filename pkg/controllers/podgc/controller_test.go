@@ -405,7 +405,7 @@ func TestErrorsAreCounted(t *testing.T) {
 	c := collecting{metrics: own.all()}
 	c.count(t, "")
 	a, b := pod("a", "deleting"), pod("b", "deleting")
-	own.applied(t.Context(), snapshot{rule: unscheduled}, plan.Outcome{Results: []plan.Result{
+	own.applied(t.Context(), snapshot{Rule: unscheduled}, plan.Outcome{Results: []plan.Result{
 		{Verb: plan.Changed, Object: a, Subresource: plan.Status},
 		{Verb: plan.Deleted, Object: a, Err: errors.New("no")},
 		{Verb: plan.Changed, Object: b, Err: errors.New("no")},

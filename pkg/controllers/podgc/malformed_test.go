@@ -18,15 +18,15 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		n := &corev1.Node{}
 		fill(n)
 		s := snapshot{
-			rule:  rapid.SampledFrom([]string{terminated, outOfService, orphaned, unscheduled}).Draw(t, "rule"),
-			nodes: map[string]*corev1.Node{"n": n}, gone: map[string]bool{"gone": true},
+			Rule:  rapid.SampledFrom([]string{terminated, outOfService, orphaned, unscheduled}).Draw(t, "rule"),
+			Nodes: map[string]*corev1.Node{"n": n}, Gone: map[string]bool{"gone": true},
 		}
 		for i := range rapid.IntRange(0, 5).Draw(t, "pods") {
 			p := &corev1.Pod{}
 			fill(p)
 			p.Namespace, p.Name, p.UID = "shop", fmt.Sprint(i), types.UID(fmt.Sprint(i))
 			p.Spec.NodeName = rapid.SampledFrom([]string{"", "n", "gone", "unknown"}).Draw(t, "node")
-			s.pods = append(s.pods, p)
+			s.Pods = append(s.Pods, p)
 		}
 		if p := planPods(epoch, s); p.Requeue < 0 {
 			t.Errorf("reconciles again after %v", p.Requeue)

@@ -47,7 +47,7 @@ func (c collectors) all() []metrics.Registerable {
 // applied counts and logs what became of a rule's plan, and when the circuit breaker opens or closes.
 func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
 	logger := klog.FromContext(ctx)
-	if s.rule == orphaned {
+	if s.Rule == orphaned {
 		c.tellBreaker(logger, s)
 		tellUnread(logger, s)
 	}
@@ -57,26 +57,26 @@ func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
 // tellBreaker says so when the circuit breaker opens or closes.
 func (c collectors) tellBreaker(logger klog.Logger, s snapshot) {
 	open := 0.0
-	if s.breaker.kind != closed {
+	if s.Breaker.Kind != closed {
 		open = 1
 	}
 	c.brake.Set(open)
 	switch {
-	case s.breakerBefore == s.breaker.kind:
-	case s.breaker.kind == closed:
-		logger.Info("Orphaned pods are deleted again", "known", s.nodeCounts.known, "vanished", s.nodeCounts.vanished)
+	case s.BreakerBefore == s.Breaker.Kind:
+	case s.Breaker.Kind == closed:
+		logger.Info("Orphaned pods are deleted again", "known", s.NodeCounts.Known, "vanished", s.NodeCounts.Vanished)
 	default:
-		logger.Info("Orphaned pods are not deleted for now", "why", s.breaker.why, "nodesDue", len(s.nodeCounts.due))
+		logger.Info("Orphaned pods are not deleted for now", "why", s.Breaker.Why, "nodesDue", len(s.NodeCounts.Due))
 	}
 }
 
 // tellUnread says what could not be read live.
 func tellUnread(logger klog.Logger, s snapshot) {
-	if s.uncompared {
+	if s.Uncompared {
 		logger.V(1).Info("The cache of nodes cannot be compared with the server, as the role does not allow to list nodes")
 	}
-	if n := len(s.unreadable); n > 0 {
-		logger.Info("Nodes cannot be read, their pods stay", "nodes", n, "err", s.unreadable[0])
+	if n := len(s.Unreadable); n > 0 {
+		logger.Info("Nodes cannot be read, their pods stay", "nodes", n, "err", s.Unreadable[0])
 	}
 }
 
@@ -93,26 +93,26 @@ func (c collectors) countDeletions(logger klog.Logger, s snapshot, did plan.Outc
 		}
 		tried++
 		namespace := r.Object.GetNamespace()
-		c.deletions.WithLabelValues(namespace, s.rule).Inc()
+		c.deletions.WithLabelValues(namespace, s.Rule).Inc()
 		pod := klog.KObj(r.Object)
 		switch {
 		case r.Err == nil:
-			logger.V(2).Info("Forced deletion of Pod succeeded", "reason", s.rule, "pod", pod)
+			logger.V(2).Info("Forced deletion of Pod succeeded", "reason", s.Rule, "pod", pod)
 		case stale(r.Err):
-			logger.V(2).Info("Pod has changed, is reconciled again", "reason", s.rule, "pod", pod)
+			logger.V(2).Info("Pod has changed, is reconciled again", "reason", s.Rule, "pod", pod)
 		default:
 			failed++
 			if first == nil {
 				first = r.Err
 			}
-			c.errors.WithLabelValues(namespace, s.rule).Inc()
-			logger.V(2).Info("Forced deletion of Pod failed", "reason", s.rule, "pod", pod, "err", r.Err.Error())
+			c.errors.WithLabelValues(namespace, s.Rule).Inc()
+			logger.V(2).Info("Forced deletion of Pod failed", "reason", s.Rule, "pod", pod, "err", r.Err.Error())
 		}
 	}
 	if tried == 0 {
 		return
 	}
-	values := []any{"reason", s.rule, "count", tried, "failed", failed}
+	values := []any{"reason", s.Rule, "count", tried, "failed", failed}
 	if first != nil {
 		values = append(values, "err", first.Error())
 	}

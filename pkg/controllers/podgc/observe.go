@@ -32,23 +32,23 @@ type observation = reconcile.Observation[snapshot, memory]
 
 // observe finds the pods that a rule may have to do with.
 func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
-	o := observation{Exists: true, Snapshot: snapshot{rule: r.Key.Name, policy: k.policy}}
+	o := observation{Exists: true, Snapshot: snapshot{Rule: r.Key.Name, Policy: k.policy}}
 	s := &o.Snapshot
-	switch s.rule {
+	switch s.Rule {
 	case terminated:
 		if n := k.pods.FinishedCount(); k.policy.idle(n) {
-			s.kept = n
+			s.Kept = n
 		} else {
-			s.pods = k.pods.Finished()
+			s.Pods = k.pods.Finished()
 		}
 	case unscheduled:
-		s.pods = k.pods.Terminating()
+		s.Pods = k.pods.Terminating()
 	case outOfService:
-		s.pods = k.pods.Terminating()
-		s.nodes = map[string]*corev1.Node{}
-		for _, p := range s.pods {
+		s.Pods = k.pods.Terminating()
+		s.Nodes = map[string]*corev1.Node{}
+		for _, p := range s.Pods {
 			if node := k.nodes.Get(p.Spec.NodeName); node != nil { // nil is the ordinary case of other rules (PGC-26)
-				s.nodes[node.Name] = node
+				s.Nodes[node.Name] = node
 			}
 		}
 	case orphaned:
@@ -71,27 +71,27 @@ func (k *caches) observeOrphans(ctx context.Context, r reconcile.Request[memory]
 	if m.Began.IsZero() {
 		m.begin(r.Now, slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(k.pods.OnNode(name)) }))
 	}
-	s.nodeCounts = m.count(r.Now, k.nodes.Names(), used)
-	if s.nodeCounts.missing > 0 { // else nothing waits for the breaker
-		s.breaker = s.nodeCounts.checkShare(s.policy.brake)
+	s.NodeCounts = m.count(r.Now, k.nodes.Names(), used)
+	if s.NodeCounts.Missing > 0 { // else nothing waits for the breaker
+		s.Breaker = s.NodeCounts.checkShare(s.Policy.Brake)
 	}
-	if s.breaker.kind == closed && len(s.nodeCounts.due) > 0 {
-		s.breaker = k.prove(ctx, r.Reader, s)
+	if s.Breaker.Kind == closed && len(s.NodeCounts.Due) > 0 {
+		s.Breaker = k.prove(ctx, r.Reader, s)
 	}
-	s.breakerBefore, m.Breaker = m.Breaker, s.breaker.kind
-	if s.breaker.kind != closed {
+	s.BreakerBefore, m.Breaker = m.Breaker, s.Breaker.Kind
+	if s.Breaker.Kind != closed {
 		return // the names stay due
 	}
 	var due []string
 	var pods [][]*corev1.Pod
-	due, pods, s.unread = k.batchOf(s.nodeCounts.due, m)
-	s.gone = map[string]bool{}
+	due, pods, s.Unread = k.batchOf(s.NodeCounts.Due, m)
+	s.Gone = map[string]bool{}
 	found := readLive(ctx, r.Reader, due)
-	s.unreadable = found.errors()
+	s.Unreadable = found.errors()
 	for i, gone := range found.gone {
 		if gone { // it stays due until no pod is left that could be removed
-			s.gone[due[i]] = true
-			s.pods = append(s.pods, pods[i]...)
+			s.Gone[due[i]] = true
+			s.Pods = append(s.Pods, pods[i]...)
 		} else {
 			m.release(due[i])
 		}
@@ -128,7 +128,7 @@ func (k *caches) batchOf(names []string, m *memory) (due []string, pods [][]*cor
 // prove opens the breaker unless the cache shows the nodes that there are. It is asked only when orphans are due, as it lists
 // the metadata of all nodes, and not at all when there is no breaker.
 func (k *caches) prove(ctx context.Context, reader api.Reader, s *snapshot) breaker {
-	if s.policy.brake <= 0 || s.nodeCounts.small() {
+	if s.Policy.Brake <= 0 || s.NodeCounts.small() {
 		return breaker{}
 	}
 	nodes, _ := api.BuiltIn(nodeKind)
@@ -136,7 +136,7 @@ func (k *caches) prove(ctx context.Context, reader api.Reader, s *snapshot) brea
 	err := reader.List(ctx, nodes, "", metav1.ListOptions{}, found)
 	switch {
 	case apierrors.IsForbidden(err): // a role of somebody's own, without it: each node is still read live
-		s.uncompared = true
+		s.Uncompared = true
 		return breaker{}
 	case err != nil:
 		return breaker{notProved, fmt.Sprintf("the nodes cannot be listed: %v", err)}

@@ -37,19 +37,19 @@ const (
 
 // planPods decides which pods a rule removes.
 func planPods(now time.Time, s snapshot) plan.Plan {
-	switch s.rule {
+	switch s.Rule {
 	case terminated:
 		return planTerminated(now, s)
 	case outOfService:
-		victims := slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
-			return p.DeletionTimestamp == nil || s.nodes[p.Spec.NodeName] == nil || !isOutOfService(s.nodes[p.Spec.NodeName])
+		victims := slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
+			return p.DeletionTimestamp == nil || s.Nodes[p.Spec.NodeName] == nil || !isOutOfService(s.Nodes[p.Spec.NodeName])
 		})
 		slices.SortFunc(victims, byAge)
 		return removeAll(now, s, victims)
 	case orphaned:
 		return planOrphans(now, s)
 	case unscheduled: // PGC-12
-		return removeAll(now, s, slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
+		return removeAll(now, s, slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
 			return p.DeletionTimestamp == nil || p.Spec.NodeName != ""
 		}))
 	}
@@ -58,45 +58,45 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 
 // snapshot is what one reconcile of a rule has observed. The objects belong to shared caches.
 type snapshot struct {
-	rule   string
-	policy policy
+	Rule   string
+	Policy policy
 	// pods are all that the rule may have to do with: for terminated those that have finished, for out-of-service and
 	// unscheduled those that are being deleted, for orphaned those on the nodes that are gone.
-	pods  []*corev1.Pod
-	nodes map[string]*corev1.Node // of the pods; out-of-service only
+	Pods  []*corev1.Pod
+	Nodes map[string]*corev1.Node // of the pods; out-of-service only
 	// kept counts the finished pods when none of them matters, and pods is empty; terminated only.
-	kept int
+	Kept int
 
 	// The rest is for orphaned only.
-	gone          map[string]bool // nodes that were due and then not found by a live read (PGC-10)
-	unread        int             // nodes that are due and were not read: they follow at once
-	unreadable    []string        // nodes that could not be read, with the error; their pods stay
-	uncompared    bool            // the role does not allow to compare the cache of nodes with the server
-	nodeCounts    nodeCounts
-	breaker       breaker
-	breakerBefore breakerKind // as the reconcile before found it
+	Gone          map[string]bool // nodes that were due and then not found by a live read (PGC-10)
+	Unread        int             // nodes that are due and were not read: they follow at once
+	Unreadable    []string        // nodes that could not be read, with the error; their pods stay
+	Uncompared    bool            // the role does not allow to compare the cache of nodes with the server
+	NodeCounts    nodeCounts
+	Breaker       breaker
+	BreakerBefore breakerKind // as the reconcile before found it
 }
 
 // policy is what flags say.
 type policy struct {
-	threshold    int           // finished pods that may stay; zero and less: all (PGC-24)
-	perNamespace int           // the same for each namespace; zero and less: all
-	maxAge       time.Duration // how long a finished pod may stay; zero and less: for ever
-	brake        float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
+	Threshold    int           // finished pods that may stay; zero and less: all (PGC-24)
+	PerNamespace int           // the same for each namespace; zero and less: all
+	MaxAge       time.Duration // how long a finished pod may stay; zero and less: for ever
+	Brake        float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
 }
 
 // idle reports whether that many finished pods can stay, whatever they are.
 func (p policy) idle(finished int) bool {
-	return (p.threshold <= 0 || finished <= p.threshold) && p.perNamespace <= 0 && p.maxAge <= 0
+	return (p.Threshold <= 0 || finished <= p.Threshold) && p.PerNamespace <= 0 && p.MaxAge <= 0
 }
 
 // planTerminated removes finished pods: those that the opt-in rules name, and then the first of the rest until as many
 // are left as may stay (PGC-4).
 func planTerminated(now time.Time, s snapshot) plan.Plan {
-	if s.policy.idle(len(s.pods) + s.kept) {
-		return plan.Plan{Requeue: cycle, Why: fmt.Sprintf("%d terminated pods, all may stay", len(s.pods)+s.kept)}
+	if s.Policy.idle(len(s.Pods) + s.Kept) {
+		return plan.Plan{Requeue: cycle, Why: fmt.Sprintf("%d terminated pods, all may stay", len(s.Pods)+s.Kept)}
 	}
-	pods := slices.Clone(s.pods)
+	pods := slices.Clone(s.Pods)
 	slices.SortFunc(pods, byAge)
 	inNamespace := map[string]int{}
 	for _, p := range pods {
@@ -106,8 +106,8 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	}
 	var victims, rest []*corev1.Pod
 	for _, p := range pods {
-		tooMany := s.policy.perNamespace > 0 && inNamespace[p.Namespace] > s.policy.perNamespace
-		tooOld := s.policy.maxAge > 0 && now.Sub(ended(p)) > s.policy.maxAge
+		tooMany := s.Policy.PerNamespace > 0 && inNamespace[p.Namespace] > s.Policy.PerNamespace
+		tooOld := s.Policy.MaxAge > 0 && now.Sub(ended(p)) > s.Policy.MaxAge
 		if (tooMany || tooOld) && !tracked(p) {
 			inNamespace[p.Namespace]--
 			victims = append(victims, p)
@@ -115,7 +115,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 			rest = append(rest, p)
 		}
 	}
-	if excess := len(rest) - s.policy.threshold; s.policy.threshold > 0 && excess > 0 {
+	if excess := len(rest) - s.Policy.Threshold; s.Policy.Threshold > 0 && excess > 0 {
 		victims = append(victims, rest[:excess]...)
 	}
 	p := removeAll(now, s, victims)
@@ -126,25 +126,25 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 // planOrphans removes the pods whose nodes are gone, unless the circuit breaker is open (PGC-8..11).
 func planOrphans(now time.Time, s snapshot) plan.Plan {
 	var p plan.Plan
-	switch s.breaker.kind {
+	switch s.Breaker.Kind {
 	case tooManyVanished:
-		p = plan.Plan{Requeue: cycle, Why: "waits: " + s.breaker.why}
+		p = plan.Plan{Requeue: cycle, Why: "waits: " + s.Breaker.Why}
 	case notProved:
-		p = plan.Plan{Requeue: unsure, Why: "waits: " + s.breaker.why}
+		p = plan.Plan{Requeue: unsure, Why: "waits: " + s.Breaker.Why}
 	case closed:
-		p = removeAll(now, s, slices.DeleteFunc(slices.Clone(s.pods), func(p *corev1.Pod) bool {
-			return p.Spec.NodeName == "" || !s.gone[p.Spec.NodeName]
+		p = removeAll(now, s, slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == "" || !s.Gone[p.Spec.NodeName]
 		}))
-		if s.nodeCounts.next > 0 {
-			p.Requeue = min(p.Requeue, s.nodeCounts.next)
+		if s.NodeCounts.Next > 0 {
+			p.Requeue = min(p.Requeue, s.NodeCounts.Next)
 		}
-		if s.unread > 0 {
+		if s.Unread > 0 {
 			p.Requeue = soon
 		}
 	}
-	if n := s.nodeCounts.missing; n > 0 {
+	if n := s.NodeCounts.Missing; n > 0 {
 		p.Why = fmt.Sprintf("%s; nodes that pods name and that are not known: %d, of these in their grace period: %d", p.Why, n,
-			n-len(s.nodeCounts.due))
+			n-len(s.NodeCounts.Due))
 	}
 	return p
 }
@@ -161,21 +161,21 @@ func removeAll(now time.Time, s snapshot, victims []*corev1.Pod) plan.Plan {
 		case podutil.Finished(v): // PGC-19
 			ended = append(ended, v)
 		case len(each.Sequences) < batch:
-			each.Sequences = append(each.Sequences, []plan.Step{fail(now, s.rule, v), remove(s.rule, v)})
+			each.Sequences = append(each.Sequences, []plan.Step{fail(now, s.Rule, v), remove(s.Rule, v)})
 		default:
 			p.Requeue = soon
 		}
 	}
 	writes := len(ended) + len(each.Sequences)
 	if len(ended) > 0 {
-		each.Sequences = append(each.Sequences, []plan.Step{remove(s.rule, ended...)})
+		each.Sequences = append(each.Sequences, []plan.Step{remove(s.Rule, ended...)})
 	}
 	if len(each.Sequences) > 0 {
 		p.Steps = []plan.Step{each}
 	}
-	p.Why = fmt.Sprintf("delete %d of %d pods: %s", writes, len(victims), s.rule)
+	p.Why = fmt.Sprintf("delete %d of %d pods: %s", writes, len(victims), s.Rule)
 	if len(victims) == 0 {
-		p.Why = "no pods to delete: " + s.rule
+		p.Why = "no pods to delete: " + s.Rule
 	}
 	return p
 }

@@ -42,11 +42,11 @@ func (m *memory) clone() memory {
 
 // nodeCounts is what there is to say of the nodes at one moment.
 type nodeCounts struct {
-	missing  int           // names that pods are assigned to and no node has
-	due      []string      // of these, the ones whose grace period is over; those that have waited longest first
-	next     time.Duration // until the next one is due; zero if there is none
-	known    int           // nodes that were there a window ago
-	vanished int           // of these, the ones that are not there
+	Missing  int           // names that pods are assigned to and no node has
+	Due      []string      // of these, the ones whose grace period is over; those that have waited longest first
+	Next     time.Duration // until the next one is due; zero if there is none
+	Known    int           // nodes that were there a window ago
+	Vanished int           // of these, the ones that are not there
 }
 
 // begin is called once, before the first count, with names of nodes that have been there, as their pods prove: whoever
@@ -84,9 +84,9 @@ func (m *memory) count(now time.Time, nodes, used []string) nodeCounts {
 			delete(m.Seen, name)
 		case s.First.After(then): // it has come since; if it has gone again, too, that is no loss
 		default:
-			c.known++
+			c.Known++
 			if !present[name] {
-				c.vanished++
+				c.Vanished++
 			}
 		}
 	}
@@ -110,15 +110,15 @@ func (m *memory) absent(now time.Time, present map[string]bool, used []string) (
 		case !absent[name]:
 			delete(m.Missing, name)
 		case now.Sub(since) >= gracePeriod:
-			c.due = append(c.due, name)
+			c.Due = append(c.Due, name)
 		default:
-			if left := gracePeriod - now.Sub(since); c.next == 0 || left < c.next {
-				c.next = left
+			if left := gracePeriod - now.Sub(since); c.Next == 0 || left < c.Next {
+				c.Next = left
 			}
 		}
 	}
-	c.missing = len(absent)
-	slices.SortFunc(c.due, func(a, b string) int {
+	c.Missing = len(absent)
+	slices.SortFunc(c.Due, func(a, b string) int {
 		return cmp.Or(m.Missing[a].Compare(m.Missing[b]), strings.Compare(a, b))
 	})
 	return c
@@ -129,8 +129,8 @@ func (m *memory) release(name string) { delete(m.Missing, name) }
 
 // breaker is a circuit breaker: it says whether the deletion of orphans waits.
 type breaker struct {
-	kind breakerKind
-	why  string
+	Kind breakerKind
+	Why  string
 }
 
 type breakerKind int
@@ -142,15 +142,15 @@ const (
 )
 
 // small reports whether the cluster is too small to have a circuit breaker.
-func (c nodeCounts) small() bool { return c.known < small }
+func (c nodeCounts) small() bool { return c.Known < small }
 
 // checkShare opens the breaker when more than the given share of the nodes known a window ago has vanished.
 func (c nodeCounts) checkShare(limit float64) breaker {
-	if limit <= 0 || c.small() || float64(c.vanished) <= limit*float64(c.known) {
+	if limit <= 0 || c.small() || float64(c.Vanished) <= limit*float64(c.Known) {
 		return breaker{}
 	}
 	return breaker{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished, more than --pod-gc-orphan-brake=%v allows",
-		c.vanished, c.known, window, limit)}
+		c.Vanished, c.Known, window, limit)}
 }
 
 // checkNames opens the breaker unless the cache shows exactly the nodes that a live list names. The share is counted

@@ -135,33 +135,33 @@ func TestTerminated(t *testing.T) {
 		pods   []*corev1.Pod
 		want   string
 	}{
-		{"PGC-4: as many as may stay, stay", policy{threshold: 2}, pods("a:failed", "b:succeeded"), ""},
-		{"PGC-4: one too many goes", policy{threshold: 1}, pods("a:failed age=2h", "b:succeeded age=1h"), "delete a"},
-		{"PGC-4: pods being deleted count and go", policy{threshold: 1}, pods("a:failed age=2h", "b:succeeded deleting age=3h"), "delete b"},
-		{"PGC-4: what only finalizers hold counts and is not deleted again", policy{threshold: 1},
+		{"PGC-4: as many as may stay, stay", policy{Threshold: 2}, pods("a:failed", "b:succeeded"), ""},
+		{"PGC-4: one too many goes", policy{Threshold: 1}, pods("a:failed age=2h", "b:succeeded age=1h"), "delete a"},
+		{"PGC-4: pods being deleted count and go", policy{Threshold: 1}, pods("a:failed age=2h", "b:succeeded deleting age=3h"), "delete b"},
+		{"PGC-4: what only finalizers hold counts and is not deleted again", policy{Threshold: 1},
 			pods("a:failed age=2h", "b:succeeded forced age=3h"), ""},
-		{"PGC-5: evicted first", policy{threshold: 1}, pods("a:failed age=3h", "b:evicted age=1h", "c:failed age=2h"), "delete b, delete a"},
-		{"PGC-5: then the oldest, then by name", policy{threshold: 1}, pods("c:failed", "b:failed", "a:failed", "d:succeeded age=2h"),
+		{"PGC-5: evicted first", policy{Threshold: 1}, pods("a:failed age=3h", "b:evicted age=1h", "c:failed age=2h"), "delete b, delete a"},
+		{"PGC-5: then the oldest, then by name", policy{Threshold: 1}, pods("c:failed", "b:failed", "a:failed", "d:succeeded age=2h"),
 			"delete d, delete a, delete b"},
-		{"PGC-16, PGC-19: no patch", policy{threshold: 1}, pods("a:failed on=gone age=2h", "b:failed"), "delete a"},
+		{"PGC-16, PGC-19: no patch", policy{Threshold: 1}, pods("a:failed on=gone age=2h", "b:failed"), "delete a"},
 		{"PGC-24: threshold zero keeps all", policy{}, pods("a:failed", "b:failed"), ""},
-		{"PGC-24: threshold below zero keeps all", policy{threshold: -1}, pods("a:failed", "b:failed"), ""},
-		{"PGC-27: pods of Jobs are as good as any for the threshold", policy{threshold: 1}, pods("a:failed tracked age=2h", "b:failed"), "delete a"},
+		{"PGC-24: threshold below zero keeps all", policy{Threshold: -1}, pods("a:failed", "b:failed"), ""},
+		{"PGC-27: pods of Jobs are as good as any for the threshold", policy{Threshold: 1}, pods("a:failed tracked age=2h", "b:failed"), "delete a"},
 
-		{"max age: what ended before goes", policy{maxAge: time.Hour}, pods("a:failed age=2h", "b:failed age=30m"), "delete a"},
-		{"max age: counts from the end, not from the beginning", policy{maxAge: time.Hour}, pods("a:succeeded age=200h ended=10m"), ""},
-		{"max age: exactly that old may stay", policy{maxAge: time.Hour}, pods("a:succeeded age=1h"), ""},
-		{"max age: not of a Job that has yet to count it", policy{maxAge: time.Hour}, pods("a:failed age=2h tracked"), ""},
-		{"per namespace: the oldest of each above", policy{perNamespace: 1},
+		{"max age: what ended before goes", policy{MaxAge: time.Hour}, pods("a:failed age=2h", "b:failed age=30m"), "delete a"},
+		{"max age: counts from the end, not from the beginning", policy{MaxAge: time.Hour}, pods("a:succeeded age=200h ended=10m"), ""},
+		{"max age: exactly that old may stay", policy{MaxAge: time.Hour}, pods("a:succeeded age=1h"), ""},
+		{"max age: not of a Job that has yet to count it", policy{MaxAge: time.Hour}, pods("a:failed age=2h tracked"), ""},
+		{"per namespace: the oldest of each above", policy{PerNamespace: 1},
 			pods("a:failed age=3h", "b:failed age=2h", "c:failed in=bar age=1h", "d:evicted in=bar"), "delete d, delete a"},
-		{"per namespace: pods of unfinished Jobs neither count nor go", policy{perNamespace: 1}, pods("a:failed tracked", "b:failed tracked", "c:failed"), ""},
-		{"what an opt-in rule removes is not removed again by the threshold", policy{threshold: 2, maxAge: 3 * time.Hour},
+		{"per namespace: pods of unfinished Jobs neither count nor go", policy{PerNamespace: 1}, pods("a:failed tracked", "b:failed tracked", "c:failed"), ""},
+		{"what an opt-in rule removes is not removed again by the threshold", policy{Threshold: 2, MaxAge: 3 * time.Hour},
 			pods("a:failed age=4h", "b:evicted age=1h", "c:failed age=2h"), "delete a"},
-		{"what is left is measured by the threshold", policy{threshold: 1, maxAge: 3 * time.Hour},
+		{"what is left is measured by the threshold", policy{Threshold: 1, MaxAge: 3 * time.Hour},
 			pods("a:failed age=4h", "b:evicted age=1h", "c:failed age=2h"), "delete a, delete b"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			p := planPods(epoch, snapshot{rule: terminated, policy: row.policy, pods: row.pods})
+			p := planPods(epoch, snapshot{Rule: terminated, Policy: row.policy, Pods: row.pods})
 			if got := writes(p); got != row.want {
 				t.Errorf("writes %q, want %q", got, row.want)
 			}
@@ -195,7 +195,7 @@ func TestOutOfService(t *testing.T) {
 		{"PGC-18: what only finalizers hold is not deleted again", node("n", corev1.ConditionFalse, taint), pods("a:forced on=n failed"), ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s := snapshot{rule: outOfService, pods: row.pods, nodes: map[string]*corev1.Node{row.node.Name: row.node}}
+			s := snapshot{Rule: outOfService, Pods: row.pods, Nodes: map[string]*corev1.Node{row.node.Name: row.node}}
 			if got := writes(planPods(epoch, s)); got != row.want {
 				t.Errorf("writes %q, want %q", got, row.want)
 			}
@@ -211,25 +211,25 @@ func TestOrphanedAndUnscheduled(t *testing.T) {
 		want string
 		next time.Duration
 	}{
-		{"PGC-8: all pods of nodes that are gone", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone", "b:on=gone pending", "c:on=here", "d:")},
+		{"PGC-8: all pods of nodes that are gone", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone", "b:on=gone pending", "c:on=here", "d:")},
 			"fail a, delete a, fail b, delete b", cycle},
-		{"PGC-19: finished ones are not failed", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone succeeded", "b:on=gone failed")},
+		{"PGC-19: finished ones are not failed", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone succeeded", "b:on=gone failed")},
 			"delete a, delete b", cycle},
-		{"PGC-18: what only finalizers hold is not deleted again", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone failed forced")}, "", cycle},
-		{"open circuit breaker: nothing goes", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), breaker: breaker{tooManyVanished, "8 of 10"}}, "", cycle},
-		{"open circuit breaker: a cache that lags is compared again sooner", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), breaker: breaker{notProved, "lags"}}, "", unsure},
-		{"PGC-9: reconciles again when the next grace period ends", snapshot{rule: orphaned, nodeCounts: nodeCounts{missing: 1, next: 7 * time.Second}}, "", 7 * time.Second},
-		{"nodes that have not had their turn follow at once", snapshot{rule: orphaned, gone: gone, pods: pods("a:on=gone"), unread: 1}, "fail a, delete a", soon},
-		{"PGC-12: being deleted without a node", snapshot{rule: unscheduled, pods: pods("a:deleting", "b:", "c:deleting on=n", "d:deleting pending")},
+		{"PGC-18: what only finalizers hold is not deleted again", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone failed forced")}, "", cycle},
+		{"open circuit breaker: nothing goes", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Breaker: breaker{tooManyVanished, "8 of 10"}}, "", cycle},
+		{"open circuit breaker: a cache that lags is compared again sooner", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Breaker: breaker{notProved, "lags"}}, "", unsure},
+		{"PGC-9: reconciles again when the next grace period ends", snapshot{Rule: orphaned, NodeCounts: nodeCounts{Missing: 1, Next: 7 * time.Second}}, "", 7 * time.Second},
+		{"nodes that have not had their turn follow at once", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Unread: 1}, "fail a, delete a", soon},
+		{"PGC-12: being deleted without a node", snapshot{Rule: unscheduled, Pods: pods("a:deleting", "b:", "c:deleting on=n", "d:deleting pending")},
 			"fail a, delete a, fail d, delete d", cycle},
-		{"no such rule", snapshot{rule: "others", pods: pods("a:deleting")}, "", 0},
+		{"no such rule", snapshot{Rule: "others", Pods: pods("a:deleting")}, "", 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := planPods(epoch, row.s)
 			if got := writes(p); got != row.want || p.Requeue != row.next {
 				t.Errorf("writes %q and reconciles again in %s, want %q in %s", got, p.Requeue, row.want, row.next)
 			}
-			if row.s.breaker.kind != closed && !strings.HasPrefix(p.Why, "waits: "+row.s.breaker.why) {
+			if row.s.Breaker.Kind != closed && !strings.HasPrefix(p.Why, "waits: "+row.s.Breaker.Why) {
 				t.Errorf("why: %q", p.Why)
 			}
 		})
@@ -254,8 +254,8 @@ func TestStatusBeforeDeletion(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			p := pod("a", row.words)
 			p.Status.Message = "as it was"
-			s := snapshot{rule: row.rule, pods: []*corev1.Pod{p}, gone: map[string]bool{"n": true},
-				nodes: map[string]*corev1.Node{"n": node("n", "", "node.kubernetes.io/out-of-service")}}
+			s := snapshot{Rule: row.rule, Pods: []*corev1.Pod{p}, Gone: map[string]bool{"n": true},
+				Nodes: map[string]*corev1.Node{"n": node("n", "", "node.kubernetes.io/out-of-service")}}
 			sequence := planPods(epoch, s).Steps[0].(plan.Each).Sequences[0]
 			change, remove := sequence[0].(plan.Change), sequence[1].(plan.Delete)
 			want := p.DeepCopy()
@@ -275,7 +275,7 @@ func TestBatches(t *testing.T) {
 	for i := range batch + 1 {
 		all = append(all, pod(fmt.Sprint("a", i), "deleting"))
 	}
-	p := planPods(epoch, snapshot{rule: unscheduled, pods: all})
+	p := planPods(epoch, snapshot{Rule: unscheduled, Pods: all})
 	if n := len(p.Steps[0].(plan.Each).Sequences); n != batch || p.Requeue != soon {
 		t.Errorf("%d pods in one reconcile, the rest in %s", n, p.Requeue)
 	}
@@ -298,12 +298,12 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 			next   time.Duration
 		}{{0, "", 40 * time.Second}, {20, "", 20 * time.Second}, {39, "", time.Second}, {40, "x", 0}, {60, "x", 0}} {
 			c := m.count(at(row.second), names(0, 1), []string{"n0", "x"})
-			if got := strings.Join(c.due, " "); got != row.due || c.missing != 1 || c.next != row.next {
+			if got := strings.Join(c.Due, " "); got != row.due || c.Missing != 1 || c.Next != row.next {
 				t.Errorf("after %d s: %+v", row.second, c)
 			}
 		}
 		m.release("x")
-		if c := m.count(at(61), nil, []string{"x"}); len(c.due) != 0 || c.next != gracePeriod { // PGC-11
+		if c := m.count(at(61), nil, []string{"x"}); len(c.Due) != 0 || c.Next != gracePeriod { // PGC-11
 			t.Errorf("the grace period has not begun anew: %+v", c)
 		}
 	})
@@ -311,7 +311,7 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 		var m memory
 		m.count(at(0), nil, []string{"x", "y"})
 		m.count(at(20), []string{"x"}, []string{"x"})
-		if c := m.count(at(50), nil, []string{"x", "y"}); len(c.due) != 0 || c.missing != 2 {
+		if c := m.count(at(50), nil, []string{"x", "y"}); len(c.Due) != 0 || c.Missing != 2 {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -333,7 +333,7 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 			var m memory
 			m.count(at(0), names(0, row.before), nil)
 			c := m.count(at(20), names(0, row.left), nil)
-			if b := c.checkShare(row.limit); (b.kind == tooManyVanished) != row.open {
+			if b := c.checkShare(row.limit); (b.Kind == tooManyVanished) != row.open {
 				t.Errorf("%s: %+v %+v", row.name, c, b)
 			}
 		}
@@ -341,7 +341,7 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 	t.Run("new nodes in place of old ones do not make up for a loss", func(t *testing.T) {
 		var m memory
 		m.count(at(0), names(0, 10), nil)
-		if c := m.count(at(20), names(10, 20), nil); c.known != 10 || c.vanished != 10 || c.checkShare(0.5).kind != tooManyVanished {
+		if c := m.count(at(20), names(10, 20), nil); c.Known != 10 || c.Vanished != 10 || c.checkShare(0.5).Kind != tooManyVanished {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -350,7 +350,7 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 		m.count(at(0), names(0, 3), nil)
 		for i := 3; i < 30; i++ {
 			m.count(at(20*i), append(names(0, 3), fmt.Sprint("n", i)), nil)
-			if c := m.count(at(20*i+10), names(0, 3), []string{fmt.Sprint("n", i)}); c.known > 4 || c.checkShare(0.5).kind != closed {
+			if c := m.count(at(20*i+10), names(0, 3), []string{fmt.Sprint("n", i)}); c.Known > 4 || c.checkShare(0.5).Kind != closed {
 				t.Errorf("after %d: %+v", i, c)
 			}
 		}
@@ -358,20 +358,20 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 	t.Run("after ten minutes the loss is history", func(t *testing.T) {
 		var m memory
 		m.count(at(0), names(0, 100), nil)
-		if c := m.count(at(600), names(0, 20), nil); c.vanished != 80 {
+		if c := m.count(at(600), names(0, 20), nil); c.Vanished != 80 {
 			t.Errorf("%+v", c)
 		}
-		if c := m.count(at(601), names(0, 20), nil); c.vanished != 0 || c.known != 20 || c.checkShare(0.5).kind != closed {
+		if c := m.count(at(601), names(0, 20), nil); c.Vanished != 0 || c.Known != 20 || c.checkShare(0.5).Kind != closed {
 			t.Errorf("%+v", c)
 		}
 	})
 	t.Run("who starts after the loss knows it from the pods", func(t *testing.T) {
 		var m memory
 		m.begin(at(0), names(0, 10))
-		if c := m.count(at(0), names(0, 2), names(0, 10)); c.known != 10 || c.vanished != 8 || c.checkShare(0.5).kind != tooManyVanished {
+		if c := m.count(at(0), names(0, 2), names(0, 10)); c.Known != 10 || c.Vanished != 8 || c.checkShare(0.5).Kind != tooManyVanished {
 			t.Errorf("%+v", c)
 		}
-		if c := m.count(at(20), names(0, 2), append(names(0, 10), "typo")); c.known != 10 {
+		if c := m.count(at(20), names(0, 2), append(names(0, 10), "typo")); c.Known != 10 {
 			t.Errorf("a name that came later passes for a node: %+v", c)
 		}
 	})
@@ -393,7 +393,7 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 			{names(0, 4), names(0, 3), true},
 			{names(0, 4), names(1, 5), true},
 		} {
-			if b := checkNames(row.live, row.cached); (b.kind == notProved) != row.open {
+			if b := checkNames(row.live, row.cached); (b.Kind == notProved) != row.open {
 				t.Errorf("%v %v: %+v", row.live, row.cached, b)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -27,15 +28,15 @@ func world(t *rapid.T) snapshot {
 	fate := rapid.SampledFrom([]string{"", "", "deleting", "forced", "disrupted", "undisrupted"})
 	place := rapid.SampledFrom([]string{"", "on=n0", "on=n1", "on=n2", "on=gone0", "on=gone1", "in=bar on=n0", "in=bar"})
 	s := snapshot{
-		rule: rapid.SampledFrom([]string{terminated, outOfService, orphaned, unscheduled}).Draw(t, "rule"),
-		policy: policy{
-			threshold:    rapid.IntRange(-1, 8).Draw(t, "threshold"),
-			perNamespace: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "threshold per namespace"),
-			maxAge:       rapid.SampledFrom([]time.Duration{0, 0, time.Hour, 2 * time.Hour}).Draw(t, "max age"),
+		Rule: rapid.SampledFrom([]string{terminated, outOfService, orphaned, unscheduled}).Draw(t, "rule"),
+		Policy: policy{
+			Threshold:    rapid.IntRange(-1, 8).Draw(t, "threshold"),
+			PerNamespace: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "threshold per namespace"),
+			MaxAge:       rapid.SampledFrom([]time.Duration{0, 0, time.Hour, 2 * time.Hour}).Draw(t, "max age"),
 		},
-		nodes:   map[string]*corev1.Node{},
-		gone:    map[string]bool{"gone0": true, "gone1": rapid.Bool().Draw(t, "gone1 was read")},
-		breaker: breaker{kind: breakerKind(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "breaker"))},
+		Nodes:   map[string]*corev1.Node{},
+		Gone:    map[string]bool{"gone0": true, "gone1": rapid.Bool().Draw(t, "gone1 was read")},
+		Breaker: breaker{Kind: breakerKind(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "breaker"))},
 	}
 	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 		words := fmt.Sprint(age.Draw(t, "age"), " ", phase.Draw(t, "phase"), " ", fate.Draw(t, "fate"), " ", place.Draw(t, "place"))
@@ -44,15 +45,15 @@ func world(t *rapid.T) snapshot {
 		p.Annotations = map[string]string{"some": "thing"}
 		p.Spec.Containers = []corev1.Container{{Name: "c", Image: "image"}}
 		p.Status.HostIP, p.Status.Message = "10.0.0.1", "message"
-		s.pods = append(s.pods, p)
+		s.Pods = append(s.Pods, p)
 	}
-	if s.rule == terminated {
-		s.pods = slices.DeleteFunc(s.pods, func(p *corev1.Pod) bool { return p.Status.Phase != "Succeeded" && p.Status.Phase != "Failed" })
+	if s.Rule == terminated {
+		s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Status.Phase != "Succeeded" && p.Status.Phase != "Failed" })
 	}
 	for i := range 3 {
 		taint := rapid.SampledFrom([]string{"node.kubernetes.io/out-of-service", "node.kubernetes.io/unreachable"}).Draw(t, "taint")
 		ready := rapid.SampledFrom([]corev1.ConditionStatus{"", "True", "False", "Unknown"}).Draw(t, "ready")
-		s.nodes[fmt.Sprint("n", i)] = node(fmt.Sprint("n", i), ready, taint)
+		s.Nodes[fmt.Sprint("n", i)] = node(fmt.Sprint("n", i), ready, taint)
 	}
 	return s
 }
@@ -75,13 +76,13 @@ func victims(p plan.Plan) (all []*corev1.Pod) {
 
 // named says in the words of the contract whether a rule other than the threshold names the pod.
 func named(s snapshot, p *corev1.Pod) bool {
-	switch s.rule {
+	switch s.Rule {
 	case outOfService:
-		n := s.nodes[p.Spec.NodeName]
+		n := s.Nodes[p.Spec.NodeName]
 		return p.DeletionTimestamp != nil && n != nil && n.Spec.Taints[0].Key == "node.kubernetes.io/out-of-service" &&
 			(len(n.Status.Conditions) == 0 || n.Status.Conditions[1].Status != "True")
 	case orphaned:
-		return s.breaker.kind == closed && p.Spec.NodeName != "" && s.gone[p.Spec.NodeName]
+		return s.Breaker.Kind == closed && p.Spec.NodeName != "" && s.Gone[p.Spec.NodeName]
 	case unscheduled:
 		return p.DeletionTimestamp != nil && p.Spec.NodeName == ""
 	}
@@ -98,22 +99,22 @@ func TestNeverPicksAPodThatNoRuleNames(t *testing.T) {
 			}
 			seen[v.Name] = true
 			switch {
-			case s.rule != terminated:
+			case s.Rule != terminated:
 				if !named(s, v) {
-					t.Errorf("%s: rule %s does not name %v", v.Name, s.rule, v)
+					t.Errorf("%s: rule %s does not name %v", v.Name, s.Rule, v)
 				}
-			case s.policy.threshold <= 0 && slices.Contains(v.Finalizers, "batch.kubernetes.io/job-tracking"):
+			case s.Policy.Threshold <= 0 && slices.Contains(v.Finalizers, "batch.kubernetes.io/job-tracking"):
 				t.Errorf("%s belongs to an unfinished Job", v.Name)
-			case s.policy.threshold <= 0 && s.policy.maxAge <= 0 && s.policy.perNamespace <= 0:
+			case s.Policy.Threshold <= 0 && s.Policy.MaxAge <= 0 && s.Policy.PerNamespace <= 0:
 				t.Errorf("%s goes, and no rule is on", v.Name)
 			}
 		}
-		if s.rule == terminated {
+		if s.Rule == terminated {
 			return
 		}
-		for _, p := range s.pods {
+		for _, p := range s.Pods {
 			if named(s, p) && !seen[p.Name] && !slices.Contains(p.Finalizers, "example.com/hold") {
-				t.Errorf("%s stays, though rule %s names it", p.Name, s.rule)
+				t.Errorf("%s stays, though rule %s names it", p.Name, s.Rule)
 			}
 		}
 	})
@@ -122,23 +123,34 @@ func TestNeverPicksAPodThatNoRuleNames(t *testing.T) {
 func TestNeverMoreThanAboveThreshold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := world(t)
-		s.rule = terminated
-		s.pods = slices.DeleteFunc(s.pods, func(p *corev1.Pod) bool {
+		s.Rule = terminated
+		s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool {
 			return !slices.Contains([]corev1.PodPhase{"Succeeded", "Failed"}, p.Status.Phase)
 		})
-		s.policy.perNamespace, s.policy.maxAge = 0, 0
-		n, above := len(victims(planPods(epoch, s))), max(0, len(s.pods)-s.policy.threshold)
+		s.Policy.PerNamespace, s.Policy.MaxAge = 0, 0
+		n, above := len(victims(planPods(epoch, s))), max(0, len(s.Pods)-s.Policy.Threshold)
 		held := 0
-		for _, p := range s.pods {
+		for _, p := range s.Pods {
 			if slices.Contains(p.Finalizers, "example.com/hold") {
 				held++
 			}
 		}
-		if s.policy.threshold <= 0 {
+		if s.Policy.Threshold <= 0 {
 			above = 0
 		}
 		if n > above || n < above-held {
-			t.Errorf("%d of %d pods go, %d are above the threshold, %d are held", n, len(s.pods), above, held)
+			t.Errorf("%d of %d pods go, %d are above the threshold, %d are held", n, len(s.Pods), above, held)
+		}
+	})
+}
+
+// A snapshot is data: stored and read back, it leads to the same decision.
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := world(t)
+		before, after := planPods(epoch, s), planPods(epoch, plantest.Restored(t, s))
+		if writes(before) != writes(after) || before.Why != after.Why || before.Requeue != after.Requeue {
+			t.Errorf("%q, and %q after it was stored", writes(before), writes(after))
 		}
 	})
 }
@@ -157,14 +169,14 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		s := world(t)
 		full := planPods(epoch, s)
 		thin := s
-		thin.pods, thin.nodes = nil, map[string]*corev1.Node{}
-		for _, p := range s.pods {
+		thin.Pods, thin.Nodes = nil, map[string]*corev1.Node{}
+		for _, p := range s.Pods {
 			o, _ := projected(t).Transform(p.DeepCopy())
-			thin.pods = append(thin.pods, o.(*corev1.Pod))
+			thin.Pods = append(thin.Pods, o.(*corev1.Pod))
 		}
-		for name, n := range s.nodes {
+		for name, n := range s.Nodes {
 			o, _ := projected(t).Project(n)
-			thin.nodes[name] = o.(*corev1.Node)
+			thin.Nodes[name] = o.(*corev1.Node)
 		}
 		slim := planPods(epoch, thin)
 		if writes(full) != writes(slim) || full.Why != slim.Why || full.Requeue != slim.Requeue {
@@ -177,9 +189,9 @@ func TestIgnoresCacheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := world(t)
 		before := strings.Split(writes(planPods(epoch, s)), ", ")
-		s.pods = rapid.Permutation(s.pods).Draw(t, "order")
+		s.Pods = rapid.Permutation(s.Pods).Draw(t, "order")
 		after := strings.Split(writes(planPods(epoch, s)), ", ")
-		if s.rule == orphaned || s.rule == unscheduled { // in no order
+		if s.Rule == orphaned || s.Rule == unscheduled { // in no order
 			slices.Sort(before)
 			slices.Sort(after)
 		}
@@ -193,11 +205,11 @@ func TestLeavesInputAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := world(t)
 		before := []*corev1.Pod{}
-		for _, p := range s.pods {
+		for _, p := range s.Pods {
 			before = append(before, p.DeepCopy())
 		}
 		planPods(epoch, s)
-		if diff := cmp.Diff(before, append([]*corev1.Pod{}, s.pods...)); diff != "" {
+		if diff := cmp.Diff(before, append([]*corev1.Pod{}, s.Pods...)); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -213,7 +225,7 @@ func TestRepeatedPlanIsEmpty(t *testing.T) {
 			hit[v.Name] = true
 		}
 		var left []*corev1.Pod
-		for _, p := range s.pods {
+		for _, p := range s.Pods {
 			switch {
 			case !hit[p.Name]:
 				left = append(left, p)
@@ -226,7 +238,7 @@ func TestRepeatedPlanIsEmpty(t *testing.T) {
 				left = append(left, p)
 			}
 		}
-		s.pods = left
+		s.Pods = left
 		if again := planPods(epoch, s); !again.Empty() {
 			t.Errorf("first %s, again %s", writes(first), writes(again))
 		}

@@ -371,7 +371,7 @@ func build(t interface{ Fatal(...any) }, s *server, config Options) (c collectin
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	c.caches = &caches{pods: pods, nodes: nodes, policy: policy{brake: config.OrphanBrake}}
+	c.caches = &caches{pods: pods, nodes: nodes, policy: policy{Brake: config.OrphanBrake}}
 	return c, func(ctx context.Context) {
 		for _, i := range fill {
 			go i.RunWithContext(ctx)
