@@ -43,6 +43,9 @@ func (b *bench) budget(proxy *countproxy.Proxy, m *cluster.Manager, piece suite.
 		piece.Prepare(user)
 	}
 	b.quiet(proxy)
+	if piece.MostPods > 0 {
+		defer b.watchInvariants(piece.MostPods, piece.LeastAvailable)()
+	}
 	proxy.Reset()
 	began, busy := time.Now(), m.CPU(b.T)
 	piece.Do(user)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // What somebody with a namespace of their own can try against a controller that has rights in all namespaces. docs/security.md
@@ -127,7 +128,7 @@ func TestHugeObjectsKeepNobodyElseWaiting(t *testing.T) {
 	b.wait("the Deployment with huge annotations is rolled out, or says why not", func() error {
 		d := b.get("bomb")
 		progressing := condition(d, appsv1.DeploymentProgressing)
-		if err := complete(d); err == nil || progressing != nil && progressing.Status == corev1.ConditionFalse {
+		if err := suite.Complete(d); err == nil || progressing != nil && progressing.Status == corev1.ConditionFalse {
 			return nil
 		}
 		return fmt.Errorf("conditions %+v", d.Status.Conditions)

@@ -3,7 +3,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m, cluster.InstalledRoles) }
@@ -63,12 +63,7 @@ func annotated(key, value string) edit {
 }
 
 func deployment(name string, replicas int32, edits ...edit) *appsv1.Deployment {
-	labels := map[string]string{"app": name}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	d.Spec.Replicas = &replicas
-	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+	d := suite.Deployment(name, replicas)
 	for _, e := range edits {
 		e(d)
 	}
@@ -135,18 +130,6 @@ func (b *bench) pods() (active []corev1.Pod) {
 	return active
 }
 
-// complete says what a Deployment lacks to be rolled out; nil if nothing (DEP-71, DEP-76).
-func complete(d *appsv1.Deployment) error {
-	s, n := d.Status, *d.Spec.Replicas
-	progressing := condition(d, appsv1.DeploymentProgressing)
-	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != n || s.Replicas != n || s.AvailableReplicas != n ||
-		progressing == nil || progressing.Reason != "NewReplicaSetAvailable" {
-		text, _ := json.Marshal(s)
-		return fmt.Errorf("generation %d of %d replicas: %s", d.Generation, n, text)
-	}
-	return nil
-}
-
 func condition(d *appsv1.Deployment, t appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
 	for i := range d.Status.Conditions {
 		if d.Status.Conditions[i].Type == t {
@@ -159,7 +142,7 @@ func condition(d *appsv1.Deployment, t appsv1.DeploymentConditionType) *appsv1.D
 func (b *bench) waitComplete(names ...string) {
 	b.Helper()
 	for _, name := range names {
-		b.wait(name+" is rolled out", func() error { return complete(b.get(name)) })
+		b.wait(name+" is rolled out", func() error { return suite.Complete(b.get(name)) })
 	}
 }
 

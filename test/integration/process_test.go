@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 func electing(t *testing.T) []string {
@@ -66,7 +67,7 @@ func TestKillInTheMiddleOfARollout(t *testing.T) {
 	b.waitComplete("web")
 	stop := b.watchInvariants(24, 18)
 	b.setImage("web", "web:2")
-	for i := 0; complete(b.get("web")) != nil && i < 5; i++ {
+	for i := 0; suite.Complete(b.get("web")) != nil && i < 5; i++ {
 		b.wait("the rollout has moved on", func() error {
 			if sets := b.sets(); len(sets) != 2 || int(*sets[1].Spec.Replicas) < min(20, 4*i+4) {
 				return fmt.Errorf("%d ReplicaSets", len(sets))

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // An admission webhook that refuses all pods for a while, then does not answer, then allows them: the reason is in the
@@ -57,7 +58,7 @@ func TestAWebhookThatRefusesPods(t *testing.T) {
 		t.Errorf("%d pods", n)
 	}
 	hook.mood.Store(allowing)
-	cluster.Eventually(t, 2*patience, "web is rolled out", func() error { return complete(b.get("web")) })
+	cluster.Eventually(t, 2*patience, "web is rolled out", func() error { return suite.Complete(b.get("web")) })
 	b.wait("the failure is over", func() error {
 		if len(b.sets()[0].Status.Conditions) > 0 {
 			return errors.New("the ReplicaSet still says that it failed")

@@ -371,7 +371,7 @@ var deploymentBudgets = []Budget{
 		},
 	},
 	{
-		Name: "update the image of one Deployment of 500 replicas", Work: 1006, Statuses: 3,
+		Name: "update the image of one Deployment of 500 replicas", Work: 1006, Statuses: 3, MostPods: 625, LeastAvailable: 375,
 		Prepare: func(u *User) {
 			u.Create(Deployment("big", 500))
 			u.WaitComplete("big")

@@ -81,6 +81,8 @@ type Budget struct {
 	Prepare        func(*User) // not counted; may be nil
 	Do             func(*User) // waits until the work is done
 	Work, Statuses int
+	// MostPods and LeastAvailable bound the pods at every moment, where the work must keep to limits; zero for no bound.
+	MostPods, LeastAvailable int
 }
 
 // withoutElection is the beginning of scripts that need no election.

@@ -124,7 +124,10 @@ func (u *User) Pods() (pods []corev1.Pod) {
 // Complete says what a Deployment lacks to be rolled out; nil if nothing (DEP-71, DEP-76).
 func Complete(d *appsv1.Deployment) error {
 	s, n := d.Status, *d.Spec.Replicas
-	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != n || s.Replicas != n || s.AvailableReplicas != n {
+	available := slices.ContainsFunc(s.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
+	})
+	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != n || s.Replicas != n || s.AvailableReplicas != n || !available {
 		text, _ := json.Marshal(s)
 		return fmt.Errorf("generation %d of %d replicas: %s", d.Generation, n, text)
 	}
