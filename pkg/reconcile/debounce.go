@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -19,25 +20,27 @@ const (
 
 // debounced is a report of one key that waits for a newer one to replace it. The zero value is none.
 type debounced struct {
-	since   time.Time // when the first report that it replaces was made
-	quietAt time.Time // when it is to be written if nothing changes
-	timerAt time.Time // when the queue reconciles the key by itself; a reconcile before that is due to a change
+	since   time.Time   // when the first report that it replaces was made
+	quietAt time.Time   // when it is to be written if nothing changes
+	timerAt time.Time   // when the queue reconciles the key by itself; a reconcile before that is due to an event
+	steps   []plan.Step // what it writes
 }
 
 func (d debounced) waiting() bool { return !d.since.IsZero() }
 
 // postpone notes that the report was made again, and returns how much longer it waits; not positive if it is to be written now. A
-// reconcile that comes before the timer means that something has changed, so that the object is not quiet.
-func (d *debounced) postpone(now time.Time, quietTime, longest time.Duration) time.Duration {
+// reconcile before the timer that leads to another report means that something has changed, so that the object is not quiet.
+func (d *debounced) postpone(now time.Time, steps []plan.Step, quietTime, longest time.Duration) time.Duration {
 	quiet := now.Add(quietTime)
 	switch {
 	case !d.waiting():
 		d.since, d.quietAt, d.timerAt = now, quiet, quiet
-	case now.Before(d.timerAt):
-		d.quietAt = quiet
-	default:
+	case !now.Before(d.timerAt):
 		d.timerAt = d.quietAt
+	case !reflect.DeepEqual(d.steps, steps):
+		d.quietAt = quiet
 	}
+	d.steps = steps
 	if last := d.since.Add(longest); last.Before(d.quietAt) {
 		d.quietAt = last
 	}
@@ -51,7 +54,7 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 		return 0
 	}
 	d := s.report
-	wait := d.postpone(now, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
+	wait := d.postpone(now, rep.Steps, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
 	backlog := r.queue.Len() + r.keys.setReport(s, d)
 	waited := now.Sub(d.since)
 	if remaining := longestDebounce - waited; backlog > longBacklog && now.Sub(r.executor.LastWrite()) <= quietController {

@@ -16,8 +16,11 @@ func S9() Oracle {
 		touched := map[string]bool{} // the Deployments, by uid, whose revision others had a hand in
 		return hooks{
 			before: func(r *revision) {
-				if r.kind == ReplicaSet && r.manager && r.goes() {
+				switch {
+				case r.kind == ReplicaSet && r.manager && r.goes():
 					j.cleanUp(r)
+				case r.kind == ReplicaSet && !r.manager && r.old != nil: // whoever takes a set away has a hand in it, too
+					touched[string(j.sets[r.uid].controller)] = true
 				}
 			},
 			after: func(r *revision) {

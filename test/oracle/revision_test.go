@@ -37,6 +37,13 @@ func TestS9(t *testing.T) {
 			s.User().Delete(s.Revisions[3].Object)
 			s.Manager().Edit(d, annotate(revisionAnnotation, "3"))
 		}},
+		{name: "a Deployment's revision goes down when a user has orphaned and deleted the newest set", write: func(s *scene) {
+			d, _ := past(s, 1)
+			d = s.Manager().Edit(d, annotate(revisionAnnotation, "7"))
+			set := s.User().Edit(s.Revisions[3].Object, func(o Object) { o.SetOwnerReferences(nil) })
+			s.User().Delete(set)
+			s.Manager().Edit(d, annotate(revisionAnnotation, "3"))
+		}},
 		{name: "history is cleaned up to the limit", write: func(s *scene) {
 			_, old := past(s, 2)
 			s.Manager().Delete(old[0])

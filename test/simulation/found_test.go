@@ -11,6 +11,14 @@ import (
 // TestFound runs scripts that once failed, shrunk.
 func TestFound(t *testing.T) {
 	for name, text := range map[string]string{
+		"a revision may go down when a user has orphaned and deleted the newest ReplicaSet": `
+			seed 4037571763
+			at 3.2s     create web replicas=2 image=flaky:0 surge=0 unavailable=1
+			at 4.124s   image web failing:0
+			at 5s       fault m0 refuse n=5 code=-1 after=false verb=get
+			at 12s      set web n=0 do=orphan
+			at 13.166s  set web n=2 do=delete
+			at 14.8s    rollback web to=1`,
 		"a pod that is relabelled while the caches are in doubt is not waited for": `
 			seed 40194
 			at 137ms    create web replicas=1 image=good:1 surge=69% unavailable=6%
