@@ -92,7 +92,7 @@ var endpointMutants = []Mutant{
 		Oracle: "S11",
 	},
 	{
-		Name: "pods that are being deleted count",
+		Name: "pods that are being deleted count as addresses",
 		Edits: []Edit{{"pkg/controllers/endpoint/planpods.go",
 			"(p.DeletionTimestamp == nil || service.Spec.PublishNotReadyAddresses)", "service != nil"}},
 		Script: withoutElection + `

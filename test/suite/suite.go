@@ -5,6 +5,7 @@ package suite
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -114,7 +115,7 @@ func MixOf(entries ...Entry) (m workload.Mix) {
 
 // Mutants returns the mutants of the runtime and of all entries.
 func Mutants() []Mutant {
-	all := RuntimeMutants
+	all := slices.Clone(RuntimeMutants)
 	for _, e := range Entries() {
 		all = append(all, e.Mutants...)
 	}

@@ -1,0 +1,171 @@
+package mutation
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/test/suite"
+)
+
+var (
+	randomSeeds = flag.Int("seeds", 0,
+		"how many random scripts TestMutantsAtRandom runs with each mutant at most; by default as many as mutants need that are found soon")
+	updateDocs = flag.Bool("docs", false, "write the figures of TestMutantsAtRandom into docs/reliability.md")
+)
+
+// Mutants that are found by so few random scripts, as docs/reliability.md says, are looked for in each run of the tests. The
+// order of goroutines is not decided by the seed, so a few more scripts are run until that is an error.
+const (
+	foundSoon = 10
+	atMost    = 40
+)
+
+// TestMutantsAtRandom runs mutants with the random scripts of the simulation instead of their own, without faults and with
+// them, until a script finds the mistake. It fails if none does, though one is known to.
+func TestMutantsAtRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs many random scripts")
+	}
+	known, err := readFigures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	t.Run("all", func(t *testing.T) {
+		for _, m := range mutants {
+			for mode, faults := range []bool{false, true} {
+				limit := *randomSeeds
+				was := known[m.Name][mode]
+				if n, ok := was.seeds(); limit == 0 && ok && n <= foundSoon {
+					limit = atMost
+				}
+				if limit == 0 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/faults=%v", m.Name, faults), func(t *testing.T) {
+					t.Parallel()
+					now := firstSeed(t, m, limit, faults)
+					t.Logf("found after %s random scripts", now)
+					if _, found := now.seeds(); was != "" && !found {
+						t.Errorf("not found by %s random scripts; docs/reliability.md says: %s", now, was)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					figures := known[m.Name]
+					figures[mode] = now
+					known[m.Name] = figures
+				})
+			}
+		}
+	})
+	t.Log("\n" + tableOf(known))
+	if *updateDocs {
+		if err := writeFigures(known); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var (
+	seedFailed = regexp.MustCompile(`seed (\d+): \d+ violations, the first one:\s+(\S+)`)
+	seedsRun   = regexp.MustCompile(`: (\d+) seeds, `)
+)
+
+// firstSeed returns how many random scripts are run until the mutant is found.
+func firstSeed(t *testing.T, m suite.Mutant, limit int, faults bool) figure {
+	output, _ := run(t, m.Name, "-test.run=^TestSeeds$", "-test.v", fmt.Sprint("-seeds=", limit), fmt.Sprint("-faults=", faults), "-shrink=0")
+	if found := seedFailed.FindStringSubmatch(output); found != nil {
+		if found[2] == m.Oracle {
+			return figure(found[1])
+		}
+		return figure(fmt.Sprintf("%s (%s)", found[1], found[2]))
+	}
+	if done := seedsRun.FindStringSubmatch(output); done != nil {
+		return figure("> " + done[1])
+	}
+	t.Fatalf("no seed ends:\n%s", tail(output))
+	return ""
+}
+
+// figure says how many random scripts find a mutant: "12", or "12 (L1)" if another oracle than its own does, or "> 1000" if
+// as many do not; empty if it was not measured.
+type figure string
+
+// seeds is the number of scripts; false if there is none.
+func (f figure) seeds() (int, bool) {
+	number, _, _ := strings.Cut(string(f), " ")
+	n, err := strconv.Atoi(number)
+	return n, err == nil
+}
+
+// figures are those without faults and with them, by the names of mutants.
+type figures map[string][2]figure
+
+// docs has the table of mutants, which begins with tableHead.
+const (
+	docs      = "docs/reliability.md"
+	tableHead = "| mistake | caught by | random scripts until it is caught | with faults |\n|---|---|---:|---:|\n"
+)
+
+// tableOf is the table of all mutants, in Markdown.
+func tableOf(known figures) string {
+	var b strings.Builder
+	b.WriteString(tableHead)
+	for _, m := range mutants {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.Name, m.Oracle, known[m.Name][0], known[m.Name][1])
+	}
+	return b.String()
+}
+
+// cutTable returns the page as it is before the table, the table without its head, and what follows.
+func cutTable() (before, rows, after string, err error) {
+	page, err := os.ReadFile(filepath.Join(root, docs))
+	if err != nil {
+		return "", "", "", err
+	}
+	before, rest, ok1 := strings.Cut(string(page), tableHead)
+	rows, after, ok2 := strings.Cut(rest, "\n\n")
+	if !ok1 || !ok2 {
+		return "", "", "", errors.New(docs + " has no table of mutants")
+	}
+	return before, rows + "\n", "\n" + after, nil
+}
+
+func readFigures() (figures, error) {
+	_, rows, _, err := cutTable()
+	known := figures{}
+	for row := range strings.Lines(rows) {
+		if cells := strings.Split(row, "|"); len(cells) == 6 {
+			known[strings.TrimSpace(cells[1])] = [2]figure{figure(strings.TrimSpace(cells[3])), figure(strings.TrimSpace(cells[4]))}
+		}
+	}
+	return known, err
+}
+
+func writeFigures(known figures) error {
+	before, _, after, err := cutTable()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, docs), []byte(before+tableOf(known)+after), 0o644)
+}
+
+// The page has all mutants, with their oracles.
+func TestMutantsInDocs(t *testing.T) {
+	known, err := readFigures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _, err := cutTable()
+	if want := tableOf(known); err != nil || tableHead+rows != want {
+		t.Errorf("%s, %v; the table should be:\n%s\nwrite it with: go test ./test/mutation -run TestMutantsAtRandom -seeds=1000 -docs -timeout=0", docs, err, want)
+	}
+}
