@@ -82,7 +82,8 @@ func run(t *testing.T, mutant string, args ...string) (output string, failed boo
 	defer cancel()
 	command := exec.CommandContext(ctx, path, args...)
 	command.Dir = t.TempDir()
-	command.Env = append(os.Environ(), switchVariable+"="+mutant, "GOMAXPROCS=1", "SIM_TIME="+(runLimit*2/3).String()) // tests run as many at a time as there are processors
+	// With one processor fewer things are left to chance, and tests run as many at a time as there are processors.
+	command.Env = append(os.Environ(), switchVariable+"="+mutant, "GOMAXPROCS=1", "SIM_TIME="+(runLimit*2/3).String())
 	text, err := command.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
@@ -162,9 +163,13 @@ func TestTable(t *testing.T) {
 	for _, m := range mutants {
 		named[m.Oracle] = true
 	}
+	ids := []string{"L2", "L4", "L5"} // which test/simulation judges itself
 	for _, o := range oracle.All() {
-		if !named[o.ID] {
-			t.Errorf("no mutant for %s: %s", o.ID, o.Claim)
+		ids = append(ids, o.ID)
+	}
+	for _, id := range ids {
+		if !named[id] {
+			t.Errorf("no mutant for %s", id)
 		}
 	}
 }

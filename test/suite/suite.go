@@ -69,7 +69,7 @@ type Mutant struct {
 // SettledOracle is the name by which violations are reported that Entry.Settled finds.
 const SettledOracle = "Settled"
 
-// Edit replaces a text, which must be in the file exactly once.
+// Edit replaces a text, which must be in the file exactly once, and in the body of a function whose parameters have names.
 type Edit struct {
 	File     string // below the root of the module
 	Old, New string
