@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -216,9 +217,14 @@ func (s *source) String() string {
 	for _, v := range s.variants {
 		f := v.function
 		texts[s.offset(f.Body.Lbrace)+1] += fmt.Sprintf(" if mutant.On(%q) { %s };", v.mutant, v.call)
-		for _, field := range f.Type.Params.List {
-			for _, n := range field.Names {
-				texts[s.offset(n.Pos())] = strings.TrimSuffix(named(n), n.Name)
+		for _, fields := range []*ast.FieldList{f.Recv, f.Type.Params} {
+			if fields == nil {
+				continue
+			}
+			for _, field := range fields.List {
+				for _, n := range field.Names {
+					texts[s.offset(n.Pos())] = strings.TrimSuffix(named(n), n.Name)
+				}
 			}
 		}
 		fmt.Fprintf(&after, "\n//line %s (mutant %q):%d\n%s%s%s%s\n", filepath.Base(s.path), v.mutant, s.files.Position(f.Pos()).Line,
@@ -247,6 +253,24 @@ func TestOverlayErrors(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `mutant "bad"`)) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// What the compiler says of a mutant that does not compile names the mutant and the file.
+func TestMutantThatDoesNotCompile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a package")
+	}
+	m := suite.Mutant{Name: "bad", Edits: []suite.Edit{{File: "pkg/queue/backoff.go", Old: "firstBackoff<<", New: "undefined<<"}}}
+	overlay, err := overlayOf(t.TempDir(), []suite.Mutant{m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("go", "build", "-overlay="+overlay, "./pkg/queue")
+	command.Dir = root
+	output, err := command.CombinedOutput()
+	if want := `backoff.go (mutant "bad"):19`; err == nil || !strings.Contains(string(output), want) {
+		t.Errorf("%v, want %s:\n%s", err, want, output)
 	}
 }
 
