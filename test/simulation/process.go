@@ -96,7 +96,7 @@ func (p *process) died(name string, err error) {
 	w := p.world
 	w.note("%s has ended: %v", name, err)
 	if errors.Is(err, manager.ErrShutdownTimeout) || errors.Is(err, leaderelection.ErrStuck) {
-		w.record.violation("%s did not end in time: %v", name, err)
+		w.record.violation("shutdown of %s takes too long: %v", name, err)
 	}
 	if w.ending {
 		if err == nil && w.keepsLease(name) {

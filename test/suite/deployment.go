@@ -173,7 +173,7 @@ var deploymentChoices = []workload.Choice{
 	}},
 	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // paused in a rollout, so that history is looked at
 		g.Add(at, "image %s %s", app, g.Image())
-		g.Add(soon, "edit %s paused=true history=%d", app, g.IntN(2))
+		g.Add(soon, "edit %s paused=true history=%d", app, workload.Pick(g, 1, 2))
 		g.Add(soon+10*time.Second, "edit %s paused=false", app)
 	}},
 	{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
