@@ -1,23 +1,21 @@
 // Package mutation shows that the oracles bite: it makes known mistakes in the controllers, one at a time, and each must be
 // found by the oracle that is named for it.
 //
-// A mistake is an edit of the source text. The compiler is given the edited copy in the place of the file (go test
-// -overlay), so no mistake is ever in the code itself. Then a simulation runs a script in which the mistake shows. The same
-// scripts are run without any mistake, and no oracle may complain.
+// A mistake is an edit of the source text. All of them are compiled into one program, in which the environment switches one on
+// at a time. The compiler is given edited copies in the place of files (go test -overlay), so no mistake is ever in the code
+// itself. The program is the simulation, which runs a script in which the mistake shows, and random scripts. Without any
+// mistake, no oracle may complain.
 package mutation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,19 +36,68 @@ type finding struct {
 	took    time.Duration
 }
 
-// root is the root of the module.
-const root = "../.."
-
 // seeds is how many a script is run with, one after the other, until the mistake is found: how long pods take, which names
 // they get and thus which are deleted first depends on the seed, and a little on the moment.
 const seeds = 4
 
-// runLimit is how long the script of one mutant may run, in real time. A mistake may keep the simulation from ending.
+// runLimit is how long a run of the program may take, in real time. A mistake may keep the simulation from ending.
 const runLimit = 3 * time.Minute
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		defer func() { _ = os.RemoveAll(programFolder) }()
+		return m.Run()
+	}())
+}
+
+// programFolder is where the program is, if it was built.
+var programFolder string
+
+// program compiles the simulation with all mutants, once for all tests.
+var program = sync.OnceValues(func() (path string, err error) {
+	if programFolder, err = os.MkdirTemp("", "mutants"); err != nil {
+		return "", err
+	}
+	overlay, err := overlayOf(programFolder, mutants)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(programFolder, "simulation.test")
+	command := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", path, "-overlay="+overlay, "./test/simulation")
+	command.Dir = root
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("the simulation with all mutants does not compile: %w\n%s", err, output)
+	}
+	return path, nil
+})
+
+// run runs the program with a mutant, or without any for an empty name, and reports whether an oracle, or anything else, complained.
+func run(t *testing.T, mutant string, args ...string) (output string, failed bool) {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
+	defer cancel()
+	command := exec.CommandContext(ctx, path, args...)
+	command.Dir = t.TempDir()
+	// With one processor fewer things are left to chance, and tests run as many at a time as there are processors.
+	command.Env = append(os.Environ(), switchVariable+"="+mutant, "GOMAXPROCS=1", "SIM_TIME="+(runLimit*2/3).String())
+	text, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		t.Fatalf("%q does not end within %v:\n%s", args, runLimit, tail(string(text)))
+	case err != nil && !errors.As(err, &exit):
+		t.Fatal(err)
+	}
+	return string(text), err != nil
+}
 
 func TestMutants(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles the simulation once for each mutant")
+		t.Skip("compiles the simulation and runs it for each mutant")
 	}
 	var mu sync.Mutex
 	found := map[string]finding{}
@@ -68,18 +115,12 @@ func TestMutants(t *testing.T) {
 	t.Logf("%d mutants:\n%s", len(mutants), table(found))
 }
 
-// examine compiles one mutant, runs its script, and fails unless the named oracle complains.
+// examine runs the script of a mutant, and fails unless the named oracle complains.
 func examine(t *testing.T, m suite.Mutant) finding {
-	dir := t.TempDir()
-	overlay, err := overlayOf(dir, m.Edits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := build(t, dir, "-overlay="+overlay)
 	began := time.Now()
 	var f finding
 	for seed := range seeds {
-		output, failed := run(t, program, write(t, dir, seed, m.Script))
+		output, failed := run(t, m.Name, "-test.run=^TestReplay$", "-script="+write(t, seed, m.Script))
 		f = read(output, m.Oracle)
 		f.took = time.Since(began)
 		switch {
@@ -94,184 +135,49 @@ func examine(t *testing.T, m suite.Mutant) finding {
 	return f
 }
 
-// randomSeeds is for TestMutantsAtRandom.
-var randomSeeds = flag.Int("seeds", 0, "how many random scripts TestMutantsAtRandom runs with each mutant at most")
-
-// TestMutantsAtRandom runs each mutant with the random scripts of the simulation instead of its own, and reports which seed is the
-// first that finds it, and by which oracle. It fails if none finds half of them: then the random workload would be of no use.
-func TestMutantsAtRandom(t *testing.T) {
-	if *randomSeeds == 0 {
-		t.Skip("takes minutes: runs with -seeds=N")
-	}
-	var mu sync.Mutex
-	rows := map[string]string{}
-	killed := 0
-	t.Run("all", func(t *testing.T) {
-		for _, m := range mutants {
-			t.Run(m.Name, func(t *testing.T) {
-				t.Parallel()
-				seed, id := firstSeed(t, m)
-				mu.Lock()
-				defer mu.Unlock()
-				rows[m.Name] = fmt.Sprintf("> %d", *randomSeeds)
-				if seed > 0 {
-					killed++
-					rows[m.Name] = fmt.Sprintf("%d\t%s", seed, id)
-				}
-			})
-		}
-	})
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MUTANT\tSEEDS TO KILL\tORACLE")
-	for _, m := range mutants {
-		fmt.Fprintf(w, "%s\t%s\n", m.Name, rows[m.Name])
-	}
-	w.Flush()
-	t.Logf("%d of %d mutants are found at random:\n%s", killed, len(rows), text.String())
-	if 2*killed < len(rows) {
-		t.Errorf("random scripts find %d of %d mutants", killed, len(rows))
-	}
-}
-
-var seedFailed = regexp.MustCompile(`seed (\d+): \d+ violations, the first one:\s+(\S+)`)
-
-// firstSeed returns the first random script in which a mutant is found, and the oracle that does; 0 if none is.
-func firstSeed(t *testing.T, m suite.Mutant) (seed int, id string) {
-	dir := t.TempDir()
-	overlay, err := overlayOf(dir, m.Edits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := build(t, dir, "-overlay="+overlay)
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, "-test.run=^TestSeeds$", fmt.Sprintf("-seeds=%d", *randomSeeds))
-	command.Dir = dir
-	command.Env = append(os.Environ(), "GOMAXPROCS=1", "SIM_TIME="+runLimit.String()) // one seed after the other
-	output, _ := command.CombinedOutput()                                             // it fails when a seed does
-	found := seedFailed.FindSubmatch(output)
-	if found == nil {
-		return 0, ""
-	}
-	seed, err = strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return seed, string(found[2])
-}
-
 // TestNoMutant is the control: without a mistake the scripts of all mutants pass.
 func TestNoMutant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the simulation")
 	}
-	dir := t.TempDir()
-	program := build(t, dir)
 	for _, m := range mutants {
-		for seed := range seeds {
-			if output, failed := run(t, program, write(t, dir, seed, m.Script)); failed {
-				t.Errorf("the script of %q with seed %d fails without it:\n%s", m.Name, seed, tail(output))
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			var scripts []string
+			for seed := range seeds {
+				scripts = append(scripts, write(t, seed, m.Script))
 			}
-		}
+			if output, failed := run(t, "", "-test.run=^TestReplay$", "-script="+strings.Join(scripts, ",")); failed {
+				t.Errorf("its script fails without it:\n%s", tail(output))
+			}
+		})
 	}
 }
 
-// TestTable checks what can be checked quickly: that the texts are there, and that no oracle that judges the simulation is
-// left without a mutant.
+// TestTable checks what can be checked quickly: that the texts are there, and that no oracle is left without a mutant.
 func TestTable(t *testing.T) {
+	if _, err := overlayOf(t.TempDir(), mutants); err != nil {
+		t.Error(err)
+	}
 	named := map[string]bool{}
 	for _, m := range mutants {
 		named[m.Oracle] = true
-		if _, err := overlayOf(t.TempDir(), m.Edits); err != nil {
-			t.Errorf("%s: %v", m.Name, err)
-		}
 	}
+	ids := []string{"L2", "L4", "L5"} // which test/simulation judges itself
 	for _, o := range oracle.All() {
-		if !named[o.ID] {
-			t.Errorf("no mutant for %s: %s", o.ID, o.Claim)
+		ids = append(ids, o.ID)
+	}
+	for _, id := range ids {
+		if !named[id] {
+			t.Errorf("no mutant for %s", id)
 		}
 	}
 }
 
-// TestOverlay: an edit whose text is not there, or not only once, is an error.
-func TestOverlay(t *testing.T) {
-	const file = "test/mutation/mutation_test.go"
-	for text, want := range map[string]string{
-		"package " + "mutation\n": "", "no such" + " text": "0 times", "func ": "times",
-	} {
-		_, err := overlayOf(t.TempDir(), []suite.Edit{{File: file, Old: text}})
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-}
-
-// overlayOf writes the edited files into a folder, and the file that tells the compiler of them.
-func overlayOf(dir string, edits []suite.Edit) (string, error) {
-	texts := map[string]string{}
-	for _, e := range edits {
-		path, err := filepath.Abs(filepath.Join(root, e.File))
-		if err != nil {
-			return "", err
-		}
-		if texts[path] == "" {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return "", err
-			}
-			texts[path] = string(text)
-		}
-		if n := strings.Count(texts[path], e.Old); n != 1 {
-			return "", fmt.Errorf("%s has this text %d times, not once:\n%s", e.File, n, e.Old)
-		}
-		texts[path] = strings.Replace(texts[path], e.Old, e.New, 1)
-	}
-	var overlay struct{ Replace map[string]string }
-	overlay.Replace = map[string]string{}
-	for path, text := range texts {
-		edited := filepath.Join(dir, fmt.Sprintf("%d-%s", len(overlay.Replace), filepath.Base(path)))
-		if err := os.WriteFile(edited, []byte(text), 0o600); err != nil {
-			return "", err
-		}
-		overlay.Replace[path] = edited
-	}
-	content, err := json.Marshal(overlay)
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, os.WriteFile(file, content, 0o600)
-}
-
-// build compiles the simulation and returns the program.
-func build(t *testing.T, dir string, flags ...string) string {
-	program := filepath.Join(dir, "simulation.test")
-	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", program}, flags...)
-	command := exec.CommandContext(t.Context(), "go", append(args, "./test/simulation")...)
-	command.Dir = root
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("does not compile: %v\n%s", err, output)
-	}
-	return program
-}
-
-// run runs a script, and reports whether an oracle, or anything else, complained.
-func run(t *testing.T, program, script string) (output string, failed bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), runLimit)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, "-test.run=^TestReplay$", "-script="+script)
-	command.Dir = t.TempDir()
-	text, err := command.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return string(text), err != nil
-}
-
-func write(t *testing.T, dir string, seed int, script string) string {
-	file := filepath.Join(dir, "script")
+// write writes a script that has a seed into a file.
+func write(t *testing.T, seed int, script string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(file, []byte(fmt.Sprintf("seed %d\n%s", seed, script)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
@@ -16,6 +17,12 @@ const takeover = 30 * time.Second
 func lasts(l script.Line) time.Duration {
 	d, _ := l.Duration("for")
 	return d
+}
+
+// withoutFaults returns a script that does the same, except that nothing hinders the managers.
+func withoutFaults(s script.Script) script.Script {
+	s.Lines = slices.DeleteFunc(slices.Clone(s.Lines), func(l script.Line) bool { return l.Op() == "fault" })
+	return s
 }
 
 // fault does what a line says that begins with "fault", to one process or (m*) to all.

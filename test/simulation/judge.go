@@ -16,7 +16,10 @@ const knownWithin = 3 * time.Second
 // outcome says what came of it all.
 func (w *world) outcome(began time.Time, rested bool) Outcome {
 	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash()}
-	o.Violations = w.judge(rested)
+	o.Violations = slices.Concat(w.judge(rested), w.lateWork(), w.leaderless())
+	if compares(w.script) {
+		o.end = oracle.Final(w.record.history())
+	}
 	if !rested {
 		o.Violations = append([]string{fmt.Sprintf("L1 it does not come to rest within %v", restive)}, o.Violations...)
 	}

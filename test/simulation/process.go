@@ -32,6 +32,7 @@ type process struct {
 // start begins a life.
 func (p *process) start() {
 	w := p.world
+	w.ready = time.Now()
 	p.lives++
 	name := fmt.Sprintf("%s.%d", p.name, p.lives)
 	link := faults.New(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
@@ -95,9 +96,12 @@ func (p *process) died(name string, err error) {
 	w := p.world
 	w.note("%s has ended: %v", name, err)
 	if errors.Is(err, manager.ErrShutdownTimeout) || errors.Is(err, leaderelection.ErrStuck) {
-		w.record.violation("%s did not end in time: %v", name, err)
+		w.record.violation("shutdown of %s takes too long: %v", name, err)
 	}
 	if w.ending {
+		if err == nil && w.keepsLease(name) {
+			w.record.violation("L5 %s has ended because it was told to, and still holds the lease", name)
+		}
 		close(p.ended)
 		return
 	}

@@ -27,6 +27,8 @@ var (
 	firstFlag  = flag.Uint64("first", 1, "for TestSeeds: the first seed")
 	seedsFlag  = flag.Uint64("seeds", 0, "for TestSeeds: how many seeds at most; 0 for as many as there is time for")
 	leastFlag  = flag.Uint64("least", 0, "for TestSeeds: how many seeds there must be time for")
+	faultsFlag = flag.Bool("faults", true, "for TestSeeds and -seed: whether random scripts have faults")
+	shrinkFlag = flag.Int("shrink", 150, "for TestSeeds: how many runs it may take to make a failing script shorter")
 	logFlag    = flag.Int("log", -1, "verbosity of the managers' log; by default there is none")
 )
 
@@ -72,7 +74,7 @@ func TestSeeds(t *testing.T) {
 				if *seedsFlag > 0 && seed >= *firstFlag+*seedsFlag {
 					return
 				}
-				o := Run(t, suite.Mix().Random(seed), controllers.Registry)
+				o := Run(t, random(seed), controllers.Registry)
 				done.Add(1)
 				changes.Add(o.Changes)
 				virtual.Add(int64(o.Took))
@@ -108,7 +110,7 @@ func TestEntries(t *testing.T) {
 func report(t *testing.T, seed uint64, o Outcome) {
 	rule := ruleOf(o.Violations[0])
 	t.Errorf("seed %d: %d violations, the first one:\n%s", seed, len(o.Violations), o.Violations[0])
-	short := shrink.Script(suite.Mix().Random(seed), 150, func(s script.Script) bool {
+	short := shrink.Script(random(seed), *shrinkFlag, func(s script.Script) bool {
 		for _, v := range Run(t, s, controllers.Registry).Violations {
 			if ruleOf(v) == rule {
 				return true
@@ -116,7 +118,17 @@ func report(t *testing.T, seed uint64, o Outcome) {
 		}
 		return false
 	})
-	t.Logf("replay with: go test ./test/simulation -run TestReplay -seed %d -v\nor, shorter, with -script FILE and this in the file:\n%s", seed, short)
+	t.Logf("replay with: go test ./test/simulation -run TestReplay -seed %d -faults=%v -v\nor, shorter, with -script FILE and this in the file:\n%s",
+		seed, *faultsFlag, short)
+}
+
+// random is the random script of a seed, without its faults if the flags ask for none.
+func random(seed uint64) script.Script {
+	s := suite.Mix().Random(seed)
+	if !*faultsFlag {
+		s = withoutFaults(s)
+	}
+	return s
 }
 
 // ruleOf is the name of the rule that was broken.
@@ -150,7 +162,7 @@ func given(t *testing.T) (scripts []script.Script) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scripts = append(scripts, suite.Mix().Random(n))
+		scripts = append(scripts, random(n))
 	}
 	for file := range strings.SplitSeq(*scriptFlag, ",") {
 		if file != "" {

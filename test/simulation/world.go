@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -34,6 +35,8 @@ type world struct {
 	record    *record
 
 	faulty []interval // when there were faults
+	healed time.Time  // when all of them ended
+	ready  time.Time  // the same, or when the last process started after that
 	ending bool
 	notes  []string // what users were refused, and the like
 }
@@ -48,10 +51,21 @@ type Outcome struct {
 	Took       time.Duration // virtual time
 	Changes    uint64        // made to objects
 	Hash       uint64        // of everything that happened, in order
+
+	end []oracle.Object
 }
 
-// Run runs a script to its end, and then on until nothing happens any more.
-func Run(t *testing.T, s script.Script, registry func() []manager.Controller) (o Outcome) {
+// Run runs a script to its end, and then on until nothing happens any more. If the script asks for that, it runs it once more
+// without faults, and compares the ends.
+func Run(t *testing.T, s script.Script, registry func() []manager.Controller) Outcome {
+	o := run(t, s, registry)
+	if compares(s) {
+		o.Violations = append(o.Violations, differences(run(t, withoutFaults(s), registry).end, o.end)...)
+	}
+	return o
+}
+
+func run(t *testing.T, s script.Script, registry func() []manager.Controller) (o Outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(s, registry)
 		o = w.run(t.Context())
@@ -131,6 +145,7 @@ func (w *world) do(l script.Line) {
 
 // heal ends all faults, lifts the quota and repairs all nodes.
 func (w *world) heal() {
+	w.healed, w.ready = time.Now(), time.Now()
 	for _, p := range w.processes {
 		p.link.Heal(w.latency())
 	}
@@ -148,8 +163,12 @@ func (w *world) latency() time.Duration {
 
 // rest waits until nothing has changed for a while, and reports whether that came to pass.
 func (w *world) rest() bool {
+	quiet := restful
+	if w.script.Setting("recovery", 0) > 0 {
+		quiet = patient
+	}
 	for healed := time.Now(); time.Since(healed) < restive; time.Sleep(5 * time.Second) {
-		if time.Since(healed) > restful && time.Since(w.record.lastChange()) > restful {
+		if time.Since(healed) > quiet && time.Since(w.record.lastChange()) > quiet {
 			return true
 		}
 	}

@@ -171,6 +171,11 @@ var deploymentChoices = []workload.Choice{
 		g.Add(at, "edit %s paused=true", app)
 		g.Add(soon, "edit %s paused=%v", app, g.IntN(5) == 0)
 	}},
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // paused in a rollout, so that history is looked at
+		g.Add(at, "image %s %s", app, g.Image())
+		g.Add(soon, "edit %s paused=true history=%d", app, workload.Pick(g, 1, 2))
+		g.Add(soon+10*time.Second, "edit %s paused=false", app)
+	}},
 	{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
 		g.Add(at, "edit %s %s", app, strategy(g))
 	}},

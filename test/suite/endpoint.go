@@ -92,7 +92,7 @@ var endpointMutants = []Mutant{
 		Oracle: "S11",
 	},
 	{
-		Name: "pods that are being deleted count",
+		Name: "pods that are being deleted count as addresses",
 		Edits: []Edit{{"pkg/controllers/endpoint/planpods.go",
 			"(p.DeletionTimestamp == nil || service.Spec.PublishNotReadyAddresses)", "service != nil"}},
 		Script: withoutElection + `
@@ -101,7 +101,8 @@ var endpointMutants = []Mutant{
 			at 20s  node node-0 do=stop
 			at 20s  node node-1 do=stop
 			at 20s  node node-2 do=stop
-			at 21s  bare web replicas=0`,
+			at 21s  bare web replicas=0
+			at 45s  node node-0 do=start`,
 		Oracle: "S11",
 	},
 	{
@@ -120,6 +121,7 @@ var endpointMutants = []Mutant{
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1
+			at 19s  fault m0 delay services 3s for=5s # the server removes the Endpoints, and the manager makes them once more
 			at 20s  service web delete=true`,
 		Oracle: "L1",
 	},

@@ -99,7 +99,7 @@ func (u *User) fail(name string) {
 
 var podgcMutants = []Mutant{
 	{
-		Name: "podgc does not wait out the grace period",
+		Name: "podgc does not wait for the grace period",
 		Edits: []Edit{{"pkg/controllers/podgc/plan_nodes.go",
 			"case now.Sub(since) >= gracePeriod:", "case now.Sub(since) >= 0:"}},
 		Script: withoutElection + `
@@ -110,7 +110,7 @@ var podgcMutants = []Mutant{
 		Oracle: "S12",
 	},
 	{
-		Name: "podgc does not look for the node live",
+		Name: "podgc does not read the node live",
 		Edits: []Edit{{"pkg/controllers/podgc/observe.go",
 			"if found.gone[i] = apierrors.IsNotFound(err); err != nil && !found.gone[i] {", "if found.gone[i] = true; apierrors.IsNotFound(err) && false {"}},
 		Script: withoutElection + `

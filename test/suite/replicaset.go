@@ -19,11 +19,11 @@ func replicaSetEntry() Entry {
 	return Entry{
 		Controller: "replicaset-controller",
 		Operations: map[string]workload.Operation{
-			"set":  disturbSet, // NAME n= do=delete, relabel, restore, orphan: to a ReplicaSet
+			"set":  disturbSet, // NAME n= do=delete, relabel, restore, orphan, replace: to a ReplicaSet; policy=
 			"bare": bareSet,    // NAME replicas= image=: a ReplicaSet without Deployment; again: scales it
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
-			g.Add(at, "set %s n=%d do=%s", app, g.IntN(4), workload.Pick(g, "delete", "delete", "orphan"))
+			g.Add(at, "set %s n=%d do=%s", app, g.IntN(4), workload.Pick(g, "delete", "delete policy=Orphan", "orphan", "replace"))
 		}}},
 		Scenarios: replicaSetScenarios,
 		Malformed: replicasetMalformed,
@@ -40,10 +40,15 @@ func bareSet(u *workload.Users, l script.Line) error {
 		return err
 	}
 	image, _ := l.Get("image")
-	_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)},
+	return createSet(u, l.Arg(0), l.Arg(0), image, n)
+}
+
+// createSet makes a ReplicaSet whose pods belong to an app.
+func createSet(u *workload.Users, name, app, image string, replicas int) error {
+	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name},
 		Spec: appsv1.ReplicaSetSpec{
-			Replicas: ptr.To(int32(n)), Selector: &metav1.LabelSelector{MatchLabels: workload.LabelsOf(l.Arg(0))}, Template: workload.Template(l.Arg(0), image),
+			Replicas: ptr.To(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: workload.LabelsOf(app)}, Template: workload.Template(app, image),
 		},
 	}})
 	return err
@@ -67,8 +72,13 @@ func disturbSet(u *workload.Users, l script.Line) error {
 	case "orphan":
 		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, rs.Name, "", func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil })
 		return err
+	case "replace": // by one of the same name that nobody owns, so that its Deployment finds the name taken
+		if err := u.Remove("replicasets", rs.Name, l); err != nil {
+			return err
+		}
+		return createSet(u, rs.Name, "other", "good:1", 1)
 	}
-	return fmt.Errorf("a ReplicaSet can be deleted, relabelled, restored and orphaned, not %q", do)
+	return fmt.Errorf("a ReplicaSet can be deleted, relabelled, restored, orphaned and replaced, not %q", do)
 }
 
 var replicasetMalformed = map[string]string{

@@ -3,7 +3,7 @@ package suite
 // RuntimeMutants are mistakes in what all controllers share.
 var RuntimeMutants = []Mutant{
 	{
-		Name: "a stale cache passes for a fresh one after a while",
+		Name: "a stale cache is accepted after a while",
 		Edits: []Edit{{"pkg/freshness/barrier.go",
 			"if !caches.Reached(kind, version) {", "if !caches.Reached(kind, version) && version == \"\" {"}},
 		Script: withoutElection + `
@@ -14,7 +14,7 @@ var RuntimeMutants = []Mutant{
 		Oracle: "S1",
 	},
 	{
-		Name: "what a lost answer leaves open is not looked up",
+		Name: "a key is not verified after a write that was not answered",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
 			"if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, p) {", "if false {"}},
 		Script: withoutElection + `
@@ -34,7 +34,7 @@ var RuntimeMutants = []Mutant{
 		Oracle: "S3",
 	},
 	{
-		Name: "an adoption without a live look at the owner",
+		Name: "an adoption without a live read of the owner",
 		Edits: []Edit{{"pkg/executor/steps.go",
 			"err := w.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
 		Script: withoutElection + `
@@ -64,7 +64,7 @@ var RuntimeMutants = []Mutant{
 		Oracle: "S13",
 	},
 	{
-		Name: "what is the same is written",
+		Name: "an update without a difference is sent",
 		Edits: []Edit{
 			{"pkg/executor/steps.go", "if equality.Semantic.DeepEqual(s.Old, s.New) {", "if equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
 			{"pkg/api/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
@@ -85,5 +85,43 @@ var RuntimeMutants = []Mutant{
 			at 21s  edit web replicas=4
 			at 60s  quota pods=-1`,
 		Oracle: "L1",
+	},
+	{
+		Name: "a key is lost after an error",
+		Edits: []Edit{{"pkg/reconcile/reconcile.go",
+			"\tr.enqueueAfter(r.key, rec.Next)\n\tif rec.Retries&", "\tif rec.Retries&"}},
+		Script: withoutElection + `
+			set compare 1
+			at 1s   create web replicas=3 image=good:1
+			at 20s  fault m0 refuse n=20 code=500 resource=pods verb=create
+			at 21s  edit web replicas=5`,
+		Oracle: "L2",
+	},
+	{
+		Name:  "the backoff grows to an hour",
+		Edits: []Edit{{"pkg/queue/backoff.go", "min(firstBackoff<<min(failures-1, 20), MaxBackoff)", "min(firstBackoff<<min(failures-1, 20), 60*MaxBackoff)"}},
+		Script: withoutElection + `
+			set recovery 75
+			at 1s   create web replicas=3 image=good:1
+			at 20s  fault m0 refuse n=1000 code=500 resource=pods verb=create
+			at 21s  edit web replicas=5
+			at 210s service other # the fault ends after the last line`,
+		Oracle: "L4",
+	},
+	{
+		Name:   "the lease is not released",
+		Edits:  []Edit{{"pkg/leaderelection/elector.go", "\tdefault:\n\t\te.release(ctx, t)\n", "\tdefault:\n"}},
+		Script: "\n\t\t\tat 1s   create web replicas=2 image=good:1",
+		Oracle: "L5",
+	},
+	{
+		Name: "a lease is only taken over after twice its duration",
+		Edits: []Edit{{"pkg/leaderelection/elector.go",
+			"\t\tLeaseDuration: e.config.LeaseDuration,", "\t\tLeaseDuration: 2 * e.config.LeaseDuration,"}},
+		Script: `
+			at 1s   create web replicas=2 image=good:1
+			at 20s  fault m0 crash writes=0 after=false back=10s
+			at 23s  edit web replicas=3`,
+		Oracle: "L5",
 	},
 }

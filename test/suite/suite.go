@@ -5,6 +5,7 @@ package suite
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -68,7 +69,7 @@ type Mutant struct {
 // SettledOracle is the name by which violations are reported that Entry.Settled finds.
 const SettledOracle = "Settled"
 
-// Edit replaces a text, which must be in the file exactly once.
+// Edit replaces a text, which must be in the file exactly once, and in the body of a function whose parameters have names.
 type Edit struct {
 	File     string // below the root of the module
 	Old, New string
@@ -114,7 +115,7 @@ func MixOf(entries ...Entry) (m workload.Mix) {
 
 // Mutants returns the mutants of the runtime and of all entries.
 func Mutants() []Mutant {
-	all := RuntimeMutants
+	all := slices.Clone(RuntimeMutants)
 	for _, e := range Entries() {
 		all = append(all, e.Mutants...)
 	}

@@ -1,0 +1,182 @@
+package mutation
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/standalone-kcm/controller-manager/test/suite"
+)
+
+var (
+	randomSeeds = flag.Int("seeds", 0,
+		"how many random scripts TestMutantsAtRandom runs with each mutant at most; by default as many as mutants need that are found soon")
+	updateDocs = flag.Bool("docs", false, "write the figures of TestMutantsAtRandom into docs/reliability.md")
+)
+
+// Mutants that are found by at most foundSoon random scripts, as docs/reliability.md says, are looked for in each run of the
+// tests. The seed does not decide in which order goroutines run, so it is an error only if a mutant is not found by so many
+// times as many scripts.
+const (
+	foundSoon = 10
+	allowance = 4
+)
+
+// TestMutantsAtRandom runs mutants with the random scripts of the simulation instead of their own, without faults and with
+// them, until a script finds the mistake. It fails if none does, though docs/reliability.md says that one should.
+func TestMutantsAtRandom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs many random scripts")
+	}
+	known, err := readFigures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	t.Run("all", func(t *testing.T) {
+		for _, m := range mutants {
+			for mode, faults := range []bool{false, true} {
+				limit := *randomSeeds
+				expected, findable := known[m.Name][mode].scripts()
+				if limit == 0 && findable && expected <= foundSoon {
+					limit = allowance * foundSoon
+				}
+				if limit == 0 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/faults=%v", m.Name, faults), func(t *testing.T) {
+					t.Parallel()
+					now := firstSeed(t, m, limit, faults)
+					t.Logf("found after %s random scripts", now)
+					if n, found := now.scripts(); findable && !found && n >= allowance*expected {
+						t.Errorf("not found by %d random scripts; %s says: by %d", n, docs, expected)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					figures := known[m.Name]
+					figures[mode] = now
+					known[m.Name] = figures
+					if !*updateDocs {
+						return
+					}
+					if err := writeFigures(known); err != nil { // now, so that a run can be ended
+						t.Error(err)
+					}
+				})
+			}
+		}
+	})
+	t.Log("\n" + tableOf(known))
+}
+
+var (
+	seedFailed = regexp.MustCompile(`seed (\d+): \d+ violations, the first one:\s+(\S+)`)
+	seedsRun   = regexp.MustCompile(`: (\d+) seeds, `)
+)
+
+// firstSeed returns how many random scripts are run until the mutant is found.
+func firstSeed(t *testing.T, m suite.Mutant, limit int, faults bool) figure {
+	output, _ := run(t, m.Name, "-test.run=^TestSeeds$", "-test.v", fmt.Sprint("-seeds=", limit), fmt.Sprint("-faults=", faults), "-shrink=0")
+	if found := seedFailed.FindStringSubmatch(output); found != nil {
+		if found[2] == m.Oracle {
+			return figure(found[1])
+		}
+		return figure(fmt.Sprintf("%s (%s)", found[1], found[2]))
+	}
+	if done := seedsRun.FindStringSubmatch(output); done != nil {
+		return figure("> " + done[1])
+	}
+	t.Fatalf("no seed ends:\n%s", tail(output))
+	return ""
+}
+
+// figure says how many random scripts find a mutant: "12", or "12 (L1)" if another oracle than its own does, or "> 1000" if
+// as many do not; empty if it was not measured.
+type figure string
+
+// scripts is how many were run, and whether the last one has found the mutant.
+func (f figure) scripts() (n int, found bool) {
+	number, missed := strings.CutPrefix(string(f), "> ")
+	number, _, _ = strings.Cut(number, " ")
+	n, err := strconv.Atoi(number)
+	return n, err == nil && !missed
+}
+
+// figures are those without faults and with them, by the names of mutants.
+type figures map[string][2]figure
+
+// docs has the table of mutants, which begins with tableHead.
+const (
+	docs      = "docs/reliability.md"
+	tableHead = "| mistake | caught by | random scripts until it is caught | with faults |\n|---|---|---:|---:|\n"
+)
+
+// tableOf is the table of all mutants, in Markdown.
+func tableOf(known figures) string {
+	var b strings.Builder
+	b.WriteString(tableHead)
+	for _, m := range mutants {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.Name, m.Oracle, known[m.Name][0], known[m.Name][1])
+	}
+	return b.String()
+}
+
+// cutTable returns the page as it is before the table, the table without its head, and what follows.
+func cutTable() (before, rows, after string, err error) {
+	page, err := os.ReadFile(filepath.Join(root, docs))
+	if err != nil {
+		return "", "", "", err
+	}
+	before, rest, ok1 := strings.Cut(string(page), tableHead)
+	rows, after, ok2 := strings.Cut(rest, "\n\n")
+	if !ok1 || !ok2 {
+		return "", "", "", errors.New(docs + " has no table of mutants")
+	}
+	return before, rows + "\n", "\n" + after, nil
+}
+
+func readFigures() (figures, error) {
+	_, rows, _, err := cutTable()
+	known := figures{}
+	for row := range strings.Lines(rows) {
+		if cells := strings.Split(row, "|"); len(cells) == 6 {
+			known[strings.TrimSpace(cells[1])] = [2]figure{figure(strings.TrimSpace(cells[3])), figure(strings.TrimSpace(cells[4]))}
+		}
+	}
+	return known, err
+}
+
+func writeFigures(known figures) error {
+	before, _, after, err := cutTable()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, docs), []byte(before+tableOf(known)+after), 0o644)
+}
+
+// The page has all mutants, with their oracles.
+func TestMutantsInDocs(t *testing.T) {
+	known, err := readFigures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _, err := cutTable()
+	if want := tableOf(known); err != nil || tableHead+rows != want {
+		t.Errorf("%s, %v; the table should be:\n%s\nwrite it with: go test ./test/mutation -run TestMutantsAtRandom -seeds=1000 -docs -timeout=0", docs, err, want)
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for f, want := range map[figure]string{"": "0 false", "12": "12 true", "3 (L1)": "3 true", "> 100": "100 false"} {
+		if n, found := f.scripts(); fmt.Sprint(n, " ", found) != want {
+			t.Errorf("%q: %d %v, want %s", f, n, found, want)
+		}
+	}
+}
