@@ -263,6 +263,43 @@ func TestWriteKubeconfig(t *testing.T) {
 	}
 }
 
+func TestServesHTTP2OverTLS(t *testing.T) {
+	backend := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(backend.Close)
+	var protocol string
+	proxy, err := start(&rest.Config{Host: backend.URL}, Options{TLS: true, Wrap: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			protocol = r.Proto
+			next.ServeHTTP(w, r)
+		})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeProxy(t, proxy) })
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := proxy.WriteKubeconfig(file); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Post(config.Host+"/api/v1/namespaces/a/pods", "text/plain", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	client.CloseIdleConnections()
+	if got := proxy.Writes().Total; got != 1 || protocol != "HTTP/2.0" {
+		t.Errorf("%d writes counted, over %s", got, protocol)
+	}
+}
+
 func TestStartRefusesABadServerAddress(t *testing.T) {
 	if _, err := StartFor(&rest.Config{Host: "no-url"}); err == nil {
 		t.Error("no error")
