@@ -250,14 +250,7 @@ func TestCountsRequestsThatTheServerDoesNotAnswer(t *testing.T) {
 
 func TestWriteKubeconfig(t *testing.T) {
 	proxy := startProxy(t, func(http.ResponseWriter, *http.Request) {})
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := proxy.WriteKubeconfig(file); err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, proxy)
 	if config.Host != proxy.URL() {
 		t.Errorf("the kubeconfig's server is %s, want %s", config.Host, proxy.URL())
 	}
@@ -277,14 +270,7 @@ func TestServesHTTP2OverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeProxy(t, proxy) })
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := proxy.WriteKubeconfig(file); err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := configOf(t, proxy)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -298,6 +284,20 @@ func TestServesHTTP2OverTLS(t *testing.T) {
 	if got := proxy.Writes().Total; got != 1 || protocol != "HTTP/2.0" {
 		t.Errorf("%d writes counted, over %s", got, protocol)
 	}
+}
+
+// configOf reads the proxy's kubeconfig.
+func configOf(t *testing.T, proxy *Proxy) *rest.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := proxy.WriteKubeconfig(file); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
 }
 
 func TestStartRefusesABadServerAddress(t *testing.T) {
