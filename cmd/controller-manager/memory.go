@@ -14,10 +14,11 @@ import (
 
 // Nearly all that a controller manager holds is caches, which stay; the rest is short-lived. So a small share of the heap is
 // room enough for garbage, and collections are rare even so. While the caches are small, that share would be too little; then
-// there is room for half of garbageRoom to all of it. Fixed values of GOGC are measured in decision 6.
+// there is room for garbageRoom. Fixed values of GOGC are measured in decision 6.
 const (
 	garbageShare = 30       // percent of what is alive, where Go's default is 100
 	garbageRoom  = 16 << 20 // bytes, while that is more than the share
+	mostGarbage  = 480      // percent of what is alive, however little that is
 	limitShare   = 0.9      // of the cgroup's limit, above which the collector tries harder
 )
 
@@ -53,15 +54,10 @@ func garbageTuner(env func(string) (string, bool)) (adjust func()) {
 	}
 }
 
-// garbagePercent is the value for GOGC when so many bytes are alive. It has few steps: each change stops the process for a
-// moment.
+// garbagePercent is the value for GOGC when so many bytes are alive, in steps of ten: each change stops the process for a moment.
 func garbagePercent(alive uint64) int {
-	for percent := 16 * garbageShare; percent > garbageShare; percent /= 2 {
-		if alive*uint64(percent)/100 <= garbageRoom {
-			return percent
-		}
-	}
-	return garbageShare
+	room := int(garbageRoom * 100 / max(1, alive))
+	return min(max(room/10*10, garbageShare), mostGarbage)
 }
 
 // cgroupLimit returns how many bytes of memory the process may use by the limits of its cgroup and of those around it; not

@@ -1,6 +1,7 @@
 package api
 
 import (
+	stdjson "encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -28,11 +29,12 @@ type Patch struct {
 //
 // For a built-in kind all three kinds of objects will do: typed, unstructured and metadata.
 func Difference(m Mapping, before, after plan.Object) (*Patch, error) {
-	from, err := content(m, before)
+	oldParts, newParts := differingParts(before, after)
+	from, err := content(m, oldParts)
 	if err != nil {
 		return nil, err
 	}
-	to, err := content(m, after)
+	to, err := content(m, newParts)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +75,39 @@ func Applied(m Mapping, o plan.Object) (*Patch, error) {
 		delete(metadata, "resourceVersion")
 	}
 	return encode(m, types.ApplyPatchType, fields)
+}
+
+// differingParts returns copies of two objects without the fields that are equal in both, so that these need not be encoded and
+// compared as maps. Objects of different types, and those without typed fields, are returned as they are.
+func differingParts(before, after plan.Object) (oldParts, newParts plan.Object) {
+	_, untyped := before.(runtime.Unstructured)
+	a, b := reflect.ValueOf(before), reflect.ValueOf(after)
+	if untyped || a.Type() != b.Type() || a.Kind() != reflect.Pointer {
+		return before, after
+	}
+	x, y := reflect.New(a.Type().Elem()), reflect.New(b.Type().Elem())
+	x.Elem().Set(a.Elem())
+	y.Elem().Set(b.Elem())
+	clearEqual(x.Elem(), y.Elem())
+	return x.Interface().(plan.Object), y.Interface().(plan.Object)
+}
+
+// clearEqual clears the fields that are equal in two structs. What the fields point to stays as it is.
+func clearEqual(a, b reflect.Value) {
+	for i := range a.NumField() {
+		x, y := a.Field(i), b.Field(i)
+		if !x.CanSet() || x.IsZero() && y.IsZero() {
+			continue
+		}
+		_, encodesItself := x.Addr().Interface().(stdjson.Marshaler)
+		switch {
+		case x.Kind() == reflect.Struct && !encodesItself:
+			clearEqual(x, y)
+		case reflect.DeepEqual(x.Interface(), y.Interface()):
+			x.SetZero()
+			y.SetZero()
+		}
+	}
 }
 
 // content returns the fields of an object, which the caller may change.

@@ -352,6 +352,38 @@ func BenchmarkDifference(b *testing.B) {
 	}
 }
 
+func TestOnlyDifferingPartsAreEncoded(t *testing.T) {
+	before := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "u", CreationTimestamp: metav1.Unix(1, 0), Annotations: map[string]string{"a": "1"}},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "n"}}},
+	}
+	after, kept := before.DeepCopy(), before.DeepCopy()
+	after.Annotations["a"], after.Spec.Replicas, after.CreationTimestamp = "2", ptr.To[int32](2), metav1.Unix(2, 0)
+	wanted := after.DeepCopy()
+	oldParts, newParts := differingParts(before, after)
+	for _, parts := range []struct{ got, want plan.Object }{
+		{oldParts, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(1, 0), Annotations: map[string]string{"a": "1"}},
+			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1)},
+		}},
+		{newParts, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(2, 0), Annotations: map[string]string{"a": "2"}},
+			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)},
+		}},
+	} {
+		if !reflect.DeepEqual(parts.got, parts.want) {
+			t.Errorf("got %+v, want %+v", parts.got, parts.want)
+		}
+	}
+	if !reflect.DeepEqual(before, kept) || !reflect.DeepEqual(after, wanted) {
+		t.Error("the objects have changed")
+	}
+	other := &corev1.Pod{}
+	if o, n := differingParts(before, other); o != plan.Object(before) || n != plan.Object(other) {
+		t.Error("objects of different types have changed")
+	}
+}
+
 // An adoption adds one owner and a release removes one; other owners are not mentioned.
 func TestDifferenceOfOwners(t *testing.T) {
 	owner := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "set"}}

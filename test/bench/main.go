@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/bench/cpufloor"
 )
 
 // scenario is a part of the benchmark that can be run by itself.
@@ -43,6 +45,7 @@ func scenarios() []scenario {
 // bench is a run of the program.
 type bench struct {
 	quick      bool
+	cpuFloor   bool // measure it, too
 	runs       int
 	contenders []contender // in the order of their turns
 	launcher   *launcher
@@ -57,7 +60,7 @@ type turn struct {
 }
 
 type options struct {
-	quick, judge              bool
+	quick, judge, cpuFloor    bool
 	only, out, ours, original string
 	profiles                  string
 	runs                      int
@@ -73,14 +76,23 @@ func main() {
 	flag.StringVar(&o.original, "original", "", `program to compare with (default kube-controller-manager from hack/localcluster; "none" for none)`)
 	flag.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the managers into this folder, taken while their writes are counted")
 	flag.BoolVar(&o.judge, "judge", true, "fail if ours breaks a limit that does not depend on the machine's speed")
+	flag.BoolVar(&o.cpuFloor, "cpu-floor", true, "measure the CPU floor of each piece of work in the scenario writes, which takes as long as the work did")
 	flag.Parse()
+	if flag.Arg(0) == replay {
+		exit(cpufloor.Main(os.Stdin, os.Stdout))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := o.run(ctx)
 	stop()
+	exit(err)
+}
+
+func exit(err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
 func listScenarios() string {
@@ -109,7 +121,7 @@ func (o options) run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{quick: o.quick, runs: o.runs, log: os.Stderr}
+	b := &bench{quick: o.quick, cpuFloor: o.cpuFloor, runs: o.runs, log: os.Stderr}
 	if b.runs == 0 {
 		b.runs = 2
 		if o.quick {

@@ -142,3 +142,18 @@ func TestReportHasAllSamples(t *testing.T) {
 		}
 	}
 }
+
+func TestFiguresOfTheCPUFloor(t *testing.T) {
+	shown := func(m measured) string {
+		return table([]sample{{Scenario: "s", Contender: ours, Figures: job{}.figures(m)}})
+	}
+	with := shown(measured{cpu: 3 * time.Second, cpuFloor: 1500 * time.Millisecond})
+	for _, want := range []string{"CPU of the manager |  |  | 3.00 s", "CPU floor |  |  | 1.50 s", "times the CPU floor |  |  | 2"} {
+		if !strings.Contains(with, want) {
+			t.Errorf("no %q in\n%s", want, with)
+		}
+	}
+	if without := shown(measured{cpu: 3 * time.Second}); strings.Contains(without, "CPU floor") {
+		t.Errorf("a floor that was not measured:\n%s", without)
+	}
+}

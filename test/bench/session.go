@@ -3,13 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/test/bench/cpufloor"
 	"github.com/standalone-kcm/controller-manager/test/cluster/countproxy"
 )
 
@@ -18,13 +21,14 @@ func raisedLimits() []string { return []string{"--kube-api-qps=5000", "--kube-ap
 
 // session is a manager that works on a control plane through a counting proxy.
 type session struct {
-	plane   *plane
-	proxy   *countproxy.Proxy
-	valve   *valve // before the proxy, where there is one
-	manager *manager
-	name    string   // of the contender
-	flags   []string // without those that name files
-	serving string   // where the manager can be asked for profiles, if it can
+	plane    *plane
+	proxy    *countproxy.Proxy
+	valve    *valve             // before the proxy, where there is one
+	recorder *cpufloor.Recorder // of what goes through the proxy
+	manager  *manager
+	name     string   // of the contender
+	flags    []string // without those that name files
+	serving  string   // where the manager can be asked for profiles, if it can
 }
 
 // commonFlags are given to every contender: the same controllers, each with the rights and the priority of its own service
@@ -47,7 +51,7 @@ func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*sessi
 
 // standby is begin without waiting for anything, and with a valve if wanted.
 func (p *plane) standby(c contender, withValve bool, flags ...string) (s *session, err error) {
-	s = &session{plane: p, name: c.Name, flags: append(commonFlags(), flags...)}
+	s = &session{plane: p, name: c.Name, flags: append(commonFlags(), flags...), recorder: cpufloor.NewRecorder()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end())
@@ -58,17 +62,19 @@ func (p *plane) standby(c contender, withValve bool, flags ...string) (s *sessio
 			return s, err
 		}
 	}
-	if s.proxy, err = countproxy.Start(p.ManagerKubeconfig); err != nil {
+	options := countproxy.Options{TLS: !withValve, Wrap: s.recorder.Wrap}
+	if s.proxy, err = countproxy.StartWith(p.ManagerKubeconfig, options); err != nil {
 		return s, err
 	}
-	address := s.proxy.URL()
+	kubeconfig := filepath.Join(p.Dir, "manager-"+rand.Text()+".kubeconfig")
 	if withValve {
-		if s.valve, err = newValve(address); err != nil {
+		if s.valve, err = newValve(s.proxy.URL()); err != nil {
 			return s, err
 		}
-		address = s.valve.url
+		err = writeKubeconfig(kubeconfig, s.valve.url)
+	} else {
+		err = s.proxy.WriteKubeconfig(kubeconfig)
 	}
-	kubeconfig, err := writeKubeconfig(p.Dir, address)
 	if err != nil {
 		return s, err
 	}
@@ -76,20 +82,15 @@ func (p *plane) standby(c contender, withValve bool, flags ...string) (s *sessio
 	return s, err
 }
 
-// writeKubeconfig writes a kubeconfig without credentials into dir.
-func writeKubeconfig(dir, server string) (string, error) {
-	f, err := os.CreateTemp(dir, "manager-*.kubeconfig")
-	if err != nil {
-		return "", err
-	}
-	_, err = fmt.Fprintf(f, `apiVersion: v1
+// writeKubeconfig writes a kubeconfig without credentials, for a server on plain HTTP.
+func writeKubeconfig(file, server string) error {
+	return os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 clusters: [{name: bench, cluster: {server: %q}}]
 contexts: [{name: bench, context: {cluster: bench, user: bench}}]
 users: [{name: bench, user: {}}]
 current-context: bench
-`, server)
-	return f.Name(), errors.Join(err, f.Close())
+`, server), 0o600)
 }
 
 // warmUp rolls out a Deployment, so that all controllers have been at work once.
@@ -153,6 +154,9 @@ type measured struct {
 	took   []time.Duration // of each Deployment
 	played []time.Duration // of each pod, by the kubelet
 	excess excess
+
+	recording cpufloor.Recording
+	cpuFloor  time.Duration // zero where it was not measured
 }
 
 // measure does a job and waits until all is rolled out and the manager is quiet again.
@@ -165,6 +169,7 @@ func (s *session) measure(ctx context.Context, ns *namespace, do func(ctx contex
 	if err != nil {
 		return m, err
 	}
+	s.recorder.Start()
 	stop := s.plane.profiles.take(ctx, s.name, s.serving)
 	defer func() { err = errors.Join(err, stop()) }()
 	began := time.Now()
@@ -180,6 +185,7 @@ func (s *session) measure(ctx context.Context, ns *namespace, do func(ctx contex
 	}
 	after, err := s.manager.cpu()
 	m.cpu = after - before
+	m.recording = s.recorder.Stop()
 	m.writes = countWrites(s.proxy.Requests())
 	m.took = ns.rollouts.take()
 	m.played = ns.kubelet.take()
@@ -228,7 +234,7 @@ func countWrites(seen countproxy.Summary) (c counts) {
 
 // figures are those of every job, with the limits that ours must keep.
 func (j job) figures(m measured) []figure {
-	return []figure{
+	all := []figure{
 		j.allWrites(m),
 		j.otherWrites(m),
 		exactly("refused with 409", m.writes.conflicts, 0),
@@ -242,6 +248,10 @@ func (j job) figures(m measured) []figure {
 		exactly("pods above replicas + maxSurge", m.excess.tooMany, 0),
 		exactly("available pods below replicas - maxUnavailable", m.excess.tooFew, 0),
 	}
+	if m.cpuFloor == 0 {
+		return all
+	}
+	return append(all, seconds("CPU floor", m.cpuFloor), figure{Name: "times the CPU floor", Value: m.cpu.Seconds() / m.cpuFloor.Seconds()})
 }
 
 // otherWrites are those that are not of a status. No machine is too slow for their limit.
@@ -268,8 +278,24 @@ func (b *bench) record(ctx context.Context, t turn, s *session, ns *namespace, j
 	if err != nil {
 		return fmt.Errorf("%s: %w", j.name, err)
 	}
+	if b.cpuFloor {
+		if m.cpuFloor, err = measureCPUFloor(ctx, m.recording); err != nil {
+			return fmt.Errorf("%s: %w", j.name, err)
+		}
+	}
 	b.keep(t, sample{Scenario: j.name, Began: began, Flags: s.flags, Figures: j.figures(m), Writes: m.writes.rows})
 	return nil
+}
+
+// replay is the argument that makes this program the client that [cpufloor.Measure] starts.
+const replay = "replay"
+
+func measureCPUFloor(ctx context.Context, recording cpufloor.Recording) (time.Duration, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	return cpufloor.Measure(ctx, recording, program, replay)
 }
 
 // keep adds a sample to the results and says so.

@@ -105,7 +105,7 @@ func (s snapshot) candidates() []*appsv1.ReplicaSet {
 // going to be created.
 func (s snapshot) nameToCheck() string {
 	d := s.Deployment
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	selector, err := matcher(d.Spec.Selector)
 	if err != nil || d.DeletionTimestamp != nil || d.Spec.Paused { // DEP-28
 		return ""
 	}
@@ -152,7 +152,7 @@ func selected(rs *appsv1.ReplicaSet, pods []*corev1.Pod) []*corev1.Pod {
 	if len(pods) == 0 {
 		return nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
+	selector, err := matcher(rs.Spec.Selector)
 	if err != nil {
 		return nil
 	}
@@ -161,6 +161,15 @@ func selected(rs *appsv1.ReplicaSet, pods []*corev1.Pod) []*corev1.Pod {
 		return pods
 	}
 	return slices.DeleteFunc(slices.Clone(pods), strange)
+}
+
+// matcher returns what tells whether the labels of objects match. It is asked for several times in each reconcile, so it does not check
+// the syntax of matchLabels, which takes longer than all else: what is no valid label is on no object.
+func matcher(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s != nil && len(s.MatchLabels) > 0 && len(s.MatchExpressions) == 0 {
+		return labels.SelectorFromValidatedSet(s.MatchLabels), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
 }
 
 // sets are the own ReplicaSets, the new one first, then the old ones, oldest first.

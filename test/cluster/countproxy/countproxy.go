@@ -1,6 +1,6 @@
-// Package countproxy counts what a client asks of an API server. It is a reverse proxy that listens on plain HTTP on the
-// loopback interface and passes requests on with the credentials of a kubeconfig, or with the client's own token where a
-// request carries one.
+// Package countproxy counts what a client asks of an API server. It is a reverse proxy that listens on the loopback interface,
+// on plain HTTP or on HTTP/2 over TLS, and passes requests on with the credentials of a kubeconfig, or with the client's own
+// token where a request carries one.
 //
 //	proxy, err := countproxy.Start(kubeconfigFile)
 //	...
@@ -12,6 +12,8 @@ package countproxy
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -21,16 +23,25 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 )
+
+// Options say how a proxy serves. The zero value will do.
+type Options struct {
+	TLS  bool                            // HTTP/2 over TLS, as API servers do, in place of plain HTTP
+	Wrap func(http.Handler) http.Handler // if set, is put around the proxy
+}
 
 // Proxy is a running proxy. Close ends it.
 type Proxy struct {
 	url    string
+	ca     []byte // in PEM; none for plain HTTP
 	cancel context.CancelFunc
 	server *http.Server
 	own    *http.Transport // with the kubeconfig's credentials
@@ -44,17 +55,22 @@ type Proxy struct {
 }
 
 // Start starts a proxy to the API server of a kubeconfig, with the credentials given there.
-func Start(kubeconfig string) (*Proxy, error) {
+func Start(kubeconfig string) (*Proxy, error) { return StartWith(kubeconfig, Options{}) }
+
+// StartWith is Start with options.
+func StartWith(kubeconfig string, o Options) (*Proxy, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return StartFor(config)
+	return start(config, o)
 }
 
 // StartFor starts a proxy to the API server of a client configuration. Of its credentials, a client certificate and a
 // token are supported.
-func StartFor(config *rest.Config) (*Proxy, error) {
+func StartFor(config *rest.Config) (*Proxy, error) { return start(config, Options{}) }
+
+func start(config *rest.Config, o Options) (*Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return nil, err
@@ -84,16 +100,42 @@ func StartFor(config *rest.Config) (*Proxy, error) {
 		served: make(chan struct{}),
 		counts: map[Request]*tally{},
 	}
+	handler := p.handler(target)
+	if o.Wrap != nil {
+		handler = o.Wrap(handler)
+	}
 	p.server = &http.Server{
-		Handler:     p.handler(target),
+		Handler:     handler,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    log.New(io.Discard, "", 0),
 	}
+	serve := p.server.Serve
+	if o.TLS {
+		if err := p.certify(); err != nil {
+			return nil, errors.Join(err, listener.Close())
+		}
+		serve = func(l net.Listener) error { return p.server.ServeTLS(l, "", "") }
+	}
 	go func() {
 		defer close(p.served)
-		_ = p.server.Serve(listener) // returns when Close shuts it down
+		_ = serve(listener) // returns when Close shuts it down
 	}()
 	return p, nil
+}
+
+// certify makes a certificate for the server.
+func (p *Proxy) certify() error {
+	chain, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return err
+	}
+	p.url, p.ca = strings.Replace(p.url, "http:", "https:", 1), chain
+	p.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}}
+	return nil
 }
 
 func newTransport(config *rest.Config) (*http.Transport, error) {
@@ -131,11 +173,11 @@ func (p *Proxy) Close() error {
 func (p *Proxy) WriteKubeconfig(file string) error {
 	return os.WriteFile(file, fmt.Appendf(nil, `apiVersion: v1
 kind: Config
-clusters: [{name: proxy, cluster: {server: %q}}]
+clusters: [{name: proxy, cluster: {server: %q, certificate-authority-data: %q}}]
 contexts: [{name: proxy, context: {cluster: proxy, user: proxy}}]
 users: [{name: proxy, user: {}}]
 current-context: proxy
-`, p.url), 0o600)
+`, p.url, base64.StdEncoding.EncodeToString(p.ca)), 0o600)
 }
 
 // exchange is what is remembered of a request until its response is there.

@@ -250,6 +250,45 @@ func TestCountsRequestsThatTheServerDoesNotAnswer(t *testing.T) {
 
 func TestWriteKubeconfig(t *testing.T) {
 	proxy := startProxy(t, func(http.ResponseWriter, *http.Request) {})
+	config := configOf(t, proxy)
+	if config.Host != proxy.URL() {
+		t.Errorf("the kubeconfig's server is %s, want %s", config.Host, proxy.URL())
+	}
+}
+
+func TestServesHTTP2OverTLS(t *testing.T) {
+	backend := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(backend.Close)
+	var protocol string
+	proxy, err := start(&rest.Config{Host: backend.URL}, Options{TLS: true, Wrap: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			protocol = r.Proto
+			next.ServeHTTP(w, r)
+		})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeProxy(t, proxy) })
+	config := configOf(t, proxy)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Post(config.Host+"/api/v1/namespaces/a/pods", "text/plain", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	client.CloseIdleConnections()
+	if got := proxy.Writes().Total; got != 1 || protocol != "HTTP/2.0" {
+		t.Errorf("%d writes counted, over %s", got, protocol)
+	}
+}
+
+// configOf reads the proxy's kubeconfig.
+func configOf(t *testing.T, proxy *Proxy) *rest.Config {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := proxy.WriteKubeconfig(file); err != nil {
 		t.Fatal(err)
@@ -258,9 +297,7 @@ func TestWriteKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Host != proxy.URL() {
-		t.Errorf("the kubeconfig's server is %s, want %s", config.Host, proxy.URL())
-	}
+	return config
 }
 
 func TestStartRefusesABadServerAddress(t *testing.T) {
