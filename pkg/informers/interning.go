@@ -62,13 +62,15 @@ func newInterner(project cache.TransformFunc) *interner {
 
 // podParts are the parts of the last pod of a controller. The next one shares those that are equal.
 type podParts struct {
-	labels               map[string]string
-	owners               []metav1.OwnerReference
-	containers, sidecars []corev1.Container
+	labels map[string]string
+	owners []metav1.OwnerReference
+	spec   *corev1.PodSpec // as in compactPod
+	status *corev1.PodStatus
 }
 
-// internPod lets a pod, which nobody else refers to yet, share its parts.
-func (i *interner) internPod(p *corev1.Pod) {
+// internPod lets a pod, which nobody else refers to yet, share its strings, labels and owner references. It returns the parts of the
+// last pod of the same controller.
+func (i *interner) internPod(p *corev1.Pod) *podParts {
 	for _, text := range []*string{&p.Namespace, &p.Spec.NodeName, &p.Spec.Subdomain, (*string)(&p.Status.Phase), &p.Status.Reason} {
 		*text = i.intern(*text)
 	}
@@ -83,14 +85,31 @@ func (i *interner) internPod(p *corev1.Pod) {
 	}
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil {
-		return
+		return &podParts{}
 	}
-	parts, ok := i.pods.get(owner.UID)
+	last, ok := i.pods.get(owner.UID)
 	if !ok {
-		parts = &podParts{}
-		i.pods.put(owner.UID, parts)
+		last = &podParts{}
+		i.pods.put(owner.UID, last)
 	}
-	parts.share(p)
+	if len(p.Labels) > 0 && maps.Equal(last.labels, p.Labels) {
+		p.Labels = last.labels
+	}
+	if len(p.OwnerReferences) > 0 && reflect.DeepEqual(last.owners, p.OwnerReferences) {
+		p.OwnerReferences = last.owners
+	}
+	last.labels, last.owners = p.Labels, p.OwnerReferences
+	return last
+}
+
+// same returns the first value if the second one is equal to it, and otherwise a copy of the second. It compares all fields, so that it
+// stays right when more of them are kept.
+func same[T any](have, want *T) *T {
+	if have != nil && reflect.DeepEqual(have, want) {
+		return have
+	}
+	c := *want
+	return &c
 }
 
 // intern returns an equal string, the same one for all equal strings.
@@ -103,28 +122,6 @@ func (i *interner) intern(t string) string {
 	}
 	i.strings.put(t, t)
 	return t
-}
-
-// share replaces the parts of the pod that are equal to the remembered ones, and remembers the parts of the pod.
-func (last *podParts) share(p *corev1.Pod) {
-	if len(p.Labels) > 0 && maps.Equal(last.labels, p.Labels) {
-		p.Labels = last.labels
-	}
-	if len(p.OwnerReferences) > 0 && reflect.DeepEqual(last.owners, p.OwnerReferences) {
-		p.OwnerReferences = last.owners
-	}
-	p.Spec.Containers = sameContainers(last.containers, p.Spec.Containers)
-	p.Spec.InitContainers = sameContainers(last.sidecars, p.Spec.InitContainers)
-	*last = podParts{p.Labels, p.OwnerReferences, p.Spec.Containers, p.Spec.InitContainers}
-}
-
-// sameContainers returns the first list if the containers in it are equal to those in the second. It compares whole
-// containers, so that it stays right when more of them is kept.
-func sameContainers(have, want []corev1.Container) []corev1.Container {
-	if len(want) > 0 && reflect.DeepEqual(have, want) {
-		return have
-	}
-	return want
 }
 
 // internTemplate lets a template share its equal parts with the last template of the same Deployment. Of a container that

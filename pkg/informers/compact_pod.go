@@ -1,0 +1,73 @@
+package informers
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+)
+
+// compactPod is a pod as its cache stores it. A corev1.Pod takes 1280 bytes. After projection most of them are empty, and most of
+// the rest is equal in all pods of a controller. So a compactPod has the fields that differ from pod to pod, and points to the rest,
+// which pods share.
+type compactPod struct {
+	metav1.ObjectMeta
+	spec   *corev1.PodSpec   // without the fields below
+	status *corev1.PodStatus // likewise
+
+	nodeName, hostname, podIP string
+	podIPs                    []corev1.PodIP
+	conditions                []corev1.PodCondition
+}
+
+// compact returns the stored form of a pod, which nobody else refers to yet. The pod must not be used afterwards.
+func (i *interner) compact(p *corev1.Pod) *compactPod {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	parts := i.internPod(p)
+	c := &compactPod{
+		ObjectMeta: p.ObjectMeta,
+		nodeName:   p.Spec.NodeName, hostname: p.Spec.Hostname,
+		podIP: p.Status.PodIP, podIPs: p.Status.PodIPs, conditions: p.Status.Conditions,
+	}
+	p.Spec.NodeName, p.Spec.Hostname = "", ""
+	p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions = "", nil, nil
+	parts.spec, parts.status = same(parts.spec, &p.Spec), same(parts.status, &p.Status)
+	c.spec, c.status = parts.spec, parts.status
+	return c
+}
+
+// expand returns the pod. Each call returns a new one, whose parts belong to the cache.
+func (c *compactPod) expand() *corev1.Pod {
+	p := &corev1.Pod{}
+	c.expandInto(p)
+	return p
+}
+
+func (c *compactPod) expandInto(p *corev1.Pod) {
+	p.ObjectMeta, p.Spec, p.Status = c.ObjectMeta, *c.spec, *c.status
+	p.Spec.NodeName, p.Spec.Hostname = c.nodeName, c.hostname
+	p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions = c.podIP, c.podIPs, c.conditions
+}
+
+// GetObjectKind implements runtime.Object. Objects of caches do not know their kinds.
+func (c *compactPod) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (c *compactPod) DeepCopyObject() runtime.Object {
+	whole := c.expand().DeepCopy()
+	return newInterner(nil).compact(whole)
+}
+
+// expanded returns the pod for a compact one, and everything else as it is.
+func expanded(o any) any {
+	switch o := o.(type) {
+	case *compactPod:
+		return o.expand()
+	case cache.DeletedFinalStateUnknown:
+		o.Obj = expanded(o.Obj)
+		return o
+	}
+	return o
+}
