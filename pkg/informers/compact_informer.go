@@ -1,7 +1,6 @@
 package informers
 
 import (
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,22 +130,11 @@ func allExpanded(all []any) []any {
 	return all
 }
 
-// ofExpanded lets index functions see pods. The pods are used again, because index functions keep none.
+// ofExpanded lets index functions see pods.
 func ofExpanded(indexers cache.Indexers) cache.Indexers {
 	wrapped := cache.Indexers{}
 	for name, index := range indexers {
-		wrapped[name] = func(o any) ([]string, error) {
-			c, ok := o.(*compactPod)
-			if !ok {
-				return index(o)
-			}
-			p := unused.Get().(*corev1.Pod)
-			defer unused.Put(p)
-			c.expandInto(p)
-			return index(p)
-		}
+		wrapped[name] = func(o any) ([]string, error) { return index(expanded(o)) }
 	}
 	return wrapped
 }
-
-var unused = sync.Pool{New: func() any { return &corev1.Pod{} }}

@@ -1,6 +1,9 @@
 package informers
 
 import (
+	"sync"
+	"weak"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +22,9 @@ type compactPod struct {
 	nodeName, hostname, podIP string
 	podIPs                    []corev1.PodIP
 	conditions                []corev1.PodCondition
+
+	mu       sync.Mutex
+	expanded weak.Pointer[corev1.Pod] // so that frequent readers do not make a new pod each time
 }
 
 // compact returns the stored form of a pod, which nobody else refers to yet. The pod must not be used afterwards.
@@ -38,17 +44,18 @@ func (i *interner) compact(p *corev1.Pod) *compactPod {
 	return c
 }
 
-// expand returns the pod. Each call returns a new one, whose parts belong to the cache.
+// expand returns the pod, whose parts belong to the cache. It stays in memory until the garbage collection after its last use.
 func (c *compactPod) expand() *corev1.Pod {
-	p := &corev1.Pod{}
-	c.expandInto(p)
-	return p
-}
-
-func (c *compactPod) expandInto(p *corev1.Pod) {
-	p.ObjectMeta, p.Spec, p.Status = c.ObjectMeta, *c.spec, *c.status
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.expanded.Value(); p != nil {
+		return p
+	}
+	p := &corev1.Pod{ObjectMeta: c.ObjectMeta, Spec: *c.spec, Status: *c.status}
 	p.Spec.NodeName, p.Spec.Hostname = c.nodeName, c.hostname
 	p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions = c.podIP, c.podIPs, c.conditions
+	c.expanded = weak.Make(p)
+	return p
 }
 
 // GetObjectKind implements runtime.Object. Objects of caches do not know their kinds.
@@ -56,8 +63,7 @@ func (c *compactPod) GetObjectKind() schema.ObjectKind { return schema.EmptyObje
 
 // DeepCopyObject implements runtime.Object.
 func (c *compactPod) DeepCopyObject() runtime.Object {
-	whole := c.expand().DeepCopy()
-	return newInterner(nil).compact(whole)
+	return newInterner(nil).compact(c.expand().DeepCopy())
 }
 
 // expanded returns the pod for a compact one, and everything else as it is.

@@ -110,8 +110,12 @@ func TestCompactPodsExpandToTheSame(t *testing.T) {
 		p.TypeMeta = metav1.TypeMeta{} // which objects in caches lack
 		p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(fmt.Sprint(seed % 3)), Controller: ptr.To(true)}}
 		for _, c := range []*compactPod{s.compact(p.DeepCopy()), s.compact(p.DeepCopy()).DeepCopyObject().(*compactPod)} {
-			if got := c.expand(); !reflect.DeepEqual(p, got) {
+			got := c.expand()
+			if !reflect.DeepEqual(p, got) {
 				t.Fatal(cmp.Diff(p, got))
+			}
+			if c.expand() != got {
+				t.Fatal("a pod that is in use is made anew")
 			}
 		}
 	}
