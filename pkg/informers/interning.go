@@ -26,8 +26,10 @@ func (i *interner) transform(o any) (any, error) {
 	case *corev1.Pod:
 		i.internPod(o)
 	case *appsv1.Deployment:
+		shareLabels(&o.Labels, o.Spec.Selector, &o.Spec.Template)
 		i.internTemplate(o.UID, &o.Spec.Template)
 	case *appsv1.ReplicaSet:
+		shareLabels(&o.Labels, o.Spec.Selector, &o.Spec.Template)
 		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 			i.internTemplate(owner.UID, &o.Spec.Template)
 		}
@@ -130,7 +132,11 @@ func (i *interner) intern(t string) string {
 func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec) {
 	model, ok := i.templates.get(owner)
 	i.templates.put(owner, &t.Spec)
-	if !ok || model == &t.Spec {
+	if !ok {
+		shareWithin(&t.Spec)
+		return
+	}
+	if model == &t.Spec {
 		return
 	}
 	shareFields(&t.Spec, model)
@@ -142,6 +148,29 @@ func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec) {
 			for at := range n {
 				shareFields(&(*list.own)[at], &(*list.model)[at])
 			}
+		}
+	}
+}
+
+// shareWithin lets the containers of a template share equal fields, such as resources and mounts. It gives up the room that
+// decoders leave in lists.
+func shareWithin(s *corev1.PodSpec) {
+	s.Volumes, s.Containers, s.InitContainers = slices.Clone(s.Volumes), slices.Clone(s.Containers), slices.Clone(s.InitContainers)
+	for _, list := range [][]corev1.Container{s.Containers, s.InitContainers} {
+		for at := 1; at < len(list); at++ {
+			shareFields(&list[at], &list[at-1])
+		}
+	}
+}
+
+// shareLabels lets the labels of an object, its selector and its template share a map, where they are equal. Most often they are.
+func shareLabels(own *map[string]string, selector *metav1.LabelSelector, t *corev1.PodTemplateSpec) {
+	if selector == nil {
+		return
+	}
+	for _, labels := range []*map[string]string{own, &t.Labels} {
+		if len(*labels) > 0 && maps.Equal(*labels, selector.MatchLabels) {
+			*labels = selector.MatchLabels
 		}
 	}
 }

@@ -151,6 +151,30 @@ func TestTemplatesAreShared(t *testing.T) {
 	}
 }
 
+// What is equal within a Deployment or ReplicaSet is held once: labels, and the fields of containers.
+func TestPartsOfOneObjectAreShared(t *testing.T) {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "d", Labels: map[string]string{"app": "a"}}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
+	d.Spec.Template.Labels = map[string]string{"app": "a"}
+	for _, image := range []string{"a", "b"} {
+		c := projectiontest.FullPod("a").Spec.Containers[0]
+		c.Image = image
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, c)
+	}
+	want := d.DeepCopy()
+	must(newInterner(sample.Transform).transform(d))
+	if !reflect.DeepEqual(want, d) {
+		t.Fatal(cmp.Diff(want, d))
+	}
+	at := func(labels map[string]string) uintptr { return reflect.ValueOf(labels).Pointer() }
+	if shared := at(d.Spec.Selector.MatchLabels); at(d.Labels) != shared || at(d.Spec.Template.Labels) != shared {
+		t.Error("equal labels are held more than once")
+	}
+	if a, b := d.Spec.Template.Spec.Containers[0], d.Spec.Template.Spec.Containers[1]; &a.Env[0] != &b.Env[0] || a.LivenessProbe != b.LivenessProbe {
+		t.Error("equal fields of containers are held twice")
+	}
+}
+
 // What is remembered in order to be shared is bounded, and what is in use stays.
 func TestRecent(t *testing.T) {
 	r := recent[string, int]{limit: 10}
