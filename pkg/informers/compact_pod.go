@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"strings"
 	"sync"
 	"weak"
 
@@ -31,6 +32,7 @@ type compactPod struct {
 func (i *interner) compact(p *corev1.Pod) *compactPod {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	pack(&p.Name, (*string)(&p.UID), &p.ResourceVersion, &p.Status.PodIP)
 	parts := i.internPod(p)
 	c := &compactPod{
 		ObjectMeta: p.ObjectMeta,
@@ -42,6 +44,24 @@ func (i *interner) compact(p *corev1.Pod) *compactPod {
 	parts.spec, parts.status = same(parts.spec, &p.Spec), same(parts.status, &p.Status)
 	c.spec, c.status = parts.spec, parts.status
 	return c
+}
+
+// pack copies texts into one piece of memory. What was decoded beside them is garbage soon; texts that stay would keep the blocks of
+// memory in use that they share with it.
+func pack(texts ...*string) {
+	n := 0
+	for _, t := range texts {
+		n += len(*t)
+	}
+	var all strings.Builder
+	all.Grow(n)
+	for _, t := range texts {
+		all.WriteString(*t)
+	}
+	rest := all.String()
+	for _, t := range texts {
+		*t, rest = rest[:len(*t)], rest[len(*t):]
+	}
 }
 
 // expand returns the pod, whose parts belong to the cache. It stays in memory until the garbage collection after its last use.
