@@ -16,7 +16,7 @@ import (
 // room enough for garbage, and collections are rare even so. While the caches are small, that share would be too little; then
 // there is room for half of garbageRoom to all of it. Fixed values of GOGC are measured in decision 6.
 const (
-	garbageShare = 30       // percent of what is alive, where Go's default is 100
+	garbageShare = 60       // percent of what is alive, where Go's default is 100
 	garbageRoom  = 16 << 20 // bytes, while that is more than the share
 	limitShare   = 0.9      // of the cgroup's limit, above which the collector tries harder
 )
@@ -56,7 +56,7 @@ func garbageTuner(env func(string) (string, bool)) (adjust func()) {
 // garbagePercent is the value for GOGC when so many bytes are alive. It has few steps: each change stops the process for a
 // moment.
 func garbagePercent(alive uint64) int {
-	for percent := 16 * garbageShare; percent > garbageShare; percent /= 2 {
+	for percent := 8 * garbageShare; percent > garbageShare; percent /= 2 {
 		if alive*uint64(percent)/100 <= garbageRoom {
 			return percent
 		}
