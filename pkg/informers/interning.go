@@ -26,8 +26,10 @@ func (i *interner) transform(o any) (any, error) {
 	case *corev1.Pod:
 		i.internPod(o)
 	case *appsv1.Deployment:
+		shareLabels(&o.Labels, o.Spec.Selector, &o.Spec.Template)
 		i.internTemplate(o.UID, &o.Spec.Template)
 	case *appsv1.ReplicaSet:
+		shareLabels(&o.Labels, o.Spec.Selector, &o.Spec.Template)
 		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
 			i.internTemplate(owner.UID, &o.Spec.Template)
 		}
@@ -62,13 +64,15 @@ func newInterner(project cache.TransformFunc) *interner {
 
 // podParts are the parts of the last pod of a controller. The next one shares those that are equal.
 type podParts struct {
-	labels               map[string]string
-	owners               []metav1.OwnerReference
-	containers, sidecars []corev1.Container
+	labels map[string]string
+	owners []metav1.OwnerReference
+	spec   *corev1.PodSpec // as in compactPod
+	status *corev1.PodStatus
 }
 
-// internPod lets a pod, which nobody else refers to yet, share its parts.
-func (i *interner) internPod(p *corev1.Pod) {
+// internPod lets a pod, which nobody else refers to yet, share its strings, labels and owner references. It returns the parts of the
+// last pod of the same controller.
+func (i *interner) internPod(p *corev1.Pod) *podParts {
 	for _, text := range []*string{&p.Namespace, &p.Spec.NodeName, &p.Spec.Subdomain, (*string)(&p.Status.Phase), &p.Status.Reason} {
 		*text = i.intern(*text)
 	}
@@ -83,14 +87,31 @@ func (i *interner) internPod(p *corev1.Pod) {
 	}
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil {
-		return
+		return &podParts{}
 	}
-	parts, ok := i.pods.get(owner.UID)
+	last, ok := i.pods.get(owner.UID)
 	if !ok {
-		parts = &podParts{}
-		i.pods.put(owner.UID, parts)
+		last = &podParts{}
+		i.pods.put(owner.UID, last)
 	}
-	parts.share(p)
+	if len(p.Labels) > 0 && maps.Equal(last.labels, p.Labels) {
+		p.Labels = last.labels
+	}
+	if len(p.OwnerReferences) > 0 && reflect.DeepEqual(last.owners, p.OwnerReferences) {
+		p.OwnerReferences = last.owners
+	}
+	last.labels, last.owners = p.Labels, p.OwnerReferences
+	return last
+}
+
+// same returns the first value if the second one is equal to it, and otherwise a copy of the second. It compares all fields, so that it
+// stays right when more of them are kept.
+func same[T any](have, want *T) *T {
+	if have != nil && reflect.DeepEqual(have, want) {
+		return have
+	}
+	c := *want
+	return &c
 }
 
 // intern returns an equal string, the same one for all equal strings.
@@ -105,35 +126,17 @@ func (i *interner) intern(t string) string {
 	return t
 }
 
-// share replaces the parts of the pod that are equal to the remembered ones, and remembers the parts of the pod.
-func (last *podParts) share(p *corev1.Pod) {
-	if len(p.Labels) > 0 && maps.Equal(last.labels, p.Labels) {
-		p.Labels = last.labels
-	}
-	if len(p.OwnerReferences) > 0 && reflect.DeepEqual(last.owners, p.OwnerReferences) {
-		p.OwnerReferences = last.owners
-	}
-	p.Spec.Containers = sameContainers(last.containers, p.Spec.Containers)
-	p.Spec.InitContainers = sameContainers(last.sidecars, p.Spec.InitContainers)
-	*last = podParts{p.Labels, p.OwnerReferences, p.Spec.Containers, p.Spec.InitContainers}
-}
-
-// sameContainers returns the first list if the containers in it are equal to those in the second. It compares whole
-// containers, so that it stays right when more of them is kept.
-func sameContainers(have, want []corev1.Container) []corev1.Container {
-	if len(want) > 0 && reflect.DeepEqual(have, want) {
-		return have
-	}
-	return want
-}
-
 // internTemplate lets a template share its equal parts with the last template of the same Deployment. Of a container that
 // differs, it shares the fields that are equal. Lists of containers are copied before they are changed, because they may be
 // shared already.
 func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec) {
 	model, ok := i.templates.get(owner)
 	i.templates.put(owner, &t.Spec)
-	if !ok || model == &t.Spec {
+	if !ok {
+		shareWithin(&t.Spec)
+		return
+	}
+	if model == &t.Spec {
 		return
 	}
 	shareFields(&t.Spec, model)
@@ -145,6 +148,29 @@ func (i *interner) internTemplate(owner types.UID, t *corev1.PodTemplateSpec) {
 			for at := range n {
 				shareFields(&(*list.own)[at], &(*list.model)[at])
 			}
+		}
+	}
+}
+
+// shareWithin lets the containers of a template share equal fields, such as resources and mounts. It gives up the room that
+// decoders leave in lists.
+func shareWithin(s *corev1.PodSpec) {
+	s.Volumes, s.Containers, s.InitContainers = slices.Clone(s.Volumes), slices.Clone(s.Containers), slices.Clone(s.InitContainers)
+	for _, list := range [][]corev1.Container{s.Containers, s.InitContainers} {
+		for at := 1; at < len(list); at++ {
+			shareFields(&list[at], &list[at-1])
+		}
+	}
+}
+
+// shareLabels lets the labels of an object, its selector and its template share a map, where they are equal. Most often they are.
+func shareLabels(own *map[string]string, selector *metav1.LabelSelector, t *corev1.PodTemplateSpec) {
+	if selector == nil {
+		return
+	}
+	for _, labels := range []*map[string]string{own, &t.Labels} {
+		if len(*labels) > 0 && maps.Equal(*labels, selector.MatchLabels) {
+			*labels = selector.MatchLabels
 		}
 	}
 }

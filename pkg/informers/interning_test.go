@@ -3,6 +3,8 @@ package informers
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
@@ -54,41 +57,65 @@ func TestSharingChangesNothing(t *testing.T) {
 	})
 }
 
-// Pods that differ in any field of a container or an owner reference do not share them, whether or not that field is
-// kept today.
+// Pods that differ in any field of the spec, the status or an owner reference do not share these, whether or not that field is
+// kept today. Equal ones do.
 func TestSharingComparesWholeParts(t *testing.T) {
 	pod := func() *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "d", Controller: ptr.To(true)}}},
-			Spec:       corev1.PodSpec{Containers: make([]corev1.Container, 1), InitContainers: make([]corev1.Container, 1)},
-		}
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "d", Controller: ptr.To(true)}}}}
 	}
-	parts := map[string]func(*corev1.Pod) any{
-		"container":       func(p *corev1.Pod) any { return &p.Spec.Containers[0] },
-		"init container":  func(p *corev1.Pod) any { return &p.Spec.InitContainers[0] },
-		"owner reference": func(p *corev1.Pod) any { return &p.OwnerReferences[0] },
+	parts := map[string]struct {
+		of     func(*corev1.Pod) any
+		stored func(*compactPod) any
+	}{
+		"spec":   {func(p *corev1.Pod) any { return &p.Spec }, func(c *compactPod) any { return c.spec }},
+		"status": {func(p *corev1.Pod) any { return &p.Status }, func(c *compactPod) any { return c.status }},
+		"owner reference": {
+			func(p *corev1.Pod) any { return &p.OwnerReferences[0] }, func(c *compactPod) any { return &c.OwnerReferences[0] },
+		},
 	}
+	own := strings.Fields("spec.NodeName spec.Hostname status.PodIP status.PodIPs status.Conditions") // each pod has its own
 	for name, part := range parts {
-		for i := range reflect.TypeOf(part(pod())).Elem().NumField() {
-			without, with, again := pod(), pod(), pod()
-			field := reflect.ValueOf(part(with)).Elem().Field(i)
-			label := name + ": " + reflect.TypeOf(part(with)).Elem().Field(i).Name
-			if label == "owner reference: UID" || label == "owner reference: Controller" {
-				continue // another controller, with which nothing is shared anyway
+		fields := reflect.TypeOf(part.of(pod())).Elem()
+		for i := range fields.NumField() {
+			label := name + "." + fields.Field(i).Name
+			if slices.Contains(own, label) || label == "owner reference.UID" || label == "owner reference.Controller" {
+				continue // of an owner reference: another controller, with which nothing is shared anyway
+			}
+			with := pod()
+			field := reflect.ValueOf(part.of(with)).Elem().Field(i)
+			if field.Kind() == reflect.Pointer {
+				field.Set(reflect.New(field.Type().Elem())) // what is filled in for a time may be nil
 			}
 			for seed := int64(1); field.IsZero(); seed++ {
 				projectiontest.Filler(seed).NilChance(0).Fill(field.Addr().Interface())
 			}
-			reflect.ValueOf(part(again)).Elem().Set(reflect.ValueOf(part(with)).Elem())
-			s := newInterner(sample.Transform)
-			for _, p := range []*corev1.Pod{without, with, again} {
-				s.internPod(p)
-			}
-			if part(without) == part(with) || reflect.DeepEqual(part(without), part(with)) {
+			s := newInterner(nil)
+			a, b, c := part.stored(s.compact(pod())), part.stored(s.compact(with.DeepCopy())), part.stored(s.compact(with.DeepCopy()))
+			if a == b || reflect.DeepEqual(a, b) {
 				t.Errorf("%s: shared with a pod that lacks it", label)
 			}
-			if part(with) != part(again) {
+			if b != c {
 				t.Errorf("%s: not shared with an equal pod", label)
+			}
+		}
+	}
+}
+
+// The stored form of a pod loses nothing.
+func TestCompactPodsExpandToTheSame(t *testing.T) {
+	s := newInterner(nil)
+	for seed := range int64(100) {
+		p := &corev1.Pod{}
+		projectiontest.Filler(seed).Fill(p)
+		p.TypeMeta = metav1.TypeMeta{} // which objects in caches lack
+		p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(fmt.Sprint(seed % 3)), Controller: ptr.To(true)}}
+		for _, c := range []*compactPod{s.compact(p.DeepCopy()), s.compact(p.DeepCopy()).DeepCopyObject().(*compactPod)} {
+			got := c.expand()
+			if !reflect.DeepEqual(p, got) {
+				t.Fatal(cmp.Diff(p, got))
+			}
+			if c.expand() != got {
+				t.Fatal("a pod that is in use is made anew")
 			}
 		}
 	}
@@ -124,6 +151,30 @@ func TestTemplatesAreShared(t *testing.T) {
 	}
 }
 
+// What is equal within a Deployment or ReplicaSet is held once: labels, and the fields of containers.
+func TestPartsOfOneObjectAreShared(t *testing.T) {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{UID: "d", Labels: map[string]string{"app": "a"}}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
+	d.Spec.Template.Labels = map[string]string{"app": "a"}
+	for _, image := range []string{"a", "b"} {
+		c := projectiontest.FullPod("a").Spec.Containers[0]
+		c.Image = image
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, c)
+	}
+	want := d.DeepCopy()
+	must(newInterner(sample.Transform).transform(d))
+	if !reflect.DeepEqual(want, d) {
+		t.Fatal(cmp.Diff(want, d))
+	}
+	at := func(labels map[string]string) uintptr { return reflect.ValueOf(labels).Pointer() }
+	if shared := at(d.Spec.Selector.MatchLabels); at(d.Labels) != shared || at(d.Spec.Template.Labels) != shared {
+		t.Error("equal labels are held more than once")
+	}
+	if a, b := d.Spec.Template.Spec.Containers[0], d.Spec.Template.Spec.Containers[1]; &a.Env[0] != &b.Env[0] || a.LivenessProbe != b.LivenessProbe {
+		t.Error("equal fields of containers are held twice")
+	}
+}
+
 // What is remembered in order to be shared is bounded, and what is in use stays.
 func TestRecent(t *testing.T) {
 	r := recent[string, int]{limit: 10}
@@ -150,7 +201,6 @@ func BenchmarkSharing(b *testing.B) {
 		pods[i] = projectiontest.Decoded(b, "a")
 	}
 	for i := 0; b.Loop(); i++ {
-		p := *sample.ProjectPod(pods[i%len(pods)])
-		s.internPod(&p)
+		s.compact(sample.ProjectPod(pods[i%len(pods)]))
 	}
 }

@@ -35,21 +35,14 @@ func podInformer(f informers.SharedInformerFactory) (cache.SharedIndexInformer, 
 	return f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		source.interner = newInterner(nil)
 		lw := listWatch("*v1.Pod", own.client.liveness.Of("pods"), source.list, source.watch, source.convert)
-		informer := cache.NewSharedIndexInformerWithOptions(lw, &corev1.Pod{}, cache.SharedIndexInformerOptions{
+		informer := cache.NewSharedIndexInformerWithOptions(lw, &compactPod{}, cache.SharedIndexInformerOptions{
 			ResyncPeriod: resync, Identifier: f.InformerName().WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
 		source.known = informer.GetIndexer()
-		return transformed{informer}
+		return compactInformer{informer, source.interner}
 	}), nil
 }
-
-// transformed is an informer whose objects are transformed before it gets them. An informer itself would transform the initial
-// events of a watch twice, and all pods would exist twice for a while.
-type transformed struct{ cache.SharedIndexInformer }
-
-// SetTransform implements cache.SharedIndexInformer.
-func (transformed) SetTransform(cache.TransformFunc) error { return nil }
 
 // podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache
 // has the pod in the same version, that object is used again: a list that is repeated, for example after a watch has expired,
@@ -117,15 +110,12 @@ func (s *podSource) convert(e watch.Event) watch.Event {
 	return e
 }
 
-// share returns a pod that has just been projected, or the equal one of the cache.
-func (s *podSource) share(p *corev1.Pod) *corev1.Pod {
+// share returns the stored form of a pod that has just been projected, or that of the equal pod in the cache.
+func (s *podSource) share(p *corev1.Pod) *compactPod {
 	if o, ok, err := s.known.Get(p); err == nil && ok && p.ResourceVersion != "" {
-		if c, ok := o.(*corev1.Pod); ok && c.UID == p.UID && c.ResourceVersion == p.ResourceVersion {
+		if c, ok := o.(*compactPod); ok && c.UID == p.UID && c.ResourceVersion == p.ResourceVersion {
 			return c
 		}
 	}
-	s.interner.mu.Lock()
-	defer s.interner.mu.Unlock()
-	s.interner.internPod(p)
-	return p
+	return s.interner.compact(p)
 }
