@@ -44,7 +44,7 @@ FRESH_SEED = $(shell printf '%d' 0x$(or $(shell git rev-parse --short=8 HEAD 2>/
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release
 
 help: ## List the targets
@@ -60,13 +60,14 @@ run: build ## Start a control plane with our controller manager, roll out exampl
 
 test: test-unit test-integration ## Run all tests
 
-# The tests of hack/tools read files outside their module, of which Go's cache of test results knows nothing: -count=1.
+# The tests of hack/tools and test/alerts read files outside their module, of which Go's cache of test results knows nothing: -count=1.
 test-unit: ## Run the tests that need no control plane
 	go test -short $(RACE) ./...
 	go test -run TestMemoryOfPods ./pkg/informers
 	go -C hack/localcluster test $(RACE) ./...
 	go -C hack/tools test -count=1 ./...
 	go -C test/bench test ./...
+	go -C test/alerts test -count=1 ./...
 
 test-integration: build localcluster ## Run the tests on a local control plane
 	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation ./test/toy
@@ -81,6 +82,11 @@ soak: build localcluster ## Random work and faults for SOAK (10m)
 
 simulate: ## Random work and faults in virtual time for SIM_TIME (150s); a failing seed is shrunk and printed
 	SIM_TIME=$(SIM_TIME) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
+
+# RELIABILITY='-only crash,faults' and the like; "go run ./test/chaos/reliability -help" lists the flags.
+reliability: build localcluster ## Run the suites of test/chaos with ours and the original and write the tables of docs/reliability.md
+	go -C hack/localcluster run . build --with-upstream
+	go run ./test/chaos/reliability -original "$$(go -C hack/localcluster run . path kube-controller-manager)" -write docs/reliability.md $(RELIABILITY)
 
 bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes')
 	go -C hack/localcluster run . build --with-upstream
