@@ -20,13 +20,6 @@ import (
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
 
-func startEndpoints(t *testing.T, args ...string) *bench {
-	t.Helper()
-	c := cluster.Start(t)
-	c.Manager(t, append([]string{"--controllers=endpoint,replicaset,deployment"}, args...)...)
-	return &bench{t, c, c.Namespace(t)}
-}
-
 func (b *bench) service(name string, edits ...func(*corev1.Service)) {
 	b.Helper()
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mark": name}}}
@@ -107,7 +100,7 @@ func (b *bench) waitEndpoints(name string, want ...string) {
 }
 
 func TestEndpoints(t *testing.T) {
-	b := startEndpoints(t)
+	b := share(t)
 	b.service("web")
 	b.waitEndpoints("web") // EP-21
 	for i := range 3 {
@@ -159,7 +152,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestEndpointsOfBothFamilies(t *testing.T) { // EP-13, EP-14
-	b := startEndpoints(t)
+	b := share(t)
 	family := func(policy corev1.IPFamilyPolicy, families ...corev1.IPFamily) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &policy, families }
 	}
@@ -203,7 +196,7 @@ func TestEndpointsLeftOver(t *testing.T) { // EP-7, EP-9
 }
 
 func TestEndpointsOfTheExample(t *testing.T) {
-	b := startEndpoints(t)
+	b := share(t)
 	b.create(deployment("web", 3))
 	b.service("web")
 	b.waitComplete("web")
@@ -216,7 +209,7 @@ func TestEndpointsOfTheExample(t *testing.T) {
 }
 
 func TestEndpointsOverCapacity(t *testing.T) { // EP-32, EP-33, EP-34
-	b := startEndpoints(t)
+	b := share(t)
 	b.service("web")
 	const many = 1500
 	var wg sync.WaitGroup

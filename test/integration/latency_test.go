@@ -16,13 +16,14 @@ import (
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
 
 // From a pod's change of readiness to the Endpoints that show it, at 50 changes a second. What a change costs must not
-// depend on the number of services in the namespace; the log has the figures. That each change arrives is what is tested.
+// depend on the number of services in the namespace; the log has the figures, which mean something when the test runs
+// alone. That each change arrives is what is tested.
 func TestEndpointLatency(t *testing.T) {
-	c := cluster.Start(t)
-	m := c.Manager(t, "--controllers=endpoint")
+	b := share(t)
+	m := b.SharedManager(t)
 	for _, services := range []int{30, 300} {
 		t.Run(fmt.Sprintf("%d services", services), func(t *testing.T) {
-			b := &bench{t, c, c.Namespace(t)}
+			b := &bench{t, b.Cluster, b.Namespace(t)}
 			b.flipReadiness(m, services, 500)
 		})
 	}
