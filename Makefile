@@ -83,7 +83,7 @@ soak: build localcluster ## Random work and faults for SOAK (10m)
 simulate: ## Random work and faults in virtual time for SIM_TIME (100s); a failing seed is shrunk and printed
 	SIM_TIME=$(SIM_TIME) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
 
-# RELIABILITY='-only crash,faults' and the like; "go run ./test/chaos/reliability -help" lists the flags.
+# "go run ./test/chaos/reliability -help" lists the flags that RELIABILITY may have.
 reliability: build localcluster ## Run the suites of test/chaos with ours and the original and write the tables of docs/reliability.md
 	go -C hack/localcluster run . build --with-upstream
 	go run ./test/chaos/reliability -original "$$(go -C hack/localcluster run . path kube-controller-manager)" -write docs/reliability.md $(RELIABILITY)

@@ -22,15 +22,20 @@ import (
 
 func (b *bench) service(name string, edits ...func(*corev1.Service)) {
 	b.Helper()
+	if err := b.createService(name, edits...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) createService(name string, edits ...func(*corev1.Service)) error {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mark": name}}}
 	s.Spec.Selector = map[string]string{"app": "web"}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt(8080)}}
 	for _, edit := range edits {
 		edit(s)
 	}
-	if _, err := b.Client.CoreV1().Services(b.ns).Create(b.Context(), s, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	_, err := b.Client.CoreV1().Services(b.ns).Create(b.Context(), s, metav1.CreateOptions{})
+	return err
 }
 
 // loosePod makes a pod that no scheduler binds and no kubelet plays: the test says how it is.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
@@ -44,13 +46,13 @@ type flip struct {
 func (b *bench) flipReadiness(m *cluster.Manager, services, changes int) {
 	b.Helper()
 	f := &flips{waiting: map[string]flip{}}
-	for i := range services {
+	user := &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns}
+	user.Each(services, func(i int) error {
 		name := fmt.Sprintf("s%d", i)
-		b.service(name, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "web", "pod": name} })
-		if err := b.loosePod(b.Context(), name, 8080, fmt.Sprintf("10.7.%d.%d", i/250, i%250)); err != nil {
-			b.Fatal(err)
-		}
-	}
+		return errors.Join(
+			b.createService(name, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "web", "pod": name} }),
+			b.loosePod(b.Context(), name, 8080, fmt.Sprintf("10.7.%d.%d", i/250, i%250)))
+	})
 	w, err := b.Client.CoreV1().Endpoints(b.ns).Watch(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)

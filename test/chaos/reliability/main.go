@@ -19,7 +19,7 @@ import (
 func main() {
 	var o options
 	flag.StringVar(&o.original, "original", "", "the binary of kube-controller-manager; empty to run ours alone")
-	flag.StringVar(&o.only, "only", "crash,faults,random,stale,soak", "which suites to run")
+	flag.StringVar(&o.only, "only", everything, "which suites to run")
 	flag.IntVar(&o.seeds, "seeds", 12, "how many random scripts of faults")
 	flag.DurationVar(&o.soak, "soak", time.Hour, "how long the soak lasts; only ours takes part in it")
 	flag.StringVar(&o.page, "write", "", "the page to write the tables to")
@@ -28,11 +28,18 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	if all := (options{only: everything}); o.page != "" && (o.original == "" || len(o.suites()) < len(all.suites())) {
+		fmt.Fprintln(os.Stderr, "reliability: -write needs all suites and the original")
+		os.Exit(2)
+	}
 	if err := o.run(); err != nil {
 		fmt.Fprintf(os.Stderr, "reliability: %v\n", err)
 		os.Exit(1)
 	}
 }
+
+// everything are the names of all suites.
+const everything = "crash,faults,random,stale,soak"
 
 type options struct {
 	original, only, page string
@@ -60,8 +67,8 @@ func (o options) suites() []suite {
 	return slices.DeleteFunc(all, func(s suite) bool { return !slices.Contains(strings.Split(o.only, ","), s.name) })
 }
 
-// run prints the tables, also where a test has failed, which it then says. They are not written to a page if a test of ours
-// did.
+// run prints the tables of the suites that have left some, and says what has failed. They are written to a page only if no test
+// of ours has failed.
 func (o options) run() error {
 	work, err := os.MkdirTemp("", "reliability-")
 	if err != nil {
@@ -71,21 +78,20 @@ func (o options) run() error {
 	var results []table.Suite
 	var failed []error
 	for _, s := range o.suites() {
-		result := table.Suite{Name: s.name}
-		var testErr error
-		if result.Ours, testErr, err = s.run(filepath.Join(work, s.name+"-ours"), ""); err != nil {
-			return err
+		ours, err := s.run(filepath.Join(work, s.name+"-ours"), "")
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", s.test, err))
 		}
-		if testErr != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", s.test, testErr))
-		}
+		var original *table.Tally
 		if o.original != "" && !s.oursOnly {
-			// Its tests fail for the violations that the table shows.
-			if result.Original, _, err = s.run(filepath.Join(work, s.name+"-original"), o.original); err != nil {
-				return err
+			// Its tests also fail for the violations that the table shows.
+			if original, err = s.run(filepath.Join(work, s.name+"-original"), o.original); original == nil {
+				failed = append(failed, fmt.Errorf("%s with the original: %w", s.test, err))
 			}
 		}
-		results = append(results, result)
+		if ours != nil {
+			results = append(results, table.Suite{Name: s.name, Ours: ours, Original: original})
+		}
 	}
 	text := o.heading() + table.Render(results)
 	fmt.Print(text)
@@ -118,27 +124,25 @@ func (o options) heading() string {
 	return text + "\n\n"
 }
 
-// run runs the suite with a manager, ours if binary is empty. It shows what the test prints on standard error. An error of
-// the test is one thing, that it has left no table another.
-func (s suite) run(file, binary string) (t *table.Tally, testErr, err error) {
+// run runs the suite with a manager, ours if binary is empty. What the test prints goes to standard error. If the test fails, there
+// is an error, and mostly a table as well.
+func (s suite) run(file, binary string) (*table.Tally, error) {
 	args := append([]string{"test", "./test/chaos", "-count=1", "-v", "-timeout=0", "-run", "^" + s.test + "$"}, s.flags...)
 	cmd := exec.Command("go", args...)
-	cmd.Env = append(append(os.Environ(), s.env...), "CHAOS_TABLE="+file)
-	if binary != "" {
-		cmd.Env = append(cmd.Env, "MANAGER_BINARY="+binary)
-	}
+	cmd.Env = append(os.Environ(), "CHAOS_TABLE="+file, "CHAOS_WITHOUT=", "CHAOS_FULL=", "MANAGER_BINARY="+binary)
+	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	testErr = cmd.Run()
+	testErr := cmd.Run()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s has left no table", s.test), testErr)
+		return nil, errors.Join(testErr, errors.New("it has left no table"))
 	}
 	all, err := table.Parse(string(text))
 	if err != nil {
-		return nil, nil, fmt.Errorf("the table of %s: %w", s.test, err)
+		return nil, errors.Join(testErr, fmt.Errorf("its table: %w", err))
 	}
 	if len(all) != 1 || all[0].Runs == 0 {
-		return nil, nil, errors.Join(fmt.Errorf("%s has left %d tables", s.test, len(all)), testErr)
+		return nil, errors.Join(testErr, fmt.Errorf("it has left %d tables", len(all)))
 	}
-	return &all[0], testErr, nil
+	return &all[0], testErr
 }
