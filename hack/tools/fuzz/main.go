@@ -18,7 +18,7 @@ import (
 )
 
 // least is how long each target is fuzzed, also where compiling takes longer than all may take, as it does the first time.
-const least = 5 * time.Second
+const least = 10 * time.Second
 
 func main() {
 	duration := flag.Duration("time", time.Minute, "how long to compile and fuzz all targets together")

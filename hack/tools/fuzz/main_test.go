@@ -15,7 +15,7 @@ func TestShare(t *testing.T) {
 		atOnce, targets int
 		want            time.Duration
 	}{
-		{time.Minute, 2, 15, 7 * time.Second},
+		{2 * time.Minute, 2, 15, 15 * time.Second},
 		{time.Minute, 2, 4, 30 * time.Second},
 		{time.Minute, 1, 1, time.Minute},
 		{time.Second, 2, 15, least},
