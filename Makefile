@@ -38,13 +38,13 @@ PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 FUZZTIME ?= 1m
-SIM_TIME ?= 150s
+SIM_TIME ?= 100s
 # Half of the simulated seeds are always the same. The others are new with each commit.
 FRESH_SEED = $(shell printf '%d' 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release
 
 help: ## List the targets
@@ -60,13 +60,14 @@ run: build ## Start a control plane with our controller manager, roll out exampl
 
 test: test-unit test-integration ## Run all tests
 
-# The tests of hack/tools read files outside their module, of which Go's cache of test results knows nothing: -count=1.
+# The tests of hack/tools and test/alerts read files outside their module, of which Go's cache of test results knows nothing: -count=1.
 test-unit: ## Run the tests that need no control plane
 	go test -short $(RACE) ./...
 	go test -run TestMemoryOfPods ./pkg/informers
 	go -C hack/localcluster test $(RACE) ./...
 	go -C hack/tools test -count=1 ./...
 	go -C test/bench test ./...
+	go -C test/alerts test -count=1 ./...
 
 test-integration: build localcluster ## Run the tests on a local control plane
 	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation ./test/toy
@@ -79,8 +80,13 @@ chaos: build localcluster ## Kill at every write, cut and lie between the manage
 soak: build localcluster ## Random work and faults for SOAK (10m)
 	go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$$' -soak=$(or $(SOAK),10m)
 
-simulate: ## Random work and faults in virtual time for SIM_TIME (150s); a failing seed is shrunk and printed
+simulate: ## Random work and faults in virtual time for SIM_TIME (100s); a failing seed is shrunk and printed
 	SIM_TIME=$(SIM_TIME) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
+
+# "go run ./test/chaos/reliability -help" lists the flags that RELIABILITY may have.
+reliability: build localcluster ## Run the suites of test/chaos with ours and the original and write the tables of docs/reliability.md
+	go -C hack/localcluster run . build --with-upstream
+	go run ./test/chaos/reliability -original "$$(go -C hack/localcluster run . path kube-controller-manager)" -write docs/reliability.md $(RELIABILITY)
 
 bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes')
 	go -C hack/localcluster run . build --with-upstream
@@ -126,21 +132,25 @@ image-test: ## Build the image with buildah, unpack it and run what is in it; ne
 release: ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
 	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)
 
-# The bytes of one platform: to build all six twice takes long, and "make release" builds them.
+# The bytes of one platform: to build all six twice takes long, and "make release" builds them. RELEASE_CACHE is the build cache
+# of the second build and of nothing else. So each package has been compiled twice, in different folders, and the dependencies
+# need not be compiled twice each time. Without a value it is empty.
+RELEASE_CACHE ?= $(shell go env GOCACHE)-release
 verify-release: ## Build a release twice, in different folders, and compare the bytes; compile for other systems
-	@go -C hack/tools run ./release $(BUILD_OF) -platforms linux/amd64 -verify $(CURDIR)
+	@go -C hack/tools run ./release $(BUILD_OF) -platforms linux/amd64 -verify -cache '$(RELEASE_CACHE)' $(CURDIR)
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/controller-manager
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/controller-manager
 
-fuzz: ## Fuzz all targets for FUZZTIME (1m) in all, as many at a time as there are processors
+fuzz: ## Compile and fuzz all targets for FUZZTIME (1m) in all, as many at a time as there are processors
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
 
-nightly: ## What takes too long for each commit: all crashes, all ways to meet the past, a soak, many seeds, mutants at random, long fuzzing
+nightly: ## What takes too long for each commit: all crashes, all ways to meet the past, a soak, many seeds, mutants at random, long fuzzing, a release from an empty cache
 	$(MAKE) chaos
 	$(MAKE) soak SOAK=$(or $(SOAK),30m)
 	SIM_TIME=30m go test -count=1 -timeout=60m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -least=5000
 	go test ./test/mutation -count=1 -v -timeout=0 -run TestMutantsAtRandom -seeds=1000
 	$(MAKE) fuzz FUZZTIME=30m
+	$(MAKE) verify-release RELEASE_CACHE=
 
 clean: ## Remove what was built here, all local control planes and their programs
 	go -C hack/localcluster run . clean

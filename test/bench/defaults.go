@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 // defaultFlags lets a contender scale up one large Deployment as it is installed, and asks what that does to others: to a
@@ -70,7 +72,7 @@ func (b *bench) scaleBesideOthers(ctx context.Context, t turn, s *session, ns *n
 	if err != nil {
 		return err
 	}
-	j := job{floor: floorScale(pods), most: mostForOne}
+	j := job{floor: floor.ScaleDeployment(pods), most: mostForOne}
 	figures := append([]figure{
 		{Name: "pods created each second", Value: float64(pods) / created.Seconds(), Unit: "/s"},
 		seconds("longest gap between renewals of the lease", renewals.longestGap(began, began.Add(m.wall))),

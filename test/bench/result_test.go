@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster/countproxy"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 func TestTable(t *testing.T) {
@@ -53,7 +54,7 @@ func TestLimitsAreForOursOnly(t *testing.T) {
 
 // The limit of writes grows with the time, because reports of progress have a budget by the clock.
 func TestLimitOfWrites(t *testing.T) {
-	j := job{floor: floor{status: 400, other: 600}, most: 1.05}
+	j := job{floor: floor.Writes{Status: 400, Other: 600}, most: 1.05}
 	for _, row := range []struct {
 		what           string
 		writes, status int

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 // rollouts times Deployments from the moment a user changes them until their status says that they are rolled out.
@@ -70,6 +72,6 @@ func rolledOut(d *appsv1.Deployment) bool {
 // roomOf returns how many pods a Deployment may have too many and too few of during a rolling update with the default
 // strategy, as limits.
 func roomOf(replicas int) (most, least int) {
-	surge, unavailable := defaultRoom(replicas)
+	surge, unavailable := floor.DefaultRoom(replicas)
 	return replicas + surge, replicas - unavailable
 }

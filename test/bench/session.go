@@ -14,6 +14,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/test/bench/cpufloor"
 	"github.com/standalone-kcm/controller-manager/test/cluster/countproxy"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 // raisedLimits lift the client limits of the original, which are 20 requests a second and client.
@@ -141,7 +142,7 @@ func (s *session) quiet(ctx context.Context) error {
 // job is a piece of work to be measured.
 type job struct {
 	name  string
-	floor floor
+	floor floor.Writes
 	most  float64 // what ours may write, as a multiple of the floor, beside reports of progress
 	do    func(ctx context.Context) error
 }
@@ -256,13 +257,13 @@ func (j job) figures(m measured) []figure {
 
 // otherWrites are those that are not of a status. No machine is too slow for their limit.
 func (j job) otherWrites(m measured) figure {
-	least, most := float64(j.floor.other), math.Floor(float64(j.floor.other)*j.most)
+	least, most := float64(j.floor.Other), math.Floor(float64(j.floor.Other)*j.most)
 	return figure{Name: "of them not of a status", Value: float64(m.writes.writes - m.writes.status), Floor: &least, Most: &most}
 }
 
 // allWrites have a limit only where the longest rollout was short: then reports of progress keep to their budget.
 func (j job) allWrites(m measured) figure {
-	least := float64(j.floor.total())
+	least := float64(j.floor.Total())
 	f := figure{Name: "writes", Value: float64(m.writes.writes), Floor: &least}
 	if percentile(m.took, 100) < longRollout {
 		most := math.Floor(least*j.most + reportsPerSecond*m.wall.Seconds())

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 // How many writes ours may make, as multiples of the floor: a large rollout takes steps before all pods are ready.
@@ -68,15 +70,15 @@ func (b *bench) createAndUpdate(ctx context.Context, t turn, s *session, n int) 
 	const replicas = 2
 	return s.inNamespace(ctx, func(ns *namespace) error {
 		err := b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("create %d Deployments of %d pods", n, replicas), floor: floorCreate(n, replicas), most: mostForMany,
+			name: fmt.Sprintf("create %d Deployments of %d pods", n, replicas), floor: floor.CreateDeployments(n, replicas), most: mostForMany,
 			do: func(ctx context.Context) error { return ns.createDeployments(ctx, 0, n, replicas) },
 		})
 		if err != nil {
 			return err
 		}
-		surge, unavailable := defaultRoom(replicas)
+		surge, unavailable := floor.DefaultRoom(replicas)
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("update %d Deployments of %d pods", n, replicas), floor: floorUpdate(n, replicas, surge, unavailable), most: mostForMany,
+			name: fmt.Sprintf("update %d Deployments of %d pods", n, replicas), floor: floor.UpdateDeployments(n, replicas, surge, unavailable), most: mostForMany,
 			do: func(ctx context.Context) error { return ns.updateDeployments(ctx, n, replicas, "web:2") },
 		})
 	})
@@ -88,9 +90,9 @@ func (b *bench) updateBig(ctx context.Context, t turn, s *session, replicas int)
 		if _, err := s.measure(ctx, ns, func(ctx context.Context) error { return ns.createDeployments(ctx, 0, 1, replicas) }); err != nil {
 			return err
 		}
-		surge, unavailable := defaultRoom(replicas)
+		surge, unavailable := floor.DefaultRoom(replicas)
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("update one Deployment of %d pods", replicas), floor: floorUpdate(1, replicas, surge, unavailable), most: mostForOne,
+			name: fmt.Sprintf("update one Deployment of %d pods", replicas), floor: floor.UpdateDeployments(1, replicas, surge, unavailable), most: mostForOne,
 			do: func(ctx context.Context) error { return ns.updateDeployments(ctx, 1, replicas, "web:2") },
 		})
 	})
@@ -103,7 +105,7 @@ func (b *bench) scaleUp(ctx context.Context, t turn, s *session, replicas int, l
 			return err
 		}
 		return b.record(ctx, t, s, ns, job{
-			name: fmt.Sprintf("scale one Deployment from 0 to %d pods, %s", replicas, limits), floor: floorScale(replicas), most: mostForOne,
+			name: fmt.Sprintf("scale one Deployment from 0 to %d pods, %s", replicas, limits), floor: floor.ScaleDeployment(replicas), most: mostForOne,
 			do: func(ctx context.Context) error { return ns.scale(ctx, "web-0", replicas) },
 		})
 	})

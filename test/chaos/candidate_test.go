@@ -18,6 +18,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // Leases of the soak are short, so that it sees many terms, and long enough for a restart of the API server.
@@ -67,7 +68,7 @@ func newCandidate(t *testing.T, c *cluster.Cluster, name string, rec *recording)
 		t.Fatal(err)
 	}
 	k.flags = []string{
-		"--kubeconfig=" + kubeconfig, "--controllers=*", podgcThreshold,
+		"--kubeconfig=" + kubeconfig, suite.ControllersFlag(), podgcThreshold,
 		"--leader-elect=true", "--leader-elect-resource-name=" + leaseName, "--leader-elect-resource-namespace=" + leaseNamespace,
 		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=1s",

@@ -11,7 +11,6 @@
 package chaos
 
 import (
-	"flag"
 	"os"
 	"testing"
 
@@ -21,12 +20,4 @@ import (
 // full says that nothing is left out for the sake of time.
 var full = os.Getenv("CHAOS_FULL") != ""
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", "4") // runs mostly wait; the flag exists
-	}
-	cluster.Main(m)
-}
+func TestMain(m *testing.M) { cluster.Main(m) }

@@ -2,7 +2,8 @@
 // against it.
 //
 // A test package has one control plane, which starts with the first test that asks for it and ends with the package. Each
-// test has a namespace of its own. A manager works on all namespaces, so tests that run one must not run in parallel.
+// test has a namespace of its own. A manager works on all namespaces, so tests that run one of their own must not run in
+// parallel. Tests that need none of their own use [Cluster.SharedManager], and may.
 //
 //	func TestMain(m *testing.M) { cluster.Main(m) }
 //
@@ -21,6 +22,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -69,6 +71,8 @@ var shared struct {
 	options []Option
 	cluster *Cluster
 	err     error
+	manager *Manager // see SharedManager
+	looked  int64    // up to where the audit log was looked at for its requests
 }
 
 // Option changes the control plane of a package before its first test.
@@ -78,8 +82,17 @@ type Option func(testing.TB, *Cluster)
 // roles, instead of as the user and the accounts to which the API server itself gives rights.
 func InstalledRoles(t testing.TB, c *Cluster) { c.installRoles(t) }
 
-// Main runs a package's tests and then ends its control plane.
+// parallel is how many tests run at the same time, unless the flag -parallel is given. They mostly wait.
+const parallel = "4"
+
+// Main runs a package's tests and then ends its control plane, and with it the shared manager.
 func Main(m *testing.M, options ...Option) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", parallel) // the flag exists
+	}
 	shared.options = options
 	m.Run() // the test binary exits with its result when TestMain returns
 	shared.Lock()
@@ -90,6 +103,48 @@ func Main(m *testing.M, options ...Option) {
 	if err := shared.cluster.stop(); err != nil {
 		fmt.Fprintf(os.Stderr, "ending the control plane: %v\n", err)
 	}
+}
+
+// SharedManager returns the package's manager with the flags of [Cluster.Manager], starting it if need be. It runs until all
+// tests have ended, so the test must be parallel: those that are not have ended by then, and with them their own managers.
+func (c *Cluster) SharedManager(t testing.TB) *Manager {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.manager == nil {
+		_, looked := c.Requests(t, 0)
+		m, err := c.startManager(c.withDefaults(nil)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.manager, shared.looked = m, looked
+	}
+	t.Cleanup(func() { c.checkShared(t) })
+	return shared.manager
+}
+
+// checkShared is done at the end of each test that uses the shared manager. It reports whether the manager has ended, whether a
+// controller has panicked, and what the API server has refused it for want of a right since the last look.
+func (c *Cluster) checkShared(t testing.TB) {
+	shared.Lock()
+	defer shared.Unlock()
+	m := shared.manager
+	select {
+	case <-m.ended:
+		t.Errorf("the shared manager ended by itself with exit code %d", m.cmd.ProcessState.ExitCode())
+	default:
+	}
+	if strings.Contains(m.Log(), "panicked") {
+		t.Error("a controller of the shared manager has panicked")
+	}
+	requests, end := c.Requests(t, shared.looked)
+	shared.looked = end
+	for _, r := range requests {
+		if r.ByManager() && r.Forbidden() {
+			t.Errorf("%s may not %s %s: %s", r.User.Username, r.Verb, r.RequestURI, r.Annotations["authorization.k8s.io/reason"])
+		}
+	}
+	m.explain(t)
 }
 
 // Start returns the package's control plane, starting it if need be. With -short it skips the test.

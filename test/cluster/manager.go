@@ -43,9 +43,18 @@ func (c *Cluster) Manager(t testing.TB, args ...string) *Manager {
 // ManagerExactly is [Cluster.Manager] with the given flags and no others.
 func (c *Cluster) ManagerExactly(t testing.TB, args ...string) *Manager {
 	t.Helper()
-	binary, err := c.buildManager()
+	m, err := c.startManager(args...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.cleanUp(t) })
+	return m
+}
+
+func (c *Cluster) startManager(args ...string) (*Manager, error) {
+	binary, err := c.buildManager()
+	if err != nil {
+		return nil, err
 	}
 	m := &Manager{
 		cmd:   exec.Command(binary, args...),
@@ -54,14 +63,13 @@ func (c *Cluster) ManagerExactly(t testing.TB, args ...string) *Manager {
 	}
 	m.cmd.Stdout, m.cmd.Stderr = m.log, m.log
 	if err := StartTied(m.cmd); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	go func() {
 		defer close(m.ended)
 		_ = m.cmd.Wait() // how it ended is in ProcessState
 	}()
-	t.Cleanup(func() { m.cleanUp(t) })
-	return m
+	return m, nil
 }
 
 // buildManagerBinary builds the binary as "make build" does, so that the second is quick after the first. It lies in the
@@ -204,6 +212,11 @@ func (m *Manager) cleanUp(t testing.TB) {
 	default:
 		m.Stop(t)
 	}
+	m.explain(t)
+}
+
+// explain logs what the manager has printed, if the test has failed.
+func (m *Manager) explain(t testing.TB) {
 	if t.Failed() {
 		t.Logf("the manager's flags: %s\nits log:\n%s", strings.Join(m.cmd.Args[1:], " "), m.log.tail(64<<10))
 	}

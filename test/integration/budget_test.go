@@ -53,16 +53,16 @@ func (b *bench) budget(proxy *countproxy.Proxy, m *cluster.Manager, piece suite.
 	b.quiet(proxy)
 	busy = m.CPU(b.T) - busy
 	s := proxy.Writes()
-	total := piece.Work + piece.Statuses
+	total := piece.Floor.Total()
 	b.Logf("%d writes, floor %d (x%.3f), %d refused, %d without effect, in %v with %v of CPU\n%v",
 		s.Total, total, float64(s.Total)/float64(total), s.Refused, s.NoOps, took.Round(time.Millisecond), busy, s)
 	if s.Refused != 0 || s.NoOps != 0 {
 		b.Errorf("%d refused, %d without effect", s.Refused, s.NoOps)
 	}
-	if n, most := s.Total-statuses(s), piece.Work*11/10; n > most {
+	if n, most := s.Total-statuses(s), piece.Floor.Other*11/10; n > most {
 		b.Errorf("%d writes that are not of a status, at most %d", n, most)
 	}
-	if most := total*11/10 + piece.Statuses*int(took/longestDebounce); s.Total > most {
+	if most := total*11/10 + piece.Floor.Status*int(took/longestDebounce); s.Total > most {
 		b.Errorf("%d writes, at most %d", s.Total, most)
 	}
 }

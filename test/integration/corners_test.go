@@ -16,7 +16,7 @@ import (
 
 // An object that names its owner, but not as its controller, is adopted; the reference becomes the controlling one.
 func TestAdoptionOfWhatNamesTheOwnerAlready(t *testing.T) { // RS-22, DEP-7
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 2))
 	b.waitComplete("web")
 	pod, rs := b.pods()[0], b.sets()[0]
@@ -46,7 +46,7 @@ func TestAdoptionOfWhatNamesTheOwnerAlready(t *testing.T) { // RS-22, DEP-7
 }
 
 func TestLostRevisionIsNoRollout(t *testing.T) { // DEP-75
-	b := start(t)
+	b := share(t)
 	d := deployment("web", 2)
 	deadline := int32(2)
 	d.Spec.ProgressDeadlineSeconds = &deadline
@@ -77,7 +77,7 @@ func TestLostRevisionIsNoRollout(t *testing.T) { // DEP-75
 // A ReplicaSet that is being deleted and kept by a finalizer keeps its pods, for nobody removes them here (RS-15). The
 // rollout does not wait for them.
 func TestRolloutPastASetInDeletion(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 3))
 	b.waitComplete("web")
 	old := b.sets()[0].Name

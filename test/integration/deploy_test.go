@@ -102,8 +102,7 @@ func TestOverlaysAreWhatTheySay(t *testing.T) {
 // TestInstalledDeployment applies the overlay "standalone" and lets the manager roll it out: the same pods, played by kwok,
 // that a cluster would run.
 func TestInstalledDeployment(t *testing.T) {
-	c := cluster.Start(t)
-	c.Manager(t, onlyWorkloads)
+	c := share(t).Cluster
 	all := c.Kubectl(t, "kustomize", filepath.Join(deploy, "kustomize", "overlays", "standalone"))
 	d := deploymentIn(t, all)
 	b := &bench{t, c, d.Namespace}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestRollout(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 3))
 	b.waitComplete("web")
 
@@ -66,7 +66,7 @@ func TestRollout(t *testing.T) {
 }
 
 func TestRolloutUndoWithKubectl(t *testing.T) { // DEP-53, DEP-87
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 3))
 	b.waitComplete("web")
 	first := b.sets()[0].Name
@@ -91,7 +91,7 @@ func TestRolloutUndoWithKubectl(t *testing.T) { // DEP-53, DEP-87
 }
 
 func TestUndoToASetThatNeverStartsTimesOut(t *testing.T) { // DEP-87's quirk is not ours
-	b := start(t)
+	b := share(t)
 	d := deployment("web", 2, strategy(1, 0), annotated(cluster.NeverReady, "true"))
 	deadline := int32(3)
 	d.Spec.ProgressDeadlineSeconds = &deadline
@@ -107,7 +107,7 @@ func TestUndoToASetThatNeverStartsTimesOut(t *testing.T) { // DEP-87's quirk is 
 }
 
 func TestScaleInTheMiddle(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	t.Run("DEP-37 in proportion", func(t *testing.T) {
 		b := &bench{t, b.Cluster, b.ns}
 		b.create(deployment("web", 10, strategy(3, 2)))
@@ -162,7 +162,7 @@ func (b *bench) haveSizes(sizes ...int32) error {
 }
 
 func TestPauseAndResume(t *testing.T) { // DEP-89
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 5))
 	b.waitComplete("web")
 	b.Kubectl(t, "-n", b.ns, "rollout", "pause", "deployment/web")
@@ -184,7 +184,7 @@ func TestPauseAndResume(t *testing.T) { // DEP-89
 }
 
 func TestRecreate(t *testing.T) { // DEP-48
-	b := start(t)
+	b := share(t)
 	d := deployment("web", 3, annotated(cluster.TerminateAfter, "2s"))
 	d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
 	b.create(d)
@@ -216,7 +216,7 @@ func TestRecreate(t *testing.T) { // DEP-48
 }
 
 func TestAdoptionAndOrphaning(t *testing.T) { // DEP-7, RS-21, RS-22
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 2))
 	b.waitComplete("web")
 	rs := b.sets()[0]
@@ -284,7 +284,7 @@ func names(pods []corev1.Pod) string {
 }
 
 func TestDeletedDeploymentIsLeftToTheGarbageCollector(t *testing.T) { // DEP-61, RS-19
-	b := start(t)
+	b := share(t)
 	d := deployment("web", 2)
 	d.Finalizers = []string{"example.com/wait"}
 	b.create(d)
@@ -306,7 +306,7 @@ func TestDeletedDeploymentIsLeftToTheGarbageCollector(t *testing.T) { // DEP-61,
 }
 
 func TestQuotaRefusedPods(t *testing.T) { // DEP-68, RS-52
-	b := start(t)
+	b := share(t)
 	b.quota(1)
 	b.create(deployment("web", 3))
 	c := b.waitCondition("web", appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate")
@@ -326,7 +326,7 @@ func TestQuotaRefusedPods(t *testing.T) { // DEP-68, RS-52
 }
 
 func TestHistoryIsCleanedUp(t *testing.T) { // DEP-62
-	b := start(t)
+	b := share(t)
 	d := deployment("web", 1)
 	limit := int32(2)
 	d.Spec.RevisionHistoryLimit = &limit
@@ -349,7 +349,7 @@ func TestHistoryIsCleanedUp(t *testing.T) { // DEP-62
 }
 
 func TestProgressDeadline(t *testing.T) { // DEP-72, DEP-73, DEP-74
-	b := start(t)
+	b := share(t)
 	d := deployment("web", 2, annotated(cluster.NeverReady, "true"))
 	deadline := int32(2)
 	d.Spec.ProgressDeadlineSeconds = &deadline
@@ -362,7 +362,7 @@ func TestProgressDeadline(t *testing.T) { // DEP-72, DEP-73, DEP-74
 }
 
 func TestProgressOfARolloutThatStops(t *testing.T) { // DEP-69, DEP-72
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 5))
 	b.waitComplete("web")
 	b.patch("web", `{"spec":{"template":{"metadata":{"annotations":{"`+cluster.NeverReady+`":"true"}}}}}`)
@@ -373,7 +373,7 @@ func TestProgressOfARolloutThatStops(t *testing.T) { // DEP-69, DEP-72
 }
 
 func TestReplicaSetLostToANameConflict(t *testing.T) { // DEP-25, DEP-69
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 2))
 	b.waitComplete("web")
 	lost := b.sets()[0].Name

@@ -20,24 +20,22 @@ import (
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
 
-func startEndpoints(t *testing.T, args ...string) *bench {
-	t.Helper()
-	c := cluster.Start(t)
-	c.Manager(t, append([]string{"--controllers=endpoint,replicaset,deployment"}, args...)...)
-	return &bench{t, c, c.Namespace(t)}
-}
-
 func (b *bench) service(name string, edits ...func(*corev1.Service)) {
 	b.Helper()
+	if err := b.createService(name, edits...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) createService(name string, edits ...func(*corev1.Service)) error {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"mark": name}}}
 	s.Spec.Selector = map[string]string{"app": "web"}
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt(8080)}}
 	for _, edit := range edits {
 		edit(s)
 	}
-	if _, err := b.Client.CoreV1().Services(b.ns).Create(b.Context(), s, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	_, err := b.Client.CoreV1().Services(b.ns).Create(b.Context(), s, metav1.CreateOptions{})
+	return err
 }
 
 // loosePod makes a pod that no scheduler binds and no kubelet plays: the test says how it is.
@@ -107,7 +105,7 @@ func (b *bench) waitEndpoints(name string, want ...string) {
 }
 
 func TestEndpoints(t *testing.T) {
-	b := startEndpoints(t)
+	b := share(t)
 	b.service("web")
 	b.waitEndpoints("web") // EP-21
 	for i := range 3 {
@@ -159,7 +157,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestEndpointsOfBothFamilies(t *testing.T) { // EP-13, EP-14
-	b := startEndpoints(t)
+	b := share(t)
 	family := func(policy corev1.IPFamilyPolicy, families ...corev1.IPFamily) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = &policy, families }
 	}
@@ -203,7 +201,7 @@ func TestEndpointsLeftOver(t *testing.T) { // EP-7, EP-9
 }
 
 func TestEndpointsOfTheExample(t *testing.T) {
-	b := startEndpoints(t)
+	b := share(t)
 	b.create(deployment("web", 3))
 	b.service("web")
 	b.waitComplete("web")
@@ -216,7 +214,7 @@ func TestEndpointsOfTheExample(t *testing.T) {
 }
 
 func TestEndpointsOverCapacity(t *testing.T) { // EP-32, EP-33, EP-34
-	b := startEndpoints(t)
+	b := share(t)
 	b.service("web")
 	const many = 1500
 	var wg sync.WaitGroup

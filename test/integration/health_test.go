@@ -188,18 +188,20 @@ func pod(name string) *corev1.Pod {
 	return p
 }
 
-// A watch that is open and silent, although the server sends bookmarks on it, and one that speaks again.
+// A watch that is open and silent, although the server sends bookmarks on it, and one that speaks again. The manager has no
+// controller that writes, so that it does not disturb the tests beside it. Nobody but this test could change PodTemplates.
 func TestAFrozenWatch(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t)
 	ns := c.Namespace(t)
 	g, client := proxied(t, c)
 	const bound = 5 * time.Second
-	e := embed(t, client, controllers.Registry(), func(c *manager.Config) { c.Bounds.Watch = bound })
+	e := embed(t, client, []manager.Controller{toy(func(string) {})}, func(c *manager.Config) { c.Bounds.Watch = bound })
 	e.wait(patience, "/readyz", http.StatusOK)
 	e.wait(patience, "/livez", http.StatusOK)
 
 	// At rest, the server owes nothing until its first bookmark has come. From then on there is one each minute.
-	e.wait(3*time.Minute, "/livez/watch-pods", http.StatusInternalServerError)
+	e.wait(3*time.Minute, "/livez/watch-podtemplates", http.StatusInternalServerError)
 	if err := e.has("/readyz", http.StatusOK); err != nil { // its bound is still 3m
 		t.Error(err)
 	}
@@ -211,7 +213,7 @@ func TestAFrozenWatch(t *testing.T) {
 	g.freeze("pods")
 	e.wait(patience, "/livez/watch-pods", http.StatusInternalServerError)
 	if _, body := e.get("/livez?verbose"); !strings.Contains(body, "[-]watch-pods failed: reason withheld\n") ||
-		!strings.Contains(body, "[+]deployment-controller-workers ok\n") {
+		!strings.Contains(body, "[+]toy-controller-workers ok\n") {
 		t.Errorf("MH-15:\n%s", body)
 	}
 	if err := e.has("/healthz", http.StatusOK); err != nil {
@@ -274,7 +276,12 @@ func TestAStuckWorker(t *testing.T) {
 	var once sync.Once
 	free := func() { once.Do(func() { close(release) }) }
 	defer free()
-	registry := append([]manager.Controller{stuckOn(ns+"/bad", release)}, controllers.Registry()...)
+	stuck := toy(func(key string) { // at one pod, until it is released
+		if key == ns+"/bad" {
+			<-release
+		}
+	})
+	registry := append([]manager.Controller{stuck}, controllers.Registry()...)
 	e := embed(t, c.RESTConfig, registry, func(c *manager.Config) {
 		c.Bounds.Worker, c.Bounds.Queue = 4*time.Second, 3*time.Second
 	})
@@ -300,24 +307,30 @@ func TestAStuckWorker(t *testing.T) {
 	e.wait(patience, "/debug/explain/toy/"+ns+"/good", http.StatusOK)
 }
 
-// stuckOn is a controller with one worker, which stays at one pod until it is released.
-func stuckOn(key string, release <-chan struct{}) manager.Controller {
+// toy is a controller with one worker, which does something with the key of each pod and writes nothing. It watches
+// PodTemplates, too.
+func toy(work func(key string)) manager.Controller {
 	return manager.Controller{Name: "toy-controller", Alias: "toy", Account: "toy", Init: func(c manager.Context) (manager.Runner, error) {
 		pods, err := informers.Pods(c.Informers)
 		if err != nil {
 			return nil, err
 		}
+		templates, err := informers.Objects[*corev1.PodTemplate](c.Informers)
+		if err != nil {
+			return nil, err
+		}
 		return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}]{
 			Name: "toy", Workers: 1,
-			Watches: []reconcile.Watch{{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: informers.Itself}},
+			Watches: []reconcile.Watch{
+				{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: informers.Itself},
+				{Kind: corev1.SchemeGroupVersion.WithKind("PodTemplate"), Informer: templates.Informer(), Enqueues: informers.Itself},
+			},
 			Observe: func(_ context.Context, r reconcile.Request[struct{}]) (reconcile.Observation[*corev1.Pod, struct{}], error) {
 				p := pods.Get(r.Key.Namespace, r.Key.Name)
 				return reconcile.Observation[*corev1.Pod, struct{}]{Exists: p != nil, Snapshot: p}, nil
 			},
 			Plan: func(_ time.Time, p *corev1.Pod) plan.Plan {
-				if p.Namespace+"/"+p.Name == key {
-					<-release
-				}
+				work(p.Namespace + "/" + p.Name)
 				return plan.Plan{Why: "seen"}
 			},
 		}), nil

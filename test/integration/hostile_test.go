@@ -42,7 +42,7 @@ func (b *bench) podOf(ns, name string) *corev1.Pod {
 }
 
 func TestOwnersInOtherNamespacesCountForNothing(t *testing.T) { // RS-11, RS-20
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 2))
 	b.waitComplete("web")
 	set := b.sets()[0]
@@ -75,7 +75,7 @@ func TestOwnersInOtherNamespacesCountForNothing(t *testing.T) { // RS-11, RS-20
 }
 
 func TestNobodyAdoptsAcrossNamespaces(t *testing.T) { // RS-22
-	b := start(t)
+	b := share(t)
 	attacker := &bench{t, b.Cluster, b.Cluster.Namespace(t)}
 	orphan, err := b.Client.CoreV1().Pods(attacker.ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "bait", Labels: map[string]string{"app": "web"}},
@@ -97,7 +97,7 @@ func TestNobodyAdoptsAcrossNamespaces(t *testing.T) { // RS-22
 // A claim to an object that somebody else controls is refused by the server; one that is let in by the back door of an old
 // object must not make two controllers fight.
 func TestAnotherControllersPodIsLeftToIt(t *testing.T) { // RS-20
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 1))
 	b.waitComplete("web")
 	other := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Gang", Name: "web", UID: "11111111-1111-1111-1111-111111111111", Controller: ptr.To(true)}
@@ -111,7 +111,7 @@ func TestAnotherControllersPodIsLeftToIt(t *testing.T) { // RS-20
 
 // Labels and annotations as large as the server lets them be, and a pod template of 1.4 MB.
 func TestHugeObjectsKeepNobodyElseWaiting(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	bomb := deployment("bomb", 2)
 	bomb.Annotations = map[string]string{"example.com/bomb": strings.Repeat("x", 250<<10)}
 	bomb.Spec.Template.Annotations = map[string]string{"example.com/bomb": strings.Repeat("y", 250<<10)}
@@ -139,7 +139,7 @@ func TestHugeObjectsKeepNobodyElseWaiting(t *testing.T) {
 
 // A namespace whose quota refuses everything makes events, but neither a flood nor silence for the others.
 func TestAFailingNamespaceFloodsNobody(t *testing.T) { // CI-42
-	b := start(t)
+	b := share(t)
 	failing := &bench{t, b.Cluster, b.Cluster.Namespace(t)}
 	failing.quota(0)
 	for i := range 20 {
@@ -172,7 +172,7 @@ func TestAFailingNamespaceFloodsNobody(t *testing.T) { // CI-42
 
 // Timestamps that are a day off, in either direction, neither block nor spin.
 func TestClocksThatAreADayOff(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	d := deployment("web", 2)
 	d.Spec.MinReadySeconds = 1
 	b.create(d)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,18 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
 
 // From a pod's change of readiness to the Endpoints that show it, at 50 changes a second. What a change costs must not
-// depend on the number of services in the namespace; the log has the figures. That each change arrives is what is tested.
+// depend on the number of services in the namespace; the log has the figures, which mean something when the test runs
+// alone. That each change arrives is what is tested.
 func TestEndpointLatency(t *testing.T) {
-	c := cluster.Start(t)
-	m := c.Manager(t, "--controllers=endpoint")
+	b := share(t)
+	m := b.SharedManager(t)
 	for _, services := range []int{30, 300} {
 		t.Run(fmt.Sprintf("%d services", services), func(t *testing.T) {
-			b := &bench{t, c, c.Namespace(t)}
+			b := &bench{t, b.Cluster, b.Namespace(t)}
 			b.flipReadiness(m, services, 500)
 		})
 	}
@@ -43,13 +46,13 @@ type flip struct {
 func (b *bench) flipReadiness(m *cluster.Manager, services, changes int) {
 	b.Helper()
 	f := &flips{waiting: map[string]flip{}}
-	for i := range services {
+	user := &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns}
+	user.Each(services, func(i int) error {
 		name := fmt.Sprintf("s%d", i)
-		b.service(name, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "web", "pod": name} })
-		if err := b.loosePod(b.Context(), name, 8080, fmt.Sprintf("10.7.%d.%d", i/250, i%250)); err != nil {
-			b.Fatal(err)
-		}
-	}
+		return errors.Join(
+			b.createService(name, func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "web", "pod": name} }),
+			b.loosePod(b.Context(), name, 8080, fmt.Sprintf("10.7.%d.%d", i/250, i%250)))
+	})
 	w, err := b.Client.CoreV1().Endpoints(b.ns).Watch(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)

@@ -34,10 +34,21 @@ type bench struct {
 	ns string
 }
 
-func start(t *testing.T, args ...string) *bench {
+// share has the test run in parallel with others, in a namespace of its own, with the one manager that they share. It is
+// for tests that need no manager with other flags, do not stop it, and judge neither times nor numbers of requests.
+func share(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	c := cluster.Start(t)
+	c.SharedManager(t)
+	return &bench{t, c, c.Namespace(t)}
+}
+
+// start has the test run alone, with a manager of its own.
+func start(t *testing.T) *bench {
 	t.Helper()
 	c := cluster.Start(t)
-	c.Manager(t, append([]string{onlyWorkloads}, args...)...)
+	c.Manager(t, onlyWorkloads)
 	return &bench{t, c, c.Namespace(t)}
 }
 

@@ -31,6 +31,7 @@ import (
 // and the webhook for that is dead. All other resources of the server are synced nevertheless, and the wait for all ends when
 // it may last no longer. A custom resource that vanishes has its watch ended; when it is back, so is its watch.
 func TestMetadataInformers(t *testing.T) {
+	t.Parallel() // without a manager; no other test of those that run in parallel may define custom resources
 	c := cluster.Start(t)
 	m := &metadataBench{T: t, Cluster: c, dynamic: must(dynamic.NewForConfig(c.RESTConfig)), open: &openWatches{byPath: map[string]int{}}}
 	m.define(healthy, "v1")

@@ -142,14 +142,6 @@ func (s *served) scrape(path string) map[string]*dto.MetricFamily {
 
 func TestMetricsOfALeader(t *testing.T) {
 	c := cluster.Start(t)
-	s := serve(t, c, "--leader-elect=true", "--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=100") // MH-25: a limiter
-	cluster.Eventually(t, patience, "it is ready", func() error { _, err := s.get("/readyz"); return err })
-	cluster.Eventually(t, patience, "MH-23: the queues are there", func() error {
-		if n := len(s.scrape("/metrics")["workqueue_depth"].GetMetric()); n < 4 {
-			return fmt.Errorf("%d queues", n)
-		}
-		return nil
-	})
 	b := &bench{t, c, c.Namespace(t)}
 	for i := range 3 {
 		p := pod(fmt.Sprintf("failed-%d", i))
@@ -158,6 +150,20 @@ func TestMetricsOfALeader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	b.wait("they have failed before the first cycle of podgc", func() error {
+		if left := b.pods(); len(left) > 0 {
+			return fmt.Errorf("%d have not", len(left))
+		}
+		return nil
+	})
+	s := serve(t, c, "--leader-elect=true", "--terminated-pod-gc-threshold=1", "--kube-api-qps=50", "--kube-api-burst=100") // MH-25: a limiter
+	cluster.Eventually(t, patience, "it is ready", func() error { _, err := s.get("/readyz"); return err })
+	cluster.Eventually(t, patience, "MH-23: the queues are there", func() error {
+		if n := len(s.scrape("/metrics")["workqueue_depth"].GetMetric()); n < 4 {
+			return fmt.Errorf("%d queues", n)
+		}
+		return nil
+	})
 	b.workload("web")
 	b.wait("finished pods are collected", func() error {
 		if s.scrape("/metrics")["pod_gc_collector_force_delete_pods_total"] == nil {

@@ -113,6 +113,7 @@ func TestControllersToggledOff(t *testing.T) {
 
 // TestAnUnreachableServerIsWaitedFor: as a standby does, and told to end the process does so at once (CLI-58, CLI-63).
 func TestAnUnreachableServerIsWaitedFor(t *testing.T) {
+	t.Parallel() // its manager does nothing to the cluster
 	unreachable := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(unreachable, []byte(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],`+
 		`"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`), 0o600); err != nil {

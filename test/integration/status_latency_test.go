@@ -13,9 +13,10 @@ import (
 )
 
 // The time from a user's change to the last status that follows from it, for small work. The log has the figures, also those
-// of another manager (MANAGER_BINARY). That the statuses are right is what is tested; test/simulation judges the times.
+// of another manager (MANAGER_BINARY); they mean something when the test runs alone. That the statuses are right is what is
+// tested; test/simulation judges the times.
 func TestStatusLatency(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	neverReady := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{%q:"true"}}}}}`, cluster.NeverReady)
 
 	b.create(deployment("five", 5))

@@ -26,7 +26,7 @@ import (
 // An admission webhook that refuses all pods for a while, then does not answer, then allows them: the reason is in the
 // status (RS-27, DEP-66), the retries get rarer, and nothing is given up.
 func TestAWebhookThatRefusesPods(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	hook := &webhook{}
 	hook.install(b)
 

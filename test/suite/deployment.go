@@ -18,6 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 func deploymentEntry() Entry {
@@ -359,11 +360,11 @@ var deploymentMutants = []Mutant{
 
 var deploymentBudgets = []Budget{
 	{
-		Name: "create 250 Deployments of 2 replicas", Work: 750, Statuses: 500,
+		Name: "create 250 Deployments of 2 replicas", Floor: floor.CreateDeployments(manyDeployments, 2),
 		Do: func(u *User) { u.Follow(manyDeployments, func() { u.createDeployments(manyDeployments, 2) }) },
 	},
 	{
-		Name: "update the image of 250 Deployments of 2 replicas", Work: 2000, Statuses: 750,
+		Name: "update the image of 250 Deployments of 2 replicas", Floor: floor.UpdateDeployments(manyDeployments, 2, 1, 0),
 		Prepare: func(u *User) { u.Follow(manyDeployments, func() { u.createDeployments(manyDeployments, 2) }) },
 		Do: func(u *User) {
 			u.Follow(manyDeployments, func() {
@@ -376,7 +377,7 @@ var deploymentBudgets = []Budget{
 		},
 	},
 	{
-		Name: "update the image of one Deployment of 500 replicas", Work: 1006, Statuses: 3, MostPods: 625, LeastAvailable: 375,
+		Name: "update the image of one Deployment of 500 replicas", Floor: floor.UpdateDeployments(1, 500, 125, 125), MostPods: 625, LeastAvailable: 375,
 		Prepare: func(u *User) {
 			u.Create(Deployment("big", 500))
 			u.WaitComplete("big")

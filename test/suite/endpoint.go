@@ -12,6 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 func endpointEntry() Entry {
@@ -142,7 +143,7 @@ var endpointScenarios = []Scenario{
 }
 
 var endpointBudgets = []Budget{{
-	Name: "100 Services for the same pods, and a pod less", Work: 202, Statuses: 2,
+	Name: "100 Services for the same pods, and a pod less", Floor: floor.Writes{Other: 202, Status: 2},
 	Prepare: func(u *User) {
 		u.Create(Deployment("web", 3))
 		u.WaitComplete("web")

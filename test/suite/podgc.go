@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 // TerminatedThreshold is how many terminated pods podgc leaves in scenarios.
@@ -132,7 +134,7 @@ var podGCMalformed = map[string]string{
 }
 
 var podGCBudgets = []Budget{{
-	Name: "105 pods have ended, of which 5 may stay", Work: 100,
+	Name: "105 pods have ended, of which 5 may stay", Floor: floor.Writes{Other: 100},
 	Prepare: func(u *User) {
 		u.Each(100+TerminatedThreshold, func(i int) error {
 			u.bound(fmt.Sprintf("ended-%03d", i), "")

@@ -13,6 +13,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 func replicaSetEntry() Entry {
@@ -156,7 +157,7 @@ var replicaSetScenarios = []Scenario{
 }
 
 var replicaSetBudgets = []Budget{{
-	Name: "create 100 ReplicaSets of 2 replicas", Work: 200, Statuses: 100,
+	Name: "create 100 ReplicaSets of 2 replicas", Floor: floor.Writes{Other: 200, Status: 100},
 	Do: func(u *User) {
 		u.Each(100, func(i int) error {
 			_, err := u.Client.AppsV1().ReplicaSets(u.Namespace).Create(ctx(), newReplicaSet(fmt.Sprint("web-", i), 2), metav1.CreateOptions{})

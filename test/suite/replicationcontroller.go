@@ -13,6 +13,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 func replicationControllerEntry() Entry {
@@ -59,7 +60,7 @@ func replicationControllerEntry() Entry {
 			},
 		},
 		Budgets: []Budget{{
-			Name: "create 100 ReplicationControllers of 2 replicas", Work: 200, Statuses: 100,
+			Name: "create 100 ReplicationControllers of 2 replicas", Floor: floor.Writes{Other: 200, Status: 100},
 			Do: func(u *User) {
 				u.Each(100, func(i int) error {
 					_, err := u.Client.CoreV1().ReplicationControllers(u.Namespace).Create(ctx(), newReplicationController(fmt.Sprint("old-", i), 2), metav1.CreateOptions{})

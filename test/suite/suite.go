@@ -6,9 +6,11 @@ package suite
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
 // Entry is what the suites know of one controller.
@@ -50,6 +52,15 @@ func Entries() []Entry {
 	}
 }
 
+// ControllersFlag returns the flag that has a manager run the controllers of all entries, and no others that it may know.
+func ControllersFlag() string {
+	var names []string
+	for _, e := range Entries() {
+		names = append(names, e.Controller)
+	}
+	return "--controllers=" + strings.Join(names, ",")
+}
+
 // Scenario is a piece of work for a manager that ends in the same state each time.
 type Scenario struct {
 	Name    string
@@ -75,13 +86,12 @@ type Edit struct {
 	Old, New string
 }
 
-// Budget is a piece of work and the fewest writes that do it: each object created, changed and deleted once, and one final status
-// for each.
+// Budget is a piece of work and the fewest writes that do it.
 type Budget struct {
-	Name           string
-	Prepare        func(*User) // not counted; may be nil
-	Do             func(*User) // waits until the work is done
-	Work, Statuses int
+	Name    string
+	Prepare func(*User) // not counted; may be nil
+	Do      func(*User) // waits until the work is done
+	Floor   floor.Writes
 	// MostPods and LeastAvailable bound the pods at every moment, where the work must keep to limits; zero for no bound.
 	MostPods, LeastAvailable int
 }

@@ -1,8 +1,11 @@
 // Release builds the binaries of a release for all platforms, with a software bill of materials for each, and their
-// checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that.
+// checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it builds
+// two copies of the source, which lie in different folders, each with a build cache of its own, and compares. So each package
+// has been compiled twice, from different folders, also where it is in both caches from before.
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,6 +27,7 @@ type options struct {
 	date       string // of the commit
 	ldflags    string
 	platforms  []string
+	cache      string // Go's build cache; empty for the one that go uses by itself
 }
 
 func main() {
@@ -33,7 +37,8 @@ func main() {
 	flag.StringVar(&o.ldflags, "ldflags", "", "for the linker")
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64", "what to build for")
 	out := flag.String("out", "", "where to write the release")
-	verify := flag.Bool("verify", false, "build twice, in different folders, the first platform the second time with an empty cache, and compare")
+	verify := flag.Bool("verify", false, "build twice, in different folders and with different build caches, and compare")
+	otherCache := flag.String("cache", "", "with -verify: the build cache of the second build, for which nothing else may use it; by default one that is empty")
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
 	if flag.NArg() != 1 || o.version == "" || *verify == (*out != "") {
@@ -43,9 +48,9 @@ func main() {
 	o.repository = flag.Arg(0)
 	err := error(nil)
 	if *verify {
-		err = verifyTwice(o)
+		err = verifyTwice(o, *otherCache)
 	} else {
-		err = o.release(*out, "")
+		err = o.release(*out)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -53,19 +58,18 @@ func main() {
 	}
 }
 
-// release writes binaries, bills of materials and checksums to a folder, of which nothing else is kept. An empty cache is
-// used for the first platform if its folder is given.
-func (o options) release(out, emptyCache string) error {
+// release writes binaries, bills of materials and checksums to a folder, of which nothing else is kept.
+func (o options) release(out string) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	for i, platform := range o.platforms {
+	for _, platform := range o.platforms {
 		env := []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"}
-		if i == 0 && emptyCache != "" {
-			env = append(env, "GOCACHE="+emptyCache)
+		if o.cache != "" {
+			env = append(env, "GOCACHE="+o.cache)
 		}
 		path := filepath.Join(out, o.fileName(platform))
 		fmt.Println(path)
@@ -139,8 +143,9 @@ func list(dir string) (names []string, err error) {
 	return names, err
 }
 
-// verifyTwice makes the release from two copies of the source, in folders with names of different lengths, and compares.
-func verifyTwice(o options) error {
+// verifyTwice makes the release from two copies of the source, in folders with names of different lengths, the second with
+// another build cache, and compares.
+func verifyTwice(o options, otherCache string) error {
 	work, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return err
@@ -153,11 +158,10 @@ func verifyTwice(o options) error {
 		if err := copySource(o.repository, once.repository); err != nil {
 			return err
 		}
-		cache := ""
 		if i == 1 {
-			cache = filepath.Join(work, "empty-cache")
+			once.cache = cmp.Or(otherCache, filepath.Join(work, "empty-cache"))
 		}
-		if err := once.release(results[i], cache); err != nil {
+		if err := once.release(results[i]); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -93,5 +95,35 @@ func TestOnlyTheSourceIsCopied(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(to); err != nil || len(entries) != 4 {
 		t.Errorf("copied %v, %v", entries, err)
+	}
+}
+
+// The second build fills a cache of its own, and the next one finds it filled.
+func TestVerifyTwiceWithACacheThatIsKept(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":                         "module example.com/m\n\ngo 1.26.0\n",
+		"cmd/controller-manager/main.go": "package main\n\nfunc main() {}\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	init := exec.Command("git", "init", "--quiet", dir)
+	if out, err := init.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	o := options{repository: dir, version: "v1", date: "2026-01-02T03:04:05Z", platforms: []string{runtime.GOOS + "/" + runtime.GOARCH}}
+	for range 2 {
+		if err := verifyTwice(o, cache); err != nil {
+			t.Fatal(err)
+		}
+		if entries, err := os.ReadDir(cache); err != nil || len(entries) == 0 {
+			t.Fatalf("%d entries in the cache, %v", len(entries), err)
+		}
 	}
 }

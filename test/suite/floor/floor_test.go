@@ -1,30 +1,30 @@
-package main
+package floor
 
 import "testing"
 
 func TestFloors(t *testing.T) {
-	surge, unavailable := defaultRoom(500)
+	surge, unavailable := DefaultRoom(500)
 	if surge != 125 || unavailable != 125 {
 		t.Errorf("room of 500 replicas: %d and %d", surge, unavailable)
 	}
-	surge, unavailable = defaultRoom(2)
+	surge, unavailable = DefaultRoom(2)
 	if surge != 1 || unavailable != 0 {
 		t.Errorf("room of 2 replicas: %d and %d", surge, unavailable)
 	}
 	for _, row := range []struct {
 		what   string
-		got    floor
+		got    Writes
 		status int
 		total  int
 	}{
-		{"create 250 Deployments of 2", floorCreate(250, 2), 500, 1250},
-		{"update 250 Deployments of 2", floorUpdate(250, 2, 1, 0), 750, 2750},
-		{"update 500 Deployments of 2", floorUpdate(500, 2, 1, 0), 1500, 5500},
-		{"update one Deployment of 500", floorUpdate(1, 500, 125, 125), 3, 1009},
-		{"scale one from 0 to 2000", floorScale(2000), 2, 2003},
-		{"scale one from 0 to 300", floorScale(300), 2, 303},
+		{"create 250 Deployments of 2", CreateDeployments(250, 2), 500, 1250},
+		{"update 250 Deployments of 2", UpdateDeployments(250, 2, 1, 0), 750, 2750},
+		{"update 500 Deployments of 2", UpdateDeployments(500, 2, 1, 0), 1500, 5500},
+		{"update one Deployment of 500", UpdateDeployments(1, 500, 125, 125), 3, 1009},
+		{"scale one from 0 to 2000", ScaleDeployment(2000), 2, 2003},
+		{"scale one from 0 to 300", ScaleDeployment(300), 2, 303},
 	} {
-		if row.got.total() != row.total || row.got.status != row.status {
+		if row.got.Total() != row.total || row.got.Status != row.status {
 			t.Errorf("%s: floor %+v, want %d, %d of them status", row.what, row.got, row.total, row.status)
 		}
 	}

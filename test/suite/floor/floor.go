@@ -1,33 +1,35 @@
-package main
+// Package floor says how few writes do a piece of work. The write budgets of the suite and the benchmark take their floors
+// from here.
+package floor
 
-// The logical floor of a piece of work is the number of writes that no manager can do without: each pod created and
+// Writes is the logical floor of a piece of work, the number of writes that no manager can do without: each pod created and
 // deleted once, each ReplicaSet created once and scaled in the fewest steps that maxSurge and maxUnavailable allow, and one
 // final status for each object that has one and whose status changes. What users write is not counted, nor are events and
 // leases.
-
-type floor struct {
-	status int // of status alone
-	other  int
+type Writes struct {
+	Status int // of status alone
+	Other  int
 }
 
-func (f floor) total() int { return f.status + f.other }
+// Total is the number of all writes.
+func (w Writes) Total() int { return w.Status + w.Other }
 
-// floorCreate is for n new Deployments of so many replicas.
-func floorCreate(n, replicas int) floor {
-	return floor{status: n * 2, other: n * (1 + replicas)}
+// CreateDeployments is for n new Deployments of so many replicas.
+func CreateDeployments(n, replicas int) Writes {
+	return Writes{Status: n * 2, Other: n * (1 + replicas)}
 }
 
-// floorScale is for one Deployment that gets more pods, or fewer.
-func floorScale(pods int) floor { return floor{status: 2, other: 1 + pods} }
+// ScaleDeployment is for one Deployment that gets more pods, or fewer.
+func ScaleDeployment(pods int) Writes { return Writes{Status: 2, Other: 1 + pods} }
 
-// floorUpdate is for n Deployments of so many replicas that get another template.
-func floorUpdate(n, replicas, maxSurge, maxUnavailable int) floor {
-	return floor{status: n * 3, other: n * (1 + rollingSteps(replicas, maxSurge, maxUnavailable) + 2*replicas)}
+// UpdateDeployments is for n Deployments of so many replicas that get another template.
+func UpdateDeployments(n, replicas, maxSurge, maxUnavailable int) Writes {
+	return Writes{Status: n * 3, Other: n * (1 + rollingSteps(replicas, maxSurge, maxUnavailable) + 2*replicas)}
 }
 
-// defaultRoom is the default strategy's room for a rolling update: a quarter of the replicas, rounded up for what is too
+// DefaultRoom is the default strategy's room for a rolling update: a quarter of the replicas, rounded up for what is too
 // many and down for what is missing.
-func defaultRoom(replicas int) (maxSurge, maxUnavailable int) {
+func DefaultRoom(replicas int) (maxSurge, maxUnavailable int) {
 	return (replicas + 3) / 4, replicas / 4
 }
 
