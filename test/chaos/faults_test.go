@@ -166,7 +166,7 @@ func (r *run) disturb(script string, reference *oracle.History, injects bool) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	var outage oracle.Interval
+	var outage oracle.Outage
 	r.disturbance = disturbance{
 		begin: func() {
 			outage.From = time.Now()
@@ -178,7 +178,7 @@ func (r *run) disturb(script string, reference *oracle.History, injects bool) {
 		},
 	}
 	h := underFaults.run(r)
-	o := oracle.Options{Outages: []oracle.Interval{outage}, Lease: leaseNamespace + "/" + r.ns}
+	o := oracle.Options{Outages: []oracle.Outage{outage}, Lease: leaseNamespace + "/" + r.ns}
 	if took := oracle.Recovery(h, o, outage.To); took > 0 {
 		r.Logf("the last write came %v after the last fault", took.Round(time.Millisecond))
 	}

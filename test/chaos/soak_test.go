@@ -40,7 +40,7 @@ type soak struct {
 	candidates []*candidate
 	workload   *workload
 	tally      *tally
-	outages    []oracle.Interval
+	outages    []oracle.Outage
 	faults     map[string]int
 	epochs     int
 	firsts     map[string]vitals // of each process, in its first quiet moment
@@ -283,7 +283,7 @@ func (s *soak) fault(deadly bool) {
 			s.faults[f.name]++
 			began := time.Now()
 			f.inject()
-			s.outages = append(s.outages, oracle.Interval{From: began, To: time.Now().Add(leaseDuration + 2*time.Second)})
+			s.outages = append(s.outages, oracle.Blackout(began, time.Now().Add(leaseDuration+2*time.Second)))
 			return
 		}
 	}

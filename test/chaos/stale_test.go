@@ -182,8 +182,8 @@ func TestStaleAPIServer(t *testing.T) {
 			}
 			stale.etcd.Thaw()
 			r.wait("the rollout ends", recovery, func() error { return suite.Complete(r.user().Get("web")) })
-			outage := oracle.Interval{From: began, To: time.Now()}
-			r.judge(r.end(), nil, oracle.Options{Outages: []oracle.Interval{outage}})
+			outage := oracle.Blackout(began, time.Now())
+			r.judge(r.end(), nil, oracle.Options{Outages: []oracle.Outage{outage}})
 		})
 	}
 }

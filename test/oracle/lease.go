@@ -42,7 +42,7 @@ func S13() Oracle {
 			if j.judges(excused); excused {
 				return
 			}
-			if who := j.o.Identity(*r.by.Request); who != holder {
+			if who := r.author; who != holder {
 				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, while the lease is held by %q since version %d", who, holder, since)
 			}
 		}}

@@ -16,6 +16,7 @@ type revision struct {
 	old       Object    // nil if it is new
 	by        *request  // who made it; nil if unknown
 	manager   bool      // it was the manager's, see the package's documentation
+	author    string    // the manager's process, as Options.Identity names it; empty if unknown
 	at        time.Time // when, as far as it is known; never before its predecessors
 }
 
@@ -60,7 +61,7 @@ func link(h *History, o *Options) *linked {
 		last[id] = r
 	}
 	l.readRequests(h, o)
-	l.attribute()
+	l.attribute(o)
 	return l
 }
 
@@ -84,7 +85,7 @@ var resources = map[string]string{
 }
 
 // attribute finds out who made each revision.
-func (l *linked) attribute() {
+func (l *linked) attribute(o *Options) {
 	byVersion := map[int64]*revision{}
 	ends := map[types.UID][]*revision{} // the revisions that end an object
 	for _, r := range l.revisions {
@@ -117,7 +118,9 @@ func (l *linked) attribute() {
 		switch {
 		case r.Injected:
 		case r.by != nil:
-			r.manager = r.by.manager
+			if r.manager = r.by.manager; r.manager {
+				r.author = o.Identity(*r.by.Request)
+			}
 		case !l.attributed:
 			r.manager = r.managers()
 		}

@@ -73,11 +73,11 @@ func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeT
 	j.judges(false)
 	node := j.nodes[p.Spec.NodeName]
 	related := []string{Node + "//" + p.Spec.NodeName}
-	terminated, unscheduled, outOf, orphan := j.tooMany(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
-		p.DeletionTimestamp != nil && node != nil && (outOfService(node) || j.recent(nodes.repaired[node.Name])),
+	terminated, unscheduled, outOf, orphan := j.tooMany(r, p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
+		p.DeletionTimestamp != nil && node != nil && (outOfService(node) || j.recent(r, nodes.repaired[node.Name], Node)),
 		p.Spec.NodeName != "" && node == nil
 	problem, since := "", nodes.absent[p.Spec.NodeName]
-	if last := nodes.back[p.Spec.NodeName]; node != nil && j.recent(last.to) {
+	if last := nodes.back[p.Spec.NodeName]; node != nil && j.recent(r, last.to, Node) {
 		orphan, since = true, last.from
 	}
 	if orphan {
@@ -101,14 +101,14 @@ func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeT
 
 // tooMany reports whether a pod is terminated and there are more of them than the threshold. Those that others, or another
 // rule, removed a moment ago still count.
-func (j *judge) tooMany(p *pod) bool {
+func (j *judge) tooMany(r *revision, p *pod) bool {
 	if !finished(p.Pod) {
 		return false
 	}
 	if j.o.CollectsMore != nil && j.o.CollectsMore(p.Pod, j.now) {
 		return true
 	}
-	return j.o.TerminatedPodThreshold > 0 && j.ended+len(j.endedLost.since(j.lag())) > j.o.TerminatedPodThreshold
+	return j.o.TerminatedPodThreshold > 0 && j.ended+len(j.endedLost.since(j.lag(r, Pod))) > j.o.TerminatedPodThreshold
 }
 
 // orphaned says why a pod without a node is not yet due.

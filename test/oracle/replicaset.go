@@ -23,7 +23,7 @@ func S1() Oracle {
 				most = max(most, o.replicas)
 			}
 			given := 0
-			for _, gain := range s.gained.since(j.lag()) {
+			for _, gain := range s.gained.since(j.lag(r, Pod)) {
 				if other := j.podsOf[s.UID][gain.uid]; other != nil && other.counted {
 					given++
 				}
@@ -51,7 +51,7 @@ func S2() Oracle {
 				least = min(least, o.replicas)
 			}
 			j.judges(false)
-			if n := s.active + j.taken(s, j.lag(), func(l loss) bool { return l.count > 0 }); n <= int(least) {
+			if n := s.active + j.taken(s, j.lag(r, Pod), func(l loss) bool { return l.count > 0 }); n <= int(least) {
 				j.report(r, j.related(s), "deleted while %s has %d active pods of %d replicas", s.Name, n, least)
 			}
 		}}
@@ -140,7 +140,7 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}
 	owner := j.owners[uid]
-	adopts, excused := r.old != nil, j.lag()
+	adopts, excused := r.old != nil, j.lag(r, kind)
 	if looked := j.now.Add(-liveLook); adopts && looked.After(excused) {
 		excused = looked
 	}

@@ -9,6 +9,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// blind is an outage of the first 55 seconds.
+func blind(manager, resource string) Outage {
+	start := NewScript().Now
+	return Outage{Interval{start, start.Add(55 * time.Second)}, manager, resource}
+}
+
+// restored is a pod too many, a minute after another one got its label back.
+func restored(s *scene) {
+	set := s.User().Create(aSet(nil, "a", 1))
+	pod := s.pods(set, 1)[0]
+	pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
+	s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
+	s.Wait(time.Minute)
+	s.pods(set, 1)
+}
+
 func TestS1(t *testing.T) {
 	run(t, S1(), []history{
 		{name: "one more than replicas", write: func(s *scene) {
@@ -42,22 +58,21 @@ func TestS1(t *testing.T) {
 			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
 			s.pods(set, 1)
 		}},
-		{name: "a label that came back long ago", write: func(s *scene) {
-			set := s.User().Create(aSet(nil, "a", 1))
-			pod := s.pods(set, 1)[0]
-			pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
-			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
+		{name: "a label that came back long ago", write: restored, want: "now has 2"},
+		{name: "a label that came back before an outage", write: restored, options: Options{Outages: []Outage{blind("", "")}}},
+		{name: "a label that came back before an outage of the manager, and of pods", write: restored,
+			options: Options{Outages: []Outage{blind("manager", resources[Pod])}}},
+		{name: "a label that came back before an outage of another manager", write: restored,
+			options: Options{Outages: []Outage{blind("other", resources[Pod])}}, want: "now has 2"},
+		{name: "a label that came back before an outage of other objects", write: restored,
+			options: Options{Outages: []Outage{blind("manager", resources[Node])}}, want: "now has 2"},
+		{name: "a label that came back before an outage that ended long ago", write: func(s *scene) {
+			restored(s)
+			set := s.Revisions[0].Object
+			s.Manager().Terminate(s.Revisions[len(s.Revisions)-1].Object)
 			s.Wait(time.Minute)
 			s.pods(set, 1)
-		}, want: "now has 2"},
-		{name: "a label that came back before an outage", write: func(s *scene) {
-			set := s.User().Create(aSet(nil, "a", 1))
-			pod := s.pods(set, 1)[0]
-			pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
-			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
-			s.Wait(time.Minute)
-			s.pods(set, 1)
-		}, options: Options{Outages: []Interval{{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 55, 0, time.UTC)}}}},
+		}, options: Options{Outages: []Outage{blind("manager", resources[Pod])}}, want: "now has 2"},
 		{name: "adopted pods may be too many", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			s.pods(set, 1)
@@ -161,7 +176,7 @@ func TestS3(t *testing.T) {
 
 func TestS4(t *testing.T) {
 	start := NewScript().Now
-	blind := Options{Outages: []Interval{{start, start.Add(time.Minute)}}}
+	blind := Options{Outages: []Outage{Blackout(start, start.Add(time.Minute))}}
 	orphan := func(s *scene, set Object) Object {
 		p := s.aPod(set)
 		p.OwnerReferences = nil

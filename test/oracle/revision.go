@@ -97,7 +97,7 @@ func (j *judge) cleanUp(r *revision) {
 		j.report(r, j.family(d), "deleted though it is the present one of %s", d.Name)
 		return
 	}
-	if !tooMany && !j.recent(d.disturbed) {
+	if !tooMany && !j.recent(r, d.disturbed, ReplicaSet) {
 		j.report(r, j.family(d), "deleted though %s has %d old ones, and keeps %d", d.Name, len(j.old(d, j.current(d))), least)
 	}
 }

@@ -37,7 +37,7 @@ func S5() Oracle {
 						sum += each.size()
 					}
 				}
-				for _, gain := range d.gained.since(j.lag()) {
+				for _, gain := range d.gained.since(j.lag(r, ReplicaSet)) {
 					sum -= gain.count
 				}
 				j.judges(false)
@@ -68,7 +68,7 @@ func (j *judge) countSurge(r *revision) {
 		most = max(most, o.spec.most)
 	}
 	for _, each := range j.setsOf[d.UID] {
-		n -= len(each.gained.since(j.lag()))
+		n -= len(each.gained.since(j.lag(r, Pod)))
 		if j.o.Surge == SurgeAll {
 			n += each.present
 		} else {
@@ -104,18 +104,18 @@ func S6() Oracle {
 			}
 			s := j.sets[p.controller]
 			d := j.alive(s.controller)
-			if d == nil || !available(p.Pod, s.leastReady(), j.now) || j.recent(p.ready) {
+			if d == nil || !available(p.Pod, s.leastReady(), j.now) || j.recent(r, p.ready, Pod) {
 				return
 			}
 			least, size := d.fence().least, s.open()[0].replicas
-			since := j.lag()
+			since := j.lag(r, Pod, ReplicaSet)
 			for _, o := range s.open() {
 				if !o.byManager || o.scaling {
 					j.judges(true)
 					return
 				}
 				least, size = min(least, o.spec.least), min(size, o.replicas)
-				if decided := j.o.before(o.when, j.o.Lag); decided.Before(since) {
+				if decided := j.lagAt(o.when, o.author, Pod, ReplicaSet); decided.Before(since) {
 					since = decided
 				}
 			}
@@ -183,7 +183,7 @@ func (j *judge) twins(r *revision) {
 		if s.controller == "" || other == s || other.template != s.template || !other.deleting.IsZero() {
 			continue
 		}
-		if j.recent(other.changed) {
+		if j.recent(r, other.changed, ReplicaSet) {
 			continue // a user has just made it equal
 		}
 		j.report(r, append(j.related(s), ReplicaSet+"/"+keyOf(other)), "created though %s, of the same Deployment, has the same template", other.Name)
@@ -203,7 +203,7 @@ func (j *judge) collision(r *revision) {
 		return
 	}
 	for _, s := range j.sets {
-		if s.Namespace != d.Namespace || !strings.HasPrefix(s.Name, d.Name+"-") || s.gone != nil && s.gone.at.Before(j.lag()) {
+		if s.Namespace != d.Namespace || !strings.HasPrefix(s.Name, d.Name+"-") || s.gone != nil && s.gone.at.Before(j.lag(r, ReplicaSet)) {
 			continue
 		}
 		if s.controller != d.UID || s.gone != nil || !s.born.manager || s.template != s.asCreated || s.altered {
@@ -225,7 +225,7 @@ func S8() Oracle {
 		return hooks{after: func(r *revision) {
 			if s, d, ok := j.raise(r); ok && s.orders[len(s.orders)-1].spec.recreate {
 				j.judges(false)
-				if other := j.standing(s, d, j.lag()); other != nil {
+				if other := j.standing(s, d, j.lag(r, Pod, ReplicaSet)); other != nil {
 					j.report(r, append(j.family(d), j.related(s)...), "raised to %d while pods of %s are left: %d", s.size(), other.Name, other.present)
 				}
 				return
@@ -240,12 +240,12 @@ func S8() Oracle {
 				return
 			}
 			foreign := func(o order) bool { return !o.byManager || !o.spec.recreate }
-			excused := len(d.gained) > 0 || j.justDeleted(s) || slices.ContainsFunc(s.open(), foreign)
+			excused := len(d.gained) > 0 || j.justDeleted(r, s) || slices.ContainsFunc(s.open(), foreign)
 			if j.judges(excused); excused {
 				return
 			}
-			since := j.lag()
-			if decided := s.open()[0].when; decided.Before(since) {
+			since, first := j.lag(r, Pod, ReplicaSet), s.open()[0]
+			if decided := j.lagAt(first.when, first.author, Pod, ReplicaSet); decided.Before(since) {
 				since = decided
 			}
 			if other := j.standing(s, d, since); other != nil {
@@ -268,8 +268,8 @@ func (j *judge) standing(s *set, d *deployment, since time.Time) *set {
 }
 
 // justDeleted reports whether the environment has just deleted the ReplicaSet.
-func (w *world) justDeleted(s *set) bool {
-	return w.recent(s.deleting) || s.gone != nil && !s.gone.manager && w.recent(s.gone.at)
+func (w *world) justDeleted(r *revision, s *set) bool {
+	return w.recent(r, s.deleting, ReplicaSet) || s.gone != nil && !s.gone.manager && w.recent(r, s.gone.at, ReplicaSet)
 }
 
 // arrived counts the pods of a ReplicaSet that were made outside of it, came to it since a time, and are left.

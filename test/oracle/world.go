@@ -19,8 +19,9 @@ import (
 // that happens at a revision costs more than the objects that belong to the one that changed.
 type world struct {
 	*linked
-	o   *Options
-	now time.Time
+	o       *Options
+	outages outages
+	now     time.Time
 
 	pods        map[string]*pod // by key
 	podsIn      map[string]map[types.UID]*pod
@@ -75,8 +76,9 @@ type order struct {
 	minReady   int32
 	when       time.Time
 	byManager  bool
-	spec       fence // what its Deployment wanted when the order was given
-	scaling    bool  // it was given while the Deployment was being scaled (DEP-34)
+	author     string // the manager's process
+	spec       fence  // what its Deployment wanted when the order was given
+	scaling    bool   // it was given while the Deployment was being scaled (DEP-34)
 }
 
 // fence is what a Deployment asks for, over the generations that a step may have been decided on.
@@ -129,7 +131,7 @@ var epoch = time.Unix(0, 0)
 
 func newWorld(h *History, o Options) *world {
 	return &world{
-		linked: link(h, &o), o: &o, now: epoch, owners: map[types.UID]*owner{},
+		linked: link(h, &o), o: &o, outages: outages{o.Outages, map[string]intervals{}}, now: epoch, owners: map[types.UID]*owner{},
 		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},
@@ -150,11 +152,25 @@ func (w *world) replay(before, after func(*revision)) {
 	}
 }
 
-// lag is the time from which on the environment's doings excuse the manager.
-func (w *world) lag() time.Time { return w.o.before(w.now, w.o.Lag) }
+// lag is the time from which on what the environment did to objects of some kinds excuses the manager that made a revision.
+func (w *world) lag(r *revision, kinds ...string) time.Time {
+	return w.lagAt(w.now, r.author, append(kinds, r.kind)...)
+}
 
-// recent reports whether something has happened, and so lately that it excuses the manager.
-func (w *world) recent(t time.Time) bool { return !t.IsZero() && !t.Before(w.lag()) }
+// lagAt is the same for what a manager did at another time.
+func (w *world) lagAt(when time.Time, manager string, kinds ...string) time.Time {
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = resources[kind]
+	}
+	return w.outages.of(manager, names...).before(when, w.o.Lag)
+}
+
+// recent reports whether something has happened to an object of a kind, and so lately that it excuses the manager that made a
+// revision.
+func (w *world) recent(r *revision, t time.Time, kind string) bool {
+	return !t.IsZero() && !t.Before(w.lag(r, kind))
+}
 
 func (w *world) apply(r *revision) {
 	gone := r.Type == Deleted
@@ -393,7 +409,7 @@ func since(t time.Time, o metav1.Object, now time.Time) time.Time {
 // keepOrder remembers what a ReplicaSet is asked for now.
 func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	size := ptr.Deref(s.Spec.Replicas, 1)
-	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager}
+	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager, author: r.author}
 	d := w.deployments[s.controller]
 	if d != nil && d.gone == nil {
 		spec.spec = d.fence()
@@ -406,7 +422,7 @@ func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	if len(s.orders) > 0 && size == s.orders[len(s.orders)-1].replicas && s.orders[len(s.orders)-1].byManager == r.manager {
 		// Another template or annotation: what the size was decided on stays.
 		last := s.orders[len(s.orders)-1]
-		spec.spec, spec.when, spec.scaling = last.spec, last.when, last.scaling
+		spec.spec, spec.when, spec.author, spec.scaling = last.spec, last.when, last.author, last.scaling
 	}
 	s.orders = append(s.orders, spec)
 	raised := size

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -16,30 +20,60 @@ const knownWithin = 3 * time.Second
 // outcome says what came of it all.
 func (w *world) outcome(began time.Time, rested bool) Outcome {
 	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash()}
-	o.Violations = w.judge(rested)
+	outages := w.outagesUntilNow()
+	o.Impaired = oracle.Impaired(outages, time.Now())
+	o.Violations, o.Counts = w.judge(rested, outages)
 	if !rested {
 		o.Violations = append([]string{fmt.Sprintf("L1 it does not come to rest within %v", restive)}, o.Violations...)
 	}
 	return o
 }
 
-// judge returns the rules that were broken.
-func (w *world) judge(settled bool) []string {
+// outagesUntilNow are the times in which processes could not see or act, or nobody led.
+func (w *world) outagesUntilNow() []oracle.Outage {
+	all := w.outages
+	for _, p := range w.processes {
+		all = append(all, p.outages()...)
+	}
+	return append(all, w.vacancies()...)
+}
+
+// vacancies are the times in which nobody held the lease. Until another process has it, it expires, and a candidate sees that.
+func (w *world) vacancies() (all []oracle.Outage) {
+	const takeover = 30 * time.Second
+	held, holder := time.Time{}, ""
+	for _, e := range w.server.Since("leases", 0) {
+		lease := e.Object.(*coordinationv1.Lease)
+		renewed := e.Time.Sub(held) < leaderelection.Defaults().RenewDeadline
+		if who := ptr.Deref(lease.Spec.HolderIdentity, ""); who != "" {
+			if !held.IsZero() && (who != holder || !renewed) {
+				to := held.Add(takeover)
+				if e.Time.Before(to) {
+					to = e.Time
+				}
+				all = append(all, oracle.Outage{Interval: oracle.Interval{From: held, To: to}, Resource: "leases"})
+			}
+			held, holder = e.Time, who
+		}
+	}
+	return all
+}
+
+// judge returns the rules that were broken, and how often each was judged.
+func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.Counts) {
 	broken := slices.Clone(w.record.broken)
 	options := oracle.Options{
 		Settled: settled, Unhindered: true, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500),
-		Lag: knownWithin, EndpointsLag: 10 * time.Second,
+		Lag: knownWithin, EndpointsLag: 10 * time.Second, Outages: outages,
 	}
-	for _, i := range w.faulty {
-		options.Outages = append(options.Outages, oracle.Interval{From: i.from, To: i.to})
-	}
-	for _, v := range oracle.Check(w.record.history(), options, oracle.All()...) {
+	violations, counts := oracle.CheckAndCount(w.record.history(), options, oracle.All()...)
+	for _, v := range violations {
 		broken = append(broken, v.String())
 	}
 	if settled {
 		broken = append(broken, w.unsettled()...)
 	}
-	return broken
+	return broken, counts
 }
 
 // unsettled returns what the entries of the suite find wrong in a world at rest.

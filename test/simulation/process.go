@@ -12,6 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -33,7 +34,7 @@ type process struct {
 func (p *process) start() {
 	w := p.world
 	p.lives++
-	name := fmt.Sprintf("%s.%d", p.name, p.lives)
+	name := p.identity()
 	link := faults.New(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
 	ctx, cancel := context.WithCancel(context.Background())
 	link.Died = cancel
@@ -94,6 +95,8 @@ func (p *process) stop() { p.cancel() }
 func (p *process) died(name string, err error) {
 	w := p.world
 	w.note("%s has ended: %v", name, err)
+	w.outages = append(w.outages, p.outages()...)
+	p.link = faults.New(0, 0) // nothing is between a process that has ended and the server
 	if errors.Is(err, manager.ErrShutdownTimeout) || errors.Is(err, leaderelection.ErrStuck) {
 		w.record.violation("%s did not end in time: %v", name, err)
 	}
@@ -109,5 +112,16 @@ func (p *process) died(name string, err error) {
 		p.start()
 	})
 }
+
+// outages are the times, until now, in which the process could not see or act in its present life.
+func (p *process) outages() (all []oracle.Outage) {
+	for _, o := range p.link.Outages() {
+		all = append(all, oracle.Outage{Interval: oracle.Interval{From: o.From, To: o.To}, Manager: p.identity(), Resource: o.Resource})
+	}
+	return all
+}
+
+// identity names the process in its present life.
+func (p *process) identity() string { return fmt.Sprintf("%s.%d", p.name, p.lives) }
 
 func (p *process) wait() { <-p.ended }

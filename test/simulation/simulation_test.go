@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/shrink"
 	"github.com/standalone-kcm/controller-manager/test/suite"
@@ -61,7 +62,9 @@ func budget(t *testing.T, variable string, byDefault time.Duration) time.Duratio
 func TestSeeds(t *testing.T) {
 	deadline := time.Now().Add(budget(t, "SIM_TIME", 20*time.Second))
 	var next, done, changes atomic.Uint64
-	var virtual atomic.Int64
+	var virtual, impaired atomic.Int64
+	var counting sync.Mutex
+	counts := oracle.Counts{}
 	next.Store(*firstFlag)
 	began := time.Now()
 	var workers sync.WaitGroup
@@ -76,6 +79,10 @@ func TestSeeds(t *testing.T) {
 				done.Add(1)
 				changes.Add(o.Changes)
 				virtual.Add(int64(o.Took))
+				impaired.Add(int64(o.Impaired))
+				counting.Lock()
+				counts.Add(o.Counts)
+				counting.Unlock()
 				if len(o.Violations) > 0 {
 					report(t, seed, o)
 				}
@@ -89,6 +96,10 @@ func TestSeeds(t *testing.T) {
 	n := float64(done.Load())
 	t.Logf("%d seeds, %.1f a second, each on average %v of virtual time and %.0f changes",
 		done.Load(), n/time.Since(began).Seconds(), (time.Duration(float64(virtual.Load()) / n)).Round(time.Second), float64(changes.Load())/n)
+	t.Logf("%.0f %% of the time lies in outages", 100*float64(impaired.Load())/float64(virtual.Load()))
+	for _, rule := range oracle.All() {
+		t.Logf("%-3s judged %7d times, excused %6d times", rule.ID, counts[rule.ID].Judged, counts[rule.ID].Excused)
+	}
 }
 
 // TestEntries runs a few random scripts of each entry of the suite alone, also with -short: a new entry is tried at once.

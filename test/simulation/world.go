@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -33,13 +34,10 @@ type world struct {
 	processes []*process
 	record    *record
 
-	faulty []interval // when there were faults
-	ending bool
-	notes  []string // what users were refused, and the like
+	outages []oracle.Outage // of processes that have ended
+	ending  bool
+	notes   []string // what users were refused, and the like
 }
-
-// interval is a span of time.
-type interval struct{ from, to time.Time }
 
 // Outcome is what came of a simulation.
 type Outcome struct {
@@ -48,6 +46,8 @@ type Outcome struct {
 	Took       time.Duration // virtual time
 	Changes    uint64        // made to objects
 	Hash       uint64        // of everything that happened, in order
+	Counts     oracle.Counts // how often each oracle had something to judge
+	Impaired   time.Duration // time in which some manager could not see or act
 }
 
 // Run runs a script to its end, and then on until nothing happens any more.

@@ -4,6 +4,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -34,6 +35,9 @@ type Link struct {
 	epochs  map[string]int           // how often watches were cut, by resource
 	refuse  []Refusal
 	crash   *Crash
+
+	usual time.Duration // the latency without faults
+	outages
 }
 
 // Refusal lets requests fail.
@@ -65,8 +69,9 @@ func (r *refusal) Unwrap() error { return r.error }
 // New returns a link without faults, on which a request takes up to latency each way.
 func New(seed uint64, latency time.Duration) *Link {
 	return &Link{
-		random: rand.New(rand.NewPCG(seed, 1)), changed: make(chan struct{}), latency: latency,
+		random: rand.New(rand.NewPCG(seed, 1)), changed: make(chan struct{}), latency: latency, usual: latency,
 		delays: map[string]time.Duration{}, frozen: map[string]int{}, epochs: map[string]int{},
+		outages: outages{blind: map[string]*outage{}, refused: map[object]*outage{}},
 	}
 }
 
@@ -74,7 +79,11 @@ func New(seed uint64, latency time.Duration) *Link {
 func (l *Link) change(do func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := maps.Clone(l.epochs)
 	do()
+	l.hinder(func(resource string) bool {
+		return l.epochs[""] != before[""] || l.epochs[resource] != before[resource]
+	})
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -139,6 +148,7 @@ func (l *Link) Heal(latency time.Duration) {
 
 // Send implements apiserver.Network.
 func (l *Link) Send(ctx context.Context, r apiserver.Request) error {
+	defer l.took(r, time.Now())
 	held, err := l.pass(ctx)
 	if err != nil {
 		return err
@@ -171,11 +181,15 @@ func (l *Link) leave(r apiserver.Request) error {
 
 // Receive implements apiserver.Network.
 func (l *Link) Receive(ctx context.Context, r apiserver.Request, _ error) error {
+	defer l.took(r, time.Now())
 	l.mu.Lock()
 	if c := l.crash; c != nil && r.Write() && c.Writes < 0 {
 		l.die() // its answer arrives nowhere, see pass
 	}
 	err := l.fails(r, true)
+	if err == nil {
+		l.answered(r)
+	}
 	l.mu.Unlock()
 	if err != nil {
 		return l.deliver(ctx, err)
@@ -244,6 +258,7 @@ func (l *Link) fails(r apiserver.Request, after bool) error {
 			continue
 		}
 		f.Left--
+		l.refuses(r)
 		return f.error(r)
 	}
 	return nil
