@@ -62,10 +62,23 @@ const (
 	SurgeAll
 )
 
-// accounts are the service accounts of the controllers. The oracles share no code with what they judge, so they are named here.
-var accounts = []string{
-	"deployment-controller", "replicaset-controller", "replication-controller", "endpoint-controller", "pod-garbage-collector",
-}
+// accounts are the service accounts of the controllers of kube-controller-manager (REG-1..52). The oracles share no code with what
+// they judge, so they are named here.
+var accounts = strings.Fields(`
+	attachdetach-controller bootstrap-signer certificate-controller clusterrole-aggregation-controller
+	cronjob-controller daemon-set-controller deployment-controller device-taint-eviction-controller
+	disruption-controller endpoint-controller endpointslice-controller endpointslicemirroring-controller
+	ephemeral-volume-controller expand-controller generic-garbage-collector horizontal-pod-autoscaler
+	job-controller kube-apiserver-serving-clustertrustbundle-publisher legacy-service-account-token-cleaner
+	namespace-controller node-controller persistent-volume-binder pod-garbage-collector
+	podcertificaterequestcleaner podgroup-protection-controller pv-protection-controller
+	pvc-protection-controller replicaset-controller replication-controller resource-claim-controller
+	resourcepoolstatusrequest-controller resourcequota-controller root-ca-cert-publisher route-controller
+	selinux-warning-controller service-account-controller service-cidrs-controller service-controller
+	statefulset-controller storage-version-garbage-collector storage-version-migrator-controller token-cleaner
+	ttl-after-finished-controller ttl-controller validatingadmissionpolicy-status-controller
+	volumeattributesclass-protection-controller
+`)
 
 // DefaultManager is Options.Manager if none is given.
 func DefaultManager(r Request) bool {

@@ -12,7 +12,8 @@ import (
 // more than the threshold (PGC-4), being deleted on an out-of-service node (PGC-7) or without a node (PGC-12), or an orphan,
 // whose node is absent for the grace period and was then found missing by a live read (PGC-8..10, PGC-28). It has finished
 // before it is deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). A node
-// that came back, or into service, a moment ago does not count as such yet. It needs requests; without any it is silent.
+// that came back, or into service, a moment ago does not count as such yet. Other deletions belong to other controllers, whatever
+// owns the pod. It needs requests; without any it is silent.
 func S12() Oracle {
 	return Oracle{"S12", "podgc removes only what its rules name", func(j *judge) hooks {
 		failed := map[string]bool{} // the pods, by uid, that the manager has made finished
@@ -20,7 +21,7 @@ func S12() Oracle {
 		return hooks{
 			before: func(r *revision) {
 				p := j.pods[r.key]
-				if r.kind == Pod && r.manager && r.goes() && r.by != nil && r.by.Grace != nil && *r.by.Grace == 0 && p != nil && p.UID == r.uid {
+				if r.kind == Pod && r.goes() && r.forced() && p != nil && p.UID == r.uid {
 					j.collected(r, p, failed[string(r.uid)], nodes)
 				}
 			},
@@ -117,8 +118,8 @@ func (j *judge) orphaned(p *pod, since time.Time, r *revision) string {
 	if !since.IsZero() && j.now.Before(due.Add(-j.o.Slack)) && !j.now.Equal(epoch) {
 		return fmt.Sprintf("%v after its node was gone", j.now.Sub(since))
 	}
-	for _, lookup := range j.lookups[p.Spec.NodeName] {
-		if lookup.Code == http.StatusNotFound && !lookup.Received.Before(due.Add(-j.o.Slack)) && !lookup.Received.After(r.by.Received) {
+	for _, look := range j.lookups[lookup{resource: resources[Node], name: p.Spec.NodeName}] {
+		if look.Code == http.StatusNotFound && !look.Received.Before(due.Add(-j.o.Slack)) && !look.Received.After(r.by.Received) {
 			return ""
 		}
 	}

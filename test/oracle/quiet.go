@@ -100,7 +100,7 @@ func adopts(r *revision) bool {
 
 // restless judges a write of the manager after a time of quiet.
 func (j *judge) restless(r *revision, last time.Time) {
-	if adopts(r) {
+	if adopts(r) || r.goes() && j.garbage(r.Object) {
 		return
 	}
 	problem := ""

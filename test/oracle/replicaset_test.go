@@ -88,6 +88,12 @@ func TestS1(t *testing.T) {
 	})
 }
 
+func tainted(effect corev1.TaintEffect) *corev1.Node {
+	n := aNode()
+	n.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: effect}}
+	return n
+}
+
 func TestS2(t *testing.T) {
 	run(t, S2(), []history{
 		{name: "one that is needed", write: func(s *scene) {
@@ -125,6 +131,44 @@ func TestS2(t *testing.T) {
 			s.Wait(time.Minute)
 			s.Manager().Terminate(pods[1])
 		}, want: "has 1 active pods of 2"},
+		{name: "another failed a moment ago, and was replaced since", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(pods[0], fail)
+			s.pods(set, 1)
+			s.Manager().Terminate(pods[1])
+		}, want: "has 2 active pods of 2"},
+		{name: "another failed a moment ago, and one was created that was missing besides", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(pods[0], fail)
+			set = s.User().Edit(set, size(3))
+			s.pods(set, 1)
+			s.User().Edit(set, size(2))
+			s.Manager().Terminate(pods[1])
+		}},
+		{name: "another lost its label a moment ago, and has it again", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(s.User().Edit(pods[0], func(o Object) { o.SetLabels(nil) }), func(o Object) { o.SetLabels(pods[0].GetLabels()) })
+			s.Manager().Terminate(pods[1])
+		}, want: "has 2 active pods of 2"},
+		{name: "one of a ReplicaSet that is gone, as the garbage collector does", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Delete(set)
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "one on a node with a taint, as taint eviction does", write: func(s *scene) {
+			pods := s.up(s.User().Create(aSet(nil, "a", 2)), 2)
+			s.User().Create(tainted(corev1.TaintEffectNoExecute))
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "one on a node with a taint that evicts nothing", write: func(s *scene) {
+			pods := s.up(s.User().Create(aSet(nil, "a", 2)), 2)
+			s.User().Create(tainted(corev1.TaintEffectNoSchedule))
+			s.Manager().Terminate(pods[0])
+		}, want: "has 2 active pods of 2"},
 		{name: "a user's deletion", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 2))
 			s.User().Terminate(s.pods(set, 2)[0])
@@ -155,6 +199,20 @@ func TestS3(t *testing.T) {
 			p.OwnerReferences[0].UID = "none"
 			s.Manager().Terminate(s.User().Create(p))
 		}, want: "none that ever was"},
+		{name: "a pod of a controller that never was, as the garbage collector has seen live", write: func(s *scene) {
+			p := s.aPod(s.User().Create(aSet(nil, "a", 0)))
+			p.OwnerReferences[0].UID = "none"
+			pod := s.User().Create(p)
+			s.Manager().In("shop").Ask("get", "replicasets", "web-a", 404)
+			s.Manager().Terminate(pod)
+		}},
+		{name: "all pods of a namespace that ends", write: func(s *scene) {
+			s.User().Terminate(s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+			p := s.aPod(s.User().Create(aSet(nil, "a", 0)))
+			p.OwnerReferences = nil
+			s.Manager().Terminate(s.User().Create(p))
+			s.Requests[len(s.Requests)-1].UID = ""
+		}},
 		{name: "a pod of a ReplicationController, and of a kind that is not recorded", write: func(s *scene) {
 			rc := s.User().Create(&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}})
 			set := s.User().Create(aSet(nil, "a", 0))

@@ -104,7 +104,15 @@ func S6() Oracle {
 			}
 			s := j.sets[p.controller]
 			d := j.alive(s.controller)
-			if d == nil || !available(p.Pod, s.leastReady(), j.now) || j.recent(r, p.ready, Pod) {
+			if d == nil || !available(p.Pod, s.leastReady(), j.now) {
+				return
+			}
+			if j.recent(r, p.ready, Pod) {
+				j.judges(true)
+				return
+			}
+			if j.others(p) {
+				j.judges(true)
 				return
 			}
 			least, size := d.fence().least, s.open()[0].replicas
@@ -162,7 +170,7 @@ func (w *world) unavailableSince(d *deployment, since time.Time) int {
 
 // S7: the manager makes at most one ReplicaSet for a Deployment and a template; so a rollback takes the one that exists
 // (DEP-10, DEP-25). status.collisionCount grows by one at a time, and only when a ReplicaSet stands in the way that is not
-// the Deployment's own for that template.
+// the Deployment's own for that template. One can stand in the way only once: with another count the name is another one.
 func S7() Oracle {
 	return Oracle{"S7", "one ReplicaSet for each template", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
@@ -171,6 +179,9 @@ func S7() Oracle {
 				j.twins(r)
 			case r.kind == Deployment && r.manager && r.old != nil:
 				j.collision(r)
+			case r.kind == Deployment && r.old != nil && collisions(r.old) != collisions(r.Object):
+				d := j.deployments[r.uid]
+				d.collisions, d.obstacles = 0, map[types.UID]bool{} // names come again
 			}
 		}}
 	}}
@@ -191,9 +202,11 @@ func (j *judge) twins(r *revision) {
 	}
 }
 
+func collisions(d Object) int32 { return ptr.Deref(d.(*appsv1.Deployment).Status.CollisionCount, 0) }
+
 func (j *judge) collision(r *revision) {
-	old, d := r.old.(*appsv1.Deployment), j.deployments[r.uid]
-	was, is := ptr.Deref(old.Status.CollisionCount, 0), ptr.Deref(d.Status.CollisionCount, 0)
+	d := j.deployments[r.uid]
+	was, is := collisions(r.old), collisions(r.Object)
 	if was == is {
 		return
 	}
@@ -207,10 +220,12 @@ func (j *judge) collision(r *revision) {
 			continue
 		}
 		if s.controller != d.UID || s.gone != nil || !s.born.manager || s.template != s.asCreated || s.altered {
-			return
+			d.obstacles[s.UID] = true
 		}
 	}
-	j.report(r, j.family(d), "collisionCount went from %d to %d, but no ReplicaSet stands in the way", was, is)
+	if d.collisions++; d.collisions > len(d.obstacles) {
+		j.report(r, j.family(d), "collisionCount went from %d to %d, but no ReplicaSet stands in the way that did not before", was, is)
+	}
 }
 
 // S8: Recreate: the manager raises a ReplicaSet only when no pod of another ReplicaSet of the Deployment is left that has not
@@ -218,6 +233,7 @@ func (j *judge) collision(r *revision) {
 // a size, from before the strategy was Recreate, may be scaled (DEP-35). One of size 0 may not, whether paused or not: DEP-35
 // would allow that, and so the original fails it, but whoever asks for Recreate relies on old and new never meeting.
 // A pod may still come for a ReplicaSet that the environment has just deleted: it was asked for before, and goes with it.
+// From when the environment raises a size, old and new are mixed by its will, until only one of the ReplicaSets has pods.
 // Orphans do not count that a ReplicaSet took in when the other had its size already, or only just before: to whom it was
 // given nobody told of them, and they bring an old pod back beside the new ones.
 func S8() Oracle {
@@ -240,7 +256,7 @@ func S8() Oracle {
 				return
 			}
 			foreign := func(o order) bool { return !o.byManager || !o.spec.recreate }
-			excused := len(d.gained) > 0 || j.justDeleted(r, s) || slices.ContainsFunc(s.open(), foreign)
+			excused := !d.raised.IsZero() || j.justDeleted(r, s) || slices.ContainsFunc(s.open(), foreign)
 			if j.judges(excused); excused {
 				return
 			}

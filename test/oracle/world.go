@@ -33,7 +33,7 @@ type world struct {
 	services    map[string]*corev1.Service
 	endpoints   map[string]*corev1.Endpoints
 	nodes       map[string]*corev1.Node
-	nodeGone    map[string]time.Time
+	ending      map[string]bool // namespaces that are being deleted, or gone
 	lease       *coordinationv1.Lease
 	ended       int // pods that have finished and still exist
 	endedLost   losses
@@ -95,8 +95,13 @@ type deployment struct {
 	deleting time.Time
 	wishes   []wish
 	gained   losses // by how much the environment has raised sizes
+	// raised is when the environment last did, zero again when at most one ReplicaSet has pods.
+	raised time.Time
 	// disturbed is when the environment last took a ReplicaSet away from it.
 	disturbed time.Time
+	// collisions counts those that the manager has found, and obstacles are the ReplicaSets that can have been in the way.
+	collisions int
+	obstacles  map[types.UID]bool
 }
 
 // wish is one generation of a Deployment's spec.
@@ -115,6 +120,7 @@ type loss struct {
 	uid   types.UID
 	count int32
 	ready bool // the pod was available
+	known bool // the manager has shown that it knows
 }
 
 // since returns those at or after a time.
@@ -135,7 +141,7 @@ func newWorld(h *History, o Options) *world {
 		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},
-		nodes: map[string]*corev1.Node{}, nodeGone: map[string]time.Time{},
+		nodes: map[string]*corev1.Node{}, ending: map[string]bool{},
 	}
 }
 
@@ -188,9 +194,8 @@ func (w *world) apply(r *revision) {
 		put(w.endpoints, r.key, o, gone)
 	case *corev1.Node:
 		put(w.nodes, o.Name, o, gone)
-		if gone {
-			w.nodeGone[o.Name] = w.now
-		}
+	case *corev1.Namespace:
+		w.ending[o.Name] = gone || o.DeletionTimestamp != nil
 	case *coordinationv1.Lease:
 		if r.key == w.o.Lease {
 			w.lease = o
@@ -272,7 +277,55 @@ func (w *world) applyPod(r *revision, o *corev1.Pod) {
 		if now.controller != "" {
 			put2(w.podsOf, now.controller, now.UID, now)
 		}
+		if r.manager && r.old == nil && now.counted {
+			w.noteKnown(w.sets[now.controller])
+		}
 	}
+	for _, p := range []*pod{before, now} {
+		if p != nil && w.sets[p.controller] != nil {
+			w.endRaise(w.alive(w.sets[p.controller].controller))
+		}
+	}
+}
+
+// noteKnown marks the losses of a ReplicaSet that a manager must know of which has just created a pod for it: it does not take
+// the ReplicaSet for having more pods than it is asked for.
+func (w *world) noteKnown(s *set) {
+	since := w.lagAt(w.now, "", Pod)
+	most := 0
+	for _, o := range s.open() {
+		most = max(most, int(o.replicas))
+	}
+	unknown := w.taken(s, since, func(l loss) bool { return l.count > 0 && !l.known })
+	surplus := unknown - max(0, most-s.active+w.given(s, since))
+	marked := map[types.UID]bool{}
+	for i, l := range s.lost {
+		if l.count > 0 && !l.known && !l.when.Before(since) && (marked[l.uid] || len(marked) < surplus) {
+			s.lost[i].known = true
+			marked[l.uid] = true
+		}
+	}
+}
+
+// given counts the pods that the environment gave to a ReplicaSet since a time, and that it still has.
+func (w *world) given(s *set, since time.Time) (n int) {
+	for _, gain := range s.gained.since(since) {
+		if p := w.podsOf[s.UID][gain.uid]; p != nil && p.counted {
+			n++
+		}
+	}
+	return n
+}
+
+// taken counts the pods that the environment took from a ReplicaSet since a time, and that are still missing.
+func (w *world) taken(s *set, since time.Time, which func(loss) bool) int {
+	seen := map[types.UID]bool{}
+	for _, l := range s.lost.since(since) {
+		if p := w.podsOf[s.UID][l.uid]; which(l) && (p == nil || !p.counted) {
+			seen[l.uid] = true
+		}
+	}
+	return len(seen)
 }
 
 // counts reports whether a pod of a ReplicaSet is one that it counts.
@@ -297,7 +350,7 @@ func (w *world) tally(p *pod, n int) {
 // keepLosses remembers what the environment takes from a ReplicaSet or gives it.
 func (w *world) keepLosses(r *revision, before, now *pod) {
 	byManager := r.manager && (r.old == nil || r.goes())
-	if before != nil && finished(before.Pod) && now == nil && !r.manager {
+	if before != nil && finished(before.Pod) && now == nil && !r.forced() {
 		w.endedLost = append(w.endedLost, loss{when: w.now, uid: before.UID})
 	}
 	if byManager {
@@ -380,6 +433,7 @@ func (w *world) applySet(r *revision, o *appsv1.ReplicaSet) {
 	} else if s.gone == nil {
 		put2(w.setsOf, s.controller, o.UID, s)
 	}
+	w.endRaise(w.alive(s.controller))
 }
 
 func controllerOf(o *appsv1.ReplicaSet) types.UID {
@@ -431,6 +485,27 @@ func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	}
 	if d != nil && !r.manager && raised > 0 {
 		d.gained = append(d.gained, loss{when: w.now, uid: s.UID, count: raised})
+		d.raised = w.now
+	}
+}
+
+// endRaise ends what the environment began that raised the size of a ReplicaSet: when all know their sizes, and at most one has pods or
+// will have some.
+func (w *world) endRaise(d *deployment) {
+	if d == nil || d.raised.IsZero() || !d.raised.Before(w.lagAt(w.now, "", Pod, ReplicaSet)) {
+		return
+	}
+	n := 0
+	for _, s := range w.setsOf[d.UID] {
+		if s.Status.ObservedGeneration < s.Generation {
+			return
+		}
+		if s.size() > 0 || s.present > 0 {
+			n++
+		}
+	}
+	if n <= 1 {
+		d.raised = time.Time{}
 	}
 }
 
@@ -460,7 +535,7 @@ func (s *set) open() []order {
 func (w *world) applyDeployment(r *revision, o *appsv1.Deployment) {
 	d := w.deployments[o.UID]
 	if d == nil {
-		d = &deployment{}
+		d = &deployment{obstacles: map[types.UID]bool{}}
 		w.deployments[o.UID] = d
 	}
 	before := d.Deployment
