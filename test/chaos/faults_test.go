@@ -166,20 +166,19 @@ func (r *run) disturb(script string, reference *oracle.History, injects bool) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	var outage oracle.Outage
 	r.disturbance = disturbance{
 		begin: func() {
-			outage.From = time.Now()
+			r.disturbed.From = time.Now()
 			r.proxy.Run(parsed)
 		},
 		end: func() {
 			r.proxy.Calm()
-			outage.To = time.Now().Add(*faultsLast) // what has been frozen near the end thaws so much later
+			r.disturbed.To = time.Now().Add(*faultsLast) // what has been frozen near the end thaws so much later
 		},
 	}
 	h := underFaults.run(r)
-	o := oracle.Options{Outages: []oracle.Outage{outage}, Lease: leaseNamespace + "/" + r.ns}
-	if took := oracle.Recovery(h, o, outage.To); took > 0 {
+	o := oracle.Options{Lease: leaseNamespace + "/" + r.ns}
+	if took := oracle.Recovery(h, o, r.disturbed.To); took > 0 {
 		r.Logf("the last write came %v after the last fault", took.Round(time.Millisecond))
 	}
 	if n := len(r.proxy.Injections()); n == 0 && injects {

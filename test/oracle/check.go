@@ -28,7 +28,7 @@ type Options struct {
 	Quiet time.Duration
 	// Slack is how exact the times of the history are. By default 1 s.
 	Slack time.Duration
-	// Outages are times in which managers could not see or act.
+	// Outages are times in which managers could not see or act, besides those in which nobody holds the lease.
 	Outages []Outage
 	// Settled says that before the history's end there was time enough to converge, with neither changes nor faults.
 	Settled bool

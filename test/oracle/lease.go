@@ -49,6 +49,25 @@ func S13() Oracle {
 	}}
 }
 
+// vacancies are the times in which nobody held the lease: from the last renewal of a holder to the first of another one, or of the
+// same one after half the lease's time, when it may have lost it. What lasts longer than twice the lease's time is a fault of the
+// managers.
+func (l *linked) vacancies(name string) (all []Outage) {
+	held, holder := time.Time{}, ""
+	for _, r := range l.revisions {
+		lease, ok := r.Object.(*coordinationv1.Lease)
+		if !ok || r.key != name || r.When.IsZero() || holderOf(lease) == "" {
+			continue
+		}
+		lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+		if !held.IsZero() && (holderOf(lease) != holder || r.When.Sub(held) > lasts/2) {
+			all = append(all, Outage{Interval: Interval{held, earlier(r.When, held.Add(2*lasts))}, Resource: resources[Lease]})
+		}
+		held, holder = r.When, holderOf(lease)
+	}
+	return all
+}
+
 func holderOf(l *coordinationv1.Lease) string {
 	if l == nil {
 		return ""

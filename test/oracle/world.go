@@ -3,6 +3,7 @@ package oracle
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -136,8 +137,9 @@ func (l losses) since(t time.Time) losses {
 var epoch = time.Unix(0, 0)
 
 func newWorld(h *History, o Options) *world {
+	l := link(h, &o)
 	return &world{
-		linked: link(h, &o), o: &o, outages: outages{o.Outages, map[string]intervals{}}, now: epoch, owners: map[types.UID]*owner{},
+		linked: l, o: &o, outages: outages{slices.Concat(o.Outages, l.vacancies(o.Lease)), map[string]intervals{}}, now: epoch, owners: map[types.UID]*owner{},
 		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},

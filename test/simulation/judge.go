@@ -5,10 +5,6 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/utils/ptr"
-
-	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -29,32 +25,11 @@ func (w *world) outcome(began time.Time, rested bool) Outcome {
 	return o
 }
 
-// outagesUntilNow are the times in which processes could not see or act, or nobody led.
+// outagesUntilNow are the times in which processes could not see or act.
 func (w *world) outagesUntilNow() []oracle.Outage {
 	all := w.outages
 	for _, p := range w.processes {
 		all = append(all, p.outages()...)
-	}
-	return append(all, w.vacancies()...)
-}
-
-// vacancies are the times in which nobody held the lease. Until another process has it, it expires, and a candidate sees that.
-func (w *world) vacancies() (all []oracle.Outage) {
-	const takeover = 30 * time.Second
-	held, holder := time.Time{}, ""
-	for _, e := range w.server.Since("leases", 0) {
-		lease := e.Object.(*coordinationv1.Lease)
-		renewed := e.Time.Sub(held) < leaderelection.Defaults().RenewDeadline
-		if who := ptr.Deref(lease.Spec.HolderIdentity, ""); who != "" {
-			if !held.IsZero() && (who != holder || !renewed) {
-				to := held.Add(takeover)
-				if e.Time.Before(to) {
-					to = e.Time
-				}
-				all = append(all, oracle.Outage{Interval: oracle.Interval{From: held, To: to}, Resource: "leases"})
-			}
-			held, holder = e.Time, who
-		}
 	}
 	return all
 }

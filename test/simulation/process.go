@@ -116,7 +116,8 @@ func (p *process) died(name string, err error) {
 // outages are the times, until now, in which the process could not see or act in its present life.
 func (p *process) outages() (all []oracle.Outage) {
 	for _, o := range p.link.Outages() {
-		all = append(all, oracle.Outage{Interval: oracle.Interval{From: o.From, To: o.To}, Manager: p.identity(), Resource: o.Resource})
+		o.Manager = p.identity()
+		all = append(all, o)
 	}
 	return all
 }

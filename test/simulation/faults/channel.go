@@ -19,7 +19,7 @@ type channel struct {
 func (l *Link) Watching(r apiserver.Request) apiserver.Channel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.blind[r.Resource] = l.blind[r.Resource].hindered(l.hides(r.Resource), false)
+	l.watches(r.Resource)
 	return &channel{l, r.Resource, time.Duration(l.random.Int64N(int64(l.latency) + 1)), [2]int{l.epochs[""], l.epochs[r.Resource]}}
 }
 
@@ -39,7 +39,7 @@ func (c *channel) CaughtUp() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if !c.broken() {
-		c.link.caughtUp(c.resource)
+		c.link.outages.CaughtUp(c.resource)
 	}
 }
 

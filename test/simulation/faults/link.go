@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/test/oracle/outage"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -36,8 +37,10 @@ type Link struct {
 	refuse  []Refusal
 	crash   *Crash
 
-	usual time.Duration // the latency without faults
-	outages
+	usual      time.Duration   // the latency without faults
+	watched    map[string]bool // resources that the process watches, and whether their events are held back
+	wasStopped bool
+	outages    *outage.Log
 }
 
 // Refusal lets requests fail.
@@ -71,7 +74,7 @@ func New(seed uint64, latency time.Duration) *Link {
 	return &Link{
 		random: rand.New(rand.NewPCG(seed, 1)), changed: make(chan struct{}), latency: latency, usual: latency,
 		delays: map[string]time.Duration{}, frozen: map[string]int{}, epochs: map[string]int{},
-		outages: outages{blind: map[string]*outage{}, refused: map[object]*outage{}},
+		watched: map[string]bool{}, outages: outage.New(aftermath),
 	}
 }
 
@@ -81,7 +84,7 @@ func (l *Link) change(do func()) {
 	defer l.mu.Unlock()
 	before := maps.Clone(l.epochs)
 	do()
-	l.hinder(func(resource string) bool {
+	l.noteFaults(func(resource string) bool {
 		return l.epochs[""] != before[""] || l.epochs[resource] != before[resource]
 	})
 	close(l.changed)
@@ -148,7 +151,7 @@ func (l *Link) Heal(latency time.Duration) {
 
 // Send implements apiserver.Network.
 func (l *Link) Send(ctx context.Context, r apiserver.Request) error {
-	defer l.took(r, time.Now())
+	defer l.outages.Took(r.Resource, time.Now())
 	held, err := l.pass(ctx)
 	if err != nil {
 		return err
@@ -181,14 +184,14 @@ func (l *Link) leave(r apiserver.Request) error {
 
 // Receive implements apiserver.Network.
 func (l *Link) Receive(ctx context.Context, r apiserver.Request, _ error) error {
-	defer l.took(r, time.Now())
+	defer l.outages.Took(r.Resource, time.Now())
 	l.mu.Lock()
 	if c := l.crash; c != nil && r.Write() && c.Writes < 0 {
 		l.die() // its answer arrives nowhere, see pass
 	}
 	err := l.fails(r, true)
 	if err == nil {
-		l.answered(r)
+		l.outages.Answered(objectOf(r))
 	}
 	l.mu.Unlock()
 	if err != nil {
@@ -258,7 +261,7 @@ func (l *Link) fails(r apiserver.Request, after bool) error {
 			continue
 		}
 		f.Left--
-		l.refuses(r)
+		l.outages.Refused(objectOf(r))
 		return f.error(r)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -26,7 +27,7 @@ func TestOutages(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(l *Link)
-		want []Outage // in seconds from the beginning
+		want []oracle.Outage // in seconds from the beginning
 	}{
 		{"frozen, and caught up late", func(l *Link) {
 			pods, sets := watch(l, "pods"), watch(l, "replicasets")
@@ -38,7 +39,7 @@ func TestOutages(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			pods.CaughtUp()
 			time.Sleep(time.Minute)
-		}, []Outage{{at(0), at(12), "pods"}}},
+		}, []oracle.Outage{during(at(0), at(12), "pods")}},
 		{"cut, and another watch caught up", func(l *Link) {
 			pods := watch(l, "pods")
 			l.Cut("pods")
@@ -46,20 +47,20 @@ func TestOutages(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			watch(l, "pods").CaughtUp()
 			time.Sleep(time.Minute)
-		}, []Outage{{at(0), at(5), "pods"}}},
+		}, []oracle.Outage{during(at(0), at(5), "pods")}},
 		{"never caught up", func(l *Link) {
 			watch(l, "pods")
 			l.Delay("", time.Second)
 			time.Sleep(10 * time.Second)
 			l.Delay("", 0)
 			time.Sleep(10 * time.Minute)
-		}, []Outage{{at(0), at(10).Add(aftermath), "pods"}}},
+		}, []oracle.Outage{during(at(0), at(10).Add(aftermath), "pods")}},
 		{"down", func(l *Link) {
 			l.Down(true)
 			time.Sleep(10 * time.Second)
 			l.Down(false)
 			time.Sleep(time.Minute)
-		}, []Outage{{at(0), at(10), ""}}},
+		}, []oracle.Outage{during(at(0), at(10), "")}},
 		{"refused, and written later", func(l *Link) {
 			l.Refuse(Refusal{Left: 2, Code: 500})
 			_ = send(l)
@@ -70,7 +71,7 @@ func TestOutages(t *testing.T) {
 				t.Error(err)
 			}
 			time.Sleep(time.Minute)
-		}, []Outage{{at(0), at(2), "pods"}}},
+		}, []oracle.Outage{during(at(0), at(2), "pods")}},
 		{"under way for long", func(l *Link) {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 			defer cancel()
@@ -78,7 +79,7 @@ func TestOutages(t *testing.T) {
 			_ = l.Send(ctx, write)
 			_ = send(l)
 			time.Sleep(time.Minute)
-		}, []Outage{{at(0), at(30), "pods"}, {at(0), at(30), "pods"}}},
+		}, []oracle.Outage{during(at(0), at(30), "pods"), during(at(0), at(30), "pods")}},
 		{"nothing", func(l *Link) {
 			watch(l, "pods").CaughtUp()
 			time.Sleep(time.Minute)
@@ -88,7 +89,7 @@ func TestOutages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := New(1, 0)
 				c.do(l)
-				if have := l.Outages(); !slices.EqualFunc(have, c.want, func(a, b Outage) bool {
+				if have := l.Outages(); !slices.EqualFunc(have, c.want, func(a, b oracle.Outage) bool {
 					return a.Resource == b.Resource && a.From.Equal(b.From) && a.To.Equal(b.To)
 				}) {
 					t.Errorf("has %v, expected %v", have, c.want)
@@ -96,6 +97,10 @@ func TestOutages(t *testing.T) {
 			})
 		})
 	}
+}
+
+func during(from, to time.Time, resource string) oracle.Outage {
+	return oracle.Outage{Interval: oracle.Interval{From: from, To: to}, Resource: resource}
 }
 
 // at is a moment in virtual time.
