@@ -52,7 +52,7 @@ func S2() Oracle {
 			if j.judges(excused); excused {
 				return
 			}
-			if n := s.active + j.taken(s, j.lag(r, Pod), func(l loss) bool { return l.count > 0 && !l.known }); n <= int(least) {
+			if n := s.active + j.taken(s, j.lag(r, Pod)); n <= int(least) {
 				j.report(r, j.related(s), "deleted while %s has %d active pods of %d replicas", s.Name, n, least)
 			}
 		}}

@@ -298,15 +298,20 @@ func (w *world) noteKnown(s *set) {
 	for _, o := range s.open() {
 		most = max(most, int(o.replicas))
 	}
-	unknown := w.taken(s, since, func(l loss) bool { return l.count > 0 && !l.known })
-	surplus := unknown - max(0, most-s.active+w.given(s, since))
+	surplus := w.taken(s, since) - max(0, most-s.active+w.given(s, since))
 	marked := map[types.UID]bool{}
 	for i, l := range s.lost {
-		if l.count > 0 && !l.known && !l.when.Before(since) && (marked[l.uid] || len(marked) < surplus) {
+		if !l.when.Before(since) && w.missing(s, l) && (marked[l.uid] || len(marked) < surplus) {
 			s.lost[i].known = true
 			marked[l.uid] = true
 		}
 	}
+}
+
+// missing reports whether a pod that the environment has taken from a ReplicaSet is not there, and the manager may not know.
+func (w *world) missing(s *set, l loss) bool {
+	p := w.podsOf[s.UID][l.uid]
+	return l.count > 0 && !l.known && (p == nil || !p.counted)
 }
 
 // given counts the pods that the environment gave to a ReplicaSet since a time, and that it still has.
@@ -319,11 +324,11 @@ func (w *world) given(s *set, since time.Time) (n int) {
 	return n
 }
 
-// taken counts the pods that the environment took from a ReplicaSet since a time, and that are still missing.
-func (w *world) taken(s *set, since time.Time, which func(loss) bool) int {
+// taken counts the pods that the environment took from a ReplicaSet since a time, and that are missing.
+func (w *world) taken(s *set, since time.Time) int {
 	seen := map[types.UID]bool{}
 	for _, l := range s.lost.since(since) {
-		if p := w.podsOf[s.UID][l.uid]; which(l) && (p == nil || !p.counted) {
+		if w.missing(s, l) {
 			seen[l.uid] = true
 		}
 	}
