@@ -59,7 +59,7 @@ var faults = []struct {
 func TestFaults(t *testing.T) {
 	c := cluster.Start(t)
 	tally := newTally(t, fmt.Sprintf("faults for %v", *faultsLast), len(faults),
-		strings.Fields("S1 S2 S3 S4 S5 S7 S8 S9 S10 S14 L1 L2 L3 L4")...)
+		strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S13 S14 L1 L2 L3 L4")...)
 	reference, _ := underFaults.undisturbed(t, c, tally)
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
