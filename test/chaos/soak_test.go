@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -137,7 +138,7 @@ func (s *soak) injected() (n int) {
 }
 
 func (s *soak) options(h *oracle.History) oracle.Options {
-	outages := s.outages
+	outages := slices.Clone(s.outages)
 	for _, k := range s.candidates {
 		outages = append(outages, k.own(k.proxy.Outages(), s.began)...)
 	}
