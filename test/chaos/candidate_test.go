@@ -32,21 +32,20 @@ const (
 type candidate struct {
 	*testing.T
 	*cluster.Cluster
-	name    string
+	lives
 	proxy   *proxy.Proxy
 	flags   []string
 	port    string
 	manager *cluster.Manager
 	mayEnd  bool // the process was killed, or may have lost its lease
 
-	mu      sync.Mutex
-	started []time.Time // when each of its processes did
-	leading time.Time   // when it last renewed the lease
+	leader  sync.Mutex
+	leading time.Time // when it last renewed the lease
 }
 
 func newCandidate(t *testing.T, c *cluster.Cluster, name string, rec *recording) *candidate {
 	t.Helper()
-	k := &candidate{T: t, Cluster: c, name: name, port: freePort(t)}
+	k := &candidate{T: t, Cluster: c, lives: lives{name: name}, port: freePort(t)}
 	var err error
 	k.proxy, err = proxy.Start(proxy.Options{Kubeconfig: c.ManagerKubeconfig, Answered: func(e proxy.Exchange) {
 		if e.Resource == "leases" && e.Verb != "get" && e.Code < 300 && e.Code > 0 {
@@ -80,33 +79,20 @@ func newCandidate(t *testing.T, c *cluster.Cluster, name string, rec *recording)
 
 func (k *candidate) start() {
 	k.Helper()
-	k.mu.Lock()
-	k.started = append(k.started, time.Now())
-	k.mu.Unlock()
+	k.begin()
 	k.mayEnd = false
 	k.manager = k.Manager(k.T, k.flags...)
 }
 
-// identity names the process that sent a request at the given time.
-func (k *candidate) identity(sent time.Time) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := 0
-	for n < len(k.started) && !k.started[n].After(sent) {
-		n++
-	}
-	return fmt.Sprintf("%s-%d", k.name, n)
-}
-
 func (k *candidate) renewed(at time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.leader.Lock()
+	defer k.leader.Unlock()
 	k.leading = at
 }
 
 func (k *candidate) lastRenewal() time.Time {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.leader.Lock()
+	defer k.leader.Unlock()
 	return k.leading
 }
 

@@ -115,9 +115,8 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 	r.Helper()
 	r.judged = true
 	unfinished := r.Failed()
-	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
-	o.Settled, o.Unhindered = true, true
-	o.TerminatedPodThreshold = suite.TerminatedThreshold
+	o = runOptions(o)
+	o.Outages = append(o.Outages, r.lives.own(r.proxy.Outages(), time.Time{})...)
 	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
 	ids := report(r.T, violations)
 	if reference != nil {
@@ -128,9 +127,9 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 			ids = append(ids, "L2")
 		}
 	}
-	for _, outage := range o.Outages {
+	if !r.disturbed.To.IsZero() {
 		counts.Add(oracle.Counts{"L4": {Judged: 1}})
-		if took := oracle.Recovery(h, o, outage.To); took > longestBackOff {
+		if took := oracle.Recovery(h, o, r.disturbed.To); took > longestBackOff {
 			r.Errorf("L4: the last write came %v after the last fault", took.Round(time.Millisecond))
 			ids = append(ids, "L4")
 		}
@@ -142,6 +141,15 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 		r.keep(h)
 	}
 	r.tally.count(ids, len(r.proxy.Injections()), counts)
+}
+
+// runOptions are the options of all runs.
+func runOptions(o oracle.Options) oracle.Options {
+	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
+	o.Identity = byUser
+	o.Settled, o.Unhindered = true, true
+	o.TerminatedPodThreshold = suite.TerminatedThreshold
+	return o
 }
 
 // giveUp counts a run that has failed before it could be judged.

@@ -33,11 +33,13 @@ type run struct {
 	tally     *tally
 	judged    bool
 
+	lives   lives
 	manager *cluster.Manager
 	mayEnd  bool // by itself, when it has lost its lease
 	kills   atomic.Int32
 
 	disturbance disturbance
+	disturbed   oracle.Interval // when there were faults; zero if there were none
 
 	mu      sync.Mutex
 	process *os.Process // of the manager
@@ -50,13 +52,13 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, script string, flags ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{T: t, Cluster: c, tally: y, ns: c.Namespace(t), disturbance: disturbance{func() {}, func() {}}}
+	r := &run{T: t, Cluster: c, tally: y, ns: c.Namespace(t), lives: lives{name: "manager"}, disturbance: disturbance{func() {}, func() {}}}
 	r.recording.namespaces = []string{r.ns}
 	r.recording.begin(t, c.RESTConfig)
 	t.Cleanup(r.recording.stop)
 	r.proxy, err = proxy.Start(proxy.Options{
 		Kubeconfig: c.ManagerKubeconfig, Namespace: r.ns, Kill: r.kill,
-		Answered: func(e proxy.Exchange) { r.recording.answered(fmt.Sprintf("manager-%d", r.kills.Load()), e) },
+		Answered: func(e proxy.Exchange) { r.recording.answered(r.lives.identity(e.Sent), e) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +82,7 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, script string, flags ...
 // start starts the manager's process.
 func (r *run) start() {
 	r.Helper()
+	r.lives.begin()
 	r.manager = r.Manager(r.T, r.flags...)
 	process, err := os.FindProcess(r.manager.Pid())
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,7 +41,8 @@ type soak struct {
 	candidates []*candidate
 	workload   *workload
 	tally      *tally
-	outages    []oracle.Interval
+	outages    []oracle.Outage // that the proxies do not see, in this epoch
+	began      time.Time       // of this epoch
 	faults     map[string]int
 	epochs     int
 	firsts     map[string]vitals // of each process, in its first quiet moment
@@ -59,7 +61,7 @@ func TestSoak(t *testing.T) {
 	s := &soak{
 		T: t, Cluster: c, Rand: rand.New(rand.NewPCG(*firstSeed, 1)),
 		tally: newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength), 4,
-			strings.Fields("S1 S2 S3 S4 S5 S7 S8 S9 S10 S11 S13 L1 L3")...),
+			strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S13 S14 L1 L3")...),
 		faults: map[string]int{}, firsts: map[string]vitals{}, supervised: map[string]bool{},
 	}
 	t.Cleanup(func() {
@@ -95,7 +97,7 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 	defer func() { stopCollecting(); collector.Wait() }()
 
 	before := s.injected()
-	s.outages, s.deaths = nil, nil
+	s.outages, s.deaths, s.began = nil, nil, time.Now()
 	faults := 0
 	for began := time.Now(); time.Since(began) < epochLength; faults++ {
 		s.fault(deadly)
@@ -136,10 +138,14 @@ func (s *soak) injected() (n int) {
 }
 
 func (s *soak) options(h *oracle.History) oracle.Options {
+	outages := slices.Clone(s.outages)
+	for _, k := range s.candidates {
+		outages = append(outages, k.own(k.proxy.Outages(), s.began)...)
+	}
 	return oracle.Options{
 		Manager:  func(oracle.Request) bool { return true }, // only theirs are recorded
-		Identity: func(r oracle.Request) string { return r.User },
-		Lease:    leaseNamespace + "/" + leaseName, Outages: s.outages, Settled: true, TerminatedPodThreshold: suite.TerminatedThreshold,
+		Identity: byUser,
+		Lease:    leaseNamespace + "/" + leaseName, Outages: outages, Settled: true, TerminatedPodThreshold: suite.TerminatedThreshold,
 	}
 }
 
@@ -248,7 +254,17 @@ func (s *soak) leader() (leader, standby *candidate) {
 	return a, b
 }
 
-// fault injects one fault, waits for its end, and remembers it as an outage. Deadly ones end or stop processes.
+// breath is how long it takes, at most, after what stops processes until they have read what has come meanwhile.
+const breath = 2 * time.Second
+
+// blackout does what stops everything for a while, the recording too.
+func (s *soak) blackout(do func()) {
+	began := time.Now()
+	do()
+	s.outages = append(s.outages, oracle.Blackout(began, time.Now().Add(breath)))
+}
+
+// fault injects one fault and waits for its end. Deadly ones end or stop processes.
 func (s *soak) fault(deadly bool) {
 	s.Helper()
 	all := []struct {
@@ -262,9 +278,9 @@ func (s *soak) fault(deadly bool) {
 		{"kill both", 1, true, func() { s.killStandby(); s.killLeader() }},
 		{"stop leader past its lease", 3, true, func() { s.stopLeader(leaseDuration + 4*time.Second) }},
 		{"stop leader for a moment", 2, false, func() { s.stopLeader(time.Duration(500+s.IntN(2500)) * time.Millisecond) }},
-		{"restart kube-apiserver", 2, true, func() { s.restart("kube-apiserver") }},
-		{"restart etcd", 2, true, func() { s.restart("etcd") }},
-		{"starve CPU", 2, false, s.starve},
+		{"restart kube-apiserver", 2, true, func() { s.blackout(func() { s.restart("kube-apiserver") }) }},
+		{"restart etcd", 2, true, func() { s.blackout(func() { s.restart("etcd") }) }},
+		{"starve CPU", 2, false, func() { s.blackout(s.starve) }},
 		{"script", 4, false, s.randomScript},
 		{"cut connections", 1, false, func() { s.candidates[0].proxy.CutAll(); s.candidates[1].proxy.CutAll() }},
 	}
@@ -281,9 +297,7 @@ func (s *soak) fault(deadly bool) {
 		}
 		if n -= f.weight; n < 0 {
 			s.faults[f.name]++
-			began := time.Now()
 			f.inject()
-			s.outages = append(s.outages, oracle.Interval{From: began, To: time.Now().Add(leaseDuration + 2*time.Second)})
 			return
 		}
 	}
@@ -310,9 +324,13 @@ func (s *soak) stopLeader(d time.Duration) {
 		leader.mayEnd = true
 		s.deaths = append(s.deaths, time.Now())
 	}
+	stopped := time.Now()
 	leader.manager.Signal(s.T, syscall.SIGSTOP)
 	time.Sleep(d)
 	leader.manager.Signal(s.T, syscall.SIGCONT)
+	s.outages = append(s.outages, oracle.Outage{
+		Interval: oracle.Interval{From: stopped, To: time.Now().Add(breath)}, Manager: leader.identity(stopped),
+	})
 }
 
 // restart kills one of the control plane's programs and has it started again.

@@ -28,8 +28,8 @@ type Options struct {
 	Quiet time.Duration
 	// Slack is how exact the times of the history are. By default 1 s.
 	Slack time.Duration
-	// Outages are times in which the manager could not see or act.
-	Outages []Interval
+	// Outages are times in which managers could not see or act, besides those in which nobody holds the lease.
+	Outages []Outage
 	// Settled says that before the history's end there was time enough to converge, with neither changes nor faults.
 	Settled bool
 	// Unhindered says that at the end neither a quota nor anything else refuses what the manager asks for, and no pods fail:
@@ -51,9 +51,6 @@ type Options struct {
 	Most int
 }
 
-// Interval is a span of time.
-type Interval struct{ From, To time.Time }
-
 // Surge says what may not exceed replicas + maxSurge.
 type Surge int
 
@@ -65,10 +62,23 @@ const (
 	SurgeAll
 )
 
-// accounts are the service accounts of the controllers. The oracles share no code with what they judge, so they are named here.
-var accounts = []string{
-	"deployment-controller", "replicaset-controller", "replication-controller", "endpoint-controller", "pod-garbage-collector",
-}
+// accounts are the service accounts of the controllers of kube-controller-manager (REG-1..52). The oracles share no code with what
+// they judge, so they are named here.
+var accounts = strings.Fields(`
+	attachdetach-controller bootstrap-signer certificate-controller clusterrole-aggregation-controller
+	cronjob-controller daemon-set-controller deployment-controller device-taint-eviction-controller
+	disruption-controller endpoint-controller endpointslice-controller endpointslicemirroring-controller
+	ephemeral-volume-controller expand-controller generic-garbage-collector horizontal-pod-autoscaler
+	job-controller kube-apiserver-serving-clustertrustbundle-publisher legacy-service-account-token-cleaner
+	namespace-controller node-controller persistent-volume-binder pod-garbage-collector
+	podcertificaterequestcleaner podgroup-protection-controller pv-protection-controller
+	pvc-protection-controller replicaset-controller replication-controller resource-claim-controller
+	resourcepoolstatusrequest-controller resourcequota-controller root-ca-cert-publisher route-controller
+	selinux-warning-controller service-account-controller service-cidrs-controller service-controller
+	statefulset-controller storage-version-garbage-collector storage-version-migrator-controller token-cleaner
+	ttl-after-finished-controller ttl-controller validatingadmissionpolicy-status-controller
+	volumeattributesclass-protection-controller
+`)
 
 // DefaultManager is Options.Manager if none is given.
 func DefaultManager(r Request) bool {
@@ -99,50 +109,7 @@ func (o Options) withDefaults() Options {
 	o.OrphanQuarantine = cmp.Or(o.OrphanQuarantine, 40*time.Second)
 	o.TerminatedPodThreshold = cmp.Or(o.TerminatedPodThreshold, 12500)
 	o.Most = cmp.Or(o.Most, 20)
-	o.Outages = merged(o.Outages)
 	return o
-}
-
-// merged puts intervals in order and joins those that overlap.
-func merged(all []Interval) (out []Interval) {
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b Interval) int { return a.From.Compare(b.From) })
-	for _, i := range all {
-		if last := len(out) - 1; last >= 0 && !i.From.After(out[last].To) {
-			if i.To.After(out[last].To) {
-				out[last].To = i.To
-			}
-			continue
-		}
-		out = append(out, i)
-	}
-	return out
-}
-
-// before is the moment from which there is as much time to now as given, outages not counted. Without outages it is now
-// minus d.
-func (o *Options) before(now time.Time, d time.Duration) time.Time {
-	start := now.Add(-d)
-	for i := len(o.Outages) - 1; i >= 0; i-- {
-		outage := o.Outages[i]
-		if !outage.From.Before(now) {
-			continue // it began later
-		}
-		if !outage.To.After(start) {
-			break
-		}
-		end := outage.To
-		if end.After(now) {
-			end = now
-		}
-		start = start.Add(outage.From.Sub(end))
-	}
-	return start
-}
-
-// out reports whether a time is in an outage.
-func (o *Options) out(t time.Time) bool {
-	return slices.ContainsFunc(o.Outages, func(i Interval) bool { return !t.Before(i.From) && !t.After(i.To) })
 }
 
 // Violation is a broken rule.

@@ -26,7 +26,7 @@ func Final(h *History) []Object {
 	}
 	var all []Object
 	for _, r := range last {
-		if r.Type != Deleted && r.Kind() != Lease && r.Kind() != Node {
+		if r.Type != Deleted && r.Kind() != Lease && r.Kind() != Node && r.Kind() != Namespace {
 			all = append(all, r.Object)
 		}
 	}

@@ -163,22 +163,34 @@ func (w *world) unsettledRollout(d *deployment) string {
 	return w.unsettledSizes(d)
 }
 
-// untrue says what is wrong in a Deployment's status (DEP-17, DEP-64, DEP-67).
+// untrue says what is wrong in a Deployment's status (DEP-17, DEP-64, DEP-67). ReplicaSets that are being deleted may count or not.
 func (w *world) untrue(d *deployment) string {
+	var all, staying []*set
+	for _, s := range w.setsOf[d.UID] {
+		all = append(all, s)
+		if s.deleting.IsZero() {
+			staying = append(staying, s)
+		}
+	}
+	problem := w.untrueOf(d, all)
+	if problem != "" && len(staying) < len(all) && w.untrueOf(d, staying) == "" {
+		return ""
+	}
+	return problem
+}
+
+// untrueOf is the same for a Deployment of the ReplicaSets.
+func (w *world) untrueOf(d *deployment, sets []*set) string {
 	type counts struct{ replicas, updated, ready, available, unavailable int32 }
 	want, sizes := counts{}, int32(0)
-	current := w.current(d)
-	for _, s := range w.setsOf[d.UID] {
-		if !s.deleting.IsZero() {
-			return "" // which counts or not
-		}
+	for _, s := range sets {
 		want.replicas += s.Status.Replicas
 		want.ready += s.Status.ReadyReplicas
 		want.available += s.Status.AvailableReplicas
 		sizes += s.size()
 	}
 	want.unavailable = max(0, sizes-want.available)
-	if current != nil {
+	if current := oldest(sets, d.template()); current != nil {
 		want.updated = current.Status.Replicas
 		if _, ok := revisionOf(current); ok && d.Annotations[revisionAnnotation] != current.Annotations[revisionAnnotation] {
 			return fmt.Sprintf("has revision %q, and %s has %q", d.Annotations[revisionAnnotation], current.Name, current.Annotations[revisionAnnotation])
@@ -239,7 +251,7 @@ func (w *world) unsettledSizes(d *deployment) string {
 		return fmt.Sprintf("old ReplicaSets have sizes, %d in all", oldSize)
 	case recreate && left > 0:
 		return "" // it waits
-	case current == nil && !w.saysWhy(d):
+	case current == nil && (w.o.Unhindered || !w.saysWhy(d)):
 		return "no ReplicaSet has the present template"
 	case current == nil:
 		return ""

@@ -17,6 +17,23 @@ func refusedSet(s *scene) {
 	}))
 }
 
+// timedOut is a Deployment without a ReplicaSet that says that it got no further.
+func timedOut(s *scene) {
+	s.Manager().Edit(s.User().Create(aDeployment(0)), all(observe, says("True", "False", "ProgressDeadlineExceeded", s.Now)))
+}
+
+// ending is a paused Deployment of one pod, whose ReplicaSet stays for a finalizer, and whose status has so many pods.
+func ending(s *scene, n int32) {
+	d, set, _ := settledScene(s)
+	s.User().Terminate(set)
+	d = s.User().Edit(d, func(o Object) { o.(*appsv1.Deployment).Spec.Paused = true })
+	available := corev1.ConditionTrue
+	if n == 0 {
+		available = corev1.ConditionFalse
+	}
+	s.Manager().Edit(d, all(status(n, n, n), says(available, "True", "NewReplicaSetAvailable", s.Now)))
+}
+
 func TestL1(t *testing.T) {
 	settled := Options{Settled: true}
 	run(t, L1(), []history{
@@ -85,6 +102,12 @@ func TestL1(t *testing.T) {
 		{name: "a missing ReplicaSet", write: func(s *scene) {
 			s.Manager().Edit(s.User().Create(aDeployment(0)), all(observe, says("True", "True", "x", s.Now)))
 		}, options: settled, want: "no ReplicaSet has the present template"},
+		{name: "a missing ReplicaSet, and the Deployment says why", write: func(s *scene) { timedOut(s) }, options: settled},
+		{name: "a missing ReplicaSet for a reason that is over", write: func(s *scene) { timedOut(s) },
+			options: Options{Settled: true, Unhindered: true}, want: "no ReplicaSet has the present template"},
+		{name: "a status that counts a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 1) }, options: settled},
+		{name: "a status that does not count a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 0) }, options: settled},
+		{name: "a status that counts more than a ReplicaSet which is being deleted", write: func(s *scene) { ending(s, 2) }, options: settled, want: "its ReplicaSets"},
 		{name: "Endpoints that lack a pod", write: func(s *scene) {
 			_, set, _ := settledScene(s)
 			_ = set

@@ -38,7 +38,10 @@
 //   - all generations of the spec since the one that the status says was observed when the step was decided;
 //   - what the environment did within Options.Lag before: a pod that failed a moment ago is not held against the manager
 //     that deletes another;
-//   - Options.Outages, times in which the manager could not see or act. Time in an outage does not count as lag.
+//   - Options.Outages, times in which a manager could not see or write objects of a kind. Such time does not count as lag of
+//     what that manager may not have known. Rules that anybody must have carried out in time allow for all outages.
+//
+// An excuse is used up when the manager has shown that it knows, and an exemption ends with its reason.
 //
 // # Oracles
 //

@@ -67,7 +67,7 @@ func (d *doubts) Pop() any {
 func (e *addresses) after(r *revision) {
 	switch o := r.Object.(type) {
 	case *corev1.Pod:
-		e.pods[r.uid] = remember(e.pods[r.uid], e.now, gone(o, r), e.start())
+		e.pods[r.uid] = remember(e.pods[r.uid], e.now, gone(o, r), e.start(""))
 		if r.Type == Deleted {
 			e.gone = append(e.gone, state[types.UID]{e.now, r.uid})
 		}
@@ -75,7 +75,7 @@ func (e *addresses) after(r *revision) {
 			e.doubt(key, r.uid)
 		}
 	case *corev1.Service:
-		e.services[r.key] = remember(e.services[r.key], e.now, gone(o, r), e.start())
+		e.services[r.key] = remember(e.services[r.key], e.now, gone(o, r), e.start(""))
 		if endpoints := e.endpoints[r.key]; endpoints != nil {
 			for uid := range readyAddresses(endpoints) {
 				e.doubt(r.key, uid)
@@ -106,8 +106,16 @@ func remember[T any](states []state[T], now time.Time, o T, before time.Time) []
 	return states
 }
 
-// start is the time from which on a state may have been what the manager saw.
-func (e *addresses) start() time.Time { return e.o.before(e.now, e.o.EndpointsLag) }
+// start is the time from which on a state may have been what a manager saw; any manager if it is not named.
+func (e *addresses) start(manager string) time.Time {
+	return e.before(manager, e.now, e.o.EndpointsLag)
+}
+
+// before is the moment from which a manager has had as much time until another one as given. To anyone it counts as an outage,
+// too, when nobody leads.
+func (e *addresses) before(manager string, when time.Time, d time.Duration) time.Time {
+	return e.outages.of(manager, resources[Pod], resources[Service], resources[Endpoints], resources[Lease]).before(when, d)
+}
 
 func (e *addresses) doubt(key string, uid types.UID) {
 	heap.Push(&e.doubts, doubt{e.now.Add(e.o.EndpointsLag), e.now, key, uid})
@@ -182,7 +190,7 @@ func (e *addresses) written(r *revision, o *corev1.Endpoints) {
 		before = readyAddresses(old) // how long they may stay is asked when their pods change
 	}
 	for uid, ip := range readyAddresses(o) {
-		if before[uid] != ip && !e.valid(r.key, uid, ip, e.start()) {
+		if before[uid] != ip && !e.valid(r.key, uid, ip, e.start(r.author)) {
 			e.report(r, e.about(r.key, uid), "the ready address %s of pod %s: no such pod was ready and selected within %v", ip, uid, e.o.EndpointsLag)
 			break
 		}
@@ -194,7 +202,7 @@ func (e *addresses) written(r *revision, o *corev1.Endpoints) {
 	if !annotated && total != maxAddresses {
 		return
 	}
-	least, most := e.candidates(o)
+	least, most := e.candidates(o, e.start(r.author))
 	switch {
 	case annotated && most <= maxAddresses:
 		e.report(r, []string{Service + "/" + r.key}, "said to be truncated, with at most %d candidates", most)
@@ -204,10 +212,10 @@ func (e *addresses) written(r *revision, o *corev1.Endpoints) {
 }
 
 // candidates bounds the number of addresses that a Service has had within the lag.
-func (e *addresses) candidates(o *corev1.Endpoints) (least, most int) {
+func (e *addresses) candidates(o *corev1.Endpoints, start time.Time) (least, most int) {
 	key := keyOf(o)
-	services := recent(e.services[key], e.start())
-	sure := len(services) > 0 && !services[0].from.After(e.start()) && numbered(services)
+	services := recent(e.services[key], start)
+	sure := len(services) > 0 && !services[0].from.After(start) && numbered(services)
 	ports := 1
 	for _, s := range services {
 		if s.object != nil {
@@ -215,8 +223,8 @@ func (e *addresses) candidates(o *corev1.Endpoints) (least, most int) {
 		}
 	}
 	count := func(uid types.UID) {
-		states := recent(e.pods[uid], e.start())
-		ever, always := false, len(states) > 0 && !states[0].from.After(e.start())
+		states := recent(e.pods[uid], start)
+		ever, always := false, len(states) > 0 && !states[0].from.After(start)
 		for _, s := range services {
 			for _, p := range states {
 				in := false
@@ -254,7 +262,7 @@ func (e *addresses) expire(now time.Time) {
 	e.forget(now)
 	for len(e.doubts) > 0 && e.doubts[0].at.Before(now) {
 		d := heap.Pop(&e.doubts).(doubt)
-		if working := e.o.before(d.at, e.o.EndpointsLag); working.Before(d.since) {
+		if working := e.before("", d.at, e.o.EndpointsLag); working.Before(d.since) {
 			e.judges(true)
 			d.at = d.at.Add(cmp.Or(max(d.since.Sub(working), 0), time.Second))
 			heap.Push(&e.doubts, d) // there was an outage meanwhile
@@ -279,7 +287,7 @@ func (e *addresses) expire(now time.Time) {
 
 // forget drops the states of pods that are gone for so long that nothing can depend on them.
 func (e *addresses) forget(now time.Time) {
-	oldest := e.o.before(now, 2*e.o.EndpointsLag)
+	oldest := e.before("", now, 2*e.o.EndpointsLag)
 	for len(e.gone) > 0 && e.gone[0].from.Before(oldest) {
 		delete(e.pods, e.gone[0].object)
 		e.gone = e.gone[1:]

@@ -70,7 +70,7 @@ func TestS11(t *testing.T) {
 			s.Manager().Edit(endpoints, func(o Object) { o.(*corev1.Endpoints).Subsets = nil })
 			s.Wait(time.Minute)
 			s.User().Create(aNode())
-		}, options: Options{Outages: []Interval{{time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC)}}}},
+		}, options: Options{Outages: []Outage{Blackout(time.Date(2026, 1, 1, 0, 0, 2, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC))}}},
 		{name: "no longer selected", write: func(s *scene) {
 			service, _, _ := serving(s)
 			s.User().Edit(service, func(o Object) { o.(*corev1.Service).Spec.Selector = map[string]string{"app": "other"} })

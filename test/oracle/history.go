@@ -36,6 +36,7 @@ const (
 	Service               = "Service"
 	Endpoints             = "Endpoints"
 	Node                  = "Node"
+	Namespace             = "Namespace"
 	Lease                 = "Lease"
 )
 
@@ -129,6 +130,8 @@ func kindOf(o Object) string {
 		return known(o != nil, Endpoints)
 	case *corev1.Node:
 		return known(o != nil, Node)
+	case *corev1.Namespace:
+		return known(o != nil, Namespace)
 	case *coordinationv1.Lease:
 		return known(o != nil, Lease)
 	}
@@ -159,6 +162,8 @@ func newObject(kind string) Object {
 		return &corev1.Endpoints{}
 	case Node:
 		return &corev1.Node{}
+	case Namespace:
+		return &corev1.Namespace{}
 	case Lease:
 		return &coordinationv1.Lease{}
 	}

@@ -174,7 +174,7 @@ func TestMost(t *testing.T) {
 
 func TestBefore(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(1000+int64(second), 0) }
-	o := Options{Outages: []Interval{{at(50), at(60)}, {at(10), at(20)}, {at(15), at(25)}}}.withDefaults()
+	o := merged([]Interval{{at(50), at(60)}, {at(10), at(20)}, {at(15), at(25)}})
 	for _, c := range []struct{ now, back, want int }{
 		{100, 10, 90}, {65, 10, 45}, {55, 10, 40}, {45, 10, 35}, {30, 10, 5}, {65, 40, 0}, {8, 3, 5}, {60, 1, 49},
 	} {

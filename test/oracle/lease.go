@@ -10,7 +10,8 @@ import (
 
 // S13: every write of a manager falls into a time, by versions, in which the lease names that manager's process (LE-14,
 // LE-16). Leases don't fence, so a manager must ask its clock before each write; one that is stopped between the two can
-// still fail this. Who a holder is, is learnt from the request that wrote its name into the lease; see Options.Identity.
+// still fail this. Nor may the holder write when the lease has expired that it has not renewed, though nobody else has taken it. Who
+// a holder is, is learnt from the request that wrote its name into the lease; see Options.Identity.
 // Without a lease in the history, or without requests, it is silent.
 func S13() Oracle {
 	return Oracle{"S13", "one writer: the holder of the lease", func(j *judge) hooks {
@@ -18,35 +19,75 @@ func S13() Oracle {
 		for _, r := range j.revisions {
 			elected = elected || r.kind == Lease && r.key == j.o.Lease
 		}
-		holder, known := "", false
-		var since int64
+		t := tenure{}
 		return hooks{after: func(r *revision) {
 			if r.kind == Lease && r.key == j.o.Lease {
 				old, _ := r.old.(*coordinationv1.Lease)
-				was, is := holderOf(old), holderOf(j.lease)
-				switch {
-				case is == "":
-					holder, known, since = "", true, r.Version
-				case is != was || !known:
-					holder, known, since = "", false, r.Version
-					if r.by != nil && r.by.manager {
-						holder, known = j.o.Identity(*r.by.Request), true
-					}
-				}
+				t.change(r, holderOf(old), j.lease)
 				return
 			}
 			if !elected || !r.manager {
 				return
 			}
-			excused := r.by == nil || !known && since > 0
+			excused := r.by == nil || !t.known && t.since > 0
 			if j.judges(excused); excused {
 				return
 			}
-			if who := j.o.Identity(*r.by.Request); who != holder {
-				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, while the lease is held by %q since version %d", who, holder, since)
+			late := r.by.Received.Sub(t.expires)
+			switch {
+			case r.author != t.holder:
+				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, while the lease is held by %q since version %d", r.author, t.holder, t.since)
+			case !t.expires.IsZero() && late > j.o.Slack && !j.outages.of(r.author, resources[r.kind]).contain(r.by.Received):
+				j.report(r, []string{Lease + "/" + j.o.Lease}, "written by %q, whose lease had expired %v before", r.author, late.Round(time.Millisecond))
 			}
 		}}
 	}}
+}
+
+// tenure is who holds the lease.
+type tenure struct {
+	holder  string // the process; empty for nobody
+	known   bool
+	since   int64
+	expires time.Time // zero if that is not known
+}
+
+// change notes a revision of the lease.
+func (t *tenure) change(r *revision, was string, lease *coordinationv1.Lease) {
+	is := holderOf(lease)
+	t.expires = time.Time{}
+	if is == "" {
+		t.holder, t.known, t.since = "", true, r.Version
+		return
+	}
+	if is != was || !t.known {
+		t.holder, t.known, t.since = "", false, r.Version
+		if r.by != nil && r.by.manager {
+			t.holder, t.known = r.author, true
+		}
+	}
+	if lasts := ptr.Deref(lease.Spec.LeaseDurationSeconds, 0); lasts > 0 && !r.When.IsZero() {
+		t.expires = r.When.Add(time.Duration(lasts) * time.Second)
+	}
+}
+
+// vacancies are the times in which nobody held the lease: from the last renewal of a holder to the first of another one, or of the
+// same one after half the lease's time, when it may have lost it. What lasts longer than twice the lease's time is a fault of the
+// managers.
+func (l *linked) vacancies(name string) (all []Outage) {
+	held, holder := time.Time{}, ""
+	for _, r := range l.revisions {
+		lease, ok := r.Object.(*coordinationv1.Lease)
+		if !ok || r.key != name || r.When.IsZero() || holderOf(lease) == "" {
+			continue
+		}
+		lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+		if !held.IsZero() && (holderOf(lease) != holder || r.When.Sub(held) > lasts/2) {
+			all = append(all, Outage{Interval: Interval{held, earlier(r.When, held.Add(2*lasts))}, Resource: resources[Lease]})
+		}
+		held, holder = r.When, holderOf(lease)
+	}
+	return all
 }
 
 func holderOf(l *coordinationv1.Lease) string {

@@ -1,6 +1,22 @@
 package oracle
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
+
+// renewed is a pod that is created a time after the last renewal of a lease of 15 s.
+func renewed(s *scene, later time.Duration) {
+	a := s.Manager().As("a")
+	set := s.User().Create(aSet(nil, "a", 3))
+	lease := aLease("one")
+	lease.Spec.LeaseDurationSeconds = pointer[int32](15)
+	held := a.Create(lease)
+	s.Wait(10 * time.Second)
+	a.Edit(held, holds("one"))
+	s.Wait(later)
+	a.Create(s.aPod(set))
+}
 
 func TestS13(t *testing.T) {
 	run(t, S13(), []history{
@@ -32,6 +48,10 @@ func TestS13(t *testing.T) {
 			b.Edit(lease, holds("two"))
 			b.Create(s.aPod(set))
 		}},
+		{name: "a write of the holder whose lease has expired", write: func(s *scene) { renewed(s, 17*time.Second) }, want: "had expired 2"},
+		{name: "a write of the holder just before its lease expires", write: func(s *scene) { renewed(s, 14*time.Second) }},
+		{name: "a write of the holder that was under way when its lease expired", write: func(s *scene) { renewed(s, 17*time.Second) },
+			options: Options{Outages: []Outage{blind("a", resources[Pod])}}},
 		{name: "no election", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 3))
 			s.Manager().As("a").Create(s.aPod(set))

@@ -16,6 +16,7 @@ type revision struct {
 	old       Object    // nil if it is new
 	by        *request  // who made it; nil if unknown
 	manager   bool      // it was the manager's, see the package's documentation
+	author    string    // the manager's process, as Options.Identity names it; empty if unknown
 	at        time.Time // when, as far as it is known; never before its predecessors
 }
 
@@ -32,17 +33,34 @@ func (r *revision) goes() bool {
 	return r.Type == Deleted || r.Object.GetDeletionTimestamp() != nil && (r.old == nil || r.old.GetDeletionTimestamp() == nil)
 }
 
+// deletes reports whether the revision shows that a deletion was asked for. The end of an object that was to end already, and
+// of which somebody has removed the last finalizer, does not.
+func (r *revision) deletes() bool {
+	if r.by != nil {
+		return r.goes() && r.by.Verb == "delete"
+	}
+	return r.goes() && (r.old == nil || r.old.GetDeletionTimestamp() == nil)
+}
+
+// forced reports whether a deletion was asked for without any grace: of the controllers, podgc alone does that.
+func (r *revision) forced() bool {
+	return r.manager && r.by != nil && r.by.Verb == "delete" && r.by.Grace != nil && *r.by.Grace == 0
+}
+
 // linked is a history in order, each revision with its predecessor and its author.
 type linked struct {
 	revisions  []*revision
 	requests   []*request            // those of the managers, in order of arrival
 	ofObject   map[string][]int      // kind/namespace/name -> indexes in revisions
-	lookups    map[string][]*Request // name of a node -> the managers' live reads of it, in order
+	lookups    map[lookup][]*Request // the managers' live reads of an object, in order
 	attributed bool                  // there are requests
 }
 
+// lookup names an object that was read live.
+type lookup struct{ resource, namespace, name string }
+
 func link(h *History, o *Options) *linked {
-	l := &linked{ofObject: map[string][]int{}, lookups: map[string][]*Request{}, attributed: len(h.Requests) > 0}
+	l := &linked{ofObject: map[string][]int{}, lookups: map[lookup][]*Request{}, attributed: len(h.Requests) > 0}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]
 		if kind := r.Kind(); kind != "" {
@@ -60,7 +78,7 @@ func link(h *History, o *Options) *linked {
 		last[id] = r
 	}
 	l.readRequests(h, o)
-	l.attribute()
+	l.attribute(o)
 	return l
 }
 
@@ -72,19 +90,19 @@ func (l *linked) readRequests(h *History, o *Options) {
 	}
 	slices.SortStableFunc(l.requests, func(a, b *request) int { return a.Received.Compare(b.Received) })
 	for _, r := range l.requests {
-		if r.manager && r.Verb == "get" && r.Resource == "nodes" {
-			l.lookups[r.Name] = append(l.lookups[r.Name], r.Request)
+		if object := (lookup{r.Resource, r.Namespace, r.Name}); r.manager && r.Verb == "get" {
+			l.lookups[object] = append(l.lookups[object], r.Request)
 		}
 	}
 }
 
 // resources are the plural names of the kinds.
 var resources = map[string]string{
-	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints", Node: "nodes", Lease: "leases",
+	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints", Node: "nodes", Namespace: "namespaces", Lease: "leases",
 }
 
 // attribute finds out who made each revision.
-func (l *linked) attribute() {
+func (l *linked) attribute(o *Options) {
 	byVersion := map[int64]*revision{}
 	ends := map[types.UID][]*revision{} // the revisions that end an object
 	for _, r := range l.revisions {
@@ -117,7 +135,9 @@ func (l *linked) attribute() {
 		switch {
 		case r.Injected:
 		case r.by != nil:
-			r.manager = r.by.manager
+			if r.manager = r.by.manager; r.manager {
+				r.author = o.Identity(*r.by.Request)
+			}
 		case !l.attributed:
 			r.manager = r.managers()
 		}

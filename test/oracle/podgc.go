@@ -12,7 +12,8 @@ import (
 // more than the threshold (PGC-4), being deleted on an out-of-service node (PGC-7) or without a node (PGC-12), or an orphan,
 // whose node is absent for the grace period and was then found missing by a live read (PGC-8..10, PGC-28). It has finished
 // before it is deleted, and an orphan that the manager made so has the condition DisruptionTarget (PGC-13, PGC-15). A node
-// that came back, or into service, a moment ago does not count as such yet. It needs requests; without any it is silent.
+// that came back, or into service, a moment ago does not count as such yet. Other deletions belong to other controllers, whatever
+// owns the pod. It needs requests; without any it is silent.
 func S12() Oracle {
 	return Oracle{"S12", "podgc removes only what its rules name", func(j *judge) hooks {
 		failed := map[string]bool{} // the pods, by uid, that the manager has made finished
@@ -20,7 +21,7 @@ func S12() Oracle {
 		return hooks{
 			before: func(r *revision) {
 				p := j.pods[r.key]
-				if r.kind == Pod && r.manager && r.goes() && r.by != nil && r.by.Grace != nil && *r.by.Grace == 0 && p != nil && p.UID == r.uid {
+				if r.kind == Pod && r.goes() && r.forced() && p != nil && p.UID == r.uid {
 					j.collected(r, p, failed[string(r.uid)], nodes)
 				}
 			},
@@ -73,11 +74,11 @@ func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeT
 	j.judges(false)
 	node := j.nodes[p.Spec.NodeName]
 	related := []string{Node + "//" + p.Spec.NodeName}
-	terminated, unscheduled, outOf, orphan := j.tooMany(p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
-		p.DeletionTimestamp != nil && node != nil && (outOfService(node) || j.recent(nodes.repaired[node.Name])),
+	terminated, unscheduled, outOf, orphan := j.tooMany(r, p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
+		p.DeletionTimestamp != nil && node != nil && (outOfService(node) || j.recent(r, nodes.repaired[node.Name], Node)),
 		p.Spec.NodeName != "" && node == nil
 	problem, since := "", nodes.absent[p.Spec.NodeName]
-	if last := nodes.back[p.Spec.NodeName]; node != nil && j.recent(last.to) {
+	if last := nodes.back[p.Spec.NodeName]; node != nil && j.recent(r, last.to, Node) {
 		orphan, since = true, last.from
 	}
 	if orphan {
@@ -101,14 +102,14 @@ func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeT
 
 // tooMany reports whether a pod is terminated and there are more of them than the threshold. Those that others, or another
 // rule, removed a moment ago still count.
-func (j *judge) tooMany(p *pod) bool {
+func (j *judge) tooMany(r *revision, p *pod) bool {
 	if !finished(p.Pod) {
 		return false
 	}
 	if j.o.CollectsMore != nil && j.o.CollectsMore(p.Pod, j.now) {
 		return true
 	}
-	return j.o.TerminatedPodThreshold > 0 && j.ended+len(j.endedLost.since(j.lag())) > j.o.TerminatedPodThreshold
+	return j.o.TerminatedPodThreshold > 0 && j.ended+len(j.endedLost.since(j.lag(r, Pod))) > j.o.TerminatedPodThreshold
 }
 
 // orphaned says why a pod without a node is not yet due.
@@ -117,8 +118,8 @@ func (j *judge) orphaned(p *pod, since time.Time, r *revision) string {
 	if !since.IsZero() && j.now.Before(due.Add(-j.o.Slack)) && !j.now.Equal(epoch) {
 		return fmt.Sprintf("%v after its node was gone", j.now.Sub(since))
 	}
-	for _, lookup := range j.lookups[p.Spec.NodeName] {
-		if lookup.Code == http.StatusNotFound && !lookup.Received.Before(due.Add(-j.o.Slack)) && !lookup.Received.After(r.by.Received) {
+	for _, look := range j.lookups[lookup{resource: resources[Node], name: p.Spec.NodeName}] {
+		if look.Code == http.StatusNotFound && !look.Received.Before(due.Add(-j.o.Slack)) && !look.Received.After(r.by.Received) {
 			return ""
 		}
 	}

@@ -24,7 +24,7 @@ func S14() Oracle {
 			if !q.manager || q.Resource == resources[Lease] || q.Verb != "update" && q.Verb != "patch" {
 				continue
 			}
-			if out := j.o.out(q.Received); out || !q.noop {
+			if out := j.outages.of(j.o.Identity(*q.Request), q.Resource).contain(q.Received); out || !q.noop {
 				j.judges(out)
 				continue
 			}
@@ -33,10 +33,10 @@ func S14() Oracle {
 		}
 		return hooks{
 			before: func(r *revision) {
-				if !r.manager || !last.After(epoch) || r.Object.GetDeletionTimestamp() != nil || !last.Before(j.o.before(j.now, j.o.Quiet)) {
+				if !r.manager || !last.After(epoch) || r.Object.GetDeletionTimestamp() != nil || !last.Before(j.outages.of("").before(j.now, j.o.Quiet)) {
 					return
 				}
-				if last.Before(j.o.before(j.now, j.o.Quiet+j.longestReady())) {
+				if last.Before(j.outages.of("").before(j.now, j.o.Quiet+j.longestReady())) {
 					j.restless(r, last)
 				}
 			},
@@ -100,7 +100,7 @@ func adopts(r *revision) bool {
 
 // restless judges a write of the manager after a time of quiet.
 func (j *judge) restless(r *revision, last time.Time) {
-	if adopts(r) {
+	if adopts(r) || r.goes() && j.garbage(r.Object) {
 		return
 	}
 	problem := ""

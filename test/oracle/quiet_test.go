@@ -61,7 +61,7 @@ func TestS14(t *testing.T) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			s.Manager().Edit(set, observe)
 			s.Requests = append(s.Requests, s.Requests[len(s.Requests)-1])
-		}, options: Options{Outages: []Interval{{NewScript().Now, NewScript().Now.Add(time.Minute)}}}},
+		}, options: Options{Outages: []Outage{Blackout(NewScript().Now, NewScript().Now.Add(time.Minute))}}},
 		{name: "an update that is repeated", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			s.Manager().Edit(set, observe)

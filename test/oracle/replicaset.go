@@ -2,8 +2,11 @@ package oracle
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,14 +25,8 @@ func S1() Oracle {
 			for _, o := range s.open() {
 				most = max(most, o.replicas)
 			}
-			given := 0
-			for _, gain := range s.gained.since(j.lag()) {
-				if other := j.podsOf[s.UID][gain.uid]; other != nil && other.counted {
-					given++
-				}
-			}
 			j.judges(false)
-			if n := s.active - given; n > int(most) {
+			if n := s.active - j.given(s, j.lag(r, Pod)); n > int(most) {
 				j.report(r, j.related(s), "%s of replicas %d now has %d active pods", s.Name, most, n)
 			}
 		}}
@@ -37,7 +34,8 @@ func S1() Oracle {
 }
 
 // S2: a ReplicaSet never deletes an active pod while it has no more active pods than replicas (RS-25, RS-40). Pods that the
-// environment took a moment ago still count: the manager may not know.
+// environment took a moment ago still count until the manager has replaced them: it may not know. What another controller may do,
+// see others, is excused.
 func S2() Oracle {
 	return Oracle{"S2", "a ReplicaSet deletes no active pod that it needs", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
@@ -50,51 +48,54 @@ func S2() Oracle {
 			for _, o := range s.open() {
 				least = min(least, o.replicas)
 			}
-			j.judges(false)
-			if n := s.active + j.taken(s, j.lag(), func(l loss) bool { return l.count > 0 }); n <= int(least) {
+			excused := j.others(p)
+			if j.judges(excused); excused {
+				return
+			}
+			if n := s.active + j.taken(s, j.lag(r, Pod)); n <= int(least) {
 				j.report(r, j.related(s), "deleted while %s has %d active pods of %d replicas", s.Name, n, least)
 			}
 		}}
 	}}
 }
 
-// taken counts the pods that the environment took from a ReplicaSet since a time, and that are still missing.
-func (w *world) taken(s *set, since time.Time, which func(loss) bool) int {
-	seen := map[types.UID]bool{}
-	for _, l := range s.lost.since(since) {
-		if which(l) {
-			seen[l.uid] = true
-		}
-	}
-	return len(seen)
-}
-
-// S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and had a controller that
-// exists or did (of kinds that are not recorded, nothing is known), unless it is deleted by force (podgc, see S12); and the request carried a precondition that makes sure of
-// it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition).
+// S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and the request carried a
+// precondition that makes sure of it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition). It had a
+// controller that exists or did (of kinds that are not recorded, nothing is known), unless it is deleted by force (podgc, see
+// S12), or by a rule for which it need not have one, see others. Of an owner that never was, the garbage collector has convinced
+// itself with a live read. All pods of a namespace that ends are meant.
 func S3() Oracle {
 	return Oracle{"S3", "a deletion hits the pod that was meant", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
-			if r.kind != Pod || !r.manager || !r.goes() {
+			if r.kind != Pod || !r.manager || !r.deletes() {
 				return
 			}
-			j.judges(r.by == nil)
-			forced := r.by != nil && r.by.Grace != nil && *r.by.Grace == 0
+			excused := r.by == nil || j.ending[r.Object.GetNamespace()]
+			if j.judges(excused); j.ending[r.Object.GetNamespace()] {
+				return
+			}
 			ref, ok := controller(r.Object)
-			s := j.sets[ref.UID]
+			s, p := j.sets[ref.UID], j.pods[r.key]
 			switch {
 			case r.by != nil && r.by.UID == "" && r.by.PreconditionVersion == "":
 				j.report(r, j.related(s), "the deletion has neither uid nor resourceVersion as precondition")
 			case r.by != nil && r.by.UID != "" && r.by.UID != r.uid:
 				j.report(r, j.related(s), "the deletion meant uid %s", r.by.UID)
-			case forced:
-			case !ok:
+			case r.forced():
+			case !ok && (p == nil || !j.others(p)):
 				j.report(r, nil, "deleted though no controller owns it")
-			case j.owners[ref.UID] == nil && newObject(ref.Kind) != nil:
+			case ok && j.owners[ref.UID] == nil && newObject(ref.Kind) != nil && !j.missed(r, ref):
 				j.report(r, nil, "deleted though its controller, %s %s, is none that ever was", ref.Kind, ref.UID)
 			}
 		}}
 	}}
+}
+
+// missed reports whether the manager has lately looked for an owner live, and found none.
+func (j *judge) missed(r *revision, ref metav1.OwnerReference) bool {
+	return slices.ContainsFunc(j.lookups[lookup{resources[ref.Kind], r.Object.GetNamespace(), ref.Name}], func(q *Request) bool {
+		return q.Code == http.StatusNotFound && !q.Received.Before(j.now.Add(-liveLook)) && (r.by == nil || !q.Received.After(r.by.Received))
+	})
 }
 
 // S4: an object has at most one controller. What the manager adopts or creates gets a controller that exists under that
@@ -136,11 +137,11 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 	switch {
 	case newObject(kind) == nil:
 		return "" // of kinds that are not recorded, nothing is known
-	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Lease:
+	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Namespace, kind == Lease:
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}
 	owner := j.owners[uid]
-	adopts, excused := r.old != nil, j.lag()
+	adopts, excused := r.old != nil, j.lag(r, kind)
 	if looked := j.now.Add(-liveLook); adopts && looked.After(excused) {
 		excused = looked
 	}

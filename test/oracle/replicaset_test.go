@@ -9,6 +9,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// blind is an outage of the first 55 seconds.
+func blind(manager, resource string) Outage {
+	start := NewScript().Now
+	return Outage{Interval{start, start.Add(55 * time.Second)}, manager, resource}
+}
+
+// restored is a pod too many, a minute after another one got its label back.
+func restored(s *scene) {
+	set := s.User().Create(aSet(nil, "a", 1))
+	pod := s.pods(set, 1)[0]
+	pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
+	s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
+	s.Wait(time.Minute)
+	s.pods(set, 1)
+}
+
 func TestS1(t *testing.T) {
 	run(t, S1(), []history{
 		{name: "one more than replicas", write: func(s *scene) {
@@ -42,22 +58,21 @@ func TestS1(t *testing.T) {
 			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
 			s.pods(set, 1)
 		}},
-		{name: "a label that came back long ago", write: func(s *scene) {
-			set := s.User().Create(aSet(nil, "a", 1))
-			pod := s.pods(set, 1)[0]
-			pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
-			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
+		{name: "a label that came back long ago", write: restored, want: "now has 2"},
+		{name: "a label that came back before an outage", write: restored, options: Options{Outages: []Outage{blind("", "")}}},
+		{name: "a label that came back before an outage of the manager, and of pods", write: restored,
+			options: Options{Outages: []Outage{blind("manager", resources[Pod])}}},
+		{name: "a label that came back before an outage of another manager", write: restored,
+			options: Options{Outages: []Outage{blind("other", resources[Pod])}}, want: "now has 2"},
+		{name: "a label that came back before an outage of other objects", write: restored,
+			options: Options{Outages: []Outage{blind("manager", resources[Node])}}, want: "now has 2"},
+		{name: "a label that came back before an outage that ended long ago", write: func(s *scene) {
+			restored(s)
+			set := s.Revisions[0].Object
+			s.Manager().Terminate(s.Revisions[len(s.Revisions)-1].Object)
 			s.Wait(time.Minute)
 			s.pods(set, 1)
-		}, want: "now has 2"},
-		{name: "a label that came back before an outage", write: func(s *scene) {
-			set := s.User().Create(aSet(nil, "a", 1))
-			pod := s.pods(set, 1)[0]
-			pod = s.User().Edit(pod, func(o Object) { o.SetLabels(nil) })
-			s.User().Edit(pod, func(o Object) { o.SetLabels(map[string]string{"app": "web", hashLabel: "a"}) })
-			s.Wait(time.Minute)
-			s.pods(set, 1)
-		}, options: Options{Outages: []Interval{{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 0, 55, 0, time.UTC)}}}},
+		}, options: Options{Outages: []Outage{blind("manager", resources[Pod])}}, want: "now has 2"},
 		{name: "adopted pods may be too many", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			s.pods(set, 1)
@@ -71,6 +86,12 @@ func TestS1(t *testing.T) {
 			s.User().Create(s.aPod(set))
 		}},
 	})
+}
+
+func tainted(effect corev1.TaintEffect) *corev1.Node {
+	n := aNode()
+	n.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: effect}}
+	return n
 }
 
 func TestS2(t *testing.T) {
@@ -110,6 +131,44 @@ func TestS2(t *testing.T) {
 			s.Wait(time.Minute)
 			s.Manager().Terminate(pods[1])
 		}, want: "has 1 active pods of 2"},
+		{name: "another failed a moment ago, and was replaced since", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(pods[0], fail)
+			s.pods(set, 1)
+			s.Manager().Terminate(pods[1])
+		}, want: "has 2 active pods of 2"},
+		{name: "another failed a moment ago, and one was created that was missing besides", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(pods[0], fail)
+			set = s.User().Edit(set, size(3))
+			s.pods(set, 1)
+			s.User().Edit(set, size(2))
+			s.Manager().Terminate(pods[1])
+		}},
+		{name: "another lost its label a moment ago, and has it again", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Edit(s.User().Edit(pods[0], func(o Object) { o.SetLabels(nil) }), func(o Object) { o.SetLabels(pods[0].GetLabels()) })
+			s.Manager().Terminate(pods[1])
+		}, want: "has 2 active pods of 2"},
+		{name: "one of a ReplicaSet that is gone, as the garbage collector does", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 2))
+			pods := s.pods(set, 2)
+			s.User().Delete(set)
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "one on a node with a taint, as taint eviction does", write: func(s *scene) {
+			pods := s.up(s.User().Create(aSet(nil, "a", 2)), 2)
+			s.User().Create(tainted(corev1.TaintEffectNoExecute))
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "one on a node with a taint that evicts nothing", write: func(s *scene) {
+			pods := s.up(s.User().Create(aSet(nil, "a", 2)), 2)
+			s.User().Create(tainted(corev1.TaintEffectNoSchedule))
+			s.Manager().Terminate(pods[0])
+		}, want: "has 2 active pods of 2"},
 		{name: "a user's deletion", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 2))
 			s.User().Terminate(s.pods(set, 2)[0])
@@ -140,6 +199,20 @@ func TestS3(t *testing.T) {
 			p.OwnerReferences[0].UID = "none"
 			s.Manager().Terminate(s.User().Create(p))
 		}, want: "none that ever was"},
+		{name: "a pod of a controller that never was, as the garbage collector has seen live", write: func(s *scene) {
+			p := s.aPod(s.User().Create(aSet(nil, "a", 0)))
+			p.OwnerReferences[0].UID = "none"
+			pod := s.User().Create(p)
+			s.Manager().In("shop").Ask("get", "replicasets", "web-a", 404)
+			s.Manager().Terminate(pod)
+		}},
+		{name: "all pods of a namespace that ends", write: func(s *scene) {
+			s.User().Terminate(s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+			p := s.aPod(s.User().Create(aSet(nil, "a", 0)))
+			p.OwnerReferences = nil
+			s.Manager().Terminate(s.User().Create(p))
+			s.Requests[len(s.Requests)-1].UID = ""
+		}},
 		{name: "a pod of a ReplicationController, and of a kind that is not recorded", write: func(s *scene) {
 			rc := s.User().Create(&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}})
 			set := s.User().Create(aSet(nil, "a", 0))
@@ -161,7 +234,7 @@ func TestS3(t *testing.T) {
 
 func TestS4(t *testing.T) {
 	start := NewScript().Now
-	blind := Options{Outages: []Interval{{start, start.Add(time.Minute)}}}
+	blind := Options{Outages: []Outage{Blackout(start, start.Add(time.Minute))}}
 	orphan := func(s *scene, set Object) Object {
 		p := s.aPod(set)
 		p.OwnerReferences = nil

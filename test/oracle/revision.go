@@ -1,36 +1,51 @@
 package oracle
 
 import (
+	"maps"
 	"math"
+	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
-// S9: the manager never lowers the revision annotation of a ReplicaSet, nor that of a Deployment whose ReplicaSets nobody
-// else has touched (DEP-11, DEP-12). It removes only ReplicaSets that are old and empty, and only while there are more old
+// S9: the manager never lowers the revision annotation of a ReplicaSet, nor that of a Deployment (DEP-11, DEP-12), but for one
+// whose ReplicaSets somebody else has touched, until its revision is again that of its present ReplicaSet and the highest. It removes only ReplicaSets that are old and empty, and only while there are more old
 // ones than revisionHistoryLimit; when a Deployment is complete at the end, there are no more (DEP-62, DEP-63). That a
 // rollback reuses a ReplicaSet is S7.
 func S9() Oracle {
 	return Oracle{"S9", "revisions grow, history is kept as asked", func(j *judge) hooks {
-		touched := map[string]bool{} // the Deployments, by uid, whose revision others had a hand in
+		touched := map[types.UID]time.Time{} // when others had a hand in the revision of a Deployment
 		return hooks{
 			before: func(r *revision) {
 				switch {
-				case r.kind == ReplicaSet && r.manager && r.goes():
+				case r.kind == ReplicaSet && r.manager && r.deletes():
 					j.cleanUp(r)
 				case r.kind == ReplicaSet && !r.manager && r.old != nil: // whoever takes a set away has a hand in it, too
-					touched[string(j.sets[r.uid].controller)] = true
+					touched[j.sets[r.uid].controller] = j.now
 				}
 			},
 			after: func(r *revision) {
+				owner := r.uid
+				if r.kind == ReplicaSet {
+					owner = j.sets[r.uid].controller
+				}
 				switch {
 				case r.kind == ReplicaSet && !r.manager:
-					touched[string(j.sets[r.uid].controller)] = true
+					touched[owner] = j.now
 				case r.kind == Deployment && !r.manager && r.old != nil && r.old.GetAnnotations()[revisionAnnotation] != r.Object.GetAnnotations()[revisionAnnotation]:
-					touched[string(r.uid)] = true
-				case r.kind == ReplicaSet, r.kind == Deployment && !touched[string(r.uid)]:
-					j.lowered(r)
+					touched[owner] = j.now
+				case r.kind == ReplicaSet:
+					j.lowered(r, false)
+				case r.kind == Deployment:
+					j.lowered(r, !touched[owner].IsZero())
+				default:
+					return
+				}
+				if when, ok := touched[owner]; ok && r.manager && j.numbered(owner, when) {
+					delete(touched, owner)
 				}
 			},
 			end: func() {
@@ -42,7 +57,28 @@ func S9() Oracle {
 	}}
 }
 
-func (j *judge) lowered(r *revision) {
+// numbered reports whether the revision of a Deployment is that of its present ReplicaSet, and the highest, so that nothing is left
+// of what others had done to revisions.
+func (j *judge) numbered(uid types.UID, touched time.Time) bool {
+	d := j.alive(uid)
+	if d == nil || !touched.Before(j.lagAt(j.now, "", ReplicaSet, Deployment)) {
+		return false
+	}
+	current := j.current(d)
+	if current == nil {
+		return false
+	}
+	is, ok := revisionOf(d)
+	highest, both := revisionOf(current)
+	for _, s := range j.setsOf[uid] {
+		if n, _ := revisionOf(s); n > highest {
+			return false
+		}
+	}
+	return ok && both && is == highest
+}
+
+func (j *judge) lowered(r *revision, excused bool) {
 	if !r.manager || r.old == nil || r.Type == Deleted {
 		return
 	}
@@ -50,7 +86,9 @@ func (j *judge) lowered(r *revision) {
 	if !ok {
 		return
 	}
-	j.judges(false)
+	if j.judges(excused); excused {
+		return
+	}
 	if is, ok := revisionOf(r.Object); !ok || is < was {
 		j.report(r, nil, "revision went from %d to %q", was, r.Object.GetAnnotations()[revisionAnnotation])
 	}
@@ -70,8 +108,11 @@ func (j *judge) cleanUp(r *revision) {
 	if s == nil {
 		return // the history begins with its end
 	}
-	j.judges(false)
 	d := j.alive(s.controller)
+	excused := j.garbage(s)
+	if j.judges(excused); excused {
+		return
+	}
 	if d == nil {
 		j.report(r, nil, "deleted, and no Deployment that exists owns it")
 		return
@@ -97,7 +138,7 @@ func (j *judge) cleanUp(r *revision) {
 		j.report(r, j.family(d), "deleted though it is the present one of %s", d.Name)
 		return
 	}
-	if !tooMany && !j.recent(d.disturbed) {
+	if !tooMany && !j.recent(r, d.disturbed, ReplicaSet) {
 		j.report(r, j.family(d), "deleted though %s has %d old ones, and keeps %d", d.Name, len(j.old(d, j.current(d))), least)
 	}
 }
@@ -113,11 +154,19 @@ func (w *world) twin(s *set) bool {
 }
 
 // current is the ReplicaSet with a Deployment's present template.
-func (w *world) current(d *deployment) *set { return w.with(d, d.wishes[len(d.wishes)-1].template) }
+func (w *world) current(d *deployment) *set { return w.with(d, d.template()) }
 
-// with is a Deployment's ReplicaSet with a template: the oldest, then by name (DEP-10); nil if there is none.
-func (w *world) with(d *deployment, template string) (best *set) {
-	for _, s := range w.setsOf[d.UID] {
+// template is the present one of a Deployment.
+func (d *deployment) template() string { return d.wishes[len(d.wishes)-1].template }
+
+// with is a Deployment's ReplicaSet with a template; nil if there is none.
+func (w *world) with(d *deployment, template string) *set {
+	return oldest(slices.Collect(maps.Values(w.setsOf[d.UID])), template)
+}
+
+// oldest is the oldest ReplicaSet with a template, then the first by name (DEP-10); nil if there is none.
+func oldest(sets []*set, template string) (best *set) {
+	for _, s := range sets {
 		if s.template != template {
 			continue
 		}

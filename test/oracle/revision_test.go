@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 )
@@ -43,6 +44,27 @@ func TestS9(t *testing.T) {
 			set := s.User().Edit(s.Revisions[3].Object, func(o Object) { o.SetOwnerReferences(nil) })
 			s.User().Delete(set)
 			s.Manager().Edit(d, annotate(revisionAnnotation, "3"))
+		}},
+		{name: "a Deployment's revision goes down when it was right again since a user had a hand in it", write: func(s *scene) {
+			d, old := past(s, 1)
+			s.User().Edit(old[0], annotate(revisionAnnotation, "0"))
+			s.Wait(time.Minute)
+			d = s.Manager().Edit(d, annotate(revisionAnnotation, "1"))
+			d = s.Manager().Edit(d, annotate(revisionAnnotation, "7"))
+			s.Manager().Edit(d, annotate(revisionAnnotation, "3"))
+		}, want: `from 7 to "3"`},
+		{name: "a Deployment's revision goes down when it was right again a moment after a user had a hand in it", write: func(s *scene) {
+			d, old := past(s, 1)
+			d = s.Manager().Edit(d, annotate(revisionAnnotation, "7"))
+			s.User().Edit(old[0], annotate(revisionAnnotation, "0"))
+			d = s.Manager().Edit(d, annotate(revisionAnnotation, "1"))
+			d = s.Manager().Edit(d, annotate(revisionAnnotation, "7"))
+			s.Manager().Edit(d, annotate(revisionAnnotation, "3"))
+		}},
+		{name: "a set of a Deployment that is gone, as the garbage collector does", write: func(s *scene) {
+			d, old := past(s, 1)
+			s.User().Delete(d)
+			s.Manager().Delete(old[0])
 		}},
 		{name: "history is cleaned up to the limit", write: func(s *scene) {
 			_, old := past(s, 2)

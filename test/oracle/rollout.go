@@ -37,7 +37,7 @@ func S5() Oracle {
 						sum += each.size()
 					}
 				}
-				for _, gain := range d.gained.since(j.lag()) {
+				for _, gain := range d.gained.since(j.lag(r, ReplicaSet)) {
 					sum -= gain.count
 				}
 				j.judges(false)
@@ -68,7 +68,7 @@ func (j *judge) countSurge(r *revision) {
 		most = max(most, o.spec.most)
 	}
 	for _, each := range j.setsOf[d.UID] {
-		n -= len(each.gained.since(j.lag()))
+		n -= len(each.gained.since(j.lag(r, Pod)))
 		if j.o.Surge == SurgeAll {
 			n += each.present
 		} else {
@@ -104,18 +104,26 @@ func S6() Oracle {
 			}
 			s := j.sets[p.controller]
 			d := j.alive(s.controller)
-			if d == nil || !available(p.Pod, s.leastReady(), j.now) || j.recent(p.ready) {
+			if d == nil || !available(p.Pod, s.leastReady(), j.now) {
+				return
+			}
+			if j.recent(r, p.ready, Pod) {
+				j.judges(true)
+				return
+			}
+			if j.others(p) {
+				j.judges(true)
 				return
 			}
 			least, size := d.fence().least, s.open()[0].replicas
-			since := j.lag()
+			since := j.lag(r, Pod, ReplicaSet)
 			for _, o := range s.open() {
 				if !o.byManager || o.scaling {
 					j.judges(true)
 					return
 				}
 				least, size = min(least, o.spec.least), min(size, o.replicas)
-				if decided := j.o.before(o.when, j.o.Lag); decided.Before(since) {
+				if decided := j.lagAt(o.when, o.author, Pod, ReplicaSet); decided.Before(since) {
 					since = decided
 				}
 			}
@@ -162,7 +170,7 @@ func (w *world) unavailableSince(d *deployment, since time.Time) int {
 
 // S7: the manager makes at most one ReplicaSet for a Deployment and a template; so a rollback takes the one that exists
 // (DEP-10, DEP-25). status.collisionCount grows by one at a time, and only when a ReplicaSet stands in the way that is not
-// the Deployment's own for that template.
+// the Deployment's own for that template. One can stand in the way only once: with another count the name is another one.
 func S7() Oracle {
 	return Oracle{"S7", "one ReplicaSet for each template", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
@@ -171,6 +179,9 @@ func S7() Oracle {
 				j.twins(r)
 			case r.kind == Deployment && r.manager && r.old != nil:
 				j.collision(r)
+			case r.kind == Deployment && r.old != nil && collisions(r.old) != collisions(r.Object):
+				d := j.deployments[r.uid]
+				d.collisions, d.obstacles = 0, map[types.UID]bool{} // names come again
 			}
 		}}
 	}}
@@ -183,7 +194,7 @@ func (j *judge) twins(r *revision) {
 		if s.controller == "" || other == s || other.template != s.template || !other.deleting.IsZero() {
 			continue
 		}
-		if j.recent(other.changed) {
+		if j.recent(r, other.changed, ReplicaSet) {
 			continue // a user has just made it equal
 		}
 		j.report(r, append(j.related(s), ReplicaSet+"/"+keyOf(other)), "created though %s, of the same Deployment, has the same template", other.Name)
@@ -191,9 +202,11 @@ func (j *judge) twins(r *revision) {
 	}
 }
 
+func collisions(d Object) int32 { return ptr.Deref(d.(*appsv1.Deployment).Status.CollisionCount, 0) }
+
 func (j *judge) collision(r *revision) {
-	old, d := r.old.(*appsv1.Deployment), j.deployments[r.uid]
-	was, is := ptr.Deref(old.Status.CollisionCount, 0), ptr.Deref(d.Status.CollisionCount, 0)
+	d := j.deployments[r.uid]
+	was, is := collisions(r.old), collisions(r.Object)
 	if was == is {
 		return
 	}
@@ -203,14 +216,16 @@ func (j *judge) collision(r *revision) {
 		return
 	}
 	for _, s := range j.sets {
-		if s.Namespace != d.Namespace || !strings.HasPrefix(s.Name, d.Name+"-") || s.gone != nil && s.gone.at.Before(j.lag()) {
+		if s.Namespace != d.Namespace || !strings.HasPrefix(s.Name, d.Name+"-") || s.gone != nil && s.gone.at.Before(j.lag(r, ReplicaSet)) {
 			continue
 		}
 		if s.controller != d.UID || s.gone != nil || !s.born.manager || s.template != s.asCreated || s.altered {
-			return
+			d.obstacles[s.UID] = true
 		}
 	}
-	j.report(r, j.family(d), "collisionCount went from %d to %d, but no ReplicaSet stands in the way", was, is)
+	if d.collisions++; d.collisions > len(d.obstacles) {
+		j.report(r, j.family(d), "collisionCount went from %d to %d, but no ReplicaSet stands in the way that did not before", was, is)
+	}
 }
 
 // S8: Recreate: the manager raises a ReplicaSet only when no pod of another ReplicaSet of the Deployment is left that has not
@@ -218,6 +233,7 @@ func (j *judge) collision(r *revision) {
 // a size, from before the strategy was Recreate, may be scaled (DEP-35). One of size 0 may not, whether paused or not: DEP-35
 // would allow that, and so the original fails it, but whoever asks for Recreate relies on old and new never meeting.
 // A pod may still come for a ReplicaSet that the environment has just deleted: it was asked for before, and goes with it.
+// From when the environment raises a size, old and new are mixed by its will, until only one of the ReplicaSets has pods.
 // Orphans do not count that a ReplicaSet took in when the other had its size already, or only just before: to whom it was
 // given nobody told of them, and they bring an old pod back beside the new ones.
 func S8() Oracle {
@@ -225,7 +241,7 @@ func S8() Oracle {
 		return hooks{after: func(r *revision) {
 			if s, d, ok := j.raise(r); ok && s.orders[len(s.orders)-1].spec.recreate {
 				j.judges(false)
-				if other := j.standing(s, d, j.lag()); other != nil {
+				if other := j.standing(s, d, j.lag(r, Pod, ReplicaSet)); other != nil {
 					j.report(r, append(j.family(d), j.related(s)...), "raised to %d while pods of %s are left: %d", s.size(), other.Name, other.present)
 				}
 				return
@@ -240,12 +256,12 @@ func S8() Oracle {
 				return
 			}
 			foreign := func(o order) bool { return !o.byManager || !o.spec.recreate }
-			excused := len(d.gained) > 0 || j.justDeleted(s) || slices.ContainsFunc(s.open(), foreign)
+			excused := !d.raised.IsZero() || j.justDeleted(r, s) || slices.ContainsFunc(s.open(), foreign)
 			if j.judges(excused); excused {
 				return
 			}
-			since := j.lag()
-			if decided := s.open()[0].when; decided.Before(since) {
+			since, first := j.lag(r, Pod, ReplicaSet), s.open()[0]
+			if decided := j.lagAt(first.when, first.author, Pod, ReplicaSet); decided.Before(since) {
 				since = decided
 			}
 			if other := j.standing(s, d, since); other != nil {
@@ -268,8 +284,8 @@ func (j *judge) standing(s *set, d *deployment, since time.Time) *set {
 }
 
 // justDeleted reports whether the environment has just deleted the ReplicaSet.
-func (w *world) justDeleted(s *set) bool {
-	return w.recent(s.deleting) || s.gone != nil && !s.gone.manager && w.recent(s.gone.at)
+func (w *world) justDeleted(r *revision, s *set) bool {
+	return w.recent(r, s.deleting, ReplicaSet) || s.gone != nil && !s.gone.manager && w.recent(r, s.gone.at, ReplicaSet)
 }
 
 // arrived counts the pods of a ReplicaSet that were made outside of it, came to it since a time, and are left.

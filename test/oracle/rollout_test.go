@@ -196,6 +196,11 @@ func TestS6(t *testing.T) {
 			s.Manager().Edit(old, size(0))
 			s.Manager().Terminate(pod)
 		}, want: "0 pods of web are available, fewer than 1"},
+		{name: "the ReplicaSet is gone, and the garbage collector deletes its pods", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			s.User().Delete(s.Manager().Edit(a, size(2)))
+			s.Manager().Terminate(pods[0])
+		}},
 		{name: "scaled down", write: func(s *scene) {
 			d := s.User().Create(aDeployment(3))
 			a := s.Manager().Create(aSet(d, "a", 3))
@@ -254,6 +259,24 @@ func TestS7(t *testing.T) {
 			s.Manager().Create(aSet(d, "a", 1))
 			s.Manager().Edit(d, collides(1))
 		}, want: "no ReplicaSet stands in the way"},
+		{name: "a collision with a stranger, and another one with the same", write: func(s *scene) {
+			d := s.User().Create(aDeployment(1))
+			s.User().Create(aSet(nil, "a", 1))
+			s.Manager().Edit(s.Manager().Edit(d, collides(1)), collides(2))
+		}, want: "that did not before"},
+		{name: "collisions with two strangers", write: func(s *scene) {
+			d := s.User().Create(aDeployment(1))
+			s.User().Create(aSet(nil, "a", 1))
+			d = s.Manager().Edit(d, collides(1))
+			s.User().Create(aSet(nil, "b", 1))
+			s.Manager().Edit(d, collides(2))
+		}},
+		{name: "a collision with the same stranger after a user has set the count back", write: func(s *scene) {
+			d := s.User().Create(aDeployment(1))
+			s.User().Create(aSet(nil, "a", 1))
+			d = s.User().Edit(s.Manager().Edit(d, collides(1)), collides(0))
+			s.Manager().Edit(d, collides(1))
+		}},
 		{name: "two collisions at once", write: func(s *scene) {
 			d := s.User().Create(aDeployment(1))
 			s.User().Create(aSet(nil, "a", 1))
@@ -310,7 +333,36 @@ func TestS8(t *testing.T) {
 		d = s.Manager().Edit(d, observe)
 		return d, a, s.Manager().Terminate(pod)
 	}
+	// mixed is one whose old set a user has raised for a while, beside the new one with its pod.
+	mixed := func(s *scene) (a, b Object, newPod, oldPod Object) {
+		d, a, old := replaced(s)
+		s.User().Delete(old)
+		a = s.Manager().Edit(a, observe)
+		b = s.Manager().Edit(s.Manager().Create(aSet(d, "b", 1)), observe)
+		newPod = s.up(b, 1)[0]
+		s.Wait(time.Minute)
+		a = s.User().Edit(a, size(1))
+		a = s.Manager().Edit(a, observe)
+		oldPod = s.pods(a, 1)[0]
+		a = s.Manager().Edit(s.Manager().Edit(a, size(0)), observe)
+		s.Wait(time.Minute)
+		return a, b, newPod, s.Manager().Terminate(oldPod)
+	}
 	run(t, S8(), []history{
+		{name: "a new pod is replaced while a user's old ones end", write: func(s *scene) {
+			_, b, newPod, _ := mixed(s)
+			s.User().Edit(newPod, fail)
+			s.pods(b, 1)
+		}},
+		{name: "a late pod of the old set, long after a user's old ones have ended", write: func(s *scene) {
+			a, b, newPod, oldPod := mixed(s)
+			s.User().Delete(oldPod)
+			s.Wait(time.Minute)
+			s.User().Edit(newPod, fail)
+			s.Wait(time.Minute)
+			s.pods(a, 1)
+			s.pods(b, 1)
+		}, want: "created while pods of web-a are left: 1"},
 		{name: "the new set before the old pod is gone", write: func(s *scene) {
 			d, _, _ := replaced(s)
 			s.Manager().Create(aSet(d, "b", 1))

@@ -59,6 +59,18 @@ func (h Hand) As(program string) Hand {
 	return h
 }
 
+// In is the same hand, whose requests that change nothing are for a namespace.
+func (h Hand) In(namespace string) Hand {
+	h.Request.Namespace = namespace
+	return h
+}
+
+// Account is the manager with the service account of one of its controllers.
+func (h Hand) Account(name string) Hand {
+	h.Request.User = "system:serviceaccount:kube-system:" + name
+	return h
+}
+
 // Create adds an object and returns it as it is stored.
 func (h Hand) Create(o Object) Object {
 	o = o.DeepCopyObject().(Object)
@@ -91,6 +103,14 @@ func (h Hand) Delete(o Object) {
 	h.tick()
 	h.Request.UID = o.GetUID()
 	h.commit("delete", Deleted, o.DeepCopyObject().(Object))
+}
+
+// Release removes the last finalizer of an object that is being deleted, and so the object.
+func (h Hand) Release(old Object) {
+	o := old.DeepCopyObject().(Object)
+	o.SetFinalizers(nil)
+	h.tick()
+	h.commit("patch", Deleted, o)
 }
 
 // Terminate marks an object as being deleted.

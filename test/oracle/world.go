@@ -3,6 +3,7 @@ package oracle
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 // that happens at a revision costs more than the objects that belong to the one that changed.
 type world struct {
 	*linked
-	o   *Options
-	now time.Time
+	o       *Options
+	outages outages
+	now     time.Time
 
 	pods        map[string]*pod // by key
 	podsIn      map[string]map[types.UID]*pod
@@ -32,7 +34,7 @@ type world struct {
 	services    map[string]*corev1.Service
 	endpoints   map[string]*corev1.Endpoints
 	nodes       map[string]*corev1.Node
-	nodeGone    map[string]time.Time
+	ending      map[string]bool // namespaces that are being deleted, or gone
 	lease       *coordinationv1.Lease
 	ended       int // pods that have finished and still exist
 	endedLost   losses
@@ -75,8 +77,9 @@ type order struct {
 	minReady   int32
 	when       time.Time
 	byManager  bool
-	spec       fence // what its Deployment wanted when the order was given
-	scaling    bool  // it was given while the Deployment was being scaled (DEP-34)
+	author     string // the manager's process
+	spec       fence  // what its Deployment wanted when the order was given
+	scaling    bool   // it was given while the Deployment was being scaled (DEP-34)
 }
 
 // fence is what a Deployment asks for, over the generations that a step may have been decided on.
@@ -93,8 +96,13 @@ type deployment struct {
 	deleting time.Time
 	wishes   []wish
 	gained   losses // by how much the environment has raised sizes
+	// raised is when the environment last did, zero again when at most one ReplicaSet has pods.
+	raised time.Time
 	// disturbed is when the environment last took a ReplicaSet away from it.
 	disturbed time.Time
+	// collisions counts those that the manager has found, and obstacles are the ReplicaSets that can have been in the way.
+	collisions int
+	obstacles  map[types.UID]bool
 }
 
 // wish is one generation of a Deployment's spec.
@@ -113,6 +121,7 @@ type loss struct {
 	uid   types.UID
 	count int32
 	ready bool // the pod was available
+	known bool // the manager has shown that it knows
 }
 
 // since returns those at or after a time.
@@ -128,12 +137,13 @@ func (l losses) since(t time.Time) losses {
 var epoch = time.Unix(0, 0)
 
 func newWorld(h *History, o Options) *world {
+	l := link(h, &o)
 	return &world{
-		linked: link(h, &o), o: &o, now: epoch, owners: map[types.UID]*owner{},
+		linked: l, o: &o, outages: outages{slices.Concat(o.Outages, l.vacancies(o.Lease)), map[string]intervals{}}, now: epoch, owners: map[types.UID]*owner{},
 		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},
-		nodes: map[string]*corev1.Node{}, nodeGone: map[string]time.Time{},
+		nodes: map[string]*corev1.Node{}, ending: map[string]bool{},
 	}
 }
 
@@ -150,11 +160,25 @@ func (w *world) replay(before, after func(*revision)) {
 	}
 }
 
-// lag is the time from which on the environment's doings excuse the manager.
-func (w *world) lag() time.Time { return w.o.before(w.now, w.o.Lag) }
+// lag is the time from which on what the environment did to objects of some kinds excuses the manager that made a revision.
+func (w *world) lag(r *revision, kinds ...string) time.Time {
+	return w.lagAt(w.now, r.author, append(kinds, r.kind)...)
+}
 
-// recent reports whether something has happened, and so lately that it excuses the manager.
-func (w *world) recent(t time.Time) bool { return !t.IsZero() && !t.Before(w.lag()) }
+// lagAt is the same for what a manager did at another time.
+func (w *world) lagAt(when time.Time, manager string, kinds ...string) time.Time {
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = resources[kind]
+	}
+	return w.outages.of(manager, names...).before(when, w.o.Lag)
+}
+
+// recent reports whether something has happened to an object of a kind, and so lately that it excuses the manager that made a
+// revision.
+func (w *world) recent(r *revision, t time.Time, kind string) bool {
+	return !t.IsZero() && !t.Before(w.lag(r, kind))
+}
 
 func (w *world) apply(r *revision) {
 	gone := r.Type == Deleted
@@ -172,9 +196,8 @@ func (w *world) apply(r *revision) {
 		put(w.endpoints, r.key, o, gone)
 	case *corev1.Node:
 		put(w.nodes, o.Name, o, gone)
-		if gone {
-			w.nodeGone[o.Name] = w.now
-		}
+	case *corev1.Namespace:
+		w.ending[o.Name] = gone || o.DeletionTimestamp != nil
 	case *coordinationv1.Lease:
 		if r.key == w.o.Lease {
 			w.lease = o
@@ -256,7 +279,60 @@ func (w *world) applyPod(r *revision, o *corev1.Pod) {
 		if now.controller != "" {
 			put2(w.podsOf, now.controller, now.UID, now)
 		}
+		if r.manager && r.old == nil && now.counted {
+			w.noteKnown(w.sets[now.controller])
+		}
 	}
+	for _, p := range []*pod{before, now} {
+		if p != nil && w.sets[p.controller] != nil {
+			w.endRaise(w.alive(w.sets[p.controller].controller))
+		}
+	}
+}
+
+// noteKnown marks the losses of a ReplicaSet that a manager must know of which has just created a pod for it: it does not take
+// the ReplicaSet for having more pods than it is asked for.
+func (w *world) noteKnown(s *set) {
+	since := w.lagAt(w.now, "", Pod)
+	most := 0
+	for _, o := range s.open() {
+		most = max(most, int(o.replicas))
+	}
+	surplus := w.taken(s, since) - max(0, most-s.active+w.given(s, since))
+	marked := map[types.UID]bool{}
+	for i, l := range s.lost {
+		if !l.when.Before(since) && w.missing(s, l) && (marked[l.uid] || len(marked) < surplus) {
+			s.lost[i].known = true
+			marked[l.uid] = true
+		}
+	}
+}
+
+// missing reports whether a pod that the environment has taken from a ReplicaSet is not there, and the manager may not know.
+func (w *world) missing(s *set, l loss) bool {
+	p := w.podsOf[s.UID][l.uid]
+	return l.count > 0 && !l.known && (p == nil || !p.counted)
+}
+
+// given counts the pods that the environment gave to a ReplicaSet since a time, and that it still has.
+func (w *world) given(s *set, since time.Time) (n int) {
+	for _, gain := range s.gained.since(since) {
+		if p := w.podsOf[s.UID][gain.uid]; p != nil && p.counted {
+			n++
+		}
+	}
+	return n
+}
+
+// taken counts the pods that the environment took from a ReplicaSet since a time, and that are missing.
+func (w *world) taken(s *set, since time.Time) int {
+	seen := map[types.UID]bool{}
+	for _, l := range s.lost.since(since) {
+		if w.missing(s, l) {
+			seen[l.uid] = true
+		}
+	}
+	return len(seen)
 }
 
 // counts reports whether a pod of a ReplicaSet is one that it counts.
@@ -281,7 +357,7 @@ func (w *world) tally(p *pod, n int) {
 // keepLosses remembers what the environment takes from a ReplicaSet or gives it.
 func (w *world) keepLosses(r *revision, before, now *pod) {
 	byManager := r.manager && (r.old == nil || r.goes())
-	if before != nil && finished(before.Pod) && now == nil && !r.manager {
+	if before != nil && finished(before.Pod) && now == nil && !r.forced() {
 		w.endedLost = append(w.endedLost, loss{when: w.now, uid: before.UID})
 	}
 	if byManager {
@@ -364,6 +440,7 @@ func (w *world) applySet(r *revision, o *appsv1.ReplicaSet) {
 	} else if s.gone == nil {
 		put2(w.setsOf, s.controller, o.UID, s)
 	}
+	w.endRaise(w.alive(s.controller))
 }
 
 func controllerOf(o *appsv1.ReplicaSet) types.UID {
@@ -393,7 +470,7 @@ func since(t time.Time, o metav1.Object, now time.Time) time.Time {
 // keepOrder remembers what a ReplicaSet is asked for now.
 func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	size := ptr.Deref(s.Spec.Replicas, 1)
-	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager}
+	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager, author: r.author}
 	d := w.deployments[s.controller]
 	if d != nil && d.gone == nil {
 		spec.spec = d.fence()
@@ -406,7 +483,7 @@ func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	if len(s.orders) > 0 && size == s.orders[len(s.orders)-1].replicas && s.orders[len(s.orders)-1].byManager == r.manager {
 		// Another template or annotation: what the size was decided on stays.
 		last := s.orders[len(s.orders)-1]
-		spec.spec, spec.when, spec.scaling = last.spec, last.when, last.scaling
+		spec.spec, spec.when, spec.author, spec.scaling = last.spec, last.when, last.author, last.scaling
 	}
 	s.orders = append(s.orders, spec)
 	raised := size
@@ -415,6 +492,27 @@ func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	}
 	if d != nil && !r.manager && raised > 0 {
 		d.gained = append(d.gained, loss{when: w.now, uid: s.UID, count: raised})
+		d.raised = w.now
+	}
+}
+
+// endRaise ends what the environment began that raised the size of a ReplicaSet: when all know their sizes, and at most one has pods or
+// will have some.
+func (w *world) endRaise(d *deployment) {
+	if d == nil || d.raised.IsZero() || !d.raised.Before(w.lagAt(w.now, "", Pod, ReplicaSet)) {
+		return
+	}
+	n := 0
+	for _, s := range w.setsOf[d.UID] {
+		if s.Status.ObservedGeneration < s.Generation {
+			return
+		}
+		if s.size() > 0 || s.present > 0 {
+			n++
+		}
+	}
+	if n <= 1 {
+		d.raised = time.Time{}
 	}
 }
 
@@ -444,7 +542,7 @@ func (s *set) open() []order {
 func (w *world) applyDeployment(r *revision, o *appsv1.Deployment) {
 	d := w.deployments[o.UID]
 	if d == nil {
-		d = &deployment{}
+		d = &deployment{obstacles: map[types.UID]bool{}}
 		w.deployments[o.UID] = d
 	}
 	before := d.Deployment

@@ -121,6 +121,9 @@ func (g *gate) Changed() <-chan struct{} {
 	return g.changed
 }
 
+// CaughtUp implements apiserver.Channel.
+func (g *gate) CaughtUp() {}
+
 // Cut implements apiserver.Channel.
 func (g *gate) Cut() error { return nil }
 

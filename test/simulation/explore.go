@@ -137,13 +137,13 @@ func walkFrom(ctx context.Context, s Scenario, registry func() []manager.Control
 	for idle := 0; ; {
 		state := c.state()
 		if m.visit(state) && idle == 0 {
-			w.broken = c.judge(false)
+			w.broken, _ = c.judge(false, nil)
 			return w
 		}
 		choices := c.choices()
 		if len(choices) == 0 {
 			if idle++; idle > idleTicks {
-				w.broken = c.judge(true)
+				w.broken, _ = c.judge(true, nil)
 				return w
 			}
 			c.step(tick)

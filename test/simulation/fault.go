@@ -9,10 +9,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 )
 
-// takeover is how long it may take until a manager works again whose predecessor has died: the lease expires, a candidate
-// sees it, caches fill.
-const takeover = 30 * time.Second
-
 // lasts is how long a line has an effect beyond its moment.
 func lasts(l script.Line) time.Duration {
 	d, _ := l.Duration("for")
@@ -56,7 +52,6 @@ func (p *process) fault(l script.Line) error {
 		resource = ""
 	}
 	lasting := func(begin, end func()) {
-		p.world.faulted(lasts(l))
 		begin()
 		p.world.cluster.After(lasts(l), end)
 	}
@@ -76,10 +71,8 @@ func (p *process) fault(l script.Line) error {
 			link.Freeze(resource, false)
 		})
 	case "cut":
-		p.world.faulted(0)
 		link.Cut(resource)
 	case "expire":
-		p.world.faulted(0)
 		p.world.server.Compact()
 		link.Cut(resource)
 	case "slow":
@@ -107,13 +100,11 @@ func (p *process) single(l script.Line) error {
 		code, _ := l.Int("code")
 		resource, _ := l.Get("resource")
 		verb, _ := l.Get("verb")
-		p.world.faulted(takeover)
 		p.link.Refuse(faults.Refusal{Left: n, Code: code, After: after == "true", Resource: resource, Verb: verb})
 	case "crash", "stop":
 		if back, ok := l.Duration("back"); ok {
 			p.back = back
 		}
-		p.world.faulted(p.back + takeover)
 		if l.Arg(1) == "stop" {
 			p.stop()
 			break
@@ -124,13 +115,4 @@ func (p *process) single(l script.Line) error {
 		return fmt.Errorf("no such fault")
 	}
 	return nil
-}
-
-// aftermath is how long a manager may be blind after a fault has ended: client-go waits for up to 30s, and a jitter, before it
-// opens a watch again that has failed some times (CI-13).
-const aftermath = 40 * time.Second
-
-// faulted notes that managers may be blind or lame for a while.
-func (w *world) faulted(d time.Duration) {
-	w.faulty = append(w.faulty, interval{time.Now(), time.Now().Add(d + aftermath)})
 }

@@ -16,7 +16,10 @@ const knownWithin = 3 * time.Second
 // outcome says what came of it all.
 func (w *world) outcome(began time.Time, rested bool) Outcome {
 	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash()}
-	o.Violations = slices.Concat(w.judge(rested), w.lateWork(), w.leaderless())
+	outages := w.outagesUntilNow()
+	o.Impaired = oracle.Impaired(outages, time.Now())
+	o.Violations, o.Counts = w.judge(rested, outages)
+	o.Violations = slices.Concat(o.Violations, w.lateWork(), w.leaderless())
 	if compares(w.script) {
 		o.end = oracle.Final(w.record.history())
 	}
@@ -26,23 +29,30 @@ func (w *world) outcome(began time.Time, rested bool) Outcome {
 	return o
 }
 
-// judge returns the rules that were broken.
-func (w *world) judge(settled bool) []string {
+// outagesUntilNow are the times in which processes could not see or act.
+func (w *world) outagesUntilNow() []oracle.Outage {
+	all := w.outages
+	for _, p := range w.processes {
+		all = append(all, p.outages()...)
+	}
+	return all
+}
+
+// judge returns the rules that were broken, and how often each was judged.
+func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.Counts) {
 	broken := slices.Clone(w.record.broken)
 	options := oracle.Options{
 		Settled: settled, Unhindered: true, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500),
-		Lag: knownWithin, EndpointsLag: 10 * time.Second,
+		Lag: knownWithin, EndpointsLag: 10 * time.Second, Outages: outages,
 	}
-	for _, i := range w.faulty {
-		options.Outages = append(options.Outages, oracle.Interval{From: i.from, To: i.to})
-	}
-	for _, v := range oracle.Check(w.record.history(), options, oracle.All()...) {
+	violations, counts := oracle.CheckAndCount(w.record.history(), options, oracle.All()...)
+	for _, v := range violations {
 		broken = append(broken, v.String())
 	}
 	if settled {
 		broken = append(broken, w.unsettled()...)
 	}
-	return broken
+	return broken, counts
 }
 
 // unsettled returns what the entries of the suite find wrong in a world at rest.

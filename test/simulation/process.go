@@ -12,6 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -34,7 +35,7 @@ func (p *process) start() {
 	w := p.world
 	w.ready = time.Now()
 	p.lives++
-	name := fmt.Sprintf("%s.%d", p.name, p.lives)
+	name := p.identity()
 	link := faults.New(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
 	ctx, cancel := context.WithCancel(context.Background())
 	link.Died = cancel
@@ -95,6 +96,8 @@ func (p *process) stop() { p.cancel() }
 func (p *process) died(name string, err error) {
 	w := p.world
 	w.note("%s has ended: %v", name, err)
+	w.outages = append(w.outages, p.outages()...)
+	p.link = faults.New(0, 0) // nothing is between a process that has ended and the server
 	if errors.Is(err, manager.ErrShutdownTimeout) || errors.Is(err, leaderelection.ErrStuck) {
 		w.record.violation("shutdown of %s takes too long: %v", name, err)
 	}
@@ -113,5 +116,17 @@ func (p *process) died(name string, err error) {
 		p.start()
 	})
 }
+
+// outages are the times, until now, in which the process could not see or act in its present life.
+func (p *process) outages() (all []oracle.Outage) {
+	for _, o := range p.link.Outages() {
+		o.Manager = p.identity()
+		all = append(all, o)
+	}
+	return all
+}
+
+// identity names the process in its present life.
+func (p *process) identity() string { return fmt.Sprintf("%s.%d", p.name, p.lives) }
 
 func (p *process) wait() { <-p.ended }

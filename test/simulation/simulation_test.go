@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/shrink"
 	"github.com/standalone-kcm/controller-manager/test/suite"
@@ -62,8 +63,8 @@ func budget(t *testing.T, variable string, byDefault time.Duration) time.Duratio
 // seed is always the same, so that a run that was good is good again; -first has it look elsewhere.
 func TestSeeds(t *testing.T) {
 	deadline := time.Now().Add(budget(t, "SIM_TIME", 20*time.Second))
-	var next, done, changes atomic.Uint64
-	var virtual atomic.Int64
+	var next atomic.Uint64
+	var sum totals
 	next.Store(*firstFlag)
 	began := time.Now()
 	var workers sync.WaitGroup
@@ -75,9 +76,7 @@ func TestSeeds(t *testing.T) {
 					return
 				}
 				o := Run(t, random(seed), controllers.Registry)
-				done.Add(1)
-				changes.Add(o.Changes)
-				virtual.Add(int64(o.Took))
+				sum.add(o)
 				if len(o.Violations) > 0 {
 					report(t, seed, o)
 				}
@@ -85,12 +84,48 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	if !t.Failed() && done.Load() < *leastFlag {
-		t.Errorf("there was time for %d seeds, fewer than %d", done.Load(), *leastFlag)
+	if !t.Failed() && sum.done < *leastFlag {
+		t.Errorf("there was time for %d seeds, fewer than %d", sum.done, *leastFlag)
 	}
-	n := float64(done.Load())
-	t.Logf("%d seeds, %.1f a second, each on average %v of virtual time and %.0f changes",
-		done.Load(), n/time.Since(began).Seconds(), (time.Duration(float64(virtual.Load()) / n)).Round(time.Second), float64(changes.Load())/n)
+	sum.log(t, time.Since(began))
+}
+
+// enough seeds give each oracle something to judge.
+const enough = 200
+
+// totals are sums over seeds.
+type totals struct {
+	mu             sync.Mutex
+	done, changes  uint64
+	took, impaired time.Duration
+	counts         oracle.Counts
+}
+
+func (s *totals) add(o Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done++
+	s.changes += o.Changes
+	s.took += o.Took
+	s.impaired += o.Impaired
+	if s.counts == nil {
+		s.counts = oracle.Counts{}
+	}
+	s.counts.Add(o.Counts)
+}
+
+// log shows the totals. The test fails if an oracle had nothing to judge in many seeds.
+func (s *totals) log(t *testing.T, real time.Duration) {
+	n := float64(s.done)
+	t.Logf("%d seeds, %.1f a second, each on average %v of virtual time and %.0f changes; %.0f %% of the time lies in outages",
+		s.done, n/real.Seconds(), (time.Duration(float64(s.took) / n)).Round(time.Second), float64(s.changes)/n, 100*s.impaired.Seconds()/s.took.Seconds())
+	for _, rule := range oracle.All() {
+		count := s.counts[rule.ID]
+		t.Logf("%-3s judged %7d times, excused %6d times", rule.ID, count.Judged, count.Excused)
+		if s.done >= enough && count.Judged == 0 {
+			t.Errorf("in %d seeds %s had nothing to judge", s.done, rule.ID)
+		}
+	}
 }
 
 // TestEntries runs a few random scripts of each entry of the suite alone, also with -short: a new entry is tried at once.

@@ -34,15 +34,12 @@ type world struct {
 	processes []*process
 	record    *record
 
-	faulty []interval // when there were faults
-	healed time.Time  // when all of them ended
-	ready  time.Time  // the same, or when the last process started after that
-	ending bool
-	notes  []string // what users were refused, and the like
+	healed  time.Time       // when all faults ended
+	ready   time.Time       // the same, or when the last process started after that
+	outages []oracle.Outage // of processes that have ended
+	ending  bool
+	notes   []string // what users were refused, and the like
 }
-
-// interval is a span of time.
-type interval struct{ from, to time.Time }
 
 // Outcome is what came of a simulation.
 type Outcome struct {
@@ -51,6 +48,8 @@ type Outcome struct {
 	Took       time.Duration // virtual time
 	Changes    uint64        // made to objects
 	Hash       uint64        // of everything that happened, in order
+	Counts     oracle.Counts // how often each oracle had something to judge
+	Impaired   time.Duration // time in which some manager could not see or act
 
 	end []oracle.Object
 }

@@ -25,6 +25,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/standalone-kcm/controller-manager/test/oracle/outage"
 )
 
 // Options of a proxy.
@@ -67,6 +69,7 @@ type Proxy struct {
 	server  *http.Server
 	served  chan struct{}
 	conns   *connections
+	outages *outage.Log
 
 	mu         sync.Mutex
 	script     *Script
@@ -98,6 +101,7 @@ func Start(o Options) (*Proxy, error) {
 	p := &Proxy{
 		options: o, url: "https://" + conns.Addr().String(), caPEM: caPEM, ctx: ctx, cancel: cancel,
 		served: make(chan struct{}), conns: conns, script: &Script{}, upstreams: map[string]*upstream{"": first},
+		outages: outage.New(aftermath),
 	}
 	p.server = &http.Server{
 		Handler:     http.HandlerFunc(p.serve),
@@ -170,7 +174,7 @@ func (p *Proxy) Switch(name string) error {
 	if u == nil {
 		return fmt.Errorf("no API server %q", name)
 	}
-	p.conns.cutAll()
+	p.CutAll()
 	return nil
 }
 
@@ -186,7 +190,10 @@ func (p *Proxy) Run(s *Script) {
 func (p *Proxy) Calm() { p.Run(&Script{}) }
 
 // CutAll closes all connections.
-func (p *Proxy) CutAll() { p.conns.cutAll() }
+func (p *Proxy) CutAll() {
+	p.disconnected(reconnecting)
+	p.conns.cutAll()
+}
 
 // Injections are the faults that were injected so far.
 func (p *Proxy) Injections() []Injection {
@@ -255,12 +262,16 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	script := p.script
 	p.mu.Unlock()
 	x := &exchange{Proxy: p, w: w, r: r, body: body, request: request, script: script}
+	if request.Verb != "watch" {
+		defer p.outages.Took(request.Resource, time.Now())
+	}
 	rule := script.decide(request, time.Now())
 	if rule == nil {
 		x.pass("")
 		return
 	}
 	p.log(Injection{At: time.Now(), Request: request, Rule: rule.text})
+	x.refused()
 	x.inject(rule.action)
 }
 
@@ -294,7 +305,7 @@ func (x *exchange) inject(a Action) {
 			x.pass("")
 		}
 	case "blackhole":
-		x.conns.silence(x.r, a.Duration)
+		x.silence(a.Duration)
 		x.pass("")
 	case "cut":
 		x.cut()
@@ -340,6 +351,7 @@ func (x *exchange) commit(a Action) {
 
 // cut closes the connection that the request came on.
 func (x *exchange) cut() {
+	x.disconnected(reconnecting)
 	x.conns.cut(x.r)
 	panic(http.ErrAbortHandler)
 }
@@ -363,10 +375,12 @@ func (x *exchange) pass(upstream string) {
 	}
 	resp, body, err := x.roundTrip(x.r.Context(), upstream)
 	if err != nil {
+		x.refused()
 		answer(x.w, http.StatusBadGateway, 0)
 		return
 	}
 	copyAnswer(x.w, resp, body)
+	x.answered(resp.StatusCode)
 }
 
 // roundTrip passes the request on and reads the whole answer.

@@ -43,6 +43,7 @@ func (x *exchange) watch(upstream string) {
 	defer cancel()
 	resp, err := x.send(ctx, upstream)
 	if err != nil {
+		x.refused()
 		answer(x.w, http.StatusBadGateway, 0)
 		return
 	}
@@ -50,6 +51,7 @@ func (x *exchange) watch(upstream string) {
 	copyHeader(x.w, resp)
 	_ = http.NewResponseController(x.w).Flush()
 	if resp.StatusCode != http.StatusOK {
+		x.refused()
 		_, _ = io.Copy(x.w, resp.Body)
 		return
 	}
@@ -64,6 +66,7 @@ func (x *exchange) watch(upstream string) {
 		s.receive(resp.Body)
 	}()
 	end := s.deliver(ctx)
+	x.outages.Blind(x.request.Resource, time.Now()) // until it watches again
 	cancel()
 	<-received
 	if end != nil {
@@ -133,12 +136,15 @@ func (s *stream) decide(data []byte) bool {
 	switch a := rule.action; a.Name {
 	case "delay":
 		f.due = now.Add(a.Duration)
+		s.outages.Blind(s.request.Resource, f.due)
 	case "freeze":
 		s.freeze(now.Add(a.Duration))
+		s.outages.Blind(s.request.Resource, now.Add(a.Duration))
 	case "blackhole":
-		s.conns.silence(s.r, a.Duration)
+		s.silence(a.Duration)
 	case "drop":
 		s.lose(now.Add(a.Duration))
+		s.outages.Blind(s.request.Resource, now.Add(a.Duration))
 		return true
 	case "gone":
 		s.put(s.goneFrame(now))
@@ -254,6 +260,9 @@ func (s *stream) deliver(ctx context.Context) (end func()) {
 				return f.end
 			}
 			continue
+		}
+		if s.idle() {
+			s.outages.CaughtUp(s.request.Resource)
 		}
 		select {
 		case <-s.wake:

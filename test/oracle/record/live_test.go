@@ -121,7 +121,7 @@ type workload struct {
 	rand    *rand.Rand
 	manager *cluster.Manager
 	start   func() *cluster.Manager
-	outages []oracle.Interval
+	outages []oracle.Outage
 	n       int
 }
 
@@ -169,7 +169,7 @@ func (w *workload) restart(kill bool) {
 		}
 		return nil
 	})
-	w.outages = append(w.outages, oracle.Interval{From: began, To: time.Now().Add(5 * time.Second)}) // with time to begin
+	w.outages = append(w.outages, oracle.Blackout(began, time.Now().Add(5*time.Second))) // with time to begin
 }
 
 // step does something to a Deployment or to what belongs to it.

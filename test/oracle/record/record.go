@@ -66,6 +66,7 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
 		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
 		{name: oracle.Node, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
+		{name: oracle.Namespace, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
 		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},
 	}
 }

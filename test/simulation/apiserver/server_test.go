@@ -140,6 +140,7 @@ func (late) Send(context.Context, Request) error           { return nil }
 func (late) Receive(context.Context, Request, error) error { return nil }
 func (l *late) Watching(Request) Channel                   { return l }
 func (l *late) Due(e *Event) time.Time                     { return e.Time.Add(l.delay) }
+func (*late) CaughtUp()                                    {}
 func (*late) Changed() <-chan struct{}                     { return nil }
 func (l *late) Cut() error                                 { return l.cut }
 

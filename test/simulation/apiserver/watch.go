@@ -23,6 +23,8 @@ const bookmarkEvery = time.Minute
 type Channel interface {
 	// Due returns when an event gets through. A zero time means: not before Changed.
 	Due(*Event) time.Time
+	// CaughtUp is called when the watch has sent everything that there is.
+	CaughtUp()
 	// Changed is closed when an answer of Due may have changed, or the channel is cut. It may be nil.
 	Changed() <-chan struct{}
 	// Cut returns an error when the connection is broken.
@@ -191,6 +193,9 @@ func (w *watcher) advance() (changed <-chan struct{}, next time.Time) {
 		}
 		w.position = e.Version
 		w.sendEvent(e)
+	}
+	if w.channel != nil && now.Before(w.ends) {
+		w.channel.CaughtUp()
 	}
 	if !w.request.list.AllowWatchBookmarks {
 		return w.server.changed, next

@@ -11,7 +11,7 @@ import (
 type channel struct {
 	link     *Link
 	resource string
-	base     time.Duration // that its events take at any rate
+	base     time.Duration // that its events take at any rate, unless all takes less
 	epochs   [2]int        // how often watches had been cut when it began: of all resources, and of its own
 }
 
@@ -19,6 +19,7 @@ type channel struct {
 func (l *Link) Watching(r apiserver.Request) apiserver.Channel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.watches(r.Resource)
 	return &channel{l, r.Resource, time.Duration(l.random.Int64N(int64(l.latency) + 1)), [2]int{l.epochs[""], l.epochs[r.Resource]}}
 }
 
@@ -30,7 +31,16 @@ func (c *channel) Due(e *apiserver.Event) time.Time {
 	if l.paused || l.dead || l.frozen[c.resource] > 0 || l.frozen[""] > 0 {
 		return time.Time{}
 	}
-	return e.Time.Add(c.base + max(l.delays[c.resource], l.delays[""]))
+	return e.Time.Add(min(c.base, l.latency) + max(l.delays[c.resource], l.delays[""]))
+}
+
+// CaughtUp implements apiserver.Channel.
+func (c *channel) CaughtUp() {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	if !c.broken() {
+		c.link.outages.CaughtUp(c.resource)
+	}
 }
 
 // Changed implements apiserver.Channel.
@@ -45,8 +55,13 @@ func (c *channel) Cut() error {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dead || l.epochs[""] != c.epochs[0] || l.epochs[c.resource] != c.epochs[1] {
+	if c.broken() {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
+}
+
+func (c *channel) broken() bool {
+	l := c.link
+	return l.dead || l.epochs[""] != c.epochs[0] || l.epochs[c.resource] != c.epochs[1]
 }

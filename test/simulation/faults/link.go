@@ -4,6 +4,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/test/oracle/outage"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -34,6 +36,11 @@ type Link struct {
 	epochs  map[string]int           // how often watches were cut, by resource
 	refuse  []Refusal
 	crash   *Crash
+
+	usual      time.Duration   // the latency without faults
+	watched    map[string]bool // resources that the process watches, and whether their events are held back
+	wasStopped bool
+	outages    *outage.Log
 }
 
 // Refusal lets requests fail.
@@ -65,8 +72,9 @@ func (r *refusal) Unwrap() error { return r.error }
 // New returns a link without faults, on which a request takes up to latency each way.
 func New(seed uint64, latency time.Duration) *Link {
 	return &Link{
-		random: rand.New(rand.NewPCG(seed, 1)), changed: make(chan struct{}), latency: latency,
+		random: rand.New(rand.NewPCG(seed, 1)), changed: make(chan struct{}), latency: latency, usual: latency,
 		delays: map[string]time.Duration{}, frozen: map[string]int{}, epochs: map[string]int{},
+		watched: map[string]bool{}, outages: outage.New(aftermath),
 	}
 }
 
@@ -74,7 +82,11 @@ func New(seed uint64, latency time.Duration) *Link {
 func (l *Link) change(do func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := maps.Clone(l.epochs)
 	do()
+	l.noteFaults(func(resource string) bool {
+		return l.epochs[""] != before[""] || l.epochs[resource] != before[resource]
+	})
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -139,6 +151,7 @@ func (l *Link) Heal(latency time.Duration) {
 
 // Send implements apiserver.Network.
 func (l *Link) Send(ctx context.Context, r apiserver.Request) error {
+	defer l.outages.Took(r.Resource, time.Now())
 	held, err := l.pass(ctx)
 	if err != nil {
 		return err
@@ -171,11 +184,15 @@ func (l *Link) leave(r apiserver.Request) error {
 
 // Receive implements apiserver.Network.
 func (l *Link) Receive(ctx context.Context, r apiserver.Request, _ error) error {
+	defer l.outages.Took(r.Resource, time.Now())
 	l.mu.Lock()
 	if c := l.crash; c != nil && r.Write() && c.Writes < 0 {
 		l.die() // its answer arrives nowhere, see pass
 	}
 	err := l.fails(r, true)
+	if err == nil {
+		l.outages.Answered(objectOf(r))
+	}
 	l.mu.Unlock()
 	if err != nil {
 		return l.deliver(ctx, err)
@@ -244,6 +261,7 @@ func (l *Link) fails(r apiserver.Request, after bool) error {
 			continue
 		}
 		f.Left--
+		l.outages.Refused(objectOf(r))
 		return f.error(r)
 	}
 	return nil

@@ -1,0 +1,117 @@
+// Package outage notes when a manager cannot see or act, for who stands between it and the API server: a simulated network or a
+// proxy. An outage ends when the manager is seen to have caught up, and not with the fault.
+package outage
+
+import (
+	"sync"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+)
+
+// Slow is how long a request or answer is under way, at least, to be an outage.
+const Slow = time.Second
+
+// Object is what a request is about.
+type Object struct{ Resource, Namespace, Name string }
+
+// Log has the outages of one manager. All its methods may be called in parallel.
+type Log struct {
+	aftermath time.Duration
+
+	mu      sync.Mutex
+	ended   []oracle.Outage
+	blind   map[string]*open // by resource
+	refused map[Object]*open
+}
+
+// open is an outage that has not ended.
+type open struct {
+	from  time.Time
+	until time.Time // the end of the last fault; zero if that is not known yet
+}
+
+// New returns an empty log. What has not ended an aftermath after the last fault is the manager's fault, and no outage.
+func New(aftermath time.Duration) *Log {
+	return &Log{aftermath: aftermath, blind: map[string]*open{}, refused: map[Object]*open{}}
+}
+
+// Blind notes that changes of a resource are not seen, because of a fault that lasts until a time; zero if that is not known
+// yet. An empty resource stands for all, and for all that the manager writes.
+func (l *Log) Blind(resource string, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.blind[resource]
+	if o == nil {
+		o = &open{from: time.Now(), until: until}
+		l.blind[resource] = o
+	}
+	if until.IsZero() || o.until.IsZero() || until.After(o.until) {
+		o.until = until
+	}
+}
+
+// CaughtUp notes that all changes of a resource have been seen. It ends no outage whose fault lasts.
+func (l *Log) CaughtUp(resource string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o := l.blind[resource]; o != nil && !o.until.IsZero() && !o.until.After(time.Now()) {
+		l.end(o, resource)
+		delete(l.blind, resource)
+	}
+}
+
+// Refused notes that a request was not carried out, or its answer is lost.
+func (l *Log) Refused(object Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.refused[object]
+	if o == nil {
+		o = &open{from: time.Now()}
+		l.refused[object] = o
+	}
+	o.until = time.Now()
+}
+
+// Answered notes that a request was carried out, and the manager knows.
+func (l *Log) Answered(object Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o := l.refused[object]; o != nil {
+		l.end(o, object.Resource)
+		delete(l.refused, object)
+	}
+}
+
+// Took notes since when a request or answer was under way that has just arrived.
+func (l *Log) Took(resource string, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(since) > Slow {
+		l.end(&open{from: since}, resource)
+	}
+}
+
+func (l *Log) end(o *open, resource string) {
+	to := time.Now()
+	if latest := o.until.Add(l.aftermath); !o.until.IsZero() && latest.Before(to) {
+		to = latest
+	}
+	l.ended = append(l.ended, oracle.Outage{Interval: oracle.Interval{From: o.from, To: to}, Resource: resource})
+}
+
+// Outages are those until now, as if they ended now.
+func (l *Log) Outages() []oracle.Outage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := len(l.ended)
+	for resource, o := range l.blind {
+		l.end(o, resource)
+	}
+	for object, o := range l.refused {
+		l.end(o, object.Resource)
+	}
+	all := append([]oracle.Outage(nil), l.ended...)
+	l.ended = l.ended[:before]
+	return all
+}
