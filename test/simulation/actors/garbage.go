@@ -159,5 +159,5 @@ func (c *Cluster) emptyNamespace(name string) {
 		c.after(time.Second, func() { c.emptyNamespace(name) })
 		return
 	}
-	_, _ = Edit(c.server, "namespace-controller", "", name, "", func(n *corev1.Namespace) { n.Finalizers = nil })
+	_, _ = Edit(c.server, "namespace-controller", "", name, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil })
 }
