@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -23,7 +24,8 @@ var typedFields = sync.OnceValue(func() managedfields.TypeConverter {
 // applied returns what a server-side apply makes of an object.
 func (s *Server) applied(st *store, old Object, w Write) (Object, error) {
 	if w.Manager == "" {
-		return nil, apierrors.NewBadRequest("PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch")
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "PatchOptions"}, "", field.ErrorList{
+			field.Required(field.NewPath("fieldManager"), "is required for apply patch")})
 	}
 	wanted, err := decodeApplied(st, w)
 	if err != nil {
@@ -33,7 +35,11 @@ func (s *Server) applied(st *store, old Object, w Write) (Object, error) {
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	o, err := m.Apply(old.DeepCopyObject(), wanted, w.Manager, w.Force)
+	live, err := st.attributed(old)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	o, err := m.Apply(live, wanted, w.Manager, w.Force)
 	if err != nil {
 		if _, ok := err.(apierrors.APIStatus); !ok {
 			err = apierrors.NewInternalError(err)
@@ -41,9 +47,38 @@ func (s *Server) applied(st *store, old Object, w Write) (Object, error) {
 		return nil, err
 	}
 	if o == nil { // the library's word for no change
-		return old.DeepCopyObject().(Object), nil
+		return live, nil
 	}
 	return o.(Object), nil
+}
+
+// earlierWriter manages the fields that objects have when they are applied for the first time.
+const earlierWriter = "before-first-apply"
+
+// attributed returns a copy of an object of which it is known who manages its fields.
+func (st *store) attributed(o Object) (Object, error) {
+	live := o.DeepCopyObject().(Object)
+	if o.GetUID() == "" || len(o.GetManagedFields()) > 0 {
+		return live, nil
+	}
+	main, err := st.managerOf("")
+	if err != nil {
+		return nil, err
+	}
+	empty := st.New()
+	setType(st.Kind, empty)
+	if !st.hasStatus() {
+		return main.UpdateNoErrors(empty, live, earlierWriter).(Object), nil
+	}
+	status, err := st.managerOf("status")
+	if err != nil {
+		return nil, err
+	}
+	without := live.DeepCopyObject().(Object)
+	st.copyStatus(without, empty)
+	without = main.UpdateNoErrors(empty, without, earlierWriter).(Object)
+	live.SetManagedFields(without.GetManagedFields())
+	return status.UpdateNoErrors(without, live, earlierWriter).(Object), nil
 }
 
 // createByApply creates an object that was applied and is not there.

@@ -2,11 +2,13 @@ package apiserver
 
 import (
 	"maps"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -83,14 +85,34 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 	defaultTemplate(&d.Spec.Template)
 }
 
-func defaultJob(j *batchv1.Job) {
-	defaultJobSpec(&j.Spec)
-	if len(j.Labels) == 0 {
-		j.Labels = maps.Clone(j.Spec.Template.Labels)
+// templateGeneration counts the changes of the template of a DaemonSet.
+const templateGeneration = appsv1.DeprecatedTemplateGeneration
+
+func createDaemonSet(_ *Server, d *appsv1.DaemonSet) { setAnnotation(d, templateGeneration, "1") }
+
+func updateDaemonSet(d, old *appsv1.DaemonSet, subresource string) {
+	n, err := strconv.Atoi(old.Annotations[templateGeneration])
+	if err != nil || subresource != "" {
+		return
 	}
+	defaultTemplate(&d.Spec.Template)
+	if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+		n++
+	}
+	setAnnotation(d, templateGeneration, strconv.Itoa(n))
 }
 
-func defaultJobSpec(s *batchv1.JobSpec) {
+func setAnnotation(o Object, key, value string) {
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	o.SetAnnotations(annotations)
+}
+
+func defaultJob(j *batchv1.Job) {
+	s := &j.Spec
 	if s.Completions == nil && s.Parallelism == nil {
 		s.Completions = ptr.To[int32](1)
 	}
@@ -115,6 +137,9 @@ func createJob(_ *Server, j *batchv1.Job) {
 	l := j.Spec.Template.Labels
 	l[batchv1.JobNameLabel], l["job-name"] = j.Name, j.Name
 	l[batchv1.ControllerUidLabel], l["controller-uid"] = uid, uid
+	if len(j.Labels) == 0 {
+		j.Labels = maps.Clone(l)
+	}
 	j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: uid}}
 }
 

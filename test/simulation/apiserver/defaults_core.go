@@ -4,12 +4,14 @@ package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
 
 func defaultService(service *corev1.Service) {
@@ -78,14 +80,24 @@ func createNamespace(_ *Server, n *corev1.Namespace) {
 	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}
+}
+
+// defaultNamespace gives a namespace the label by which it is selected.
+func defaultNamespace(n *corev1.Namespace) {
+	if n.Labels[corev1.LabelMetadataName] == n.Name {
+		return
+	}
+	n.Labels = maps.Clone(n.Labels)
 	if n.Labels == nil {
 		n.Labels = map[string]string{}
 	}
 	n.Labels[corev1.LabelMetadataName] = n.Name
 }
 
-// doomNamespace: a namespace that is to go says so in its phase.
-func doomNamespace(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceTerminating }
+// doomNamespace: a namespace that is to go says so in its phase. It has no grace period.
+func doomNamespace(n *corev1.Namespace) {
+	n.Status.Phase, n.DeletionGracePeriodSeconds = corev1.NamespaceTerminating, nil
+}
 
 // holdNamespace: the finalizers in its spec hold a namespace, until the namespace controller has emptied it.
 func holdNamespace(n *corev1.Namespace) bool { return len(n.Spec.Finalizers) > 0 }
@@ -113,11 +125,6 @@ func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	orDefault(&c.Status.Phase, corev1.ClaimPending)
 }
 
-// createClaim: a claim is protected from the beginning.
-func createClaim(_ *Server, c *corev1.PersistentVolumeClaim) {
-	protect(c, "kubernetes.io/pvc-protection")
-}
-
 func defaultVolume(v *corev1.PersistentVolume) {
 	orPointer(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	orDefault(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
@@ -127,14 +134,13 @@ func defaultVolume(v *corev1.PersistentVolume) {
 	}
 }
 
-func createVolume(_ *Server, v *corev1.PersistentVolume) { protect(v, "kubernetes.io/pv-protection") }
-
-func protect(o Object, finalizer string) {
-	if !slices.Contains(o.GetFinalizers(), finalizer) {
-		o.SetFinalizers(append(o.GetFinalizers(), finalizer))
-	}
+func createVolume(_ *Server, v *corev1.PersistentVolume) {
+	v.Status.LastPhaseTransitionTime = ptr.To(now())
 }
 
-func createNode(_ *Server, n *corev1.Node) {
-	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+// updateVolume notes when the phase has changed.
+func updateVolume(v, old *corev1.PersistentVolume, _ string) {
+	if v.Status.Phase != old.Status.Phase {
+		v.Status.LastPhaseTransitionTime = ptr.To(now())
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -25,9 +24,6 @@ func (s *Server) delete(st *store, old Object, w Write) (Object, error) {
 	if st.graceful != nil {
 		grace = st.graceful(o, opts.GracePeriodSeconds)
 	}
-	if st.doom != nil {
-		st.doom(o)
-	}
 	dying := old.GetDeletionTimestamp() != nil
 	if dying && opts.GracePeriodSeconds == nil && ptr.Deref(old.GetDeletionGracePeriodSeconds(), 0) > 0 {
 		grace = *old.GetDeletionGracePeriodSeconds() // it is on its way
@@ -38,6 +34,9 @@ func (s *Server) delete(st *store, old Object, w Write) (Object, error) {
 	gone := grace == 0 && !st.mustStay(o)
 	if !gone || st.graceful != nil {
 		st.beginEnd(o, grace)
+	}
+	if st.doom != nil {
+		st.doom(o)
 	}
 	if !equality.Semantic.DeepEqual(old, o) {
 		s.commit(st, old, o, false)
@@ -126,20 +125,4 @@ func (k *Kind) finalizersFor(has []string, opts metav1.DeleteOptions) []string {
 		return append(kept, metav1.FinalizerDeleteDependents)
 	}
 	return kept
-}
-
-// deleteCollection deletes the objects that a list would show, each as if it were deleted alone, and returns them.
-func (s *Server) deleteCollection(w Write, objects []Object) (deleted []Object, err error) {
-	for _, o := range objects {
-		w.Name, w.Namespace = o.GetName(), o.GetNamespace()
-		r := s.perform(w)
-		switch {
-		case apierrors.IsNotFound(r.Err):
-		case r.Err != nil:
-			return nil, r.Err
-		default:
-			deleted = append(deleted, r.After)
-		}
-	}
-	return deleted, nil
 }

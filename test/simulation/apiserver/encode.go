@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,7 +73,11 @@ func (c *Client) encode(req *http.Request, code int, o runtime.Object) (*http.Re
 	if err != nil {
 		return nil, err
 	}
-	return answer(req, code, f.mediaType, body), nil
+	contentType := f.mediaType
+	if _, ok := o.(*apidiscoveryv2.APIGroupDiscoveryList); ok { // by which clients know that it is this, not a list of groups
+		contentType += ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	}
+	return answer(req, code, contentType, body), nil
 }
 
 func isCustom(o runtime.Object) bool {
@@ -105,6 +110,7 @@ func asMetadata(o runtime.Object) runtime.Object {
 	_ = meta.EachListItem(o, func(item runtime.Object) error {
 		if object, ok := item.(Object); ok {
 			m := meta.AsPartialObjectMetadata(object)
+			m.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
 			list.Items = append(list.Items, *m)
 		}
 		return nil

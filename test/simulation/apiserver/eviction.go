@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,8 +38,8 @@ func evict(s *Server, st *store, old Object, w Write) (Object, runtime.Object, e
 		}
 	}
 	w.Object = nil
-	after, err := s.delete(st, old, w)
-	return after, &metav1.Status{TypeMeta: success, Status: metav1.StatusSuccess}, err
+	after, err := s.delete(st, s.disrupt(st, p), w)
+	return after, created(), err
 }
 
 // disposable reports whether a pod does no work that a budget would protect.
@@ -57,6 +58,19 @@ func expendable(p *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 		return true
 	}
 	return b.Status.DesiredHealthy > 0 && b.Status.CurrentHealthy >= b.Status.DesiredHealthy
+}
+
+// disrupt notes on a pod why it is going to be deleted.
+func (s *Server) disrupt(st *store, old *corev1.Pod) Object {
+	if disposable(old) {
+		return old
+	}
+	p := old.DeepCopy()
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting", LastTransitionTime: now(),
+	})
+	s.commit(st, old, p, false)
+	return p
 }
 
 func (s *Server) budgetsOf(p *corev1.Pod) (found []*policyv1.PodDisruptionBudget) {
@@ -87,6 +101,12 @@ func (s *Server) spend(old *policyv1.PodDisruptionBudget, p *corev1.Pod) error {
 		b.Status.DisruptedPods = map[string]metav1.Time{}
 	}
 	b.Status.DisruptedPods[p.Name] = now()
+	if b.Status.DisruptionsAllowed == 0 {
+		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
+			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
+			ObservedGeneration: b.Generation, LastTransitionTime: now(),
+		})
+	}
 	s.commit(s.stores["poddisruptionbudgets"], old, b, false)
 	return nil
 }

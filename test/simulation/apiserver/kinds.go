@@ -128,7 +128,8 @@ var builtIn = sync.OnceValue(func() []*Kind {
 	special := specialRules()
 	for gvk, object := range types {
 		list, stored := types[gvk.GroupVersion().WithKind(gvk.Kind+"List")]
-		if !stored || !stable.MatchString(gvk.Version) || notServed.Has(gvk.GroupKind()) {
+		_, named := object.FieldByName("ObjectMeta")
+		if !stored || !named || !stable.MatchString(gvk.Version) || notServed.Has(gvk.GroupKind()) {
 			continue
 		}
 		if k := preferred[gvk.GroupKind()]; k == nil || version.CompareKubeAwareVersionStrings(gvk.Version, k.Version) > 0 {

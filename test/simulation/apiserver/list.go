@@ -52,21 +52,18 @@ func (c *Client) readAt(r request) (uint64, error) {
 		return c.known(r.store), nil
 	default:
 		version, err := parseVersion(asked)
-		if err != nil {
-			return 0, err
+		known := c.known(r.store)
+		if err == nil && version > known {
+			err = tooNew(version, known)
 		}
-		if known := c.known(r.store); version > known {
-			return 0, tooNew(version, known)
-		} else {
-			return known, nil
-		}
+		return known, err
 	}
 }
 
 func parseVersion(text string) (uint64, error) {
 	version, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil)
+		return 0, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
 	return version, nil
 }
@@ -92,29 +89,34 @@ func (st *store) objectAt(key string, version uint64) Object {
 
 // list returns the objects that a list asks for, or a page of them.
 func (c *Client) list(r request) (runtime.Object, error) {
-	if err := validateList(r.list); err != nil {
+	objects, listMeta, err := c.choose(r)
+	if err != nil {
 		return nil, err
+	}
+	return r.store.listOf(objects, listMeta)
+}
+
+// choose returns the objects that a list asks for.
+func (c *Client) choose(r request) (chosen []Object, listMeta metav1.ListMeta, err error) {
+	if err := validateList(r.list); err != nil {
+		return nil, listMeta, err
 	}
 	matches, err := r.store.selection(r.list)
 	if err != nil {
-		return nil, err
+		return nil, listMeta, err
 	}
-	s := c.Server
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	c.Server.mu.Lock()
+	defer c.Server.mu.Unlock()
 	p, err := c.page(r)
 	if err != nil {
-		return nil, err
+		return nil, listMeta, err
 	}
-	var chosen []Object
 	left := int64(0) // in later pages
-	full := func() bool { return r.list.Limit > 0 && p.limited && int64(len(chosen)) == r.list.Limit }
-	listMeta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.version, 10)}
+	listMeta.ResourceVersion = strconv.FormatUint(p.version, 10)
 	for _, o := range r.store.at(p.version) {
-		key := keyOf(o.GetNamespace(), o.GetName())
 		switch {
-		case key <= p.after || r.Namespace != "" && o.GetNamespace() != r.Namespace || !matches(o):
-		case full():
+		case keyOf(o.GetNamespace(), o.GetName()) <= p.after || r.Namespace != "" && o.GetNamespace() != r.Namespace || !matches(o):
+		case p.limit > 0 && int64(len(chosen)) == p.limit:
 			left++
 		default:
 			chosen = append(chosen, o)
@@ -127,38 +129,26 @@ func (c *Client) list(r request) (runtime.Object, error) {
 			listMeta.RemainingItemCount = &left
 		}
 	}
-	return r.store.listOf(chosen, listMeta)
-}
-
-// chosen are the objects that a list would show now.
-func (c *Client) chosen(r request) (chosen []Object, err error) {
-	matches, err := r.store.selection(r.list)
-	if err != nil {
-		return nil, err
-	}
-	c.Server.mu.Lock()
-	defer c.Server.mu.Unlock()
-	for _, o := range r.store.at(c.Server.version) {
-		if (r.Namespace == "" || o.GetNamespace() == r.Namespace) && matches(o) {
-			chosen = append(chosen, o)
-		}
-	}
-	return chosen, nil
+	return chosen, listMeta, nil
 }
 
 // page says where a list reads.
 type page struct {
 	version uint64
 	after   string // the key that the page before has ended with
-	limited bool   // the limit counts: it does not for lists that any cache may answer
+	limit   int64  // 0 for none: lists that are content with any version are not limited
 }
 
 func (c *Client) page(r request) (p page, err error) {
 	asked := r.list.ResourceVersion
 	exact := r.list.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		r.list.Limit > 0 && asked != "" && asked != "0" && r.list.ResourceVersionMatch == ""
-	p.limited = asked != "0"
+	if asked != "0" {
+		p.limit = r.list.Limit
+	}
 	switch {
+	case r.list.Continue != "" && asked != "" && asked != "0":
+		err = apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	case r.list.Continue != "":
 		p.version, p.after, err = readContinue(r.list.Continue)
 		if p.version == 0 {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 )
 
@@ -25,19 +26,22 @@ func patched(document, empty Object, resource schema.GroupResource, w Write) (Ob
 	case w.PatchType == types.StrategicMergePatchType && !custom:
 		after, err = strategicpatch.StrategicMergePatch(before, w.Patch, empty)
 	case w.PatchType == types.MergePatchType:
-		after, err = jsonpatch.MergePatch(before, w.Patch)
+		if err = json.Unmarshal(w.Patch, &map[string]any{}); err == nil {
+			after, err = jsonpatch.MergePatch(before, w.Patch)
+		}
 	case w.PatchType == types.JSONPatchType:
 		if after, err = jsonPatched(before, resource, w); err != nil {
 			return nil, err
 		}
 	default:
-		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, string(w.Verb), resource, w.Name, "patches of type "+string(w.PatchType), 0, true)
-	}
-	if err == nil {
-		err = json.Unmarshal(after, empty)
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, string(w.Verb), resource, w.Name, "patches of type "+string(w.PatchType), 0, false)
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if err := json.Unmarshal(after, empty); err != nil {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, w.Name, field.ErrorList{
+			field.Invalid(field.NewPath("patch"), string(w.Patch), err.Error())})
 	}
 	return empty, nil
 }

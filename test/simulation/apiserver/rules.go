@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,6 +79,13 @@ var clusterScoped = sets.New(
 
 // specialRules are the rules of kinds by resource. A kind without a line is stored as it is sent.
 func specialRules() map[string]rules {
+	all := workloadRules()
+	maps.Copy(all, coreRules())
+	maps.Copy(all, otherRules())
+	return all
+}
+
+func workloadRules() map[string]rules {
 	return map[string]rules{
 		"pods": {
 			generations: true, answered: true, defaults: each(defaultPod), create: creates(createPod), update: updates(updatePod),
@@ -102,7 +110,7 @@ func specialRules() map[string]rules {
 				return &replicaFields{&s.Spec.Replicas, s.Status.Replicas, selectorText(s.Spec.Selector)}
 			}),
 		},
-		"daemonsets": {generations: true, defaults: each(defaultDaemonSet)},
+		"daemonsets": {generations: true, defaults: each(defaultDaemonSet), create: creates(createDaemonSet), update: updates(updateDaemonSet)},
 		"replicationcontrollers": {
 			generations: true, orphans: true, defaults: each(defaultReplicationController),
 			fields: func(o Object) fields.Set { return replicasField(o.(*corev1.ReplicationController).Status.Replicas) },
@@ -118,38 +126,64 @@ func specialRules() map[string]rules {
 		},
 		"cronjobs":                 {generations: true, defaults: each(defaultCronJob)},
 		"horizontalpodautoscalers": {defaults: each(defaultAutoscaler)},
-		"poddisruptionbudgets":     {generations: true},
+		"poddisruptionbudgets":     {generations: true, versioned: true},
+	}
+}
 
+func coreRules() map[string]rules {
+	return map[string]rules{
 		"services": {
 			puttable: true, answered: true, defaults: each(defaultService), create: creates(createService), update: updates(updateService),
 			fields: asks(func(s *corev1.Service) fields.Set {
 				return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 			}),
 		},
-		"endpoints":       {puttable: true, defaults: each(defaultEndpoints)},
-		"endpointslices":  {generations: true, labelled: true, defaults: each(defaultEndpointSlice)},
-		"ingresses":       {generations: true},
-		"networkpolicies": {generations: true},
-
+		"endpoints":      {puttable: true, defaults: each(defaultEndpoints)},
+		"endpointslices": {generations: true, labelled: true, defaults: each(defaultEndpointSlice)},
 		"nodes": {
-			create: creates(createNode),
 			fields: asks(func(n *corev1.Node) fields.Set {
 				return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 			}),
 		},
 		"namespaces": {
-			create: creates(createNamespace), doom: each(doomNamespace), held: asks(holdNamespace), answered: true, without: []string{"deletecollection"},
+			defaults: each(defaultNamespace), create: creates(createNamespace), doom: each(doomNamespace), held: asks(holdNamespace), answered: true, without: []string{"deletecollection"},
 			fields: asks(func(n *corev1.Namespace) fields.Set { return fields.Set{"status.phase": string(n.Status.Phase)} }),
 		},
 		"secrets": {
 			defaults: each(defaultSecret),
 			fields:   asks(func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} }),
 		},
-		"persistentvolumeclaims": {answered: true, defaults: each(defaultClaim), create: creates(createClaim)},
-		"persistentvolumes":      {answered: true, defaults: each(defaultVolume), create: creates(createVolume)},
+		"persistentvolumeclaims": {answered: true, defaults: each(defaultClaim)},
+		"persistentvolumes":      {answered: true, defaults: each(defaultVolume), create: creates(createVolume), update: updates(updateVolume)},
+		"serviceaccounts":        {answered: true},
+		"resourcequotas":         {answered: true},
+		"podtemplates":           {generations: true, answered: true, defaults: each(func(p *corev1.PodTemplate) { defaultTemplate(&p.Template) })},
+		"limitranges":            {puttable: true},
 		"events":                 {puttable: true, fields: asks(eventFields)},
 		"leases":                 {versioned: true, puttable: true},
+	}
+}
+
+func otherRules() map[string]rules {
+	return map[string]rules{
+		"ingresses":                       {generations: true},
+		"networkpolicies":                 {generations: true, defaults: each(defaultNetworkPolicy)},
+		"ingressclasses":                  {generations: true},
+		"storageclasses":                  {answered: true, defaults: each(defaultStorageClass)},
+		"volumeattachments":               {answered: true},
+		"csinodes":                        {answered: true, versioned: true},
+		"csidrivers":                      {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver), create: creates(createCSIDriver)},
+		"resourceclaims":                  {answered: true, defaults: each(defaultResourceClaim), update: updates(updateResourceClaim)},
+		"roles":                           {puttable: true},
+		"clusterroles":                    {puttable: true},
+		"rolebindings":                    {puttable: true, defaults: each(defaultRoleBinding)},
+		"clusterrolebindings":             {puttable: true, defaults: each(defaultClusterRoleBinding)},
+		"priorityclasses":                 {defaults: each(defaultPriorityClass), create: creates(createPriorityClass)},
+		"runtimeclasses":                  {puttable: true, versioned: true},
+		"validatingwebhookconfigurations": {generations: true, versioned: true},
+		"mutatingwebhookconfigurations":   {generations: true, versioned: true},
 		"certificatesigningrequests": {
+			create: creates(createSigningRequest), update: updates(updateSigningRequest),
 			fields: asks(func(c *certificatesv1.CertificateSigningRequest) fields.Set {
 				return fields.Set{"spec.signerName": c.Spec.SignerName}
 			}),

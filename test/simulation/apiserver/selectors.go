@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"fmt"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +24,7 @@ func (k *Kind) selection(o metav1.ListOptions) (func(Object) bool, error) {
 		known := k.fieldsOf(k.New())
 		for _, r := range byFields.Requirements() {
 			if !known.Has(r.Field) {
-				return nil, apierrors.NewBadRequest(fmt.Sprintf("Unable to find %q that match label selector %q, field selector %q: field label not supported: %s",
-					k.GroupVersion().WithResource(k.Resource), o.LabelSelector, o.FieldSelector, r.Field))
+				return nil, apierrors.NewBadRequest("field label not supported: " + r.Field)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func answered(st *store, w Write, did Result) (code int, o runtime.Object, err e
 
 // deleted is the answer to a deletion that has left nothing.
 func deleted(st *store, o Object) *metav1.Status {
-	return &metav1.Status{TypeMeta: success, Status: metav1.StatusSuccess,
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{Name: o.GetName(), Group: st.Group, Kind: st.Resource, UID: o.GetUID()}}
 }
 
@@ -147,15 +147,20 @@ func (c *Client) get(r request) (runtime.Object, error) {
 	return o, nil
 }
 
-// deleteCollection deletes what a list would show, and answers with the list.
+// deleteCollection deletes what a list would show, each as if it were deleted alone, and answers with the list.
 func (c *Client) deleteCollection(r request, w Write) (runtime.Object, error) {
-	objects, err := c.chosen(r)
+	if slices.Contains(r.store.without, r.Verb) {
+		return nil, apierrors.NewMethodNotSupported(r.store.groupResource(), r.Verb)
+	}
+	objects, listMeta, err := c.choose(r)
 	if err != nil {
 		return nil, err
 	}
-	deleted, err := c.Server.deleteCollection(w, objects)
-	if err != nil {
-		return nil, err
+	for _, o := range objects {
+		w.Name, w.Namespace = o.GetName(), o.GetNamespace()
+		if did := c.Server.perform(w); did.Err != nil && !apierrors.IsNotFound(did.Err) {
+			return nil, did.Err
+		}
 	}
-	return r.store.listOf(deleted, metav1.ListMeta{ResourceVersion: ""})
+	return r.store.listOf(objects, listMeta)
 }

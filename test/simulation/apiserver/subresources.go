@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -39,7 +40,7 @@ var readAndWrite = []string{"get", "patch", "update"}
 func subresourcesOf(k *Kind) map[string]subresource {
 	subs := map[string]subresource{}
 	if k.hasStatus() {
-		subs["status"] = subresource{GroupVersionKind: k.GroupVersionKind, verbs: readAndWrite, keep: (*Kind).copyContent}
+		subs["status"] = subresource{GroupVersionKind: k.GroupVersionKind, verbs: readAndWrite, keep: keepContent}
 	}
 	if k.replicas != nil {
 		subs["scale"] = subresource{
@@ -47,15 +48,15 @@ func subresourcesOf(k *Kind) map[string]subresource {
 			empty: func() Object { return &autoscalingv1.Scale{} }, show: k.showScale, take: k.takeScale,
 		}
 	}
-	created := func(gvk schema.GroupVersionKind, empty func() Object, create func(*Server, *store, Object, Write) (Object, runtime.Object, error)) subresource {
+	post := func(gvk schema.GroupVersionKind, empty func() Object, create func(*Server, *store, Object, Write) (Object, runtime.Object, error)) subresource {
 		return subresource{GroupVersionKind: gvk, verbs: []string{"create"}, empty: empty, create: create}
 	}
 	switch k.key {
 	case "pods":
-		subs["eviction"] = created(policyv1.SchemeGroupVersion.WithKind("Eviction"), func() Object { return &policyv1.Eviction{} }, evict)
-		subs["binding"] = created(corev1.SchemeGroupVersion.WithKind("Binding"), func() Object { return &corev1.Binding{} }, bind)
+		subs["eviction"] = post(policyv1.SchemeGroupVersion.WithKind("Eviction"), func() Object { return &policyv1.Eviction{} }, evict)
+		subs["binding"] = post(corev1.SchemeGroupVersion.WithKind("Binding"), func() Object { return &corev1.Binding{} }, bind)
 	case "serviceaccounts":
-		subs["token"] = created(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), func() Object { return &authenticationv1.TokenRequest{} }, issueToken)
+		subs["token"] = post(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"), func() Object { return &authenticationv1.TokenRequest{} }, issueToken)
 	case "namespaces":
 		subs["finalize"] = subresource{GroupVersionKind: k.GroupVersionKind, verbs: []string{"update"}, keep: keepAllButFinalizers}
 	case "certificatesigningrequests":
@@ -125,12 +126,19 @@ func keepMeta(o, old Object) {
 	o.SetOwnerReferences(old.GetOwnerReferences())
 }
 
+// keepContent is for the status: besides it only the metadata may change, and of custom resources not even that.
+func keepContent(k *Kind, o, old Object) {
+	k.copyContent(o, old)
+	if k.custom() {
+		keepMeta(o, old)
+	}
+}
+
 func keepAllButFinalizers(k *Kind, o, old Object) {
 	n := o.(*corev1.Namespace)
 	finalizers := n.Spec.Finalizers
 	k.copyContent(o, old)
 	k.copyStatus(o, old)
-	keepMeta(o, old)
 	n.Spec.Finalizers = finalizers
 }
 
@@ -156,15 +164,6 @@ func keepAllButApproval(k *Kind, o, old Object) {
 	k.copyStatus(o, old)
 	keepMeta(o, old)
 	r.Status.Conditions = conditions
-	for i := range r.Status.Conditions {
-		c := &r.Status.Conditions[i]
-		if c.LastUpdateTime.IsZero() {
-			c.LastUpdateTime = now()
-		}
-		if c.LastTransitionTime.IsZero() {
-			c.LastTransitionTime = now()
-		}
-	}
 }
 
 // replicaFields are what the subresource scale shows of an object.
@@ -196,7 +195,10 @@ func (k *Kind) takeScale(o, sent Object) field.ErrorList {
 	return nil
 }
 
-var success = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+// created is the answer to the creation of what is not stored.
+func created() *metav1.Status {
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
+}
 
 // bind is what a scheduler asks for: the pod goes to a node.
 func bind(s *Server, st *store, old Object, w Write) (Object, runtime.Object, error) {
@@ -212,14 +214,14 @@ func bind(s *Server, st *store, old Object, w Write) (Object, runtime.Object, er
 		return nil, nil, err
 	}
 	p.Spec.NodeName = node
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now(), ObservedGeneration: 0,
+	p.Status.Conditions = append(slices.Clone(p.Status.Conditions), corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now(),
 	})
 	if err := s.admit(w, old, p); err != nil {
 		return nil, nil, err
 	}
 	s.commit(st, old, p, false)
-	return p, &metav1.Status{TypeMeta: success, Status: metav1.StatusSuccess}, nil
+	return p, created(), nil
 }
 
 // issueToken answers with a token that names the account. Nobody checks it.
@@ -234,7 +236,10 @@ func issueToken(s *Server, _ *store, old Object, w Write) (Object, runtime.Objec
 		return nil, nil, err
 	}
 	t.TypeMeta = metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"}
-	t.Namespace, t.Name, t.CreationTimestamp = old.GetNamespace(), old.GetName(), now()
+	t.Namespace, t.Name, t.UID, t.CreationTimestamp = old.GetNamespace(), old.GetName(), old.GetUID(), now()
+	if len(t.Spec.Audiences) == 0 {
+		t.Spec.Audiences = []string{"https://kubernetes.default.svc.cluster.local"}
+	}
 	t.Status.Token = fmt.Sprintf("token.%s.%s.%s", t.Namespace, t.Name, old.GetUID())
 	t.Status.ExpirationTimestamp = metav1.NewTime(now().Add(time.Duration(*t.Spec.ExpirationSeconds) * time.Second))
 	return old, t, nil

@@ -92,7 +92,7 @@ func (w *watcher) begin(c *Client) error {
 		}
 	}
 	current := w.server.version
-	if asked == "0" {
+	if asked != "" {
 		current = c.known(w.store)
 	}
 	switch {
