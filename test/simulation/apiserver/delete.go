@@ -102,7 +102,8 @@ func checkPreconditions(st *store, old Object, p *metav1.Preconditions) error {
 // finalizersFor returns what must be done before an object may go, given what is to become of its dependents.
 func (k *Kind) finalizersFor(has []string, opts metav1.DeleteOptions) []string {
 	policy := ptr.Deref(opts.PropagationPolicy, "")
-	switch orphan := opts.OrphanDependents; { //nolint:staticcheck // clients still send it
+	//lint:ignore SA1019 clients still send it
+	switch orphan := opts.OrphanDependents; {
 	case policy != "":
 	case orphan != nil && *orphan:
 		policy = metav1.DeletePropagationOrphan

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,7 @@ type Server struct {
 	stores    map[string]*store // by key of the kind
 	paths     map[schema.GroupVersionResource]*store
 	types     map[reflect.Type]*store
+	log       []*Event // of all kinds
 	kinds     map[schema.GroupVersionKind]*store
 	random    *rand.Rand
 	addresses int           // given to services
@@ -129,6 +131,34 @@ func One[T Object](s *Server, namespace, name string) (found T) {
 	return found
 }
 
+// ResourceOf is the resource of a Go type.
+func ResourceOf[T Object](s *Server) string {
+	var example T
+	return s.storeOf(example).key
+}
+
+// Stored is an object with the resource that it belongs to.
+type Stored struct {
+	Resource string
+	Object
+}
+
+// Everything returns all objects of all kinds, those of the core group last; within a kind by namespace and name.
+func (s *Server) Everything() (all []Stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	versions, stores := s.served()
+	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int { return strings.Compare(b.Group, a.Group) })
+	for _, gv := range versions {
+		for _, st := range stores[gv] {
+			for _, key := range st.keys() {
+				all = append(all, Stored{st.key, st.objects[key]})
+			}
+		}
+	}
+	return all
+}
+
 // Compact forgets how all objects came about: a watch that wants to go on from before now is told that it is too late.
 func (s *Server) Compact() {
 	s.mu.Lock()
@@ -150,6 +180,13 @@ func (s *Server) Since(resource string, version uint64) []*Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.stores[resource].since(version))
+}
+
+// Log returns the changes of all kinds from one on, oldest first: the first change has the number 0.
+func (s *Server) Log(from int) []*Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.log[from:])
 }
 
 // CountLocked counts objects of a kind. It is for Admit, which is called with the server locked.

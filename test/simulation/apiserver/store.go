@@ -21,12 +21,13 @@ type store struct {
 
 // Event is a change of an object.
 type Event struct {
-	Type    watch.EventType
-	Object  Object // as it is after the change; of a deleted one the last state, with the version of the deletion
-	Before  Object // nil if it is new
-	Version uint64 // which the change has made
-	Time    time.Time
-	By      string // who made it
+	Type     watch.EventType
+	Resource string
+	Object   Object // as it is after the change; of a deleted one the last state, with the version of the deletion
+	Before   Object // nil if it is new
+	Version  uint64 // which the change has made
+	Time     time.Time
+	By       string // who made it
 
 	frames map[form][]byte // encoded
 }
@@ -57,7 +58,7 @@ func (s *Server) commit(st *store, before, after Object, gone bool) {
 	}
 	s.version++
 	after.SetResourceVersion(strconv.FormatUint(s.version, 10))
-	e := &Event{Object: after, Before: before, Version: s.version, Time: time.Now(), By: s.writer}
+	e := &Event{Resource: st.key, Object: after, Before: before, Version: s.version, Time: time.Now(), By: s.writer}
 	key := keyOf(after.GetNamespace(), after.GetName())
 	switch {
 	case gone:
@@ -71,6 +72,7 @@ func (s *Server) commit(st *store, before, after Object, gone bool) {
 		st.objects[key] = after
 	}
 	st.history = append(st.history, e)
+	s.log = append(s.log, e)
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
