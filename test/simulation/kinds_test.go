@@ -124,10 +124,7 @@ func (e example) steps(r metav1.APIResource, namespace string) []step {
 		all += "/namespaces/" + namespace
 	}
 	all += "/" + r.Name
-	name := namespace + ".example.com"
-	if e.Resource == "namespaces" || e.Resource == "services" {
-		name = namespace + "-x"
-	}
+	name := namespace + "-x"
 	one := all + "/" + name
 	made := clone(e.Object)
 	made["metadata"] = object{"name": name, "labels": object{"test": namespace}}
