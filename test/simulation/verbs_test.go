@@ -54,12 +54,12 @@ func (s *side) define(t *testing.T, c apiserver.Custom) {
 // TestVerbsSameAsRealServer sends the requests of testdata/verbs.txt to both servers.
 func TestVerbsSameAsRealServer(t *testing.T) {
 	memory, real := bothSides(t, cluster.Start(t))
-	for _, c := range customResources {
-		real.define(t, c)
-	}
 	namespace := fmt.Sprintf("verbs-%d", os.Getpid())
 	memory.begin(t, namespace)
 	real.begin(t, namespace)
+	for _, c := range customResources {
+		real.define(t, c)
+	}
 	text, err := os.ReadFile("testdata/verbs.txt")
 	if err != nil {
 		t.Fatal(err)
