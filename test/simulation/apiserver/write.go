@@ -224,11 +224,14 @@ func (s *Server) wanted(st *store, old Object, w Write) (Object, error) {
 	}
 	o := w.Object.DeepCopyObject().(Object)
 	o.SetNamespace(w.Namespace)
+	if err := checkUID(st, old, o.GetUID()); err != nil {
+		return nil, err
+	}
 	if o.GetResourceVersion() == "" && st.versioned {
 		return nil, apierrors.NewInvalid(st.GroupVersionKind.GroupKind(), w.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), "", "must be specified for an update")})
 	}
-	return o, checkUID(st, old, o.GetUID())
+	return o, nil
 }
 
 // checkUID refuses an update of an object that has taken the place of the one that is meant.

@@ -270,3 +270,13 @@ func TestApply(t *testing.T) {
 		t.Errorf("by force: %v, %v", d.Spec.MinReadySeconds, err)
 	}
 }
+
+// An update of what has taken another object's place is a conflict, even if it has no version either.
+func TestTheUIDIsCheckedFirst(t *testing.T) {
+	s := New(1)
+	b := made(t, s, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}}).DeepCopy()
+	b.UID, b.ResourceVersion = "another", ""
+	if _, err := s.Do(Write{Verb: Update, Object: b}); !apierrors.IsConflict(err) {
+		t.Errorf("got %v", err)
+	}
+}
