@@ -40,7 +40,7 @@ func S9() Oracle {
 				case r.kind == ReplicaSet:
 					j.lowered(r, false)
 				case r.kind == Deployment:
-					j.lowered(r, !touched[owner].IsZero())
+					j.lowered(r, !touched[owner].IsZero() || j.restarts(owner))
 				default:
 					return
 				}
@@ -56,6 +56,10 @@ func S9() Oracle {
 		}
 	}}
 }
+
+// restarts reports whether a Deployment has only one ReplicaSet. When the history is kept short and the template is changed while it
+// is paused, all ReplicaSets are old and may go; then the numbers begin anew (DEP-12, DEP-62).
+func (j *judge) restarts(uid types.UID) bool { return len(j.setsOf[uid]) < 2 }
 
 // numbered reports whether the revision of a Deployment is that of its present ReplicaSet, and the highest, so that nothing is left
 // of what others had done to revisions.
@@ -86,10 +90,10 @@ func (j *judge) lowered(r *revision, excused bool) {
 	if !ok {
 		return
 	}
-	if j.judges(excused); excused {
-		return
-	}
-	if is, ok := revisionOf(r.Object); !ok || is < was {
+	is, ok := revisionOf(r.Object)
+	goesDown := !ok || is < was
+	j.judges(goesDown && excused)
+	if goesDown && !excused {
 		j.report(r, nil, "revision went from %d to %q", was, r.Object.GetAnnotations()[revisionAnnotation])
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestS9(t *testing.T) {
@@ -65,6 +66,14 @@ func TestS9(t *testing.T) {
 			d, old := past(s, 1)
 			s.User().Delete(d)
 			s.Manager().Delete(old[0])
+		}},
+		{name: "a Deployment's revision begins anew when all ReplicaSets were old and have been removed", write: func(s *scene) {
+			d, _ := past(s, 0)
+			d = s.User().Edit(s.Manager().Edit(d, annotate(revisionAnnotation, "7")), image("z"))
+			d = s.User().Edit(d, func(o Object) { o.(*appsv1.Deployment).Spec.RevisionHistoryLimit = ptr.To[int32](0) })
+			s.Manager().Delete(s.Revisions[1].Object)
+			s.Manager().Create(aSet(d, "z", 0))
+			s.Manager().Edit(d, annotate(revisionAnnotation, "1"))
 		}},
 		{name: "history is cleaned up to the limit", write: func(s *scene) {
 			_, old := past(s, 2)

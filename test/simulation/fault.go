@@ -24,6 +24,7 @@ func withoutFaults(s script.Script) script.Script {
 // fault does what a line says that begins with "fault", to one process or (m*) to all.
 //
 //	delay RESOURCE TIME for=TIME           events come later
+//	lag RESOURCE TIME for=TIME             the server's cache is behind: events come later, and lists may show the past
 //	freeze RESOURCE for=TIME hide=true     events come not at all; hidden ones never, there is a relist instead
 //	cut RESOURCE                           watches break
 //	expire RESOURCE                        watches break, and cannot go on where they were
@@ -56,12 +57,16 @@ func (p *process) fault(l script.Line) error {
 		p.world.cluster.After(lasts(l), end)
 	}
 	switch l.Arg(1) {
-	case "delay":
+	case "delay", "lag":
 		d, err := time.ParseDuration(l.Arg(3))
 		if err != nil {
 			return err
 		}
-		lasting(func() { link.Delay(resource, d) }, func() { link.Delay(resource, 0) })
+		set := link.Delay
+		if l.Arg(1) == "lag" {
+			set = link.LagBehind
+		}
+		lasting(func() { set(resource, d) }, func() { set(resource, 0) })
 	case "freeze":
 		lasting(func() { link.Freeze(resource, true) }, func() {
 			if hide, _ := l.Get("hide"); hide == "true" {

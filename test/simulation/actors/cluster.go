@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ type Cluster struct {
 	agenda agenda
 	order  int
 	seen   map[string]uint64 // by resource: the version up to which changes were taken note of
+	logged int               // and of how many changes of all kinds
 
 	inbox chan func() // what others want to be done
 
@@ -108,13 +110,25 @@ func (c *Cluster) work() time.Duration {
 
 // takeNote goes through what has changed since it did so last.
 func (c *Cluster) takeNote() {
-	for _, resource := range []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "namespaces"} {
+	for _, resource := range acted {
 		for _, e := range c.server.Since(resource, c.seen[resource]) {
 			c.seen[resource] = e.Version
 			c.note(resource, e)
 		}
 	}
+	for _, e := range c.server.Log(c.logged) {
+		c.logged++
+		if !slices.Contains(acted, e.Resource) && !slices.Contains(ignored, e.Resource) {
+			c.noteOwnership(e)
+		}
+	}
 }
+
+// acted are the resources whose changes something other than garbage may follow from, in the order in which they are looked at.
+var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "namespaces"}
+
+// ignored are resources that change often, and neither own anything nor are owned.
+var ignored = []string{"events", "leases", "endpoints"}
 
 // delay draws a time for something that happens to an object: the same one in each run.
 func (c *Cluster) delay(what, object string, least, most time.Duration) time.Duration {
@@ -138,14 +152,18 @@ func (c *Cluster) draw(what, object string, below uint64) uint64 {
 
 // Edit changes an object, whoever else changes it meanwhile. It reports whether the object was there.
 func Edit[T apiserver.Object](s *apiserver.Server, by, namespace, name, subresource string, edit func(T)) (bool, error) {
+	return editAny(s, by, apiserver.ResourceOf[T](s), namespace, name, subresource, func(o apiserver.Object) { edit(o.(T)) })
+}
+
+func editAny(s *apiserver.Server, by, resource, namespace, name, subresource string, edit func(apiserver.Object)) (bool, error) {
 	for {
-		old := apiserver.One[T](s, namespace, name)
-		if any(old) == any(*new(T)) {
+		old, err := s.Get(resource, namespace, name)
+		if err != nil {
 			return false, nil
 		}
-		o := old.DeepCopyObject().(T)
+		o := old.DeepCopyObject().(apiserver.Object)
 		edit(o)
-		_, err := s.Do(apiserver.Write{By: by, Verb: apiserver.Update, Object: o, Subresource: subresource})
+		_, err = s.Do(apiserver.Write{By: by, Verb: apiserver.Update, Resource: resource, Object: o, Subresource: subresource})
 		switch {
 		case apierrors.IsConflict(err):
 			continue

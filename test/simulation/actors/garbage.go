@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,32 +27,15 @@ func (c *Cluster) noteOwnership(e *apiserver.Event) {
 	})
 }
 
-// owned is an object with the resource that it belongs to.
-type owned struct {
-	resource string
-	apiserver.Object
-}
-
-func (c *Cluster) everything() (all []owned) {
-	for _, d := range apiserver.All[*appsv1.Deployment](c.server) {
-		all = append(all, owned{"deployments", d})
-	}
-	for _, rs := range apiserver.All[*appsv1.ReplicaSet](c.server) {
-		all = append(all, owned{"replicasets", rs})
-	}
-	for _, rc := range apiserver.All[*corev1.ReplicationController](c.server) {
-		all = append(all, owned{"replicationcontrollers", rc})
-	}
-	for _, p := range apiserver.All[*corev1.Pod](c.server) {
-		all = append(all, owned{"pods", p})
-	}
-	return all
+// everything is all that may have an owner, or be one. Of events there are many, and they have none.
+func (c *Cluster) everything() []apiserver.Stored {
+	return slices.DeleteFunc(c.server.Everything(), func(o apiserver.Stored) bool { return o.Resource == "events" })
 }
 
 // collectGarbage deletes what all owners of which are gone, and does what the finalizers of deleted owners ask for.
 func (c *Cluster) collectGarbage() {
 	all := c.everything()
-	exists := map[types.UID]owned{}
+	exists := map[types.UID]apiserver.Stored{}
 	for _, o := range all {
 		exists[o.GetUID()] = o
 	}
@@ -71,16 +53,16 @@ func (c *Cluster) collectGarbage() {
 }
 
 // collectOne deletes an object if it has owners and none of them exists.
-func (c *Cluster) collectOne(o owned, exists map[types.UID]owned) {
+func (c *Cluster) collectOne(o apiserver.Stored, exists map[types.UID]apiserver.Stored) {
 	refs := o.GetOwnerReferences()
 	if len(refs) == 0 || slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { _, ok := exists[r.UID]; return ok }) {
 		return
 	}
 	background := metav1.DeletePropagationBackground
-	c.remove("garbage-collector", o.resource, o, metav1.DeleteOptions{PropagationPolicy: &background})
+	c.remove("garbage-collector", o.Resource, o, metav1.DeleteOptions{PropagationPolicy: &background})
 }
 
-func (c *Cluster) orphanDependents(owner owned, all []owned) {
+func (c *Cluster) orphanDependents(owner apiserver.Stored, all []apiserver.Stored) {
 	for _, o := range all {
 		if owns(owner, o) {
 			c.editMeta(o, func(m metav1.Object) { m.SetOwnerReferences(withoutRef(m.GetOwnerReferences(), owner.GetUID())) })
@@ -89,7 +71,7 @@ func (c *Cluster) orphanDependents(owner owned, all []owned) {
 	c.removeFinalizer(owner, metav1.FinalizerOrphanDependents)
 }
 
-func (c *Cluster) deleteDependents(owner owned, all []owned) {
+func (c *Cluster) deleteDependents(owner apiserver.Stored, all []apiserver.Stored) {
 	blocked := false
 	for _, o := range all {
 		if !owns(owner, o) {
@@ -98,7 +80,7 @@ func (c *Cluster) deleteDependents(owner owned, all []owned) {
 		blocked = true
 		if o.GetDeletionTimestamp() == nil {
 			foreground := metav1.DeletePropagationForeground
-			c.remove("garbage-collector", o.resource, o, metav1.DeleteOptions{PropagationPolicy: &foreground})
+			c.remove("garbage-collector", o.Resource, o, metav1.DeleteOptions{PropagationPolicy: &foreground})
 		}
 	}
 	if !blocked {
@@ -106,32 +88,22 @@ func (c *Cluster) deleteDependents(owner owned, all []owned) {
 	}
 }
 
-func (c *Cluster) removeFinalizer(o owned, name string) {
+func (c *Cluster) removeFinalizer(o apiserver.Stored, name string) {
 	c.editMeta(o, func(m metav1.Object) {
 		m.SetFinalizers(slices.DeleteFunc(slices.Clone(m.GetFinalizers()), func(f string) bool { return f == name }))
 	})
 }
 
 // editMeta changes the metadata of an object if it is still the same.
-func (c *Cluster) editMeta(o owned, edit func(metav1.Object)) {
-	same := func(now apiserver.Object) {
+func (c *Cluster) editMeta(o apiserver.Stored, edit func(metav1.Object)) {
+	_, _ = editAny(c.server, "garbage-collector", o.Resource, o.GetNamespace(), o.GetName(), "", func(now apiserver.Object) {
 		if now.GetUID() == o.GetUID() {
 			edit(now)
 		}
-	}
-	switch o.resource {
-	case "deployments":
-		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(d *appsv1.Deployment) { same(d) })
-	case "replicasets":
-		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(rs *appsv1.ReplicaSet) { same(rs) })
-	case "replicationcontrollers":
-		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(rc *corev1.ReplicationController) { same(rc) })
-	case "pods":
-		_, _ = Edit(c.server, "garbage-collector", o.GetNamespace(), o.GetName(), "", func(p *corev1.Pod) { same(p) })
-	}
+	})
 }
 
-func owns(owner owned, o owned) bool {
+func owns(owner, o apiserver.Stored) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 }
 
@@ -142,22 +114,17 @@ func withoutRef(refs []metav1.OwnerReference, uid types.UID) []metav1.OwnerRefer
 // emptyNamespace deletes what is in a namespace that is to go, and then lets it go.
 func (c *Cluster) emptyNamespace(name string) {
 	left := false
-	for _, o := range c.everything() {
+	for _, o := range c.server.Everything() {
 		if o.GetNamespace() == name {
 			left = true
 			if o.GetDeletionTimestamp() == nil {
-				c.remove("namespace-controller", o.resource, o, metav1.DeleteOptions{})
+				c.remove("namespace-controller", o.Resource, o, metav1.DeleteOptions{})
 			}
-		}
-	}
-	for _, s := range apiserver.All[*corev1.Service](c.server) {
-		if s.Namespace == name {
-			c.remove("namespace-controller", "services", s, metav1.DeleteOptions{})
 		}
 	}
 	if left {
 		c.after(time.Second, func() { c.emptyNamespace(name) })
 		return
 	}
-	_, _ = Edit(c.server, "namespace-controller", "", name, "", func(n *corev1.Namespace) { n.Finalizers = nil })
+	_, _ = Edit(c.server, "namespace-controller", "", name, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil })
 }

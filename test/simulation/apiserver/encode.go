@@ -2,12 +2,14 @@ package apiserver
 
 import (
 	"bytes"
+	"mime"
+	"net/http"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -41,16 +43,77 @@ func (e encoding) frame(kind string, o runtime.Object) ([]byte, error) {
 	return buffer.Bytes(), err
 }
 
-func metav1Resource(path string) schema.GroupResource { return schema.GroupResource{Resource: path} }
+// form is how an answer is to be written.
+type form struct {
+	mediaType string
+	as        string // the kind into which objects are turned; empty for none
+}
 
-// fieldsOf are the fields by which objects can be selected.
-func fieldsOf(o Object) fields.Fields {
-	set := fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}
-	switch o := o.(type) {
-	case *corev1.Pod:
-		set["spec.nodeName"], set["status.phase"] = o.Spec.NodeName, string(o.Status.Phase)
-	case *corev1.Event:
-		set["involvedObject.name"], set["involvedObject.uid"] = o.InvolvedObject.Name, string(o.InvolvedObject.UID)
+// accepted is the form of answer that the client likes best. Custom resources are not written as protobuf.
+func (c *Client) accepted(req *http.Request, custom bool) form {
+	for _, accept := range req.Header.Values("Accept") {
+		for one := range strings.SplitSeq(accept, ",") {
+			mediaType, params, err := mime.ParseMediaType(one)
+			if _, known := c.Server.encodings[mediaType]; err != nil || !known || custom && params["as"] == "" && mediaType != runtime.ContentTypeJSON {
+				continue
+			}
+			return form{mediaType, params["as"]}
+		}
 	}
-	return set
+	return form{mediaType: runtime.ContentTypeJSON}
+}
+
+// encode answers with an object in the form that is asked for.
+func (c *Client) encode(req *http.Request, code int, o runtime.Object) (*http.Response, error) {
+	f := c.accepted(req, isCustom(o))
+	if code < 300 {
+		o = f.turn(o)
+	}
+	body, err := runtime.Encode(c.Server.encodings[f.mediaType].object, o)
+	if err != nil {
+		return nil, err
+	}
+	contentType := f.mediaType
+	if _, ok := o.(*apidiscoveryv2.APIGroupDiscoveryList); ok { // by which clients know that it is this, not a list of groups
+		contentType += ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	}
+	return answer(req, code, contentType, body), nil
+}
+
+func isCustom(o runtime.Object) bool {
+	_, custom := o.(runtime.Unstructured)
+	return custom
+}
+
+// turn leaves of an object, or the objects of a list, nothing but the metadata, if that is asked for.
+func (f form) turn(o runtime.Object) runtime.Object {
+	if f.as == "PartialObjectMetadata" || f.as == "PartialObjectMetadataList" {
+		return asMetadata(o)
+	}
+	return o
+}
+
+func asMetadata(o runtime.Object) runtime.Object {
+	if object, ok := o.(Object); ok {
+		m := meta.AsPartialObjectMetadata(object)
+		m.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+		return m
+	}
+	l, ok := o.(metav1.ListInterface)
+	if _, status := o.(*metav1.Status); status || !ok {
+		return o
+	}
+	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{
+		ResourceVersion: l.GetResourceVersion(), Continue: l.GetContinue(), RemainingItemCount: l.GetRemainingItemCount(),
+	}}
+	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
+	_ = meta.EachListItem(o, func(item runtime.Object) error {
+		if object, ok := item.(Object); ok {
+			m := meta.AsPartialObjectMetadata(object)
+			m.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+			list.Items = append(list.Items, *m)
+		}
+		return nil
+	})
+	return list
 }

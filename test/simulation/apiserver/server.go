@@ -1,26 +1,16 @@
-// Package apiserver is a Kubernetes API server in memory: the few resources that the controllers and their environment
-// deal with, with the semantics that they rely on, and clients that reach it without a network. It tells the time by the
-// time package, so that in a bubble of testing/synctest it lives in virtual time.
-//
-// What it does like the real one is compared with the real one by TestSameAsRealServer in the parent folder: versions,
-// conflicts, preconditions, generations, the status subresource, patches, graceful deletion, finalizers, generated names,
-// defaults, the rules for owner references, lists and watches. What it leaves out: authentication and authorization,
-// managedFields, server-side apply, old API versions, most validation.
 package apiserver
 
 import (
-	"fmt"
-	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Object is an API object.
@@ -31,8 +21,9 @@ type Object interface {
 
 // Server is an API server. Objects that it returns or passes on are its own: look, don't touch.
 type Server struct {
-	// Admit may refuse an object that is to be created. It is called with the server locked.
-	Admit func(Object) error
+	// Admit may refuse a write that would otherwise be done: a creation, a change or a deletion. It is called with the server
+	// locked, after validation.
+	Admit func(Admission) error
 	// Wrote is told of every write, done or refused, in order. It is called with the server locked.
 	Wrote func(Write, Result)
 
@@ -40,49 +31,42 @@ type Server struct {
 
 	mu        sync.Mutex
 	version   uint64
-	stores    map[string]*store // by resource
+	stores    map[string]*store // by key of the kind
+	paths     map[schema.GroupVersionResource]*store
+	types     map[reflect.Type]*store
+	log       []*Event // of all kinds
+	kinds     map[schema.GroupVersionKind]*store
 	random    *rand.Rand
 	addresses int           // given to services
 	changed   chan struct{} // closed when something changes
 	writer    string        // who makes the change that is under way
-}
-
-// store has the objects of one kind, and how they came about.
-type store struct {
-	*Kind
-	objects   map[string]Object // by namespace and name
-	history   []*Event
-	compacted uint64 // watches cannot begin before this version
-}
-
-// Event is a change of an object.
-type Event struct {
-	Type    watch.EventType
-	Object  Object // as it is after the change; of a deleted one the last state, with the version of the deletion
-	Before  Object // nil if it is new
-	Version uint64 // which the change has made
-	Time    time.Time
-	By      string // who made it
-
-	frames map[string][]byte // encoded, by type of encoding
+	dryRun    bool          // the change that is under way is not stored
 }
 
 // Result is what became of a write.
 type Result struct {
-	Before, After Object // nil where there is none; the same if nothing has changed
+	Before, After Object         // nil where there is none; the same if nothing has changed
+	Answer        runtime.Object // of a subresource that is not answered with the object
 	Err           error
+}
+
+// Admission is a write that is about to be done.
+type Admission struct {
+	Write
+	Before, After Object // nil where there is none
 }
 
 // New returns a server with nothing in it but the namespaces default and kube-system. The seed decides on the names and
 // uids that it makes up.
 func New(seed uint64) *Server {
 	s := &Server{
-		stores: map[string]*store{}, random: rand.New(rand.NewPCG(seed, 0)), changed: make(chan struct{}),
+		stores: map[string]*store{}, paths: map[schema.GroupVersionResource]*store{}, types: map[reflect.Type]*store{},
+		kinds: map[schema.GroupVersionKind]*store{}, random: rand.New(rand.NewPCG(seed, 0)), changed: make(chan struct{}),
 		// Kinds share one sequence of versions, as in etcd.
 		version: 100, encodings: newEncodings(),
 	}
-	for _, k := range kinds() {
-		s.stores[k.Resource] = &store{Kind: k, objects: map[string]Object{}}
+	for _, k := range builtIn() {
+		s.add(k)
 	}
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		s.mustCreate(namespace(name))
@@ -103,7 +87,8 @@ func (s *Server) Version() uint64 {
 	return s.version
 }
 
-// Kind returns what is known of a resource, nil for one that the server does not have.
+// Kind returns what is known of a resource, nil for one that the server does not have. Custom resources are called
+// RESOURCE.GROUP.
 func (s *Server) Kind(resource string) *Kind {
 	if st := s.stores[resource]; st != nil {
 		return st.Kind
@@ -146,13 +131,32 @@ func One[T Object](s *Server, namespace, name string) (found T) {
 	return found
 }
 
-func (s *Server) storeOf(o Object) *store {
-	for _, st := range s.stores {
-		if st.sameType(o) {
-			return st
+// ResourceOf is the resource of a Go type.
+func ResourceOf[T Object](s *Server) string {
+	var example T
+	return s.storeOf(example).key
+}
+
+// Stored is an object with the resource that it belongs to.
+type Stored struct {
+	Resource string
+	Object
+}
+
+// Everything returns all objects of all kinds, those of the core group last; within a kind by namespace and name.
+func (s *Server) Everything() (all []Stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	versions, stores := s.served()
+	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int { return strings.Compare(b.Group, a.Group) })
+	for _, gv := range versions {
+		for _, st := range stores[gv] {
+			for _, key := range st.keys() {
+				all = append(all, Stored{st.key, st.objects[key]})
+			}
 		}
 	}
-	panic(fmt.Sprintf("the simulated server does not know %T: add it to kinds.go", o))
+	return all
 }
 
 // Compact forgets how all objects came about: a watch that wants to go on from before now is told that it is too late.
@@ -171,54 +175,18 @@ func (s *Server) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// since returns the changes of a kind after a version, oldest first.
-func (st *store) since(version uint64) []*Event {
-	first, _ := slices.BinarySearchFunc(st.history, version+1, func(e *Event, v uint64) int {
-		switch {
-		case e.Version < v:
-			return -1
-		case e.Version > v:
-			return 1
-		}
-		return 0
-	})
-	return st.history[first:]
-}
-
-func (st *store) keys() []string {
-	return slices.Sorted(maps.Keys(st.objects))
-}
-
-// commit makes a change: a creation (before is nil), a new state, or a removal (gone). The object belongs to the server
-// from here on.
-func (s *Server) commit(st *store, before, after Object, gone bool) {
-	s.version++
-	after.SetResourceVersion(strconv.FormatUint(s.version, 10))
-	e := &Event{Object: after, Before: before, Version: s.version, Time: time.Now(), By: s.writer}
-	key := keyOf(after.GetNamespace(), after.GetName())
-	switch {
-	case gone:
-		e.Type = watch.Deleted
-		delete(st.objects, key)
-	case before == nil:
-		e.Type = watch.Added
-		st.objects[key] = after
-	default:
-		e.Type = watch.Modified
-		st.objects[key] = after
-	}
-	st.history = append(st.history, e)
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func keyOf(namespace, name string) string { return namespace + "/" + name }
-
 // Since returns the changes of a kind after a version, oldest first.
 func (s *Server) Since(resource string, version uint64) []*Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.stores[resource].since(version))
+}
+
+// Log returns the changes of all kinds from one on, oldest first: the first change has the number 0.
+func (s *Server) Log(from int) []*Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.log[from:])
 }
 
 // CountLocked counts objects of a kind. It is for Admit, which is called with the server locked.
@@ -229,24 +197,4 @@ func (s *Server) CountLocked(resource string, counts func(Object) bool) (n int) 
 		}
 	}
 	return n
-}
-
-// Past returns the objects of a kind as they were at a version, by namespace and name.
-func (s *Server) Past(resource string, version uint64) []Object {
-	past := map[string]Object{}
-	for _, e := range s.Since(resource, 0) {
-		if e.Version > version {
-			break
-		}
-		if key := keyOf(e.Object.GetNamespace(), e.Object.GetName()); e.Type == watch.Deleted {
-			delete(past, key)
-		} else {
-			past[key] = e.Object
-		}
-	}
-	var all []Object
-	for _, key := range slices.Sorted(maps.Keys(past)) {
-		all = append(all, past[key])
-	}
-	return all
 }

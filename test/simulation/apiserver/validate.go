@@ -41,20 +41,18 @@ func validateWorkload(replicas *int32, selector, before *metav1.LabelSelector, t
 	return errs
 }
 
-func validateReplicaSet(o, old Object) field.ErrorList {
-	rs := o.(*appsv1.ReplicaSet)
+func validateReplicaSet(rs, old *appsv1.ReplicaSet) field.ErrorList {
 	var before *metav1.LabelSelector
 	if old != nil {
-		before = old.(*appsv1.ReplicaSet).Spec.Selector
+		before = old.Spec.Selector
 	}
 	return validateWorkload(rs.Spec.Replicas, rs.Spec.Selector, before, &rs.Spec.Template)
 }
 
-func validateDeployment(o, old Object) field.ErrorList {
-	d := o.(*appsv1.Deployment)
+func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 	var before *metav1.LabelSelector
 	if old != nil {
-		before = old.(*appsv1.Deployment).Spec.Selector
+		before = old.Spec.Selector
 	}
 	errs := validateWorkload(d.Spec.Replicas, d.Spec.Selector, before, &d.Spec.Template)
 	path := field.NewPath("spec")

@@ -40,7 +40,7 @@ type watcher struct {
 	request request
 	matches func(Object) bool
 	encoding
-	mediaType string
+	form form
 
 	closed   chan struct{}
 	closing  sync.Once
@@ -53,18 +53,17 @@ type watcher struct {
 
 // watch begins a watch.
 func (c *Client) watch(req *http.Request, r request) (*http.Response, error) {
-	st := c.Server.stores[r.Resource]
-	if st == nil {
-		return c.fail(req, unknownPath(req))
+	if err := validateList(r.list); err != nil {
+		return c.fail(req, err)
 	}
-	matches, err := selection(r.list)
+	matches, err := r.store.selection(r.list)
 	if err != nil {
-		return c.fail(req, apierrors.NewBadRequest(err.Error()))
+		return c.fail(req, err)
 	}
-	mediaType, _ := c.accepted(req)
+	f := c.accepted(req, r.store.custom())
 	w := &watcher{
-		server: c.Server, store: st, ctx: req.Context(), request: r, matches: matches,
-		encoding: c.Server.encodings[mediaType], mediaType: mediaType,
+		server: c.Server, store: r.store, ctx: req.Context(), request: r, matches: matches,
+		encoding: c.Server.encodings[f.mediaType], form: f,
 		closed: make(chan struct{}), ends: time.Now().Add(365 * 24 * time.Hour), bookmark: time.Now().Add(bookmarkEvery),
 	}
 	if c.Network != nil {
@@ -73,38 +72,39 @@ func (c *Client) watch(req *http.Request, r request) (*http.Response, error) {
 	if n := r.list.TimeoutSeconds; n != nil {
 		w.ends = time.Now().Add(time.Duration(*n) * time.Second)
 	}
-	if err := w.begin(); err != nil {
+	if err := w.begin(c); err != nil {
 		return c.fail(req, err)
 	}
-	res := answer(req, http.StatusOK, mediaType+";stream=watch", nil)
+	res := answer(req, http.StatusOK, f.mediaType+";stream=watch", nil)
 	res.Body, res.ContentLength = w, -1
 	return res, nil
 }
 
 // begin decides where the watch begins: at a version, or with the objects that there are.
-func (w *watcher) begin() error {
+func (w *watcher) begin(c *Client) error {
 	asked, initial := w.request.list.ResourceVersion, w.request.list.SendInitialEvents
 	streams := initial != nil && *initial
-	if streams && (!w.request.list.AllowWatchBookmarks || w.request.list.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan) {
-		return apierrors.NewInvalid(w.store.GroupVersionKind.GroupKind(), "", nil)
-	}
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	var from uint64
 	if asked != "" {
 		var err error
-		if from, err = strconv.ParseUint(asked, 10, 64); err != nil {
-			return apierrors.NewBadRequest("invalid resource version")
+		if from, err = parseVersion(asked); err != nil {
+			return err
 		}
 	}
+	current := w.server.version
+	if asked != "" {
+		current = c.known(w.store)
+	}
 	switch {
-	case streams && from > w.server.version:
-		return tooNew(from, w.server.version)
+	case streams && from > c.known(w.store):
+		return tooNew(from, c.known(w.store))
 	case streams, initial == nil && from == 0:
-		w.position = w.server.version
+		w.position = current
 		w.sendAll(streams)
 	case from == 0: // no initial events
-		w.position = w.server.version
+		w.position = current
 	case from < w.store.compacted:
 		gone := apierrors.NewResourceExpired("too old resource version: " + asked).Status()
 		gone.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -118,12 +118,12 @@ func (w *watcher) begin() error {
 
 // sendAll sends all objects as added, and then says so if asked to.
 func (w *watcher) sendAll(announced bool) {
-	for _, key := range w.store.keys() {
-		if o := w.store.objects[key]; w.wants(o) {
+	for _, o := range w.store.at(w.position) {
+		if w.wants(o) {
 			w.send(string(watch.Added), o)
 		}
 	}
-	if announced {
+	if announced && w.request.list.AllowWatchBookmarks {
 		w.sendBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 }
@@ -230,17 +230,17 @@ func (w *watcher) sendEvent(e *Event) {
 		return
 	}
 	if kind == e.Type { // the ordinary case: encoded once for all
-		if e.frames[w.mediaType] == nil {
-			frame, err := w.frame(string(kind), e.Object)
+		if e.frames[w.form] == nil {
+			frame, err := w.frame(string(kind), w.form.turn(e.Object))
 			if err != nil {
 				return
 			}
 			if e.frames == nil {
-				e.frames = map[string][]byte{}
+				e.frames = map[form][]byte{}
 			}
-			e.frames[w.mediaType] = frame
+			e.frames[w.form] = frame
 		}
-		w.buffer.Write(e.frames[w.mediaType])
+		w.buffer.Write(e.frames[w.form])
 		return
 	}
 	o := e.Object
@@ -253,14 +253,14 @@ func (w *watcher) sendEvent(e *Event) {
 
 func (w *watcher) sendBookmark(annotations map[string]string) {
 	o := w.store.New()
-	setType(w.store, o)
+	setType(w.store.Kind, o)
 	o.SetResourceVersion(strconv.FormatUint(w.position, 10))
 	o.SetAnnotations(maps.Clone(annotations))
 	w.send(string(watch.Bookmark), o)
 }
 
 func (w *watcher) send(kind string, o runtime.Object) {
-	frame, err := w.frame(kind, o)
+	frame, err := w.frame(kind, w.form.turn(o))
 	if err == nil {
 		w.buffer.Write(frame)
 	}

@@ -1,20 +1,17 @@
 package apiserver
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 )
@@ -24,10 +21,11 @@ type Verb string
 
 // The verbs of writes.
 const (
-	Create Verb = "create"
-	Update Verb = "update"
-	Patch  Verb = "patch"
-	Delete Verb = "delete"
+	Create           Verb = "create"
+	Update           Verb = "update"
+	Patch            Verb = "patch"
+	Delete           Verb = "delete"
+	DeleteCollection Verb = "deletecollection" // each object that it deletes is a Write of its own
 )
 
 // Write is a write.
@@ -42,6 +40,9 @@ type Write struct {
 	PatchType             types.PatchType
 	Patch                 []byte
 	Options               metav1.DeleteOptions
+	DryRun                bool   // nothing is stored
+	Manager               string // of the fields that are applied
+	Force                 bool   // fields that others manage are applied nevertheless
 }
 
 // Do carries out a write. It returns the object as it then is, or was when it was deleted. The caller keeps what it
@@ -56,59 +57,72 @@ func (s *Server) perform(w Write) Result {
 	defer s.mu.Unlock()
 	if w.Object != nil {
 		if w.Resource == "" {
-			w.Resource = s.storeOf(w.Object).Resource
+			w.Resource = s.storeOf(w.Object).key
 		}
 		orDefault(&w.Namespace, w.Object.GetNamespace())
 		if w.Verb != Create {
 			orDefault(&w.Name, w.Object.GetName())
 		}
 	}
-	s.writer = w.By
+	s.writer, s.dryRun = w.By, w.DryRun
 	st := s.stores[w.Resource]
 	r := Result{Before: st.objects[keyOf(w.Namespace, w.Name)]}
-	r.After, r.Err = s.do(st, w)
+	r.After, r.Answer, r.Err = s.do(st, w)
 	if r.Err != nil {
-		r.After = nil
+		r.After, r.Answer = nil, nil
 	}
+	s.dryRun = false
 	if s.Wrote != nil {
 		s.Wrote(w, r)
 	}
 	return r
 }
 
-func (s *Server) do(st *store, w Write) (Object, error) {
-	if w.Verb == Create {
-		return s.create(st, w)
-	}
-	if o := w.Object; o != nil && (o.GetName() != w.Name || o.GetNamespace() != "" && o.GetNamespace() != w.Namespace) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", o.GetName(), w.Name))
-	}
+func (s *Server) do(st *store, w Write) (after Object, answer runtime.Object, err error) {
 	old := st.objects[keyOf(w.Namespace, w.Name)]
-	if old == nil && w.Verb == Update && w.Subresource == "" && st.puttable {
-		if uid := w.Object.GetUID(); uid != "" {
-			return nil, conflict(st, w.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: ", uid))
+	if w.Subresource != "" {
+		return s.doSubresource(st, old, w)
+	}
+	if w.Verb != Create {
+		if err := sameName(w); err != nil {
+			return nil, nil, err
 		}
-		w.Name, w.Object = "", w.Object.DeepCopyObject().(Object)
-		w.Object.SetResourceVersion("")
-		return s.create(st, w)
 	}
-	if old == nil {
-		return nil, apierrors.NewNotFound(st.groupResource(), w.Name)
+	switch {
+	case w.Verb == Create:
+		after, err = s.create(st, w)
+	case old == nil && w.Verb == Update && st.puttable:
+		after, err = s.createByUpdate(st, w)
+	case old == nil && w.PatchType == types.ApplyPatchType:
+		after, err = s.createByApply(st, w)
+	case old == nil:
+		err = apierrors.NewNotFound(st.groupResource(), w.Name)
+	case w.Verb == Delete, w.Verb == DeleteCollection:
+		after, err = s.delete(st, old, w)
+	default:
+		after, err = s.change(st, old, w)
 	}
-	if w.Verb == Delete {
-		return s.delete(st, old, w.Options)
+	return after, nil, err
+}
+
+// sameName refuses an object whose name is not that of the path.
+func sameName(w Write) error {
+	if o := w.Object; o != nil && (o.GetName() != w.Name || o.GetNamespace() != "" && o.GetNamespace() != w.Namespace) {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", o.GetName(), w.Name))
 	}
-	o, err := s.wanted(st, old, w)
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+func (s *Server) createByUpdate(st *store, w Write) (Object, error) {
+	if uid := w.Object.GetUID(); uid != "" {
+		return nil, conflict(st, w.Name, errUID(uid, ""))
 	}
-	return s.replace(st, old, o, w.Subresource)
+	w.Name, w.Object = "", w.Object.DeepCopyObject().(Object)
+	w.Object.SetResourceVersion("")
+	return s.create(st, w)
 }
 
 func (s *Server) create(st *store, w Write) (Object, error) {
-	if w.Name != "" { // a subresource that is created: none is known here
-		return nil, apierrors.NewMethodNotSupported(st.groupResource(), "create")
-	}
 	o := w.Object.DeepCopyObject().(Object)
 	if err := s.checkNamespace(st, w.Namespace, o); err != nil {
 		return nil, err
@@ -116,7 +130,7 @@ func (s *Server) create(st *store, w Write) (Object, error) {
 	if o.GetName() == "" && o.GetGenerateName() != "" {
 		o.SetName(o.GetGenerateName() + s.suffix())
 	}
-	setType(st, o)
+	setType(st.Kind, o)
 	o.SetResourceVersion("")
 	s.beginLife(st, o)
 	if errs := st.check(o, nil); len(errs) > 0 {
@@ -126,10 +140,8 @@ func (s *Server) create(st *store, w Write) (Object, error) {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 			Message: "resourceVersion should not be set on objects to be created"}}
 	}
-	if s.Admit != nil {
-		if err := s.Admit(o); err != nil {
-			return nil, err
-		}
+	if err := s.admit(w, nil, o); err != nil {
+		return nil, err
 	}
 	if st.objects[keyOf(w.Namespace, o.GetName())] != nil {
 		return nil, apierrors.NewAlreadyExists(st.groupResource(), o.GetName())
@@ -145,18 +157,17 @@ func (s *Server) beginLife(st *store, o Object) {
 	o.SetDeletionTimestamp(nil)
 	o.SetDeletionGracePeriodSeconds(nil)
 	o.SetSelfLink("")
-	o.SetManagedFields(nil)
 	if st.generations {
 		o.SetGeneration(1)
 	}
-	if st.status != nil {
-		copyPart(st.status, o, st.New())
+	if st.hasStatus() {
+		st.copyStatus(o, st.New())
 	}
 	if st.defaults != nil {
 		st.defaults(o)
 	}
-	if st.Kind.create != nil {
-		st.Kind.create(s, o)
+	if st.rules.create != nil {
+		st.rules.create(s, o)
 	}
 }
 
@@ -186,18 +197,35 @@ func (s *Server) checkNamespace(st *store, namespace string, o Object) error {
 	return nil
 }
 
+// admit asks the test whether a write may be done.
+func (s *Server) admit(w Write, before, after Object) error {
+	if s.Admit == nil {
+		return nil
+	}
+	return s.Admit(Admission{w, before, after})
+}
+
+// change updates or patches an object.
+func (s *Server) change(st *store, old Object, w Write) (Object, error) {
+	o, err := s.wanted(st, old, w)
+	if err != nil {
+		return nil, err
+	}
+	return s.replace(st, old, o, w)
+}
+
 // wanted returns what a write makes of an object, before the server has its say.
 func (s *Server) wanted(st *store, old Object, w Write) (Object, error) {
-	if w.Subresource != "" && (w.Subresource != "status" || st.status == nil) {
-		return nil, apierrors.NewNotFound(st.groupResource(), w.Name)
-	}
 	if w.Verb == Patch {
-		return patched(st, old, w)
+		if w.PatchType == types.ApplyPatchType {
+			return s.applied(st, old, w)
+		}
+		return patched(old, st.New(), st.groupResource(), w)
 	}
 	o := w.Object.DeepCopyObject().(Object)
 	o.SetNamespace(w.Namespace)
-	if o.GetUID() != "" && o.GetUID() != old.GetUID() {
-		return nil, conflict(st, w.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", o.GetUID(), old.GetUID()))
+	if err := checkUID(st, old, o.GetUID()); err != nil {
+		return nil, err
 	}
 	if o.GetResourceVersion() == "" && st.versioned {
 		return nil, apierrors.NewInvalid(st.GroupVersionKind.GroupKind(), w.Name, field.ErrorList{
@@ -206,71 +234,32 @@ func (s *Server) wanted(st *store, old Object, w Write) (Object, error) {
 	return o, nil
 }
 
-func patched(st *store, old Object, w Write) (Object, error) {
-	before, err := json.Marshal(old)
-	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+// checkUID refuses an update of an object that has taken the place of the one that is meant.
+func checkUID(st *store, old Object, uid types.UID) error {
+	if uid != "" && uid != old.GetUID() {
+		return conflict(st, old.GetName(), errUID(uid, old.GetUID()))
 	}
-	var after []byte
-	switch w.PatchType {
-	case types.StrategicMergePatchType:
-		after, err = strategicpatch.StrategicMergePatch(before, w.Patch, st.New())
-	case types.MergePatchType:
-		after, err = mergePatch(before, w.Patch)
-	default:
-		return nil, apierrors.NewGenericServerResponse(415, string(w.Verb), st.groupResource(), w.Name, "patches of type "+string(w.PatchType), 0, true)
-	}
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	o := st.New()
-	if err := json.Unmarshal(after, o); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	return o, nil
-}
-
-// mergePatch applies a JSON merge patch (RFC 7386).
-func mergePatch(document, patch []byte) ([]byte, error) {
-	var o, p map[string]any
-	if err := errors.Join(json.Unmarshal(document, &o), json.Unmarshal(patch, &p)); err != nil {
-		return nil, err
-	}
-	mergeInto(o, p)
-	return json.Marshal(o)
-}
-
-func mergeInto(o, patch map[string]any) {
-	for key, value := range patch {
-		inner, isObject := value.(map[string]any)
-		switch {
-		case value == nil:
-			delete(o, key)
-		case isObject:
-			into, ok := o[key].(map[string]any)
-			if !ok {
-				into = map[string]any{}
-				o[key] = into
-			}
-			mergeInto(into, inner)
-		default:
-			o[key] = value
-		}
-	}
+	return nil
 }
 
 // replace puts a new state in the place of an old one.
-func (s *Server) replace(st *store, old, o Object, subresource string) (Object, error) {
+func (s *Server) replace(st *store, old, o Object, w Write) (_ Object, err error) {
 	if v := o.GetResourceVersion(); v != "" && v != old.GetResourceVersion() {
 		return nil, conflict(st, old.GetName(), fmt.Errorf("the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	o.SetResourceVersion(old.GetResourceVersion())
-	setType(st, o)
-	s.keep(st, old, o, subresource)
+	setType(st.Kind, o)
+	s.keep(st, old, o, w)
+	if o, err = s.manage(st, old, o, w); err != nil {
+		return nil, err
+	}
 	if errs := st.check(o, old); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(st.GroupVersionKind.GroupKind(), old.GetName(), errs)
 	}
-	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && ptr.Deref(o.GetDeletionGracePeriodSeconds(), 0) == 0 {
+	if err := s.admit(w, old, o); err != nil {
+		return nil, err
+	}
+	if o.GetDeletionTimestamp() != nil && !st.mustStay(o) && ptr.Deref(o.GetDeletionGracePeriodSeconds(), 0) == 0 {
 		s.remove(st, old, o)
 		return o, nil
 	}
@@ -282,10 +271,12 @@ func (s *Server) replace(st *store, old, o Object, subresource string) (Object, 
 }
 
 // keep sets what a write may not change to what it was.
-func (s *Server) keep(st *store, old, o Object, subresource string) {
+func (s *Server) keep(st *store, old, o Object, w Write) {
 	o.SetGeneration(old.GetGeneration())
 	o.SetSelfLink("")
-	o.SetManagedFields(nil)
+	if w.PatchType != types.ApplyPatchType {
+		o.SetManagedFields(old.GetManagedFields())
+	}
 	if o.GetUID() == "" {
 		o.SetUID(old.GetUID())
 	}
@@ -298,22 +289,27 @@ func (s *Server) keep(st *store, old, o Object, subresource string) {
 	if o.GetDeletionGracePeriodSeconds() == nil {
 		o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	}
-	switch {
-	case subresource == "status":
-		copyPart(st.spec, o, old)
-	case st.status != nil:
-		copyPart(st.status, o, old)
+	if sub := st.subs[w.Subresource]; sub.keep != nil {
+		sub.keep(st.Kind, o, old)
+	} else if st.hasStatus() {
+		st.copyStatus(o, old)
 	}
-	if st.Kind.update != nil {
-		st.Kind.update(o, old, subresource)
+	if st.rules.update != nil {
+		st.rules.update(o, old, w.Subresource)
 	}
 	if st.defaults != nil {
 		st.defaults(o)
 	}
-	if st.generations && (!equality.Semantic.DeepEqual(st.spec(old), st.spec(o)) || st.annotated && subresource == "" &&
-		!maps.Equal(old.GetAnnotations(), o.GetAnnotations())) {
+	if st.generations && st.counts(old, o, w.Subresource) {
 		o.SetGeneration(old.GetGeneration() + 1)
 	}
+}
+
+// counts reports whether a change is one that the generation counts.
+func (k *Kind) counts(old, o Object, subresource string) bool {
+	return !k.sameContent(old, o) ||
+		k.annotated && subresource == "" && !maps.Equal(old.GetAnnotations(), o.GetAnnotations()) ||
+		k.labelled && !maps.Equal(old.GetLabels(), o.GetLabels())
 }
 
 // check is the validation that objects of all kinds go through, and that of the kind.
@@ -328,98 +324,6 @@ func (st *store) check(o, old Object) field.ErrorList {
 	}
 	return errs
 }
-
-func (s *Server) delete(st *store, old Object, opts metav1.DeleteOptions) (Object, error) {
-	if p := opts.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != old.GetUID() {
-			return nil, conflict(st, old.GetName(), fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, old.GetUID()))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion() {
-			return nil, conflict(st, old.GetName(), fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, old.GetResourceVersion()))
-		}
-	}
-	o := old.DeepCopyObject().(Object)
-	o.SetFinalizers(finalizersFor(o.GetFinalizers(), opts))
-	grace := int64(0)
-	if st.graceful != nil {
-		grace = st.graceful(o, opts.GracePeriodSeconds)
-	}
-	if st.doom != nil {
-		st.doom(o)
-	}
-	dying := old.GetDeletionTimestamp() != nil
-	if dying && opts.GracePeriodSeconds == nil && ptr.Deref(old.GetDeletionGracePeriodSeconds(), 0) > 0 {
-		grace = *old.GetDeletionGracePeriodSeconds() // it is on its way
-	}
-	if dying {
-		grace = min(grace, ptr.Deref(old.GetDeletionGracePeriodSeconds(), 0))
-	}
-	gone := grace == 0 && len(o.GetFinalizers()) == 0
-	if !gone || st.graceful != nil {
-		st.beginEnd(o, grace)
-	}
-	if !equality.Semantic.DeepEqual(old, o) {
-		s.commit(st, old, o, false)
-		old = o
-	}
-	if gone {
-		last := old.DeepCopyObject().(Object)
-		s.remove(st, old, last)
-		return last, nil
-	}
-	return old, nil
-}
-
-// remove takes an object out, and with a service the Endpoints of its name.
-func (s *Server) remove(st *store, old, last Object) {
-	s.commit(st, old, last, true)
-	if st.Resource != "services" {
-		return
-	}
-	s.writer = "server"
-	endpoints := s.stores["endpoints"]
-	if e := endpoints.objects[keyOf(old.GetNamespace(), old.GetName())]; e != nil {
-		_, _ = s.delete(endpoints, e, metav1.DeleteOptions{})
-	}
-}
-
-// beginEnd marks an object as being deleted, or one that is being deleted as having less time.
-func (st *store) beginEnd(o Object, grace int64) {
-	if end := o.GetDeletionTimestamp(); end != nil {
-		if less := ptr.Deref(o.GetDeletionGracePeriodSeconds(), 0) - grace; less > 0 {
-			sooner := metav1.NewTime(end.Add(-time.Duration(less) * time.Second))
-			o.SetDeletionTimestamp(&sooner)
-			o.SetDeletionGracePeriodSeconds(&grace)
-		}
-		return
-	}
-	end := metav1.NewTime(now().Add(time.Duration(grace) * time.Second))
-	o.SetDeletionTimestamp(&end)
-	o.SetDeletionGracePeriodSeconds(&grace)
-	if o.GetGeneration() > 0 {
-		o.SetGeneration(o.GetGeneration() + 1)
-	}
-}
-
-// finalizersFor returns what must be done before an object may go, given what is to become of its dependents.
-func finalizersFor(has []string, opts metav1.DeleteOptions) []string {
-	if opts.PropagationPolicy == nil {
-		return has
-	}
-	kept := slices.DeleteFunc(slices.Clone(has), func(f string) bool {
-		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-	})
-	switch *opts.PropagationPolicy {
-	case metav1.DeletePropagationOrphan:
-		return append(kept, metav1.FinalizerOrphanDependents)
-	case metav1.DeletePropagationForeground:
-		return append(kept, metav1.FinalizerDeleteDependents)
-	}
-	return kept
-}
-
-// setType writes the type into an object, as the encoder would.
-func setType(st *store, o Object) { o.GetObjectKind().SetGroupVersionKind(st.GroupVersionKind) }
 
 // uid makes up a uid.
 func (s *Server) uid() types.UID {
@@ -442,4 +346,9 @@ func now() metav1.Time { return metav1.NewTime(time.Now().UTC().Truncate(time.Se
 
 func conflict(st *store, name string, err error) error {
 	return apierrors.NewConflict(st.groupResource(), name, err)
+}
+
+// errUID says that an object is not the one that is meant.
+func errUID(want, have types.UID) error {
+	return fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", want, have)
 }

@@ -31,7 +31,7 @@ func (c *channel) Due(e *apiserver.Event) time.Time {
 	if l.paused || l.dead || l.frozen[c.resource] > 0 || l.frozen[""] > 0 {
 		return time.Time{}
 	}
-	return e.Time.Add(min(c.base, l.latency) + max(l.delays[c.resource], l.delays[""]))
+	return e.Time.Add(min(c.base, l.latency) + max(l.delays[c.resource], l.delays[""], l.lag(c.resource)))
 }
 
 // CaughtUp implements apiserver.Channel.

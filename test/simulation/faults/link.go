@@ -32,6 +32,7 @@ type Link struct {
 	down    bool
 	latency time.Duration            // of a request, each way, at most
 	delays  map[string]time.Duration // of events, by resource
+	lags    map[string]time.Duration // of the server's caches, by resource
 	frozen  map[string]int           // how many faults hold events back, by resource
 	epochs  map[string]int           // how often watches were cut, by resource
 	refuse  []Refusal
@@ -73,7 +74,7 @@ func (r *refusal) Unwrap() error { return r.error }
 func New(seed uint64, latency time.Duration) *Link {
 	return &Link{
 		random: rand.New(rand.NewPCG(seed, 1)), changed: make(chan struct{}), latency: latency, usual: latency,
-		delays: map[string]time.Duration{}, frozen: map[string]int{}, epochs: map[string]int{},
+		delays: map[string]time.Duration{}, lags: map[string]time.Duration{}, frozen: map[string]int{}, epochs: map[string]int{},
 		watched: map[string]bool{}, outages: outage.New(aftermath),
 	}
 }
@@ -120,6 +121,19 @@ func (l *Link) Slow(latency time.Duration) { l.change(func() { l.latency = laten
 // Delay lets events of a resource come later; empty for all resources.
 func (l *Link) Delay(resource string, d time.Duration) { l.change(func() { l.delays[resource] = d }) }
 
+// LagBehind leads to a server whose cache of a resource is behind by a time; empty for all resources. Events come as late, and
+// requests that are content with any version are answered with the state of that time.
+func (l *Link) LagBehind(resource string, d time.Duration) { l.change(func() { l.lags[resource] = d }) }
+
+// Lag implements apiserver.Lagging.
+func (l *Link) Lag(resource string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lag(resource)
+}
+
+func (l *Link) lag(resource string) time.Duration { return max(l.lags[resource], l.lags[""]) }
+
 // Freeze holds events of a resource back, or ends one such fault.
 func (l *Link) Freeze(resource string, to bool) {
 	l.change(func() {
@@ -145,6 +159,7 @@ func (l *Link) Heal(latency time.Duration) {
 	l.change(func() {
 		l.paused, l.down, l.latency, l.refuse, l.crash = false, false, latency, nil, nil
 		clear(l.delays)
+		clear(l.lags)
 		clear(l.frozen)
 	})
 }

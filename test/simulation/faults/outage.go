@@ -59,5 +59,5 @@ func (l *Link) stopped() bool { return l.paused || l.down || l.latency > l.usual
 
 // hides reports whether events of a resource are held back.
 func (l *Link) hides(resource string) bool {
-	return l.stopped() || l.frozen[resource] > 0 || l.frozen[""] > 0 || l.delays[resource] > 0 || l.delays[""] > 0
+	return l.stopped() || l.frozen[resource] > 0 || l.frozen[""] > 0 || l.delays[resource] > 0 || l.delays[""] > 0 || l.lag(resource) > 0
 }

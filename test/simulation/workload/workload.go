@@ -84,8 +84,8 @@ func (u *Users) limit(l script.Line) error {
 }
 
 // admit is the quota: pods that have not finished count.
-func (u *Users) admit(o apiserver.Object) error {
-	if _, ok := o.(*corev1.Pod); !ok || u.quota < 0 {
+func (u *Users) admit(a apiserver.Admission) error {
+	if _, ok := a.After.(*corev1.Pod); !ok || a.Before != nil || u.quota < 0 {
 		return nil
 	}
 	used := u.Server.CountLocked("pods", func(o apiserver.Object) bool {
@@ -95,7 +95,7 @@ func (u *Users) admit(o apiserver.Object) error {
 	if used < u.quota {
 		return nil
 	}
-	return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(),
+	return apierrors.NewForbidden(corev1.Resource("pods"), a.After.GetName(),
 		fmt.Errorf("exceeded quota: q, requested: pods=1, used: pods=%d, limited: pods=%d", used, u.quota))
 }
 
