@@ -72,8 +72,7 @@ func (t *tenure) change(r *revision, was string, lease *coordinationv1.Lease) {
 }
 
 // vacancies are the times in which nobody held the lease: from the last renewal of a holder to the first of another one, or of the
-// same one after half the lease's time, when it may have lost it. What lasts longer than twice the lease's time is a fault of the
-// managers.
+// same one after half the lease's time, when it may have lost it. That nobody holds it for too long is L5.
 func (l *linked) vacancies(name string) (all []Outage) {
 	held, holder := time.Time{}, ""
 	for _, r := range l.revisions {
@@ -83,7 +82,7 @@ func (l *linked) vacancies(name string) (all []Outage) {
 		}
 		lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 		if !held.IsZero() && (holderOf(lease) != holder || r.When.Sub(held) > lasts/2) {
-			all = append(all, Outage{Interval: Interval{held, earlier(r.When, held.Add(2*lasts))}, Resource: resources[Lease]})
+			all = append(all, Outage{Interval: Interval{held, r.When}, Resource: resources[Lease]})
 		}
 		held, holder = r.When, holderOf(lease)
 	}

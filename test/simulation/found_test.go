@@ -11,6 +11,20 @@ import (
 // TestFound runs scripts that once failed, shrunk.
 func TestFound(t *testing.T) {
 	for name, text := range map[string]string{
+		"revisions begin anew when a Deployment that keeps no history is changed while it is paused": `
+			seed 30018
+			at 0s       create db replicas=0 image=failing:2 surge=16% unavailable=96%
+			at 24.4s    image db flaky:1
+			at 36.2s    edit db paused=true history=0
+			at 37.913s  image db slow:1
+			at 46.2s    edit db paused=false`,
+		"while nobody can lead, nobody can mend Endpoints": `
+			seed 5000644
+			at 770ms    service web
+			at 2.989s   create web replicas=4 image=flaky:2 surge=0 unavailable=1
+			at 10s      fault m* down for=9s
+			at 33.183s  fault m0 down for=15s
+			at 45s      fault m0 stop back=8s`,
 		"a revision may go down when a user has orphaned and deleted the newest ReplicaSet": `
 			seed 4037571763
 			at 3.2s     create web replicas=2 image=flaky:0 surge=0 unavailable=1
