@@ -88,7 +88,7 @@ reliability: build localcluster ## Run the suites of test/chaos with ours and th
 	go -C hack/localcluster run . build --with-upstream
 	go run ./test/chaos/reliability -original "$$(go -C hack/localcluster run . path kube-controller-manager)" -write docs/reliability.md $(RELIABILITY)
 
-bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes')
+bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes -write ../../docs/performance.md')
 	go -C hack/localcluster run . build --with-upstream
 	go -C test/bench run . $(if $(filter quick,$(BENCH)),-quick) -out $(CURDIR)/bin/bench.json $(BENCHFLAGS)
 

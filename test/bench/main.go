@@ -62,7 +62,7 @@ type turn struct {
 type options struct {
 	quick, judge, cpuFloor    bool
 	only, out, ours, original string
-	profiles                  string
+	profiles, write           string
 	runs                      int
 }
 
@@ -72,6 +72,7 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "run only these scenarios, by name, separated by commas:\n"+listScenarios())
 	flag.IntVar(&o.runs, "runs", 0, "runs of each contender, in turn (default 2, quick 1); long scenarios have one")
 	flag.StringVar(&o.out, "out", "", "write all single results to this JSON file")
+	flag.StringVar(&o.write, "write", "", "write the table into this page, such as ../../docs/performance.md, in the place of the last one")
 	flag.StringVar(&o.ours, "ours", "", `program to measure (default bin/controller-manager, from "make build")`)
 	flag.StringVar(&o.original, "original", "", `program to compare with (default kube-controller-manager from hack/localcluster; "none" for none)`)
 	flag.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the managers into this folder, taken while their writes are counted")
@@ -142,6 +143,9 @@ func (o options) run(ctx context.Context) error {
 	began := time.Now()
 	failed := b.runAll(ctx, chosen)
 	fmt.Print(table(b.samples))
+	if o.write != "" && failed == nil {
+		failed = writePage(o.write, results(b.samples, began))
+	}
 	if o.out != "" {
 		failed = errors.Join(failed, writeReport(o.out, b, began))
 	}

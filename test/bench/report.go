@@ -2,10 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/generated"
 )
 
 // report is the JSON document.
@@ -40,6 +43,26 @@ func writeReport(file string, b *bench, began time.Time) error {
 		return err
 	}
 	return os.WriteFile(file, append(document, '\n'), 0o644)
+}
+
+// results is what a page says of a run.
+func results(samples []sample, began time.Time) string {
+	h := thisHost()
+	return fmt.Sprintf("%s, %d cores, %s, %s; the command took %s:\n\n    %s\n\n%s\n", began.UTC().Format(time.DateOnly), h.Cores, h.CPU, h.Builder,
+		time.Since(began).Round(time.Minute), strings.Join(append([]string{"go run ."}, os.Args[1:]...), " "), table(samples))
+}
+
+// writePage replaces the results in a page.
+func writePage(file, text string) error {
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	changed, err := generated.Replace(string(page), "make bench", text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(changed), 0o644)
 }
 
 // thisHost leaves out what the system does not tell.

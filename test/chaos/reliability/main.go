@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/chaos/table"
+	"github.com/standalone-kcm/controller-manager/test/generated"
 )
 
 func main() {
@@ -102,7 +103,7 @@ func (o options) run() error {
 	if err != nil {
 		return err
 	}
-	changed, err := table.Replace(string(page), text)
+	changed, err := generated.Replace(string(page), "make reliability", text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.page, err)
 	}

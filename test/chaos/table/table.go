@@ -143,19 +143,3 @@ func oracles(suites []Suite) (names []string) {
 	})
 	return slices.Compact(names)
 }
-
-// The lines between which a page has what Render returns.
-const (
-	Begin = "<!-- made by make reliability: begin -->"
-	End   = "<!-- made by make reliability: end -->"
-)
-
-// Replace returns a page with another text between its markers.
-func Replace(page, text string) (string, error) {
-	before, rest, begins := strings.Cut(page, Begin+"\n")
-	_, after, ends := strings.Cut(rest, End+"\n")
-	if !begins || !ends {
-		return "", fmt.Errorf("the page lacks the line %q or %q", Begin, End)
-	}
-	return before + Begin + "\n" + text + End + "\n" + after, nil
-}

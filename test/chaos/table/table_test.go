@@ -36,14 +36,3 @@ func TestParseRefusesWhatIsNoTable(t *testing.T) {
 		}
 	}
 }
-
-func TestReplace(t *testing.T) {
-	page := "a\n" + Begin + "\nold\n" + End + "\nb\n"
-	want := "a\n" + Begin + "\nnew\n" + End + "\nb\n"
-	if got, err := Replace(page, "new\n"); got != want || err != nil {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if _, err := Replace("a\n"+Begin+"\nold\n", "new\n"); err == nil {
-		t.Error("a page without an end was changed")
-	}
-}
