@@ -82,6 +82,9 @@ type Option func(testing.TB, *Cluster)
 // roles, instead of as the user and the accounts to which the API server itself gives rights.
 func InstalledRoles(t testing.TB, c *Cluster) { c.installRoles(t) }
 
+// WithoutKwok ends kwok, so that only the tests write to nodes and pods.
+func WithoutKwok(t testing.TB, c *Cluster) { c.stopComponent(t, "kwok-controller") }
+
 // parallel is how many tests run at the same time, unless the flag -parallel is given. They mostly wait.
 const parallel = "4"
 
@@ -282,8 +285,14 @@ func (c *Cluster) localcluster(args ...string) *exec.Cmd {
 func (c *Cluster) StopAPIServer(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() { c.StartAPIServer(t) })
-	if out, err := c.localcluster("stop-component", "--kill", "--name", c.Name, "kube-apiserver").CombinedOutput(); err != nil {
-		t.Fatalf("stop the API server: %v\n%s", err, out)
+	c.stopComponent(t, "kube-apiserver")
+}
+
+// stopComponent kills one of the control plane's programs.
+func (c *Cluster) stopComponent(t testing.TB, component string) {
+	t.Helper()
+	if out, err := c.localcluster("stop-component", "--kill", "--name", c.Name, component).CombinedOutput(); err != nil {
+		t.Fatalf("stop %s: %v\n%s", component, err, out)
 	}
 }
 

@@ -67,7 +67,7 @@ func newSide(t *testing.T, config *rest.Config) *side {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &side{client: client}
+	return &side{client: client, names: map[types.UID]string{}}
 }
 
 // begin makes a namespace for a sequence.

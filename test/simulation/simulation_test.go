@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/shrink"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 	if _ = level.Set(strconv.Itoa(*logFlag)); *logFlag < 0 {
 		klog.SetLogger(logr.Discard())
 	}
-	m.Run()
+	cluster.Main(m, cluster.WithoutKwok) // which would write to the nodes that are compared
 }
 
 // budget is how long a test may take that could go on for ever: what the environment says, or the default.

@@ -71,12 +71,6 @@ func defaultResourceClaim(c *resourcev1.ResourceClaim) {
 	}
 }
 
-func updateResourceClaim(c, old *resourcev1.ResourceClaim, subresource string) {
-	if subresource == "status" {
-		keepMeta(c, old)
-	}
-}
-
 // createSigningRequest notes who asks. The server in memory knows no users: all are its administrator.
 func createSigningRequest(_ *Server, r *certificatesv1.CertificateSigningRequest) {
 	r.Spec.Username, r.Spec.Groups = "admin", []string{"system:masters", "system:authenticated"}

@@ -134,6 +134,13 @@ func keepContent(k *Kind, o, old Object) {
 	}
 }
 
+// keepMetaWithStatus is for the kinds whose status does not let the metadata change either.
+func keepMetaWithStatus(o, old Object, subresource string) {
+	if subresource == "status" {
+		keepMeta(o, old)
+	}
+}
+
 func keepAllButFinalizers(k *Kind, o, old Object) {
 	n := o.(*corev1.Namespace)
 	finalizers := n.Spec.Finalizers

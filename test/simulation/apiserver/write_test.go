@@ -13,6 +13,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -278,5 +279,19 @@ func TestTheUIDIsCheckedFirst(t *testing.T) {
 	b.UID, b.ResourceVersion = "another", ""
 	if _, err := s.Do(Write{Verb: Update, Object: b}); !apierrors.IsConflict(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAttachmentsStatusKeepsTheMetadata(t *testing.T) {
+	s := New(1)
+	a := made(t, s, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"}}).DeepCopy()
+	a.Labels, a.Status.Attached = map[string]string{"a": "b"}, true
+	status, err := s.Do(Write{Verb: Update, Object: a.DeepCopy(), Subresource: "status"})
+	if got, _ := status.(*storagev1.VolumeAttachment); err != nil || !got.Status.Attached || len(got.Labels) > 0 {
+		t.Errorf("by the status: %v, %v", got, err)
+	}
+	a.ResourceVersion = ""
+	if _, err := s.Do(Write{Verb: Update, Object: a}); !apierrors.IsInvalid(err) {
+		t.Errorf("without a version: %v", err)
 	}
 }
