@@ -136,8 +136,6 @@ var ignored = []struct {
 		{"legacy-service-account-token-clean-up-period", 8760 * time.Hour},
 	}},
 	{"namespace-controller", []ignoredFlag{
-		{"concurrent-namespace-syncs", int32(10)},
-		{"namespace-sync-period", 5 * time.Minute},
 	}},
 	{"node-ipam-controller", []ignoredFlag{
 		{"node-cidr-mask-size", int32(0)},
