@@ -119,10 +119,6 @@ var ignored = []struct {
 		{"mirroring-max-endpoints-per-subset", int32(1000)},
 	}},
 	{"ephemeral-volume-controller", []ignoredFlag{{"concurrent-ephemeralvolume-syncs", int32(5)}}},
-	{"garbage-collector-controller", []ignoredFlag{
-		{"concurrent-gc-syncs", int32(20)},
-		{"enable-garbage-collector", true},
-	}},
 	{"horizontal-pod-autoscaler-controller", []ignoredFlag{
 		{"concurrent-horizontal-pod-autoscaler-syncs", int32(5)},
 		{"horizontal-pod-autoscaler-cpu-initialization-period", 5 * time.Minute},

@@ -1,0 +1,247 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// bench is a runner and its server. The test plays the watches.
+type bench struct {
+	*testing.T
+	*runner
+	server *reads
+	events *record.FakeRecorder
+}
+
+// reads counts the live reads, and can make them fail.
+type reads struct {
+	*apitest.Server
+	mu    sync.Mutex
+	asked []string
+	fail  map[string]error // by name
+}
+
+func (s *reads) Get(ctx context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+	s.mu.Lock()
+	s.asked = append(s.asked, m.Kind+" "+key.Name)
+	err := s.fail[key.Name]
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.Server.Get(ctx, m, key, into)
+}
+
+type builtIns struct{}
+
+func (builtIns) Mapping(_ context.Context, kind schema.GroupVersionKind) (api.Mapping, error) {
+	m, ok := api.BuiltIn(kind)
+	if !ok {
+		return m, errors.New("discovery fails")
+	}
+	return m, nil
+}
+
+func (b builtIns) MappingFor(ctx context.Context, o runtime.Object) (api.Mapping, error) {
+	kind, err := api.KindOf(o)
+	if err != nil {
+		return api.Mapping{}, err
+	}
+	return b.Mapping(ctx, kind)
+}
+
+type leading struct{}
+
+func (leading) Held() bool { return true }
+
+// run runs the test in a bubble, with a runner to which all is known that is watched.
+func run(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, server: &reads{Server: apitest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
+		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, explain: reconcile.NewExplain(), workers: 4}
+		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}, Unowned: true})
+		b.begin()
+		b.kinds[configMaps] = &schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		b.watched = sets.New(configMaps)
+		b.complete()
+		apitest.Run(t, func(ctx context.Context) error { b.work(ctx); return nil }, func() { test(b) })
+	})
+}
+
+// put stores a ConfigMap.
+func (b *bench) put(name string, owners ...string) *metav1.PartialObjectMetadata {
+	b.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
+	for _, owner := range owners {
+		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: types.UID(owner)})
+	}
+	made, err := b.server.Put(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: made.(*corev1.ConfigMap).ObjectMeta}
+}
+
+func (b *bench) see(all ...*metav1.PartialObjectMetadata) {
+	for _, o := range all {
+		b.OnUpdate(configMaps, o)
+	}
+}
+
+// GC-39, GC-67: an owner is gone, and each of its dependents costs one request.
+func TestOneRequestForEachDependent(t *testing.T) {
+	run(t, func(b *bench) {
+		owner := b.put("owner")
+		b.see(owner)
+		for i := range 50 {
+			b.see(b.put(fmt.Sprint("dependent-", i), "owner"))
+		}
+		b.OnDelete(configMaps, owner)
+		time.Sleep(time.Second)
+		if n := b.server.CountWrites("delete ConfigMap dependent-"); n != 50 || len(b.server.Log()) != 50 || len(b.server.asked) != 0 {
+			b.Errorf("%d deletions, %d writes, reads %v", n, len(b.server.Log()), b.server.asked)
+		}
+		for _, w := range b.server.Writes() {
+			if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
+				b.Fatalf("%+v", w.DeleteOptions)
+			}
+		}
+	})
+}
+
+// GC-33, GC-71: an owner that nobody has seen is read once for all of its dependents.
+func TestOneReadForEachOwner(t *testing.T) {
+	run(t, func(b *bench) {
+		for i := range 50 {
+			b.see(b.put(fmt.Sprint("dependent-", i), "never-seen"))
+		}
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]string{"ConfigMap never-seen"}, b.server.asked); diff != "" {
+			b.Errorf("reads (-want +got):\n%s", diff)
+		}
+		if n := len(b.server.Names(*b.kinds[configMaps])); n != 0 {
+			b.Errorf("%d objects are left", n)
+		}
+	})
+}
+
+// GC-20: an owner that the server has, though no watch has shown it, keeps its dependents; when it is gone, so are they.
+func TestOwnerThatNoWatchShows(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put("unwatched")
+		b.see(b.put("web", "unwatched"))
+		time.Sleep(time.Minute)
+		if len(b.server.Log()) != 0 {
+			b.Errorf("written: %v", b.server.Log())
+		}
+		if n := len(b.server.asked); n < 10 || n > 20 {
+			b.Errorf("%d reads in a minute", n)
+		}
+		m, _ := api.BuiltIn(*b.kinds[configMaps])
+		if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "unwatched"}, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
+			b.Errorf("written: %v", b.server.Log())
+		}
+	})
+}
+
+// GC-9, GC-34: an owner about which the server says nothing keeps its dependents, whatever the server says instead.
+func TestFailingReadsDeleteNothing(t *testing.T) {
+	noPath := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "configmaps"}, "owner", "404 page not found", 0, true)
+	for name, err := range map[string]error{
+		"no such path": noPath, "503": apierrors.NewServiceUnavailable("down"), "forbidden": apierrors.NewForbidden(schema.GroupResource{}, "owner", nil),
+		"time-out": context.DeadlineExceeded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bench) {
+				b.server.fail["owner"] = err
+				web := b.put("web", "owner", "absent")
+				web.OwnerReferences[1].Kind = "Secret"
+				b.see(web)
+				time.Sleep(10 * time.Minute)
+				if len(b.server.Log()) != 0 {
+					b.Errorf("written: %v", b.server.Log())
+				}
+				rec, _ := b.explain.Get(explainName, plan.Key{Namespace: "shop", Name: "ConfigMap:web"})
+				if b.remove.add(item{uid: "web"}); !strings.Contains(rec.Why, "owner") && rec.Why != "" {
+					b.Errorf("explained: %+v", rec)
+				}
+				b.server.mu.Lock()
+				delete(b.server.fail, "owner")
+				b.server.mu.Unlock()
+				time.Sleep(2 * time.Minute)
+				if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
+					b.Errorf("written when the server is well again: %v", b.server.Log())
+				}
+			})
+		})
+	}
+}
+
+// GC-40: the version that was seen is outdated, and no watch shows a newer one: the object is read, and deleted as it is now.
+func TestDeletionAfterAConflict(t *testing.T) {
+	run(t, func(b *bench) {
+		b.see(b.put("web", "absent"))
+		stale := b.put("late", "absent")
+		b.put("late", "absent")
+		b.see(stale)
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]string{"refused delete ConfigMap late", "delete ConfigMap web"}, sorted(b.server.Log())); diff != "" {
+			b.Errorf("writes (-want +got):\n%s", diff)
+		}
+		time.Sleep(10 * time.Second)
+		if n := b.server.CountWrites("delete ConfigMap late"); n != 1 {
+			b.Errorf("written: %v", b.server.Log())
+		}
+	})
+}
+
+// GC-52: the message that users look for.
+func TestEventAboutAnotherNamespace(t *testing.T) {
+	run(t, func(b *bench) {
+		owner := b.put("owner")
+		owner.Namespace = "other"
+		b.see(owner, b.put("web", "owner"))
+		want := `Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: shop, name: owner, uid: owner] does not exist in namespace "shop"`
+		if got := <-b.events.Events; got != want {
+			b.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+func sorted(lines []string) []string {
+	if len(lines) == 2 && lines[0] < lines[1] {
+		lines[0], lines[1] = lines[1], lines[0]
+	}
+	return lines
+}
