@@ -131,8 +131,7 @@ var ignored = []struct {
 	{"legacy-serviceaccount-token-cleaner-controller", []ignoredFlag{
 		{"legacy-service-account-token-clean-up-period", 8760 * time.Hour},
 	}},
-	{"namespace-controller", []ignoredFlag{
-	}},
+	{"namespace-controller", []ignoredFlag{}},
 	{"node-ipam-controller", []ignoredFlag{
 		{"node-cidr-mask-size", int32(0)},
 		{"node-cidr-mask-size-ipv4", int32(0)},
