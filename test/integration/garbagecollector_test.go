@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,13 +15,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-const onlyGarbageCollector = "--controllers=garbagecollector"
+const (
+	onlyGarbageCollector = "--controllers=garbagecollector"
+	openGraph            = "--authorization-always-allow-paths=/healthz,/debug/controllers/*"
+)
 
 // family is a namespace with ConfigMaps that own one another.
 type family struct {
@@ -95,7 +101,7 @@ const hold = `{"metadata":{"finalizers":["example.com/hold"]}}`
 
 func TestGarbageCollector(t *testing.T) {
 	c := cluster.Start(t)
-	c.Apply(t, "default", strings.ReplaceAll(gadgets, "gadget", "parcel")+"\n---\n"+`
+	c.Apply(t, "default", strings.NewReplacer("gadget", "parcel", "Gadget", "Parcel").Replace(gadgets)+"\n---\n"+`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.silent.example.com}
@@ -109,7 +115,7 @@ spec: {group: silent.example.com, version: v1, groupPriorityMinimum: 10, version
 	before := rest.get("b")
 	port := freePort(t)
 	m := c.Manager(t, onlyGarbageCollector, "--leader-elect=false", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		"--authorization-always-allow-paths=/healthz,/metrics,/debug/controllers/*")
+		openGraph)
 
 	t.Run("GC-61 dependents go in the background, one with another owner stays", func(t *testing.T) {
 		f := newFamily(t, c)
@@ -171,7 +177,7 @@ spec: {group: silent.example.com, version: v1, groupPriorityMinimum: 10, version
 	t.Run("GC-52, GC-53 a reference to another namespace is none, and the dependent is told", func(t *testing.T) {
 		f, g := newFamily(t, c), newFamily(t, c)
 		owner := f.make("owner")
-		cluster.Eventually(t, patience, "the collector knows the owner", func() error { return graphHas(t, port, string(owner.UID)) })
+		cluster.Eventually(t, patience, "the collector knows the owner", func() error { return graphHas(t, port, owner.UID) })
 		g.make("dependent", owner)
 		g.waitFor()
 		f.waitFor("owner")
@@ -199,7 +205,13 @@ spec: {group: silent.example.com, version: v1, groupPriorityMinimum: 10, version
 		f.make("late", f.make("last"))
 		f.delete("last", metav1.DeletePropagationBackground)
 		f.waitFor("silent", "strange")
-		c.Kubectl(t, "get", "priorityclass", "gc-"+f.ns)
+		cluster.Always(t, 2*time.Second, "they stay", func() error {
+			if f.get("silent") == nil || f.get("strange") == nil {
+				return errors.New("one is gone")
+			}
+			_, err := c.TryKubectl(t, "get", "priorityclass", "gc-"+f.ns)
+			return err
+		})
 	})
 	t.Run("GC-61 custom resources are owners and dependents", func(t *testing.T) {
 		f := newFamily(t, c)
@@ -218,9 +230,27 @@ spec: {group: silent.example.com, version: v1, groupPriorityMinimum: 10, version
 		})
 		f.waitFor("dependent")
 	})
+	t.Run("GC-61 a CronJob takes its Jobs and their pods with it", func(t *testing.T) {
+		f := newFamily(t, c)
+		job := "suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}"
+		f.Apply(t, f.ns, "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly}\nspec: {schedule: '0 0 * * *', suspend: true, jobTemplate: {spec: {"+job+"}}}")
+		owner := func(kind, name string) string {
+			uid := strings.TrimSpace(c.Kubectl(t, "-n", f.ns, "get", kind, name, "-o=jsonpath={.metadata.uid}"))
+			return fmt.Sprintf("ownerReferences: [{apiVersion: batch/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind, name, uid)
+		}
+		f.Apply(t, f.ns, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: tonight, "+owner("CronJob", "nightly")+"}\nspec: {"+job+"}")
+		f.Apply(t, f.ns, "apiVersion: v1\nkind: Pod\nmetadata: {name: tonight-1, "+owner("Job", "tonight")+"}\nspec: {schedulerName: nobody, containers: [{name: a, image: a}]}")
+		c.Kubectl(t, "-n", f.ns, "delete", "cronjob", "nightly")
+		cluster.Eventually(t, patience, "all are gone", func() error {
+			if left := c.Kubectl(t, "-n", f.ns, "get", "cronjobs,jobs,pods", "-o=name"); strings.TrimSpace(left) != "" {
+				return errors.New(left)
+			}
+			return nil
+		})
+	})
 	t.Run("GC-57 the graph is served", func(t *testing.T) {
 		a := rest.get("a")
-		if err := graphHas(t, port, string(a.UID)); err != nil {
+		if err := graphHas(t, port, a.UID); err != nil {
 			t.Error(err)
 		}
 	})
@@ -232,8 +262,67 @@ spec: {group: silent.example.com, version: v1, groupPriorityMinimum: 10, version
 	}
 }
 
-// graphHas asks the collector for its graph (GC-57).
-func graphHas(t *testing.T, port int, uid string) error {
+// GC-15: a custom resource whose conversion webhook is dead delays nothing else. GC-64: one that vanishes and comes back is collected
+// again.
+func TestGarbageCollectorAndBrokenResources(t *testing.T) {
+	c := cluster.Start(t)
+	b := &metadataBench{T: t, Cluster: c, dynamic: must(dynamic.NewForConfig(c.RESTConfig)), open: &openWatches{byPath: map[string]int{}}}
+	b.define(healthy, "v1")
+	b.define(broken, "v1", "v2")
+	b.make(schema.GroupVersionResource{Group: broken.Group, Version: "v1", Resource: broken.Resource}, "old")
+	b.breakConversion()
+	f := newFamily(t, c)
+	f.make("child", f.make("owner"))
+	port := freePort(t)
+	m := c.Manager(t, onlyGarbageCollector, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), openGraph)
+	f.delete("owner", metav1.DeletePropagationBackground)
+	began := time.Now()
+	f.waitFor()
+	t.Logf("gone after %v", time.Since(began))
+
+	first := f.thing(b, "first")
+	f.waitFor("of-first")
+	cluster.Eventually(t, patience, "the collector watches the owner", func() error { return graphHas(t, port, first) })
+	b.undefine(healthy)
+	f.waitFor()
+	b.define(healthy, "v1")
+	f.thing(b, "second")
+	f.waitFor("of-second")
+	if err := b.dynamic.Resource(healthy).Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, 2*patience, "the dependent of what came back is gone", func() error {
+		if f.get("of-second") != nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	f.make("blocks", f.make("foreground"))
+	f.delete("foreground", metav1.DeletePropagationForeground)
+	f.waitFor()
+	if code := m.Stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// thing makes a custom object without a namespace, and a ConfigMap that it owns.
+func (f *family) thing(b *metadataBench, name string) (uid types.UID) {
+	f.Helper()
+	b.make(healthy, name)
+	made, err := b.dynamic.Resource(healthy).Get(f.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "of-" + name, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: made.GetAPIVersion(), Kind: made.GetKind(), Name: name, UID: made.GetUID()}}}}
+	if _, err := f.Client.CoreV1().ConfigMaps(f.ns).Create(f.Context(), o, metav1.CreateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	return made.GetUID()
+}
+
+// graphHas asks the collector for its graph, and whether the object is in it (GC-57).
+func graphHas(t *testing.T, port int, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	path := fmt.Sprintf("https://127.0.0.1:%d/debug/controllers/garbage-collector-controller/graph?uid=%s", port, uid)
@@ -252,7 +341,7 @@ func graphHas(t *testing.T, port int, uid string) error {
 	if err != nil {
 		return err
 	}
-	if kind := response.Header.Get("Content-Type"); kind != "text/vnd.graphviz" || !strings.HasPrefix(string(text), "strict digraph full {") || !strings.Contains(string(text), uid) {
+	if kind := response.Header.Get("Content-Type"); kind != "text/vnd.graphviz" || !strings.HasPrefix(string(text), "strict digraph full {") || !strings.Contains(string(text), fmt.Sprintf(`uid=%s\nnamespace=`, uid)) {
 		return fmt.Errorf("%s %s: %s", response.Status, kind, text)
 	}
 	return nil
