@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,8 +26,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -192,8 +191,8 @@ func TestFailingReadsDeleteNothing(t *testing.T) {
 				if len(b.server.Log()) != 0 {
 					b.Errorf("written: %v", b.server.Log())
 				}
-				rec, _ := b.explain.Get(explainName, plan.Key{Namespace: "shop", Name: "ConfigMap:web"})
-				if b.remove.add(item{uid: "web"}); !strings.Contains(rec.Why, "owner") && rec.Why != "" {
+				key := plan.Key{Namespace: "shop", Name: "ConfigMap:web"}
+				if rec, _ := b.explain.Get(explainName, key); !strings.Contains(rec.Why, "the owner ConfigMap owner") || rec.Error == "" {
 					b.Errorf("explained: %+v", rec)
 				}
 				b.server.mu.Lock()
@@ -202,6 +201,9 @@ func TestFailingReadsDeleteNothing(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
 					b.Errorf("written when the server is well again: %v", b.server.Log())
+				}
+				if rec, ok := b.explain.Get(explainName, key); ok {
+					b.Errorf("still explained: %+v", rec)
 				}
 			})
 		})
@@ -224,6 +226,50 @@ func TestDeletionAfterAConflict(t *testing.T) {
 			b.Errorf("written: %v", b.server.Log())
 		}
 	})
+}
+
+// GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
+func TestDiscover(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(_ context.Context, verbs ...string) ([]api.Mapping, error) {
+		if got := strings.Join(verbs, " "); got != "delete list watch" {
+			t.Errorf("verbs are %s", got)
+		}
+		failed := errors.New("some groups fail")
+		return []api.Mapping{
+			{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
+			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
+			{GroupVersionKind: *nodeKind, Resource: "nodes"},
+			{GroupVersionKind: *widgetKind, Resource: "events", Namespaced: true},
+		}, failed
+	}}
+	r.begin()
+	found, err := r.discover(t.Context())
+	want := []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}, {Group: "example.com", Version: "v1", Resource: "events"}}
+	if diff := cmp.Diff(want, found); diff != "" || err == nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if !r.clusterScoped[nodeKind.GroupKind()] || r.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != *widgetKind {
+		t.Errorf("%v %v", r.clusterScoped, r.kinds)
+	}
+}
+
+// GC-15: at the start an owner is not verified while its kind is being listed.
+func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1}
+	r.begin()
+	sets := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	r.kinds[pods], r.kinds[sets] = podKind, setKind
+	r.OnUpdate(pods, object("web", ownedBy(setKind, "set")))
+	r.OnUpdate(pods, object("b", ownedBy(setKind, "gone")))
+	if n := r.verify.queue.Len(); n != 0 {
+		t.Errorf("%d owners are verified before they are listed", n)
+	}
+	r.OnUpdate(sets, object("set"))
+	r.listed(sets)
+	if n := r.verify.queue.Len(); n != 1 {
+		t.Errorf("%d owners are verified, want the one that is not there", n)
+	}
 }
 
 // GC-52: the message that users look for.

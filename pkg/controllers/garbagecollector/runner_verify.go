@@ -13,6 +13,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
@@ -20,6 +21,8 @@ const (
 	readTimeout = 10 * time.Second
 	// putOff is how long a live read waits if many of the kind are under way.
 	putOff = 100 * time.Millisecond
+	// mostExplained bounds of how many dependents of one owner /debug/explain tells that they wait for it.
+	mostExplained = 100
 )
 
 // groupVersionKind is the owner's kind.
@@ -51,10 +54,34 @@ func (r *runner) processClaim(ctx context.Context, i item) (time.Duration, error
 	if err == nil || state == unresolvable {
 		r.follow(r.verified(i.claim, state))
 	}
+	r.tellClaimants(i.claim, state, err)
 	if state == present {
 		return 0, errNotShown
 	}
 	return 0, err
+}
+
+// tellClaimants keeps for /debug/explain what dependents wait for while their owner cannot be looked up. It is called under the lock.
+func (r *runner) tellClaimants(c claim, state claimState, err error) {
+	if r.owners[c.uid] == nil {
+		return
+	}
+	told := 0
+	for d := range r.claimants(c) {
+		key := explainKey(d.object())
+		if err == nil && state != unresolvable {
+			r.explain.Forget(explainName, key)
+			continue
+		}
+		if told++; told > mostExplained {
+			return
+		}
+		rec := reconcile.Record{Time: time.Now(), Why: r.decide(time.Now(), d).Why}
+		if err != nil {
+			rec.Error = err.Error()
+		}
+		r.explain.Put(explainName, key, rec)
+	}
 }
 
 // errNotShown has a claim verified again later (GC-20).
