@@ -156,17 +156,17 @@ func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscriptio
 	}
 	wanted := sets.New(sub.Resources()...)
 	r.mu.Lock()
-	unchanged := wanted.Equal(r.watched)
+	added := wanted.Difference(r.watched)
 	r.watched = wanted
 	r.mu.Unlock()
-	if unchanged {
+	if len(added) == 0 {
 		return
 	}
 	var waiting sync.WaitGroup
-	for resource := range wanted {
+	for resource := range added {
 		waiting.Go(func() {
-			sub.WaitForSync(ctx, syncTimeout, resource)
-			r.listed(resource)
+			unsynced := sub.WaitForSync(ctx, syncTimeout, resource)
+			r.listed(resource, len(unsynced) == 0)
 		})
 	}
 	waiting.Wait()
@@ -178,13 +178,21 @@ func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscriptio
 	r.complete()
 }
 
-// listed has claims verified that waited for a resource to be listed, or for long enough.
-func (r *runner) listed(resource schema.GroupVersionResource) {
+// listed has claims verified that waited for a resource to be listed, or for long enough. When the resource has really been listed,
+// what was seen in another version of its kind, and is not in this one, may be gone.
+func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if kind := r.kinds[resource]; kind != nil {
-		r.synced.Insert(kind.GroupKind())
-		r.release(kind.GroupKind())
+	kind := r.kinds[resource]
+	if kind == nil {
+		return
+	}
+	r.synced.Insert(kind.GroupKind())
+	r.release(kind.GroupKind())
+	for uid, n := range r.nodes {
+		if all && n.kind.GroupKind() == kind.GroupKind() && n.kind.Version != kind.Version {
+			r.gone(uid, false)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,12 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
 	"github.com/standalone-kcm/controller-manager/pkg/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -55,6 +59,13 @@ func (s *reads) Get(ctx context.Context, m api.Mapping, key plan.Key, into plan.
 		return err
 	}
 	return s.Server.Get(ctx, m, key, into)
+}
+
+// live returns what was read.
+func (s *reads) live() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
 }
 
 type builtIns struct{}
@@ -124,8 +135,8 @@ func TestOneRequestForEachDependent(t *testing.T) {
 		}
 		b.OnDelete(configMaps, owner)
 		time.Sleep(time.Second)
-		if n := b.server.CountWrites("delete ConfigMap dependent-"); n != 50 || len(b.server.Log()) != 50 || len(b.server.asked) != 0 {
-			b.Errorf("%d deletions, %d writes, reads %v", n, len(b.server.Log()), b.server.asked)
+		if n := b.server.CountWrites("delete ConfigMap dependent-"); n != 50 || len(b.server.Log()) != 50 || len(b.server.live()) != 0 {
+			b.Errorf("%d deletions, %d writes, reads %v", n, len(b.server.Log()), b.server.live())
 		}
 		for _, w := range b.server.Writes() {
 			if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
@@ -142,7 +153,7 @@ func TestOneReadForEachOwner(t *testing.T) {
 			b.see(b.put(fmt.Sprint("dependent-", i), "never-seen"))
 		}
 		time.Sleep(time.Second)
-		if diff := cmp.Diff([]string{"ConfigMap never-seen"}, b.server.asked); diff != "" {
+		if diff := cmp.Diff([]string{"ConfigMap never-seen"}, b.server.live()); diff != "" {
 			b.Errorf("reads (-want +got):\n%s", diff)
 		}
 		if n := len(b.server.Names(*b.kinds[configMaps])); n != 0 {
@@ -160,7 +171,7 @@ func TestOwnerThatNoWatchShows(t *testing.T) {
 		if len(b.server.Log()) != 0 {
 			b.Errorf("written: %v", b.server.Log())
 		}
-		if n := len(b.server.asked); n < 10 || n > 20 {
+		if n := len(b.server.live()); n < 10 || n > 20 {
 			b.Errorf("%d reads in a minute", n)
 		}
 		m, _ := api.BuiltIn(*b.kinds[configMaps])
@@ -253,6 +264,54 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
+// GC-10, GC-55: discoveries that find nothing are counted; GC-9: those that find something are not.
+func TestSyncErrorsAreCounted(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, syncErrors: newSyncErrors()}
+	registry := metrics.NewKubeRegistry()
+	registry.MustRegister(r.syncErrors)
+	r.begin()
+	sub := informers.NewMetadataInformers(nil).Subscribe(informers.MetadataOptions{Handler: r})
+	for _, c := range []struct {
+		err  error
+		want float64
+	}{{nil, 0}, {errors.New("nothing"), 1}, {&discovery.ErrGroupDiscoveryFailed{}, 1}} {
+		r.updated(t.Context(), sub, c.err)
+		families, err := registry.Gather()
+		if err != nil || len(families) != 1 {
+			t.Fatalf("%d metrics, %v", len(families), err)
+		}
+		name, got := families[0].GetName(), families[0].GetMetric()[0].GetCounter().GetValue()
+		if name != "garbagecollector_controller_resources_sync_error_total" || got != c.want {
+			t.Errorf("after %v: %s is %v, want %v", c.err, name, got, c.want)
+		}
+	}
+	if r.graph.complete {
+		t.Error("the graph is taken for complete, although nothing is watched")
+	}
+}
+
+// An object that was seen in one version of its kind, and not in the next one, is in doubt.
+func TestAnotherVersionIsPreferred(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1}
+	r.begin()
+	older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
+	r.kinds[older], r.kinds[newer] = widgetKind, &schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}
+	r.OnUpdate(older, object("stays"))
+	r.OnUpdate(older, object("gone"))
+	r.OnUpdate(older, object("dependent", ownedBy(widgetKind, "gone")))
+	r.OnUpdate(newer, object("stays"))
+	r.OnUpdate(newer, object("dependent", ownedBy(widgetKind, "gone")))
+	r.listed(newer, false)
+	if r.nodes["gone"] == nil {
+		t.Error("forgotten before the new version was listed")
+	}
+	r.listed(newer, true)
+	if r.nodes["gone"] != nil || r.nodes["stays"] == nil || r.verify.queue.Len() != 1 || r.remove.queue.Len() != 0 {
+		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.nodes, r.verify.queue.Len(), r.remove.queue.Len())
+	}
+}
+
 // GC-15: at the start an owner is not verified while its kind is being listed.
 func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
 	r := &runner{explain: reconcile.NewExplain(), workers: 1}
@@ -266,7 +325,7 @@ func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
 		t.Errorf("%d owners are verified before they are listed", n)
 	}
 	r.OnUpdate(sets, object("set"))
-	r.listed(sets)
+	r.listed(sets, true)
 	if n := r.verify.queue.Len(); n != 1 {
 		t.Errorf("%d owners are verified, want the one that is not there", n)
 	}

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -85,7 +86,7 @@ func (r *runner) tellClaimants(c claim, state claimState, err error) {
 }
 
 // errNotShown has a claim verified again later (GC-20).
-var errNotShown = fmt.Errorf("the owner exists, but no watch has shown it yet")
+var errNotShown = errors.New("the owner exists, but no watch has shown it yet")
 
 // look reads the owner live. Its error says why it is to be asked again.
 func (r *runner) look(ctx context.Context, c claim) (claimState, error) {
