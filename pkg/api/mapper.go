@@ -39,7 +39,8 @@ type Mapper struct {
 type discovered struct {
 	kinds meta.RESTMapper
 	answer
-	err error // it has found nothing at all
+	began time.Time
+	err   error // it has found nothing at all
 }
 
 var _ meta.RESTMapper = (*Mapper)(nil)
@@ -146,9 +147,10 @@ func (m *Mapper) discover(ctx context.Context) (*discovered, error) {
 
 // run is one discovery.
 func (m *Mapper) run(done chan struct{}) {
+	began := time.Now()
 	m.cache.Invalidate()
 	groups, lists, err := m.cache.ServerGroupsAndResources()
-	found := &discovered{}
+	found := &discovered{began: began}
 	if failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err == nil || partial {
 		found.answer = answer{groups: groups, lists: lists, failed: failed}
 		all, _ := restmapper.GetAPIGroupResources(found.answer) // fails only where requests do

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,12 +20,19 @@ import (
 // If the discovery of some group versions failed, it returns the resources of all others with an error that
 // [discovery.GroupDiscoveryFailedErrorGroups] takes apart. After any other error nothing is known.
 func (m *Mapper) PreferredResources(ctx context.Context, verbs ...string) ([]Mapping, error) {
+	return m.PreferredResourcesSince(ctx, time.Time{}, verbs...)
+}
+
+// PreferredResourcesSince does the same, from a discovery that also began no earlier than at the given time: it finds what was
+// there then.
+func (m *Mapper) PreferredResourcesSince(ctx context.Context, earliest time.Time, verbs ...string) ([]Mapping, error) {
 	known, current := m.latest()
-	if !current {
+	for !current || known.began.Before(earliest) { // the one under way may have begun too early
 		var err error
 		if known, err = m.discover(ctx); err != nil {
 			return nil, err
 		}
+		current = true
 	}
 	if known.err != nil {
 		return nil, known.err

@@ -130,6 +130,8 @@ func (w *Writing) step(s plan.Step) error {
 		return w.change(s)
 	case plan.Delete:
 		return w.delete(s)
+	case plan.DeleteCollection:
+		return w.deleteCollection(s)
 	case plan.Each:
 		return inParallel(len(s.Sequences), func(i int) error { return w.sequence(s.Sequences[i]) })
 	case plan.RecordEvent:

@@ -38,12 +38,15 @@ func (s *MetadataSubscription) Update(ctx context.Context, discover DiscoverFunc
 
 // Follow keeps the subscription in step with discovery: it updates it at once, and again when the period has passed since
 // the end of the last update. It returns when ctx ends, and leaves the watches as they are. What fails is logged when it
-// begins, changes and ends.
-func (s *MetadataSubscription) Follow(ctx context.Context, discover DiscoverFunc, period time.Duration) {
+// begins, changes and ends. After each update, updated is called with its error, unless it is nil.
+func (s *MetadataSubscription) Follow(ctx context.Context, discover DiscoverFunc, period time.Duration, updated func(context.Context, error)) {
 	logger, before := klog.FromContext(ctx), ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		now := ""
-		if err := s.Update(ctx, discover); err != nil {
+		now, err := "", s.Update(ctx, discover)
+		if updated != nil {
+			defer updated(ctx, err)
+		}
+		if err != nil {
 			now = err.Error()
 		}
 		if ctx.Err() != nil || now == before {

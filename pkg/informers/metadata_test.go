@@ -606,6 +606,7 @@ func TestFollow(t *testing.T) {
 			{resources{secrets}, nil, resources{secrets}},
 		}
 		var asked []time.Duration
+		var told []bool // whether the update had no error
 		begun := time.Now()
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 		ended := make(chan struct{})
@@ -616,7 +617,9 @@ func TestFollow(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				round := rounds[len(asked)-1]
 				return round.found, round.err
-			}, 30*time.Second)
+			}, 30*time.Second, func(_ context.Context, err error) {
+				told = append(told, err == nil)
+			})
 		}()
 		for n, round := range rounds {
 			time.Sleep(10 * time.Second)
@@ -631,6 +634,9 @@ func TestFollow(t *testing.T) {
 		}
 		cancel()
 		<-ended
+		if got := fmt.Sprint(told); got != "[true false false false false true]" {
+			t.Errorf("told of updates: %s", got)
+		}
 		if got := fmt.Sprint(asked); got != "[0s 35s 1m10s 1m45s 2m20s 2m55s]" {
 			t.Errorf("asked after %s", got)
 		}

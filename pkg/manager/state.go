@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -21,6 +23,20 @@ type CacheState struct {
 	Count    func() int // of its objects; the cost grows with them
 	// LastActivity is when the API server last answered a list or watch or sent an event or a bookmark; zero if it never has.
 	LastActivity time.Time
+}
+
+// Handlers returns what controllers of this process serve themselves, by path, below /debug/controllers. A [Runner] that serves
+// something has the method Handlers.
+func (m *Manager) Handlers() map[string]http.Handler {
+	all := map[string]http.Handler{}
+	for _, r := range m.runners {
+		if own, ok := r.Runner.(interface {
+			Handlers() map[string]http.Handler
+		}); ok {
+			maps.Copy(all, own.Handlers())
+		}
+	}
+	return all
 }
 
 // ControllerStates tells how the controllers of this process do, for metrics.

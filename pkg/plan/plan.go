@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -35,7 +36,7 @@ type Plan struct {
 // Empty reports whether the plan asks for nothing.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 
-// Step is one of [Create], [Change], [Delete], [Each] and [RecordEvent].
+// Step is one of [Create], [Change], [Delete], [DeleteCollection], [Each] and [RecordEvent].
 type Step interface{ step() }
 
 // Create creates Count copies of Object (zero means one). Many copies go out in slow-start batches (1, 2, 4, ...), and
@@ -85,6 +86,16 @@ type Delete struct {
 	Why         string
 }
 
+// DeleteCollection deletes all objects of a kind in a namespace, as they are when the request arrives: without preconditions, and
+// nothing is awaited in the caches. Its only use is to empty a namespace that is being deleted. Where the server has no such
+// request for the kind, its objects are listed live and deleted one by one.
+type DeleteCollection struct {
+	Kind        schema.GroupVersionKind
+	Namespace   string
+	Propagation metav1.DeletionPropagation // empty leaves it to the kind
+	Why         string
+}
+
 // Each runs sequences of steps that do not stop one another: a failure ends its own sequence only. The step as a whole
 // fails when one of them did.
 type Each struct{ Sequences [][]Step }
@@ -95,11 +106,12 @@ type RecordEvent struct {
 	Event  Event
 }
 
-func (Create) step()      {}
-func (Change) step()      {}
-func (Delete) step()      {}
-func (Each) step()        {}
-func (RecordEvent) step() {}
+func (Create) step()           {}
+func (Change) step()           {}
+func (Delete) step()           {}
+func (Each) step()             {}
+func (RecordEvent) step()      {}
+func (DeleteCollection) step() {}
 
 // Events are recorded on the plan's owner for every object that a step wrote (Done) or failed to write (Failed). An
 // event without Reason is not recorded.
@@ -121,7 +133,7 @@ const (
 // Result is one write that was tried.
 type Result struct {
 	Verb        Verb
-	Object      Object // as planned (of a Change: New)
+	Object      Object // as planned (of a Change: New; of a DeleteCollection: its kind and namespace)
 	Subresource string
 	Name        string    // of the object that was written, also when the server made it up
 	UID         types.UID // likewise; empty if the write failed, and for deletions

@@ -51,7 +51,7 @@ func TestMetadataInformers(t *testing.T) {
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
-	following.Go(func() { sub.Follow(ctx, deletable(clients.Mapper()), time.Second) })
+	following.Go(func() { sub.Follow(ctx, deletable(clients.Mapper()), time.Second, nil) })
 
 	cluster.Eventually(t, patience, "both custom resources are wanted, among others", func() error {
 		wanted := sub.Resources()

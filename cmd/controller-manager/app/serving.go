@@ -180,6 +180,7 @@ func handlers(c options.Config, registry []manager.Controller, m *manager.Manage
 		"/debug/explain":  explain,
 		"/debug/explain/": explain,
 	}
+	maps.Copy(all, m.Handlers())
 	if c.Features.Enabled("ComponentFlagz") { // CLI-73
 		all["/flagz"] = serving.Flagz(options.Component, c.Flags)
 	}

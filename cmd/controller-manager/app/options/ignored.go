@@ -119,10 +119,6 @@ var ignored = []struct {
 		{"mirroring-max-endpoints-per-subset", int32(1000)},
 	}},
 	{"ephemeral-volume-controller", []ignoredFlag{{"concurrent-ephemeralvolume-syncs", int32(5)}}},
-	{"garbage-collector-controller", []ignoredFlag{
-		{"concurrent-gc-syncs", int32(20)},
-		{"enable-garbage-collector", true},
-	}},
 	{"horizontal-pod-autoscaler-controller", []ignoredFlag{
 		{"concurrent-horizontal-pod-autoscaler-syncs", int32(5)},
 		{"horizontal-pod-autoscaler-cpu-initialization-period", 5 * time.Minute},
@@ -135,10 +131,7 @@ var ignored = []struct {
 	{"legacy-serviceaccount-token-cleaner-controller", []ignoredFlag{
 		{"legacy-service-account-token-clean-up-period", 8760 * time.Hour},
 	}},
-	{"namespace-controller", []ignoredFlag{
-		{"concurrent-namespace-syncs", int32(10)},
-		{"namespace-sync-period", 5 * time.Minute},
-	}},
+	{"namespace-controller", []ignoredFlag{}},
 	{"node-ipam-controller", []ignoredFlag{
 		{"node-cidr-mask-size", int32(0)},
 		{"node-cidr-mask-size-ipv4", int32(0)},

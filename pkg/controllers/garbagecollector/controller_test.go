@@ -1,0 +1,65 @@
+package garbagecollector
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+)
+
+// GC-1: the names by which flags, logs, roles and clients know the controller.
+func TestNames(t *testing.T) {
+	c := Controller()
+	got := []string{c.Name, c.Alias, c.Account}
+	if diff := cmp.Diff([]string{"garbage-collector-controller", "garbagecollector", "generic-garbage-collector"}, got); diff != "" || c.OffByDefault {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// GC-3: it can be switched off by a flag of its own. GC-4: the defaults.
+func TestOptions(t *testing.T) {
+	c := Controller()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.Options.AddFlags(flags)
+	if got := flags.Lookup("concurrent-gc-syncs").DefValue + flags.Lookup("enable-garbage-collector").DefValue; got != "20true" {
+		t.Errorf("defaults are %s", got)
+	}
+	if err := flags.Parse([]string{"--enable-garbage-collector=false", "--concurrent-gc-syncs=0"}); err != nil {
+		t.Fatal(err)
+	}
+	if errs := c.Options.Validate(); len(errs) != 1 {
+		t.Errorf("no workers: %v", errs)
+	}
+	if r, err := c.Init(manager.Context{}); r != nil || err != nil {
+		t.Errorf("switched off: %v, %v", r, err)
+	}
+}
+
+// GC-57: all of the graph, or what is connected with some objects.
+func TestDot(t *testing.T) {
+	w := newWorld()
+	w.see(setKind, object("set"))
+	w.see(podKind, object("a", ownedBy(setKind, "set")), object("b", ownedBy(setKind, "never-seen")))
+	var all, part strings.Builder
+	if err := w.writeDot(&all); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.writeDot(&part, "set", "no such uid"); err != nil {
+		t.Fatal(err)
+	}
+	want := `strict digraph full {
+  "a" [label="uid=a\nnamespace=shop\nv1 Pod\na\nbeingDeleted=false waitingForDependents=false\n"];
+  "set" [label="uid=set\nnamespace=shop\napps/v1 ReplicaSet\nset\nbeingDeleted=false waitingForDependents=false\n"];
+  "a" -> "set";
+}
+`
+	if diff := cmp.Diff(want, part.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if text := all.String(); !strings.Contains(text, `"b" -> "never-seen"`) || !strings.Contains(text, `apps/v1 ReplicaSet shop/never-seen: unverified`) {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,402 @@
+package garbagecollector
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not safe for
+// concurrent use.
+type graph struct {
+	nodes  map[types.UID]*node
+	owners map[types.UID]*owner // of what somebody refers to, whether it exists or not
+	// clusterScoped are the kinds that are known to have no namespaces.
+	clusterScoped map[schema.GroupKind]bool
+	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is not known that
+	// an owner has no more dependents.
+	complete bool
+}
+
+func newGraph() *graph {
+	return &graph{nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{}}
+}
+
+// node is an object that a watch has shown (GC-17).
+type node struct {
+	kind            *schema.GroupVersionKind // one for all objects of the kind
+	namespace, name string
+	uid             types.UID
+	version         string
+	owners          []metav1.OwnerReference // dependents of one owner share a list
+	finalizers      []string
+	deleting        bool
+	attempt         *attempt // the last deletion that was tried; nil if none was, or it has failed
+}
+
+// owner is what is known of a uid that is referred to.
+type owner struct {
+	dependents map[types.UID]*node
+	refs       []metav1.OwnerReference // those of the latest dependent, for others to share
+	claims     map[claim]claimState    // references that no node answers
+	// gone: a watch has shown its deletion. Uids are never used again, so all references to it dangle, and nobody has to be asked.
+	gone       bool
+	namespaced bool // of what is gone
+}
+
+// claim is an owner as references state it, which no node answers: the owner does not exist, or it has not been seen yet, or its
+// kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one live read for all dependents.
+type claim struct {
+	apiVersion, kind string
+	namespace, name  string // the namespace is that of the dependents; none for a kind that is known to be cluster-scoped
+	uid              types.UID
+}
+
+type claimState int
+
+const (
+	unverified   claimState = iota // nobody knows yet: the dependents wait
+	absent                         // the server does not have it: references to it dangle (GC-33)
+	present                        // the server has it, but no watch has shown it yet (GC-20)
+	unresolvable                   // its kind is unknown (GC-34), or has namespaces where the dependent has none (GC-35)
+)
+
+// effects are what a change of the graph leads to.
+type effects struct {
+	remove []types.UID // objects to decide about
+	orphan []types.UID // objects whose dependents are to be orphaned
+	verify []claim
+	astray []stray
+}
+
+// stray is a reference to an owner in another namespace (GC-52).
+type stray struct {
+	dependent *metav1.PartialObjectMetadata
+	ref       metav1.OwnerReference
+}
+
+// waiting reports whether the object waits for its dependents to be deleted (GC-17).
+func (n *node) waiting() bool {
+	return n != nil && n.deleting && slices.Contains(n.finalizers, metav1.FinalizerDeleteDependents)
+}
+
+// orphaning reports whether the object waits for its dependents to be orphaned. That wins over foreground deletion (GC-25).
+func (n *node) orphaning() bool {
+	return n != nil && n.deleting && slices.Contains(n.finalizers, metav1.FinalizerOrphanDependents)
+}
+
+// object returns what is known of the object. Its lists belong to the graph.
+func (n *node) object() *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: n.namespace, Name: n.name, UID: n.uid, ResourceVersion: n.version, OwnerReferences: n.owners, Finalizers: n.finalizers,
+	}}
+	o.SetGroupVersionKind(*n.kind)
+	return o
+}
+
+// unchanged reports whether the graph knows all that it needs of the object.
+func (n *node) unchanged(kind *schema.GroupVersionKind, o *metav1.PartialObjectMetadata) bool {
+	return *n.kind == *kind && n.namespace == o.Namespace && n.name == o.Name && n.deleting == (o.DeletionTimestamp != nil) &&
+		slices.Equal(n.finalizers, o.Finalizers) && equality.Semantic.DeepEqual(n.owners, o.OwnerReferences)
+}
+
+// observe takes in an object as a watch, or a live read, has shown it. What changes neither owners, finalizers nor deletion leads to
+// nothing.
+func (g *graph) observe(kind *schema.GroupVersionKind, o *metav1.PartialObjectMetadata) (e effects) {
+	n := g.nodes[o.UID]
+	if o.UID == "" || n != nil && older(o.ResourceVersion, n.version) {
+		return e
+	}
+	if n != nil && n.unchanged(kind, o) {
+		if n.version = o.ResourceVersion; n.attempt != nil && n.attempt.version != n.version {
+			e.remove = append(e.remove, n.uid) // the deletion was refused, or has begun
+		}
+		return e
+	}
+	var before node
+	if n == nil {
+		n = &node{uid: o.UID}
+		g.nodes[o.UID] = n
+	} else {
+		before = *n
+	}
+	n.kind, n.namespace, n.name, n.version = kind, o.Namespace, o.Name, o.ResourceVersion
+	n.owners, n.finalizers, n.deleting = o.OwnerReferences, o.Finalizers, o.DeletionTimestamp != nil
+	g.relink(n, before.owners, &e)
+	if before.kind == nil || *before.kind != *n.kind || before.name != n.name || before.namespace != n.namespace {
+		g.answer(n, &e)
+	}
+	g.deletionBegins(n, &before, &e)
+	return e
+}
+
+// older reports whether version a is known to come before b.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+// deletionBegins queues what a change of the deletion or of finalizers leads to (GC-25).
+func (g *graph) deletionBegins(n, before *node, e *effects) {
+	switch {
+	case n.orphaning():
+		e.orphan = append(e.orphan, n.uid)
+	case n.waiting():
+		if !before.waiting() || before.orphaning() {
+			g.considerDependents(n.uid, e)
+		}
+		e.remove = append(e.remove, n.uid)
+	default:
+		g.consider(n, e)
+	}
+}
+
+// relink brings the owners of n up to date.
+func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
+	for _, ref := range before {
+		if blocks(ref) && !slices.ContainsFunc(n.owners, func(r metav1.OwnerReference) bool { return r.UID == ref.UID && blocks(r) }) {
+			g.freed(ref.UID, e)
+		}
+		if !refersTo(n.owners, ref.UID) {
+			g.unlink(n, ref.UID)
+		}
+	}
+	for _, ref := range n.owners {
+		o := g.owners[ref.UID]
+		if o == nil {
+			o = &owner{dependents: map[types.UID]*node{}}
+			g.owners[ref.UID] = o
+		}
+		o.dependents[n.uid] = n
+		if equality.Semantic.DeepEqual(o.refs, n.owners) {
+			n.owners = o.refs
+		} else {
+			o.refs = n.owners
+		}
+		known := slices.ContainsFunc(before, func(r metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(r, ref) })
+		g.question(n, ref, !known, e)
+	}
+}
+
+// freed queues an owner that waits for its dependents, because one does not block it any more (GC-24, GC-26).
+func (g *graph) freed(uid types.UID, e *effects) {
+	if g.nodes[uid].waiting() {
+		e.remove = append(e.remove, uid)
+	}
+}
+
+// unlink forgets that n depends on the uid, and with the last dependent all that was known of it.
+func (g *graph) unlink(n *node, uid types.UID) {
+	o := g.owners[uid]
+	if o == nil {
+		return
+	}
+	if delete(o.dependents, n.uid); len(o.dependents) == 0 {
+		delete(g.owners, uid)
+	}
+}
+
+// question makes a claim of a reference that no node answers.
+func (g *graph) question(n *node, ref metav1.OwnerReference, tell bool, e *effects) {
+	o := g.owners[ref.UID]
+	if o.gone {
+		return
+	}
+	if found := g.nodes[ref.UID]; found != nil {
+		if found.answers(n, ref) {
+			return
+		}
+		if tell && found.namespace != "" && found.namespace != n.namespace {
+			e.astray = append(e.astray, stray{n.object(), ref})
+		}
+	}
+	c := g.claimOf(n, ref)
+	if _, ok := o.claims[c]; ok {
+		return
+	}
+	if o.claims == nil {
+		o.claims = map[claim]claimState{}
+	}
+	o.claims[c] = unverified
+	e.verify = append(e.verify, c)
+}
+
+func (g *graph) claimOf(n *node, ref metav1.OwnerReference) claim {
+	c := claim{ref.APIVersion, ref.Kind, n.namespace, ref.Name, ref.UID}
+	if g.clusterScoped[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()] {
+		c.namespace = ""
+	}
+	return c
+}
+
+// answers reports whether the node is the owner that the reference of a dependent states. The version of the API may be another
+// one (GC-54).
+func (n *node) answers(dependent *node, ref metav1.OwnerReference) bool {
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	return kind.GroupKind() == n.kind.GroupKind() && ref.Name == n.name && (n.namespace == "" || n.namespace == dependent.namespace)
+}
+
+// answer takes a node that is new, or new under its name, for the owner that its dependents refer to (GC-21).
+func (g *graph) answer(n *node, e *effects) {
+	o := g.owners[n.uid]
+	if o == nil {
+		return
+	}
+	for _, d := range o.dependents {
+		for _, ref := range d.owners {
+			if ref.UID != n.uid {
+				continue
+			}
+			if !n.answers(d, ref) {
+				g.question(d, ref, true, e)
+			} else {
+				delete(o.claims, g.claimOf(d, ref))
+			}
+		}
+		if len(d.owners) > 1 {
+			g.consider(d, e)
+		}
+	}
+}
+
+// consider queues a node if one of its references may have to go, and what all of them are is known.
+func (g *graph) consider(n *node, e *effects) {
+	if n.deleting {
+		return
+	}
+	act := false
+	for _, ref := range n.owners {
+		switch g.standing(n, ref) {
+		case unknown:
+			return
+		case dangling, dying:
+			act = true
+		}
+	}
+	if act {
+		e.remove = append(e.remove, n.uid)
+	}
+}
+
+func (g *graph) considerDependents(uid types.UID, e *effects) {
+	if o := g.owners[uid]; o != nil {
+		for _, d := range o.dependents {
+			g.consider(d, e)
+		}
+	}
+}
+
+// forget removes an object that is gone (GC-26). If that is not certain, because a list has not shown it any more, what
+// refers to it is verified.
+func (g *graph) forget(uid types.UID, certain bool) (e effects) {
+	n := g.nodes[uid]
+	if n == nil {
+		return e
+	}
+	delete(g.nodes, uid)
+	for _, ref := range n.owners {
+		g.unlink(n, ref.UID)
+		g.freed(ref.UID, &e)
+	}
+	o := g.owners[uid]
+	if o == nil {
+		return e
+	}
+	if certain {
+		o.gone, o.namespaced, o.claims = true, n.namespace != "", nil
+		g.considerDependents(uid, &e)
+		return e
+	}
+	for _, d := range o.dependents {
+		for _, ref := range d.owners {
+			if ref.UID == uid {
+				g.question(d, ref, false, &e)
+			}
+		}
+	}
+	return e
+}
+
+// verified notes what a live read has said of a claim, and queues the dependents that make it (GC-20, GC-22).
+func (g *graph) verified(c claim, s claimState) (e effects) {
+	o := g.owners[c.uid]
+	if o == nil {
+		return e
+	}
+	if before, ok := o.claims[c]; !ok || before == s {
+		return e
+	}
+	o.claims[c] = s
+	for d := range g.claimants(c) {
+		g.consider(d, &e)
+	}
+	return e
+}
+
+// open reports whether dependents still make the claim. Otherwise it is forgotten.
+func (g *graph) open(c claim) bool {
+	o := g.owners[c.uid]
+	if o == nil {
+		return false
+	}
+	if _, ok := o.claims[c]; !ok {
+		return false
+	}
+	for range g.claimants(c) {
+		return true
+	}
+	delete(o.claims, c)
+	return false
+}
+
+// claimants are the dependents that make the claim.
+func (g *graph) claimants(c claim) func(yield func(*node) bool) {
+	return func(yield func(*node) bool) {
+		for _, d := range g.owners[c.uid].dependents {
+			makes := func(ref metav1.OwnerReference) bool { return ref.UID == c.uid && g.claimOf(d, ref) == c }
+			if slices.ContainsFunc(d.owners, makes) && !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// setClusterScoped notes which kinds have no namespaces. Dependents in several namespaces then make one claim.
+func (g *graph) setClusterScoped(kinds ...schema.GroupKind) (e effects) {
+	news := false
+	for _, kind := range kinds {
+		news = news || !g.clusterScoped[kind]
+		g.clusterScoped[kind] = true
+	}
+	if !news {
+		return e
+	}
+	for _, o := range g.owners {
+		for c := range o.claims {
+			if c.namespace == "" || !g.clusterScoped[schema.FromAPIVersionAndKind(c.apiVersion, c.kind).GroupKind()] {
+				continue
+			}
+			delete(o.claims, c)
+			for _, d := range o.dependents {
+				for _, ref := range d.owners {
+					if ref.UID == c.uid {
+						g.question(d, ref, false, &e)
+					}
+				}
+			}
+		}
+	}
+	return e
+}
+
+func blocks(ref metav1.OwnerReference) bool {
+	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
+}
+
+func refersTo(refs []metav1.OwnerReference, uid types.UID) bool {
+	return slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return r.UID == uid })
+}

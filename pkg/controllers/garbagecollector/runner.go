@@ -1,0 +1,389 @@
+package garbagecollector
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+const (
+	discoverEvery = 30 * time.Second // GC-6
+	syncTimeout   = 30 * time.Second // GC-13, GC-15
+)
+
+// runner runs the garbage collector.
+type runner struct {
+	client     api.Client
+	mapper     executor.Mapper
+	executor   *executor.Executor
+	events     record.EventRecorder
+	explain    *reconcile.Explain
+	hooks      reconcile.Hooks
+	resources  func(ctx context.Context, verbs ...string) ([]api.Mapping, error)
+	metadata   *informers.MetadataInformers
+	workers    int
+	syncErrors *metrics.Counter
+
+	mu sync.Mutex // guards all that follows
+	*graph
+	kinds                  map[schema.GroupVersionResource]*schema.GroupVersionKind // of what is, or was, watched
+	watched                sets.Set[schema.GroupVersionResource]
+	synced                 sets.Set[schema.GroupKind]      // what has been listed, while the graph is not complete
+	held                   map[schema.GroupKind][]claim    // to be verified when the kind has been listed
+	reading                map[schema.GroupVersionKind]int // live reads under way
+	queues                 []*pool                         // nil while it does not run
+	remove, orphan, verify *pool
+}
+
+// item is what a queue holds: the uid of an object, or a claim.
+type item struct {
+	uid types.UID
+	claim
+}
+
+// Run implements manager.Runner.
+func (r *runner) Run(ctx context.Context) error {
+	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{Name: "garbage_collector_graph_changes"}) // GC-2: always empty
+	defer changes.ShutDown()
+	r.begin()
+	defer r.explain.Clear(explainName)
+	sub := r.metadata.Subscribe(informers.MetadataOptions{Handler: r})
+	var all sync.WaitGroup
+	all.Go(func() {
+		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
+	})
+	r.work(ctx)
+	sub.Close()
+	all.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queues = nil
+	return nil
+}
+
+// work runs the workers until ctx ends.
+func (r *runner) work(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, p := range r.queues {
+		all.Go(func() { p.run(ctx, r.workers) })
+	}
+	all.Wait()
+}
+
+// begin forgets what was known in an earlier term.
+func (r *runner) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.graph = newGraph()
+	r.kinds, r.watched = map[schema.GroupVersionResource]*schema.GroupVersionKind{}, sets.New[schema.GroupVersionResource]()
+	r.synced, r.held, r.reading = sets.New[schema.GroupKind](), map[schema.GroupKind][]claim{}, map[schema.GroupVersionKind]int{}
+	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
+	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)
+	r.verify = newPool("garbage_collector_verify_owner", r.processClaim)
+	r.queues = []*pool{r.remove, r.orphan, r.verify}
+}
+
+// Statuses tells how the queues do, for health checks and metrics.
+func (r *runner) Statuses() (all []reconcile.Status) {
+	r.mu.Lock()
+	queues := r.queues
+	r.mu.Unlock()
+	for _, p := range queues {
+		s := p.status(r.executor.LastWrite())
+		if p.name == "garbage_collector_attempt_to_delete" {
+			s.Name, s.Writing = explainName, r.executor.InFlight()
+		}
+		all = append(all, s)
+	}
+	if all == nil {
+		all = []reconcile.Status{{Name: explainName}}
+	}
+	return all
+}
+
+// discover finds what to watch (GC-6, GC-7), and notes the kinds.
+func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResource, err error) {
+	found, err := r.resources(ctx, "delete", "list", "watch")
+	var e effects
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range found {
+		if m.Resource == "events" && (m.Group == "" || m.Group == "events.k8s.io") {
+			continue
+		}
+		resource := m.GroupVersionResource()
+		all = append(all, resource)
+		if r.kinds[resource] == nil {
+			kind := m.GroupVersionKind
+			r.kinds[resource] = &kind
+		}
+		if !m.Namespaced {
+			more := r.setClusterScoped(m.GroupKind())
+			e.verify = append(e.verify, more.verify...)
+		}
+	}
+	r.follow(e)
+	return all, err
+}
+
+// updated waits for new resources to be listed, and counts what fails (GC-10, GC-13).
+func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscription, err error) {
+	if _, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err != nil && !partial && ctx.Err() == nil {
+		r.syncErrors.Inc()
+	}
+	wanted := sets.New(sub.Resources()...)
+	r.mu.Lock()
+	added := wanted.Difference(r.watched)
+	r.watched = wanted
+	r.mu.Unlock()
+	if len(added) == 0 {
+		return
+	}
+	var waiting sync.WaitGroup
+	for resource := range added {
+		waiting.Go(func() {
+			unsynced := sub.WaitForSync(ctx, syncTimeout, resource)
+			r.listed(resource, len(unsynced) == 0)
+		})
+	}
+	waiting.Wait()
+	unsynced := slices.DeleteFunc(sub.Resources(), sub.Synced)
+	if len(unsynced) > 0 && ctx.Err() == nil {
+		r.syncErrors.Inc()
+		klog.FromContext(ctx).Info("Some resources could not be listed in time, goes on without them", "resources", unsynced)
+	}
+	r.complete()
+}
+
+// listed has claims verified that waited for a resource to be listed, or for long enough. When the resource has really been listed,
+// what was seen in another version of its kind, and is not in this one, may be gone.
+func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := r.kinds[resource]
+	if kind == nil {
+		return
+	}
+	r.synced.Insert(kind.GroupKind())
+	r.release(kind.GroupKind())
+	for uid, n := range r.nodes {
+		if all && n.kind.GroupKind() == kind.GroupKind() && n.kind.Version != kind.Version {
+			r.gone(uid, false)
+		}
+	}
+}
+
+// release is called under the lock.
+func (r *runner) release(kind schema.GroupKind) {
+	for _, c := range r.held[kind] {
+		if r.open(c) {
+			r.verify.add(item{claim: c})
+		}
+	}
+	delete(r.held, kind)
+}
+
+// complete lets owners be released, as the objects of all kinds are known as far as possible (GC-15).
+func (r *runner) complete() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.watched) == 0 || r.graph.complete {
+		return
+	}
+	r.graph.complete = true
+	for kind := range r.held {
+		r.release(kind)
+	}
+	for uid, n := range r.nodes {
+		if n.orphaning() {
+			r.orphan.add(item{uid: uid})
+		} else if n.waiting() {
+			r.remove.add(item{uid: uid})
+			var e effects
+			r.considerDependents(uid, &e)
+			r.follow(e)
+		}
+	}
+}
+
+// OnUpdate implements informers.MetadataHandler.
+func (r *runner) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if kind := r.kinds[resource]; kind != nil {
+		r.follow(r.observe(kind, o))
+	}
+}
+
+// OnDelete implements informers.MetadataHandler. An object without version was missed by a list, which proves nothing.
+func (r *runner) OnDelete(_ schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone(o.UID, o.ResourceVersion != "")
+}
+
+// gone notes that an object is gone. It is called under the lock.
+func (r *runner) gone(uid types.UID, certain bool) {
+	if n := r.nodes[uid]; n != nil {
+		r.explain.Forget(explainName, explainKey(n.object()))
+		r.follow(r.forget(uid, certain))
+	}
+}
+
+// follow queues what a change of the graph leads to. It is called under the lock.
+func (r *runner) follow(e effects) {
+	for _, uid := range e.remove {
+		r.remove.add(item{uid: uid})
+	}
+	for _, uid := range e.orphan {
+		r.orphan.add(item{uid: uid})
+	}
+	for _, c := range e.verify {
+		if kind := c.groupVersionKind().GroupKind(); r.awaited(kind) {
+			r.held[kind] = append(r.held[kind], c)
+		} else {
+			r.verify.add(item{claim: c})
+		}
+	}
+	for _, s := range e.astray {
+		r.events.Eventf(s.dependent, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
+			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			s.ref.APIVersion, s.ref.Kind, s.dependent.Namespace, s.ref.Name, s.ref.UID, s.dependent.Namespace)
+	}
+}
+
+// awaited reports whether the kind is being listed at the start, so that its objects will be seen.
+func (r *runner) awaited(kind schema.GroupKind) bool {
+	if r.graph.complete || r.synced.Has(kind) {
+		return false
+	}
+	for _, known := range r.kinds {
+		if known.GroupKind() == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// processItem decides about an object, and carries out the decision.
+func (r *runner) processItem(ctx context.Context, i item) (time.Duration, error) {
+	n, o, d := r.decideItem(i.uid)
+	if n == nil {
+		return 0, nil
+	}
+	if d.read {
+		return 0, r.readItem(ctx, o)
+	}
+	err := r.apply(ctx, o, d)
+	if err != nil && d.deletes {
+		r.mu.Lock()
+		n.attempt = nil
+		r.mu.Unlock()
+	}
+	return d.Requeue, err
+}
+
+// decideItem returns an object as it was decided about; a nil node if it is gone.
+func (r *runner) decideItem(uid types.UID) (*node, *metav1.PartialObjectMetadata, decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.nodes[uid]
+	if n == nil {
+		return nil, nil, decision{}
+	}
+	now := time.Now()
+	d := r.decide(now, n)
+	switch {
+	case d.read:
+		n.attempt = nil
+	case d.deletes:
+		n.attempt = &attempt{n.version, now}
+	}
+	for _, uid := range d.enqueue {
+		r.remove.add(item{uid: uid})
+	}
+	return n, n.object(), d
+}
+
+// processOrphan takes an owner off its dependents.
+func (r *runner) processOrphan(ctx context.Context, i item) (time.Duration, error) {
+	o, d := r.decideOwner(i.uid)
+	if o == nil {
+		return 0, nil
+	}
+	return 0, r.apply(ctx, o, d)
+}
+
+func (r *runner) decideOwner(uid types.UID) (*metav1.PartialObjectMetadata, decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.nodes[uid]
+	if n == nil {
+		return nil, decision{}
+	}
+	return n.object(), r.decideOrphan(n)
+}
+
+// apply carries out a decision, and tells why.
+func (r *runner) apply(ctx context.Context, o *metav1.PartialObjectMetadata, d decision) error {
+	began := time.Now()
+	var did plan.Outcome
+	if !d.Empty() {
+		did = r.executor.Begin(ctx, o, &freshness.Barrier{}).Apply(d.Steps)
+	}
+	r.tell(o, d, did, time.Since(began))
+	if apierrors.IsNotFound(did.Err) {
+		return r.readItem(ctx, o)
+	}
+	return did.Err
+}
+
+// Handlers returns what is served of the graph, by path (GC-57).
+func (r *runner) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{"/debug/controllers/garbage-collector-controller/graph": http.HandlerFunc(r.serveGraph)}
+}
+
+func (r *runner) serveGraph(w http.ResponseWriter, req *http.Request) {
+	var uids []types.UID
+	for _, uid := range req.URL.Query()["uid"] {
+		uids = append(uids, types.UID(uid))
+	}
+	var text bytes.Buffer
+	r.mu.Lock()
+	g := r.graph
+	if g == nil {
+		g = newGraph()
+	}
+	err := g.writeDot(&text, uids...)
+	r.mu.Unlock()
+	if err != nil {
+		http.Error(w, fmt.Sprintf("write the graph: %v", err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/vnd.graphviz")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(text.Bytes()) // whoever asked may have gone
+}

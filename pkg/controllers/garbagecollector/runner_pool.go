@@ -1,0 +1,170 @@
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// explainName is the name under which /debug/explain has records.
+const explainName = "garbage_collector"
+
+// pool is a queue with its workers.
+type pool struct {
+	name    string
+	queue   workqueue.TypedDelayingInterface[item]
+	process func(context.Context, item) (again time.Duration, err error)
+
+	mu       sync.Mutex
+	running  bool
+	busy     map[item]time.Time // since when
+	failures map[item]int
+	active   time.Time // when an item was last taken or done
+}
+
+func newPool(name string, process func(context.Context, item) (time.Duration, error)) *pool {
+	return &pool{
+		name: name, process: process, busy: map[item]time.Time{}, failures: map[item]int{}, active: time.Now(),
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[item]{Name: name}),
+	}
+}
+
+func (p *pool) add(i item) { p.queue.Add(i) }
+
+// run works until ctx ends.
+func (p *pool) run(ctx context.Context, workers int) {
+	p.setRunning(true)
+	defer p.setRunning(false)
+	defer context.AfterFunc(ctx, p.queue.ShutDown)()
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for p.next(ctx) {
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (p *pool) setRunning(running bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = running
+}
+
+// next processes one item. It returns false when the queue has been shut down.
+func (p *pool) next(ctx context.Context) bool {
+	i, end := p.queue.Get()
+	if end {
+		return false
+	}
+	defer p.queue.Done(i)
+	if ctx.Err() != nil {
+		return false
+	}
+	p.note(func(now time.Time) { p.busy[i] = now })
+	again, err := p.safely(ctx, i)
+	failures := 0
+	p.note(func(time.Time) {
+		delete(p.busy, i)
+		if err == nil {
+			delete(p.failures, i)
+			return
+		}
+		p.failures[i]++
+		failures = p.failures[i]
+	})
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		log(ctx, p.name, i, err, failures)
+		p.queue.AddAfter(i, queue.Backoff(failures, err)) // GC-51
+	case again > 0:
+		p.queue.AddAfter(i, again)
+	}
+	return true
+}
+
+// log says once that an item fails, when it is not just a moment too early.
+func log(ctx context.Context, name string, i item, err error, failures int) {
+	if failures != 10 || executor.Silent(err) {
+		return
+	}
+	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "uid", i.uid, "owner", i.claim.name, "ownerKind", i.claim.kind, "err", err.Error())
+}
+
+func (p *pool) note(change func(now time.Time)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.active = time.Now()
+	change(p.active)
+}
+
+// safely has a panic end at its item.
+func (p *pool) safely(ctx context.Context, i item) (again time.Duration, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+			klog.FromContext(ctx).Error(err, "Garbage collection has panicked", "queue", p.name, "uid", i.uid)
+		}
+	}()
+	return p.process(ctx, i)
+}
+
+// status tells how the workers do, if something was written at the given time.
+func (p *pool) status(written time.Time) reconcile.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	s := reconcile.Status{Name: p.name, Running: p.running, Failing: len(p.failures), Queued: p.queue.Len()}
+	for i, since := range p.busy {
+		if written.After(since) {
+			since = written
+		}
+		if stuck := now.Sub(since); stuck > s.Stuck {
+			s.Key, s.Stuck = plan.Key{Namespace: i.namespace, Name: string(i.uid) + i.name}, stuck
+		}
+	}
+	if s.Queued > 0 {
+		s.Idle = now.Sub(p.active)
+	}
+	return s
+}
+
+// explainKey is how an object is called in /debug/explain.
+func explainKey(o *metav1.PartialObjectMetadata) plan.Key {
+	return plan.Key{Namespace: o.Namespace, Name: o.Kind + ":" + o.Name}
+}
+
+// tell keeps for /debug/explain what was decided about an object, and counts it.
+func (r *runner) tell(o *metav1.PartialObjectMetadata, d decision, did plan.Outcome, took time.Duration) {
+	key := explainKey(o)
+	result := reconcile.Unchanged
+	rec := reconcile.Record{Time: time.Now(), Why: d.Why, Wrote: len(did.Results), Next: d.Requeue}
+	switch {
+	case did.Err != nil && executor.Silent(did.Err):
+		result = reconcile.Waiting
+	case did.Err != nil:
+		result, rec.Error = reconcile.Failed, did.Err.Error()
+	case did.Wrote():
+		result = reconcile.Wrote
+	}
+	if r.hooks.Reconciled != nil {
+		r.hooks.Reconciled(result, took)
+	}
+	if rec.Error != "" || d.Empty() && d.Why != "" {
+		r.explain.Put(explainName, key, rec)
+	} else {
+		r.explain.Forget(explainName, key)
+	}
+}

@@ -1,0 +1,352 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// bench is a runner and its server. The test plays the watches.
+type bench struct {
+	*testing.T
+	*runner
+	server *reads
+	events *record.FakeRecorder
+}
+
+// reads counts the live reads, and can make them fail.
+type reads struct {
+	*apitest.Server
+	mu    sync.Mutex
+	asked []string
+	fail  map[string]error // by name
+}
+
+func (s *reads) Get(ctx context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+	s.mu.Lock()
+	s.asked = append(s.asked, m.Kind+" "+key.Name)
+	err := s.fail[key.Name]
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.Server.Get(ctx, m, key, into)
+}
+
+// live returns what was read.
+func (s *reads) live() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+type builtIns struct{}
+
+func (builtIns) Mapping(_ context.Context, kind schema.GroupVersionKind) (api.Mapping, error) {
+	m, ok := api.BuiltIn(kind)
+	if !ok {
+		return m, errors.New("discovery fails")
+	}
+	return m, nil
+}
+
+func (b builtIns) MappingFor(ctx context.Context, o runtime.Object) (api.Mapping, error) {
+	kind, err := api.KindOf(o)
+	if err != nil {
+		return api.Mapping{}, err
+	}
+	return b.Mapping(ctx, kind)
+}
+
+type leading struct{}
+
+func (leading) Held() bool { return true }
+
+// run runs the test in a bubble, with a runner to which all is known that is watched.
+func run(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, server: &reads{Server: apitest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
+		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, explain: reconcile.NewExplain(), workers: 4}
+		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}, Unowned: true})
+		b.begin()
+		b.kinds[configMaps] = &schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		b.watched = sets.New(configMaps)
+		b.complete()
+		apitest.Run(t, func(ctx context.Context) error { b.work(ctx); return nil }, func() { test(b) })
+	})
+}
+
+// put stores a ConfigMap.
+func (b *bench) put(name string, owners ...string) *metav1.PartialObjectMetadata {
+	b.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
+	for _, owner := range owners {
+		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: types.UID(owner)})
+	}
+	made, err := b.server.Put(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: made.(*corev1.ConfigMap).ObjectMeta}
+}
+
+func (b *bench) see(all ...*metav1.PartialObjectMetadata) {
+	for _, o := range all {
+		b.OnUpdate(configMaps, o)
+	}
+}
+
+// GC-39, GC-67: an owner is gone, and each of its dependents costs one request.
+func TestOneRequestForEachDependent(t *testing.T) {
+	run(t, func(b *bench) {
+		owner := b.put("owner")
+		b.see(owner)
+		for i := range 50 {
+			b.see(b.put(fmt.Sprint("dependent-", i), "owner"))
+		}
+		b.OnDelete(configMaps, owner)
+		time.Sleep(time.Second)
+		if n := b.server.CountWrites("delete ConfigMap dependent-"); n != 50 || len(b.server.Log()) != 50 || len(b.server.live()) != 0 {
+			b.Errorf("%d deletions, %d writes, reads %v", n, len(b.server.Log()), b.server.live())
+		}
+		for _, w := range b.server.Writes() {
+			if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil || *w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
+				b.Fatalf("%+v", w.DeleteOptions)
+			}
+		}
+	})
+}
+
+// GC-33, GC-71: an owner that nobody has seen is read once for all of its dependents.
+func TestOneReadForEachOwner(t *testing.T) {
+	run(t, func(b *bench) {
+		for i := range 50 {
+			b.see(b.put(fmt.Sprint("dependent-", i), "never-seen"))
+		}
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]string{"ConfigMap never-seen"}, b.server.live()); diff != "" {
+			b.Errorf("reads (-want +got):\n%s", diff)
+		}
+		if n := len(b.server.Names(*b.kinds[configMaps])); n != 0 {
+			b.Errorf("%d objects are left", n)
+		}
+	})
+}
+
+// GC-20: an owner that the server has, though no watch has shown it, keeps its dependents; when it is gone, so are they.
+func TestOwnerThatNoWatchShows(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put("unwatched")
+		b.see(b.put("web", "unwatched"))
+		time.Sleep(time.Minute)
+		if len(b.server.Log()) != 0 {
+			b.Errorf("written: %v", b.server.Log())
+		}
+		if n := len(b.server.live()); n < 10 || n > 20 {
+			b.Errorf("%d reads in a minute", n)
+		}
+		m, _ := api.BuiltIn(*b.kinds[configMaps])
+		if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "unwatched"}, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
+			b.Errorf("written: %v", b.server.Log())
+		}
+	})
+}
+
+// GC-9, GC-34: an owner about which the server says nothing keeps its dependents, whatever the server says instead.
+func TestFailingReadsDeleteNothing(t *testing.T) {
+	noPath := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "configmaps"}, "owner", "404 page not found", 0, true)
+	for name, err := range map[string]error{
+		"no such path": noPath, "503": apierrors.NewServiceUnavailable("down"), "forbidden": apierrors.NewForbidden(schema.GroupResource{}, "owner", nil),
+		"time-out": context.DeadlineExceeded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bench) {
+				b.server.fail["owner"] = err
+				web := b.put("web", "owner", "absent")
+				web.OwnerReferences[1].Kind = "Secret"
+				b.see(web)
+				time.Sleep(10 * time.Minute)
+				if len(b.server.Log()) != 0 {
+					b.Errorf("written: %v", b.server.Log())
+				}
+				key := plan.Key{Namespace: "shop", Name: "ConfigMap:web"}
+				if rec, _ := b.explain.Get(explainName, key); !strings.Contains(rec.Why, "the owner ConfigMap owner") || rec.Error == "" {
+					b.Errorf("explained: %+v", rec)
+				}
+				b.server.mu.Lock()
+				delete(b.server.fail, "owner")
+				b.server.mu.Unlock()
+				time.Sleep(2 * time.Minute)
+				if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
+					b.Errorf("written when the server is well again: %v", b.server.Log())
+				}
+				if rec, ok := b.explain.Get(explainName, key); ok {
+					b.Errorf("still explained: %+v", rec)
+				}
+			})
+		})
+	}
+}
+
+// GC-40: the version that was seen is outdated, and no watch shows a newer one: the object is read, and deleted as it is now.
+func TestDeletionAfterAConflict(t *testing.T) {
+	run(t, func(b *bench) {
+		b.see(b.put("web", "absent"))
+		stale := b.put("late", "absent")
+		b.put("late", "absent")
+		b.see(stale)
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]string{"refused delete ConfigMap late", "delete ConfigMap web"}, sorted(b.server.Log())); diff != "" {
+			b.Errorf("writes (-want +got):\n%s", diff)
+		}
+		time.Sleep(10 * time.Second)
+		if n := b.server.CountWrites("delete ConfigMap late"); n != 1 {
+			b.Errorf("written: %v", b.server.Log())
+		}
+	})
+}
+
+// GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
+func TestDiscover(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(_ context.Context, verbs ...string) ([]api.Mapping, error) {
+		if got := strings.Join(verbs, " "); got != "delete list watch" {
+			t.Errorf("verbs are %s", got)
+		}
+		failed := errors.New("some groups fail")
+		return []api.Mapping{
+			{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
+			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
+			{GroupVersionKind: *nodeKind, Resource: "nodes"},
+			{GroupVersionKind: *widgetKind, Resource: "events", Namespaced: true},
+		}, failed
+	}}
+	r.begin()
+	found, err := r.discover(t.Context())
+	want := []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}, {Group: "example.com", Version: "v1", Resource: "events"}}
+	if diff := cmp.Diff(want, found); diff != "" || err == nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if !r.clusterScoped[nodeKind.GroupKind()] || r.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != *widgetKind {
+		t.Errorf("%v %v", r.clusterScoped, r.kinds)
+	}
+}
+
+// GC-10, GC-55: discoveries that find nothing are counted; GC-9: those that find something are not.
+func TestSyncErrorsAreCounted(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, syncErrors: newSyncErrors()}
+	registry := metrics.NewKubeRegistry()
+	registry.MustRegister(r.syncErrors)
+	r.begin()
+	sub := informers.NewMetadataInformers(nil).Subscribe(informers.MetadataOptions{Handler: r})
+	for _, c := range []struct {
+		err  error
+		want float64
+	}{{nil, 0}, {errors.New("nothing"), 1}, {&discovery.ErrGroupDiscoveryFailed{}, 1}} {
+		r.updated(t.Context(), sub, c.err)
+		families, err := registry.Gather()
+		if err != nil || len(families) != 1 {
+			t.Fatalf("%d metrics, %v", len(families), err)
+		}
+		name, got := families[0].GetName(), families[0].GetMetric()[0].GetCounter().GetValue()
+		if name != "garbagecollector_controller_resources_sync_error_total" || got != c.want {
+			t.Errorf("after %v: %s is %v, want %v", c.err, name, got, c.want)
+		}
+	}
+	if r.graph.complete {
+		t.Error("the graph is taken for complete, although nothing is watched")
+	}
+}
+
+// An object that was seen in one version of its kind, and not in the next one, is in doubt.
+func TestAnotherVersionIsPreferred(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1}
+	r.begin()
+	older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
+	r.kinds[older], r.kinds[newer] = widgetKind, &schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}
+	r.OnUpdate(older, object("stays"))
+	r.OnUpdate(older, object("gone"))
+	r.OnUpdate(older, object("dependent", ownedBy(widgetKind, "gone")))
+	r.OnUpdate(newer, object("stays"))
+	r.OnUpdate(newer, object("dependent", ownedBy(widgetKind, "gone")))
+	r.listed(newer, false)
+	if r.nodes["gone"] == nil {
+		t.Error("forgotten before the new version was listed")
+	}
+	r.listed(newer, true)
+	if r.nodes["gone"] != nil || r.nodes["stays"] == nil || r.verify.queue.Len() != 1 || r.remove.queue.Len() != 0 {
+		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.nodes, r.verify.queue.Len(), r.remove.queue.Len())
+	}
+}
+
+// GC-15: at the start an owner is not verified while its kind is being listed.
+func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1}
+	r.begin()
+	sets := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	r.kinds[pods], r.kinds[sets] = podKind, setKind
+	r.OnUpdate(pods, object("web", ownedBy(setKind, "set")))
+	r.OnUpdate(pods, object("b", ownedBy(setKind, "gone")))
+	if n := r.verify.queue.Len(); n != 0 {
+		t.Errorf("%d owners are verified before they are listed", n)
+	}
+	r.OnUpdate(sets, object("set"))
+	r.listed(sets, true)
+	if n := r.verify.queue.Len(); n != 1 {
+		t.Errorf("%d owners are verified, want the one that is not there", n)
+	}
+}
+
+// GC-52: the message that users look for.
+func TestEventAboutAnotherNamespace(t *testing.T) {
+	run(t, func(b *bench) {
+		owner := b.put("owner")
+		owner.Namespace = "other"
+		b.see(owner, b.put("web", "owner"))
+		want := `Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: shop, name: owner, uid: owner] does not exist in namespace "shop"`
+		if got := <-b.events.Events; got != want {
+			b.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
+func sorted(lines []string) []string {
+	if len(lines) == 2 && lines[0] < lines[1] {
+		lines[0], lines[1] = lines[1], lines[0]
+	}
+	return lines
+}

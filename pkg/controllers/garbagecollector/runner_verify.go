@@ -1,0 +1,159 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+const (
+	// readTimeout bounds a live read. An aggregated API server may not answer at all.
+	readTimeout = 10 * time.Second
+	// putOff is how long a live read waits if many of the kind are under way.
+	putOff = 100 * time.Millisecond
+	// mostExplained bounds of how many dependents of one owner /debug/explain tells that they wait for it.
+	mostExplained = 100
+)
+
+// groupVersionKind is the owner's kind.
+func (c claim) groupVersionKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(c.apiVersion, c.kind)
+}
+
+// processClaim finds out whether an owner exists that no watch has shown (GC-19, GC-33).
+func (r *runner) processClaim(ctx context.Context, i item) (time.Duration, error) {
+	kind := i.groupVersionKind()
+	r.mu.Lock()
+	open, free := r.open(i.claim), r.reading[kind] < max(1, r.workers/2)
+	if open && free {
+		r.reading[kind]++
+	}
+	r.mu.Unlock()
+	if !open {
+		return 0, nil
+	}
+	if !free { // a kind whose server hangs leaves workers for the others
+		return putOff, nil
+	}
+	state, err := r.look(ctx, i.claim)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reading[kind]--; r.reading[kind] == 0 {
+		delete(r.reading, kind)
+	}
+	if err == nil || state == unresolvable {
+		r.follow(r.verified(i.claim, state))
+	}
+	r.tellClaimants(i.claim, state, err)
+	if state == present {
+		return 0, errNotShown
+	}
+	return 0, err
+}
+
+// tellClaimants keeps for /debug/explain what dependents wait for while their owner cannot be looked up. It is called under the lock.
+func (r *runner) tellClaimants(c claim, state claimState, err error) {
+	if r.owners[c.uid] == nil {
+		return
+	}
+	told := 0
+	for d := range r.claimants(c) {
+		key := explainKey(d.object())
+		if err == nil && state != unresolvable {
+			r.explain.Forget(explainName, key)
+			continue
+		}
+		if told++; told > mostExplained {
+			return
+		}
+		rec := reconcile.Record{Time: time.Now(), Why: r.decide(time.Now(), d).Why}
+		if err != nil {
+			rec.Error = err.Error()
+		}
+		r.explain.Put(explainName, key, rec)
+	}
+}
+
+// errNotShown has a claim verified again later (GC-20).
+var errNotShown = errors.New("the owner exists, but no watch has shown it yet")
+
+// look reads the owner live. Its error says why it is to be asked again.
+func (r *runner) look(ctx context.Context, c claim) (claimState, error) {
+	kind := c.groupVersionKind()
+	m, err := r.mapper.Mapping(ctx, kind)
+	switch {
+	case meta.IsNoMatchError(err):
+		klog.FromContext(ctx).V(5).Info("Unknown kind of an owner", "apiVersion", c.apiVersion, "kind", c.kind)
+		return unresolvable, fmt.Errorf("unable to get REST mapping for %s/%s.: %w", c.apiVersion, c.kind, err) // GC-34
+	case err != nil:
+		return unverified, err
+	case m.Namespaced && c.namespace == "":
+		klog.FromContext(ctx).V(2).Info("The owner of a cluster-scoped object has a namespace, so it cannot be found", "kind", c.kind, "name", c.name, "uid", c.uid)
+		return unresolvable, nil // GC-35
+	}
+	key := plan.Key{Namespace: c.namespace, Name: c.name}
+	if !m.Namespaced {
+		key.Namespace = ""
+	}
+	found, err := r.get(ctx, m, key)
+	switch {
+	case isAbsent(err), err == nil && found.UID != c.uid:
+		return absent, nil
+	case apierrors.IsNotFound(err): // the server has no such path
+		return unresolvable, err
+	case err != nil:
+		return unverified, err
+	}
+	return present, nil
+}
+
+func (r *runner) get(ctx context.Context, m api.Mapping, key plan.Key) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	found := &metav1.PartialObjectMetadata{}
+	if err := r.client.Get(ctx, m, key, found); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", m.Kind, key, err)
+	}
+	return found, nil
+}
+
+// isAbsent reports whether the server has said that there is no such object. That there is no such path, because a custom resource or
+// an aggregated API has vanished, says nothing about the object.
+func isAbsent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// readItem brings the graph up to date with a live read of an object (GC-30, GC-40).
+func (r *runner) readItem(ctx context.Context, o *metav1.PartialObjectMetadata) error {
+	kind := o.GroupVersionKind()
+	m, err := r.mapper.Mapping(ctx, kind)
+	if err != nil {
+		return err
+	}
+	found, err := r.get(ctx, m, plan.Key{Namespace: o.Namespace, Name: o.Name})
+	if err != nil && !isAbsent(err) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || found.UID != o.UID {
+		r.gone(o.UID, true)
+		return nil
+	}
+	if n := r.nodes[o.UID]; n != nil { // else a watch has shown its deletion meanwhile
+		r.follow(r.observe(n.kind, found))
+		r.remove.add(item{uid: o.UID})
+	}
+	return nil
+}

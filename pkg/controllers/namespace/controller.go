@@ -1,0 +1,71 @@
+// Package namespace is the namespace controller. It empties namespaces that are being deleted, and releases them when nothing is
+// left in them.
+//
+// A namespace is emptied in rounds. Each round lists the metadata of what a namespace can hold, live, and deletes the collections
+// that have objects. Pods go first: while one exists, nothing else is touched, so that network policies and the like outlive the
+// pods (NS-18). When a round finds all resources empty, the finalizer of the namespace is removed (NS-28, NS-36).
+package namespace
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the namespace controller's entry in the registry (NS-1).
+func Controller() manager.Controller {
+	o := &Options{Workers: 10, SyncPeriod: 5 * time.Minute}
+	return manager.Controller{
+		Name:    "namespace-controller",
+		Alias:   "namespace",
+		Account: "namespace-controller",
+		Options: o,
+		Rights:  Rights,
+		// The cache only tells which namespaces are being deleted. What is decided and written rests on a live read.
+		Fields: projection.Fields{Kinds: map[schema.GroupVersionKind][]string{namespaces.GroupVersionKind: {"status.phase"}}},
+		Init:   o.init,
+	}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	cached, err := informers.Objects[*corev1.Namespace](c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	observer := &observer{
+		cached:    cached,
+		resources: c.Clients.Mapper().PreferredResourcesSince,
+		period:    o.SyncPeriod,
+	}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+		Name:         "namespace",
+		Workers:      int(o.Workers),
+		Kinds:        []string{"Namespace"},
+		Watches:      []reconcile.Watch{{Kind: namespaces.GroupVersionKind, Informer: cached.Informer(), Enqueues: terminating}},
+		Observe:      observer.observe,
+		CommitAlways: true, // what was seen of the content, whatever becomes of it
+		Plan:         planContent,
+		Report:       reportConditions,
+		Owner:        owner,
+		Unowned:      true, // it deletes what is in the namespace, whoever controls it
+	}), nil
+}
+
+// terminating enqueues a namespace when its deletion is seen first (NS-4). Later changes, its own statuses among them, bring nothing
+// new: a round that has left something is followed by another one.
+func terminating(before, after plan.Object) []plan.Key {
+	if after == nil || after.GetDeletionTimestamp() == nil || before != nil && before.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return []plan.Key{{Name: after.GetName()}}
+}
+
+// owner is not what events are recorded on, as there are none (NS-42), but what the executor takes the plan to be about.
+func owner(s snapshot) plan.Object { return s.Namespace }

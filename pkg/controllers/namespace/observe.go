@@ -1,0 +1,179 @@
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// listsAtOnce is how many resources of one namespace are listed at the same time.
+const listsAtOnce = 16
+
+// emptyFor is how long a resource that was found empty is taken for empty. Nobody can create objects in the namespace any more, so
+// this is for servers that let them all the same.
+const emptyFor = time.Minute
+
+var (
+	namespaces, _ = api.BuiltIn(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	podKind       = corev1.SchemeGroupVersion.WithKind("Pod")
+)
+
+// observer finds out what is left in namespaces.
+type observer struct {
+	cached informers.Store[*corev1.Namespace]
+	// resources returns what the server has, by a discovery that is not older than the time.
+	resources func(ctx context.Context, earliest time.Time, verbs ...string) ([]api.Mapping, error)
+	period    time.Duration
+	servers   servers
+	failing   failing
+}
+
+// memory is what is remembered of a namespace from one round to the next.
+type memory struct {
+	UID    types.UID
+	Seen   time.Time                             // when it was first seen to be deleted
+	Empty  map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
+	Left   int                                   // how many objects the last round has found
+	Rounds int                                   // in a row that have found no fewer
+}
+
+type observation = reconcile.Observation[snapshot, memory]
+
+func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
+	if cached := o.cached.Get("", r.Key.Name); cached == nil || cached.DeletionTimestamp == nil {
+		return observation{}, nil
+	}
+	// The cache may be late: what is deleted below must not be that of a new namespace with the name of the old one (NS-10).
+	live := &corev1.Namespace{}
+	if err := r.Reader.Get(ctx, namespaces, r.Key, live); apierrors.IsNotFound(err) || err == nil && live.DeletionTimestamp == nil {
+		return observation{}, nil
+	} else if err != nil {
+		return observation{}, fmt.Errorf("read namespace: %w", err)
+	}
+	m := remembered(r, live.UID)
+	s := snapshot{Namespace: live, Longest: o.period}
+	if !s.held() {
+		return observation{Exists: true, Snapshot: s, Memory: &m}, nil
+	}
+	s.SettledAt = settledAt(live, m.Seen, o.servers.delay(ctx, r))
+	if !r.Now.Before(s.SettledAt) {
+		o.observeContent(ctx, r, &s, &m)
+	}
+	return observation{Exists: true, Snapshot: s, Memory: &m}, nil
+}
+
+// remembered returns a copy of what is remembered of the namespace with the uid.
+func remembered(r reconcile.Request[memory], uid types.UID) memory {
+	if r.Memory == nil || r.Memory.UID != uid {
+		return memory{UID: uid, Seen: r.Now, Empty: map[schema.GroupVersionKind]time.Time{}}
+	}
+	m := *r.Memory
+	m.Empty = maps.Clone(m.Empty)
+	return m
+}
+
+// observeContent lists what is in the namespace: pods, and if there are none, all else (NS-18).
+func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memory], s *snapshot, m *memory) {
+	all, err := o.resources(ctx, m.Seen, "list", "delete")
+	s.Discovery = discoveryFailure(err)
+	others := slices.DeleteFunc(all, func(k api.Mapping) bool { return !k.Namespaced || k.GroupVersionKind == podKind })
+	pods, _ := api.BuiltIn(podKind)
+	s.Contents = o.list(ctx, r, m, []api.Mapping{pods})
+	if len(s.Contents) == 0 {
+		s.Contents = o.list(ctx, r, m, others)
+	}
+	left := 0
+	for _, c := range s.Contents {
+		left += c.Count
+	}
+	if m.Rounds++; left < m.Left || s.undeleted() {
+		m.Rounds = 0
+	}
+	m.Left, s.Rounds = left, m.Rounds
+}
+
+// discoveryFailure says which groups could not be discovered; what is in them is unknown (NS-14).
+func discoveryFailure(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	groups, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
+	return &failure{Groups: len(groups), Message: err.Error()}
+}
+
+// list returns what the kinds have in the namespace, without those that have nothing.
+func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []api.Mapping) (found []content) {
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k api.Mapping) bool {
+		at, empty := m.Empty[k.GroupVersionKind]
+		return empty && r.Now.Sub(at) < emptyFor
+	})
+	each := make([]content, len(kinds))
+	workqueue.ParallelizeUntil(ctx, listsAtOnce, len(kinds), func(i int) {
+		each[i] = o.listOne(ctx, r, kinds[i])
+	})
+	for i, c := range each {
+		switch {
+		case ctx.Err() != nil:
+			c.Error = ctx.Err().Error()
+			fallthrough
+		case c.Count > 0 || c.Error != "":
+			found = append(found, c)
+			delete(m.Empty, kinds[i].GroupVersionKind)
+		default:
+			m.Empty[kinds[i].GroupVersionKind] = r.Now
+		}
+	}
+	return found
+}
+
+// listOne lists the metadata of one kind's objects, page by page, so that its memory does not grow with their number (NS-49). When
+// it has seen that some are to be deleted, it only counts the rest.
+func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k api.Mapping) content {
+	c := content{Kind: k.GroupVersionKind, Resource: k.Resource}
+	end, err := o.failing.begin(k.GroupVersionKind)
+	if err != nil {
+		c.Error = err.Error()
+		return c
+	}
+	defer func() { end(err) }()
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	options := metav1.ListOptions{Limit: 500}
+	for {
+		page := &metav1.PartialObjectMetadataList{}
+		if err = r.Reader.List(ctx, k, r.Key.Name, options, page); err != nil {
+			break
+		}
+		for i := range page.Items {
+			c.add(&page.Items[i])
+		}
+		options.Continue = page.Continue
+		if page.Continue == "" {
+			return c
+		}
+		if c.Undeleted && page.RemainingItemCount != nil {
+			c.Count += int(*page.RemainingItemCount)
+			return c
+		}
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) { // NS-17
+		err = nil
+		return content{Kind: c.Kind, Resource: c.Resource}
+	}
+	c.Error = fmt.Sprintf("list %s: %v", k.GroupResource(), err)
+	return c
+}

@@ -1,0 +1,131 @@
+package namespace
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Between two rounds passes more and more time while nothing gets less.
+const (
+	soon           = 10 * time.Millisecond
+	firstWait      = 250 * time.Millisecond
+	longestWait    = time.Minute      // NS-6
+	finalizersWait = 15 * time.Second // NS-25
+	finalize       = "finalize"
+)
+
+// planContent decides what is deleted, and whether the namespace is released (NS-10 to NS-28, NS-36).
+func planContent(now time.Time, s snapshot) plan.Plan {
+	switch {
+	case !s.held():
+		return plan.Plan{Why: "it is empty, and waits for the finalizers of others: " + othersFinalizers(s)}
+	case now.Before(s.SettledAt):
+		return plan.Plan{Requeue: s.SettledAt.Sub(now), Why: "waiting until all API servers know that it is being deleted"}
+	case s.undeleted():
+		return deleteContent(s)
+	case len(s.Contents) > 0 || s.Discovery != nil:
+		return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}
+	case s.stays() && conditionsChange(now, s, plan.Outcome{}):
+		return plan.Plan{Requeue: soon, Why: "it is empty: says so in its conditions before it is released"}
+	}
+	return release(s)
+}
+
+func othersFinalizers(s snapshot) string {
+	all := slices.Clone(s.Namespace.Finalizers)
+	for _, f := range s.Namespace.Spec.Finalizers {
+		all = append(all, string(f))
+	}
+	return strings.Join(all, ", ")
+}
+
+// deleteContent deletes the collections that have objects which are not being deleted yet. They do not wait for one another, and a
+// failure of one does not stop another (NS-20).
+func deleteContent(s snapshot) plan.Plan {
+	var all plan.Each
+	var names []string
+	for _, c := range s.Contents {
+		if c.Undeleted {
+			names = append(names, c.groupResource().String())
+			all.Sequences = append(all.Sequences, []plan.Step{plan.DeleteCollection{
+				Kind: c.Kind, Namespace: s.Namespace.Name, Propagation: metav1.DeletePropagationBackground, Why: "the namespace is being deleted",
+			}})
+		}
+	}
+	return plan.Plan{Steps: []plan.Step{all}, Requeue: soon, Why: "deletes all " + strings.Join(names, ", ")}
+}
+
+// release takes the finalizer of this controller off the namespace. The server then removes it (NS-36, NS-37).
+func release(s snapshot) plan.Plan {
+	released := *s.Namespace
+	released.Spec.Finalizers = s.finalizersLeft()
+	step := plan.Change{Old: s.Namespace, New: &released, Subresource: finalize, Why: "nothing is left in the namespace"}
+	return plan.Plan{Steps: []plan.Step{step}, Why: step.Why}
+}
+
+// wait is the time until the next round: longer while nothing gets less, and no longer than half of the time in which what is left is
+// expected to be gone (NS-5).
+func (s snapshot) wait(now time.Time) time.Duration {
+	wait := min(firstWait<<min(s.Rounds, 10), longestWait)
+	if estimate := s.estimate(now); estimate > 0 && s.complete() {
+		wait = min(wait, estimate/2+time.Second)
+	}
+	if s.Longest > 0 {
+		wait = min(wait, s.Longest)
+	}
+	return wait
+}
+
+// complete reports whether all that was asked was answered.
+func (s snapshot) complete() bool {
+	return s.Discovery == nil && !slices.ContainsFunc(s.Contents, func(c content) bool { return c.Error != "" })
+}
+
+// estimate is in how much time what is left is expected to be gone; zero if nothing says so (NS-22 to NS-27).
+func (s snapshot) estimate(now time.Time) (longest time.Duration) {
+	for _, c := range s.Contents {
+		longest = max(longest, c.estimate(now))
+	}
+	return longest
+}
+
+func (c content) estimate(now time.Time) time.Duration {
+	if left := c.GoneBy.Sub(now); left > 0 {
+		return left
+	}
+	if len(c.Finalizers) > 0 {
+		return finalizersWait
+	}
+	return 0
+}
+
+// whyNotEmpty says what is left, of which kind, and whose finalizers hold it.
+func (s snapshot) whyNotEmpty() string {
+	var parts []string
+	for _, c := range s.Contents {
+		if c.Error != "" {
+			parts = append(parts, c.Error)
+			continue
+		}
+		part := fmt.Sprintf("%d %s (%s", c.Count, c.groupResource(), strings.Join(c.Examples, ", "))
+		if c.Count > len(c.Examples) {
+			part += ", ..."
+		}
+		part += ")"
+		for _, name := range slices.Sorted(maps.Keys(c.Finalizers)) {
+			part += fmt.Sprintf(", %d held by the finalizer %s", c.Finalizers[name], name)
+		}
+		parts = append(parts, part)
+	}
+	if s.Discovery != nil {
+		parts = append(parts, "unknown resources: "+s.Discovery.Message)
+	}
+	return "waiting until nothing is left; there are " + strings.Join(parts, "; ")
+}

@@ -1,0 +1,81 @@
+package namespace
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// snapshot is what one round has found.
+type snapshot struct {
+	Namespace *corev1.Namespace // read live
+	SettledAt time.Time         // before this, API servers may still create objects in the namespace; nothing was looked at
+	Discovery *failure          // nil: all resources are known
+	Contents  []content         // of resources that have objects, or of which it is not known; pods alone while there are any
+	Rounds    int               // in a row that have found no fewer objects
+	Longest   time.Duration     // between two rounds
+}
+
+// failure says what could not be discovered.
+type failure struct {
+	Groups  int // zero: none could
+	Message string
+}
+
+// content is what a namespace has of one kind.
+type content struct {
+	Kind       schema.GroupVersionKind
+	Resource   string
+	Count      int
+	Undeleted  bool // some objects are not being deleted yet
+	Finalizers map[string]int
+	Examples   []string    // names, for people
+	GoneBy     metav1.Time // when the grace period of the last object ends that has one
+	Error      string      // why it is not known
+}
+
+// examples is how many names are kept of each kind.
+const examples = 3
+
+func (c *content) add(o *metav1.PartialObjectMetadata) {
+	c.Count++
+	c.Undeleted = c.Undeleted || o.DeletionTimestamp == nil
+	for _, name := range o.Finalizers {
+		if c.Finalizers == nil {
+			c.Finalizers = map[string]int{}
+		}
+		c.Finalizers[name]++
+	}
+	if len(c.Examples) < examples {
+		c.Examples = append(c.Examples, o.Name)
+	}
+	if o.DeletionTimestamp != nil && o.DeletionGracePeriodSeconds != nil && *o.DeletionGracePeriodSeconds > 0 && c.GoneBy.Before(o.DeletionTimestamp) {
+		c.GoneBy = *o.DeletionTimestamp
+	}
+}
+
+func (c content) groupResource() schema.GroupResource {
+	return c.Kind.GroupVersion().WithResource(c.Resource).GroupResource()
+}
+
+// held reports whether this controller has yet to release the namespace (NS-12).
+func (s snapshot) held() bool {
+	return slices.Contains(s.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
+}
+
+func (s snapshot) undeleted() bool {
+	return slices.ContainsFunc(s.Contents, func(c content) bool { return c.Undeleted })
+}
+
+// finalizersLeft are the finalizers that stay when the namespace is released, each once and sorted (NS-36).
+func (s snapshot) finalizersLeft() []corev1.FinalizerName {
+	left := slices.DeleteFunc(slices.Clone(s.Namespace.Spec.Finalizers), func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	slices.Sort(left)
+	return slices.Compact(left)
+}
+
+// stays reports whether the namespace will still exist when it has been released, because others hold it.
+func (s snapshot) stays() bool { return len(s.finalizersLeft()) > 0 || len(s.Namespace.Finalizers) > 0 }
