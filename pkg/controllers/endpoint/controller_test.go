@@ -251,7 +251,7 @@ func TestObserveHasNoSideEffects(t *testing.T) {
 			}
 			var before *endpoints.Times
 			if r.Memory != nil {
-				before = &endpoints.Times{Created.Memory.Created, maps.Clone(r.Memory.Ready)}
+				before = &endpoints.Times{Created: r.Memory.Created, Ready: maps.Clone(r.Memory.Ready)}
 			}
 			first, err1 := k.observe(context.Background(), r)
 			second, err2 := k.observe(context.Background(), r)
