@@ -4,6 +4,8 @@ package controllers
 import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslicemirroring"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicationcontroller"
@@ -15,6 +17,8 @@ func Registry() []manager.Controller {
 	return []manager.Controller{
 		deployment.Controller(),
 		endpoint.Controller(),
+		endpointslice.Controller(),
+		endpointslicemirroring.Controller(),
 		podgc.Controller(),
 		replicaset.Controller(),
 		replicationcontroller.Controller(),

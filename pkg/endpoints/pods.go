@@ -4,10 +4,22 @@
 package endpoints
 
 import (
+	"net/netip"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	netutils "k8s.io/utils/net"
 )
+
+// PodPaths are the fields of pods that the functions of this package read, besides the metadata.
+func PodPaths() []string {
+	return []string{
+		"spec.nodeName", "spec.hostname", "spec.subdomain", // EP-15
+		"spec.containers.name", "spec.containers.ports", "spec.containers.restartPolicy", // EP-17
+		"spec.initContainers.name", "spec.initContainers.ports", "spec.initContainers.restartPolicy",
+		"status.phase", "status.podIP", "status.podIPs", "status.conditions", // EP-11, EP-14
+	}
+}
 
 // Selects reports whether the labels have all pairs of a selector (EP-10). An empty one selects everything, none nothing.
 func Selects(selector, labels map[string]string) bool {
@@ -23,8 +35,17 @@ func Selects(selector, labels map[string]string) bool {
 func HasAddress(p *corev1.Pod) bool { return p.Status.PodIP != "" || len(p.Status.PodIPs) > 0 }
 
 // Parse reads an address, and prints it canonically. Both results are empty if it is none. Older servers let leading
-// zeros pass, so they must be read here, and as decimal.
+// zeros pass, so they must be read here, and as decimal. A canonical text costs no allocation.
 func Parse(text string) (canonical string, family corev1.IPFamily) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
+		var printed [48]byte
+		if string(a.AppendTo(printed[:0])) == text {
+			if a.Is4() {
+				return text, corev1.IPv4Protocol
+			}
+			return text, corev1.IPv6Protocol
+		}
+	}
 	ip := netutils.ParseIPSloppy(text)
 	switch {
 	case ip == nil:

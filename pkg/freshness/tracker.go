@@ -79,6 +79,18 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	return now.GetResourceVersion()
 }
 
+// Own reports whether this process has written the version of an object that a watch shows, or is writing to the object just now:
+// then a change that somebody else has made meanwhile makes the write fail with a conflict, if it has a precondition.
+func (t *Tracker) Own(o plan.Object) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.locks[o.GetUID()] != nil {
+		return true
+	}
+	w, ok := t.written[o.GetUID()]
+	return ok && atLeast(w.version, o.GetResourceVersion())
+}
+
 // sweep forgets the writes that all caches show by now.
 func (t *Tracker) sweep() {
 	for uid, w := range t.written {

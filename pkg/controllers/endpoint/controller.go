@@ -38,12 +38,7 @@ func fields() projection.Fields {
 	return projection.Fields{
 		Kinds: map[schema.GroupVersionKind][]string{
 			kind("Service"): {"spec"},
-			kind("Pod"): {
-				"spec.nodeName", "spec.hostname", "spec.subdomain", // EP-15
-				"spec.containers.name", "spec.containers.ports", "spec.containers.restartPolicy", // EP-17
-				"spec.initContainers.name", "spec.initContainers.ports", "spec.initContainers.restartPolicy",
-				"status.phase", "status.podIP", "status.podIPs", "status.conditions", // EP-11, EP-14
-			},
+			kind("Pod"):     endpoints.PodPaths(),
 		},
 		PodCondition: projection.ReadyCondition,
 	}

@@ -18,10 +18,10 @@ import (
 const (
 	managedByLabel = "endpoints.kubernetes.io/managed-by" // EP-25
 	managedBy      = "endpoint-controller"
-	capacity       = 1000                                               // addresses that one object may hold (EP-32)
-	leaderRecord   = "control-plane.alpha.kubernetes.io/leader"         // EP-7
-	triggerTime    = "endpoints.kubernetes.io/last-change-trigger-time" // EP-30
-	overCapacity   = "endpoints.kubernetes.io/over-capacity"            // EP-32
+	capacity       = 1000                                       // addresses that one object may hold (EP-32)
+	leaderRecord   = "control-plane.alpha.kubernetes.io/leader" // EP-7
+	triggerTime    = endpoints.TriggerTime
+	overCapacity   = "endpoints.kubernetes.io/over-capacity" // EP-32
 	truncated      = "truncated"
 )
 
@@ -161,10 +161,7 @@ func annotate(annotations map[string]string, trigger time.Time, cut bool) map[st
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	delete(annotations, triggerTime)
-	if !trigger.IsZero() {
-		annotations[triggerTime] = trigger.UTC().Format(time.RFC3339Nano)
-	}
+	endpoints.SetTriggerTime(annotations, trigger)
 	delete(annotations, overCapacity)
 	if cut {
 		annotations[overCapacity] = truncated
