@@ -140,7 +140,7 @@ var endpointScenarios = []Scenario{
 }
 
 var endpointBudgets = []Budget{{
-	Name: "100 Services for the same pods, and a pod less", Work: 202, Statuses: 2,
+	Name: "100 Services for the same pods, and a pod less", Work: 502, Statuses: 2, // a slice shows that the pod goes, and that it is gone
 	Prepare: func(u *User) {
 		u.Create(Deployment("web", 3))
 		u.WaitComplete("web")

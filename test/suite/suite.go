@@ -43,6 +43,8 @@ func Entries() []Entry {
 	return []Entry{
 		deploymentEntry(),
 		endpointEntry(),
+		endpointSliceEntry(),
+		endpointSliceMirroringEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),

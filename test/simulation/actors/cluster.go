@@ -108,7 +108,7 @@ func (c *Cluster) work() time.Duration {
 
 // takeNote goes through what has changed since it did so last.
 func (c *Cluster) takeNote() {
-	for _, resource := range []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "namespaces"} {
+	for _, resource := range []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "namespaces", "services", "endpoints", "endpointslices"} {
 		for _, e := range c.server.Since(resource, c.seen[resource]) {
 			c.seen[resource] = e.Version
 			c.note(resource, e)

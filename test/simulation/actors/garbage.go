@@ -1,5 +1,7 @@
 package actors
 
+//lint:file-ignore SA1019 Endpoints are deprecated; they own the slices that mirror them
+
 import (
 	"fmt"
 	"slices"
@@ -7,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -46,6 +49,15 @@ func (c *Cluster) everything() (all []owned) {
 	}
 	for _, p := range apiserver.All[*corev1.Pod](c.server) {
 		all = append(all, owned{"pods", p})
+	}
+	for _, s := range apiserver.All[*corev1.Service](c.server) {
+		all = append(all, owned{"services", s})
+	}
+	for _, e := range apiserver.All[*corev1.Endpoints](c.server) {
+		all = append(all, owned{"endpoints", e})
+	}
+	for _, s := range apiserver.All[*discoveryv1.EndpointSlice](c.server) {
+		all = append(all, owned{"endpointslices", s})
 	}
 	return all
 }

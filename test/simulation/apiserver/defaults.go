@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -178,6 +179,16 @@ func defaultEndpoints(o Object) {
 			orDefault(&subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
 		}
 	}
+}
+
+// sliceContent is what the generation of a slice counts the changes of.
+func sliceContent(o Object) any {
+	s := o.(*discoveryv1.EndpointSlice)
+	return &struct {
+		Labels    map[string]string
+		Endpoints []discoveryv1.Endpoint
+		Ports     []discoveryv1.EndpointPort
+	}{s.Labels, s.Endpoints, s.Ports}
 }
 
 func namespace(name string) *corev1.Namespace {

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -105,6 +106,11 @@ func kinds() []*Kind {
 		{
 			GroupVersionKind: core.WithKind("Endpoints"), Resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} },
 			puttable: true, defaults: defaultEndpoints,
+		},
+		{
+			GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Resource: "endpointslices",
+			list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
+			spec: sliceContent, generations: true,
 		},
 		{
 			GroupVersionKind: core.WithKind("Event"), Resource: "events", list: func() runtime.Object { return &corev1.EventList{} },
