@@ -83,9 +83,9 @@ func (p *packing) keep(s *discoveryv1.EndpointSlice) {
 		m := p.find(e)
 		stays := m != nil && !m.placed && m.ports == at && kept < p.most
 		var fresh discoveryv1.Endpoint
-		same := stays && p.shows(e, m.pod, p.family)
+		same := stays && p.shows(e, m, p.family)
 		if stays && !same {
-			fresh, stays = p.endpoint(m.pod, p.family)
+			fresh, stays = p.endpoint(m, p.family)
 		}
 		if !same && !d.changed {
 			d.endpoints, d.changed = slices.Clone(s.Endpoints[:kept]), true
@@ -110,7 +110,7 @@ func (p *packing) keep(s *discoveryv1.EndpointSlice) {
 
 // leave notes a pod that is in no slice yet.
 func (p *packing) leave(m *member) {
-	if e, ok := p.endpoint(m.pod, p.family); ok {
+	if e, ok := p.endpoint(m, p.family); ok {
 		g := p.groups[m.ports]
 		g.left = append(g.left, e)
 	}

@@ -15,6 +15,7 @@ import (
 // member is a pod that has a place in the service's slices.
 type member struct {
 	pod    *corev1.Pod
+	zone   string // of its node; "" if it has none
 	ports  int  // its list of ports, by its index in members.ports
 	placed bool // in a slice
 }
@@ -22,7 +23,6 @@ type member struct {
 // members are all that have a place, and the different lists of ports that they serve. Their names tell them apart.
 type members struct {
 	service  *corev1.Service
-	zones    map[string]string
 	all      []member
 	byName   map[string]int32 // index in all
 	ports    [][]discoveryv1.EndpointPort
@@ -31,13 +31,15 @@ type members struct {
 
 // membersOf finds the pods that have a place, whatever their addresses are (EPS-27, EPS-31..33).
 func membersOf(s snapshot) *members {
-	m := &members{service: s.Service, zones: s.Zones, all: make([]member, 0, len(s.Pods)), byName: make(map[string]int32, len(s.Pods))}
+	m := &members{service: s.Service, all: make([]member, 0, len(s.Pods)), byName: make(map[string]int32, len(s.Pods))}
 	byNumber := !slices.ContainsFunc(s.Service.Spec.Ports, func(p corev1.ServicePort) bool { return p.TargetPort.Type != intstr.Int })
+	selects := endpoints.Selector(s.Service.Spec.Selector)
 	for _, p := range s.Pods {
-		if p.Namespace != s.Key.Namespace || podutil.Finished(p) || !endpoints.HasAddress(p) || !endpoints.Selects(s.Service.Spec.Selector, p.Labels) {
+		if p.Namespace != s.Key.Namespace || podutil.Finished(p) || !endpoints.HasAddress(p) || !selects(p.Labels) {
 			continue
 		}
-		if _, exists := s.Zones[p.Spec.NodeName]; !exists && p.Spec.NodeName != "" && !s.Service.Spec.PublishNotReadyAddresses {
+		zone, exists := s.Zones[p.Spec.NodeName]
+		if !exists && p.Spec.NodeName != "" && !s.Service.Spec.PublishNotReadyAddresses {
 			m.homeless++
 			continue
 		}
@@ -46,7 +48,7 @@ func membersOf(s snapshot) *members {
 			at = m.portsOf(p)
 		}
 		m.byName[p.Name] = int32(len(m.all))
-		m.all = append(m.all, member{pod: p, ports: at})
+		m.all = append(m.all, member{pod: p, zone: zone, ports: at})
 	}
 	m.sortPorts()
 	return m
@@ -106,7 +108,8 @@ func (m *members) ready(p *corev1.Pod, serving bool) bool {
 }
 
 // endpoint is how a pod appears in slices of an address family (EPS-28..30). Without an address of the family it has none.
-func (m *members) endpoint(p *corev1.Pod, family discoveryv1.AddressType) (e discoveryv1.Endpoint, ok bool) {
+func (m *members) endpoint(of *member, family discoveryv1.AddressType) (e discoveryv1.Endpoint, ok bool) {
+	p := of.pod
 	for _, podIP := range p.Status.PodIPs {
 		if ip, is := endpoints.Parse(podIP.IP); ip != "" && discoveryv1.AddressType(is) == family {
 			e.Addresses = append(e.Addresses, ip)
@@ -123,7 +126,7 @@ func (m *members) endpoint(p *corev1.Pod, family discoveryv1.AddressType) (e dis
 	if node := p.Spec.NodeName; node != "" {
 		e.NodeName = &node
 	}
-	if zone := m.zones[p.Spec.NodeName]; zone != "" {
+	if zone := of.zone; zone != "" {
 		e.Zone = &zone
 	}
 	if hostname := endpoints.Hostname(m.service, p); hostname != "" {
@@ -134,7 +137,8 @@ func (m *members) endpoint(p *corev1.Pod, family discoveryv1.AddressType) (e dis
 
 // shows reports whether an endpoint of a slice says what it should of a pod, hints and versions aside (EPS-34). It allocates
 // nothing for an endpoint with one address, because most of the time nothing has changed.
-func (m *members) shows(e *discoveryv1.Endpoint, p *corev1.Pod, family discoveryv1.AddressType) bool {
+func (m *members) shows(e *discoveryv1.Endpoint, of *member, family discoveryv1.AddressType) bool {
+	p := of.pod
 	serving := podutil.Ready(p)
 	c := &e.Conditions
 	if !is(c.Ready, m.ready(p, serving)) || !is(c.Serving, serving) || !is(c.Terminating, p.DeletionTimestamp != nil) {
@@ -144,15 +148,15 @@ func (m *members) shows(e *discoveryv1.Endpoint, p *corev1.Pod, family discovery
 	if ref.UID != p.UID || ref.Namespace != p.Namespace || ref.APIVersion != "" || ref.FieldPath != "" || len(e.DeprecatedTopology) > 0 {
 		return false
 	}
-	return says(e.NodeName, p.Spec.NodeName) && says(e.Zone, m.zones[p.Spec.NodeName]) &&
-		says(e.Hostname, endpoints.Hostname(m.service, p)) && m.hasAddresses(e, p, family)
+	return says(e.NodeName, p.Spec.NodeName) && says(e.Zone, of.zone) &&
+		says(e.Hostname, endpoints.Hostname(m.service, p)) && m.hasAddresses(e, of, family)
 }
 
-func (m *members) hasAddresses(e *discoveryv1.Endpoint, p *corev1.Pod, family discoveryv1.AddressType) bool {
-	if len(e.Addresses) == 1 && len(p.Status.PodIPs) == 1 && e.Addresses[0] == p.Status.PodIPs[0].IP {
+func (m *members) hasAddresses(e *discoveryv1.Endpoint, of *member, family discoveryv1.AddressType) bool {
+	if ips := of.pod.Status.PodIPs; len(e.Addresses) == 1 && len(ips) == 1 && e.Addresses[0] == ips[0].IP {
 		return true // the server has seen to it that it is of the family
 	}
-	want, _ := m.endpoint(p, family)
+	want, _ := m.endpoint(of, family)
 	return slices.Equal(want.Addresses, e.Addresses)
 }
 

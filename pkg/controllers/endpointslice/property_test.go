@@ -85,7 +85,7 @@ func wanted(s snapshot, family discoveryv1.AddressType) map[string][]discoveryv1
 	all := map[string][]discoveryv1.EndpointPort{}
 	m := membersOf(s)
 	for i := range m.all {
-		if e, ok := m.endpoint(m.all[i].pod, family); ok {
+		if e, ok := m.endpoint(&m.all[i], family); ok {
 			all[e.TargetRef.Name] = m.ports[m.all[i].ports]
 		}
 	}
