@@ -100,7 +100,7 @@ var endpointSliceMutants = []Mutant{
 	{
 		Name: "an EndpointSlice does not look at readiness again",
 		Edits: []Edit{{"pkg/controllers/endpointslice/planpods.go",
-			"!is(c.Ready, m.ready(p, serving)) || !is(c.Serving, serving) || !is(c.Terminating, p.DeletionTimestamp != nil)", "c.Ready == nil"}},
+			"!is(c.Ready, m.ready(p, serving)) || !is(c.Serving, serving) || !is(c.Terminating, p.DeletionTimestamp != nil)", "c.Ready == nil && serving"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=bad:1

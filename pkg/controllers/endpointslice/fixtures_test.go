@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -229,9 +228,4 @@ func theirs(name, manager string) *discoveryv1.EndpointSlice {
 			Labels: map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: manager}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
-}
-
-// withPorts are web's ports as they are in slices.
-func withPorts(number int32) []discoveryv1.EndpointPort {
-	return []discoveryv1.EndpointPort{endpoints.SlicePort("", number, "TCP", nil)}
 }

@@ -16,8 +16,8 @@ import (
 type member struct {
 	pod    *corev1.Pod
 	zone   string // of its node; "" if it has none
-	ports  int  // its list of ports, by its index in members.ports
-	placed bool // in a slice
+	ports  int    // its list of ports, by its index in members.ports
+	placed bool   // in a slice
 }
 
 // members are all that have a place, and the different lists of ports that they serve. Their names tell them apart.

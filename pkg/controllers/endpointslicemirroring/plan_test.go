@@ -183,7 +183,9 @@ func TestWrites(t *testing.T) {
 		{"ESM-9 no service", func(s *snapshot) { s.Service = nil }, writes{deletes: 2}},
 		{"ESM-9 a service with a selector", func(s *snapshot) { s.Service.Spec.Selector = map[string]string{} }, writes{deletes: 2}},
 		{"ESM-10 an ExternalName", func(s *snapshot) { s.Service.Spec.Type = corev1.ServiceTypeExternalName }, writes{}},
-		{"ESM-18 one address more", func(s *snapshot) { s.Endpoints.Subsets[0] = subset("http", "10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1") }, writes{updates: 1}},
+		{"ESM-18 one address more", func(s *snapshot) {
+			s.Endpoints.Subsets[0] = subset("http", "10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1")
+		}, writes{updates: 1}},
 		{"ESM-18 no address", func(s *snapshot) { s.Endpoints.Subsets = nil }, writes{deletes: 2}},
 		{"ESM-18 a second slice for the same", func(s *snapshot) {
 			twin := s.Slices[0].DeepCopy()
