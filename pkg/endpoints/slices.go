@@ -143,7 +143,7 @@ func ServiceOfSlice(o plan.Object) (plan.Key, bool) {
 // SliceWatch says which services a change of a slice concerns.
 type SliceWatch struct {
 	Manager string                 // the value of the label managed-by
-	Own     func(plan.Object) bool // whether this process has written the version, or is writing it
+	Own     func(plan.Object) bool // whether this process has written the version
 }
 
 // Moved returns the services of slices that have been deleted, taken out of the manager's hands or given to it, or now belong

@@ -258,7 +258,8 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// A version is our own if we have written it, or anything later, and while we are writing.
+// A version is our own if we have written it, or anything later. While a write is under way, somebody else may have followed it
+// already.
 func TestOwn(t *testing.T) {
 	tracker := NewTracker()
 	o := pod("a", "web")
@@ -266,8 +267,8 @@ func TestOwn(t *testing.T) {
 		t.Error("nobody has written it")
 	}
 	unlock := tracker.Lock(o.UID)
-	if !tracker.Own(o) {
-		t.Error("it is being written")
+	if tracker.Own(o) {
+		t.Error("it is being written, and nobody knows by whom this version is")
 	}
 	unlock()
 	o.ResourceVersion = "5"

@@ -79,14 +79,11 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	return now.GetResourceVersion()
 }
 
-// Own reports whether this process has written the version of an object that a watch shows, or is writing to the object just now:
-// then a change that somebody else has made meanwhile makes the write fail with a conflict, if it has a precondition.
+// Own reports whether this process has written the version of an object that a watch shows, or a later one. Of a version that a
+// watch shows before the answer to the write has come, this is not known yet, and the answer is no.
 func (t *Tracker) Own(o plan.Object) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.locks[o.GetUID()] != nil {
-		return true
-	}
 	w, ok := t.written[o.GetUID()]
 	return ok && atLeast(w.version, o.GetResourceVersion())
 }
