@@ -4,6 +4,8 @@ package controllers
 import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslicemirroring"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/garbagecollector"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/namespace"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
@@ -17,6 +19,8 @@ func Registry() []manager.Controller {
 	return []manager.Controller{
 		deployment.Controller(),
 		endpoint.Controller(),
+		endpointslice.Controller(),
+		endpointslicemirroring.Controller(),
 		garbagecollector.Controller(),
 		namespace.Controller(),
 		podgc.Controller(),

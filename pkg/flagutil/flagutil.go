@@ -14,6 +14,17 @@ func AtLeastOne(flag string, workers int32) []error {
 	return nil
 }
 
+// Between rejects a number outside of limits, which are allowed themselves.
+func Between(flag string, value, least, most int32) []error {
+	switch {
+	case value < least:
+		return []error{fmt.Errorf("--%s must not be less than %d, but got %d", flag, least, value)}
+	case value > most:
+		return []error{fmt.Errorf("--%s must not be more than %d, but got %d", flag, most, value)}
+	}
+	return nil
+}
+
 // NotNegative rejects a negative duration.
 func NotNegative(flag string, d time.Duration) []error {
 	if d < 0 {

@@ -257,3 +257,25 @@ func TestUsable(t *testing.T) {
 		t.Error("a cache without a version")
 	}
 }
+
+// A version is our own if we have written it, or anything later. While a write is under way, somebody else may have followed it
+// already.
+func TestOwn(t *testing.T) {
+	tracker := NewTracker()
+	o := pod("a", "web")
+	if tracker.Own(o) {
+		t.Error("nobody has written it")
+	}
+	unlock := tracker.Lock(o.UID)
+	if tracker.Own(o) {
+		t.Error("it is being written, and nobody knows by whom this version is")
+	}
+	unlock()
+	o.ResourceVersion = "5"
+	tracker.Wrote(podKind, o)
+	later := pod("a", "web")
+	later.ResourceVersion = "6"
+	if !tracker.Own(pod("a", "web")) || !tracker.Own(o) || tracker.Own(later) {
+		t.Error("own are the versions up to the one written")
+	}
+}

@@ -79,6 +79,15 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	return now.GetResourceVersion()
 }
 
+// Own reports whether this process has written the version of an object that a watch shows, or a later one. Of a version that a
+// watch shows before the answer to the write has come, this is not known yet, and the answer is no.
+func (t *Tracker) Own(o plan.Object) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w, ok := t.written[o.GetUID()]
+	return ok && atLeast(w.version, o.GetResourceVersion())
+}
+
 // sweep forgets the writes that all caches show by now.
 func (t *Tracker) sweep() {
 	for uid, w := range t.written {

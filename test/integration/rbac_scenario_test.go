@@ -45,12 +45,13 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.workForATakeover()
 	port := freePort(t)
 	m := c.Manager(t, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
-		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--authentication-kubeconfig="+c.ManagerKubeconfig, "--authorization-kubeconfig="+c.ManagerKubeconfig)
 	began := time.Now()
 	set := b.workOfDeployments()
 	b.workOfReplicationControllers()
 	b.workOfEndpoints()
+	b.workOfEndpointSlices()
 	b.scrape(port)
 	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
 		if p := b.pod("orphan"); p != nil && p.DeletionTimestamp == nil {
@@ -213,6 +214,60 @@ func (b *bench) workOfReplicationControllers() {
 			return nil
 		})
 	}
+}
+
+// workOfEndpointSlices has slices written, deleted and mirrored, some that quota refuses, and addresses left out, again and again.
+func (b *bench) workOfEndpointSlices() {
+	b.Helper()
+	b.service("sliced")
+	b.waitSlices("sliced", b.sliceOfWeb())
+	b.Kubectl(b.T, "-n", b.ns, "patch", "service", "sliced", "--type=merge", "-p", `{"spec":{"selector":{"app":"nothing"}}}`)
+	b.waitSlices("sliced", "IPv4")
+	b.Kubectl(b.T, "-n", b.ns, "patch", "service", "sliced", "--type=merge", "-p", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":"","clusterIPs":null}}`)
+	b.waitSlices("sliced")
+	b.service("hand", func(s *corev1.Service) { s.Spec.Selector = nil })
+	e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "hand"}, Subsets: []corev1.EndpointSubset{{
+		Ports: []corev1.EndpointPort{{Port: 8080}}, Addresses: []corev1.EndpointAddress{{IP: "10.9.1.1"}, {IP: "10.9.1.2"}}}}}
+	if _, err := b.Client.CoreV1().Endpoints(b.ns).Create(b.Context(), e, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.waitSlices("hand", "IPv4:8080 10.9.1.1")
+	for _, port := range []string{"81", "82"} {
+		b.Kubectl(b.T, "-n", b.ns, "patch", "endpoints", "hand", "--type=json", "-p", `[{"op":"replace","path":"/subsets/0/ports/0/port","value":`+port+`}]`)
+		b.waitSlices("hand", "IPv4:"+port+" 10.9.1.1")
+	}
+	b.Kubectl(b.T, "-n", b.ns, "label", "endpoints", "hand", "endpointslice.kubernetes.io/skip-mirror=true")
+	b.waitSlices("hand")
+	poor := &bench{b.T, b.Cluster, b.Namespace(b.T)}
+	poor.quotaOf("count/endpointslices.discovery.k8s.io", 0)
+	poor.service("sliced")
+	for _, told := range []struct {
+		at     *bench
+		reason string
+	}{{poor, "FailedToUpdateEndpointSlices"}, {b, "TooManyAddressesToMirror"}} {
+		told.at.wait(told.reason+" is told and counted", func() error {
+			list, err := b.Client.CoreV1().Events(told.at.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "reason=" + told.reason})
+			if err != nil {
+				return err
+			}
+			// The name that the server makes up is in the error, so that only the events that are combined are counted.
+			if !slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.Count > 1 }) {
+				return fmt.Errorf("%d events", len(list.Items))
+			}
+			return nil
+		})
+	}
+}
+
+// sliceOfWeb is how the slice of a Service for the pods of web reads.
+func (b *bench) sliceOfWeb() string {
+	b.Helper()
+	var all []string
+	for _, a := range b.endpoints("web").Subsets[0].Addresses {
+		all = append(all, a.IP)
+	}
+	slices.Sort(all)
+	return "IPv4:8080 " + strings.Join(all, " ")
 }
 
 // workOfEndpoints has Endpoints written, and some that quota refuses, again and again.

@@ -11,8 +11,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Final returns the objects that exist at the end of a history, of the kinds that controllers write.
@@ -67,7 +69,7 @@ func Diff(a, b []Object, rename func(namespace string) string) (lines []string) 
 // masked writes each object as a line that says nothing about chance.
 func masked(all []Object, rename func(string) string) (lines []string) {
 	names := map[types.UID]string{} // what masked objects are called by others
-	for _, kind := range []string{Deployment, ReplicaSet, Pod} {
+	for _, kind := range []string{Deployment, ReplicaSet, Pod, EndpointSlice} {
 		for _, o := range all {
 			if kindOf(o) == kind {
 				names[o.GetUID()] = maskedName(o, names)
@@ -141,6 +143,8 @@ func essence(o Object, names map[types.UID]string) any {
 		return map[string]any{"meta": meta, "spec": o.Spec}
 	case *corev1.Endpoints:
 		return map[string]any{"meta": meta, "slots": maskedSlots(o, names)}
+	case *discoveryv1.EndpointSlice:
+		return map[string]any{"meta": meta, "type": o.AddressType, "ports": o.Ports, "endpoints": maskedEndpoints(o, names)}
 	}
 	return meta
 }
@@ -178,6 +182,19 @@ func owners(o Object, names map[types.UID]string) (all []string) {
 			name = ref.Name + " (gone)"
 		}
 		all = append(all, fmt.Sprint(ref.Kind, "/", name, " ", ref.Controller != nil && *ref.Controller))
+	}
+	return sorted(all)
+}
+
+func maskedEndpoints(o *discoveryv1.EndpointSlice, names map[types.UID]string) (all []string) {
+	for _, e := range o.Endpoints {
+		name := strings.Join(e.Addresses, ",")
+		if ref := e.TargetRef; ref != nil {
+			name = cmp.Or(names[ref.UID], "(gone)")
+		}
+		c := e.Conditions
+		all = append(all, fmt.Sprintf("%s ready %v serving %v terminating %v", name,
+			ptr.Deref(c.Ready, true), ptr.Deref(c.Serving, true), ptr.Deref(c.Terminating, false)))
 	}
 	return sorted(all)
 }

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,26 @@ func TestL2Diff(t *testing.T) {
 	}
 	if diff := Diff(end(nil), renamed, func(string) string { return "*" }); len(diff) > 0 {
 		t.Errorf("other namespaces, masked: %q", diff)
+	}
+}
+
+// Of slices, the names and addresses are chance, but not the pods and whether they are ready.
+func TestL2DiffOfSlices(t *testing.T) {
+	end := func(others int, up bool) []Object {
+		s := newScene()
+		s.n, s.version = others, int64(others)
+		_, _, pod := settledScene(s)
+		slice := aSlice(fmt.Sprint("web-", others), sliceController, pod)
+		slice.GenerateName = "web-"
+		slice.Endpoints[0].Conditions.Ready = &up
+		s.Manager().Create(slice)
+		return Final(&s.History)
+	}
+	if diff := Diff(end(10, true), end(40, true), nil); len(diff) > 0 {
+		t.Errorf("equal but for chance, and the difference is\n%s", strings.Join(diff, "\n"))
+	}
+	if diff := Diff(end(10, true), end(40, false), nil); len(diff) != 2 {
+		t.Errorf("a pod is not ready: %q", diff)
 	}
 }
 

@@ -59,6 +59,7 @@
 //	S12  podgc removes only what one of its rules names, in the right order
 //	S13  no write by a manager that does not hold the lease
 //	S14  quiet after convergence; no update without a change
+//	S15  endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +36,7 @@ const (
 	Deployment            = "Deployment"
 	Service               = "Service"
 	Endpoints             = "Endpoints"
+	EndpointSlice         = "EndpointSlice"
 	Node                  = "Node"
 	Namespace             = "Namespace"
 	Lease                 = "Lease"
@@ -128,6 +130,8 @@ func kindOf(o Object) string {
 		return known(o != nil, Service)
 	case *corev1.Endpoints:
 		return known(o != nil, Endpoints)
+	case *discoveryv1.EndpointSlice:
+		return known(o != nil, EndpointSlice)
 	case *corev1.Node:
 		return known(o != nil, Node)
 	case *corev1.Namespace:
@@ -160,6 +164,8 @@ func newObject(kind string) Object {
 		return &corev1.Service{}
 	case Endpoints:
 		return &corev1.Endpoints{}
+	case EndpointSlice:
+		return &discoveryv1.EndpointSlice{}
 	case Node:
 		return &corev1.Node{}
 	case Namespace:

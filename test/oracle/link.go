@@ -98,7 +98,8 @@ func (l *linked) readRequests(h *History, o *Options) {
 
 // resources are the plural names of the kinds.
 var resources = map[string]string{
-	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints", Node: "nodes", Namespace: "namespaces", Lease: "leases",
+	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints",
+	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", Lease: "leases",
 }
 
 // attribute finds out who made each revision.
@@ -169,6 +170,8 @@ func (r *revision) managers() bool {
 		}
 		_, was := controller(r.old)
 		return controlled != was
+	case EndpointSlice:
+		return managesSlices(r.Object)
 	case ReplicaSet, Endpoints, Lease:
 		return true
 	case Deployment, ReplicationController:

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -86,6 +87,8 @@ func describe(o Object) string {
 			up, down = up+len(s.Addresses), down+len(s.NotReadyAddresses)
 		}
 		fmt.Fprintf(&b, " %d ready %d not", up, down)
+	case *discoveryv1.EndpointSlice:
+		fmt.Fprintf(&b, " of %s, managed by %s, %d endpoints", serviceOf(o), o.Labels[discoveryv1.LabelManagedBy], len(o.Endpoints))
 	case *coordinationv1.Lease:
 		fmt.Fprintf(&b, " holder %q", ptr.Deref(o.Spec.HolderIdentity, ""))
 	}

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,7 @@ type world struct {
 	owners      map[types.UID]*owner             // all objects, gone ones too
 	services    map[string]*corev1.Service
 	endpoints   map[string]*corev1.Endpoints
+	slicesOf    map[string]map[string]*discoveryv1.EndpointSlice // by the key of the service, and their own
 	nodes       map[string]*corev1.Node
 	ending      map[string]bool // namespaces that are being deleted, or gone
 	lease       *coordinationv1.Lease
@@ -143,7 +145,8 @@ func newWorld(h *History, o Options) *world {
 		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},
-		nodes: map[string]*corev1.Node{}, ending: map[string]bool{},
+		slicesOf: map[string]map[string]*discoveryv1.EndpointSlice{},
+		nodes:    map[string]*corev1.Node{}, ending: map[string]bool{},
 	}
 }
 
@@ -194,6 +197,8 @@ func (w *world) apply(r *revision) {
 		put(w.services, r.key, o, gone)
 	case *corev1.Endpoints:
 		put(w.endpoints, r.key, o, gone)
+	case *discoveryv1.EndpointSlice:
+		w.applySlice(r, o)
 	case *corev1.Node:
 		put(w.nodes, o.Name, o, gone)
 	case *corev1.Namespace:
@@ -206,6 +211,17 @@ func (w *world) apply(r *revision) {
 			}
 		}
 	}
+}
+
+func (w *world) applySlice(r *revision, o *discoveryv1.EndpointSlice) {
+	if old, ok := r.old.(*discoveryv1.EndpointSlice); ok {
+		delete(w.slicesOf[serviceOf(old)], r.key)
+	}
+	service := serviceOf(o)
+	if w.slicesOf[service] == nil {
+		w.slicesOf[service] = map[string]*discoveryv1.EndpointSlice{}
+	}
+	put(w.slicesOf[service], r.key, o, r.Type == Deleted)
 }
 
 // owner is an object of any kind, which others may name as their controller.

@@ -143,7 +143,7 @@ var endpointScenarios = []Scenario{
 }
 
 var endpointBudgets = []Budget{{
-	Name: "100 Services for the same pods, and a pod less", Floor: floor.Writes{Other: 202, Status: 2},
+	Name: "100 Services for the same pods, and a pod less", Floor: floor.Writes{Other: 502, Status: 2}, // a slice shows that the pod goes, and that it is gone
 	Prepare: func(u *User) {
 		u.Create(Deployment("web", 3))
 		u.WaitComplete("web")

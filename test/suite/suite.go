@@ -46,6 +46,8 @@ func Entries() []Entry {
 	return []Entry{
 		deploymentEntry(),
 		endpointEntry(),
+		endpointSliceEntry(),
+		endpointSliceMirroringEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),

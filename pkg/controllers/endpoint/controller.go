@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -37,12 +38,7 @@ func fields() projection.Fields {
 	return projection.Fields{
 		Kinds: map[schema.GroupVersionKind][]string{
 			kind("Service"): {"spec"},
-			kind("Pod"): {
-				"spec.nodeName", "spec.hostname", "spec.subdomain", // EP-15
-				"spec.containers.name", "spec.containers.ports", "spec.containers.restartPolicy", // EP-17
-				"spec.initContainers.name", "spec.initContainers.ports", "spec.initContainers.restartPolicy",
-				"status.phase", "status.podIP", "status.podIPs", "status.conditions", // EP-11, EP-14
-			},
+			kind("Pod"):     endpoints.PodPaths(),
 		},
 		PodCondition: projection.ReadyCondition,
 	}
@@ -50,21 +46,21 @@ func fields() projection.Fields {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	services, err1 := informers.Services(c.Informers)
-	endpoints, err2 := informers.Objects[*corev1.Endpoints](c.Informers)
+	stored, err2 := informers.Objects[*corev1.Endpoints](c.Informers)
 	pods, err3 := informers.PodsByLabels(c.Informers)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{services: services, endpoints: endpoints, pods: pods}
+	k := &caches{services: services, endpoints: stored, pods: pods}
 	batchPeriod := func(plan.Key) time.Duration { return o.BatchPeriod }
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, endpoints.Times]{
 		Name:    "endpoint", // of the queue (CI-33)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service", "Endpoints"},
 		Watches: []reconcile.Watch{
 			{Kind: kind("Service"), Informer: services.Informer(), Enqueues: informers.Itself, Resync: true}, // EP-1
 			{Kind: kind("Pod"), Informer: pods.Informer(), Enqueues: k.enqueuedByPod, Delay: batchPeriod},
-			{Kind: kind("Endpoints"), Informer: endpoints.Informer(), Enqueues: enqueuedByEndpoints, Ignore: foreign},
+			{Kind: kind("Endpoints"), Informer: stored.Informer(), Enqueues: enqueuedByEndpoints, Ignore: foreign},
 		},
 		Observe: k.observe,
 		Owner:   owner,

@@ -21,6 +21,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -49,8 +50,8 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 }
 
 // request is one for web. The server is empty.
-func request() reconcile.Request[memory] {
-	return reconcile.Request[memory]{Key: webKey, Now: now, Reader: apitest.NewServer()}
+func request() reconcile.Request[endpoints.Times] {
+	return reconcile.Request[endpoints.Times]{Key: webKey, Now: now, Reader: apitest.NewServer()}
 }
 
 func (k *caches) put(t failer, o plan.Object) {
@@ -227,7 +228,7 @@ func TestObserve(t *testing.T) {
 // A service that loses its selector for a while is still the one that it was (EP-31).
 func TestMemoryOfServicesThatAreLeftAlone(t *testing.T) {
 	r := request()
-	r.Memory = &memory{Created: 7}
+	r.Memory = &endpoints.Times{Created: 7}
 	for _, edit := range []svcEdit{
 		func(s *corev1.Service) { s.Spec.Selector = nil },
 		func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
@@ -248,9 +249,9 @@ func TestObserveHasNoSideEffects(t *testing.T) {
 				p.Status.Conditions[0].LastTransitionTime = ago(time.Duration(rapid.IntRange(0, 7200).Draw(t, "ready since")) * time.Second)
 				k.put(t, p)
 			}
-			var before *memory
+			var before *endpoints.Times
 			if r.Memory != nil {
-				before = &memory{r.Memory.Created, maps.Clone(r.Memory.Ready)}
+				before = &endpoints.Times{Created: r.Memory.Created, Ready: maps.Clone(r.Memory.Ready)}
 			}
 			first, err1 := k.observe(context.Background(), r)
 			second, err2 := k.observe(context.Background(), r)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -68,7 +69,7 @@ func ports(all ...string) svcEdit {
 			text, proto, _ := strings.Cut(text, "/")
 			name, target, _ := strings.Cut(text, ">")
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
-				Name: name, Port: int32(80 + i), TargetPort: intstr.Parse(target), Protocol: protocol(corev1.Protocol(proto))})
+				Name: name, Port: int32(80 + i), TargetPort: intstr.Parse(target), Protocol: endpoints.Protocol(corev1.Protocol(proto))})
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -23,10 +24,10 @@ type caches struct {
 	pods      informers.LabeledPodCache
 }
 
-type observation = reconcile.Observation[snapshot, memory]
+type observation = reconcile.Observation[snapshot, endpoints.Times]
 
 // observe finds the service, its pods and its Endpoints.
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
+func (k *caches) observe(ctx context.Context, r reconcile.Request[endpoints.Times]) (observation, error) {
 	s := snapshot{
 		Key: r.Key, Service: k.services.Get(r.Key.Namespace, r.Key.Name), Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name),
 	}
@@ -39,8 +40,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 		return observation{Exists: true, Snapshot: s, Memory: r.Memory}, nil
 	}
 	s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
-	m := newMemory(s.Service, s.Pods)
-	s.Trigger = earliestChange(r.Memory, m)
+	m := endpoints.TimesOf(s.Service, s.Pods)
+	s.Trigger = endpoints.EarliestChange(r.Memory, m)
 	return observation{Exists: true, Snapshot: s, Memory: m}, nil
 }
 

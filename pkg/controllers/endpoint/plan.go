@@ -11,16 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 const (
 	managedByLabel = "endpoints.kubernetes.io/managed-by" // EP-25
 	managedBy      = "endpoint-controller"
-	capacity       = 1000                                               // addresses that one object may hold (EP-32)
-	leaderRecord   = "control-plane.alpha.kubernetes.io/leader"         // EP-7
-	triggerTime    = "endpoints.kubernetes.io/last-change-trigger-time" // EP-30
-	overCapacity   = "endpoints.kubernetes.io/over-capacity"            // EP-32
+	capacity       = 1000                                       // addresses that one object may hold (EP-32)
+	leaderRecord   = "control-plane.alpha.kubernetes.io/leader" // EP-7
+	triggerTime    = endpoints.TriggerTime
+	overCapacity   = "endpoints.kubernetes.io/over-capacity" // EP-32
 	truncated      = "truncated"
 )
 
@@ -119,9 +120,9 @@ func (w wanted) String() string {
 
 // want makes the subsets from the pods, with so many addresses at most.
 func want(s snapshot, most int) (w wanted) {
-	var entries []entry
+	var entries []endpoints.Entry
 	for _, p := range s.Pods {
-		if p.Namespace != s.Service.Namespace || !selects(s.Service.Spec.Selector, p.Labels) || !counts(s.Service, p) {
+		if p.Namespace != s.Service.Namespace || !endpoints.Selects(s.Service.Spec.Selector, p.Labels) || !counts(s.Service, p) {
 			continue
 		}
 		ip := addressIn(familyOf(s.Service, p), p)
@@ -130,16 +131,16 @@ func want(s snapshot, most int) (w wanted) {
 			continue
 		}
 		if ports := portsFor(s.Service, p); len(ports) > 0 {
-			entries = append(entries, entry{addressOf(s.Service, p, ip), readyFor(s.Service, p), ports})
+			entries = append(entries, endpoints.Entry{Address: addressOf(s.Service, p, ip), Ready: readyFor(s.Service, p), Ports: ports})
 			w.pods++
 		}
 	}
-	w.subsets = pack(entries)
-	w.all = size(w.subsets)
+	w.subsets = endpoints.Pack(entries)
+	w.all = endpoints.Size(w.subsets)
 	if w.all > most {
-		w.subsets = pack(fitting(most, entries, w.subsets, s.Endpoints))
+		w.subsets = endpoints.Pack(fitting(most, entries, w.subsets, s.Endpoints))
 	}
-	w.kept = size(w.subsets)
+	w.kept = endpoints.Size(w.subsets)
 	return w
 }
 
@@ -160,10 +161,7 @@ func annotate(annotations map[string]string, trigger time.Time, cut bool) map[st
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	delete(annotations, triggerTime)
-	if !trigger.IsZero() {
-		annotations[triggerTime] = trigger.UTC().Format(time.RFC3339Nano)
-	}
+	endpoints.SetTriggerTime(annotations, trigger)
 	delete(annotations, overCapacity)
 	if cut {
 		annotations[overCapacity] = truncated
@@ -179,7 +177,7 @@ func difference(before, after *corev1.Endpoints) string {
 	was, noted := before.Annotations[overCapacity]
 	is, note := after.Annotations[overCapacity]
 	switch {
-	case !sameSubsets(pack(unpack(before.Subsets)), after.Subsets): // EP-24
+	case !endpoints.SameSubsets(endpoints.Pack(endpoints.Unpack(before.Subsets)), after.Subsets): // EP-24
 		return "the addresses have changed"
 	case !maps.Equal(before.Labels, after.Labels):
 		return "the labels have changed"

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -312,7 +313,7 @@ func TestTruncationCountsEachSubset(t *testing.T) { // EP-32
 	all := append(pods(400, exposing("m", 9, corev1.ProtocolTCP)), pods(900)[400:]...)
 	s := snapshotOf(web(ports("http>80", "m>m")), nil, all...) // 900 at http, 400 of them at m
 	e := stored(s)
-	if n := size(e.Subsets); n > 1000 || n < 999 || e.Annotations[overCapacity] == "" {
+	if n := endpoints.Size(e.Subsets); n > 1000 || n < 999 || e.Annotations[overCapacity] == "" {
 		t.Errorf("%d addresses, %v", n, e.Annotations)
 	}
 	s.Endpoints = e
@@ -322,12 +323,12 @@ func TestTruncationCountsEachSubset(t *testing.T) { // EP-32
 }
 
 func common(a, b *corev1.Endpoints) (n int) {
-	in := map[id]bool{}
-	for _, e := range unpack(a.Subsets) {
-		in[idOf(&e)] = true
+	in := map[endpoints.ID]bool{}
+	for _, e := range endpoints.Unpack(a.Subsets) {
+		in[endpoints.IDOf(&e)] = true
 	}
-	for _, e := range unpack(b.Subsets) {
-		if in[idOf(&e)] {
+	for _, e := range endpoints.Unpack(b.Subsets) {
+		if in[endpoints.IDOf(&e)] {
 			n++
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
@@ -103,7 +104,7 @@ func TestEveryReadyAddressIsASelectedReadyPod(t *testing.T) { // EP-10..16
 }
 
 func equalIP(text, ip string) bool {
-	canonical, _ := parse(text)
+	canonical, _ := endpoints.Parse(text)
 	return canonical == ip
 }
 
@@ -112,20 +113,20 @@ func TestNoAddressIsMissing(t *testing.T) { // EP-17, EP-19, EP-20
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		type at struct {
-			id
-			port
+			endpoints.ID
+			endpoints.Port
 		}
 		has := map[at]int{}
-		for _, e := range unpack(stored(s).Subsets) {
-			for _, p := range e.ports {
-				has[at{idOf(&e), p}]++
+		for _, e := range endpoints.Unpack(stored(s).Subsets) {
+			for _, p := range e.Ports {
+				has[at{endpoints.IDOf(&e), p}]++
 			}
 		}
 		want := map[at]int{}
 		for _, p := range s.Pods {
-			if ip := addressIn(familyOf(s.Service, p), p); ip != "" && p.Namespace == "shop" && selects(s.Service.Spec.Selector, p.Labels) && counts(s.Service, p) {
+			if ip := addressIn(familyOf(s.Service, p), p); ip != "" && p.Namespace == "shop" && endpoints.Selects(s.Service.Spec.Selector, p.Labels) && counts(s.Service, p) {
 				for _, port := range portsFor(s.Service, p) {
-					want[at{id{ip, p.UID}, port}] = 1
+					want[at{endpoints.ID{IP: ip, UID: p.UID}, port}] = 1
 				}
 			}
 		}
@@ -219,7 +220,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, slim)); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(newMemory(s.Service, s.Pods), newMemory(s.Service, slim.Pods)); diff != "" {
+		if diff := cmp.Diff(endpoints.TimesOf(s.Service, s.Pods), endpoints.TimesOf(s.Service, slim.Pods)); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -255,7 +256,7 @@ func TestTruncationIsStable(t *testing.T) { // EP-32..34
 			after := &corev1.Endpoints{Subsets: w.subsets}
 			checkTruncation(t, s, after, room)
 			s.Endpoints = after
-			if again := want(s, room); !sameSubsets(again.subsets, w.subsets) {
+			if again := want(s, room); !endpoints.SameSubsets(again.subsets, w.subsets) {
 				t.Fatalf("%v became %v", render(w.subsets), render(again.subsets))
 			}
 		}
@@ -263,28 +264,28 @@ func TestTruncationIsStable(t *testing.T) { // EP-32..34
 }
 
 func checkTruncation(t *rapid.T, s snapshot, after *corev1.Endpoints, room int) {
-	held, in := map[id]bool{}, map[id]bool{} // in: whether ready
+	held, in := map[endpoints.ID]bool{}, map[endpoints.ID]bool{} // in: whether ready
 	if s.Endpoints != nil {
-		for _, e := range unpack(s.Endpoints.Subsets) {
-			held[idOf(&e)] = true
+		for _, e := range endpoints.Unpack(s.Endpoints.Subsets) {
+			held[endpoints.IDOf(&e)] = true
 		}
 	}
 	var unreadyIn, newIn bool
-	for _, e := range unpack(after.Subsets) {
-		in[idOf(&e)] = e.ready
-		unreadyIn = unreadyIn || !e.ready
-		newIn = newIn || e.ready && !held[idOf(&e)]
+	for _, e := range endpoints.Unpack(after.Subsets) {
+		in[endpoints.IDOf(&e)] = e.Ready
+		unreadyIn = unreadyIn || !e.Ready
+		newIn = newIn || e.Ready && !held[endpoints.IDOf(&e)]
 	}
-	if n := size(after.Subsets); n > room {
+	if n := endpoints.Size(after.Subsets); n > room {
 		t.Fatalf("%d addresses in a room for %d", n, room)
 	}
-	for _, e := range unpack(want(s, 1000).subsets) {
+	for _, e := range endpoints.Unpack(want(s, 1000).subsets) {
 		// One that takes more room than another may have to wait for it.
-		if _, is := in[idOf(&e)]; is || !e.ready || len(s.Service.Spec.Ports) > 1 {
+		if _, is := in[endpoints.IDOf(&e)]; is || !e.Ready || len(s.Service.Spec.Ports) > 1 {
 			continue
 		}
-		if unreadyIn || held[idOf(&e)] && newIn {
-			t.Fatalf("%s is left out: %v", e.address.IP, render(after.Subsets))
+		if unreadyIn || held[endpoints.IDOf(&e)] && newIn {
+			t.Fatalf("%s is left out: %v", e.Address.IP, render(after.Subsets))
 		}
 	}
 }

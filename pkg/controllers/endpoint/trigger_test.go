@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 )
 
 // readySince lets a pod have been ready for so long.
@@ -22,7 +23,7 @@ func readySince(d time.Duration) podEdit {
 func TestEarliestChange(t *testing.T) { // EP-31
 	service := web()
 	a, b := pod("a", "10.0.0.1", readySince(time.Hour)), pod("b", "10.0.0.2", readySince(time.Minute))
-	var m *memory
+	var m *endpoints.Times
 	for _, step := range []struct {
 		what    string
 		service *corev1.Service
@@ -37,8 +38,8 @@ func TestEarliestChange(t *testing.T) { // EP-31
 		{"an earlier time is no change", service, list(pod("a", "", readySince(40*time.Second))), 0},
 		{"the service was made anew", web(func(s *corev1.Service) { s.CreationTimestamp = ago(10 * time.Second) }), nil, 10 * time.Second},
 	} {
-		after := newMemory(step.service, step.pods)
-		got := earliestChange(m, after)
+		after := endpoints.TimesOf(step.service, step.pods)
+		got := endpoints.EarliestChange(m, after)
 		if step.want == 0 && !got.IsZero() || step.want != 0 && !got.Equal(now.Add(-step.want)) {
 			t.Errorf("%s: %v", step.what, got)
 		}

@@ -20,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,7 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.Deployment, client: apps, resource: "deployments", list: func() runtime.Object { return &appsv1.DeploymentList{} }},
 		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
 		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
+		{name: oracle.EndpointSlice, client: c.DiscoveryV1().RESTClient(), resource: "endpointslices", list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} }},
 		{name: oracle.Node, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
 		{name: oracle.Namespace, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
 		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},

@@ -128,7 +128,7 @@ func (c *Cluster) takeNote() {
 var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "namespaces"}
 
 // ignored are resources that change often, and neither own anything nor are owned.
-var ignored = []string{"events", "leases", "endpoints"}
+var ignored = []string{"events", "leases"}
 
 // delay draws a time for something that happens to an object: the same one in each run.
 func (c *Cluster) delay(what, object string, least, most time.Duration) time.Duration {

@@ -1,4 +1,4 @@
-package endpoint
+package endpoints
 
 import (
 	"time"
@@ -9,16 +9,17 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// memory is what is remembered of a service from one reconcile to the next, to tell when the changes took place that led to a
+// Times are what is remembered of a service from one reconcile to the next, to tell when the changes took place that led to a
 // write (EP-31). It is committed when that write was carried out, so that a change is told of until a write has told of it.
 // Times are in Unix seconds: those of API objects are no finer.
-type memory struct {
+type Times struct {
 	Created int64               // when the service was
 	Ready   map[types.UID]int64 // when readiness has last changed, by pod
 }
 
-func newMemory(service *corev1.Service, pods []*corev1.Pod) *memory {
-	m := &memory{Created: service.CreationTimestamp.Unix(), Ready: make(map[types.UID]int64, len(pods))}
+// TimesOf returns what is to be remembered of a service and its pods.
+func TimesOf(service *corev1.Service, pods []*corev1.Pod) *Times {
+	m := &Times{Created: service.CreationTimestamp.Unix(), Ready: make(map[types.UID]int64, len(pods))}
 	for _, p := range pods {
 		if c := podutil.ReadyCondition(p); c != nil && !c.LastTransitionTime.IsZero() {
 			m.Ready[p.UID] = c.LastTransitionTime.Unix()
@@ -27,9 +28,9 @@ func newMemory(service *corev1.Service, pods []*corev1.Pod) *memory {
 	return m
 }
 
-// earliestChange returns when the first of the changes since before took place, which is nil for a service that is
+// EarliestChange returns when the first of the changes since before took place, which is nil for a service that is
 // reconciled for the first time. It is zero if there is no change to tell of.
-func earliestChange(before, now *memory) (first time.Time) {
+func EarliestChange(before, now *Times) (first time.Time) {
 	if before == nil {
 		return time.Unix(now.Created, 0)
 	}

@@ -1,0 +1,96 @@
+package endpointslice
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the endpointslice controller's entry in the registry.
+func Controller() manager.Controller {
+	o := &Options{Workers: 5, Max: 100}
+	return manager.Controller{
+		Name:    "endpointslice-controller", // EPS-1..3
+		Alias:   "endpointslice",
+		Account: "endpointslice-controller",
+		Options: o,
+		Rights:  Rights,
+		Fields:  fields(),
+		Init:    o.init,
+	}
+}
+
+func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
+
+func sliceKind() schema.GroupVersionKind {
+	return discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+}
+
+// fields are what the controller reads. Slices are written back whole.
+func fields() projection.Fields {
+	annotation := func(key string) string { return "metadata.annotations[" + key + "]" }
+	return projection.Fields{
+		Kinds: map[schema.GroupVersionKind][]string{
+			kind("Service"): {"spec", annotation(hintsAnnotation), annotation(corev1.AnnotationTopologyMode)},
+			kind("Pod"):     endpoints.PodPaths(),
+			kind("Node"):    {"status.conditions", "status.allocatable"}, // EPS-51
+		},
+		PodCondition: projection.ReadyCondition,
+	}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	services, err1 := informers.Services(c.Informers)
+	pods, err2 := informers.PodsByLabels(c.Informers)
+	onNodes, err3 := informers.PodsByNode(c.Informers)
+	nodes, err4 := informers.Nodes(c.Informers)
+	slices, err5 := informers.EndpointSlices(c.Informers)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, err
+	}
+	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: slices, most: int(o.Max)}
+	own := newCollectors(func(key plan.Key) bool { return services.Get(key.Namespace, key.Name) != nil })
+	c.RegisterMetrics(own.all()...)
+	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
+	after := func(d time.Duration) func(plan.Key) time.Duration { return func(plan.Key) time.Duration { return d } }
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+		Name:    "endpoint_slice", // of the queue (EPS-4)
+		Workers: int(o.Workers),
+		Kinds:   []string{"Service"},
+		Watches: []reconcile.Watch{
+			{Kind: kind("Service"), Informer: services.Informer(), Enqueues: own.itself, Resync: true}, // EPS-13
+			{Kind: kind("Pod"), Informer: pods.Informer(), Enqueues: k.enqueuedByPod, Delay: after(o.BatchPeriod)},
+			{Kind: kind("Node"), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode},
+			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Edited, Delay: after(max(time.Second, o.BatchPeriod))}, // EPS-15
+			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Moved},
+			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: k.enqueuedBySlice},
+		},
+		Observe: k.observe,
+		Owner:   func(s snapshot) plan.Object { return s.Service },
+		Plan:    planSlices,
+		Applied: own.applied,
+		Stale:   own.stale,
+		Live:    live,
+	}), nil
+}
+
+// live are the slices that a previous leader may have written.
+func live(s snapshot) []reconcile.Live {
+	selector := labels.Set{discoveryv1.LabelServiceName: s.Key.Name, discoveryv1.LabelManagedBy: managedBy}.AsSelector()
+	l := reconcile.Live{Kind: sliceKind(), Namespace: s.Key.Namespace, Selector: selector}
+	for _, o := range s.Slices {
+		l.Cached = append(l.Cached, o)
+	}
+	return []reconcile.Live{l}
+}

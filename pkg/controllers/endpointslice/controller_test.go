@@ -1,0 +1,284 @@
+package endpointslice
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+func TestEPS3Identity(t *testing.T) { // EPS-1..3, EPS-10..12
+	c := Controller()
+	if c.Name != "endpointslice-controller" || c.Alias != "endpointslice" || c.Account != "endpointslice-controller" || c.OffByDefault {
+		t.Errorf("%+v", c)
+	}
+	if o := c.Options.(*Options); *o != (Options{Workers: 5, Max: 100}) {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestFlags(t *testing.T) { // EPS-10..12
+	for _, c := range []struct {
+		args []string
+		want int // errors
+	}{
+		{[]string{"--concurrent-service-endpoint-syncs=50", "--max-endpoints-per-slice=1000", "--endpointslice-updates-batch-period=1s"}, 0},
+		{[]string{"--concurrent-service-endpoint-syncs=0", "--max-endpoints-per-slice=0", "--endpointslice-updates-batch-period=-1s"}, 3},
+		{[]string{"--concurrent-service-endpoint-syncs=51", "--max-endpoints-per-slice=1001"}, 2},
+	} {
+		o := Controller().Options.(*Options)
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(fs)
+		if err := fs.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		if errs := o.Validate(); len(errs) != c.want {
+			t.Errorf("%v: %v", c.args, errs)
+		}
+	}
+}
+
+type failer interface {
+	Helper()
+	Fatalf(string, ...any)
+}
+
+// newCaches returns caches that hold the objects.
+func newCaches(t failer, objects ...plan.Object) *caches {
+	t.Helper()
+	f := informers.NewFactory(fake.NewClientset(), 0)
+	services, err1 := informers.Services(f)
+	pods, err2 := informers.PodsByLabels(f)
+	onNodes, err3 := informers.PodsByNode(f)
+	nodes, err4 := informers.Nodes(f)
+	stored, err5 := informers.EndpointSlices(f)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		t.Fatalf("%v", err)
+	}
+	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: stored, most: 100}
+	for _, o := range objects {
+		k.put(t, o)
+	}
+	return k
+}
+
+func (k *caches) put(t failer, o plan.Object) {
+	t.Helper()
+	store := k.pods.Informer().GetIndexer()
+	switch o.(type) {
+	case *corev1.Service:
+		store = k.services.Informer().GetIndexer()
+	case *corev1.Node:
+		store = k.nodes.Informer().GetIndexer()
+	case *discoveryv1.EndpointSlice:
+		store = k.slices.Informer().GetIndexer()
+	}
+	if err := store.Add(o); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+func request() reconcile.Request[memory] {
+	return reconcile.Request[memory]{Key: webKey, Now: now, Reader: apitest.NewServer()}
+}
+
+// A row is a sentence: a node that was like this and is like that enqueues these services.
+func TestEnqueuedByNode(t *testing.T) { // EPS-18, EPS-80
+	hinted := web(auto)
+	hinted.Name, hinted.Spec.Selector = "hinted", map[string]string{"app": "x"}
+	k := newCaches(t, web(), hinted, pod("a", "10.0.0.1"))
+	down := node("n1", "a", "1")
+	down.Status.Conditions[0].Status = corev1.ConditionFalse
+	for _, c := range []struct {
+		name          string
+		before, after *corev1.Node
+		want          []string
+	}{
+		{"a new node", nil, node("n1", "a", "1"), []string{"hinted", "web"}},
+		{"a node that has gone", node("n1", "a", "1"), nil, []string{"hinted", "web"}},
+		{"a node without our pods", nil, node("n2", "a", "1"), []string{"hinted"}},
+		{"another zone", node("n1", "a", "1"), node("n1", "b", "1"), []string{"hinted", "web"}},
+		{"readiness", node("n1", "a", "1"), down, []string{"hinted"}},
+		{"more CPU", node("n1", "a", "1"), node("n1", "a", "2"), []string{"hinted"}},
+		{"a heartbeat", node("n1", "a", "1"), node("n1", "a", "1000m"), nil},
+	} {
+		var before, after plan.Object
+		if c.before != nil {
+			before = c.before
+		}
+		if c.after != nil {
+			after = c.after
+		}
+		var got []string
+		for _, key := range k.enqueuedByNode(before, after) {
+			got = append(got, key.Name)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+// A row is a sentence: a slice that was like this and is like that enqueues these services, at once or after a while.
+func TestEnqueuedBySlice(t *testing.T) {
+	ours := func(edits ...func(*discoveryv1.EndpointSlice)) *discoveryv1.EndpointSlice {
+		o := theirs("web-1", managedBy)
+		o.Generation = 1
+		for _, edit := range edits {
+			edit(o)
+		}
+		return o
+	}
+	edited := func(o *discoveryv1.EndpointSlice) { o.Generation, o.ResourceVersion = 2, "2" }
+	own := func(o *discoveryv1.EndpointSlice) { o.Generation, o.ResourceVersion = 2, "own" }
+	foreign := func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelManagedBy] = "me" }
+	other := func(o *discoveryv1.EndpointSlice) { o.Labels[discoveryv1.LabelServiceName] = "other" }
+	for _, c := range []struct {
+		name          string
+		before, after *discoveryv1.EndpointSlice
+		soon, later   string
+	}{
+		{"EPS-15 a new one of ours that we do not know", nil, ours(), "", "web"},
+		{"EPS-15 edited by hand", ours(), ours(edited), "", "web"},
+		{"EPS-15 our own write", ours(), ours(own), "", ""},
+		{"EPS-15 an annotation", ours(), ours(), "", ""},
+		{"EPS-16 taken away from us", ours(), ours(edited, foreign), "web", ""},
+		{"EPS-16 given to us", ours(foreign), ours(edited), "web", "web"},
+		{"EPS-16 another service", ours(), ours(edited, other), "web other", "other"},
+		{"EPS-17 deleted", ours(), nil, "web", ""},
+		{"somebody else's", ours(foreign), ours(foreign, edited), "", ""},
+	} {
+		w := endpoints.SliceWatch{Manager: managedBy, Own: func(o plan.Object) bool { return o.GetResourceVersion() == "own" }}
+		var before, after plan.Object
+		if c.before != nil {
+			before = c.before
+		}
+		if c.after != nil {
+			after = c.after
+		}
+		text := func(keys []plan.Key) (s string) {
+			for i, k := range keys {
+				if i > 0 {
+					s += " "
+				}
+				s += k.Name
+			}
+			return s
+		}
+		if soon, later := text(w.Moved(before, after)), text(w.Edited(before, after)); soon != c.soon || later != c.later {
+			t.Errorf("%s: %q at once, %q later", c.name, soon, later)
+		}
+	}
+}
+
+// lease is one that is held.
+type lease struct{}
+
+func (lease) Held() bool { return true }
+
+// inCluster runs a test in virtual time, with a server of these objects at which the controller has nothing left to do.
+func inCluster(t *testing.T, test func(s *apitest.Server), objects ...plan.Object) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.NewServer()
+		for _, o := range objects {
+			if _, err := server.Put(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mapper, err := api.NewMapper(&rest.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := manager.Context{
+			Informers: informers.NewFactory(nil, 0),
+			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: reconcile.NewExplain()},
+			Access: reconcile.Access{Client: server, Method: func(resource schema.GroupResource, subresource string) api.Method {
+				return api.MethodFor(Rights(), resource, subresource)
+			}},
+			RegisterMetrics: func(...metrics.Registerable) {},
+		}
+		for _, example := range []plan.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Pod{}, &corev1.Node{}} {
+			informer, err := server.NewInformer(t.Context(), example)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from.Informers.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })
+		}
+		runner, err := (&Options{Workers: 1, Max: 100}).init(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apitest.Run(t, runner.Run, func() { test(server) })
+	})
+}
+
+func slicesOn(t *testing.T, s *apitest.Server) (all []*discoveryv1.EndpointSlice) {
+	t.Helper()
+	m, _ := api.BuiltIn(sliceKind())
+	list := &discoveryv1.EndpointSliceList{}
+	if err := s.List(context.Background(), m, "shop", metav1.ListOptions{}, list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
+}
+
+// Changes that come while the caches lack own writes lead to no second slice (EPS-60), and what others delete or edit comes back
+// (EPS-15, EPS-17).
+func TestEPS60OneSliceWhateverHappens(t *testing.T) {
+	inCluster(t, func(s *apitest.Server) {
+		expect := func(what, want string) {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			got := render(slicesOn(t, s))
+			if diff := cmp.Diff([]string{want}, got); diff != "" {
+				t.Errorf("%s: %s", what, diff)
+			}
+		}
+		expect("at the start", "IPv4 :8080/TCP> 10.0.0.1")
+		for _, p := range []*corev1.Pod{pod("b", "10.0.0.2"), pod("c", "10.0.0.3"), pod("a", "10.0.0.1", unready)} {
+			if _, err := s.Put(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect("three changes at once", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
+		m, _ := api.BuiltIn(sliceKind())
+		if err := s.Delete(context.Background(), m, plan.Key{Namespace: "shop", Name: slicesOn(t, s)[0].Name}, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("deleted", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
+		edited := slicesOn(t, s)[0].DeepCopy()
+		edited.Endpoints, edited.Generation = edited.Endpoints[:1], edited.Generation+1
+		if _, err := s.Put(edited); err != nil {
+			t.Fatal(err)
+		}
+		expect("edited", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
+	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
+}

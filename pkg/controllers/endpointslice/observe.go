@@ -1,0 +1,135 @@
+package endpointslice
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// caches are what the controller reads.
+type caches struct {
+	services informers.ServiceCache
+	pods     informers.LabeledPodCache
+	onNodes  informers.NodePodCache // the same pods
+	nodes    informers.NodeCache
+	slices   informers.EndpointSliceCache
+	most     int // endpoints in a slice
+}
+
+// memory is what is remembered of a service from one reconcile to the next.
+type memory struct {
+	Times  *endpoints.Times // EPS-23
+	Hinted bool             // it had topology hints
+}
+
+type observation = reconcile.Observation[snapshot, memory]
+
+// observe finds the service, its pods with the zones of their nodes, and its slices.
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
+	s := snapshot{Key: r.Key, Service: k.services.Get(r.Key.Namespace, r.Key.Name), Max: k.most}
+	if s.Service == nil { // EPS-19
+		return observation{}, nil
+	}
+	s.Slices = k.slices.Of(r.Key.Namespace, r.Key.Name)
+	if s.Service.Spec.Selector == nil || s.Service.Spec.Type == corev1.ServiceTypeExternalName {
+		return observation{Exists: true, Snapshot: s, Memory: r.Memory}, nil
+	}
+	s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
+	s.Zones = k.zones(s.Pods)
+	m := &memory{Times: endpoints.TimesOf(s.Service, s.Pods), Hinted: wantsTopology(s.Service.Annotations)}
+	if m.Hinted {
+		s.CPU = cpuByZone(k.allNodes())
+	}
+	if r.Memory == nil {
+		s.Trigger = endpoints.EarliestChange(nil, m.Times)
+	} else {
+		s.Trigger, s.Hinted = endpoints.EarliestChange(r.Memory.Times, m.Times), r.Memory.Hinted
+	}
+	return observation{Exists: true, Snapshot: s, Memory: m}, nil
+}
+
+// zones returns the zones of the nodes that pods are on.
+func (k *caches) zones(pods []*corev1.Pod) map[string]string {
+	zones, missing := map[string]string{}, map[string]bool{"": true}
+	for _, p := range pods {
+		name := p.Spec.NodeName
+		if _, known := zones[name]; known || missing[name] {
+			continue
+		}
+		if n := k.nodes.Get(name); n != nil {
+			zones[name] = n.Labels[corev1.LabelTopologyZone]
+		} else {
+			missing[name] = true
+		}
+	}
+	return zones
+}
+
+func (k *caches) allNodes() (nodes []*corev1.Node) {
+	for _, name := range k.nodes.Names() {
+		if n := k.nodes.Get(name); n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// enqueuedByPod returns the services whose slices a pod's change may alter (EPS-14).
+func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
+	return endpoints.Enqueued(before, after, k.services.Selecting)
+}
+
+// enqueuedByNode returns the services of the pods on a node that has come or gone or whose zone has changed, and all services with
+// topology hints if the share of a zone may have changed (EPS-18, EPS-80).
+func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*corev1.Node)
+	is, _ := after.(*corev1.Node)
+	seen := map[plan.Key]bool{}
+	add := func(services ...*corev1.Service) {
+		for _, s := range services {
+			if key := (plan.Key{Namespace: s.Namespace, Name: s.Name}); !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	if movesPods(was, is) {
+		name := ""
+		if name = nameOf(is); name == "" {
+			name = nameOf(was)
+		}
+		for _, p := range k.onNodes.OnNode(name) {
+			add(k.services.Selecting(p.Namespace, p.Labels)...)
+		}
+	}
+	if changesShares(was, is) {
+		for _, o := range k.services.Informer().GetStore().List() {
+			if s, ok := o.(*corev1.Service); ok && wantsTopology(s.Annotations) {
+				add(s)
+			}
+		}
+	}
+	return keys
+}
+
+// enqueuedBySlice returns the service of a slice of another manager that has come or gone, if the service has no selector: then our
+// slices may have been replaced (EPS-81).
+func (k *caches) enqueuedBySlice(before, after plan.Object) []plan.Key {
+	if before != nil && after != nil {
+		return nil
+	}
+	o := after
+	if o == nil {
+		o = before
+	}
+	key, ok := endpoints.ServiceOfSlice(o)
+	if s := k.services.Get(key.Namespace, key.Name); !ok || s == nil || s.Spec.Selector != nil {
+		return nil
+	}
+	return []plan.Key{key}
+}

@@ -1,0 +1,154 @@
+// Package endpointslice keeps the EndpointSlices of each service with a selector: the addresses of the pods that it selects, with
+// the ports that they serve, whether they are ready, and where they are.
+package endpointslice
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const managedBy = "endpointslice-controller.k8s.io" // EPS-6
+
+// snapshot is what one reconcile of a service has observed. The objects belong to shared caches.
+type snapshot struct {
+	Key     plan.Key
+	Service *corev1.Service              // nil: there is none
+	Pods    []*corev1.Pod                // those that the service selects
+	Zones   map[string]string            // of the nodes that the pods are on; "" for a node without zone, no entry for one that does not exist
+	CPU     map[string]int64             // of the zones, in millicores, for a service with topology hints; nil if they do not suffice (EPS-51)
+	Slices  []*discoveryv1.EndpointSlice // of the service, whoever manages them
+	Trigger time.Time                    // when the first change that no write has told of took place (EPS-23); zero if there is none
+	Max     int                          // endpoints in a slice
+	Hinted  bool                         // the service had topology hints when it was last reconciled
+}
+
+// planSlices decides what the service's slices must be (EPS-20..58).
+func planSlices(_ time.Time, s snapshot) plan.Plan {
+	switch {
+	case s.Service == nil: // EPS-19: what is left is the garbage collector's
+		return plan.Plan{}
+	case s.Service.Spec.Type == corev1.ServiceTypeExternalName:
+		return planUnused(s, "left alone: the service is of type ExternalName", true)
+	case s.Service.Spec.Selector == nil:
+		replaced := slices.ContainsFunc(s.Slices, func(o *discoveryv1.EndpointSlice) bool { return !ours(o) })
+		return planUnused(s, "left alone: the service has no selector", replaced)
+	}
+	sorted, m := sortSlices(s), membersOf(s)
+	p := plan.Plan{}
+	var each plan.Each
+	var told []string
+	for _, family := range familiesOf(s.Service) {
+		f := reconcileFamily(s, m, family, sorted.ours[family])
+		delete(sorted.ours, family)
+		if steps := f.changes.Steps(s.Service, eventsOf(s.Service), f.why()); len(steps) > 0 {
+			each.Sequences = append(each.Sequences, steps)
+		}
+		for _, e := range f.events {
+			p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Service, Event: e})
+		}
+		told = append(told, f.String())
+	}
+	if len(each.Sequences) > 0 {
+		p.Steps = append(p.Steps, each)
+	}
+	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) { // EPS-25
+		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "the service does not have this address family")...)
+	}
+	why := "it belongs to an older service of this name"
+	p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.orphans, s.Service, eventsOf(s.Service), why)...) // EPS-26
+	p.Why = "up to date: "
+	if len(p.Steps) > 0 {
+		p.Why = "change: "
+	}
+	p.Why += strings.Join(told, "; ")
+	return p
+}
+
+// planUnused is for services whose slices are not ours to keep (EPS-20). What nobody would update any more goes as soon as it is
+// useless or replaced, so that no traffic goes to addresses that are long gone (EPS-81).
+func planUnused(s snapshot, why string, useless bool) plan.Plan {
+	sorted := sortSlices(s)
+	p := plan.Plan{Why: why}
+	if !useless {
+		return p
+	}
+	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) {
+		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "nobody keeps it any more")...)
+	}
+	return p
+}
+
+func ours(o *discoveryv1.EndpointSlice) bool {
+	return o.Labels[discoveryv1.LabelManagedBy] == managedBy
+}
+
+// sortedSlices are the slices that the controller manages, without those that are being deleted.
+type sortedSlices struct {
+	ours    map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice // by name
+	orphans []*discoveryv1.EndpointSlice                             // of no service, or of another one
+}
+
+func sortSlices(s snapshot) sortedSlices {
+	sorted := sortedSlices{ours: map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}}
+	all := slices.Clone(s.Slices)
+	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
+	for _, o := range all {
+		switch {
+		case !ours(o) || o.DeletionTimestamp != nil: // EPS-21
+		case metav1.IsControlledBy(o, s.Service):
+			sorted.ours[o.AddressType] = append(sorted.ours[o.AddressType], o)
+		default:
+			sorted.orphans = append(sorted.orphans, o)
+		}
+	}
+	return sorted
+}
+
+// familiesOf returns the address families that a service has (EPS-24).
+func familiesOf(service *corev1.Service) (families []discoveryv1.AddressType) {
+	add := func(family corev1.IPFamily) {
+		known := family == corev1.IPv4Protocol || family == corev1.IPv6Protocol
+		if t := discoveryv1.AddressType(family); known && !slices.Contains(families, t) {
+			families = append(families, t)
+		}
+	}
+	for _, family := range service.Spec.IPFamilies {
+		add(family)
+	}
+	if len(families) == 0 {
+		_, family := endpoints.Parse(service.Spec.ClusterIP)
+		add(family)
+	}
+	if len(families) == 0 {
+		families = []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	}
+	return families
+}
+
+// labelsFor are the labels of the service's slices (EPS-46).
+func labelsFor(service *corev1.Service) map[string]string {
+	labels := endpoints.SliceLabels(service.Labels, service.Name, managedBy)
+	delete(labels, corev1.IsHeadlessService)
+	if ip := service.Spec.ClusterIP; ip == "" || ip == corev1.ClusterIPNone {
+		labels[corev1.IsHeadlessService] = ""
+	}
+	return labels
+}
+
+// eventsOf are those of EPS-61.
+func eventsOf(service *corev1.Service) plan.Events {
+	return plan.Events{Failed: plan.Event{
+		Type: corev1.EventTypeWarning, Reason: "FailedToUpdateEndpointSlices",
+		Message: fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: {error}", service.Namespace, service.Name),
+	}}
+}

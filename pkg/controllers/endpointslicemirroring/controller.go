@@ -1,0 +1,88 @@
+package endpointslicemirroring
+
+//lint:file-ignore SA1019 Endpoints are deprecated; this controller serves those who still write them
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the endpointslicemirroring controller's entry in the registry.
+func Controller() manager.Controller {
+	o := &Options{Workers: 5, Max: 1000}
+	return manager.Controller{
+		Name:    "endpointslice-mirroring-controller", // EPS-1..3
+		Alias:   "endpointslicemirroring",
+		Account: "endpointslicemirroring-controller",
+		Options: o,
+		Rights:  Rights,
+		Fields:  fields(),
+		Init:    o.init,
+	}
+}
+
+func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
+
+func sliceKind() schema.GroupVersionKind {
+	return discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+}
+
+// fields are what the controller reads. Slices are written back whole.
+func fields() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
+		kind("Service"):   {"spec.selector"},
+		kind("Endpoints"): {"subsets", "metadata.annotations"},
+	}}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	stored, err1 := informers.Objects[*corev1.Endpoints](c.Informers)
+	services, err2 := informers.Services(c.Informers)
+	slices, err3 := informers.EndpointSlices(c.Informers)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	k := &caches{endpoints: stored, services: services, slices: slices, most: int(o.Max)}
+	own := newCollectors(k.hasEndpoints)
+	c.RegisterMetrics(own.all()...)
+	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+		Name:    "endpoint_slice_mirroring", // of the queue (EPS-4)
+		Workers: int(o.Workers),
+		Kinds:   []string{"Endpoints"},
+		Watches: []reconcile.Watch{
+			{Kind: kind("Endpoints"), Informer: stored.Informer(), Enqueues: k.enqueuedByEndpoints, Resync: true},
+			{Kind: kind("Service"), Informer: services.Informer(), Enqueues: enqueuedByService},
+			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Edited,
+				Delay: func(plan.Key) time.Duration { return max(time.Second, o.BatchPeriod) }}, // EPS-15
+			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Moved},
+		},
+		Observe: k.observe,
+		Owner:   owner,
+		Plan:    planMirror,
+		Applied: own.applied,
+		Live:    live,
+	}), nil
+}
+
+// live are the slices that a previous leader may have written.
+func live(s snapshot) []reconcile.Live {
+	selector := labels.Set{discoveryv1.LabelServiceName: s.Key.Name, discoveryv1.LabelManagedBy: managedBy}.AsSelector()
+	l := reconcile.Live{Kind: sliceKind(), Namespace: s.Key.Namespace, Selector: selector}
+	for _, o := range s.Slices {
+		l.Cached = append(l.Cached, o)
+	}
+	return []reconcile.Live{l}
+}

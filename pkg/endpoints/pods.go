@@ -1,0 +1,114 @@
+// Package endpoints answers what the controllers of Endpoints and of EndpointSlices ask of Services and pods: who selects a pod,
+// under which address and at which ports it serves, what a change of it means, and how addresses are packed into subsets. All
+// functions are pure and leave their arguments alone.
+package endpoints
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	netutils "k8s.io/utils/net"
+)
+
+// PodPaths are the fields of pods that the functions of this package read, besides the metadata.
+func PodPaths() []string {
+	return []string{
+		"spec.nodeName", "spec.hostname", "spec.subdomain", // EP-15
+		"spec.containers.name", "spec.containers.ports", "spec.containers.restartPolicy", // EP-17
+		"spec.initContainers.name", "spec.initContainers.ports", "spec.initContainers.restartPolicy",
+		"status.phase", "status.podIP", "status.podIPs", "status.conditions", // EP-11, EP-14
+	}
+}
+
+// Selects reports whether the labels have all pairs of a selector (EP-10). An empty one selects everything, none nothing.
+func Selects(selector, labels map[string]string) bool {
+	return Selector(selector)(labels)
+}
+
+// Selector returns [Selects] of a selector, at less cost for many pods.
+func Selector(selector map[string]string) func(labels map[string]string) bool {
+	type pair struct{ key, value string }
+	pairs := make([]pair, 0, len(selector))
+	for key, value := range selector {
+		pairs = append(pairs, pair{key, value})
+	}
+	return func(labels map[string]string) bool {
+		for _, p := range pairs {
+			if has, ok := labels[p.key]; !ok || has != p.value {
+				return false
+			}
+		}
+		return selector != nil
+	}
+}
+
+// HasAddress reports whether a pod says any address of its own (EP-11, EPS-27).
+func HasAddress(p *corev1.Pod) bool { return p.Status.PodIP != "" || len(p.Status.PodIPs) > 0 }
+
+// Parse reads an address, and prints it canonically. Both results are empty if it is none. Older servers let leading
+// zeros pass, so they must be read here, and as decimal. A canonical text costs no allocation.
+func Parse(text string) (canonical string, family corev1.IPFamily) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
+		var printed [48]byte
+		if string(a.AppendTo(printed[:0])) == text {
+			if a.Is4() {
+				return text, corev1.IPv4Protocol
+			}
+			return text, corev1.IPv6Protocol
+		}
+	}
+	ip := netutils.ParseIPSloppy(text)
+	switch {
+	case ip == nil:
+		return "", ""
+	case ip.To4() != nil:
+		return ip.String(), corev1.IPv4Protocol
+	}
+	return ip.String(), corev1.IPv6Protocol
+}
+
+// Hostname returns the name under which the service knows the pod, "" if it has none (EP-15, EPS-30).
+func Hostname(service *corev1.Service, p *corev1.Pod) string {
+	if p.Spec.Subdomain != service.Name {
+		return ""
+	}
+	return p.Spec.Hostname
+}
+
+// PortNumber returns the number that a service's port has in a pod, 0 if the pod does not have it (EP-17, EPS-32).
+func PortNumber(sp *corev1.ServicePort, p *corev1.Pod) int32 {
+	if sp.TargetPort.Type == intstr.Int {
+		return sp.TargetPort.IntVal
+	}
+	if number := named(sp, p.Spec.Containers); number != 0 {
+		return number
+	}
+	var sidecars []corev1.Container
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sidecars = append(sidecars, *c)
+		}
+	}
+	return named(sp, sidecars)
+}
+
+func named(sp *corev1.ServicePort, containers []corev1.Container) int32 {
+	for i := range containers {
+		for j := range containers[i].Ports {
+			cp := &containers[i].Ports[j]
+			if cp.Name == sp.TargetPort.StrVal && Protocol(cp.Protocol) == Protocol(sp.Protocol) {
+				return cp.ContainerPort
+			}
+		}
+	}
+	return 0
+}
+
+// Protocol is TCP where none is said, as the server has it.
+func Protocol(p corev1.Protocol) corev1.Protocol {
+	if p == "" {
+		return corev1.ProtocolTCP
+	}
+	return p
+}
