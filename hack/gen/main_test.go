@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,13 @@ func TestCheckSeesWhatIsOutOfDate(t *testing.T) {
 	}
 }
 
+// mayTouchSecrets are the roles that have rights on Secrets, and what they may do. The caches and the serviceaccount-token controller have
+// the root identity; the API server cannot narrow a right to Secrets of one type.
+var mayTouchSecrets = map[string][]string{
+	account: {"list watch", "update delete"},
+	account + ":legacy-service-account-token-cleaner": {"patch delete"},
+}
+
 func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
 	for _, r := range roles(manager.Rights(controllers.Registry())) {
 		if len(r.Rules) == 0 {
@@ -48,7 +56,7 @@ func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
 			switch {
 			case strings.Contains(all, "*"):
 				t.Errorf("%s has a wildcard: %s", r.Name, all)
-			case rule.Resource == "secrets" || strings.HasPrefix(rule.Resource, "serviceaccounts/token") && len(rule.Names) == 0:
+			case rule.Resource == "secrets" && !slices.Contains(mayTouchSecrets[r.Name], strings.Join(rule.Verbs, " ")) || strings.HasPrefix(rule.Resource, "serviceaccounts/token") && len(rule.Names) == 0:
 				t.Errorf("%s is a way to everything: %s", r.Name, all)
 			case rule.For == "":
 				t.Errorf("%s does not say what for: %s", r.Name, all)

@@ -4,9 +4,13 @@ package controllers
 import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/legacyserviceaccounttokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicationcontroller"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -15,8 +19,12 @@ func Registry() []manager.Controller {
 	return []manager.Controller{
 		deployment.Controller(),
 		endpoint.Controller(),
+		legacyserviceaccounttokencleaner.Controller(),
 		podgc.Controller(),
 		replicaset.Controller(),
 		replicationcontroller.Controller(),
+		rootcacertpublisher.Controller(),
+		serviceaccount.Controller(),
+		serviceaccounttoken.Controller(),
 	}
 }

@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 		klog.SetLogger(logr.Discard())
 	}
 	m.Run()
+	if err := suite.RemoveFiles(); err != nil {
+		panic(err)
+	}
 }
 
 // budget is how long a test may take that could go on for ever: what the environment says, or the default.

@@ -43,9 +43,13 @@ func Entries() []Entry {
 	return []Entry{
 		deploymentEntry(),
 		endpointEntry(),
+		legacyTokenCleanerEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),
+		rootCAPublisherEntry(),
+		serviceAccountEntry(),
+		serviceAccountTokenEntry(),
 	}
 }
 

@@ -49,6 +49,8 @@ func fieldsOf(o Object) fields.Fields {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		set["spec.nodeName"], set["status.phase"] = o.Spec.NodeName, string(o.Status.Phase)
+	case *corev1.Secret:
+		set["type"] = string(o.Type)
 	case *corev1.Event:
 		set["involvedObject.name"], set["involvedObject.uid"] = o.InvolvedObject.Name, string(o.InvolvedObject.UID)
 	}

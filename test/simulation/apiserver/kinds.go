@@ -114,6 +114,12 @@ func kinds() []*Kind {
 			GroupVersionKind: core.WithKind("ServiceAccount"), Resource: "serviceaccounts", list: func() runtime.Object { return &corev1.ServiceAccountList{} },
 		},
 		{
+			GroupVersionKind: core.WithKind("Secret"), Resource: "secrets", list: func() runtime.Object { return &corev1.SecretList{} },
+		},
+		{
+			GroupVersionKind: core.WithKind("ConfigMap"), Resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} },
+		},
+		{
 			GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} },
 			spec: func(o Object) any { return &o.(*coordinationv1.Lease).Spec }, versioned: true, puttable: true,
 		},
