@@ -180,6 +180,7 @@ func draw(t *rapid.T) (s snapshot) {
 	fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
 	some := func(o plan.Object, what string) bool {
 		fill(o)
+		o.SetNamespace("shop") // no server has one without
 		return rapid.Bool().Draw(t, what)
 	}
 	one, gone, a := &corev1.Secret{}, &corev1.Secret{}, &corev1.ServiceAccount{}

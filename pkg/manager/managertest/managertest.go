@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
@@ -36,15 +35,11 @@ func (lease) Held() bool { return true }
 // Context returns what a controller is built from that works on the server. It has these caches.
 func Context(t *testing.T, server *apitest.Server, entry manager.Controller, caches ...Cache) manager.Context {
 	t.Helper()
-	mapper, err := api.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
-	if err != nil {
-		t.Fatal(err)
-	}
 	rights := entry.Rights()
 	c := manager.Context{
 		Informers: informers.NewFactory(nil, 0),
 		Shared: reconcile.Shared{
-			Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: reconcile.NewExplain(), Verifier: server,
+			Tracker: freshness.NewTracker(), Mapper: api.BuiltIns{}, Lease: lease{}, Explain: reconcile.NewExplain(), Verifier: server,
 		},
 		Access: reconcile.Access{
 			Client: server,
