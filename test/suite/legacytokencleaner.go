@@ -113,7 +113,7 @@ func legacyTokensSettled(s *apiserver.Server) (wrong []string) {
 		tell := func(what string) {
 			wrong = append(wrong, fmt.Sprintf("the token %s was retired: %s", after.Name, what))
 		}
-		if e.Time.UTC().AddDate(0, 0, -1).Format(time.DateOnly) <= since || since == "" {
+		if today <= since || since == "" {
 			tell("its use was not tracked") // LTC-3; nobody tracks for a shorter time later, but by an edit right before
 		}
 		if before.Labels["kind"] != "any" {
