@@ -393,7 +393,10 @@ func TestContractNamesOfThisBuild(t *testing.T) {
 			t.Errorf("the original has no %s; the registry holds only controllers of the original (CONTRIBUTING, Adding a controller)", entry.Name)
 			continue
 		}
-		if entry.Alias != row[2] || entry.Account != row[5] {
+		if entry.Root != (row[5] == "none (root)") {
+			t.Errorf("%s has the root identity: %t; in the original its account is %q", entry.Name, entry.Root, row[5])
+		}
+		if entry.Alias != row[2] || !entry.Root && entry.Account != row[5] {
 			t.Errorf("%s has the alias %q and the account %q; in the original, %q and %q", entry.Name, entry.Alias, entry.Account, row[2], row[5])
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,21 @@ func TestCheckSeesWhatIsOutOfDate(t *testing.T) {
 	}
 }
 
+// mayTouchSecrets are the roles that have rights on Secrets, and what they may do. The caches and the serviceaccount-token controller have
+// the root identity; the API server cannot narrow a right to Secrets of one type.
+var mayTouchSecrets = map[string][]string{
+	account: {"list watch", "update delete"},
+	account + ":legacy-service-account-token-cleaner": {"patch delete"},
+}
+
+// mayTouchEverything are the roles that have rights on objects of every kind, and what they may do: any object can have an owner, and
+// most are in a namespace (GC-58, NS-41).
+var mayTouchEverything = map[string]string{
+	account:                                "list watch",
+	account + ":generic-garbage-collector": "get patch delete",
+	account + ":namespace-controller":      "list delete deletecollection",
+}
+
 func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
 	for _, r := range roles(manager.Rights(controllers.Registry())) {
 		if len(r.Rules) == 0 {
@@ -45,10 +61,11 @@ func TestNoRoleIsWiderThanNeedBe(t *testing.T) {
 		}
 		for _, rule := range r.Rules {
 			all := strings.Join(append(append([]string{rule.Group, rule.Resource}, rule.Verbs...), rule.Names...), " ")
+			verbs := strings.Join(rule.Verbs, " ")
 			switch {
-			case strings.Contains(all, "*"):
+			case strings.Contains(all, "*") && all != "* * "+mayTouchEverything[r.Name]:
 				t.Errorf("%s has a wildcard: %s", r.Name, all)
-			case rule.Resource == "secrets" || strings.HasPrefix(rule.Resource, "serviceaccounts/token") && len(rule.Names) == 0:
+			case rule.Resource == "secrets" && !slices.Contains(mayTouchSecrets[r.Name], verbs) || strings.HasPrefix(rule.Resource, "serviceaccounts/token") && len(rule.Names) == 0:
 				t.Errorf("%s is a way to everything: %s", r.Name, all)
 			case rule.For == "":
 				t.Errorf("%s does not say what for: %s", r.Name, all)

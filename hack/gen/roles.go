@@ -57,13 +57,19 @@ func (r role) Prefix() string {
 	return ""
 }
 
+// accounts are those that controllers have of their own.
+func accounts(controllers map[string]rbac.Rights) []string {
+	all := slices.Sorted(maps.Keys(controllers))
+	return slices.DeleteFunc(all, func(account string) bool { return account == rbac.Root })
+}
+
 func roles(controllers map[string]rbac.Rights) []role {
 	root := rbac.Manager(controllers)
 	all := []role{
 		{Name: account, Account: account, Rules: root.Cluster},
 		{Name: account, Namespace: rbac.Home, Account: account, Rules: root.Home},
 	}
-	for _, name := range slices.Sorted(maps.Keys(controllers)) {
+	for _, name := range accounts(controllers) {
 		rights := controllers[name]
 		if len(rights.Own) > 0 {
 			all = append(all, role{Name: account + ":" + name, Account: name, Rules: rights.Own})
@@ -165,7 +171,7 @@ func table(controllers map[string]rbac.Rights) string {
 	root := rbac.Manager(controllers)
 	rows(account, "everywhere", root.Cluster)
 	rows(account, rbac.Home, append(rbac.Lease("(its lease)"), root.Home...))
-	for _, name := range slices.Sorted(maps.Keys(controllers)) {
+	for _, name := range accounts(controllers) {
 		rights := controllers[name]
 		rows(name, "everywhere", rights.Own)
 		for _, namespace := range slices.Sorted(maps.Keys(rights.In)) {

@@ -41,6 +41,13 @@ func MethodFor(rights rbac.Rights, resource schema.GroupResource, subresource st
 	return MethodPatch
 }
 
+// MayGet reports whether somebody with these rights may read any object of a resource.
+func MayGet(rights rbac.Rights, resource schema.GroupResource) bool {
+	return slices.ContainsFunc(rights.Own, func(r rbac.Rule) bool {
+		return len(r.Names) == 0 && allows(r, resource, "", "get")
+	})
+}
+
 func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string) bool {
 	return (r.Group == resource.Group || r.Group == "*") &&
 		(r.Resource == resource.Resource || r.Resource == "*" || subresource != "" && r.Resource == "*/"+subresource) &&

@@ -88,9 +88,7 @@ func (b *Builder) Root() (kubernetes.Interface, error) { return b.root() }
 // user agent (CI-2, CI-24). Nothing is requested here: a token is fetched when the first request needs one (CI-22).
 func (b *Builder) Controller(account string) (*rest.Config, error) {
 	if !b.options.ServiceAccounts {
-		return b.config(account, func() *rest.Config {
-			return b.guard(b.prepare(shallow(b.base), account))
-		}), nil
+		return b.RootController(account), nil
 	}
 	root, err := b.Root()
 	if err != nil {
@@ -129,6 +127,12 @@ func (b *Builder) Lease(renewDeadline time.Duration) *rest.Config {
 		c.Dial = dial(c.Timeout)
 	}
 	return c
+}
+
+// RootController returns the configuration of the client of a controller that always has the root identity (TOK-1). The name is
+// the last part of its user agent.
+func (b *Builder) RootController(name string) *rest.Config {
+	return b.config(name, func() *rest.Config { return b.guard(b.prepare(shallow(b.base), name)) })
 }
 
 // config returns a copy of the named configuration, made on first use.

@@ -74,6 +74,23 @@ func TestUserAgentOfControllersCI2(t *testing.T) {
 	}
 }
 
+// A controller with the root identity has its own name, the credentials of the process, and no writes without the lease (TOK-1).
+func TestRootController(t *testing.T) {
+	b := NewBuilder(&rest.Config{Host: "http://api", BearerToken: "root"}, Options{Component: component, ServiceAccounts: true})
+	got := b.RootController("tokens-controller")
+	if !strings.HasSuffix(got.UserAgent, "/tokens-controller") || got.BearerToken != "root" {
+		t.Errorf("user agent %q, token %q", got.UserAgent, got.BearerToken)
+	}
+	bubble(t, func(t *testing.T) {
+		a := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, http.StatusOK, &corev1.Secret{}) })
+		b := NewBuilder(a.config, Options{Component: component, ServiceAccounts: true, MayWrite: func() bool { return false }})
+		_, err := client(t, b.RootController("tokens-controller")).CoreV1().Secrets("shop").Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.UpdateOptions{})
+		if !errors.Is(err, api.ErrNotLeading) || len(a.log()) > 0 {
+			t.Errorf("%v, %d requests", err, len(a.log()))
+		}
+	})
+}
+
 func TestWireCI3CI4(t *testing.T) {
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	for _, contentType := range []string{"", protobuf, "application/json"} {

@@ -7,10 +7,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslicemirroring"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/garbagecollector"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/legacyserviceaccounttokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/namespace"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicationcontroller"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -22,9 +26,13 @@ func Registry() []manager.Controller {
 		endpointslice.Controller(),
 		endpointslicemirroring.Controller(),
 		garbagecollector.Controller(),
+		legacyserviceaccounttokencleaner.Controller(),
 		namespace.Controller(),
 		podgc.Controller(),
 		replicaset.Controller(),
 		replicationcontroller.Controller(),
+		rootcacertpublisher.Controller(),
+		serviceaccount.Controller(),
+		serviceaccounttoken.Controller(),
 	}
 }

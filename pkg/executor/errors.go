@@ -37,7 +37,11 @@ func Silent(err error) bool {
 	return errors.Is(err, plan.ErrStale) || errors.Is(err, api.ErrNotLeading) || errors.Is(err, context.Canceled)
 }
 
-// namespaceTerminating reports whether a creation was refused because its namespace is being deleted.
-func namespaceTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+// namespaceEnds reports whether a creation was refused because its namespace is being deleted, or is gone.
+func namespaceEnds(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }

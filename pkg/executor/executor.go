@@ -41,6 +41,9 @@ type Config struct {
 	Lease   Lease
 	// Method says how objects of a resource, or a subresource of them, are changed; nil: by patch.
 	Method func(resource schema.GroupResource, subresource string) api.Method
+	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks who has a name
+	// that is taken.
+	MayGet func(resource schema.GroupResource) bool
 	// Unowned: the plans' owners do not control what is written.
 	Unowned bool
 	// Periodic: a conflict is met again in the next period; one object does not keep the key from all others.

@@ -359,6 +359,17 @@ func TestCreateIfAbsent(t *testing.T) {
 		}
 		b.wantLog("create Pod p")
 	})
+	t.Run("but the role does not allow to read the object", func(t *testing.T) { // SA-6, SA-11
+		for _, ifAbsent := range []bool{false, true} {
+			b := newBench(t)
+			put(b, newPod("p", owner))
+			b.Client, b.Config.MayGet = unreadable{b.Server}, func(resource schema.GroupResource) bool { return resource.Resource != "pods" }
+			did := b.apply(owner, plan.Create{Object: newPod("p", owner), IfAbsent: ifAbsent})
+			if ifAbsent && did.Err != nil || !ifAbsent && !errors.Is(did.Err, plan.ErrStale) {
+				t.Errorf("%+v", did)
+			}
+		}
+	})
 	t.Run("but the object cannot be read", func(t *testing.T) {
 		b := newBench(t)
 		put(b, newPod("p", owner))
@@ -367,6 +378,19 @@ func TestCreateIfAbsent(t *testing.T) {
 			t.Errorf("%+v", did)
 		}
 	})
+}
+
+// What cannot be created because its namespace is gone is no failure; any other NotFound is one.
+func TestCreateInANamespaceThatIsGone(t *testing.T) {
+	owner := newSet()
+	for kind, gone := range map[string]bool{"namespaces": true, "pods": false} {
+		b := newBench(t)
+		b.BeforeWrite(func(apitest.Write) error { return apierrors.NewNotFound(corev1.Resource(kind), "shop") })
+		did := b.apply(owner, plan.Create{Object: newPod("p", owner), Events: podEvents}, plan.Create{Object: newPod("q", owner)})
+		if did.Stopped != gone || (did.Err == nil) != gone || gone && len(b.recorded()) > 0 {
+			t.Errorf("%s: %+v", kind, did)
+		}
+	}
 }
 
 type unreadable struct{ api.Client }

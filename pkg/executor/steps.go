@@ -46,7 +46,7 @@ func (w *Writing) createOne(m api.Mapping, s plan.Create) error {
 		result.Name, result.UID = made.GetName(), made.GetUID()
 		w.remember(m, made)
 		w.emit(s.Events.Done, made.GetName(), nil)
-	case namespaceTerminating(err): // RS-28, DEP-26: nothing to report
+	case namespaceEnds(err): // RS-28, DEP-26: nothing to report
 		w.stop()
 		return nil
 	case apierrors.IsAlreadyExists(err) && s.Object.GetName() != "":
@@ -61,6 +61,12 @@ func (w *Writing) createOne(m api.Mapping, s plan.Create) error {
 
 // lookUp makes the key wait until the caches show the object whose name is taken.
 func (w *Writing) lookUp(m api.Mapping, s plan.Create, taken error) (name string, uid types.UID, err error) {
+	if w.MayGet != nil && !w.MayGet(m.GroupResource()) {
+		if s.IfAbsent {
+			return s.Object.GetName(), "", nil
+		}
+		return "", "", fmt.Errorf("%w: %w", plan.ErrStale, taken)
+	}
 	found, err := w.get(m, s.Object)
 	if err != nil {
 		return "", "", taken

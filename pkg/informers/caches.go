@@ -59,6 +59,31 @@ func OwnedObjects[T apiObject](f informers.SharedInformerFactory) (OwnedStore[T]
 	return OwnedStore[T]{s}, err
 }
 
+// IndexedStore is a cache with an index of the caller's choice.
+type IndexedStore[T metav1.Object] struct {
+	Store[T]
+	index string
+}
+
+// IndexedObjects returns the same cache as [Objects], with an index: By finds the objects for which values returns a value. Who asks
+// for the same cache with the same name of an index gets the index that is there.
+func IndexedObjects[T apiObject](f informers.SharedInformerFactory, name string, values func(T) []string) (IndexedStore[T], error) {
+	informer, err := informerOf[T](f)
+	if err != nil {
+		return IndexedStore[T]{}, err
+	}
+	s, err := newStore[T](informer, cache.Indexers{name: func(o any) ([]string, error) {
+		if object, ok := o.(T); ok {
+			return values(object), nil
+		}
+		return nil, nil
+	}})
+	return IndexedStore[T]{s, name}, err
+}
+
+// By returns the objects that the index has under a value.
+func (s IndexedStore[T]) By(value string) []T { return s.by(s.index, value) }
+
 // apiObject is a pointer to a type of client-go's scheme.
 type apiObject interface {
 	metav1.Object
@@ -75,15 +100,15 @@ func informerOf[T apiObject](f informers.SharedInformerFactory) (cache.SharedInd
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(kinds[0]) // right for all kinds of the scheme
-	own, ok := f.(factory)
-	if !ok {
+	own, ok := f.(*factory)
+	if !ok || own.client == nil {
 		generic, err := f.ForResource(resource)
 		if err != nil {
 			return nil, fmt.Errorf("cache of %s: %w", resource.Resource, err)
 		}
 		return generic.Informer(), nil
 	}
-	lw, err := own.client.listWatch(kinds[0], resource)
+	lw, err := own.client.listWatch(kinds[0], resource, own.selector)
 	if err != nil {
 		return nil, fmt.Errorf("cache of %s: %w", resource.Resource, err)
 	}

@@ -65,13 +65,15 @@ func (c *Client) rest(group schema.GroupVersion, masks fieldmask.Kinds) (rest.In
 	return rest.RESTClientForConfigAndClient(&own, c.http)
 }
 
-// listWatch returns what lists and watches a kind in all namespaces.
-func (c *Client) listWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource) (*cache.ListWatch, error) {
+// listWatch returns what lists and watches the objects of a kind in all namespaces that the selector of fields matches; all if it
+// is empty.
+func (c *Client) listWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector string) (*cache.ListWatch, error) {
 	client, err := c.rest(kind.GroupVersion(), c.projection.Masks())
 	if err != nil {
 		return nil, err
 	}
 	request := func(o metav1.ListOptions) *rest.Request {
+		o.FieldSelector = selector
 		return client.Get().Resource(resource.Resource).VersionedParams(&o, scheme.ParameterCodec)
 	}
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -85,7 +87,7 @@ func (c *Client) listWatch(kind schema.GroupVersionKind, resource schema.GroupVe
 		o.Watch = true
 		return request(o).Watch(ctx)
 	}
-	return listWatch("*"+kind.Version+"."+kind.Kind, c.liveness.Of(resource.GroupResource().String()), list, watches, nil), nil
+	return listWatch("*"+kind.Version+"."+kind.Kind, c.liveness.Of(cacheName(resource.GroupResource().String(), selector)), list, watches, nil), nil
 }
 
 // podSource returns what lists and watches pods, without the parts that belong to an informer.

@@ -7,19 +7,34 @@
 package informers
 
 import (
+	"context"
+	"maps"
 	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
-// factory knows the client that decodes in part.
+// factory makes the informers of a process: one per kind, and one per kind and field selector.
 type factory struct {
-	informers.SharedInformerFactory
-	client *Client
+	informers.SharedInformerFactory         // of the informers with this selector
+	selector                        string  // of fields; empty for none
+	client                          *Client // that decodes in part; nil if the client is another one
+	build                           func(selector string) *factory
+
+	mu       sync.Mutex
+	selected map[string]*factory // by selector
 }
 
 // NewFactory returns the factory of all shared informers. With a client made by [NewClient], objects are projected while they
@@ -31,11 +46,89 @@ func NewFactory(client kubernetes.Interface, resync time.Duration, options ...in
 	if ok {
 		project = own.projection.Transform
 	}
-	f := informers.NewSharedInformerFactoryWithOptions(client, resync, append(options, informers.WithTransform(newInterner(project).transform))...)
-	if !ok {
+	var build func(selector string) *factory
+	build = func(selector string) *factory {
+		all := append(slices.Clone(options), informers.WithTransform(newInterner(project).transform),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
+		return &factory{
+			SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, resync, all...),
+			selector:              selector, client: own, build: build, selected: map[string]*factory{},
+		}
+	}
+	return build("")
+}
+
+// Selecting returns the factory of informers that list and watch only what the selector of fields matches, such as Secrets of one
+// type: a cache must not hold values that nobody reads. Each kind has one informer for each selector, however many controllers ask.
+// They are started and shut down together with those of f, which [NewFactory] has made.
+func Selecting(f informers.SharedInformerFactory, selector fields.Selector) informers.SharedInformerFactory {
+	own, ok := f.(*factory)
+	if !ok || selector.Empty() {
 		return f
 	}
-	return factory{f, own}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	name := selector.String()
+	if own.selected[name] == nil {
+		own.selected[name] = own.build(name)
+	}
+	return own.selected[name]
+}
+
+// parts are the factories of the informers with selectors.
+func (f *factory) parts() []*factory {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.selected))
+}
+
+// Start implements informers.SharedInformerFactory.
+func (f *factory) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextForChannel(stop)) }
+
+// StartWithContext implements informers.SharedInformerFactory.
+func (f *factory) StartWithContext(ctx context.Context) {
+	f.SharedInformerFactory.StartWithContext(ctx)
+	for _, part := range f.parts() {
+		part.StartWithContext(ctx)
+	}
+}
+
+// Shutdown implements informers.SharedInformerFactory.
+func (f *factory) Shutdown() {
+	for _, part := range f.parts() {
+		part.Shutdown()
+	}
+	f.SharedInformerFactory.Shutdown()
+}
+
+// WaitForCacheSync implements informers.SharedInformerFactory.
+func (f *factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+	return f.WaitForCacheSyncWithContext(wait.ContextForChannel(stop)).Synced
+}
+
+// WaitForCacheSyncWithContext implements informers.SharedInformerFactory. A type of which there are several caches is synced when
+// all of them are.
+func (f *factory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
+	result := f.SharedInformerFactory.WaitForCacheSyncWithContext(ctx)
+	for _, part := range f.parts() {
+		r := part.WaitForCacheSyncWithContext(ctx)
+		for t, synced := range r.Synced {
+			before, known := result.Synced[t]
+			result.Synced[t] = synced && (before || !known)
+		}
+		if result.Err == nil {
+			result.Err = r.Err
+		}
+	}
+	return result
+}
+
+// cacheName is the name of a cache in metrics and health checks: the resource, and what it selects of it.
+func cacheName(resource, selector string) string {
+	if selector == "" {
+		return resource
+	}
+	return resource + "-" + strings.NewReplacer("=", "-", "/", "-", ",", "-", "!", "not-").Replace(selector)
 }
 
 // DrawResync draws the period in which informers re-deliver everything: uniform in [least, 2*least), so that the

@@ -24,8 +24,8 @@ import (
 // podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
 // [NewClient] it projects pods while it decodes them.
 func podInformer(f informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
-	own, ok := f.(factory)
-	if !ok {
+	own, ok := f.(*factory)
+	if !ok || own.client == nil || own.selector != "" {
 		return informerOf[*corev1.Pod](f)
 	}
 	source, err := own.client.podSource()

@@ -16,11 +16,26 @@ import (
 // Started is one of the caches of a process.
 type Started struct {
 	Resource string // with its group: "pods" for the core group, "deployments.apps" for others
+	Name     string // in metrics and health checks; the resource, and with a field selector what is selected of it
 	Informer cache.SharedIndexInformer
 }
 
-// AllStarted lists the caches of a factory that have been started, by resource.
+// AllStarted lists the caches of a factory that have been started, by name.
 func AllStarted(f informers.SharedInformerFactory) (all []Started) {
+	own, ok := f.(*factory)
+	if !ok {
+		return started(f, "")
+	}
+	all = started(own.SharedInformerFactory, own.selector)
+	for _, part := range own.parts() {
+		all = append(all, AllStarted(part)...)
+	}
+	slices.SortFunc(all, func(a, b Started) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// started lists those of one factory of client-go.
+func started(f informers.SharedInformerFactory, selector string) (all []Started) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel() // to be told which there are, and not to wait for them
 	for t := range f.WaitForCacheSyncWithContext(done).Synced {
@@ -34,8 +49,9 @@ func AllStarted(f informers.SharedInformerFactory) (all []Started) {
 		}
 		resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
 		informer := f.InformerFor(example, nil) // there is one, so none is made
-		all = append(all, Started{resource.GroupResource().String(), informer})
+		name := resource.GroupResource().String()
+		all = append(all, Started{Resource: name, Name: cacheName(name, selector), Informer: informer})
 	}
-	slices.SortFunc(all, func(a, b Started) int { return strings.Compare(a.Resource, b.Resource) })
+	slices.SortFunc(all, func(a, b Started) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -40,7 +40,7 @@ func BenchmarkWatch(b *testing.B) {
 				source.interner, source.known = newInterner(nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 				lw := listWatch("*v1.Pod", &WatchActivity{}, source.list, source.watch, source.convert)
 				if name == "nodes" {
-					lw = must(client.listWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes")))
+					lw = must(client.listWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes"), ""))
 				}
 				for b.Loop() {
 					w := must(lw.WatchWithContext(b.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
@@ -46,9 +48,9 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 	if err := m.buildShared(); err != nil {
 		return m, err
 	}
-	for _, entry := range registry {
+	for _, entry := range rootFirst(registry) {
 		if !c.Controllers[entry.Name] {
-			klog.FromContext(ctx).Info("Warning: controller is disabled", "controller", entry.Name) // CLI-55
+			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name) // CLI-55, TOK-2
 			if entry.Init = entry.Off; entry.Init == nil {
 				continue
 			}
@@ -58,6 +60,21 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 		}
 	}
 	return m, nil
+}
+
+// rootFirst returns the controllers in the order in which they are built (TOK-1).
+func rootFirst(registry []Controller) []Controller {
+	ordered := slices.Clone(registry)
+	slices.SortStableFunc(ordered, func(a, b Controller) int {
+		switch {
+		case a.Root == b.Root:
+			return 0
+		case a.Root:
+			return -1
+		}
+		return 1
+	})
+	return ordered
 }
 
 func (m *Manager) buildInformers(enabled []Controller) error {
@@ -151,7 +168,7 @@ func (m *Manager) buildShared() error {
 var clientOptions = api.Options{OnRequestDone: reconcile.Progress}
 
 func (m *Manager) buildController(ctx context.Context, entry Controller) error {
-	config, err := m.builder.Controller(entry.Account)
+	config, err := m.configFor(entry)
 	if err != nil {
 		return err
 	}
@@ -165,7 +182,7 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	}
 	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), entry.Account, 3)
 	m.closers = append(m.closers, closeRecorder)
-	access := reconcile.Access{Client: own.Client(), Events: recorder, Method: methodOf(entry)}
+	access := reconcile.Access{Client: own.Client(), Events: recorder, Method: methodOf(entry), MayGet: mayGet(entry)}
 	if m.Hooks != nil {
 		access.Hooks = m.Hooks(entry.Name)
 	}
@@ -173,12 +190,28 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 		Config: m.Config, Enabled: m.enabled, Informers: m.informers, Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
 		RegisterMetrics: m.registerMetrics,
 	})
-	if err != nil || runner == nil {
+	if err != nil {
 		return err
 	}
+	if runner == nil {
+		if m.Controllers[entry.Name] {
+			klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name) // REG-61
+		}
+		return nil
+	}
 	m.runners = append(m.runners, &named{Controller: entry, Runner: runner})
-	m.accounts = append(m.accounts, entry.Account)
+	if !entry.Root {
+		m.accounts = append(m.accounts, entry.Account)
+	}
 	return nil
+}
+
+// configFor returns the configuration of a controller's client.
+func (m *Manager) configFor(entry Controller) (*rest.Config, error) {
+	if entry.Root {
+		return m.builder.RootController(entry.Account), nil
+	}
+	return m.builder.Controller(entry.Account)
 }
 
 // methodOf says how a controller changes objects: by update where its rights allow nothing else.
@@ -190,6 +223,15 @@ func methodOf(entry Controller) func(schema.GroupResource, string) api.Method {
 	return func(resource schema.GroupResource, subresource string) api.Method {
 		return api.MethodFor(rights, resource, subresource)
 	}
+}
+
+// mayGet tells what a controller may read live.
+func mayGet(entry Controller) func(schema.GroupResource) bool {
+	if entry.Rights == nil {
+		return nil
+	}
+	rights := entry.Rights()
+	return func(resource schema.GroupResource) bool { return api.MayGet(rights, resource) }
 }
 
 func (m *Manager) registerMetrics(own ...metrics.Registerable) {

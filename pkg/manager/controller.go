@@ -34,7 +34,11 @@ type Controller struct {
 	Alias        string
 	Account      string // its client's name and its ServiceAccount in kube-system (CI-20); controllers may share one
 	OffByDefault bool   // '*' in --controllers leaves it off (CLI-53)
-	Init         InitFunc
+	// Root: it has the root identity instead of a ServiceAccount, and is built before the others (TOK-1). Account only names its client.
+	Root bool
+	// WhyOff is logged when it is off, if --controllers is not what decides that (CLI-56).
+	WhyOff string
+	Init   InitFunc
 	// Off builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
 	Off InitFunc
 	// Options are what Init reads; nil for none. Their flags are set before Init is called.
@@ -73,14 +77,19 @@ func SetFlags(registry []Controller, values map[string]string) error {
 	return nil
 }
 
-// Rights returns what the controllers of a registry ask of the API server, by account. Controllers that declare nothing are
-// left out.
+// Rights returns what the controllers of a registry ask of the API server, by account, those of the root identity under
+// [rbac.Root]. Controllers that declare nothing are left out.
 func Rights(registry []Controller) map[string]rbac.Rights {
 	all := map[string]rbac.Rights{}
 	for _, c := range registry {
-		if c.Rights != nil {
-			all[c.Account] = all[c.Account].Merge(c.Rights())
+		if c.Rights == nil {
+			continue
 		}
+		account := c.Account
+		if c.Root {
+			account = rbac.Root
+		}
+		all[account] = all[account].Merge(c.Rights())
 	}
 	return all
 }

@@ -55,11 +55,11 @@ func (m *Manager) Livez() []health.Check {
 		}
 	}
 	for _, c := range m.started() {
-		checks = append(checks, health.Check{Name: "watch-" + c.Resource, Err: func() error {
+		checks = append(checks, health.Check{Name: "watch-" + c.Name, Err: func() error {
 			if !c.Informer.HasSynced() {
 				return nil
 			}
-			return m.liveness.Of(c.Resource).Stalled(bounds.Watch)
+			return m.liveness.Of(c.Name).Stalled(bounds.Watch)
 		}})
 	}
 	for _, state := range m.metadataStates() {
@@ -88,11 +88,11 @@ func (m *Manager) Readyz() []health.Check {
 	}
 	for _, c := range m.started() {
 		checks = append(checks,
-			health.Check{Name: "cache-" + c.Resource, Err: func() error {
+			health.Check{Name: "cache-" + c.Name, Err: func() error {
 				return fails(!c.Informer.HasSynced(), "the cache has not been filled yet")
 			}},
-			health.Check{Name: "watch-" + c.Resource, Err: func() error {
-				return cmp.Or(m.refusals.Of(c.Resource), m.liveness.Of(c.Resource).Stale(bounds.Stale))
+			health.Check{Name: "watch-" + c.Name, Err: func() error {
+				return cmp.Or(m.refusals.Of(c.Resource), m.liveness.Of(c.Name).Stale(bounds.Stale))
 			}})
 	}
 	return checks

@@ -27,6 +27,10 @@ type Config struct {
 
 	Controllers map[string]bool // by canonical name; what is not named is off
 
+	// RootCAFile names the file with the certificate authorities by which pods verify the API server (TOK-3). Empty: those by which
+	// Client does.
+	RootCAFile string
+
 	// Lacking names what does not work in a cluster because controllers that it needs are wanted, and not there. It is logged
 	// as an error when this process begins to lead in the place of the original: without a lease, or with the original's.
 	Lacking []string

@@ -365,3 +365,36 @@ func TestEnabled(t *testing.T) {
 		})
 	}
 }
+
+// Controllers of the root identity are built first (TOK-1). What is off, or says that it cannot work, is logged in its words (TOK-2, REG-61).
+func TestOrderAndLogOfBuilding(t *testing.T) {
+	client, _ := server(t, http.StatusOK)
+	var order []string
+	entry := func(name string, root bool, runner Runner) Controller {
+		return Controller{Name: name, Account: name, Root: root, WhyOff: "no key", Init: func(Context) (Runner, error) {
+			order = append(order, name)
+			return runner, nil
+		}}
+	}
+	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	c := config(client, "a", "b", "token")
+	m, err := New(klog.NewContext(t.Context(), log), c, []Controller{
+		entry("a", false, worker{}), entry("b", false, nil), entry("token", true, worker{}), entry("off", true, worker{}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	if got := strings.Join(order, " "); got != "token a b" {
+		t.Errorf("built in the order %s", got)
+	}
+	text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
+	for _, want := range []string{`no key controller="off"`, `Warning: skipping controller controller="b"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("not logged: %s\n%s", want, text)
+		}
+	}
+	if len(m.accounts) != 1 || m.accounts[0] != "a" {
+		t.Errorf("accounts are made for %v", m.accounts)
+	}
+}

@@ -19,7 +19,7 @@ type ControllerState struct {
 
 // CacheState is how a cache does at one moment.
 type CacheState struct {
-	Resource string     // with its group, as "pods" or "deployments.apps"
+	Resource string     // with its group, as "pods" or "deployments.apps", and what is selected of it, if not all
 	Count    func() int // of its objects; the cost grows with them
 	// LastActivity is when the API server last answered a list or watch or sent an event or a bookmark; zero if it never has.
 	LastActivity time.Time
@@ -51,7 +51,7 @@ func (m *Manager) ControllerStates() (all []ControllerState) {
 func (m *Manager) CacheStates() (all []CacheState) {
 	for _, c := range m.started() {
 		all = append(all, CacheState{
-			Resource: c.Resource, LastActivity: m.liveness.Of(c.Resource).LastActivity(),
+			Resource: c.Name, LastActivity: m.liveness.Of(c.Name).LastActivity(),
 			Count: func() int { return len(c.Informer.GetStore().ListKeys()) },
 		})
 	}
@@ -70,7 +70,7 @@ func (m *Manager) metadataStates() []informers.MetadataState {
 	}
 	return slices.DeleteFunc(m.metadata.States(), func(s informers.MetadataState) bool {
 		return slices.ContainsFunc(m.started(), func(c informers.Started) bool {
-			return c.Resource == s.Resource.GroupResource().String()
+			return c.Name == s.Resource.GroupResource().String()
 		})
 	})
 }

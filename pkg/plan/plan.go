@@ -144,7 +144,7 @@ type Result struct {
 type Outcome struct {
 	Results []Result
 	Err     error // what stopped the plan; nil when every step was done
-	Stopped bool  // the namespace is terminating: the rest was left undone, and that is no error (RS-28, DEP-26)
+	Stopped bool  // the namespace is terminating or gone: the rest was left undone, and that is no error (RS-28, DEP-26)
 }
 
 // Failed returns the first error among the writes of the given verb, nil if there is none.

@@ -14,6 +14,9 @@ import (
 // Home is the namespace of the leases and of all service accounts (CI-20, RB-8).
 const Home = metav1.NamespaceSystem
 
+// Root stands for the root identity among the accounts of controllers.
+const Root = ""
+
 // Rule is a right, and what it is for.
 type Rule struct {
 	Group    string   // "" is the core group, "*" any
@@ -83,12 +86,12 @@ func Events() []Rule {
 	return []Rule{{Resource: "events", Verbs: []string{"create", "patch"}, For: "events"}}
 }
 
-// Manager is the root identity: what the process does apart from its controllers, which are given by their accounts
-// (RB-6, RB-7). The rules of [Lease] join it.
+// Manager is the root identity: what the process does apart from the controllers that have accounts of their own (RB-6, RB-7).
+// The controllers are given by their accounts. The rules of [Lease] join it.
 func Manager(controllers map[string]Rights) Identity {
-	accounts := slices.Sorted(maps.Keys(controllers))
+	accounts := slices.DeleteFunc(slices.Sorted(maps.Keys(controllers)), func(account string) bool { return account == Root })
 	return Identity{
-		Cluster: append(caches(controllers),
+		Cluster: append(append(caches(controllers), controllers[Root].Own...),
 			Rule{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"},
 				For: "authentication of the clients of the manager's server"}, // MH-2
 			Rule{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"},

@@ -37,3 +37,23 @@ func TestRightsOfOneAccountMerge(t *testing.T) {
 		})
 	}
 }
+
+// Controllers of the root identity add their rights to it, and are no accounts.
+func TestRightsOfRootControllers(t *testing.T) {
+	secrets := Rule{Resource: "secrets", Verbs: []string{"update"}, For: "tokens"}
+	root := Manager(map[string]Rights{Root: {Own: []Rule{secrets}, Caches: []Resource{{Name: "secrets"}}}, "a": {}})
+	found := 0
+	for _, r := range root.Cluster {
+		if r.Resource == "secrets" {
+			found++
+		}
+	}
+	if found != 2 { // the cache, and the right
+		t.Errorf("%+v", root.Cluster)
+	}
+	for _, r := range root.Home {
+		if r.Resource == "serviceaccounts/token" && (len(r.Names) != 1 || r.Names[0] != "a") {
+			t.Errorf("tokens of %v", r.Names)
+		}
+	}
+}

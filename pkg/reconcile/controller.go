@@ -56,6 +56,9 @@ type Controller[S, M any] struct {
 	// leader, or one of our own that was not answered. It may be nil.
 	Live func(S) []Live
 
+	// Source, if it is not nil, enqueues keys for reasons other than changes of cached objects, such as a file that has changed. It
+	// is called when the controller begins to work, and returns when ctx ends.
+	Source func(ctx context.Context, enqueue func(plan.Key))
 	// InitialKeys are reconciled once all caches are filled, whether or not an object enqueues them.
 	InitialKeys []plan.Key
 	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3).
@@ -130,5 +133,7 @@ type Access struct {
 	Events record.EventRecorder // nil: events are dropped
 	// Method says how objects of a resource are changed, see [executor.Config]; nil: by patch.
 	Method func(resource schema.GroupResource, subresource string) api.Method
+	// MayGet tells whether objects of a resource may be read live, see [executor.Config]; nil: they may.
+	MayGet func(resource schema.GroupResource) bool
 	Hooks  Hooks
 }

@@ -46,7 +46,7 @@ func New[S, M any](shared Shared, access Access, c Controller[S, M]) *Runner[S, 
 		keys:       newKeyStates[M](),
 	}
 	r.executor = executor.New(executor.Config{
-		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method,
+		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method, MayGet: access.MayGet,
 		Tracker: shared.Tracker, Lease: shared.Lease, Written: access.Hooks.Write, Stale: r.stale,
 		Unowned: c.Unowned, Periodic: c.Period > 0,
 	})
@@ -76,6 +76,10 @@ func (r *Runner[S, M]) Run(ctx context.Context) error {
 	}
 	logger.V(1).Info("Controller runs", "workers", r.Workers)
 	var workers sync.WaitGroup
+	if r.Source != nil {
+		enqueue := r.queue.Add
+		workers.Go(func() { r.Source(ctx, func(key plan.Key) { enqueue(key) }) })
+	}
 	for _, w := range r.startWorkers() {
 		workers.Go(func() { r.work(withWorker(ctx, w), w) })
 	}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -61,6 +62,39 @@ func TestInitialKeys(t *testing.T) {
 		w.start()
 		if got := w.requests(); len(got) != 1 || got[0].Key.Name != "all" || got[0].Reader == nil || got[0].Now.IsZero() {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A Source enqueues keys while the controller runs, and ends with it, in each term anew.
+func TestSource(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		running := 0
+		w.adjust = func(c *Controller[toy, int]) {
+			c.Source = func(ctx context.Context, enqueue func(plan.Key)) {
+				running++
+				defer func() { running-- }()
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-time.After(time.Hour):
+						enqueue(plan.Key{Name: "again"})
+					}
+				}
+			}
+		}
+		w.start()
+		before := len(w.requests())
+		time.Sleep(2*time.Hour + time.Minute)
+		w.settle()
+		got := w.requests()[before:]
+		if len(got) != 2 || got[0].Key.Name != "again" || running != 1 {
+			t.Errorf("%d running, %+v", running, got)
+		}
+		w.stop()
+		if running != 0 {
+			t.Error("the source goes on after the end")
 		}
 	})
 }

@@ -6,12 +6,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/files"
 )
 
 // materials are what the server and its clients prove who they are by, as files and the cluster have it at the moment.
@@ -107,11 +107,11 @@ type pair struct{ cert, key string }
 
 // read returns the certificate of the files, or nil if they are as before.
 func (p pair) read(before *tls.Certificate, beforeKey []byte) (*tls.Certificate, []byte, error) {
-	cert, err := readFile(p.cert)
+	cert, err := files.Read(p.cert)
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := readFile(p.key)
+	key, err := files.Read(p.key)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +172,7 @@ func (a *authorities) isStill(pem []byte) bool { return a != nil && bytes.Equal(
 // authoritiesFile returns a source that keeps *a as the file has it.
 func authoritiesFile(path string, every time.Duration, a **authorities) *source {
 	return &source{name: path, every: every, load: func(context.Context) (bool, error) {
-		pem, err := readFile(path)
+		pem, err := files.Read(path)
 		if err != nil || (*a).isStill(pem) {
 			return false, err
 		}
@@ -183,20 +183,4 @@ func authoritiesFile(path string, every time.Duration, a **authorities) *source 
 		*a = fresh
 		return true, nil
 	}}
-}
-
-// longestFile is more than certificates and keys need; who names another file is told so.
-const longestFile = 1 << 20
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, longestFile+1))
-	if err == nil && len(content) > longestFile {
-		err = fmt.Errorf("%s is longer than %d bytes", path, longestFile)
-	}
-	return content, err
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/files"
 )
 
 // presented returns the name of the certificate that the server has for those who ask for a name, or for none.
@@ -288,7 +290,7 @@ func TestBadFiles(t *testing.T) {
 	at := func(name string, content []byte) string { return write(t, filepath.Join(dir, name), content) }
 	crt, key, otherKey := at("crt", one.cert), at("key", one.key), at("other", two.key)
 	garbage, empty := at("garbage", []byte("x")), at("empty", nil)
-	huge := at("huge", make([]byte, longestFile+1))
+	huge := at("huge", make([]byte, files.Longest+1))
 	half := filepath.Join(dir, "half")
 	if err := os.MkdirAll(half, 0o755); err != nil {
 		t.Fatal(err)

@@ -39,6 +39,7 @@ func scenarios() []scenario {
 		{"endpoints", "from a pod's readiness to its Endpoints", true, endpoints},
 		{"takeover", "an empty cluster: memory, CPU, takeover", false, takeover},
 		{"orphans", "5000 finished pods, and a node that vanishes", false, orphans},
+		{"accounts", "2000 namespaces in a row; memory with 20,000 Secrets and ConfigMaps", false, accounts},
 	}
 }
 

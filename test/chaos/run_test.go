@@ -72,7 +72,8 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, script string, flags ...
 	if err := r.proxy.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.ControllersFlag()}, flags...)
+	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.ControllersFlag(),
+		"--legacy-service-account-token-clean-up-period=" + suite.LegacyTokenPeriod}, flags...)
 	t.Cleanup(r.explain)
 	t.Cleanup(r.giveUp)
 	r.proxy.Run(parsed)

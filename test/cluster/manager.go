@@ -94,6 +94,8 @@ func (c *Cluster) buildManagerBinary() (string, error) {
 func (c *Cluster) withDefaults(args []string) []string {
 	defaults := [][2]string{
 		{"kubeconfig", c.ManagerKubeconfig},
+		{"root-ca-file", c.CAFile},
+		{"service-account-private-key-file", c.TokenKeyFile()},
 		{"use-service-account-credentials", "true"},
 		{"leader-elect", "false"},
 		{"secure-port", "0"},
@@ -115,6 +117,9 @@ func hasFlag(args []string, name string) bool {
 	}
 	return false
 }
+
+// TokenKeyFile is the private key to which the API server has the public key of tokens of service accounts.
+func (c *Cluster) TokenKeyFile() string { return filepath.Join(c.Dir, "pki", "admin.key") }
 
 // Stop sends SIGTERM and returns the exit code.
 func (m *Manager) Stop(t testing.TB) int {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
@@ -43,8 +44,9 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	_, begin := c.Requests(t, 0)
 
 	b.workForATakeover()
+	legacy := b.legacyTokens()
 	port := freePort(t)
-	m := c.Manager(t, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
+	m := c.Manager(t, "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--authentication-kubeconfig="+c.ManagerKubeconfig, "--authorization-kubeconfig="+c.ManagerKubeconfig)
 	began := time.Now()
@@ -52,6 +54,8 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.workOfReplicationControllers()
 	b.workOfEndpoints()
 	b.workOfEndpointSlices()
+	b.workOfServiceAccounts()
+	legacy()
 	b.scrape(port)
 	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
 		if p := b.pod("orphan"); p != nil && p.DeletionTimestamp == nil {

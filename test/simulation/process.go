@@ -16,6 +16,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // process is a controller manager, and after its death the next one in its place.
@@ -56,12 +57,14 @@ func (p *process) start() {
 func flags(s script.Script) map[string]string {
 	workers := strconv.Itoa(s.Setting("workers", 5))
 	return map[string]string{
-		"concurrent-deployment-syncs":   workers,
-		"concurrent-replicaset-syncs":   workers,
-		"concurrent-rc-syncs":           workers,
-		"concurrent-endpoint-syncs":     workers,
-		"endpoint-updates-batch-period": strconv.Itoa(s.Setting("batch", 0)) + "ms",
-		"terminated-pod-gc-threshold":   strconv.Itoa(s.Setting("terminated", 12500)),
+		"concurrent-deployment-syncs":                  workers,
+		"concurrent-replicaset-syncs":                  workers,
+		"concurrent-rc-syncs":                          workers,
+		"concurrent-endpoint-syncs":                    workers,
+		"endpoint-updates-batch-period":                strconv.Itoa(s.Setting("batch", 0)) + "ms",
+		"service-account-private-key-file":             suite.TokenKeyFile(),
+		"legacy-service-account-token-clean-up-period": suite.LegacyTokenPeriod,
+		"terminated-pod-gc-threshold":                  strconv.Itoa(s.Setting("terminated", 12500)),
 		// Off, as a world would take longer than restful to come to rest.
 		"replicaset-pod-failure-backoff": "false",
 	}
@@ -73,6 +76,7 @@ func (p *process) config(client *rest.Config) manager.Config {
 	c := manager.Config{
 		Client:          client,
 		Clients:         clients.Options{Component: "kube-controller-manager"},
+		RootCAFile:      suite.RootCAFile(),
 		Controllers:     map[string]bool{},
 		MinResyncPeriod: 12 * time.Hour,
 		ShutdownTimeout: 10 * time.Second,

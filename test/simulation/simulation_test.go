@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 		klog.SetLogger(logr.Discard())
 	}
 	cluster.Main(m, cluster.WithoutKwok) // which would write to the nodes that are compared
+	if err := suite.RemoveFiles(); err != nil {
+		panic(err)
+	}
 }
 
 // budget is how long a test may take that could go on for ever: what the environment says, or the default.

@@ -44,12 +44,12 @@ func endpointSliceMirroringEntry() Entry {
 				return err
 			})
 			u.Try("create Endpoints", func() error {
-				_, err := u.Client.CoreV1().Endpoints(u.Namespace).Create(ctx(), byHand(u.Namespace, "hand", 2), metav1.CreateOptions{})
+				_, err := u.Client.CoreV1().Endpoints(u.Namespace).Create(ctx(), manualEndpoints(u.Namespace, "hand", 2), metav1.CreateOptions{})
 				return err
 			})
 			for _, n := range []int{3, 1, 2} {
 				u.Try("update Endpoints", func() error {
-					_, err := u.Client.CoreV1().Endpoints(u.Namespace).Update(ctx(), byHand(u.Namespace, "hand", n), metav1.UpdateOptions{})
+					_, err := u.Client.CoreV1().Endpoints(u.Namespace).Update(ctx(), manualEndpoints(u.Namespace, "hand", n), metav1.UpdateOptions{})
 					return err
 				})
 				u.waitMirrored("hand", n)
@@ -66,7 +66,7 @@ func endpointSliceMirroringEntry() Entry {
 				u.Each(50, func(i int) error {
 					name := fmt.Sprint("hand-", i)
 					_, err1 := u.Client.CoreV1().Services(u.Namespace).Create(ctx(), selectorless(u.Namespace, name), metav1.CreateOptions{})
-					_, err2 := u.Client.CoreV1().Endpoints(u.Namespace).Create(ctx(), byHand(u.Namespace, name, 2), metav1.CreateOptions{})
+					_, err2 := u.Client.CoreV1().Endpoints(u.Namespace).Create(ctx(), manualEndpoints(u.Namespace, name, 2), metav1.CreateOptions{})
 					if err1 != nil {
 						return err1
 					}
@@ -76,7 +76,7 @@ func endpointSliceMirroringEntry() Entry {
 					u.waitMirrored(fmt.Sprint("hand-", i), 2)
 				}
 				u.Each(50, func(i int) error {
-					_, err := u.Client.CoreV1().Endpoints(u.Namespace).Update(ctx(), byHand(u.Namespace, fmt.Sprint("hand-", i), 3), metav1.UpdateOptions{})
+					_, err := u.Client.CoreV1().Endpoints(u.Namespace).Update(ctx(), manualEndpoints(u.Namespace, fmt.Sprint("hand-", i), 3), metav1.UpdateOptions{})
 					return err
 				})
 				for i := range 50 {
@@ -87,8 +87,8 @@ func endpointSliceMirroringEntry() Entry {
 	}
 }
 
-// byHand are Endpoints with so many ready addresses, one that is not ready, and, if there are three or more, one of the other family.
-func byHand(namespace, name string, n int) *corev1.Endpoints {
+// manualEndpoints are Endpoints with so many ready addresses, one that is not ready, and, if there are three or more, one of the other family.
+func manualEndpoints(namespace, name string, n int) *corev1.Endpoints {
 	subset := corev1.EndpointSubset{
 		Ports:             []corev1.EndpointPort{{Name: "http", Port: 8080, Protocol: corev1.ProtocolTCP}},
 		NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.98.1.1"}},
@@ -124,7 +124,7 @@ func mirrored(u *workload.Users, l script.Line) error {
 	if err != nil || selects {
 		return err
 	}
-	after := byHand(workload.Namespace, name, n)
+	after := manualEndpoints(workload.Namespace, name, n)
 	if skip {
 		after.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"}
 	}

@@ -48,9 +48,13 @@ func Entries() []Entry {
 		endpointEntry(),
 		endpointSliceEntry(),
 		endpointSliceMirroringEntry(),
+		legacyTokenCleanerEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),
+		rootCAPublisherEntry(),
+		serviceAccountEntry(),
+		serviceAccountTokenEntry(),
 	}
 }
 

@@ -64,6 +64,7 @@ func managerConfig(c options.Config) manager.Config {
 		},
 		Controllers:     map[string]bool{},
 		Lacking:         c.Controllers.Lacking,
+		RootCAFile:      c.RootCAFile,
 		MinResyncPeriod: c.MinResyncPeriod,
 		StartInterval:   c.ControllerStartInterval,
 		ShutdownTimeout: c.ControllerShutdownTimeout,

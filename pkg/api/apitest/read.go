@@ -10,6 +10,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,18 +122,27 @@ func (s *Server) matching(m api.Mapping, namespace string, o metav1.ListOptions)
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	for _, r := range field.Requirements() {
-		if r.Field != metav1.ObjectNameField && r.Field != "metadata.namespace" {
+		if r.Field != metav1.ObjectNameField && r.Field != "metadata.namespace" && (r.Field != "type" || m.Kind != "Secret") {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the field %s cannot be selected", r.Field))
 		}
 	}
 	for key, one := range s.objects[m.GroupVersionKind] {
 		if (namespace == "" || key.Namespace == namespace) && key.String() > o.Continue && selector.Matches(labels.Set(one.GetLabels())) &&
-			field.Matches(fields.Set{metav1.ObjectNameField: key.Name, "metadata.namespace": key.Namespace}) {
+			field.Matches(fieldsOf(key, one)) {
 			found = append(found, one)
 		}
 	}
 	slices.SortFunc(found, func(a, b plan.Object) int { return cmp.Compare(keyOf(a).String(), keyOf(b).String()) })
 	return found, nil
+}
+
+// fieldsOf are the fields by which objects can be selected.
+func fieldsOf(key plan.Key, o plan.Object) fields.Set {
+	set := fields.Set{metav1.ObjectNameField: key.Name, "metadata.namespace": key.Namespace}
+	if secret, ok := o.(*corev1.Secret); ok {
+		set["type"] = string(secret.Type)
+	}
+	return set
 }
 
 // newItem returns an empty object of the type that the list has.

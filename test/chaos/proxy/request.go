@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
@@ -32,17 +34,18 @@ func (r Request) path() string {
 	return r.Resource + "/" + r.Subresource
 }
 
-// IsWrite tells whether the request changes what controllers work on. Events, leases, accounts, reviews and tokens don't
+// IsWrite tells whether the request changes what controllers work on. Events, leases, the managers' own accounts, reviews and tokens don't
 // count: their number depends on time.
 func (r Request) IsWrite() bool {
-	return r.Request.IsWrite() && !r.IsNoise() && r.Resource != "serviceaccounts"
+	account := r.Resource == "serviceaccounts" && r.Namespace == metav1.NamespaceSystem
+	return r.Request.IsWrite() && !r.IsNoise() && !account
 }
 
 // clusterScoped are the resources that managers ask for and that belong to no namespace.
 var clusterScoped = []string{"nodes", "namespaces", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"}
 
 // parseRequest reads a request. If only is not empty, a list or watch of all namespaces becomes one of that namespace, in
-// r's URL too.
+// r's URL too, and of Namespaces themselves it is the only one.
 func parseRequest(r *http.Request, only string) Request {
 	request := Request{apirequest.Parse(r), r.UserAgent()}
 	all := request.Namespace == "" && request.Name == "" && (request.Verb == "list" || request.Verb == "watch")
@@ -50,6 +53,11 @@ func parseRequest(r *http.Request, only string) Request {
 		request.Namespace = only
 		scope := strings.TrimSuffix(strings.TrimRight(r.URL.Path, "/"), request.Resource)
 		r.URL.Path, r.URL.RawPath = scope+"namespaces/"+only+"/"+request.Resource, ""
+	}
+	if only != "" && all && request.Resource == "namespaces" {
+		query := r.URL.Query()
+		query.Set("fieldSelector", "metadata.name="+only)
+		r.URL.RawQuery = query.Encode()
 	}
 	return request
 }

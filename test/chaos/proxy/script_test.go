@@ -128,6 +128,7 @@ func TestRequestsAreParsed(t *testing.T) {
 		{"GET", "/api/v1/pods?watch=true", "watch pods only/", "/api/v1/namespaces/only/pods"},
 		{"GET", "/apis/apps/v1/replicasets", "list replicasets only/", "/apis/apps/v1/namespaces/only/replicasets"},
 		{"GET", "/api/v1/nodes", "list nodes ", ""},
+		{"GET", "/api/v1/namespaces?watch=true", "watch namespaces ", "/api/v1/namespaces"},
 		{"GET", "/api/v1/namespaces/shop/pods/web", "get pods shop/web", ""},
 		{"GET", "/api/v1/namespaces/shop/pods", "list pods shop/", ""},
 		{"PUT", "/apis/apps/v1/namespaces/shop/deployments/web/status", "update deployments/status shop/web", ""},
@@ -138,6 +139,9 @@ func TestRequestsAreParsed(t *testing.T) {
 	} {
 		r := httptest.NewRequest(row.method, row.url, http.NoBody)
 		got := parseRequest(r, "only").String()
+		if selector := r.URL.Query().Get("fieldSelector"); (selector == "metadata.name=only") != strings.Contains(got, " namespaces ") {
+			t.Errorf("%s %s selects %q", row.method, row.url, selector)
+		}
 		if row.path == "" {
 			row.path, _, _ = strings.Cut(row.url, "?")
 		}

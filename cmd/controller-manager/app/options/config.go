@@ -25,6 +25,7 @@ type Config struct {
 	Burst       int     // CLI-20
 
 	UseServiceAccountCredentials bool          // CLI-25
+	RootCAFile                   string        // TOK-3
 	MinResyncPeriod              time.Duration // CLI-22
 	ControllerStartInterval      time.Duration // CLI-23
 	ControllerShutdownTimeout    time.Duration // CLI-24; zero waits without limit

@@ -15,6 +15,7 @@ type Generic struct {
 	MinResyncPeriod              time.Duration // CLI-22
 	ControllerStartInterval      time.Duration // CLI-23
 	ControllerShutdownTimeout    time.Duration // CLI-24
+	RootCAFile                   string        // TOK-3; several controllers read it
 }
 
 func newGeneric() Generic {
@@ -24,6 +25,10 @@ func newGeneric() Generic {
 func (o *Generic) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.UseServiceAccountCredentials, "use-service-account-credentials", o.UseServiceAccountCredentials,
 		"Give each controller the identity of its own service account in kube-system.")
+	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
+		"File with the certificate authorities, in PEM, by which pods verify the API server. They are published in each namespace and in "+
+			"Secrets with tokens of service accounts. The file is read again when it changes. Without it, the authorities by which this "+
+			"process verifies the API server are published.")
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Controllers look at every object again after a time between this and twice this.")
 	fs.DurationVar(&o.ControllerStartInterval, "controller-start-interval", o.ControllerStartInterval,
@@ -42,6 +47,7 @@ func (o *Generic) validate() []error {
 
 func (o *Generic) apply(c *Config) {
 	c.UseServiceAccountCredentials = o.UseServiceAccountCredentials
+	c.RootCAFile = o.RootCAFile
 	c.MinResyncPeriod = o.MinResyncPeriod
 	c.ControllerStartInterval = o.ControllerStartInterval
 	c.ControllerShutdownTimeout = o.ControllerShutdownTimeout

@@ -166,7 +166,6 @@ var ignored = []struct {
 		{"concurrent-resource-quota-syncs", int32(5)},
 		{"resource-quota-sync-period", 5 * time.Minute},
 	}},
-	{"root-ca-certificate-publisher-controller", []ignoredFlag{{"root-ca-file", ""}}},
 	{"service-lb-controller", []ignoredFlag{{"concurrent-service-syncs", int32(1)}}},
 	{"serviceaccount-token-controller", []ignoredFlag{
 		{"concurrent-serviceaccount-token-syncs", int32(5)},

@@ -285,7 +285,7 @@ func TestCommandLinesOfOthers(t *testing.T) {
 			--root-ca-file=/etc/kubernetes/pki/ca.crt --service-account-private-key-file=/etc/kubernetes/pki/sa.key
 			--use-service-account-credentials=true`,
 			[]string{"--authentication-kubeconfig", "--authorization-kubeconfig", "--bind-address", "--client-ca-file", "--controllers",
-				"--leader-elect", "--requestheader-client-ca-file", "--use-service-account-credentials"}},
+				"--leader-elect", "--requestheader-client-ca-file", "--root-ca-file", "--use-service-account-credentials"}},
 		{"CLI-76 kubeadm with a pod subnet and an external CA", `--allocate-node-cidrs=true --cluster-cidr=10.244.0.0/16
 			--cluster-name=c1 --cluster-signing-cert-file= --cluster-signing-key-file= --service-cluster-ip-range=10.96.0.0/12`, nil},
 		{"kwokctl", `--bind-address=127.0.0.1 --secure-port=10257
@@ -293,7 +293,7 @@ func TestCommandLinesOfOthers(t *testing.T) {
 			--service-account-private-key-file=/x/admin.key --node-monitor-period=25s --node-monitor-grace-period=3m20s
 			--kube-api-qps=5000 --kube-api-burst=10000 --feature-gates=WatchListClient=true --v=4`,
 			[]string{"--authorization-always-allow-paths", "--bind-address", "--feature-gates", "--kube-api-burst", "--kube-api-qps",
-				"--secure-port", "--v"}},
+				"--root-ca-file", "--secure-port", "--v"}},
 		{"vcluster", `--service-cluster-ip-range=10.96.0.0/12 --bind-address=127.0.0.1 --client-ca-file=/x --cluster-name=kubernetes
 			--cluster-signing-cert-file=/x --cluster-signing-key-file=/x --horizontal-pod-autoscaler-sync-period=60s
 			--authentication-kubeconfig=/x --authorization-kubeconfig=/x --node-monitor-grace-period=180s
@@ -301,7 +301,7 @@ func TestCommandLinesOfOthers(t *testing.T) {
 			--service-account-private-key-file=/x --use-service-account-credentials=true --leader-elect=false
 			--controllers=*,-nodeipam,-nodelifecycle,-persistentvolume-binder,-attachdetach,-persistentvolume-expander,-cloud-node-lifecycle,-ttl`,
 			[]string{"--authentication-kubeconfig", "--authorization-kubeconfig", "--bind-address", "--client-ca-file", "--controllers",
-				"--leader-elect", "--requestheader-client-ca-file", "--use-service-account-credentials"}},
+				"--leader-elect", "--requestheader-client-ca-file", "--root-ca-file", "--use-service-account-credentials"}},
 		{"karmada", `--cluster-signing-duration=8760h --leader-elect=true --leader-elect-resource-namespace=karmada-system
 			--controllers=namespace,garbagecollector,serviceaccount-token,ttl-after-finished,bootstrapsigner,tokencleaner,csrcleaner,csrsigning,clusterrole-aggregation`,
 			[]string{"--controllers", "--leader-elect", "--leader-elect-resource-namespace"}},

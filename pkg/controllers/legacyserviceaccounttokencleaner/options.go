@@ -1,0 +1,34 @@
+package legacyserviceaccounttokencleaner
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Options are what the controller takes from flags.
+type Options struct {
+	Period time.Duration // LTC-1
+}
+
+// AddFlags implements manager.Options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.Period, "legacy-service-account-token-clean-up-period", o.Period,
+		"How long a token of a service account that was made automatically, and is kept in a Secret, must not have been used before it is "+
+			"marked as invalid, and how long it must have been marked before it is deleted.")
+}
+
+// Validate implements manager.Options.
+func (o *Options) Validate() []error {
+	if o.Period <= 0 {
+		return []error{fmt.Errorf("--legacy-service-account-token-clean-up-period must be positive, not %v", o.Period)}
+	}
+	return nil
+}
+
+// Configz implements manager.Options.
+func (o *Options) Configz() (section string, fields any) {
+	return "LegacySATokenCleaner", struct{ CleanUpPeriod metav1.Duration }{metav1.Duration{Duration: o.Period}}
+}

@@ -1,0 +1,26 @@
+package rootcacertpublisher
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
+
+// enqueuedByNamespace returns a namespace that exists (RCA-4).
+func enqueuedByNamespace(_, after plan.Object) []plan.Key {
+	if after == nil {
+		return nil
+	}
+	return []plan.Key{{Name: after.GetName()}}
+}
+
+// enqueuedByConfigMap returns the namespace of a ConfigMap that was changed or deleted (RCA-4).
+func enqueuedByConfigMap(before, _ plan.Object) []plan.Key {
+	if before == nil || before.GetName() != configMapName {
+		return nil
+	}
+	return []plan.Key{{Name: before.GetNamespace()}}
+}

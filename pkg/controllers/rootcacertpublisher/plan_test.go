@@ -1,0 +1,343 @@
+package rootcacertpublisher
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+)
+
+var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func namespace(phase corev1.NamespacePhase) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Status: corev1.NamespaceStatus{Phase: phase}}
+}
+
+// configMap is one as it should be, if the bundle is "CA".
+func configMap(edits ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	m := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kube-root-ca.crt", Annotations: map[string]string{descriptionKey: description}},
+		Data:       map[string]string{"ca.crt": "CA"},
+	}
+	for _, edit := range edits {
+		edit(m)
+	}
+	return m
+}
+
+func holding(data map[string]string) func(*corev1.ConfigMap) {
+	return func(m *corev1.ConfigMap) { m.Data = data }
+}
+
+func described(text string) func(*corev1.ConfigMap) {
+	return func(m *corev1.ConfigMap) { m.Annotations[descriptionKey] = text }
+}
+
+func extras(m *corev1.ConfigMap) {
+	m.UID, m.ResourceVersion = "u", "7"
+	m.Labels, m.Annotations["team"], m.BinaryData = map[string]string{"app": "x"}, "a", map[string][]byte{"x": {1}}
+}
+
+// A row is a sentence.
+func TestPlan(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		snapshot
+		want *corev1.ConfigMap // what is created or written; nil for nothing
+	}{
+		{"RCA-1 a namespace without one", snapshot{Namespace: namespace("Active")}, configMap()},
+		{"RCA-4 a namespace of any phase", snapshot{Namespace: namespace("")}, configMap()},
+		{"RCA-5 a namespace that is being deleted", snapshot{Namespace: namespace("Terminating")}, nil},
+		{"a namespace that is gone", snapshot{}, nil},
+		{"RCA-6 it is as it should be", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(extras)}, nil},
+		{"RCA-2 another description", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("Contains a CA bundle."))}, nil},
+		{"RCA-2 an empty description", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described(""))}, configMap()},
+		{"RCA-2 no annotations", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(func(m *corev1.ConfigMap) { m.Annotations = nil })}, configMap()},
+		{"RCA-6 other data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(extras, holding(map[string]string{"ca.crt": "old"}))}, configMap(extras)},
+		{"RCA-6 more data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(holding(map[string]string{"ca.crt": "CA", "x": "y"}))}, configMap()},
+		{"RCA-6 no data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("mine"), holding(nil))}, configMap(described("mine"))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.Bundle = "CA"
+			var got *corev1.ConfigMap
+			switch p := planConfigMap(epoch, c.snapshot); {
+			case p.Why == "":
+				t.Error("the plan does not say why")
+			case len(p.Steps) == 1 && c.ConfigMap == nil:
+				got = p.Steps[0].(plan.Create).Object.(*corev1.ConfigMap)
+			case len(p.Steps) == 1:
+				change := p.Steps[0].(plan.Change)
+				if got = change.New.(*corev1.ConfigMap); change.Old != plan.Object(c.ConfigMap) || got == c.ConfigMap {
+					t.Error("it does not change what was observed")
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if p := planConfigMap(epoch, snapshot{Namespace: namespace("Active")}); !p.Empty() { // RCA-3
+		t.Error("an empty bundle is published")
+	}
+}
+
+func TestEnqueues(t *testing.T) { // RCA-4
+	for _, c := range []struct {
+		name string
+		keys []plan.Key
+		want int
+	}{
+		{"a new namespace", enqueuedByNamespace(nil, namespace("")), 1},
+		{"a namespace that changes", enqueuedByNamespace(namespace(""), namespace("Active")), 1},
+		{"a namespace that is gone", enqueuedByNamespace(namespace("Active"), nil), 0},
+		{"a new ConfigMap", enqueuedByConfigMap(nil, configMap()), 0},
+		{"a ConfigMap that changes", enqueuedByConfigMap(configMap(), configMap()), 1},
+		{"a ConfigMap that is deleted", enqueuedByConfigMap(configMap(), nil), 1},
+		{"another ConfigMap", enqueuedByConfigMap(configMap(func(m *corev1.ConfigMap) { m.Name = "x" }), nil), 0},
+	} {
+		if len(c.keys) != c.want || c.want == 1 && c.keys[0] != (plan.Key{Name: "shop"}) {
+			t.Errorf("%s enqueues %v", c.name, c.keys)
+		}
+	}
+}
+
+// draw is any snapshot.
+func draw(t *rapid.T) snapshot {
+	fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
+	s := snapshot{Bundle: rapid.SampledFrom([]string{"", "CA"}).Draw(t, "bundle")}
+	if rapid.Bool().Draw(t, "namespace") {
+		s.Namespace = &corev1.Namespace{}
+		fill(s.Namespace)
+		s.Namespace.Status.Phase = rapid.SampledFrom([]corev1.NamespacePhase{"Active", "Terminating", "", "odd"}).Draw(t, "phase")
+	}
+	if rapid.Bool().Draw(t, "ConfigMap") {
+		s.ConfigMap = &corev1.ConfigMap{}
+		fill(s.ConfigMap)
+		if rapid.Bool().Draw(t, "right") {
+			s.ConfigMap.Data = map[string]string{"ca.crt": "CA"}
+		}
+	}
+	return s
+}
+
+// Whatever the objects are, planning does not panic, does not change them, depends on nothing that is not cached, and can be repeated from
+// what was stored. When the plan was carried out, nothing is left to do.
+func TestAnyObjectsAtAll(t *testing.T) {
+	kept, err := projection.New(cached())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		observed := s.ConfigMap.DeepCopy()
+		p := planConfigMap(epoch, s)
+		if diff := cmp.Diff(observed, s.ConfigMap); diff != "" {
+			t.Errorf("the plan changes what was observed: %s", diff)
+		}
+		if again := planConfigMap(epoch, plantest.Restored(t, s)); again.Why != p.Why {
+			t.Errorf("%s, and after it was stored: %s", p.Why, again.Why)
+		}
+		if s.Namespace != nil {
+			o, err := kept.Project(s.Namespace)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := planConfigMap(epoch, snapshot{Namespace: o.(*corev1.Namespace), ConfigMap: s.ConfigMap, Bundle: s.Bundle}); again.Why != p.Why {
+				t.Errorf("%s, and with what is cached: %s", p.Why, again.Why)
+			}
+		}
+		if p.Empty() {
+			return
+		}
+		switch step := p.Steps[0].(type) {
+		case plan.Create:
+			s.ConfigMap = step.Object.(*corev1.ConfigMap)
+		case plan.Change:
+			s.ConfigMap = step.New.(*corev1.ConfigMap)
+		}
+		if again := planConfigMap(epoch, s); !again.Empty() {
+			t.Errorf("it is not done: %s", again.Why)
+		}
+	})
+}
+
+// run runs the controller on a server with these objects and a file of authorities.
+func run(t *testing.T, objects []plan.Object, before func(apitest.Write) error, test func(s *apitest.Server, file string)) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write(t, file, authority(t, 0))
+	synctest.Test(t, func(t *testing.T) {
+		server := apitest.NewServer()
+		for _, o := range objects {
+			if _, err := server.Put(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		server.BeforeWrite(before)
+		entry := Controller()
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.Namespace{}},
+			managertest.Cache{Example: &corev1.ConfigMap{}, Selector: fields.OneTermEqualSelector("metadata.name", configMapName)})
+		c.Config.RootCAFile = file
+		managertest.Run(t, c, entry, func() { test(server, file) })
+	})
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// authority is one of a few certificates.
+func authority(t *testing.T, i int) string {
+	t.Helper()
+	all, err := os.ReadFile("../../rootca/testdata/authorities.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin = "-----BEGIN CERTIFICATE-----"
+	return begin + strings.Split(string(all), begin)[1+i]
+}
+
+func published(t *testing.T, s *apitest.Server) string {
+	t.Helper()
+	mapping, _ := api.BuiltIn(kind("ConfigMap"))
+	m := &corev1.ConfigMap{}
+	if err := s.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: configMapName}, m); err != nil {
+		t.Error(err)
+	}
+	return m.Data["ca.crt"]
+}
+
+func TestEditsAndDeletionsAreUndone(t *testing.T) { // RCA-8, RCA-11
+	run(t, []plan.Object{namespace("Active")}, nil, func(s *apitest.Server, _ string) {
+		want := authority(t, 0)
+		mapping, _ := api.BuiltIn(kind("ConfigMap"))
+		if err := s.Delete(t.Context(), mapping, plan.Key{Namespace: "shop", Name: configMapName}, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if published(t, s) != want {
+			t.Error("it is not back a second after its deletion")
+		}
+		if _, err := s.Update(t.Context(), mapping, configMap(), api.WriteOptions{}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if published(t, s) != want {
+			t.Error("it is not as before a second after its change")
+		}
+	})
+}
+
+// The file is read again when it changes, and what is not a certificate is not published.
+func TestAuthoritiesThatChange(t *testing.T) { // RCA-12
+	run(t, []plan.Object{namespace("Active")}, nil, func(s *apitest.Server, file string) {
+		if published(t, s) != authority(t, 0) {
+			t.Error("not published byte for byte")
+		}
+		for _, c := range []struct{ content, want string }{
+			{authority(t, 1), authority(t, 1)}, {"no certificate", authority(t, 1)}, {"", authority(t, 1)}, {authority(t, 0), authority(t, 0)},
+		} {
+			write(t, file, c.content)
+			time.Sleep(6 * time.Second)
+			synctest.Wait()
+			if published(t, s) != c.want {
+				t.Errorf("%q is published after the file says %q", published(t, s), c.content)
+			}
+		}
+		if n := len(s.Writes()); n != 3 {
+			t.Errorf("%d writes", n)
+		}
+	})
+}
+
+// What the original has published is taken over without a write.
+func TestTakenOverWithoutAWrite(t *testing.T) {
+	own := configMap(described("Contains a CA bundle that can be used to verify something."), holding(map[string]string{"ca.crt": authority(t, 0)}))
+	run(t, []plan.Object{namespace("Active"), own}, nil, func(s *apitest.Server, _ string) {
+		if log := s.Log(); len(log) > 0 {
+			t.Errorf("writes: %v", log)
+		}
+	})
+}
+
+func TestErrorsAreRetried(t *testing.T) { // RCA-7
+	taken := 0
+	run(t, []plan.Object{namespace("Active")}, func(apitest.Write) error {
+		if taken++; taken <= 20 {
+			return []error{apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName), apierrors.NewInternalError(os.ErrClosed)}[taken%2]
+		}
+		return nil
+	}, func(s *apitest.Server, _ string) {
+		if published(t, s) == "" {
+			t.Errorf("given up after %d tries", taken)
+		}
+	})
+}
+
+// Files that are no good end the process; no authorities at all leave the controller off.
+func TestInit(t *testing.T) {
+	entry := Controller()
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	write(t, garbage, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+	for _, c := range []struct {
+		name, file, want string
+		client           *rest.Config
+	}{
+		{"TOK-3 a missing file", "/nope", "error parsing root-ca-file at /nope: open /nope: no such file or directory", nil},
+		{"TOK-3 a broken file", garbage, "error parsing root-ca-file at " + garbage + ": ", nil},
+		{"RCA-3 no authorities", "", "", &rest.Config{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			from := managertest.Context(t, apitest.NewServer(), entry)
+			from.Config.RootCAFile, from.Config.Client = c.file, c.client
+			runner, err := entry.Init(from)
+			if runner != nil {
+				t.Error("the controller is on")
+			}
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+func TestCodes(t *testing.T) { // RCA-9
+	for want, err := range map[string]error{
+		"200": nil, "500": os.ErrClosed, "409": apierrors.NewAlreadyExists(corev1.Resource("configmaps"), "x"), "429": apierrors.NewTooManyRequests("", 1),
+	} {
+		if got := codeOf(err); got != want {
+			t.Errorf("%v counts as %s", err, got)
+		}
+	}
+}
+
+// BenchmarkPlan plans for a namespace that lacks nothing.
+func BenchmarkPlan(b *testing.B) {
+	s := snapshot{Namespace: namespace("Active"), ConfigMap: configMap(), Bundle: "CA"}
+	for b.Loop() {
+		if p := planConfigMap(epoch, s); !p.Empty() {
+			b.Fatal(p.Why)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package serviceaccount
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
+
+// enqueuedByNamespace returns the namespace if it is new or has changed (SA-2).
+func enqueuedByNamespace(_, after plan.Object) []plan.Key {
+	if after == nil {
+		return nil
+	}
+	return []plan.Key{{Name: after.GetName()}}
+}
+
+// enqueuedByAccount returns the namespace of a ServiceAccount called default that was deleted (SA-2). Others don't matter.
+func enqueuedByAccount(before, after plan.Object) []plan.Key {
+	if after != nil || before.GetName() != defaultName {
+		return nil
+	}
+	return []plan.Key{{Name: before.GetNamespace()}}
+}

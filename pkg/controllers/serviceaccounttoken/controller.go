@@ -1,0 +1,87 @@
+// Package serviceaccounttoken is the serviceaccount-token controller: it puts tokens into the Secrets that ask for one, and deletes these
+// Secrets together with their ServiceAccounts.
+package serviceaccounttoken
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/files"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/legacytoken"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+	"github.com/standalone-kcm/controller-manager/pkg/rootca"
+)
+
+// Controller returns the serviceaccount-token controller's entry in the registry. Without a key it is off, whatever --controllers
+// says (CLI-56).
+func Controller() manager.Controller {
+	o := &Options{Workers: 5}
+	return manager.Controller{
+		Name:    "serviceaccount-token-controller",
+		Alias:   "serviceaccount-token",
+		Account: "tokens-controller",
+		Root:    true,
+		WhyOff:  "Controller is disabled because there is no private key",
+		Options: o,
+		Rights:  Rights,
+		Fields:  cached(),
+		Init:    o.init,
+	}
+}
+
+// cached are the fields that the controller reads. Both kinds are written back whole; Secrets of other types are not cached (TOK-25).
+func cached() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind("Secret"): {}, kind("ServiceAccount"): {}}}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	if o.KeyFile == "" {
+		return nil, nil
+	}
+	key, err := files.Open(o.KeyFile, legacytoken.ParseKey)
+	if err != nil {
+		return nil, fmt.Errorf("error reading key for service account token controller: %s: %w", o.KeyFile, err)
+	}
+	bundle, err := rootca.Open(c.Config.RootCAFile, c.Config.Client)
+	if err != nil {
+		return nil, err
+	}
+	tokens := fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken))
+	secrets, err1 := informers.IndexedObjects(informers.Selecting(c.Informers, tokens), "service account", accountsOf)
+	accounts, err2 := informers.Objects[*corev1.ServiceAccount](c.Informers)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	k := &caches{secrets: secrets, accounts: accounts, key: key, bundle: bundle}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+		Name:      "serviceaccount_tokens", // the original has two queues, both of this name in metrics
+		QueueName: "serviceaccount_tokens_service",
+		Workers:   int(o.Workers),
+		Kinds:     []string{"Secret"},
+		Watches: []reconcile.Watch{
+			{Kind: kind("Secret"), Informer: secrets.Informer(), Enqueues: enqueuedBySecret, Record: true},
+			{Kind: kind("ServiceAccount"), Informer: accounts.Informer(), Enqueues: k.enqueuedByAccount},
+		},
+		Source:  k.follow,
+		Observe: k.observe,
+		Plan:    planSecret,
+	}), nil
+}
+
+// follow enqueues all Secrets when the certificate authorities have changed. A new key is for new tokens only (TOK-13).
+func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
+	var both sync.WaitGroup
+	both.Go(func() { k.key.Follow(ctx, func() {}) })
+	both.Go(func() { k.bundle.Follow(ctx, func() { k.enqueueAll(enqueue) }) })
+	both.Wait()
+}

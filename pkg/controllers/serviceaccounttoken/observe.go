@@ -1,0 +1,89 @@
+package serviceaccounttoken
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/files"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/legacytoken"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// caches are what the controller reads.
+type caches struct {
+	secrets  informers.IndexedStore[*corev1.Secret] // of the type for tokens, by the ServiceAccount that they name
+	accounts informers.Store[*corev1.ServiceAccount]
+	key      *files.File[*legacytoken.Key]
+	bundle   *files.File[string]
+}
+
+type observation = reconcile.Observation[snapshot, struct{}]
+
+// observe finds the Secret and its ServiceAccount, and signs the token that the Secret lacks.
+func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (observation, error) {
+	secret := k.secrets.Get(r.Key.Namespace, r.Key.Name)
+	if secret == nil {
+		return k.observeGone(r), nil
+	}
+	o := observation{Exists: true, Snapshot: snapshot{Secret: secret, Bundle: k.bundle.Get()}}
+	s := &o.Snapshot
+	if accountName(secret) == "" || secret.DeletionTimestamp != nil {
+		return o, nil
+	}
+	var err error
+	if s.Account, err = k.account(ctx, r.Reader, secret); err != nil {
+		return o, err
+	}
+	if names(secret, s.Account) && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		s.Token, err = k.key.Get().Token(s.Account, secret)
+	}
+	return o, err
+}
+
+// account finds the ServiceAccount that the Secret names; nil if there is none. If the cache has none, or another one of the name, it is
+// read live (TOK-12): the caches of Secrets and of ServiceAccounts may differ in age.
+func (k *caches) account(ctx context.Context, reader api.Reader, secret *corev1.Secret) (*corev1.ServiceAccount, error) {
+	key := plan.Key{Namespace: secret.Namespace, Name: accountName(secret)}
+	if a := k.accounts.Get(key.Namespace, key.Name); names(secret, a) {
+		return a, nil
+	}
+	mapping, _ := api.BuiltIn(kind("ServiceAccount"))
+	live := &corev1.ServiceAccount{}
+	err := reader.Get(ctx, mapping, key, live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("is there a ServiceAccount %s: %w", key, err)
+	}
+	return live, nil
+}
+
+// observeGone finds the ServiceAccount that may still refer to a Secret that was deleted (TOK-11).
+func (k *caches) observeGone(r reconcile.Request[struct{}]) (o observation) {
+	for _, c := range r.Changes {
+		gone, ok := c.Before.(*corev1.Secret)
+		if c.After != nil || !ok || accountUID(gone) == "" {
+			continue
+		}
+		if a := k.accounts.Get(gone.Namespace, accountName(gone)); a != nil && a.UID == accountUID(gone) {
+			o = observation{Exists: true, Snapshot: snapshot{Gone: gone, Account: a}}
+		}
+	}
+	return o
+}
+
+// enqueueAll enqueues all Secrets.
+func (k *caches) enqueueAll(enqueue func(plan.Key)) {
+	for _, o := range k.secrets.Informer().GetStore().List() {
+		if s, ok := o.(*corev1.Secret); ok {
+			enqueue(keyOf(s))
+		}
+	}
+}

@@ -1,0 +1,251 @@
+package serviceaccounttoken
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+)
+
+var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+type edit = func(*corev1.Secret)
+
+// secret is one that a user has just created for the ServiceAccount builder.
+func secret(edits ...edit) *corev1.Secret {
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token", UID: "secret", ResourceVersion: "5", Labels: map[string]string{"app": "x"},
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "builder"}},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}
+	for _, edit := range edits {
+		edit(s)
+	}
+	return s
+}
+
+// of is the ServiceAccount that the Secret was made for.
+func of(uid string) edit {
+	return func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = uid }
+}
+
+func holding(pairs ...string) edit {
+	return func(s *corev1.Secret) {
+		s.Data = map[string][]byte{}
+		for _, pair := range pairs {
+			key, value, _ := strings.Cut(pair, "=")
+			s.Data[key] = []byte(value)
+		}
+	}
+}
+
+func named(name string) edit { return func(s *corev1.Secret) { s.Name = name } }
+
+func leaving(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: epoch} }
+
+func nameless(s *corev1.Secret) { s.Annotations = nil }
+
+// complete is as the controller leaves it.
+func complete(s *corev1.Secret) {
+	of("a1")(s)
+	holding("ca.crt=CA", "namespace=shop", "token=T")(s)
+}
+
+func account(uid types.UID, secrets ...string) *corev1.ServiceAccount {
+	a := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "builder", UID: uid, ResourceVersion: "3"},
+		ImagePullSecrets: []corev1.LocalObjectReference{{Name: "token"}}}
+	for _, name := range secrets {
+		a.Secrets = append(a.Secrets, corev1.ObjectReference{Name: name})
+	}
+	return a
+}
+
+// A row is a sentence. What is to be done is "" for nothing, "delete", or the data that the Secret has afterwards.
+func TestPlan(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		snapshot
+		want string
+	}{
+		{"TOK-16 a Secret that asks for a token gets one", snapshot{Secret: secret(), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
+		{"TOK-16 the same with the uid", snapshot{Secret: secret(of("a1")), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
+		{"TOK-13 all is there", snapshot{Secret: secret(complete), Account: account("a1")}, ""},
+		{"TOK-13 a token is not looked at", snapshot{Secret: secret(complete, func(s *corev1.Secret) { s.Data["token"] = []byte("X") }), Account: account("a1")}, ""},
+		{"TOK-13 another namespace is not looked at", snapshot{Secret: secret(complete, func(s *corev1.Secret) { s.Data["namespace"] = []byte("X") }), Account: account("a1")}, ""},
+		{"TOK-17 other authorities", snapshot{Secret: secret(complete), Account: account("a1"), Bundle: "new"}, "ca.crt=new namespace=shop token=T"},
+		{"TOK-13 no authorities", snapshot{Secret: secret(complete), Account: account("a1"), Bundle: "none"}, ""},
+		{"TOK-15 other data stay", snapshot{Secret: secret(holding("x=y", "token=old")), Account: account("a1")}, "ca.crt=CA namespace=shop token=old x=y"},
+		{"TOK-15 an empty token counts as none", snapshot{Secret: secret(complete, holding("ca.crt=CA", "namespace=shop", "token=")), Account: account("a1")},
+			"ca.crt=CA namespace=shop token=T"},
+		{"TOK-12 no ServiceAccount", snapshot{Secret: secret()}, "delete"},
+		{"TOK-12 no ServiceAccount, and complete", snapshot{Secret: secret(complete)}, "delete"},
+		{"TOK-12 another ServiceAccount of the name", snapshot{Secret: secret(complete), Account: account("a2")}, "delete"},
+		{"TOK-24 a new ServiceAccount, and no uid", snapshot{Secret: secret(), Account: account("a2")}, "ca.crt=CA namespace=shop token=T"},
+		{"TOK-7 no name", snapshot{Secret: secret(nameless)}, ""},
+		{"it is being deleted", snapshot{Secret: secret(leaving), Account: account("a1")}, ""},
+		{"it is gone", snapshot{}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			switch c.Token = "T"; c.Bundle {
+			case "":
+				c.Bundle = "CA"
+			case "none":
+				c.Bundle = ""
+			}
+			before := c.Secret.DeepCopy()
+			p := planSecret(epoch, c.snapshot)
+			if got := done(p); got != c.want {
+				t.Errorf("%s: %q, want %q", p.Why, got, c.want)
+			}
+			if diff := cmp.Diff(before, c.Secret); diff != "" {
+				t.Errorf("the plan changes what was observed: %s", diff)
+			}
+		})
+	}
+}
+
+// done says what a plan does to a Secret.
+func done(p plan.Plan) string {
+	if p.Empty() {
+		return ""
+	}
+	if d, ok := p.Steps[0].(plan.Delete); ok {
+		if !d.Version {
+			return "delete whatever has the name"
+		}
+		return "delete"
+	}
+	var all []string
+	for key, value := range p.Steps[0].(plan.Change).New.(*corev1.Secret).Data {
+		all = append(all, fmt.Sprintf("%s=%s", key, value))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+func TestTOK15Annotations(t *testing.T) {
+	s := snapshot{Secret: secret(func(s *corev1.Secret) { s.Annotations["team"] = "a" }), Account: account("a1"), Bundle: "CA", Token: "T"}
+	after := planSecret(epoch, s).Steps[0].(plan.Change).New
+	want := map[string]string{corev1.ServiceAccountNameKey: "builder", corev1.ServiceAccountUIDKey: "a1", "team": "a"}
+	if diff := cmp.Diff(want, after.GetAnnotations()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(s.Secret.Labels, after.GetLabels()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTOK11References(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		snapshot
+		want []corev1.ObjectReference
+	}{
+		{"the only one", snapshot{Gone: secret(complete), Account: account("a1", "token")}, []corev1.ObjectReference{}},
+		{"one of several", snapshot{Gone: secret(complete), Account: account("a1", "a", "token", "b")}, []corev1.ObjectReference{{Name: "a"}, {Name: "b"}}},
+		{"none", snapshot{Gone: secret(complete), Account: account("a1", "a")}, nil},
+		{"no ServiceAccount", snapshot{Gone: secret(complete)}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := planSecret(epoch, c.snapshot)
+			if p.Empty() {
+				if c.want != nil {
+					t.Errorf("nothing is done: %s", p.Why)
+				}
+				return
+			}
+			after := p.Steps[0].(plan.Change).New.(*corev1.ServiceAccount)
+			if diff := cmp.Diff(c.want, after.Secrets); diff != "" {
+				t.Error(diff)
+			}
+			if len(after.ImagePullSecrets) != 1 {
+				t.Error("imagePullSecrets have changed")
+			}
+		})
+	}
+}
+
+// draw is any snapshot.
+func draw(t *rapid.T) (s snapshot) {
+	fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
+	some := func(o plan.Object, what string) bool {
+		fill(o)
+		o.SetNamespace("shop") // no server has one without
+		return rapid.Bool().Draw(t, what)
+	}
+	one, gone, a := &corev1.Secret{}, &corev1.Secret{}, &corev1.ServiceAccount{}
+	if some(one, "Secret") {
+		s.Secret = one
+	}
+	if some(gone, "gone") {
+		s.Gone = gone
+	}
+	if some(a, "account") {
+		s.Account = a
+	}
+	if s.Secret != nil && s.Account != nil && rapid.Bool().Draw(t, "matches") {
+		s.Secret.DeletionTimestamp = nil
+		s.Secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: a.Name, corev1.ServiceAccountUIDKey: string(a.UID)}
+	}
+	s.Bundle = rapid.SampledFrom([]string{"", "CA"}).Draw(t, "bundle")
+	s.Token = rapid.SampledFrom([]string{"", "T"}).Draw(t, "token")
+	return s
+}
+
+// Whatever the objects are, planning does not panic, does not change them, and can be repeated from what was stored. A token that is there
+// stays, and when the plan was carried out, nothing is left to do.
+func TestAnyObjectsAtAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		before := s.Secret.DeepCopy()
+		p := planSecret(epoch, s)
+		if diff := cmp.Diff(before, s.Secret); diff != "" {
+			t.Errorf("the plan changes what was observed: %s", diff)
+		}
+		if again := planSecret(epoch, plantest.Restored(t, s)); again.Why != p.Why {
+			t.Errorf("%s, and after it was stored: %s", p.Why, again.Why)
+		}
+		if p.Empty() {
+			return
+		}
+		change, ok := p.Steps[0].(plan.Change)
+		if !ok {
+			if names(s.Secret, s.Account) {
+				t.Error("the Secret of a living ServiceAccount is deleted")
+			}
+			return
+		}
+		switch after := change.New.(type) {
+		case *corev1.Secret:
+			if token := s.Secret.Data["token"]; len(token) > 0 && string(after.Data["token"]) != string(token) {
+				t.Error("a token was replaced")
+			}
+			s.Secret = after
+		case *corev1.ServiceAccount:
+			s.Account = after
+		}
+		if again := planSecret(epoch, s); !again.Empty() {
+			t.Errorf("it is not done: %s", again.Why)
+		}
+	})
+}
+
+// BenchmarkPlan plans for a Secret that lacks nothing.
+func BenchmarkPlan(b *testing.B) {
+	s := snapshot{Secret: secret(complete), Account: account("a1"), Bundle: "CA"}
+	for b.Loop() {
+		if p := planSecret(epoch, s); !p.Empty() {
+			b.Fatal(p.Why)
+		}
+	}
+}

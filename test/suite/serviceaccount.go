@@ -1,0 +1,171 @@
+package suite
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+func serviceAccountEntry() Entry {
+	return Entry{
+		Controller: "serviceaccount-controller",
+		Operations: map[string]workload.Operation{
+			"namespace": namespace, // NAME; delete=true
+			"account":   account,   // NAMESPACE NAME; delete=true
+		},
+		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			g.Add(at, "namespace %s", app)
+			g.Add(soon, "account %s default delete=true", workload.Pick(g, app, workload.Namespace))
+			if g.IntN(3) == 0 {
+				g.Add(soon+g.Early(), "namespace %s delete=true", app)
+			}
+		}}},
+		Settled:   accountsSettled,
+		Scenarios: serviceAccountScenarios,
+		Malformed: map[string]string{
+			"serviceaccounts/default": `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"annotations":null,"finalizers":[""],${META}},
+				"secrets":[{},{"name":""},{"name":"x","namespace":"elsewhere"}],"imagePullSecrets":[{}]}`,
+		},
+		Mutants: serviceAccountMutants,
+		Budgets: serviceAccountBudgets,
+	}
+}
+
+// namespace creates a namespace, or deletes it.
+func namespace(u *workload.Users, l script.Line) error {
+	if gone, _ := l.Get("delete"); gone == "true" {
+		return remove(u, "namespaces", "", l.Arg(0))
+	}
+	return create(u, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Arg(0)}})
+}
+
+// account creates a ServiceAccount, or deletes it.
+func account(u *workload.Users, l script.Line) error {
+	if gone, _ := l.Get("delete"); gone == "true" {
+		return remove(u, "serviceaccounts", l.Arg(0), l.Arg(1))
+	}
+	return create(u, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.Arg(0), Name: l.Arg(1)}})
+}
+
+func create(u *workload.Users, o apiserver.Object) error {
+	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: o})
+	return err
+}
+
+func remove(u *workload.Users, resource, namespace, name string) error {
+	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Delete, Resource: resource, Namespace: namespace, Name: name})
+	return err
+}
+
+// active are the namespaces that are not being deleted.
+func active(s *apiserver.Server) (names []string) {
+	for _, n := range apiserver.All[*corev1.Namespace](s) {
+		if n.Status.Phase == corev1.NamespaceActive {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// accountsSettled says which namespaces lack a ServiceAccount, and which have one that should not be there (SA-1, SA-3).
+func accountsSettled(s *apiserver.Server) (wrong []string) {
+	for _, name := range active(s) {
+		if _, err := s.Get("serviceaccounts", name, "default"); err != nil {
+			wrong = append(wrong, fmt.Sprintf("the namespace %s has no ServiceAccount default", name))
+		}
+	}
+	for _, a := range apiserver.All[*corev1.ServiceAccount](s) {
+		if a.Name == "default" && len(a.Labels)+len(a.Secrets)+len(a.OwnerReferences) > 0 { // SA-5
+			wrong = append(wrong, fmt.Sprintf("the ServiceAccount default of %s has more than a name", a.Namespace))
+		}
+	}
+	for _, e := range s.Since("serviceaccounts", 0) {
+		if managed(e.By) && e.Object.GetName() != "default" && e.Before == nil {
+			wrong = append(wrong, fmt.Sprintf("the manager has created the ServiceAccount %s", e.Object.GetName()))
+		}
+	}
+	return wrong
+}
+
+var serviceAccountMutants = []Mutant{
+	{
+		Name:   "a ServiceAccount that is deleted does not come back",
+		Edits:  []Edit{{"pkg/controllers/serviceaccount/enqueue.go", "if after != nil || before.GetName() != defaultName {", "if after != nil || before.GetName() == defaultName {"}},
+		Script: withoutElection + "\n\t\t\tat 10s  account default default delete=true",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "new namespaces get no ServiceAccount",
+		Edits:  []Edit{{"pkg/controllers/serviceaccount/enqueue.go", "func enqueuedByNamespace(_, after plan.Object) []plan.Key {\n\tif after == nil {", "func enqueuedByNamespace(before, after plan.Object) []plan.Key {\n\tif after == nil || before == nil && after.GetName() == \"web\" {"}},
+		Script: withoutElection + "\n\t\t\tat 10s  namespace web",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "the ServiceAccount has another name",
+		Edits:  []Edit{{"pkg/controllers/serviceaccount/plan.go", "Namespace: s.Namespace.Name, Name: defaultName", "Namespace: s.Namespace.Name, Name: defaultName + \"s\""}},
+		Script: withoutElection + "\n\t\t\tat 10s  namespace web",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "the ServiceAccount has labels",
+		Edits:  []Edit{{"pkg/controllers/serviceaccount/plan.go", "Namespace: s.Namespace.Name, Name: defaultName", "Namespace: s.Namespace.Name, Labels: map[string]string{\"x\": \"y\"}, Name: defaultName"}},
+		Script: withoutElection + "\n\t\t\tat 10s  namespace web",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a ServiceAccount that is not default is enough",
+		Edits:  []Edit{{"pkg/controllers/serviceaccount/observe.go", "k.accounts.Get(r.Key.Name, defaultName),", "append(k.accounts.In(r.Key.Name), nil)[0],"}},
+		Script: withoutElection + "\n\t\t\tat 10s  account default other\n\t\t\tat 20s  account default default delete=true",
+		Oracle: SettledOracle,
+	},
+}
+
+// deleteAccount deletes the ServiceAccount default and waits until there is another one.
+func (u *User) deleteAccount() {
+	u.Helper()
+	accounts := u.Client.CoreV1().ServiceAccounts(u.Namespace)
+	var before *corev1.ServiceAccount
+	u.Wait("there is a ServiceAccount default", Patience, func() (err error) {
+		before, err = accounts.Get(ctx(), "default", metav1.GetOptions{})
+		return err
+	})
+	u.Try("delete the ServiceAccount default", func() error {
+		err := accounts.Delete(ctx(), "default", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &before.UID}})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+	u.Wait("there is a ServiceAccount default again", Patience, func() error {
+		a, err := accounts.Get(ctx(), "default", metav1.GetOptions{})
+		if err == nil && a.UID == before.UID {
+			err = fmt.Errorf("it is still there")
+		}
+		return err
+	})
+}
+
+var serviceAccountScenarios = []Scenario{
+	{Name: "the ServiceAccount default is deleted again and again", Play: func(u *User) {
+		for range 4 {
+			u.deleteAccount()
+		}
+	}},
+}
+
+var serviceAccountBudgets = []Budget{{
+	Name: "the ServiceAccount default is deleted 20 times", Floor: floor.Writes{Other: 20},
+	Do: func(u *User) {
+		for range 20 {
+			u.deleteAccount()
+		}
+	},
+}}
