@@ -75,6 +75,7 @@ func run(t *testing.T, s script.Script, registry func() []manager.Controller) (o
 func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	server := apiserver.New(s.Seed)
 	cluster := actors.New(server, s.Seed)
+	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
 	w := &world{
 		script: s, registry: registry(), server: server, cluster: cluster, users: workload.New(server, cluster, suite.Operations()),
 		record: newRecord(server),

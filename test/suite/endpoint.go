@@ -73,7 +73,7 @@ var endpointMutants = []Mutant{
 	{
 		Name: "Endpoints keep dead addresses once there are more than a thousand",
 		Edits: []Edit{{"pkg/controllers/endpoint/plan.go",
-			"case !sameSubsets(", "case !(noted && note) && !sameSubsets("}},
+			"case !endpoints.SameSubsets(", "case !(noted && note) && !endpoints.SameSubsets("}},
 		Script: `
 			set batch 1000
 			at 1s   service web

@@ -95,7 +95,7 @@ func managed(by string) bool { return strings.HasPrefix(by, "m") && strings.Cont
 var rootCAMutants = []Mutant{
 	{
 		Name:   "the ConfigMap with authorities does not come back",
-		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/enqueue.go", "func enqueuedByConfigMap(before, _ plan.Object) []plan.Key {\n\tif before == nil ||", "func enqueuedByConfigMap(before, after plan.Object) []plan.Key {\n\tif before == nil || after == nil ||"}},
+		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/enqueue.go", "before.GetName() != configMapName", "before.GetName() == configMapName"}},
 		Script: withoutElection + "\n\t\t\tat 10s  rootca default do=delete",
 		Oracle: SettledOracle,
 	},

@@ -104,7 +104,7 @@ var serviceAccountMutants = []Mutant{
 	},
 	{
 		Name:   "new namespaces get no ServiceAccount",
-		Edits:  []Edit{{"pkg/controllers/serviceaccount/enqueue.go", "func enqueuedByNamespace(_, after plan.Object) []plan.Key {\n\tif after == nil {", "func enqueuedByNamespace(before, after plan.Object) []plan.Key {\n\tif after == nil || before == nil && after.GetName() == \"web\" {"}},
+		Edits:  []Edit{{"pkg/controllers/serviceaccount/enqueue.go", "if after == nil {", "if after == nil || after.GetName() == \"web\" {"}},
 		Script: withoutElection + "\n\t\t\tat 10s  namespace web",
 		Oracle: SettledOracle,
 	},

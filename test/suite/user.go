@@ -223,6 +223,13 @@ func ignoreExists(err error) error {
 	return err
 }
 
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // Follow waits until n Deployments of the namespace are rolled out, after work has been begun on them, and says how long
 // each took from the version at which it was changed. It watches: asking again and again would take its share of the
 // machine.

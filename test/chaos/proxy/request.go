@@ -41,8 +41,15 @@ func (r Request) IsWrite() bool {
 	return r.Request.IsWrite() && !r.IsNoise() && !account
 }
 
-// clusterScoped are the resources that managers ask for and that belong to no namespace.
-var clusterScoped = []string{"nodes", "namespaces", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews"}
+// clusterScoped are the resources that belong to no namespace: a manager with the garbage collector asks for all that there are.
+var clusterScoped = strings.Fields(`
+	apiservices certificatesigningrequests clusterrolebindings clusterroles clustertrustbundles componentstatuses csidrivers csinodes
+	customresourcedefinitions deviceclasses flowschemas ingressclasses ipaddresses mutatingadmissionpolicies
+	mutatingadmissionpolicybindings mutatingwebhookconfigurations namespaces nodes persistentvolumes priorityclasses
+	prioritylevelconfigurations resourceslices runtimeclasses selfsubjectaccessreviews selfsubjectreviews selfsubjectrulesreviews
+	servicecidrs storageclasses storageversionmigrations subjectaccessreviews tokenreviews validatingadmissionpolicies
+	validatingadmissionpolicybindings validatingwebhookconfigurations volumeattachments volumeattributesclasses
+`)
 
 // parseRequest reads a request. If only is not empty, a list or watch of all namespaces becomes one of that namespace, in
 // r's URL too, and of Namespaces themselves it is the only one.

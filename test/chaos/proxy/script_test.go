@@ -128,6 +128,7 @@ func TestRequestsAreParsed(t *testing.T) {
 		{"GET", "/api/v1/pods?watch=true", "watch pods only/", "/api/v1/namespaces/only/pods"},
 		{"GET", "/apis/apps/v1/replicasets", "list replicasets only/", "/apis/apps/v1/namespaces/only/replicasets"},
 		{"GET", "/api/v1/nodes", "list nodes ", ""},
+		{"GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true", "watch clusterroles ", ""},
 		{"GET", "/api/v1/namespaces?watch=true", "watch namespaces ", "/api/v1/namespaces"},
 		{"GET", "/api/v1/namespaces/shop/pods/web", "get pods shop/web", ""},
 		{"GET", "/api/v1/namespaces/shop/pods", "list pods shop/", ""},

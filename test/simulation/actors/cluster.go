@@ -34,6 +34,9 @@ type Cluster struct {
 	lost      map[string]bool      // nodes whose kubelet does not work
 	since     map[string]time.Time // when it stopped
 	collect   bool                 // the garbage collector has an appointment
+
+	// LeaveGarbage leaves garbage and namespaces that are being deleted to the managers. It is to be set before Run.
+	LeaveGarbage bool
 }
 
 // New returns the surroundings of the controllers that work on the server.

@@ -16,6 +16,9 @@ import (
 // noteOwnership lets the garbage collector look some time after something was deleted or is to be deleted, or has got an
 // owner (which may be gone).
 func (c *Cluster) noteOwnership(e *apiserver.Event) {
+	if c.LeaveGarbage {
+		return
+	}
 	owned := e.Before == nil || len(e.Before.GetOwnerReferences()) != len(e.Object.GetOwnerReferences())
 	if e.Type != watch.Deleted && e.Object.GetDeletionTimestamp() == nil && !(owned && len(e.Object.GetOwnerReferences()) > 0) || c.collect {
 		return

@@ -30,7 +30,7 @@ func (c *Cluster) note(resource string, e *apiserver.Event) {
 	case "nodes":
 		c.noteNode(e)
 	case "namespaces":
-		if e.Object.GetDeletionTimestamp() != nil {
+		if e.Object.GetDeletionTimestamp() != nil && !c.LeaveGarbage {
 			c.after(c.delay("empty", e.Object.GetName(), time.Second, 10*time.Second), func() { c.emptyNamespace(e.Object.GetName()) })
 		}
 	}

@@ -1,0 +1,250 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+// familyLabel is that of ConfigMaps that own one another, keptLabel of dependents whose owner is deleted without them.
+const familyLabel, keptLabel = "family", "kept"
+
+func garbageCollectorEntry() Entry {
+	return Entry{
+		Controller: "garbage-collector-controller",
+		Operations: map[string]workload.Operation{
+			"family": family, // NAME n=: a ConfigMap that owns n others; second=true: beside another one; gone=true: it never was; do=delete policy=
+		},
+		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			name := fmt.Sprintf("%s-%d", app, g.IntN(3))
+			g.Add(at, "family %s n=%d%s", name, 1+g.IntN(4), workload.Pick(g, "", "", " second=true", " gone=true"))
+			g.Add(soon, "family %s do=delete policy=%s", name, workload.Pick(g, "Background", "Background", "Foreground", "Orphan"))
+		}}},
+		Settled: garbageSettled,
+		Scenarios: []Scenario{{Name: "owners are deleted in the background, in the foreground, and without their dependents", Play: func(u *User) {
+			for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+				name := "owner-" + strings.ToLower(string(policy))
+				u.createFamily(name, 3)
+				u.deleteOwner(name, policy)
+				u.waitCollected(name, policy, 3)
+			}
+		}}},
+		Malformed: map[string]string{
+			"configmaps/absurd-owners": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"finalizers":["","orphan","foregroundDeletion"],"ownerReferences":[
+				{"apiVersion":"","kind":"","name":"","uid":""},{"apiVersion":"a/b/c","kind":"X","name":"y","uid":"1","controller":true,"blockOwnerDeletion":true},
+				{"apiVersion":"v1","kind":"Pod","name":"../x","uid":"2"}],${META}}}`,
+		},
+		Mutants: garbageCollectorMutants,
+		Budgets: []Budget{{
+			Name: "50 owners of two ConfigMaps are deleted", Floor: floor.Writes{Other: 100},
+			Do: func(u *User) {
+				for i := range 50 {
+					name := fmt.Sprint("owner-", i)
+					u.createFamily(name, 2)
+					u.deleteOwner(name, metav1.DeletePropagationBackground)
+				}
+				for i := range 50 {
+					u.waitCollected(fmt.Sprint("owner-", i), metav1.DeletePropagationBackground, 2)
+				}
+			},
+		}},
+	}
+}
+
+// member is a ConfigMap of a family.
+func member(namespace, family, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{familyLabel: family}, OwnerReferences: owners,
+	}}
+}
+
+func ownedBy(name string, uid types.UID) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: uid, BlockOwnerDeletion: ptr.To(true)}
+}
+
+// family makes a ConfigMap and others that it owns, or deletes it.
+func family(u *workload.Users, l script.Line) error {
+	name := l.Arg(0)
+	if do, _ := l.Get("do"); do == "delete" {
+		return deleteOwner(u, name, l)
+	}
+	var owners []metav1.OwnerReference
+	parents := []string{name}
+	if _, second := l.Get("second"); second {
+		parents = append(parents, name+"-second")
+	}
+	if _, gone := l.Get("gone"); gone {
+		owners, parents = append(owners, ownedBy(name, types.UID("never-"+name))), nil
+	}
+	for _, parent := range parents {
+		if err := create(u, member(workload.Namespace, name, parent)); err != nil {
+			return err
+		}
+		owners = append(owners, ownedBy(parent, apiserver.One[*corev1.ConfigMap](u.Server, workload.Namespace, parent).UID))
+	}
+	n, _ := l.Int("n")
+	for i := range n {
+		if err := create(u, member(workload.Namespace, name, fmt.Sprintf("%s-of-%d", name, i), owners...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteOwner deletes the ConfigMap that owns others. If they are to stay, they are marked first.
+func deleteOwner(u *workload.Users, name string, l script.Line) error {
+	owner := apiserver.One[*corev1.ConfigMap](u.Server, workload.Namespace, name)
+	if policy, _ := l.Get("policy"); policy == string(metav1.DeletePropagationOrphan) && owner != nil && owner.DeletionTimestamp == nil {
+		for _, m := range apiserver.All[*corev1.ConfigMap](u.Server) {
+			if !slices.ContainsFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
+				continue
+			}
+			if _, err := actors.Edit(u.Server, workload.By, m.Namespace, m.Name, "", func(m *corev1.ConfigMap) {
+				m.Labels = map[string]string{familyLabel: name, keptLabel: "true"}
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return u.Remove("configmaps", name, l)
+}
+
+// garbageSettled says which garbage is left, and what was taken for garbage and was not (GC-33, GC-44, GC-47).
+func garbageSettled(s *apiserver.Server) (wrong []string) {
+	exists := map[types.UID]bool{}
+	all := s.Everything()
+	for _, o := range all {
+		exists[o.GetUID()] = true
+	}
+	for _, o := range all {
+		refs, finalizers := o.GetOwnerReferences(), o.GetFinalizers()
+		waits := slices.Contains(finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
+		switch {
+		case o.GetDeletionTimestamp() != nil && waits:
+			wrong = append(wrong, fmt.Sprintf("%s %s waits for its dependents", o.Resource, o.GetName()))
+		case o.GetDeletionTimestamp() == nil && len(refs) > 0 && !slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return exists[r.UID] }):
+			wrong = append(wrong, fmt.Sprintf("%s %s has no owner any more", o.Resource, o.GetName()))
+		}
+	}
+	for _, e := range s.Since("configmaps", 0) {
+		if !beginsDeletion(e) || e.Before.GetLabels()[familyLabel] == "" {
+			continue
+		}
+		if e.Before.GetLabels()[keptLabel] != "" {
+			wrong = append(wrong, fmt.Sprintf("the ConfigMap %s was deleted with an owner that was to be deleted without it", e.Object.GetName()))
+		}
+		for _, o := range s.Past("configmaps", e.Version-1) {
+			waits := o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
+			if !waits && slices.ContainsFunc(e.Before.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }) {
+				wrong = append(wrong, fmt.Sprintf("the ConfigMap %s was deleted, though its owner %s existed", e.Object.GetName(), o.GetName()))
+			}
+		}
+	}
+	return wrong
+}
+
+// beginsDeletion reports whether a manager has deleted an object that nobody else had deleted before.
+func beginsDeletion(e *apiserver.Event) bool {
+	return managed(e.By) && e.Before != nil && e.Before.GetDeletionTimestamp() == nil && (e.Type == "DELETED" || e.Object.GetDeletionTimestamp() != nil)
+}
+
+// withoutActors is the beginning of scripts in which only the manager collects garbage and empties namespaces.
+const withoutActors = withoutElection + `
+			set garbage 0`
+
+const collectorPlan = "pkg/controllers/garbagecollector/plan.go"
+
+var garbageCollectorMutants = []Mutant{
+	{
+		Name:   "dependents stay when their only owner is gone",
+		Edits:  []Edit{{collectorPlan, "case len(by[dangling])+len(by[dying]) == 0:", "case len(by[dangling])+len(by[dying]) < 2:"}},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  family a do=delete",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "dependents are deleted while one of their owners exists",
+		Edits:  []Edit{{collectorPlan, "case len(by[solid]) > 0:", "case len(by[solid]) > 1:"}},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 second=true\n\t\t\tat 20s  family a do=delete",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a deletion in the foreground does not end",
+		Edits:  []Edit{{collectorPlan, "if len(blocking) == 0 {", "if len(blocking) == 0 && !n.deleting {"}},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  family a do=delete policy=Foreground",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "dependents are not orphaned",
+		Edits:  []Edit{{collectorPlan, "if len(drops.Sequences) > 0 {", "if len(drops.Sequences) > 9 {"}},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  family a do=delete policy=Orphan",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "dependents of owners that never existed stay",
+		Edits:  []Edit{{"pkg/controllers/garbagecollector/runner_verify.go", "case isAbsent(err), err == nil && found.UID != c.uid:", "case err == nil && found.UID != c.uid:"}},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 gone=true",
+		Oracle: SettledOracle,
+	},
+}
+
+// createFamily makes a ConfigMap and so many others that it owns.
+func (u *User) createFamily(name string, n int) {
+	u.Helper()
+	maps := u.Client.CoreV1().ConfigMaps(u.Namespace)
+	var owner *corev1.ConfigMap
+	u.Try("create the ConfigMap "+name, func() (err error) {
+		if _, err = maps.Create(ctx(), member(u.Namespace, name, name), metav1.CreateOptions{}); ignoreExists(err) == nil {
+			owner, err = maps.Get(ctx(), name, metav1.GetOptions{})
+		}
+		return err
+	})
+	for i := range n {
+		u.Try("create a dependent of "+name, func() error {
+			_, err := maps.Create(ctx(), member(u.Namespace, name, fmt.Sprintf("%s-of-%d", name, i), ownedBy(name, owner.UID)), metav1.CreateOptions{})
+			return ignoreExists(err)
+		})
+	}
+}
+
+func (u *User) deleteOwner(name string, policy metav1.DeletionPropagation) {
+	u.Helper()
+	u.Try("delete the ConfigMap "+name, func() error {
+		return ignoreNotFound(u.Client.CoreV1().ConfigMaps(u.Namespace).Delete(ctx(), name, metav1.DeleteOptions{PropagationPolicy: &policy}))
+	})
+}
+
+// waitCollected waits until an owner is gone, and its dependents with it, or all of them are there without an owner.
+func (u *User) waitCollected(name string, policy metav1.DeletionPropagation, dependents int) {
+	u.Helper()
+	want := 0
+	if policy == metav1.DeletePropagationOrphan {
+		want = dependents
+	}
+	u.Wait(fmt.Sprintf("of the family %s %d are left", name, want), Patience, func() error {
+		list, err := u.Client.CoreV1().ConfigMaps(u.Namespace).List(ctx(), metav1.ListOptions{LabelSelector: familyLabel + "=" + name})
+		if err != nil {
+			return err
+		}
+		for _, m := range list.Items {
+			if m.Name == name || len(m.OwnerReferences) > 0 {
+				return fmt.Errorf("%s is there, with the owners %v", m.Name, m.OwnerReferences)
+			}
+		}
+		if len(list.Items) != want {
+			return fmt.Errorf("%d are left", len(list.Items))
+		}
+		return nil
+	})
+}

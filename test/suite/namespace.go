@@ -1,0 +1,211 @@
+package suite
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+const (
+	tenantLabel = "tenant" // of what tenants have in their namespaces
+	holdsName   = "held"   // a ConfigMap with a finalizer
+	holds       = "example.com/hold"
+)
+
+func namespaceEntry() Entry {
+	return Entry{
+		Controller: "namespace-controller",
+		Operations: map[string]workload.Operation{
+			"tenant": tenant, // NAME: a namespace with content; held=true: some of which has a finalizer; do=delete, release
+		},
+		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			name := "tenant-" + app
+			g.Add(at, "tenant %s%s", name, workload.Pick(g, "", "", " held=true"))
+			g.Add(soon, "tenant %s do=delete", name)
+			g.Add(soon+g.Early(), "tenant %s do=release", name)
+		}}},
+		Settled:   namespacesSettled,
+		Scenarios: []Scenario{{Name: "a namespace with content is deleted", Play: (*User).leave}},
+		Malformed: map[string]string{
+			"limitranges/absurd": `{"apiVersion":"v1","kind":"LimitRange","metadata":{"finalizers":["","/"],"deletionTimestamp":"2020-01-01T00:00:00Z",
+				"deletionGracePeriodSeconds":-1,${META}},"spec":{"limits":[{}]}}`,
+		},
+		Mutants: namespaceMutants,
+		Budgets: []Budget{{
+			// A ServiceAccount and a ConfigMap come; two collections, and then the finalizer, go.
+			Name: "20 namespaces come and go", Floor: floor.Writes{Other: 100},
+			Do: func(u *User) {
+				for _, do := range []func(string){u.createNamespace, u.deleteNamespace, u.waitNamespaceGone} {
+					for i := range 20 {
+						do(fmt.Sprint(u.Namespace, "-", i))
+					}
+				}
+			},
+		}},
+	}
+}
+
+// tenant makes a namespace with content, deletes it, or takes the finalizers off its content.
+func tenant(u *workload.Users, l script.Line) error {
+	name := l.Arg(0)
+	switch do, _ := l.Get("do"); do {
+	case "delete":
+		return remove(u, "namespaces", "", name)
+	case "release":
+		_, err := actors.Edit(u.Server, workload.By, name, holdsName, "", func(m *corev1.ConfigMap) { m.Finalizers = nil })
+		return err
+	}
+	if err := create(u, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return err
+	}
+	if _, held := l.Get("held"); held {
+		if err := create(u, content(name, holdsName, holds)); err != nil {
+			return err
+		}
+	}
+	if err := create(u, content(name, "free")); err != nil {
+		return err
+	}
+	template := workload.Template(name, actors.Good+":1")
+	return create(u, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "web", Labels: template.Labels}, Spec: template.Spec})
+}
+
+// content is a ConfigMap of a tenant.
+func content(namespace, name string, finalizers ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{tenantLabel: "true"}, Finalizers: finalizers,
+	}}
+}
+
+// namespacesSettled says which namespaces should be gone, what is left of those that are, and what was deleted too early (NS-10, NS-18,
+// NS-28, NS-36).
+func namespacesSettled(s *apiserver.Server) (wrong []string) {
+	held := map[string]bool{}
+	all := s.Everything()
+	for _, o := range all {
+		held[o.GetNamespace()] = held[o.GetNamespace()] || len(o.GetFinalizers()) > 0
+	}
+	there := map[string]bool{"": true}
+	for _, n := range apiserver.All[*corev1.Namespace](s) {
+		if there[n.Name] = true; n.DeletionTimestamp != nil && !held[n.Name] {
+			wrong = append(wrong, fmt.Sprintf("the namespace %s is still there, and nothing holds it", n.Name))
+		}
+	}
+	for _, o := range all {
+		if !there[o.GetNamespace()] && o.Resource != "events" {
+			wrong = append(wrong, fmt.Sprintf("of the namespace %s, which is gone, %s %s is left", o.GetNamespace(), o.Resource, o.GetName()))
+		}
+	}
+	for _, e := range s.Since("configmaps", 0) {
+		if !beginsDeletion(e) || e.Before.GetLabels()[tenantLabel] == "" {
+			continue
+		}
+		namespace := e.Object.GetNamespace()
+		for _, n := range s.Past("namespaces", e.Version-1) {
+			if n.GetName() == namespace && n.GetDeletionTimestamp() == nil {
+				wrong = append(wrong, fmt.Sprintf("the namespace %s was emptied, and it was not to be deleted", namespace))
+			}
+		}
+		for _, p := range s.Past("pods", e.Version-1) {
+			if p.GetNamespace() == namespace {
+				wrong = append(wrong, fmt.Sprintf("the ConfigMap %s of %s was deleted before the pod %s", e.Object.GetName(), namespace, p.GetName()))
+			}
+		}
+	}
+	return wrong
+}
+
+const namespacePlan = "pkg/controllers/namespace/plan.go"
+
+var namespaceMutants = []Mutant{
+	{
+		Name:   "a namespace is released though something is left in it",
+		Edits:  []Edit{{namespacePlan, "case len(s.Contents) > 0 || s.Discovery != nil:", "case len(s.Contents) > 9 || s.Discovery != nil:"}},
+		Script: withoutActors + "\n\t\t\tat 10s  tenant web held=true\n\t\t\tat 20s  tenant web do=delete",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a namespace that is not empty at once is not looked at again",
+		Edits:  []Edit{{namespacePlan, "return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}", "return plan.Plan{Why: s.whyNotEmpty() + s.wait(now).String()}"}},
+		Script: withoutActors + "\n\t\t\tat 10s  tenant web held=true\n\t\t\tat 20s  tenant web do=delete\n\t\t\tat 60s  tenant web do=release",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "the deletion of a namespace is not noticed",
+		Edits:  []Edit{{"pkg/controllers/namespace/controller.go", "before != nil && before.GetDeletionTimestamp() != nil", "before != nil"}},
+		Script: withoutActors + "\n\t\t\tat 10s  tenant web\n\t\t\tat 20s  tenant web do=delete",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "pods do not go before all else",
+		Edits:  []Edit{{"pkg/controllers/namespace/observe.go", "	if len(s.Contents) == 0 {\n		s.Contents = o.list(", "	if len(s.Contents) < 9 {\n		s.Contents = o.list("}},
+		Script: withoutActors + "\n\t\t\tat 10s  tenant web\n\t\t\tat 20s  tenant web do=delete",
+		Oracle: SettledOracle,
+	},
+}
+
+// leave deletes the user's own namespace, in which something has a finalizer for a while.
+func (u *User) leave() {
+	u.Helper()
+	u.Create(Deployment("web", 2))
+	u.WaitComplete("web")
+	maps := u.Client.CoreV1().ConfigMaps(u.Namespace)
+	u.Try("create a ConfigMap with a finalizer", func() error {
+		_, err := maps.Create(ctx(), content(u.Namespace, holdsName, holds), metav1.CreateOptions{})
+		return ignoreExists(err)
+	})
+	u.deleteNamespace(u.Namespace)
+	u.Wait("only the ConfigMap with a finalizer is left", Patience, func() error {
+		n, err := u.Client.CoreV1().Namespaces().Get(ctx(), u.Namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NamespaceContentRemaining && c.Message == "Some resources are remaining: configmaps. has 1 resource instances" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", n.Status.Conditions)
+	})
+	u.Try("take the finalizer off", func() error {
+		_, err := maps.Patch(ctx(), holdsName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		return ignoreNotFound(err)
+	})
+	u.waitNamespaceGone(u.Namespace)
+}
+
+func (u *User) createNamespace(name string) {
+	u.Helper()
+	u.Try("create the namespace "+name, func() error {
+		_, err := u.Client.CoreV1().Namespaces().Create(ctx(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return ignoreExists(err)
+	})
+}
+
+func (u *User) deleteNamespace(name string) {
+	u.Helper()
+	u.Try("delete the namespace "+name, func() error {
+		return ignoreNotFound(u.Client.CoreV1().Namespaces().Delete(ctx(), name, metav1.DeleteOptions{}))
+	})
+}
+
+func (u *User) waitNamespaceGone(name string) {
+	u.Helper()
+	u.Wait("the namespace "+name+" is gone", Patience, func() error {
+		n, err := u.Client.CoreV1().Namespaces().Get(ctx(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it exists: %+v, %w", n.Status, err)
+	})
+}
