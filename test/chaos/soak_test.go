@@ -61,7 +61,7 @@ func TestSoak(t *testing.T) {
 	s := &soak{
 		T: t, Cluster: c, Rand: rand.New(rand.NewPCG(*firstSeed, 1)),
 		tally: newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength), 4,
-			strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S13 S14 L1 L3")...),
+			strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S13 S14 S15 L1 L3")...),
 		faults: map[string]int{}, firsts: map[string]vitals{}, supervised: map[string]bool{},
 	}
 	t.Cleanup(func() {

@@ -1,6 +1,6 @@
 // Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that
-// the controllers deployment, replicaset, endpoint and podgc work on, and, where there is one, the API server's audit log,
-// and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
+// the controllers deployment, replicaset, endpoint, endpointslice and podgc work on, and, where there is one, the API server's
+// audit log, and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
 // manager in particular and shares no code with ours, so that a mistake in our code cannot be one of the oracles, too.
 //
 // # Histories
