@@ -121,6 +121,24 @@ func TestS6(t *testing.T) {
 			s.Manager().Edit(a, observe)
 			s.Manager().Terminate(pods[0])
 		}, want: "2 pods of web are available"},
+		{name: "the pod that the size was decided for has become ready, and another one goes", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			late := s.User().Edit(pods[1], unready)
+			s.Wait(time.Minute)
+			s.Manager().Edit(a, size(2))
+			s.User().Edit(late, s.run)
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "it had become ready long before the size was decided", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			late := s.User().Edit(pods[1], unready)
+			s.Wait(time.Minute)
+			s.User().Edit(late, s.run)
+			s.Wait(time.Minute)
+			a = s.Manager().Edit(a, size(2))
+			s.Manager().Edit(a, observe)
+			s.Manager().Terminate(pods[0])
+		}, want: "2 pods of web are available, fewer than 3"},
 		{name: "the Deployment asks for fewer since the size was decided", write: func(s *scene) {
 			d, a, _, pods := rolling(s, false)
 			s.Manager().Edit(a, size(2))

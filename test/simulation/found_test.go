@@ -11,6 +11,21 @@ import (
 // TestFound runs scripts that once failed, shrunk.
 func TestFound(t *testing.T) {
 	for name, text := range map[string]string{
+		"a pod that was given up as not ready becomes ready while events are late, and another one goes": `
+			seed 410
+			set batch 500
+			set managers 2
+			set nodes 2
+			set workers 1
+			at 3.785s   create web replicas=3 image=good:1 surge=0 unavailable=1
+			at 20s      fault m0 down for=15s
+			at 22s      image web failing:0
+			at 22s      node node-1 do=remove
+			at 22s      edit web replicas=6
+			at 22.047s  image web good:0
+			at 22.6s    fault m* delay all 2.934s for=8s
+			at 25.7s    image web good:1
+			at 32s      image web flaky:2`,
 		"revisions begin anew when a Deployment that keeps no history is changed while it is paused": `
 			seed 30018
 			at 0s       create db replicas=0 image=failing:2 surge=16% unavailable=96%
