@@ -11,6 +11,20 @@ import (
 // TestFound runs scripts that once failed, shrunk.
 func TestFound(t *testing.T) {
 	for name, text := range map[string]string{
+		"revisions go on from the highest that is left when some of the old ReplicaSets have gone": `
+			seed 3692363291
+			set batch 500
+			set nodes 4
+			set workers 1
+			at 0s       create web replicas=1 image=good:1 surge=12% unavailable=8%
+			at 5s       fault m0 slow 958ms for=17s
+			at 5.34s    node node-1 do=stop
+			at 5.931s   image web slow:2
+			at 8.4s     image web bad:0
+			at 11.823s  edit web paused=true
+			at 12s      image web good:2
+			at 13.286s  edit web history=0
+			at 16.823s  edit web paused=false`,
 		"a pod that was given up as not ready becomes ready while events are late, and another one goes": `
 			seed 410
 			set batch 500
