@@ -11,6 +11,14 @@ import (
 // TestFound runs scripts that once failed, shrunk.
 func TestFound(t *testing.T) {
 	for name, text := range map[string]string{
+		"progress that is seen twice in a second is written once": `
+			seed 1322
+			set latency 200
+			set nodes 2
+			at 1.75s    create web replicas=0 image=slow:2 surge=1 unavailable=0
+			at 22s      image web good:1
+			at 25.597s  fault m* refuse n=6 code=503 after=false resource=replicasets
+			at 40.726s  rollback web to=0`,
 		"revisions go on from the highest that is left when some of the old ReplicaSets have gone": `
 			seed 3692363291
 			set batch 500
