@@ -94,7 +94,7 @@ func (w *world) family(d *deployment) []string {
 // Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the environment took since shortly before that
 // count as available. A pod that has only just become ready may be deleted as one that is not, and as many as came to the
 // ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
-// exempt. So is the deletion of as many pods as have become ready since the size was decided for them, as nobody could know yet.
+// exempt, and so are sizes that another Deployment had decided before the present one adopted the ReplicaSet. So is the deletion of as many pods as have become ready since the size was decided for them, as nobody could know yet.
 func S6() Oracle {
 	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
@@ -119,7 +119,7 @@ func S6() Oracle {
 			since := j.lag(r, Pod, ReplicaSet)
 			known := since // what the manager knew of as it deleted, and as the size was lowered below the number of pods
 			for _, o := range s.open() {
-				if !o.byManager || o.scaling {
+				if !o.byManager || o.scaling || o.owner != s.controller {
 					j.judges(true)
 					return
 				}

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestS5(t *testing.T) {
@@ -127,6 +128,17 @@ func TestS6(t *testing.T) {
 			s.Wait(time.Minute)
 			s.Manager().Edit(a, size(2))
 			s.User().Edit(late, s.run)
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "another Deployment had decided the size before this one adopted the ReplicaSet", write: func(s *scene) {
+			d, a, _, pods := rolling(s, false)
+			a = s.Manager().Edit(a, size(2))
+			s.User().Delete(d)
+			a = s.User().Edit(a, func(o Object) { o.SetOwnerReferences(nil) })
+			d = s.User().Create(aDeployment(3))
+			s.Manager().Edit(a, func(o Object) {
+				o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))})
+			})
 			s.Manager().Terminate(pods[0])
 		}},
 		{name: "it had become ready long before the size was decided", write: func(s *scene) {
