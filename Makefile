@@ -38,7 +38,7 @@ PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 FUZZTIME ?= 1m
-SIM_TIME ?= 40s
+SIM_TIME ?= 100s
 # Half of the simulated seeds are always the same. The others are new with each commit.
 FRESH_SEED = $(shell printf '%d' 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1))
 
@@ -71,8 +71,8 @@ test-unit: ## Run the tests that need no control plane
 
 test-integration: build localcluster ## Run the tests on a local control plane
 	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation ./test/toy
-	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -seeds=3000 -least=500
-	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -seeds=3000 -least=500
+	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -seeds=800 -least=500
+	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -seeds=800 -least=500
 
 chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge
 	CHAOS_FULL=1 go test ./test/chaos -count=1 -v -timeout=60m
@@ -80,7 +80,7 @@ chaos: build localcluster ## Kill at every write, cut and lie between the manage
 soak: build localcluster ## Random work and faults for SOAK (10m)
 	go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$$' -soak=$(or $(SOAK),10m)
 
-simulate: ## Random work and faults in virtual time for SIM_TIME (40s); a failing seed is shrunk and printed
+simulate: ## Random work and faults in virtual time for SIM_TIME (100s); a failing seed is shrunk and printed
 	SIM_TIME=$(SIM_TIME) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
 
 # "go run ./test/chaos/reliability -help" lists the flags that RELIABILITY may have.
