@@ -71,8 +71,8 @@ test-unit: ## Run the tests that need no control plane
 
 test-integration: build localcluster ## Run the tests on a local control plane
 	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation ./test/toy
-	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -seeds=3000 -least=500
-	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -seeds=3000 -least=500
+	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -seeds=800 -least=500
+	SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -seeds=800 -least=500
 
 chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge
 	CHAOS_FULL=1 go test ./test/chaos -count=1 -v -timeout=60m

@@ -12,9 +12,12 @@ import (
 )
 
 // S9: the manager never lowers the revision annotation of a ReplicaSet, nor that of a Deployment (DEP-11, DEP-12), but for one
-// whose ReplicaSets somebody else has touched, until its revision is again that of its present ReplicaSet and the highest. It removes only ReplicaSets that are old and empty, and only while there are more old
-// ones than revisionHistoryLimit; when a Deployment is complete at the end, there are no more (DEP-62, DEP-63). That a
-// rollback reuses a ReplicaSet is S7.
+// whose ReplicaSets somebody else has touched, until its revision is again that of its present ReplicaSet and the highest. When the
+// history is kept short and the template is changed while the Deployment is paused, all ReplicaSets are old and may go; then the
+// numbers go on from the highest of those that are left (DEP-12, DEP-62).
+//
+// It removes only ReplicaSets that are old and empty, and only while there are more old ones than revisionHistoryLimit; when a
+// Deployment is complete at the end, there are no more (DEP-62, DEP-63). That a rollback reuses a ReplicaSet is S7.
 func S9() Oracle {
 	return Oracle{"S9", "revisions grow, history is kept as asked", func(j *judge) hooks {
 		touched := map[types.UID]time.Time{} // when others had a hand in the revision of a Deployment
@@ -40,7 +43,7 @@ func S9() Oracle {
 				case r.kind == ReplicaSet:
 					j.lowered(r, false)
 				case r.kind == Deployment:
-					j.lowered(r, !touched[owner].IsZero() || j.restarts(owner))
+					j.lowered(r, !touched[owner].IsZero() || j.numbered(owner, time.Time{}))
 				default:
 					return
 				}
@@ -56,10 +59,6 @@ func S9() Oracle {
 		}
 	}}
 }
-
-// restarts reports whether a Deployment has only one ReplicaSet. When the history is kept short and the template is changed while it
-// is paused, all ReplicaSets are old and may go; then the numbers begin anew (DEP-12, DEP-62).
-func (j *judge) restarts(uid types.UID) bool { return len(j.setsOf[uid]) < 2 }
 
 // numbered reports whether the revision of a Deployment is that of its present ReplicaSet, and the highest, so that nothing is left
 // of what others had done to revisions.

@@ -94,7 +94,7 @@ func (w *world) family(d *deployment) []string {
 // Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the environment took since shortly before that
 // count as available. A pod that has only just become ready may be deleted as one that is not, and as many as came to the
 // ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
-// exempt.
+// exempt, and so are sizes that another Deployment had decided before the present one adopted the ReplicaSet. So is the deletion of as many pods as have become ready since the size was decided for them, as nobody could know yet.
 func S6() Oracle {
 	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
@@ -117,21 +117,28 @@ func S6() Oracle {
 			}
 			least, size := d.fence().least, s.open()[0].replicas
 			since := j.lag(r, Pod, ReplicaSet)
+			known := since // what the manager knew of as it deleted, and as the size was lowered below the number of pods
 			for _, o := range s.open() {
-				if !o.byManager || o.scaling {
+				if !o.byManager || o.scaling || o.owner != s.controller {
 					j.judges(true)
 					return
 				}
 				least, size = min(least, o.spec.least), min(size, o.replicas)
-				if decided := j.lagAt(o.when, o.author, Pod, ReplicaSet); decided.Before(since) {
+				decided := j.lagAt(o.when, o.author, Pod, ReplicaSet)
+				if decided.Before(since) {
 					since = decided
+				}
+				if int(o.replicas) < s.active && decided.After(known) {
+					known = decided
 				}
 			}
 			if least <= 0 {
 				return
 			}
 			arrived := j.arrived(s, since)
-			excused := !d.disturbed.IsZero() && !d.disturbed.Before(since) || arrived > 0 && s.active-arrived <= int(size)
+			mended := j.mended(s, known)
+			excused := !d.disturbed.IsZero() && !d.disturbed.Before(since) ||
+				arrived > 0 && s.active-arrived <= int(size) || mended > 0 && s.active-mended <= int(size)
 			if j.judges(excused); excused {
 				return
 			}
@@ -286,6 +293,16 @@ func (j *judge) standing(s *set, d *deployment, since time.Time) *set {
 // justDeleted reports whether the environment has just deleted the ReplicaSet.
 func (w *world) justDeleted(r *revision, s *set) bool {
 	return w.recent(r, s.deleting, ReplicaSet) || s.gone != nil && !s.gone.manager && w.recent(r, s.gone.at, ReplicaSet)
+}
+
+// mended counts the pods of a ReplicaSet that have become ready since a time.
+func (w *world) mended(s *set, since time.Time) (n int) {
+	for _, p := range w.podsOf[s.UID] {
+		if p.counted && p.ready.After(since) {
+			n++
+		}
+	}
+	return n
 }
 
 // arrived counts the pods of a ReplicaSet that were made outside of it, came to it since a time, and are left.

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestS5(t *testing.T) {
@@ -121,6 +122,35 @@ func TestS6(t *testing.T) {
 			s.Manager().Edit(a, observe)
 			s.Manager().Terminate(pods[0])
 		}, want: "2 pods of web are available"},
+		{name: "the pod that the size was decided for has become ready, and another one goes", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			late := s.User().Edit(pods[1], unready)
+			s.Wait(time.Minute)
+			s.Manager().Edit(a, size(2))
+			s.User().Edit(late, s.run)
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "another Deployment had decided the size before this one adopted the ReplicaSet", write: func(s *scene) {
+			d, a, _, pods := rolling(s, false)
+			a = s.Manager().Edit(a, size(2))
+			s.User().Delete(d)
+			a = s.User().Edit(a, func(o Object) { o.SetOwnerReferences(nil) })
+			d = s.User().Create(aDeployment(3))
+			s.Manager().Edit(a, func(o Object) {
+				o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))})
+			})
+			s.Manager().Terminate(pods[0])
+		}},
+		{name: "it had become ready long before the size was decided", write: func(s *scene) {
+			_, a, _, pods := rolling(s, false)
+			late := s.User().Edit(pods[1], unready)
+			s.Wait(time.Minute)
+			s.User().Edit(late, s.run)
+			s.Wait(time.Minute)
+			a = s.Manager().Edit(a, size(2))
+			s.Manager().Edit(a, observe)
+			s.Manager().Terminate(pods[0])
+		}, want: "2 pods of web are available, fewer than 3"},
 		{name: "the Deployment asks for fewer since the size was decided", write: func(s *scene) {
 			d, a, _, pods := rolling(s, false)
 			s.Manager().Edit(a, size(2))

@@ -79,9 +79,10 @@ type order struct {
 	minReady   int32
 	when       time.Time
 	byManager  bool
-	author     string // the manager's process
-	spec       fence  // what its Deployment wanted when the order was given
-	scaling    bool   // it was given while the Deployment was being scaled (DEP-34)
+	author     string    // the manager's process
+	spec       fence     // what its Deployment wanted when the order was given
+	scaling    bool      // it was given while the Deployment was being scaled (DEP-34)
+	owner      types.UID // the Deployment that the set had then
 }
 
 // fence is what a Deployment asks for, over the generations that a step may have been decided on.
@@ -486,7 +487,7 @@ func since(t time.Time, o metav1.Object, now time.Time) time.Time {
 // keepOrder remembers what a ReplicaSet is asked for now.
 func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	size := ptr.Deref(s.Spec.Replicas, 1)
-	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager, author: r.author}
+	spec := order{generation: s.Generation, replicas: size, minReady: s.Spec.MinReadySeconds, when: w.now, byManager: r.manager, author: r.author, owner: s.controller}
 	d := w.deployments[s.controller]
 	if d != nil && d.gone == nil {
 		spec.spec = d.fence()
@@ -499,7 +500,7 @@ func (w *world) keepOrder(r *revision, s *set, before *appsv1.ReplicaSet) {
 	if len(s.orders) > 0 && size == s.orders[len(s.orders)-1].replicas && s.orders[len(s.orders)-1].byManager == r.manager {
 		// Another template or annotation: what the size was decided on stays.
 		last := s.orders[len(s.orders)-1]
-		spec.spec, spec.when, spec.author, spec.scaling = last.spec, last.when, last.author, last.scaling
+		spec.spec, spec.when, spec.author, spec.scaling, spec.owner = last.spec, last.when, last.author, last.scaling, last.owner
 	}
 	s.orders = append(s.orders, spec)
 	raised := size

@@ -11,6 +11,43 @@ import (
 // TestFound runs scripts that once failed, shrunk.
 func TestFound(t *testing.T) {
 	for name, text := range map[string]string{
+		"progress that is seen twice in a second is written once": `
+			seed 1322
+			set latency 200
+			set nodes 2
+			at 1.75s    create web replicas=0 image=slow:2 surge=1 unavailable=0
+			at 22s      image web good:1
+			at 25.597s  fault m* refuse n=6 code=503 after=false resource=replicasets
+			at 40.726s  rollback web to=0`,
+		"revisions go on from the highest that is left when some of the old ReplicaSets have gone": `
+			seed 3692363291
+			set batch 500
+			set nodes 4
+			set workers 1
+			at 0s       create web replicas=1 image=good:1 surge=12% unavailable=8%
+			at 5s       fault m0 slow 958ms for=17s
+			at 5.34s    node node-1 do=stop
+			at 5.931s   image web slow:2
+			at 8.4s     image web bad:0
+			at 11.823s  edit web paused=true
+			at 12s      image web good:2
+			at 13.286s  edit web history=0
+			at 16.823s  edit web paused=false`,
+		"a pod that was given up as not ready becomes ready while events are late, and another one goes": `
+			seed 410
+			set batch 500
+			set managers 2
+			set nodes 2
+			set workers 1
+			at 3.785s   create web replicas=3 image=good:1 surge=0 unavailable=1
+			at 20s      fault m0 down for=15s
+			at 22s      image web failing:0
+			at 22s      node node-1 do=remove
+			at 22s      edit web replicas=6
+			at 22.047s  image web good:0
+			at 22.6s    fault m* delay all 2.934s for=8s
+			at 25.7s    image web good:1
+			at 32s      image web flaky:2`,
 		"revisions begin anew when a Deployment that keeps no history is changed while it is paused": `
 			seed 30018
 			at 0s       create db replicas=0 image=failing:2 surge=16% unavailable=96%

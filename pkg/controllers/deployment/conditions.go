@@ -216,9 +216,10 @@ func (r *rollout) set(list []appsv1.DeploymentCondition, c appsv1.DeploymentCond
 	return r.put(list, c, r.now)
 }
 
-// put puts a condition into the list in any case, as of the given time.
+// put puts a condition into the list in any case, as of the given time, in whole seconds as servers store it: within the same second
+// there may be nothing to write.
 func (r *rollout) put(list []appsv1.DeploymentCondition, c appsv1.DeploymentCondition, at time.Time) []appsv1.DeploymentCondition {
-	c.LastUpdateTime = metav1.NewTime(at)
+	c.LastUpdateTime = metav1.NewTime(at.Truncate(time.Second))
 	c.LastTransitionTime = c.LastUpdateTime
 	if now := find(list, c.Type); now != nil && now.Status == c.Status {
 		c.LastTransitionTime = now.LastTransitionTime

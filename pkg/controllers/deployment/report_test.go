@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -229,6 +230,21 @@ func TestMessagesAndTimes(t *testing.T) {
 			t.Errorf("got %v", list)
 		}
 	})
+}
+
+// Servers store whole seconds: a condition that was put again within the same second is no difference.
+func TestConditionsHaveWholeSeconds(t *testing.T) {
+	put := func(after time.Duration, list []appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
+		r := &rollout{snapshot: snapshotWith(web(1))}
+		return r.put(list, progressing(corev1.ConditionTrue, updated, "x"), now.Truncate(time.Second).Add(after))
+	}
+	first := put(100*time.Millisecond, nil)
+	if again := put(900*time.Millisecond, slices.Clone(first)); !equality.Semantic.DeepEqual(again, first) {
+		t.Errorf("within the same second %+v has become %+v", first, again)
+	}
+	if later := put(time.Second, slices.Clone(first)); equality.Semantic.DeepEqual(later, first) {
+		t.Errorf("a second later it is still %+v", later)
+	}
 }
 
 func TestReplicaFailure(t *testing.T) {

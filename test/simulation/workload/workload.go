@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,12 +22,13 @@ type Users struct {
 	Cluster *actors.Cluster
 
 	operations map[string]Operation // by the words that lines begin with
-	quota      int                  // how many pods there may be; negative for no limit
+	quota      atomic.Int64         // how many pods there may be; negative for no limit
 }
 
 // New returns users of a cluster who know the operations of the environment and others, by the words that lines begin with.
 func New(s *apiserver.Server, c *actors.Cluster, operations map[string]Operation) *Users {
-	u := &Users{Server: s, Cluster: c, quota: -1, operations: maps.Clone(environment)}
+	u := &Users{Server: s, Cluster: c, operations: maps.Clone(environment)}
+	u.quota.Store(-1)
 	maps.Copy(u.operations, operations)
 	s.Admit = u.admit
 	return u
@@ -79,24 +81,26 @@ func (u *Users) Remove(resource, name string, l script.Line) error {
 }
 
 func (u *Users) limit(l script.Line) error {
-	u.quota, _ = l.Int("pods")
+	n, _ := l.Int("pods")
+	u.quota.Store(int64(n))
 	return nil
 }
 
 // admit is the quota: pods that have not finished count.
 func (u *Users) admit(a apiserver.Admission) error {
-	if _, ok := a.After.(*corev1.Pod); !ok || a.Before != nil || u.quota < 0 {
+	if _, ok := a.After.(*corev1.Pod); !ok || a.Before != nil || u.quota.Load() < 0 {
 		return nil
 	}
 	used := u.Server.CountLocked("pods", func(o apiserver.Object) bool {
 		p := o.(*corev1.Pod)
 		return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 	})
-	if used < u.quota {
+	quota := int(u.quota.Load())
+	if used < quota {
 		return nil
 	}
 	return apierrors.NewForbidden(corev1.Resource("pods"), a.After.GetName(),
-		fmt.Errorf("exceeded quota: q, requested: pods=1, used: pods=%d, limited: pods=%d", used, u.quota))
+		fmt.Errorf("exceeded quota: q, requested: pods=1, used: pods=%d, limited: pods=%d", used, quota))
 }
 
 func (u *Users) node(l script.Line) error {
