@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
@@ -63,6 +65,10 @@ func Run(t *testing.T, s script.Script, registry func() []manager.Controller) Ou
 	}
 	return o
 }
+
+// The handler that remains writes a log line. The other one delays errors that follow each other closely; it is shared by all
+// simulations, and remembers times of simulations whose clocks were ahead.
+func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 func run(t *testing.T, s script.Script, registry func() []manager.Controller) (o Outcome) {
 	synctest.Test(t, func(t *testing.T) {

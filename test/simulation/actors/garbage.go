@@ -114,8 +114,11 @@ func withoutRef(refs []metav1.OwnerReference, uid types.UID) []metav1.OwnerRefer
 	return slices.DeleteFunc(slices.Clone(refs), func(r metav1.OwnerReference) bool { return r.UID == uid })
 }
 
-// emptyNamespace deletes what is in a namespace that is to go, and then lets it go.
-func (c *Cluster) emptyNamespace(name string) {
+// emptyNamespace deletes what is in a namespace that is to go, and then lets it go. The managers may have done so before.
+func (c *Cluster) emptyNamespace(name string, uid types.UID) {
+	if now, err := c.server.Get("namespaces", "", name); err != nil || now.GetUID() != uid {
+		return
+	}
 	left := false
 	for _, o := range c.server.Everything() {
 		if o.GetNamespace() == name {
@@ -126,7 +129,7 @@ func (c *Cluster) emptyNamespace(name string) {
 		}
 	}
 	if left {
-		c.after(time.Second, func() { c.emptyNamespace(name) })
+		c.after(time.Second, func() { c.emptyNamespace(name, uid) })
 		return
 	}
 	_, _ = Edit(c.server, "namespace-controller", "", name, "finalize", func(n *corev1.Namespace) { n.Spec.Finalizers = nil })

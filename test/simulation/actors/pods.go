@@ -31,7 +31,8 @@ func (c *Cluster) note(resource string, e *apiserver.Event) {
 		c.noteNode(e)
 	case "namespaces":
 		if e.Object.GetDeletionTimestamp() != nil && !c.LeaveGarbage {
-			c.after(c.delay("empty", e.Object.GetName(), time.Second, 10*time.Second), func() { c.emptyNamespace(e.Object.GetName()) })
+			name, uid := e.Object.GetName(), e.Object.GetUID()
+			c.after(c.delay("empty", name, time.Second, 10*time.Second), func() { c.emptyNamespace(name, uid) })
 		}
 	}
 	c.noteOwnership(e)
