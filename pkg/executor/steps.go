@@ -191,6 +191,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	gone := conflict || apierrors.IsNotFound(err)
 	switch {
 	case err == nil:
+		w.Tracker.Deleted(m.GroupVersionKind, o)
 		w.emit(s.Events.Done, o.GetName(), nil)
 	case gone:
 		err = nil

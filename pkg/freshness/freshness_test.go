@@ -247,6 +247,40 @@ func TestWritesThatCachesShowAreForgotten(t *testing.T) {
 	}
 }
 
+// A deletion is remembered until the caches show it, and no longer than that matters.
+func TestDeletedObjectsAreRemembered(t *testing.T) {
+	tracker, s := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "1"}
+	var caches Caches
+	tracker.Add(&caches, podKind, s)
+	p := pod("1", "web")
+	if err := s.Add(p); err != nil {
+		t.Fatal(err)
+	}
+	if tracker.HasDeleted(p.UID) {
+		t.Error("deleted before it was")
+	}
+	tracker.Deleted(podKind, p)
+	tracker.sweep()
+	if !tracker.HasDeleted(p.UID) {
+		t.Error("forgotten although the cache does not show the deletion")
+	}
+	leaving := pod("1", "web")
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if err := s.Update(leaving); err != nil {
+		t.Fatal(err)
+	}
+	tracker.sweep()
+	if tracker.HasDeleted(p.UID) {
+		t.Error("remembered although the cache shows the deletion")
+	}
+	for i := range 10 * sweepSize { // pods that no cache shows any more
+		tracker.Deleted(podKind, pod(strconv.Itoa(i+2), "api"))
+	}
+	if n := len(tracker.deleted); n > sweepSize {
+		t.Errorf("%d deletions are remembered", n)
+	}
+}
+
 func TestUsable(t *testing.T) {
 	if caches, _ := cachesOf(t, podKind, 1); caches.Usable() != nil {
 		t.Error("a cache with a version")

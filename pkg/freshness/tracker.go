@@ -21,8 +21,9 @@ type Tracker struct {
 	mu      sync.Mutex
 	caches  map[schema.GroupVersionKind][]cache.Store
 	written map[types.UID]write       // the latest write to an object by this process, until all caches show it
+	deleted map[types.UID]change      // objects that this process has deleted, until all caches show it
 	locks   map[types.UID]*objectLock // of objects that are being written
-	sweepAt int                       // size of written at which it is swept
+	sweepAt int                       // size of written and deleted at which they are swept
 }
 
 type write struct {
@@ -44,6 +45,7 @@ func NewTracker() *Tracker {
 	return &Tracker{
 		caches:  map[schema.GroupVersionKind][]cache.Store{},
 		written: map[types.UID]write{},
+		deleted: map[types.UID]change{},
 		locks:   map[types.UID]*objectLock{},
 		sweepAt: sweepSize,
 	}
@@ -57,9 +59,23 @@ func (t *Tracker) Wrote(kind schema.GroupVersionKind, o plan.Object) {
 		return
 	}
 	t.written[o.GetUID()] = write{kind, o.GetResourceVersion()}
-	if len(t.written) >= t.sweepAt {
-		t.sweep()
-	}
+	t.sweepIfLarge()
+}
+
+// Deleted remembers that this process has deleted an object, which may still be there until its grace period is over.
+func (t *Tracker) Deleted(kind schema.GroupVersionKind, o plan.Object) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deleted[o.GetUID()] = change{kind: kind, key: keyOf(o), uid: o.GetUID()}
+	t.sweepIfLarge()
+}
+
+// HasDeleted reports whether this process has deleted the object and a cache may not show it yet.
+func (t *Tracker) HasDeleted(uid types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.deleted[uid]
+	return ok
 }
 
 // Outdated returns the version that this process has written since o was observed, or that a cache shows since then; "" if
@@ -88,6 +104,13 @@ func (t *Tracker) Own(o plan.Object) bool {
 	return ok && atLeast(w.version, o.GetResourceVersion())
 }
 
+// sweepIfLarge sweeps if many writes are remembered.
+func (t *Tracker) sweepIfLarge() {
+	if len(t.written)+len(t.deleted) >= t.sweepAt {
+		t.sweep()
+	}
+}
+
 // sweep forgets the writes that all caches show by now.
 func (t *Tracker) sweep() {
 	for uid, w := range t.written {
@@ -95,7 +118,12 @@ func (t *Tracker) sweep() {
 			delete(t.written, uid)
 		}
 	}
-	t.sweepAt = max(sweepSize, 2*len(t.written))
+	for uid, c := range t.deleted {
+		if c.shown(Caches{t.caches}) {
+			delete(t.deleted, uid)
+		}
+	}
+	t.sweepAt = max(sweepSize, 2*(len(t.written)+len(t.deleted)))
 }
 
 // Lock makes writers of one object take turns within this process, so that they never conflict with one another.

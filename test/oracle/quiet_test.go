@@ -48,7 +48,7 @@ func TestS14(t *testing.T) {
 		}},
 		{name: "an orphan is adopted, late", write: func(s *scene) {
 			d, set, _ := settledScene(s)
-			set = s.User().Edit(set, func(o Object) { o.SetOwnerReferences(nil) })
+			set = s.User().Edit(set, orphaned)
 			s.Wait(2 * time.Minute)
 			s.Manager().Edit(set, func(o Object) { ownedBy(o, Deployment, d) })
 		}},

@@ -61,7 +61,7 @@ func S2() Oracle {
 
 // S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and the request carried a
 // precondition that makes sure of it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition). It had a
-// controller that exists or did (of kinds that are not recorded, nothing is known), unless it is deleted by force (podgc, see
+// controller that exists or did (of kinds that are not recorded, nothing is known), or had until just before, unless it is deleted by force (podgc, see
 // S12), or by a rule for which it need not have one, see others. Of an owner that never was, the garbage collector has convinced
 // itself with a live read. All pods of a namespace that ends are meant.
 func S3() Oracle {
@@ -82,6 +82,7 @@ func S3() Oracle {
 			case r.by != nil && r.by.UID != "" && r.by.UID != r.uid:
 				j.report(r, j.related(s), "the deletion meant uid %s", r.by.UID)
 			case r.forced():
+			case !ok && p != nil && j.recent(r, p.released, Pod):
 			case !ok && (p == nil || !j.others(p)):
 				j.report(r, nil, "deleted though no controller owns it")
 			case ok && j.owners[ref.UID] == nil && newObject(ref.Kind) != nil && !j.missed(r, ref):

@@ -180,6 +180,8 @@ func TestS2(t *testing.T) {
 	})
 }
 
+func orphaned(o Object) { o.SetOwnerReferences(nil) }
+
 func TestS3(t *testing.T) {
 	run(t, S3(), []history{
 		{name: "no precondition", write: func(s *scene) {
@@ -192,6 +194,19 @@ func TestS3(t *testing.T) {
 			p := s.aPod(set)
 			p.OwnerReferences = nil
 			s.Manager().Terminate(s.User().Create(p))
+		}, want: "no controller owns it"},
+		{name: "a pod that has just lost its controller", write: func(s *scene) { // simulation seed 7000111
+			set := s.User().Create(aSet(nil, "a", 0))
+			s.Manager().Terminate(s.User().Edit(s.pods(set, 1)[0], orphaned))
+		}},
+		{name: "a pod that has lost its controller long ago", write: func(s *scene) {
+			p := s.User().Edit(s.pods(s.User().Create(aSet(nil, "a", 0)), 1)[0], orphaned)
+			s.Wait(time.Minute)
+			s.Manager().Terminate(p)
+		}, want: "no controller owns it"},
+		{name: "a pod that the manager itself has just released", write: func(s *scene) {
+			set := s.User().Create(aSet(nil, "a", 0))
+			s.Manager().Terminate(s.Manager().Edit(s.pods(set, 1)[0], orphaned))
 		}, want: "no controller owns it"},
 		{name: "a pod of a controller that never was", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 0))

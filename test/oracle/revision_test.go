@@ -42,7 +42,7 @@ func TestS9(t *testing.T) {
 		{name: "a Deployment's revision goes down when a user has orphaned and deleted the newest set", write: func(s *scene) {
 			d, _ := past(s, 1)
 			d = s.Manager().Edit(d, annotate(revisionAnnotation, "7"))
-			set := s.User().Edit(s.Revisions[3].Object, func(o Object) { o.SetOwnerReferences(nil) })
+			set := s.User().Edit(s.Revisions[3].Object, orphaned)
 			s.User().Delete(set)
 			s.Manager().Edit(d, annotate(revisionAnnotation, "3"))
 		}},

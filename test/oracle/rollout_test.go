@@ -134,7 +134,7 @@ func TestS6(t *testing.T) {
 			d, a, _, pods := rolling(s, false)
 			a = s.Manager().Edit(a, size(2))
 			s.User().Delete(d)
-			a = s.User().Edit(a, func(o Object) { o.SetOwnerReferences(nil) })
+			a = s.User().Edit(a, orphaned)
 			d = s.User().Create(aDeployment(3))
 			s.Manager().Edit(a, func(o Object) {
 				o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))})

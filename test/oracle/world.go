@@ -48,6 +48,7 @@ type pod struct {
 	controller types.UID // empty for none
 	counted    bool      // active, matching and of a ReplicaSet
 	ready      time.Time // since when it is ready, as the history shows; zero if it is not
+	released   time.Time // when the environment took its controller from it; zero if it has one, or never had
 	born       *revision
 }
 
@@ -273,6 +274,7 @@ func (w *world) applyPod(r *revision, o *corev1.Pod) {
 		same := before != nil && before.UID == o.UID
 		if same {
 			now.born = before.born
+			now.released = releasedAt(before, now, r, w.now)
 		}
 		switch {
 		case !ready(o):
@@ -305,6 +307,17 @@ func (w *world) applyPod(r *revision, o *corev1.Pod) {
 			w.endRaise(w.alive(w.sets[p.controller].controller))
 		}
 	}
+}
+
+// releasedAt tells when the environment took its controller from a pod that is changed now.
+func releasedAt(before, now *pod, r *revision, at time.Time) time.Time {
+	switch {
+	case now.controller != "" || r.manager && before.controller != "":
+		return time.Time{}
+	case before.controller != "":
+		return at
+	}
+	return before.released
 }
 
 // noteKnown marks the losses of a ReplicaSet that a manager must know of which has just created a pod for it: it does not take

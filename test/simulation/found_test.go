@@ -11,6 +11,31 @@ import (
 // TestFound runs scripts that once failed, shrunk.
 func TestFound(t *testing.T) {
 	for name, text := range map[string]string{
+		"a new pod that this process has just deleted is not available": `
+			seed 84
+			set batch 500
+			set latency 20
+			set managers 2
+			set nodes 2
+			set standby 0
+			set terminated 3
+			set workers 1
+			at 0s       create web replicas=2 image=good:2 surge=0 unavailable=1
+			at 0s       service web
+			at 1.502s   create api replicas=6 image=good:0 surge=0 unavailable=1
+			at 2s       image web slow:2
+			at 2.2s     service api
+			at 3s       service web
+			at 3.4s     mirrored hand-db n=0
+			at 3.858s   create db replicas=3 image=good:1 surge=25% unavailable=25%
+			at 5s       fault m* delay pods 1.564s for=20s
+			at 5.8s     image api good:1
+			at 6.57s    edit web surge=1 unavailable=0
+			at 7s       pod api n=7 do=evict
+			at 14.286s  fault m0 pause for=14s
+			at 15.217s  edit web replicas=1
+			at 19.601s  service web app=web delete=true
+			at 37s      token api-0 do=clear`,
 		"progress that is seen twice in a second is written once": `
 			seed 1322
 			set latency 200

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,8 @@ type caches struct {
 	deployments informers.Store[*appsv1.Deployment]
 	sets        informers.OwnedStore[*appsv1.ReplicaSet]
 	pods        informers.PodCache
+	// deleted reports whether this process has deleted a pod, which the cache may not show yet.
+	deleted func(types.UID) bool
 
 	terminatingUncounted bool
 }
@@ -40,7 +43,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.Namespace, d.UID)...)
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
 	for _, rs := range s.ReplicaSets {
-		if pods := k.pods.OwnedBy(rs.Namespace, rs.UID); len(pods) > 0 {
+		if pods := leaving(k.pods.OwnedBy(rs.Namespace, rs.UID), k.deleted, r.Now); len(pods) > 0 {
 			s.Pods[rs.UID] = pods
 		}
 		s.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], r.Now)
@@ -55,6 +58,19 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	}
 	s.Seen = before.Seen.renewed(sortOut(r.Now, s))
 	return observation{Exists: true, Snapshot: s, Memory: &memory{s.TemplateMatches, s.Seen}}, nil
+}
+
+// leaving shows pods that this process has deleted as being deleted, whether the cache does so yet or not: if a pod that the
+// ReplicaSet controller has just deleted were counted as available, too many others would go. It changes the list, not the pods.
+func leaving(pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []*corev1.Pod {
+	for i, p := range pods {
+		if p.DeletionTimestamp == nil && deleted(p.UID) {
+			goes := *p
+			goes.DeletionTimestamp = &metav1.Time{Time: now}
+			pods[i] = &goes
+		}
+	}
+	return pods
 }
 
 // live names the ReplicaSets that a previous leader may have created or scaled.
