@@ -85,7 +85,7 @@ func (c *cluster) rollOut(ctx context.Context, d *description, manifest string) 
 	for _, args := range [][]string{
 		{"apply", "--filename", manifest},
 		{"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()},
-		{"get", "deployments,replicasets,pods,services,endpoints", "--output=wide"},
+		{"get", "deployments,replicasets,pods,services,endpointslices,serviceaccounts", "--output=wide"},
 	} {
 		fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
 		cmd := exec.CommandContext(ctx, d.Kubectl, args...)
@@ -113,6 +113,9 @@ The control plane stays up until Ctrl-C. In another terminal:
   kubectl set image deployment/web nginx=nginx:1.29 && kubectl rollout status deployment/web
   kubectl rollout history deployment/web
   kubectl rollout undo deployment/web
+  kubectl create token default
+  kubectl delete deployment web --cascade=foreground
+  kubectl create namespace shop && kubectl delete namespace shop
   tail -f %[1]s/kube-controller-manager.log
 
 `, d.Logs)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +40,7 @@ func (b *bench) makeNamespaces(ctx context.Context, t turn, s *session, n int) e
 	began, last := time.Now(), ""
 	for range n {
 		var err error
-		if last, err = s.plane.newNamespace(ctx); err != nil {
+		if last, err = s.plane.bareNamespace(ctx); err != nil {
 			return err
 		}
 	}
@@ -70,25 +69,7 @@ func (b *bench) fillWithObjects(ctx context.Context, t turn, s *session, n int) 
 	if err != nil {
 		return err
 	}
-	ns, err := s.plane.newNamespace(ctx)
-	if err != nil {
-		return err
-	}
-	clients, err := s.plane.clients(kubeletConnections)
-	if err != nil {
-		return err
-	}
-	var all sync.WaitGroup
-	errs := make([]error, len(clients))
-	for w, client := range clients {
-		all.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += len(clients) {
-				errs[w] = createLarge(ctx, client, ns, i)
-			}
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := s.plane.makeLarge(ctx, n); err != nil {
 		return err
 	}
 	after, err := s.restingMemory(ctx)
@@ -99,6 +80,21 @@ func (b *bench) fillWithObjects(ctx context.Context, t turn, s *session, n int) 
 		megabytes("memory without them", before), megabytes("memory with them", after), megabytes("the difference", after-before),
 	}})
 	return nil
+}
+
+// makeLarge creates Secrets and ConfigMaps of 10 KB in a namespace of their own.
+func (p *plane) makeLarge(ctx context.Context, n int) error {
+	ns, err := p.newNamespace(ctx)
+	if err != nil {
+		return err
+	}
+	clients, err := p.clients(kubeletConnections)
+	if err != nil {
+		return err
+	}
+	return forEach(ctx, len(clients), n, func(ctx context.Context, worker, i int) error {
+		return createLarge(ctx, clients[worker], ns, i)
+	})
 }
 
 // createLarge creates a Secret or a ConfigMap that no controller reads.

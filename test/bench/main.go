@@ -40,6 +40,10 @@ func scenarios() []scenario {
 		{"takeover", "an empty cluster: memory, CPU, takeover", false, takeover},
 		{"orphans", "5000 finished pods, and a node that vanishes", false, orphans},
 		{"accounts", "2000 namespaces in a row; memory with 20,000 Secrets and ConfigMaps", false, accounts},
+		{"namespaces", "empty namespaces, one with 2000 objects of 20 kinds, and 200 others beside it", false, namespaces},
+		{"garbage", "a Deployment of 2000 pods deleted in the background, 10,000 objects without owners", false, garbage},
+		{"everything", "20,000 pods, 20,000 Secrets and ConfigMaps, 50 custom kinds: memory with all controllers", false, everything},
+		{"slices", "EndpointSlices of a Service of 5000 pods, and of one that is updated", false, endpointSlices},
 	}
 }
 

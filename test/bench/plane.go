@@ -15,8 +15,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -158,13 +160,33 @@ func (p *plane) clients(n int) ([]kubernetes.Interface, error) {
 	return clients, nil
 }
 
-// newNamespace makes one and returns its name.
-func (p *plane) newNamespace(ctx context.Context) (string, error) {
+// dynamic returns a client for objects of any kind.
+func (p *plane) dynamic() (dynamic.Interface, error) {
+	config := rest.CopyConfig(p.config)
+	config.ContentType = runtime.ContentTypeJSON
+	return dynamic.NewForConfig(config)
+}
+
+// bareNamespace makes a namespace with nothing in it and returns its name.
+func (p *plane) bareNamespace(ctx context.Context) (string, error) {
 	made, err := p.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
 	return made.Name, nil
+}
+
+// newNamespace makes a namespace in which pods can be created: with a ServiceAccount, which not all managers make.
+func (p *plane) newNamespace(ctx context.Context) (string, error) {
+	name, err := p.bareNamespace(ctx)
+	if err != nil {
+		return "", err
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := p.client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", err
+	}
+	return name, nil
 }
 
 // dropLease removes the leader's lease, so that the next manager need not wait until it expires.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster/countproxy"
@@ -56,8 +57,20 @@ func Always(t testing.TB, duration time.Duration, what string, check func() erro
 }
 
 // Namespace makes a namespace for the test. What the test leaves there of Deployments, ReplicaSets, Services and Pods is
-// deleted at its end; the namespace stays, because no namespace controller runs that would finish its deletion.
+// deleted at its end; the namespace stays, because not every manager has the controller that finishes its deletion. It has the
+// ServiceAccount "default", without which no pod can be created.
 func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	name := c.BareNamespace(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := c.Client.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// BareNamespace is [Cluster.Namespace] without the ServiceAccount, which is left to a manager.
+func (c *Cluster) BareNamespace(t testing.TB) string {
 	t.Helper()
 	namespace, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -170,7 +171,11 @@ func TestEndpointSlicesFollowNodes(t *testing.T) { // EPS-31, EPS-49, EPS-80
 	if _, err := b.Client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Kubectl(t, "delete", "node", name) })
+	t.Cleanup(func() {
+		if err := b.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	b.waitSlices("web", "IPv4:8080 10.9.0.1")
 	b.Kubectl(t, "label", "node", name, corev1.LabelTopologyZone+"=east")
 	b.waitSlices("web", "IPv4:8080 10.9.0.1@east")

@@ -344,7 +344,11 @@ func TestAStandbyIsReady(t *testing.T) {
 		c.LeaderElect = true
 		c.LeaderElection.Name = "health-standby"
 	}
-	leader := embed(t, c.RESTConfig, controllers.Registry(), elect)
+	registry := controllers.Registry()
+	if err := manager.SetFlags(registry, map[string]string{"service-account-private-key-file": c.TokenKeyFile()}); err != nil {
+		t.Fatal(err)
+	}
+	leader := embed(t, c.RESTConfig, registry, elect)
 	leader.wait(patience, "/readyz", http.StatusOK)
 	cluster.Eventually(t, patience, "it leads", func() error {
 		if _, body := leader.get("/healthz?verbose"); !strings.Contains(body, "[+]deployment-controller ok") {

@@ -42,7 +42,7 @@ func (b *bench) podOf(ns, name string) *corev1.Pod {
 }
 
 func TestOwnersInOtherNamespacesCountForNothing(t *testing.T) { // RS-11, RS-20
-	b := share(t)
+	b := start(t) // without the garbage collector, which deletes such pods
 	b.create(deployment("web", 2))
 	b.waitComplete("web")
 	set := b.sets()[0]

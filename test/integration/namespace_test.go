@@ -42,10 +42,15 @@ func (n *tenant) configMap(name string, finalizers ...string) {
 	}
 }
 
-// pod makes a pod that no node runs, with these finalizers.
+// pod makes a pod that no node runs, with these finalizers, and the ServiceAccount that it needs.
 func (n *tenant) pod(name string, finalizers ...string) {
 	n.Helper()
-	_, err := n.Client.CoreV1().Pods(n.name).Create(n.Context(), &corev1.Pod{
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	_, err := n.Client.CoreV1().ServiceAccounts(n.name).Create(n.Context(), account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		n.Fatal(err)
+	}
+	_, err = n.Client.CoreV1().Pods(n.name).Create(n.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}, NodeSelector: map[string]string{"no": "node"}},
 	}, metav1.CreateOptions{})
