@@ -177,9 +177,9 @@ func TestCountingProxyInFrontOfTheAPIServer(t *testing.T) {
 }
 
 func TestManagerFlagsHaveDefaults(t *testing.T) {
-	c := &Cluster{ManagerKubeconfig: "K"}
+	c := &Cluster{ManagerKubeconfig: "K", CAFile: "CA", Dir: "D"}
 	got := c.withDefaults([]string{"--leader-elect", "--secure-port=1", "--controllers=*"})
-	want := []string{"--kubeconfig=K", "--use-service-account-credentials=true", "--leader-elect", "--secure-port=1", "--controllers=*"}
+	want := []string{"--kubeconfig=K", "--root-ca-file=CA", "--service-account-private-key-file=D/pki/admin.key", "--use-service-account-credentials=true", "--leader-elect", "--secure-port=1", "--controllers=*"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

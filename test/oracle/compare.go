@@ -119,6 +119,7 @@ func essence(o Object, names map[types.UID]string) any {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Spec.NodeName = ""
+		maskTokens(&o.Spec)
 		return map[string]any{"meta": meta, "spec": o.Spec, "phase": o.Status.Phase, "reason": o.Status.Reason, "ready": ready(o),
 			"disrupted": disrupted(o)}
 	case *appsv1.ReplicaSet:
@@ -147,6 +148,28 @@ func essence(o Object, names map[types.UID]string) any {
 		return map[string]any{"meta": meta, "type": o.AddressType, "ports": o.Ports, "endpoints": maskedEndpoints(o, names)}
 	}
 	return meta
+}
+
+// tokenVolume begins the name of the volume that the API server's admission adds to each pod.
+const tokenVolume = "kube-api-access-"
+
+// maskTokens masks the generated names of volumes.
+func maskTokens(spec *corev1.PodSpec) {
+	mask := func(name *string) {
+		if strings.HasPrefix(*name, tokenVolume) {
+			*name = tokenVolume + "*"
+		}
+	}
+	for i := range spec.Volumes {
+		mask(&spec.Volumes[i].Name)
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for _, c := range containers {
+			for i := range c.VolumeMounts {
+				mask(&c.VolumeMounts[i].Name)
+			}
+		}
+	}
 }
 
 // mask hides an address, but not whether there is one.

@@ -123,6 +123,9 @@ func (l *linked) attribute(o *Options) {
 		if q.Verb == "delete" && (r == nil || !r.goes() || r.by != nil) {
 			r = q.chooseEnd(ends[q.ResponseUID])
 		}
+		if q.Subresource == "finalize" && r != nil && r.by != nil { // a namespace goes with its last finalizer, in the version that it had
+			r = q.chooseEnd(ends[q.ResponseUID])
+		}
 		if r == nil {
 			continue
 		}
