@@ -261,6 +261,22 @@ func TestUnownedSteps(t *testing.T) {
 	}
 }
 
+// RS-21, GC-47: that a reference cannot be taken off is no failure for an owner that releases what it no longer selects. It is one for
+// the garbage collector, which would let the owner go and then delete the object for want of it.
+func TestRefusedReleases(t *testing.T) {
+	for _, unowned := range []bool{false, true} {
+		owner, b := newSet(), newBench(t)
+		p := put(b, newPod("p", owner))
+		orphan := p.DeepCopy()
+		orphan.OwnerReferences = nil
+		b.Server.BeforeWrite(func(apitest.Write) error { return apierrors.NewInvalid(podKind.GroupKind(), "p", nil) })
+		did := b.apply(owner, plan.Change{Old: p, New: orphan, Unowned: unowned})
+		if failed := did.Err != nil; failed != unowned {
+			t.Errorf("unowned %v: %v", unowned, did.Err)
+		}
+	}
+}
+
 // RS-14, DEP-8: one live look at the owner, before the first adoption.
 func TestAdoption(t *testing.T) {
 	for _, c := range []struct {

@@ -166,9 +166,10 @@ func verbOf(method api.Method) string {
 	return "patch"
 }
 
-// releases reports whether the change takes the owner's reference off an object.
+// releases reports whether the change takes the owner's reference off an object that the owner's selector no longer matches. It is
+// not said of the garbage collector, which takes off references before it lets the owner go, and so must know that they are gone.
 func (w *Writing) releases(s plan.Change) bool {
-	return w.owner != nil && controls(w.owner, s.Old) && !controls(w.owner, s.New)
+	return !s.Unowned && w.owner != nil && controls(w.owner, s.Old) && !controls(w.owner, s.New)
 }
 
 func (w *Writing) delete(s plan.Delete) error {

@@ -180,7 +180,7 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	if err != nil {
 		return err
 	}
-	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), entry.Account, 3)
+	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), cmp.Or(entry.EventSource, entry.Account), 3)
 	m.closers = append(m.closers, closeRecorder)
 	access := reconcile.Access{Client: own.Client(), Events: recorder, Method: methodOf(entry), MayGet: mayGet(entry)}
 	if m.Hooks != nil {

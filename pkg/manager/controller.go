@@ -33,6 +33,7 @@ type Controller struct {
 	Name         string // canonical, as --controllers and the log know it (CLI-52)
 	Alias        string
 	Account      string // its client's name and its ServiceAccount in kube-system (CI-20); controllers may share one
+	EventSource  string // the component that its events name; empty for Account
 	OffByDefault bool   // '*' in --controllers leaves it off (CLI-53)
 	// Root: it has the root identity instead of a ServiceAccount, and is built before the others (TOK-1). Account only names its client.
 	Root bool

@@ -188,7 +188,7 @@ spec: {group: silent.example.com, version: v1, groupPriorityMinimum: 10, version
 			}
 			want := fmt.Sprintf("ownerRef [v1/ConfigMap, namespace: %s, name: owner, uid: %s] does not exist in namespace %q", g.ns, owner.UID, g.ns)
 			for _, e := range list.Items {
-				if e.Reason == "OwnerRefInvalidNamespace" && e.Message == want && e.InvolvedObject.Name == "dependent" && e.Source.Component == "generic-garbage-collector" {
+				if e.Reason == "OwnerRefInvalidNamespace" && e.Message == want && e.InvolvedObject.Name == "dependent" && e.Source.Component == "garbage-collector-controller" {
 					return nil
 				}
 			}

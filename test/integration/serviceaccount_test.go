@@ -261,7 +261,7 @@ func TestBadKeysEndTheProcess(t *testing.T) {
 		{"--service-account-private-key-file=/nope", "open /nope: no such file or directory"},
 		{"--root-ca-file=" + garbage, "error parsing root-ca-file at " + garbage},
 		{"--root-ca-file=/nope", "error parsing root-ca-file at /nope: open /nope: no such file or directory"},
-		{"--legacy-service-account-token-clean-up-period=0", "must be positive"},
+		{"--legacy-service-account-token-clean-up-period=0", "failed to init the legacy service account token cleaner: invalid CleanUpPeriod: 0s"},
 	} {
 		m := c.Manager(t, test.flag)
 		code := m.Wait(t, patience)

@@ -21,13 +21,14 @@ import (
 func Controller() manager.Controller {
 	o := &Options{Workers: 5, Max: 100}
 	return manager.Controller{
-		Name:    "endpointslice-controller", // EPS-1..3
-		Alias:   "endpointslice",
-		Account: "endpointslice-controller",
-		Options: o,
-		Rights:  Rights,
-		Fields:  fields(),
-		Init:    o.init,
+		Name:        "endpointslice-controller", // EPS-1..3
+		Alias:       "endpointslice",
+		Account:     "endpointslice-controller",
+		EventSource: "endpoint-slice-controller",
+		Options:     o,
+		Rights:      Rights,
+		Fields:      fields(),
+		Init:        o.init,
 	}
 }
 

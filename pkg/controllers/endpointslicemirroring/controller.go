@@ -23,13 +23,14 @@ import (
 func Controller() manager.Controller {
 	o := &Options{Workers: 5, Max: 1000}
 	return manager.Controller{
-		Name:    "endpointslice-mirroring-controller", // EPS-1..3
-		Alias:   "endpointslicemirroring",
-		Account: "endpointslicemirroring-controller",
-		Options: o,
-		Rights:  Rights,
-		Fields:  fields(),
-		Init:    o.init,
+		Name:        "endpointslice-mirroring-controller", // EPS-1..3
+		Alias:       "endpointslicemirroring",
+		Account:     "endpointslicemirroring-controller",
+		EventSource: "endpoint-slice-mirroring-controller",
+		Options:     o,
+		Rights:      Rights,
+		Fields:      fields(),
+		Init:        o.init,
 	}
 }
 

@@ -19,12 +19,13 @@ import (
 func Controller() manager.Controller {
 	o := &Options{Enabled: true, Workers: 20}
 	return manager.Controller{
-		Name:    "garbage-collector-controller",
-		Alias:   "garbagecollector",
-		Account: "generic-garbage-collector",
-		Options: o,
-		Rights:  Rights,
-		Init:    o.init,
+		Name:        "garbage-collector-controller",
+		Alias:       "garbagecollector",
+		Account:     "generic-garbage-collector",
+		EventSource: "garbage-collector-controller",
+		Options:     o,
+		Rights:      Rights,
+		Init:        o.init,
 	}
 }
 

@@ -38,6 +38,9 @@ func cached() projection.Fields {
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	if err := o.periodError(); err != nil {
+		return nil, err
+	}
 	k := &lists{period: o.Period, all: c.Shared.Verifier}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
 		Name:        "legacy_service_account_token_cleaner",

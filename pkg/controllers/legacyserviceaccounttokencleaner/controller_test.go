@@ -114,8 +114,8 @@ func TestReadsNoMoreThanNeeded(t *testing.T) {
 
 func TestLTC1Period(t *testing.T) {
 	for d, good := range map[time.Duration]bool{-time.Hour: false, 0: false, time.Nanosecond: true, 8760 * time.Hour: true} {
-		if errs := (&Options{Period: d}).Validate(); (len(errs) == 0) != good {
-			t.Errorf("%v: %v", d, errs)
+		if err := (&Options{Period: d}).periodError(); (err == nil) != good {
+			t.Errorf("%v: %v", d, err)
 		}
 	}
 	if o := Controller().Options.(*Options); o.Period != 8760*time.Hour {

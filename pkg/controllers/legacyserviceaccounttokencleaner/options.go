@@ -21,9 +21,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 }
 
 // Validate implements manager.Options.
-func (o *Options) Validate() []error {
+func (o *Options) Validate() []error { return nil } // a wrong period is an error only where the controller is on, see periodError
+
+// periodError says that the period is wrong (LTC-1).
+func (o *Options) periodError() error {
 	if o.Period <= 0 {
-		return []error{fmt.Errorf("--legacy-service-account-token-clean-up-period must be positive, not %v", o.Period)}
+		return fmt.Errorf("failed to init the legacy service account token cleaner: invalid CleanUpPeriod: %v", o.Period)
 	}
 	return nil
 }

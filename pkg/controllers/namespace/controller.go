@@ -59,9 +59,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 }
 
 // terminating enqueues a namespace when its deletion is seen first (NS-4). Later changes, its own statuses among them, bring nothing
-// new: a round that has left something is followed by another one.
+// new: a round that has left something is followed by another one. After a gap in the watch, before may be another namespace of that name.
 func terminating(before, after plan.Object) []plan.Key {
-	if after == nil || after.GetDeletionTimestamp() == nil || before != nil && before.GetDeletionTimestamp() != nil {
+	if after == nil || after.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	if before != nil && before.GetUID() == after.GetUID() && before.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	return []plan.Key{{Name: after.GetName()}}

@@ -4,7 +4,45 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
+
+// NS-4: a namespace is worked on as soon as its deletion is seen; also when it took the place of another one in a gap of the watch.
+func TestTerminating(t *testing.T) {
+	seen := func(uid types.UID, deleting bool) *corev1.Namespace {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: uid}}
+		if deleting {
+			n.DeletionTimestamp = &metav1.Time{}
+		}
+		return n
+	}
+	for _, row := range []struct {
+		name          string
+		before, after *corev1.Namespace
+		want          int
+	}{
+		{"active", nil, seen("1", false), 0},
+		{"deleted before the start", nil, seen("1", true), 1},
+		{"deleted now", seen("1", false), seen("1", true), 1},
+		{"changed while it ends", seen("1", true), seen("1", true), 0},
+		{"another one ends under that name", seen("1", true), seen("2", true), 1},
+	} {
+		var before, after plan.Object
+		if row.before != nil {
+			before = row.before
+		}
+		if row.after != nil {
+			after = row.after
+		}
+		if got := terminating(before, after); len(got) != row.want {
+			t.Errorf("%s: %v", row.name, got)
+		}
+	}
+}
 
 // NS-1: the names by which flags, logs, roles and clients know the controller.
 func TestNames(t *testing.T) {

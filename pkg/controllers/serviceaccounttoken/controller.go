@@ -48,9 +48,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if o.KeyFile == "" {
 		return nil, nil
 	}
-	key, err := files.Open(o.KeyFile, legacytoken.ParseKey)
+	key, err := files.Open(o.KeyFile, o.parseKey)
 	if err != nil {
-		return nil, fmt.Errorf("error reading key for service account token controller: %s: %w", o.KeyFile, err)
+		return nil, fmt.Errorf("error reading key for service account token controller: %w", err)
 	}
 	bundle, err := rootca.Open(c.Config.RootCAFile, c.Config.Client)
 	if err != nil {
@@ -84,4 +84,13 @@ func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
 	both.Go(func() { k.key.Follow(ctx, func() {}) })
 	both.Go(func() { k.bundle.Follow(ctx, func() { k.enqueueAll(enqueue) }) })
 	both.Wait()
+}
+
+// parseKey reads the content of the key file.
+func (o *Options) parseKey(content []byte) (*legacytoken.Key, error) {
+	key, err := legacytoken.ParseKey(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.KeyFile, err)
+	}
+	return key, nil
 }

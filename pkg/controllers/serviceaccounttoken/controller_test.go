@@ -227,7 +227,7 @@ func TestInit(t *testing.T) {
 	write(t, garbage, "x")
 	write(t, public, authorities(t))
 	for _, c := range []struct{ name, key, root, want string }{
-		{"TOK-2 a missing file", "/nope", "", "error reading key for service account token controller: /nope: open /nope: no such file or directory"},
+		{"TOK-2 a missing file", "/nope", "", "error reading key for service account token controller: open /nope: no such file or directory"},
 		{"TOK-2 no key", garbage, "", "error reading key for service account token controller: " + garbage + ": "},
 		{"TOK-2 a certificate in the place of the key", public, "", "error reading key for service account token controller: " + public + ": "},
 		{"TOK-3 no certificate", good, garbage, "error parsing root-ca-file at " + garbage + ": "},
