@@ -121,7 +121,7 @@ func (b *bench) collected(ctx context.Context, t turn, s *session, name string, 
 		case "delete":
 			deletions += r.Count
 		case "get":
-			if r.Resource != "leases" {
+			if r.Resource != "leases" && r.Resource != "" { // without discovery
 				reads += r.Count
 			}
 		}

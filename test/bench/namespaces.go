@@ -139,7 +139,7 @@ func kinds() []kindOf {
 		{"", "v1", "podtemplates", `{kind: PodTemplate, ` + pods + `}`},
 		{"", "v1", "limitranges", `{kind: LimitRange, spec: {limits: []}}`},
 		{"", "v1", "persistentvolumeclaims", `{kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`},
-		{"apps", "v1", "controllerrevisions", `{kind: ControllerRevision, revision: 1}`},
+		{"apps", "v1", "controllerrevisions", `{kind: ControllerRevision, revision: 1, data: {x: y}}`},
 		{"apps", "v1", "daemonsets", `{kind: DaemonSet, spec: {` + selected + `}}`},
 		{"apps", "v1", "statefulsets", `{kind: StatefulSet, spec: {serviceName: x, replicas: 0, ` + selected + `}}`},
 		{"batch", "v1", "jobs", `{kind: Job, spec: {suspend: true, ` + pods + `}}`},
