@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not safe for
@@ -20,11 +21,20 @@ type graph struct {
 	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is not known that
 	// an owner has no more dependents.
 	complete bool
+	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for long enough.
+	// Their objects may be dependents that are not known yet.
+	listing sets.Set[schema.GroupVersionResource]
 }
 
 func newGraph() *graph {
-	return &graph{nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{}}
+	return &graph{
+		nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{},
+		listing: sets.New[schema.GroupVersionResource](),
+	}
 }
+
+// settled reports whether all dependents are known as far as possible, so that owners that wait for them can be released.
+func (g *graph) settled() bool { return g.complete && len(g.listing) == 0 }
 
 // node is an object that a watch has shown (GC-17).
 type node struct {
