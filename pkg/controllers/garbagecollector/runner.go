@@ -127,7 +127,7 @@ func (r *runner) Statuses() (all []reconcile.Status) {
 // discover finds what to watch (GC-6, GC-7), and notes the kinds.
 func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResource, err error) {
 	found, err := r.resources(ctx, "delete", "list", "watch")
-	var e effects
+	clusterScoped := map[schema.GroupKind]bool{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range found {
@@ -139,16 +139,16 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 		if !r.watched.Has(resource) {
 			r.listing.Insert(resource) // before its watch begins
 		}
-		if r.kinds[resource] == nil {
+		if known := r.kinds[resource]; known == nil || *known != m.GroupVersionKind { // a custom resource may be defined anew
 			kind := m.GroupVersionKind
 			r.kinds[resource] = &kind
+			r.follow(r.redefine(known, &kind))
 		}
-		if !m.Namespaced {
-			more := r.setClusterScoped(m.GroupKind())
-			e.verify = append(e.verify, more.verify...)
-		}
+		clusterScoped[m.GroupKind()] = clusterScoped[m.GroupKind()] || !m.Namespaced
 	}
-	r.follow(e)
+	for kind, is := range clusterScoped {
+		r.follow(r.setScope(kind, is))
+	}
 	return all, err
 }
 

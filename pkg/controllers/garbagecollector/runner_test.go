@@ -268,6 +268,38 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
+// GC-6, GC-11: a custom resource is deleted and defined anew, with another kind and with namespaces.
+func TestResourceIsDefinedAnew(t *testing.T) {
+	m := api.Mapping{GroupVersionKind: *widgetKind, Resource: "widgets"}
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(context.Context, ...string) ([]api.Mapping, error) {
+		return []api.Mapping{m}, nil
+	}}
+	r.begin()
+	r.graph.complete = true
+	discover := func() {
+		if _, err := r.discover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	discover()
+	gadgetKind := &schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
+	r.OnUpdate(m.GroupVersionResource(), object("owner")) // before the next discovery
+	r.OnUpdate(m.GroupVersionResource(), object("dependent", ownedBy(gadgetKind, "owner")))
+	m.Kind, m.Namespaced = "Gadget", true
+	discover()
+	if kind := *r.kinds[m.GroupVersionResource()]; kind != *gadgetKind || *r.nodes["owner"].kind != *gadgetKind {
+		t.Errorf("it is taken for %s, and its object for %s", kind, r.nodes["owner"].kind)
+	}
+	if s := r.standing(r.nodes["dependent"], ref(gadgetKind, "owner")); s != solid {
+		t.Errorf("its owner is %v", s)
+	}
+	m.GroupVersionKind = *widgetKind
+	discover()
+	if r.clusterScoped[widgetKind.GroupKind()] {
+		t.Error("it is taken for one without namespaces")
+	}
+}
+
 // appear has discovery find Secrets, too.
 func (b *bench) appear() {
 	b.resources = func(context.Context, ...string) (all []api.Mapping, _ error) {
