@@ -44,11 +44,12 @@ type observer struct {
 
 // memory is what is remembered of a namespace from one round to the next.
 type memory struct {
-	UID    types.UID
-	Seen   time.Time                             // when it was first seen to be deleted
-	Empty  map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
-	Left   int                                   // how many objects the last round has found
-	Rounds int                                   // in a row that have found no fewer
+	UID     types.UID
+	Seen    time.Time                             // when it was first seen to be deleted
+	Empty   map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
+	Deleted map[schema.GroupVersionKind]int       // how many objects there were of the kinds that the last round has deleted
+	Left    int                                   // how many objects the last round has found
+	Rounds  int                                   // in a row that have found no fewer
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -96,11 +97,17 @@ func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memor
 	if len(s.Contents) == 0 {
 		s.Contents = o.list(ctx, r, m, others)
 	}
-	left := 0
-	for _, c := range s.Contents {
-		left += c.Count
+	left, deleted := 0, map[schema.GroupVersionKind]int{}
+	for i := range s.Contents {
+		c := &s.Contents[i]
+		if left += c.Count; c.Undeleted {
+			before, again := m.Deleted[c.Kind]
+			c.Unmoved = again && c.Count >= before
+			deleted[c.Kind] = c.Count
+		}
 	}
-	if m.Rounds++; left < m.Left || s.undeleted() {
+	m.Deleted = deleted // the plan deletes all of them
+	if m.Rounds++; left < m.Left || s.deletesMore() {
 		m.Rounds = 0
 	}
 	m.Left, s.Rounds = left, m.Rounds

@@ -266,6 +266,23 @@ func TestObserve(t *testing.T) {
 			}
 			w.expectRequests("deployments pods secrets")
 		},
+		"NS-6, NS-26 a deletion without effect is noticed, and its rounds are counted": func(t *testing.T) {
+			w := watch(t, just())
+			w.round()
+			time.Sleep(time.Second)
+			w.objects["secrets"] = append(w.objects["secrets"], object("a"), object("b"))
+			var got []string
+			for range 5 {
+				s := w.round().Snapshot
+				got = append(got, fmt.Sprintf("%d %t", s.Rounds, s.Contents[0].Unmoved))
+				if len(got) == 3 {
+					w.objects["secrets"] = w.objects["secrets"][1:]
+				}
+			}
+			if diff := cmp.Diff([]string{"0 false", "1 true", "2 true", "0 false", "1 true"}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		},
 		"rounds that find no fewer objects are counted": func(t *testing.T) {
 			w := watch(t, just())
 			w.round()

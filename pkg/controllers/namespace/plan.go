@@ -29,7 +29,7 @@ func planContent(now time.Time, s snapshot) plan.Plan {
 	case now.Before(s.SettledAt):
 		return plan.Plan{Requeue: s.SettledAt.Sub(now), Why: "waiting until all API servers know that it is being deleted"}
 	case s.undeleted():
-		return deleteContent(s)
+		return deleteContent(now, s)
 	case len(s.Contents) > 0 || s.Discovery != nil:
 		return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}
 	case s.stays() && conditionsChange(now, s, plan.Outcome{}):
@@ -47,8 +47,8 @@ func othersFinalizers(s snapshot) string {
 }
 
 // deleteContent deletes the collections that have objects which are not being deleted yet. They do not wait for one another, and a
-// failure of one does not stop another (NS-20).
-func deleteContent(s snapshot) plan.Plan {
+// failure of one does not stop another (NS-20). A server may accept a deletion without effect: then the next one waits.
+func deleteContent(now time.Time, s snapshot) plan.Plan {
 	var all plan.Each
 	var names []string
 	for _, c := range s.Contents {
@@ -59,7 +59,12 @@ func deleteContent(s snapshot) plan.Plan {
 			}})
 		}
 	}
-	return plan.Plan{Steps: []plan.Step{all}, Requeue: soon, Why: "deletes all " + strings.Join(names, ", ")}
+	p := plan.Plan{Steps: []plan.Step{all}, Requeue: soon, Why: "deletes all " + strings.Join(names, ", ")}
+	if !s.deletesMore() {
+		p.Requeue = s.wait(now)
+		p.Why += " again, because the last deletion had no effect; " + s.whyNotEmpty()
+	}
+	return p
 }
 
 // release takes the finalizer of this controller off the namespace. The server then removes it (NS-36, NS-37).

@@ -31,6 +31,7 @@ type content struct {
 	Resource   string
 	Count      int
 	Undeleted  bool // some objects are not being deleted yet
+	Unmoved    bool // some are not, although the last round has deleted all, and there are no fewer objects than then
 	Finalizers map[string]int
 	Examples   []string    // names, for people
 	GoneBy     metav1.Time // when the grace period of the last object ends that has one
@@ -68,6 +69,11 @@ func (s snapshot) held() bool {
 
 func (s snapshot) undeleted() bool {
 	return slices.ContainsFunc(s.Contents, func(c content) bool { return c.Undeleted })
+}
+
+// deletesMore reports whether something is to be deleted of which it is not known that this has no effect.
+func (s snapshot) deletesMore() bool {
+	return slices.ContainsFunc(s.Contents, func(c content) bool { return c.Undeleted && !c.Unmoved })
 }
 
 // finalizersLeft are the finalizers that stay when the namespace is released, each once and sorted (NS-36).
