@@ -89,13 +89,16 @@ func remembered(r reconcile.Request[memory], uid types.UID) memory {
 
 // observeContent lists what is in the namespace: pods, and if there are none, all else (NS-18).
 func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memory], s *snapshot, m *memory) {
-	all, err := o.resources(ctx, m.Seen, "list", "delete")
+	listed, unlisted, err := o.discover(ctx, m.Seen)
 	s.Discovery = discoveryFailure(err)
-	others := slices.DeleteFunc(all, func(k api.Mapping) bool { return !k.Namespaced || k.GroupVersionKind == podKind })
+	others := slices.DeleteFunc(listed, func(k api.Mapping) bool { return k.GroupVersionKind == podKind })
 	pods, _ := api.BuiltIn(podKind)
 	s.Contents = o.list(ctx, r, m, []api.Mapping{pods})
 	if len(s.Contents) == 0 {
 		s.Contents = o.list(ctx, r, m, others)
+	}
+	if len(s.Contents) == 0 {
+		s.Unlisted = unlisted
 	}
 	left, deleted := 0, map[schema.GroupVersionKind]int{}
 	for i := range s.Contents {
@@ -111,6 +114,23 @@ func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memor
 		m.Rounds = 0
 	}
 	m.Left, s.Rounds = left, m.Rounds
+}
+
+// discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can be deleted (NS-15).
+func (o *observer) discover(ctx context.Context, earliest time.Time) (listed []api.Mapping, unlisted []schema.GroupVersionKind, err error) {
+	clusterScoped := func(k api.Mapping) bool { return !k.Namespaced }
+	listed, err = o.resources(ctx, earliest, "list", "delete")
+	collections, also := o.resources(ctx, earliest, "delete", "deletecollection")
+	if err == nil {
+		err = also
+	}
+	listed = slices.DeleteFunc(listed, clusterScoped)
+	for _, k := range slices.DeleteFunc(collections, clusterScoped) {
+		if !slices.Contains(listed, k) {
+			unlisted = append(unlisted, k.GroupVersionKind)
+		}
+	}
+	return listed, unlisted, err
 }
 
 // discoveryFailure says which groups could not be discovered; what is in them is unknown (NS-14).

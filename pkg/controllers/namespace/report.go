@@ -20,7 +20,7 @@ func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	switch {
 	case !s.held(), now.Before(s.SettledAt), s.deletesMore() && did.Err == nil:
 		return plan.Plan{}
-	case len(s.Contents) == 0 && s.Discovery == nil && !s.stays(): // it is gone
+	case len(s.Contents) == 0 && s.Discovery == nil && !s.stays() && did.Failed(plan.Deleted) == nil: // it is gone
 		return plan.Plan{}
 	case !conditionsChange(now, s, did):
 		return plan.Plan{}
