@@ -6,8 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
 // GC-1: the names by which flags, logs, roles and clients know the controller.
@@ -35,6 +38,21 @@ func TestOptions(t *testing.T) {
 	}
 	if r, err := c.Init(manager.Context{}); r != nil || err != nil {
 		t.Errorf("switched off: %v, %v", r, err)
+	}
+}
+
+// GC-5, REG-70: it may send twice as many requests as the flags say.
+func TestLimits(t *testing.T) {
+	burst, perSecond := managertest.Limits(t, func(c manager.Context) (api.Client, error) {
+		c.RegisterMetrics = func(...metrics.Registerable) {}
+		built, err := Controller().Init(c)
+		if err != nil {
+			return nil, err
+		}
+		return built.(*runner).client, nil
+	})
+	if burst != 1 || perSecond != 2 {
+		t.Errorf("where others have 1 and 1, it has %d at once and %d a second", burst, perSecond)
 	}
 }
 

@@ -88,7 +88,7 @@ type world struct {
 func newWorld() *world {
 	w := &world{graph: newGraph()}
 	w.complete = true
-	w.setClusterScoped(nodeKind.GroupKind())
+	w.setScope(nodeKind.GroupKind(), true)
 	return w
 }
 

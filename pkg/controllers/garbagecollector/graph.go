@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not safe for
@@ -20,11 +22,20 @@ type graph struct {
 	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is not known that
 	// an owner has no more dependents.
 	complete bool
+	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for long enough.
+	// Their objects may be dependents that are not known yet.
+	listing sets.Set[schema.GroupVersionResource]
 }
 
 func newGraph() *graph {
-	return &graph{nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{}}
+	return &graph{
+		nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{},
+		listing: sets.New[schema.GroupVersionResource](),
+	}
 }
+
+// settled reports whether all dependents are known as far as possible, so that owners that wait for them can be released.
+func (g *graph) settled() bool { return g.complete && len(g.listing) == 0 }
 
 // node is an object that a watch has shown (GC-17).
 type node struct {
@@ -365,25 +376,35 @@ func (g *graph) claimants(c claim) func(yield func(*node) bool) {
 	}
 }
 
-// setClusterScoped notes which kinds have no namespaces. Dependents in several namespaces then make one claim.
-func (g *graph) setClusterScoped(kinds ...schema.GroupKind) (e effects) {
-	news := false
-	for _, kind := range kinds {
-		news = news || !g.clusterScoped[kind]
-		g.clusterScoped[kind] = true
-	}
-	if !news {
+// redefine gives the objects of a resource another kind than before, which is nil for a new resource.
+func (g *graph) redefine(before, kind *schema.GroupVersionKind) (e effects) {
+	if before == nil {
 		return e
 	}
-	for _, o := range g.owners {
-		for c := range o.claims {
-			if c.namespace == "" || !g.clusterScoped[schema.FromAPIVersionAndKind(c.apiVersion, c.kind).GroupKind()] {
+	for _, n := range g.nodes {
+		if n.kind == before {
+			n.kind = kind
+			g.answer(n, &e)
+		}
+	}
+	return e
+}
+
+// setScope notes whether a kind has namespaces. Dependents in several namespaces make one claim to an owner that has none.
+func (g *graph) setScope(kind schema.GroupKind, clusterScoped bool) (e effects) {
+	if g.clusterScoped[kind] == clusterScoped {
+		return e
+	}
+	g.clusterScoped[kind] = clusterScoped
+	for uid, o := range g.owners {
+		for _, c := range slices.Collect(maps.Keys(o.claims)) {
+			if c.groupVersionKind().GroupKind() != kind {
 				continue
 			}
 			delete(o.claims, c)
 			for _, d := range o.dependents {
 				for _, ref := range d.owners {
-					if ref.UID == c.uid {
+					if ref.UID == uid {
 						g.question(d, ref, false, &e)
 					}
 				}

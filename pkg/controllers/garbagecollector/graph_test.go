@@ -120,7 +120,13 @@ func TestGraph(t *testing.T) {
 			func(w *world) {
 				w.see(podKind, object("web", ownedBy(widgetKind, "one")), object("b", namespace("other"), ownedBy(widgetKind, "one")))
 			},
-			func(w *world) { w.add(w.setClusterScoped(widgetKind.GroupKind())) }, "verify:/one"},
+			func(w *world) { w.add(w.setScope(widgetKind.GroupKind(), true)) }, "verify:/one"},
+		{"kinds that are defined anew, with namespaces, make several of one",
+			func(w *world) {
+				w.add(w.setScope(widgetKind.GroupKind(), true))
+				w.see(podKind, object("web", ownedBy(widgetKind, "one")), object("b", namespace("other"), ownedBy(widgetKind, "one")))
+			},
+			func(w *world) { w.add(w.setScope(widgetKind.GroupKind(), false)) }, "verify:other/one verify:shop/one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld()

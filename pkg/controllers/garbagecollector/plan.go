@@ -168,9 +168,6 @@ func remove(n *node, policy metav1.DeletionPropagation, why string) decision {
 
 // decideForeground releases an object that waits for its dependents, if none is left that blocks it (GC-44, GC-45).
 func (g *graph) decideForeground(n *node) decision {
-	if !g.complete {
-		return because("waits until the objects of all kinds have been listed")
-	}
 	var blocking []*node
 	if o := g.owners[n.uid]; o != nil {
 		for _, d := range o.dependents {
@@ -180,6 +177,9 @@ func (g *graph) decideForeground(n *node) decision {
 		}
 	}
 	if len(blocking) == 0 {
+		if !g.settled() {
+			return because("waits until the objects of all kinds have been listed")
+		}
 		return released(n, metav1.FinalizerDeleteDependents, "none of its dependents blocks its deletion any more")
 	}
 	d := because("waits for %d dependents that block its deletion: %s", len(blocking), some(blocking))
@@ -196,7 +196,7 @@ func (g *graph) decideOrphan(n *node) decision {
 	if !n.orphaning() {
 		return decision{}
 	}
-	if !g.complete {
+	if !g.settled() {
 		return because("waits until the objects of all kinds have been listed")
 	}
 	d := released(n, metav1.FinalizerOrphanDependents, "its dependents are orphaned")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -150,6 +151,17 @@ func TestDecide(t *testing.T) {
 				w.complete = false
 				w.see(setKind, object("web", deleted(foreground)))
 			}, nil, nil, "all kinds"},
+		{"GC-44 nor while a kind is listed that has appeared", "",
+			func(w *world) {
+				w.listing.Insert(schema.GroupVersionResource{Resource: "widgets"})
+				w.see(setKind, object("web", deleted(foreground)))
+			}, nil, nil, "all kinds"},
+		{"GC-45 its dependents are to be deleted meanwhile", "",
+			func(w *world) {
+				w.listing.Insert(schema.GroupVersionResource{Resource: "widgets"})
+				w.see(setKind, object("web", deleted(foreground)))
+				w.see(podKind, object("a", blocking(setKind, "web")))
+			}, nil, []types.UID{"a"}, "waits for 1 dependents"},
 		{"GC-15 nor is a dependent deleted that may have dependents itself", "",
 			func(w *world) {
 				w.complete = false

@@ -127,7 +127,7 @@ func (r *runner) Statuses() (all []reconcile.Status) {
 // discover finds what to watch (GC-6, GC-7), and notes the kinds.
 func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResource, err error) {
 	found, err := r.resources(ctx, "delete", "list", "watch")
-	var e effects
+	clusterScoped := map[schema.GroupKind]bool{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range found {
@@ -136,16 +136,19 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 		}
 		resource := m.GroupVersionResource()
 		all = append(all, resource)
-		if r.kinds[resource] == nil {
+		if !r.watched.Has(resource) {
+			r.listing.Insert(resource) // before its watch begins
+		}
+		if known := r.kinds[resource]; known == nil || *known != m.GroupVersionKind { // a custom resource may be defined anew
 			kind := m.GroupVersionKind
 			r.kinds[resource] = &kind
+			r.follow(r.redefine(known, &kind))
 		}
-		if !m.Namespaced {
-			more := r.setClusterScoped(m.GroupKind())
-			e.verify = append(e.verify, more.verify...)
-		}
+		clusterScoped[m.GroupKind()] = clusterScoped[m.GroupKind()] || !m.Namespaced
 	}
-	r.follow(e)
+	for kind, is := range clusterScoped {
+		r.follow(r.setScope(kind, is))
+	}
 	return all, err
 }
 
@@ -158,6 +161,7 @@ func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscriptio
 	r.mu.Lock()
 	added := wanted.Difference(r.watched)
 	r.watched = wanted
+	r.doneListing(r.listing.Difference(added).UnsortedList()...) // found, but watched in another version
 	r.mu.Unlock()
 	if len(added) == 0 {
 		return
@@ -178,8 +182,33 @@ func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscriptio
 	r.complete()
 }
 
-// listed has claims verified that waited for a resource to be listed, or for long enough. When the resource has really been listed,
-// what was seen in another version of its kind, and is not in this one, may be gone.
+// doneListing has owners that are to be released wait no longer for these resources. It is called under the lock.
+func (r *runner) doneListing(resources ...schema.GroupVersionResource) {
+	if len(r.listing) > 0 {
+		r.listing.Delete(resources...)
+		r.reviewWaiting()
+	}
+}
+
+// reviewWaiting queues the objects that wait for their dependents, if these are known by now. It is called under the lock.
+func (r *runner) reviewWaiting() {
+	if !r.settled() {
+		return
+	}
+	for uid, n := range r.nodes {
+		if n.orphaning() {
+			r.orphan.add(item{uid: uid})
+		} else if n.waiting() {
+			r.remove.add(item{uid: uid})
+			var e effects
+			r.considerDependents(uid, &e)
+			r.follow(e)
+		}
+	}
+}
+
+// listed has claims verified, and owners released, that waited for a resource to be listed, or for long enough. When the resource has
+// really been listed, what was seen in another version of its kind, and is not in this one, may be gone.
 func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,6 +223,7 @@ func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 			r.gone(uid, false)
 		}
 	}
+	r.doneListing(resource)
 }
 
 // release is called under the lock.
@@ -217,16 +247,7 @@ func (r *runner) complete() {
 	for kind := range r.held {
 		r.release(kind)
 	}
-	for uid, n := range r.nodes {
-		if n.orphaning() {
-			r.orphan.add(item{uid: uid})
-		} else if n.waiting() {
-			r.remove.add(item{uid: uid})
-			var e effects
-			r.considerDependents(uid, &e)
-			r.follow(e)
-		}
-	}
+	r.reviewWaiting()
 }
 
 // OnUpdate implements informers.MetadataHandler.

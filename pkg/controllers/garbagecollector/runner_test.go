@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
@@ -262,6 +266,144 @@ func TestDiscover(t *testing.T) {
 	if !r.clusterScoped[nodeKind.GroupKind()] || r.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != *widgetKind {
 		t.Errorf("%v %v", r.clusterScoped, r.kinds)
 	}
+}
+
+// GC-6, GC-11: a custom resource is deleted and defined anew, with another kind and with namespaces.
+func TestResourceIsDefinedAnew(t *testing.T) {
+	m := api.Mapping{GroupVersionKind: *widgetKind, Resource: "widgets"}
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(context.Context, ...string) ([]api.Mapping, error) {
+		return []api.Mapping{m}, nil
+	}}
+	r.begin()
+	r.graph.complete = true
+	discover := func() {
+		if _, err := r.discover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	discover()
+	gadgetKind := &schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
+	r.OnUpdate(m.GroupVersionResource(), object("owner")) // before the next discovery
+	r.OnUpdate(m.GroupVersionResource(), object("dependent", ownedBy(gadgetKind, "owner")))
+	m.Kind, m.Namespaced = "Gadget", true
+	discover()
+	if kind := *r.kinds[m.GroupVersionResource()]; kind != *gadgetKind || *r.nodes["owner"].kind != *gadgetKind {
+		t.Errorf("it is taken for %s, and its object for %s", kind, r.nodes["owner"].kind)
+	}
+	if s := r.standing(r.nodes["dependent"], ref(gadgetKind, "owner")); s != solid {
+		t.Errorf("its owner is %v", s)
+	}
+	m.GroupVersionKind = *widgetKind
+	discover()
+	if r.clusterScoped[widgetKind.GroupKind()] {
+		t.Error("it is taken for one without namespaces")
+	}
+}
+
+// appear has discovery find Secrets, too.
+func (b *bench) appear() {
+	b.resources = func(context.Context, ...string) (all []api.Mapping, _ error) {
+		for _, kind := range []string{"ConfigMap", "Secret"} {
+			m, _ := api.BuiltIn(corev1.SchemeGroupVersion.WithKind(kind))
+			all = append(all, m)
+		}
+		return all, nil
+	}
+}
+
+// putSecret stores a Secret, which ConfigMaps may own.
+func (b *bench) putSecret(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	b.Helper()
+	made, err := b.server.Put(&corev1.Secret{ObjectMeta: o.ObjectMeta})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: made.(*corev1.Secret).ObjectMeta}
+}
+
+var (
+	secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	secretKind      = &schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+)
+
+// GC-15, GC-44, GC-47: a kind appears while the collector runs. The first object that its list shows waits for its dependents; it is not
+// released before those are known that come later in the list.
+func TestOwnersOfAKindThatAppears(t *testing.T) {
+	for finalizer, want := range map[string][]string{
+		orphan:     {"patch Secret dependent", "patch Secret owner"},
+		foreground: {"delete Secret dependent"},
+	} {
+		t.Run(finalizer, func(t *testing.T) {
+			run(t, func(b *bench) {
+				b.appear()
+				if _, err := b.discover(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				b.OnUpdate(secretsResource, b.putSecret(object("owner", deleted(finalizer))))
+				time.Sleep(time.Second)
+				if log := b.server.Log(); len(log) != 0 {
+					b.Errorf("written before the kind was listed: %v", log)
+				}
+				b.OnUpdate(secretsResource, b.putSecret(object("dependent", blocking(secretKind, "owner"))))
+				b.listed(secretsResource, true)
+				time.Sleep(time.Second)
+				if diff := cmp.Diff(want, b.server.Log()); diff != "" {
+					b.Errorf("written (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// GC-13, GC-15: a kind that has appeared and cannot be listed delays releases by 30 seconds, and nothing else.
+func TestAKindThatAppearsAndCannotBeListed(t *testing.T) {
+	run(t, func(b *bench) {
+		b.appear()
+		b.syncErrors = newSyncErrors()
+		client, err := metadata.NewForConfig(&rest.Config{Host: "http://api", Transport: hangs{}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		all := informers.NewMetadataInformers(client)
+		defer all.Shutdown()
+		sub := all.Subscribe(informers.MetadataOptions{Handler: b.runner})
+		defer sub.Close()
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		go sub.Follow(ctx, b.discover, discoverEvery, func(ctx context.Context, err error) { b.updated(ctx, sub, err) })
+		synctest.Wait()
+		waiting := b.put("waiting")
+		waiting.DeletionTimestamp, waiting.Finalizers = ptr.To(metav1.Now()), []string{orphan}
+		inForeground := b.put("in-foreground")
+		inForeground.DeletionTimestamp, inForeground.Finalizers = ptr.To(metav1.Now()), []string{foreground}
+		b.see(waiting, inForeground, b.put("garbage", "absent"), b.put("dependent", "in-foreground"))
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]string{"delete ConfigMap garbage", "delete ConfigMap dependent"}, sorted(b.server.Log())); diff != "" {
+			b.Errorf("written at once (-want +got):\n%s", diff)
+		}
+		time.Sleep(syncTimeout - 2*time.Second)
+		if n := len(b.server.Log()); n != 2 {
+			b.Errorf("written before 30 seconds: %v", b.server.Log())
+		}
+		time.Sleep(2 * time.Second)
+		if n := b.server.CountWrites("patch ConfigMap waiting") + b.server.CountWrites("patch ConfigMap in-foreground"); n != 2 {
+			b.Errorf("written after 30 seconds: %v", b.server.Log())
+		}
+		time.Sleep(time.Minute)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.settled() {
+			b.Error("the next discovery waits for it again")
+		}
+	})
+}
+
+// hangs is an API server that does not answer.
+type hangs struct{}
+
+func (hangs) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
 }
 
 // GC-10, GC-55: discoveries that find nothing are counted; GC-9: those that find something are not.

@@ -39,12 +39,16 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
+	access, err := access(c)
+	if err != nil {
+		return nil, err
+	}
 	observer := &observer{
 		cached:    cached,
 		resources: c.Clients.Mapper().PreferredResourcesSince,
 		period:    o.SyncPeriod,
 	}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, memory]{
 		Name:         "namespace",
 		Workers:      int(o.Workers),
 		Kinds:        []string{"Namespace"},
@@ -56,6 +60,17 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Owner:        owner,
 		Unowned:      true, // it deletes what is in the namespace, whoever controls it
 	}), nil
+}
+
+// access is that of the controller, with more requests than others have: a round lists all that a namespace can hold (NS-3).
+func access(c manager.Context) (reconcile.Access, error) {
+	clients, err := c.Faster(20, 100)
+	if err != nil {
+		return reconcile.Access{}, err
+	}
+	a := c.Access
+	a.Client = clients.Client()
+	return a, nil
 }
 
 // terminating enqueues a namespace when its deletion is seen first (NS-4). Later changes, its own statuses among them, bring nothing

@@ -8,6 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -50,5 +53,16 @@ func TestNames(t *testing.T) {
 	got := []string{c.Name, c.Alias, c.Account}
 	if diff := cmp.Diff([]string{"namespace-controller", "namespace", "namespace-controller"}, got); diff != "" || c.OffByDefault {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// NS-3, REG-70: it may send 20 times as many requests as the flags say, and 100 times as many at once.
+func TestLimits(t *testing.T) {
+	burst, perSecond := managertest.Limits(t, func(c manager.Context) (api.Client, error) {
+		a, err := access(c)
+		return a.Client, err
+	})
+	if burst != 100 || perSecond != 20 {
+		t.Errorf("where others have 1 and 1, it has %d at once and %d a second", burst, perSecond)
 	}
 }

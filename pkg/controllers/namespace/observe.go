@@ -44,11 +44,12 @@ type observer struct {
 
 // memory is what is remembered of a namespace from one round to the next.
 type memory struct {
-	UID    types.UID
-	Seen   time.Time                             // when it was first seen to be deleted
-	Empty  map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
-	Left   int                                   // how many objects the last round has found
-	Rounds int                                   // in a row that have found no fewer
+	UID     types.UID
+	Seen    time.Time                             // when it was first seen to be deleted
+	Empty   map[schema.GroupVersionKind]time.Time // when a kind was listed that had no objects
+	Deleted map[schema.GroupVersionKind]int       // how many objects there were of the kinds that the last round has deleted
+	Left    int                                   // how many objects the last round has found
+	Rounds  int                                   // in a row that have found no fewer
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -88,22 +89,48 @@ func remembered(r reconcile.Request[memory], uid types.UID) memory {
 
 // observeContent lists what is in the namespace: pods, and if there are none, all else (NS-18).
 func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memory], s *snapshot, m *memory) {
-	all, err := o.resources(ctx, m.Seen, "list", "delete")
+	listed, unlisted, err := o.discover(ctx, m.Seen)
 	s.Discovery = discoveryFailure(err)
-	others := slices.DeleteFunc(all, func(k api.Mapping) bool { return !k.Namespaced || k.GroupVersionKind == podKind })
+	others := slices.DeleteFunc(listed, func(k api.Mapping) bool { return k.GroupVersionKind == podKind })
 	pods, _ := api.BuiltIn(podKind)
 	s.Contents = o.list(ctx, r, m, []api.Mapping{pods})
 	if len(s.Contents) == 0 {
 		s.Contents = o.list(ctx, r, m, others)
 	}
-	left := 0
-	for _, c := range s.Contents {
-		left += c.Count
+	if len(s.Contents) == 0 {
+		s.Unlisted = unlisted
 	}
-	if m.Rounds++; left < m.Left || s.undeleted() {
+	left, deleted := 0, map[schema.GroupVersionKind]int{}
+	for i := range s.Contents {
+		c := &s.Contents[i]
+		if left += c.Count; c.Undeleted {
+			before, again := m.Deleted[c.Kind]
+			c.Unmoved = again && c.Count >= before
+			deleted[c.Kind] = c.Count
+		}
+	}
+	m.Deleted = deleted // the plan deletes all of them
+	if m.Rounds++; left < m.Left || s.deletesMore() {
 		m.Rounds = 0
 	}
 	m.Left, s.Rounds = left, m.Rounds
+}
+
+// discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can be deleted (NS-15).
+func (o *observer) discover(ctx context.Context, earliest time.Time) (listed []api.Mapping, unlisted []schema.GroupVersionKind, err error) {
+	clusterScoped := func(k api.Mapping) bool { return !k.Namespaced }
+	listed, err = o.resources(ctx, earliest, "list", "delete")
+	collections, also := o.resources(ctx, earliest, "delete", "deletecollection")
+	if err == nil {
+		err = also
+	}
+	listed = slices.DeleteFunc(listed, clusterScoped)
+	for _, k := range slices.DeleteFunc(collections, clusterScoped) {
+		if !slices.Contains(listed, k) {
+			unlisted = append(unlisted, k.GroupVersionKind)
+		}
+	}
+	return listed, unlisted, err
 }
 
 // discoveryFailure says which groups could not be discovered; what is in them is unknown (NS-14).

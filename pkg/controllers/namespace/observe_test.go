@@ -98,6 +98,7 @@ type watching struct {
 	observer *observer
 	memory   *memory
 	failing  error // of discovery
+	unlisted bool  // secrets cannot be listed
 	since    time.Time
 }
 
@@ -111,9 +112,12 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 		t.Fatal(err)
 	}
 	w := &watching{T: t, server: &server{namespace: ns, servers: 1, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}}}
-	w.observer = &observer{cached: cached, resources: func(_ context.Context, earliest time.Time, _ ...string) (all []api.Mapping, err error) {
+	w.observer = &observer{cached: cached, resources: func(_ context.Context, earliest time.Time, verbs ...string) (all []api.Mapping, err error) {
 		w.since = earliest
 		for _, kind := range []schema.GroupVersionKind{podKind, secrets, deployments, namespaces.GroupVersionKind} {
+			if kind == secrets && w.unlisted && slices.Contains(verbs, "list") || kind == deployments && slices.Contains(verbs, "deletecollection") {
+				continue
+			}
 			m, _ := api.BuiltIn(kind)
 			all = append(all, m)
 		}
@@ -238,6 +242,32 @@ func TestObserve(t *testing.T) {
 			w.errors["deployments"] = apierrors.NewNotFound(schema.GroupResource{}, "")
 			w.expect()
 		},
+		"NS-12 one that only the finalizers of others hold is looked into, one without any is not": func(t *testing.T) {
+			for want, edit := range map[string]func(*corev1.Namespace){
+				"deployments pods secrets": finalizers("example.com/hold"), "": finalizers(),
+			} {
+				w := watch(t, ending(edit, func(ns *corev1.Namespace) {
+					ns.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute)))
+				}))
+				w.round()
+				w.expectRequests(want)
+			}
+		},
+		"NS-15 what cannot be listed is not asked for, but known when nothing else is left": func(t *testing.T) {
+			w := watch(t, just())
+			w.unlisted = true
+			w.round()
+			time.Sleep(time.Second)
+			w.objects["deployments"] = append(w.objects["deployments"], deleted("web"))
+			if s := w.round().Snapshot; s.Unlisted != nil {
+				t.Errorf("while something is left: %v", s.Unlisted)
+			}
+			w.objects["deployments"] = nil
+			if s := w.round().Snapshot; !slices.Equal(s.Unlisted, []schema.GroupVersionKind{secrets}) {
+				t.Errorf("when nothing is left: %v", s.Unlisted)
+			}
+			w.expectRequests("deployments deployments pods")
+		},
 		"a resource that does not answer is not asked by others meanwhile, and again later": func(t *testing.T) {
 			w := watch(t, just())
 			w.round()
@@ -265,6 +295,23 @@ func TestObserve(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			w.expectRequests("deployments pods secrets")
+		},
+		"NS-6, NS-26 a deletion without effect is noticed, and its rounds are counted": func(t *testing.T) {
+			w := watch(t, just())
+			w.round()
+			time.Sleep(time.Second)
+			w.objects["secrets"] = append(w.objects["secrets"], object("a"), object("b"))
+			var got []string
+			for range 5 {
+				s := w.round().Snapshot
+				got = append(got, fmt.Sprintf("%d %t", s.Rounds, s.Contents[0].Unmoved))
+				if len(got) == 3 {
+					w.objects["secrets"] = w.objects["secrets"][1:]
+				}
+			}
+			if diff := cmp.Diff([]string{"0 false", "1 true", "2 true", "0 false", "1 true"}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
 		},
 		"rounds that find no fewer objects are counted": func(t *testing.T) {
 			w := watch(t, just())

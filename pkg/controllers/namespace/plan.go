@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -25,49 +26,70 @@ const (
 func planContent(now time.Time, s snapshot) plan.Plan {
 	switch {
 	case !s.held():
-		return plan.Plan{Why: "it is empty, and waits for the finalizers of others: " + othersFinalizers(s)}
+		return plan.Plan{Why: waitsForOthers(s)}
 	case now.Before(s.SettledAt):
 		return plan.Plan{Requeue: s.SettledAt.Sub(now), Why: "waiting until all API servers know that it is being deleted"}
 	case s.undeleted():
-		return deleteContent(s)
+		return deleteContent(now, s)
 	case len(s.Contents) > 0 || s.Discovery != nil:
 		return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}
 	case s.stays() && conditionsChange(now, s, plan.Outcome{}):
-		return plan.Plan{Requeue: soon, Why: "it is empty: says so in its conditions before it is released"}
+		return plan.Plan{Steps: s.deleteUnlisted(), Requeue: soon, Why: "it is empty: says so in its conditions before it is released"}
 	}
 	return release(s)
 }
 
-func othersFinalizers(s snapshot) string {
+func waitsForOthers(s snapshot) string {
 	all := slices.Clone(s.Namespace.Finalizers)
 	for _, f := range s.Namespace.Spec.Finalizers {
 		all = append(all, string(f))
 	}
-	return strings.Join(all, ", ")
+	return "it is empty, and waits for the finalizers of others: " + strings.Join(all, ", ")
 }
 
 // deleteContent deletes the collections that have objects which are not being deleted yet. They do not wait for one another, and a
-// failure of one does not stop another (NS-20).
-func deleteContent(s snapshot) plan.Plan {
+// failure of one does not stop another (NS-20). A server may accept a deletion without effect: then the next one waits.
+func deleteContent(now time.Time, s snapshot) plan.Plan {
 	var all plan.Each
 	var names []string
 	for _, c := range s.Contents {
 		if c.Undeleted {
 			names = append(names, c.groupResource().String())
-			all.Sequences = append(all.Sequences, []plan.Step{plan.DeleteCollection{
-				Kind: c.Kind, Namespace: s.Namespace.Name, Propagation: metav1.DeletePropagationBackground, Why: "the namespace is being deleted",
-			}})
+			all.Sequences = append(all.Sequences, []plan.Step{s.deleteAll(c.Kind)})
 		}
 	}
-	return plan.Plan{Steps: []plan.Step{all}, Requeue: soon, Why: "deletes all " + strings.Join(names, ", ")}
+	p := plan.Plan{Steps: []plan.Step{all}, Requeue: soon, Why: "deletes all " + strings.Join(names, ", ")}
+	if !s.deletesMore() {
+		p.Requeue = s.wait(now)
+		p.Why += " again, because the last deletion had no effect; " + s.whyNotEmpty()
+	}
+	return p
+}
+
+func (s snapshot) deleteAll(kind schema.GroupVersionKind) plan.Step {
+	return plan.DeleteCollection{
+		Kind: kind, Namespace: s.Namespace.Name, Propagation: metav1.DeletePropagationBackground, Why: "the namespace is being deleted",
+	}
+}
+
+// deleteUnlisted deletes what cannot be listed, whether there is any or not (NS-17).
+func (s snapshot) deleteUnlisted() (all []plan.Step) {
+	for _, kind := range s.Unlisted {
+		all = append(all, s.deleteAll(kind))
+	}
+	return all
 }
 
 // release takes the finalizer of this controller off the namespace. The server then removes it (NS-36, NS-37).
 func release(s snapshot) plan.Plan {
+	if s.released() {
+		return plan.Plan{Steps: s.deleteUnlisted(), Why: waitsForOthers(s)}
+	}
+	p := plan.Plan{Steps: s.deleteUnlisted(), Why: "nothing is left in the namespace"}
 	released := *s.Namespace
 	released.Spec.Finalizers = s.finalizersLeft()
-	step := plan.Change{Old: s.Namespace, New: &released, Subresource: finalize, Why: "nothing is left in the namespace"}
-	return plan.Plan{Steps: []plan.Step{step}, Why: step.Why}
+	p.Steps = append(p.Steps, plan.Change{Old: s.Namespace, New: &released, Subresource: finalize, Why: p.Why})
+	return p
 }
 
 // wait is the time until the next round: longer while nothing gets less, and no longer than half of the time in which what is left is

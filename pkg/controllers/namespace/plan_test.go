@@ -53,6 +53,13 @@ func has(kind schema.GroupVersionKind, resource string, objects ...*metav1.Parti
 	return c
 }
 
+// unmoved is content that the last round has deleted without effect.
+func unmoved(kind schema.GroupVersionKind, resource string) content {
+	c := has(kind, resource, object("a"))
+	c.Unmoved = true
+	return c
+}
+
 // object is one that exists; deleted, one that is being deleted and has these finalizers.
 func object(name string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -106,10 +113,29 @@ func TestPlanContent(t *testing.T) {
 		{"NS-12 it was released before, and waits for others",
 			snapshot{Namespace: ending(finalizers(), metadataFinalizers("example.com/hold")), SettledAt: settled},
 			nil, 0, "example.com/hold"},
+		{"NS-12 one that only the finalizers of others hold is emptied, too",
+			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled, Contents: []content{has(secrets, "secrets", object("a"))}},
+			[]string{"delete all Secret in shop Background"}, soon, "deletes all secrets"},
+		{"NS-29 and says in its conditions that it is empty",
+			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled}, nil, soon, "says so in its conditions"},
+		{"NS-36 and keeps the finalizers of others",
+			snapshot{Namespace: ending(finalizers("z", "a"), conditions), SettledAt: settled}, nil, 0, "waits for the finalizers of others: z, a"},
+		{"NS-15 what cannot be listed is deleted before the namespace is released",
+			snapshot{Namespace: ending(), SettledAt: settled, Unlisted: []schema.GroupVersionKind{deployments, secrets}},
+			[]string{"delete all Deployment in shop Background", "delete all Secret in shop Background", "update finalize []"}, 0, "nothing is left"},
+		{"NS-15 and before it says that it is empty",
+			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Unlisted: []schema.GroupVersionKind{secrets}},
+			[]string{"delete all Secret in shop Background"}, soon, "says so in its conditions"},
 		{"NS-16 collections with objects are deleted in the background, all others are not asked for (NS-53)",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{
 				has(deployments, "deployments", object("web"), deleted("old")), has(secrets, "secrets", deleted("a", "x")), {Kind: podKind, Resource: "pods", Error: "no"}}},
 			[]string{"delete all Deployment in shop Background"}, soon, "deletes all deployments.apps"},
+		{"NS-6 a deletion that had no effect is repeated ever more rarely",
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", deleted("old"))}},
+			[]string{"delete all Secret in shop Background"}, longestWait, "deletes all secrets again, because the last deletion had no effect; waiting until nothing is left; there are 1 secrets (a)"},
+		{"NS-16 but soon if another collection is deleted for the first time",
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", object("web"))}},
+			[]string{"delete all Secret in shop Background", "delete all Deployment in shop Background"}, soon, "deletes all secrets, deployments.apps"},
 		{"NS-5 pods end within their grace period: the next round comes after half of it",
 			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour, Contents: []content{has(podKind, "pods", graceful("web-0", 30), graceful("web-1", 10))}},
 			nil, 16 * time.Second, "there are 2 pods (web-0, web-1)"},
@@ -191,6 +217,15 @@ func TestReportConditions(t *testing.T) {
 			with(map[int]string{
 				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 2 remaining: deployments: forbidden, list secrets: 500",
 				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource instances",
+			})},
+		{"NS-33 what cannot be listed could not be deleted",
+			snapshot{Namespace: ending(), SettledAt: settled, Unlisted: []schema.GroupVersionKind{deployments}}, refused,
+			with(map[int]string{2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: deployments: forbidden"})},
+		{"NS-26 a deletion had no effect",
+			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{unmoved(secrets, "secrets")}}, plan.Outcome{},
+			with(map[int]string{
+				2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for gvr: /v1, Resource=secrets",
+				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: secrets. has 1 resource instances",
 			})},
 		{"NS-26 something stays without a reason",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(deployments, "deployments", deleted("a"))}}, plan.Outcome{},

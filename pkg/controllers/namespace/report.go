@@ -15,12 +15,12 @@ import (
 )
 
 // reportConditions says in the status what is left (NS-29 to NS-35). What was deleted a moment ago is reported by the next round,
-// which sees what became of it; a deletion that failed is reported at once.
+// which sees what became of it; a deletion that failed is reported at once, and one that had no effect when the next round sees that.
 func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	switch {
-	case !s.held(), now.Before(s.SettledAt), s.undeleted() && did.Err == nil:
+	case !s.held(), now.Before(s.SettledAt), s.deletesMore() && did.Err == nil:
 		return plan.Plan{}
-	case len(s.Contents) == 0 && s.Discovery == nil && !s.stays(): // it is gone
+	case len(s.Contents) == 0 && s.Discovery == nil && !s.stays() && did.Failed(plan.Deleted) == nil: // it is gone
 		return plan.Plan{}
 	case !conditionsChange(now, s, did):
 		return plan.Plan{}
@@ -103,7 +103,7 @@ func (s snapshot) failureMessage(now time.Time, did plan.Outcome) string {
 		switch {
 		case c.Error != "":
 			errs = append(errs, c.Error)
-		case !c.Undeleted && c.estimate(now) == 0:
+		case (!c.Undeleted || c.Unmoved && did.Err == nil) && c.estimate(now) == 0:
 			errs = append(errs, fmt.Sprintf("unexpected items still remain in namespace: %s for gvr: %s",
 				s.Namespace.Name, c.Kind.GroupVersion().WithResource(c.Resource)))
 		}

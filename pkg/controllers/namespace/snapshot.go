@@ -11,12 +11,13 @@ import (
 
 // snapshot is what one round has found.
 type snapshot struct {
-	Namespace *corev1.Namespace // read live
-	SettledAt time.Time         // before this, API servers may still create objects in the namespace; nothing was looked at
-	Discovery *failure          // nil: all resources are known
-	Contents  []content         // of resources that have objects, or of which it is not known; pods alone while there are any
-	Rounds    int               // in a row that have found no fewer objects
-	Longest   time.Duration     // between two rounds
+	Namespace *corev1.Namespace         // read live
+	SettledAt time.Time                 // before this, API servers may still create objects in the namespace; nothing was looked at
+	Discovery *failure                  // nil: all resources are known
+	Contents  []content                 // of resources that have objects, or of which it is not known; pods alone while there are any
+	Unlisted  []schema.GroupVersionKind // can be deleted, but not listed; looked for when there are no contents
+	Rounds    int                       // in a row that have found no fewer objects
+	Longest   time.Duration             // between two rounds
 }
 
 // failure says what could not be discovered.
@@ -31,6 +32,7 @@ type content struct {
 	Resource   string
 	Count      int
 	Undeleted  bool // some objects are not being deleted yet
+	Unmoved    bool // some are not, although the last round has deleted all, and there are no fewer objects than then
 	Finalizers map[string]int
 	Examples   []string    // names, for people
 	GoneBy     metav1.Time // when the grace period of the last object ends that has one
@@ -61,13 +63,21 @@ func (c content) groupResource() schema.GroupResource {
 	return c.Kind.GroupVersion().WithResource(c.Resource).GroupResource()
 }
 
-// held reports whether this controller has yet to release the namespace (NS-12).
-func (s snapshot) held() bool {
-	return slices.Contains(s.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
+// held reports whether the namespace is to be emptied: it has finalizers in its spec, those of others alone included (NS-12).
+func (s snapshot) held() bool { return len(s.Namespace.Spec.Finalizers) > 0 }
+
+// released reports whether the finalizer of this controller is gone.
+func (s snapshot) released() bool {
+	return !slices.Contains(s.Namespace.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
 func (s snapshot) undeleted() bool {
 	return slices.ContainsFunc(s.Contents, func(c content) bool { return c.Undeleted })
+}
+
+// deletesMore reports whether something is to be deleted of which it is not known that this has no effect.
+func (s snapshot) deletesMore() bool {
+	return slices.ContainsFunc(s.Contents, func(c content) bool { return c.Undeleted && !c.Unmoved })
 }
 
 // finalizersLeft are the finalizers that stay when the namespace is released, each once and sorted (NS-36).
