@@ -2,6 +2,7 @@ package endpointslice
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -281,6 +282,38 @@ func TestHintsAreTakenOff(t *testing.T) {
 	}
 	if got := render(stored(s)); got[0] != "IPv4 :8080/TCP> 10.0.0.1 10.0.0.2" {
 		t.Error(got)
+	}
+}
+
+// One of two slices has wrong hints, whichever it is: it is corrected, and the other one is left alone.
+func TestEPS49EPS50WrongHintsInOneSlice(t *testing.T) {
+	none := func(e *discoveryv1.Endpoint) { e.Hints = nil }
+	stray := func(e *discoveryv1.Endpoint) { e.Hints = hintFor("a") }
+	for _, c := range []struct {
+		name  string
+		edits []svcEdit
+		spoil func(*discoveryv1.Endpoint)
+	}{
+		{"EPS-49 a hint is missing", []svcEdit{distributed("PreferClose")}, none},
+		{"EPS-50 a stray hint", nil, stray},
+	} {
+		for wrong := range 2 {
+			t.Run(fmt.Sprintf("%s in slice %d", c.name, wrong), func(t *testing.T) {
+				s := snapshotOf(web(c.edits...), nil, pods(200)...)
+				right := stored(s)
+				slices.SortFunc(right, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
+				s.Slices = slices.Clone(right)
+				s.Slices[wrong] = right[wrong].DeepCopy()
+				c.spoil(&s.Slices[wrong].Endpoints[7])
+				after, n := carryOut(s, planSlices(now, s))
+				if n != (writes{updates: 1}) {
+					t.Errorf("%+v", n)
+				}
+				if diff := cmp.Diff(render(right), render(after)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
 	}
 }
 

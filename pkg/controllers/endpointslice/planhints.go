@@ -67,7 +67,8 @@ func (f *family) hint(s snapshot) {
 	create, update := f.lists()
 	if !wantsTopology(s.Service.Annotations) { // EPS-49, EPS-50
 		hinted := s.Hinted && slices.ContainsFunc(f.unchanged, hasHints)
-		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, f.unchanged)
+		// It filters the list of unchanged slices in place; setUpdates still needs all of them.
+		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, slices.Clone(f.unchanged))
 		if hinted {
 			f.disabled("Topology Aware Hints has been disabled")
 		}

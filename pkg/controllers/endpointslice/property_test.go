@@ -71,6 +71,7 @@ func drawSnapshot(t *rapid.T) snapshot {
 		}
 		s.Slices = stored(was)
 	}
+	s.Slices = drawWrongHints(t, s.Slices)
 	if rapid.IntRange(0, 3).Draw(t, "others") == 0 {
 		orphan, dying := theirs("orphan", managedBy), theirs("dying", managedBy)
 		dying.DeletionTimestamp = ptr.To(ago(time.Second))
@@ -78,6 +79,19 @@ func drawSnapshot(t *rapid.T) snapshot {
 	}
 	s.Pods = drawPods(t, 20)
 	return s
+}
+
+// drawWrongHints returns the slices, of which some have lost hints or got others.
+func drawWrongHints(t *rapid.T, right []*discoveryv1.EndpointSlice) (all []*discoveryv1.EndpointSlice) {
+	for _, o := range right {
+		if len(o.Endpoints) > 0 && rapid.IntRange(0, 3).Draw(t, "wrong hints") == 0 {
+			o = o.DeepCopy()
+			e := &o.Endpoints[rapid.IntRange(0, len(o.Endpoints)-1).Draw(t, "endpoint")]
+			e.Hints = rapid.SampledFrom([]*discoveryv1.EndpointHints{nil, {}, hintFor("a"), hintFor("elsewhere")}).Draw(t, "hints")
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // wanted are the endpoints that the service must have in a family, by pod, with the ports of each.
@@ -175,6 +189,29 @@ func TestRepeatedPlanIsEmpty(t *testing.T) { // EPS-35, EPS-47
 		s.Trigger = ago(0).Time
 		if _, n := carryOut(s, planSlices(now, s)); n.creates+n.updates+n.deletes > 0 {
 			t.Fatalf("%+v: %s", n, planSlices(now, s).Why)
+		}
+	})
+}
+
+// Wrong hints are corrected where they are, whichever slices have them, and no more is written.
+func TestWrongHintsAreCorrected(t *testing.T) { // EPS-49, EPS-50, EPS-53
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		right := stored(s)
+		s.Slices = drawWrongHints(t, right)
+		spoilt := 0
+		for i := range right {
+			if s.Slices[i] != right[i] {
+				spoilt++
+			}
+		}
+		after, n := carryOut(s, planSlices(now, s))
+		if n.creates+n.deletes > 0 || n.updates > spoilt {
+			t.Fatalf("%+v for %d slices", n, spoilt)
+		}
+		s.Slices = after
+		if _, n := carryOut(s, planSlices(now, s)); n.updates > 0 {
+			t.Fatalf("%+v when all was done", n)
 		}
 	})
 }
