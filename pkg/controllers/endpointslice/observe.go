@@ -84,8 +84,8 @@ func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 	return endpoints.Enqueued(before, after, k.services.Selecting)
 }
 
-// enqueuedByNode returns the services of the pods on a node that has come or gone or whose zone has changed, and all services with
-// topology hints if the share of a zone may have changed (EPS-18, EPS-80).
+// enqueuedByNode returns the services of the pods on a node that has come or whose zone has changed, and all services with topology
+// hints if the share of a zone may have changed (EPS-18, EPS-80).
 func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.Node)
 	is, _ := after.(*corev1.Node)
@@ -99,11 +99,7 @@ func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 		}
 	}
 	if movesPods(was, is) {
-		name := ""
-		if name = nameOf(is); name == "" {
-			name = nameOf(was)
-		}
-		for _, p := range k.onNodes.OnNode(name) {
+		for _, p := range k.onNodes.OnNode(is.Name) {
 			add(k.services.Selecting(p.Namespace, p.Labels)...)
 		}
 	}
