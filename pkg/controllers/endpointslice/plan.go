@@ -37,11 +37,10 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.Service == nil: // EPS-19: what is left is the garbage collector's
 		return plan.Plan{}
-	case s.Service.Spec.Type == corev1.ServiceTypeExternalName:
-		return planUnused(s, "left alone: the service is of type ExternalName", true)
+	case s.Service.Spec.Type == corev1.ServiceTypeExternalName: // EPS-20
+		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
 	case s.Service.Spec.Selector == nil:
-		replaced := slices.ContainsFunc(s.Slices, func(o *discoveryv1.EndpointSlice) bool { return !ours(o) })
-		return planUnused(s, "left alone: the service has no selector", replaced)
+		return planUnused(s)
 	}
 	sorted, m := sortSlices(s), membersOf(s)
 	p := plan.Plan{}
@@ -74,14 +73,14 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	return p
 }
 
-// planUnused is for services whose slices are not ours to keep (EPS-20). What nobody would update any more goes as soon as it is
-// useless or replaced, so that no traffic goes to addresses that are long gone (EPS-81).
-func planUnused(s snapshot, why string, useless bool) plan.Plan {
-	sorted := sortSlices(s)
-	p := plan.Plan{Why: why}
-	if !useless {
+// planUnused is for services without selector, whose slices are not ours to keep (EPS-20). They go as soon as somebody else has slices
+// for the service, so that no traffic goes to addresses that are long gone (EPS-81).
+func planUnused(s snapshot) plan.Plan {
+	p := plan.Plan{Why: "left alone: the service has no selector"}
+	if !slices.ContainsFunc(s.Slices, func(o *discoveryv1.EndpointSlice) bool { return !ours(o) }) {
 		return p
 	}
+	sorted := sortSlices(s)
 	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) {
 		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "nobody keeps it any more")...)
 	}

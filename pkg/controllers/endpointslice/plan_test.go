@@ -179,7 +179,8 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 	}{
 		{"EPS-20 no selector: the slices stay", bare, nil, writes{}},
 		{"EPS-81 until somebody else has some", bare, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{deletes: 1}},
-		{"EPS-81 an ExternalName has no use for them", external, nil, writes{deletes: 1}},
+		{"EPS-20 an ExternalName: the slices stay", external, nil, writes{}},
+		{"EPS-20 an ExternalName for which somebody else has some", external, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{}},
 	} {
 		s := snapshotOf(web(), nil, pod("a", "10.0.0.1"))
 		s.Slices = append(stored(s), c.more...)
