@@ -70,6 +70,9 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 		p.Why = "change: "
 	}
 	p.Why += strings.Join(told, "; ")
+	if len(m.homeless) > 0 {
+		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Service, Event: nodeNotFound(s.Service, m.homeless)})
+	}
 	return p
 }
 
@@ -150,4 +153,26 @@ func eventsOf(service *corev1.Service) plan.Events {
 		Type: corev1.EventTypeWarning, Reason: "FailedToUpdateEndpointSlices",
 		Message: fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: {error}", service.Namespace, service.Name),
 	}}
+}
+
+// nodeNotFound tells of pods that are left out because their nodes do not exist (EPS-31). It names only the first of them by name: there
+// may be thousands.
+func nodeNotFound(service *corev1.Service, pods []*corev1.Pod) plan.Event {
+	p := slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	why := fmt.Sprintf("skipping Pod %s for Service %s/%s: Node %s Not Found", p.Name, service.Namespace, service.Name, p.Spec.NodeName)
+	if more := len(pods) - 1; more > 0 {
+		why += fmt.Sprintf(", and %d more pods without a Node", more)
+	}
+	e := eventsOf(service).Failed
+	e.Message = strings.ReplaceAll(e.Message, "{error}", why)
+	return e
+}
+
+// lacksNodes reports whether pods are left out because their nodes do not exist (EPS-31).
+func lacksNodes(s snapshot) bool {
+	lost := func(p *corev1.Pod) bool {
+		_, exists := s.Zones[p.Spec.NodeName]
+		return !exists && p.Spec.NodeName != ""
+	}
+	return slices.ContainsFunc(s.Pods, lost) && len(membersOf(s).homeless) > 0
 }

@@ -62,6 +62,43 @@ func TestSlices(t *testing.T) {
 	}
 }
 
+// A row is a sentence: pods like these, some of them on nodes that do not exist, lead to this warning, after the writes, or to none.
+func TestEPS31EPS61NodeNotFound(t *testing.T) {
+	const skipping = "Error updating Endpoint Slices for Service shop/web: skipping Pod %s for Service shop/web: Node gone Not Found%s"
+	for _, c := range []struct {
+		name string
+		edit svcEdit
+		pods []*corev1.Pod
+		want string
+	}{
+		{"one", nil, []*corev1.Pod{pod("b", "10.0.0.2"), pod("a", "10.0.0.1", on("gone"))}, fmt.Sprintf(skipping, "a", "")},
+		{"three", dual, []*corev1.Pod{pod("c", "10.0.0.3", on("gone")), pod("b", "10.0.0.2", on("gone")), pod("d", "10.0.0.4", on("other"))},
+			fmt.Sprintf(skipping, "b", ", and 2 more pods without a Node")},
+		{"one that has finished", nil, []*corev1.Pod{pod("a", "10.0.0.1", on("gone"), phase(corev1.PodFailed))}, ""},
+		{"one that has no node yet", nil, []*corev1.Pod{pod("a", "10.0.0.1", on(""))}, ""},
+		{"addresses are published in any case", publishing, []*corev1.Pod{pod("a", "10.0.0.1", on("gone"))}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := snapshotOf(web(), nil, c.pods...)
+			if c.edit != nil {
+				c.edit(s.Service)
+			}
+			steps := planSlices(now, s).Steps
+			want := plan.Step(plan.RecordEvent{Object: s.Service, Event: plan.Event{Type: "Warning", Reason: "FailedToUpdateEndpointSlices", Message: c.want}})
+			if got := steps[len(steps)-1]; c.want != "" {
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Error(diff)
+				}
+			} else if _, told := got.(plan.RecordEvent); told {
+				t.Errorf("%+v", got)
+			}
+			if got := lacksNodes(s); got != (c.want != "") {
+				t.Errorf("lacksNodes: %t", got)
+			}
+		})
+	}
+}
+
 // A new slice has all that others look for (EPS-6, EPS-30, EPS-32, EPS-45..47).
 func TestEPS6EPS45NewSlice(t *testing.T) {
 	service := web(func(s *corev1.Service) {
