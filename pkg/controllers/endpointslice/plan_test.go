@@ -188,6 +188,47 @@ func TestWrites(t *testing.T) {
 	}
 }
 
+// A row is a sentence: from slices of such a size, filled with so many pods, to so many of these pods and as many new ones takes these
+// writes.
+func TestEPS35EPS37EPS38FewWritesRatherThanFewSlices(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		size, before, now, to int // of before pods, those from now on stay; to is their number afterwards
+		want                  writes
+		slices                int
+	}{
+		{"51 and 50, of which one goes", 51, 101, 1, 100, writes{updates: 1}, 2},
+		{"three times 50, of which one goes", 50, 150, 1, 149, writes{updates: 1}, 3},
+		{"62 and 61 grow, and the last ones have room", 62, 123, 0, 250, writes{creates: 1, updates: 1}, 3},
+		{"62 and 61 grow, and nothing has room for the last ones", 62, 123, 0, 263, writes{creates: 2}, 4},
+		{"ten times 50, and nothing goes", 50, 500, 0, 500, writes{}, 10},
+		{"ten times 50, and one more", 50, 500, 0, 501, writes{updates: 1}, 10},
+		{"ten times 50, of which nine go whole, and one of the last", 50, 500, 451, 49, writes{updates: 1, deletes: 9}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := snapshotOf(web(), nil, pods(c.before)...)
+			s.Max = c.size
+			s.Slices = stored(s)
+			s.Max, s.Pods = 100, pods(c.now + c.to)[c.now:]
+			after, got := carryOut(s, planSlices(now, s))
+			if got != c.want || len(after) != c.slices {
+				t.Errorf("%+v and %d slices, want %+v and %d", got, len(after), c.want, c.slices)
+			}
+		})
+	}
+}
+
+// Of many slices, no more than 1.3 times the fewest are left when endpoints go.
+func TestEPS38EPS81ManySparseSlices(t *testing.T) {
+	s := snapshotOf(web(), nil, pods(500)...)
+	s.Max = 50
+	s.Slices = stored(s)
+	s.Max, s.Pods = 100, s.Pods[1:]
+	if after, n := carryOut(s, planSlices(now, s)); len(after) != 6 || n.creates > 0 || n.deletes != 4 {
+		t.Errorf("%d slices, %+v", len(after), n)
+	}
+}
+
 // A rolling update in batches of 25 pods of 1000 writes no more slices than those whose endpoints go, which new ones take over.
 func TestRollingUpdateWritesFewSlices(t *testing.T) { // EPS-36
 	s := snapshotOf(web(), nil, pods(1000)...)
