@@ -24,7 +24,7 @@ type caches struct {
 // memory is what is remembered of a service from one reconcile to the next.
 type memory struct {
 	Times  *endpoints.Times // EPS-23
-	Hinted bool             // it had topology hints
+	Hinted bool             // it asked for topology hints
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -46,7 +46,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		s.CPU = cpuByZone(k.allNodes())
 	}
 	if r.Memory == nil {
-		s.Trigger = endpoints.EarliestChange(nil, m.Times)
+		// Hints that are there before the first reconcile are taken for what the service asks for now.
+		s.Trigger, s.Hinted = endpoints.EarliestChange(nil, m.Times), m.Hinted
 	} else {
 		s.Trigger, s.Hinted = endpoints.EarliestChange(r.Memory.Times, m.Times), r.Memory.Hinted
 	}

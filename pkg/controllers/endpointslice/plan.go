@@ -29,7 +29,7 @@ type snapshot struct {
 	Slices  []*discoveryv1.EndpointSlice // of the service, whoever manages them
 	Trigger time.Time                    // when the first change that no write has told of took place (EPS-23); zero if there is none
 	Max     int                          // endpoints in a slice
-	Hinted  bool                         // the service had topology hints when it was last reconciled
+	Hinted  bool                         // the service asked for topology hints when it was last reconciled, as far as is known
 }
 
 // planSlices decides what the service's slices must be (EPS-20..58).

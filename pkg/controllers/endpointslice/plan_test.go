@@ -396,6 +396,69 @@ func TestEPS49EPS50WrongHintsInOneSlice(t *testing.T) {
 	}
 }
 
+// A row is a sentence: a service that was reconciled in this form, or that was not reconciled yet, and now is in that form, is told of.
+func TestEPS55HintsEnabledAndDisabled(t *testing.T) {
+	const enabled, disabled = "Topology Aware Hints has been enabled, addressType: IPv4", "Topology Aware Hints has been disabled, addressType: IPv4"
+	plain := func(*corev1.Service) {}
+	foreign := theirs("foreign", "me")
+	foreign.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}, Hints: hintFor("a")}}
+	for _, c := range []struct {
+		name        string
+		before, now svcEdit
+		restarted   bool
+		more        *discoveryv1.EndpointSlice
+		edit        podEdit
+		want        string
+	}{
+		{name: "a plain one asks for hints", before: plain, now: auto, want: enabled},
+		{name: "one asks for another kind of hints", before: distributed("PreferClose"), now: auto, want: enabled},
+		{name: "hints in a slice of somebody else", before: plain, now: auto, more: foreign, want: enabled},
+		{name: "all as before", before: auto, now: auto},
+		{name: "all as before, after a restart", before: auto, now: auto, restarted: true},
+		{name: "hints are asked for before a restart", before: plain, now: auto, restarted: true, want: enabled},
+		{name: "hints are not asked for any more", before: auto, now: plain, want: disabled},
+		{name: "nor are the slices as before", before: auto, now: plain, edit: unready, want: disabled},
+		{name: "another kind of hints", before: auto, now: distributed("PreferClose"), want: disabled},
+		{name: "a plain one stays plain", before: plain, now: plain, more: foreign},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			service := web(c.before)
+			k := newCaches(t, service, node("n1", "a", "1"), node("n3", "b", "1"), pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("n3")))
+			first, err := k.observe(t.Context(), request())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range stored(first.Snapshot) {
+				k.put(t, o)
+			}
+			if c.more != nil {
+				k.put(t, c.more)
+			}
+			if c.edit != nil {
+				k.put(t, pod("a", "10.0.0.1", c.edit))
+			}
+			k.put(t, web(c.now))
+			r := request()
+			if !c.restarted {
+				r.Memory = first.Memory
+			}
+			second, err := k.observe(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := ""
+			for _, step := range planSlices(now, second.Snapshot).Steps {
+				if e, ok := step.(plan.RecordEvent); ok {
+					told += e.Event.Message
+				}
+			}
+			if told != c.want {
+				t.Errorf("%q, want %q", told, c.want)
+			}
+		})
+	}
+}
+
 func TestCPUByZone(t *testing.T) { // EPS-51
 	a, b := node("a", "a", "2"), node("b", "b", "1500m")
 	down, master, bare := node("c", "c", "1"), node("d", "", "1"), node("e", "", "1")

@@ -62,6 +62,7 @@ func drawPods(t *rapid.T, most int) []*corev1.Pod {
 func drawSnapshot(t *rapid.T) snapshot {
 	s := snapshotOf(drawService(t), nil)
 	s.Max = rapid.IntRange(1, 6).Draw(t, "max")
+	s.Hinted = rapid.Bool().Draw(t, "hinted")
 	s.CPU = rapid.SampledFrom([]map[string]int64{nil, {"a": 1000, "b": 1000}, {"a": 3000, "b": 1000, "c": 1}}).Draw(t, "cpu")
 	for range rapid.IntRange(0, 3).Draw(t, "reconciles before") {
 		was := s
