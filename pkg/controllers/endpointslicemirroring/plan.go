@@ -236,7 +236,7 @@ func merge(has, want []discoveryv1.Endpoint) (list []discoveryv1.Endpoint, chang
 			continue
 		}
 		for _, i := range at[e.Addresses[0]] {
-			if !used[i] && equality.Semantic.DeepEqual(e, want[i]) {
+			if !used[i] && same(e, want[i]) {
 				used[i] = true
 				list = append(list, want[i])
 				break
@@ -250,6 +250,16 @@ func merge(has, want []discoveryv1.Endpoint) (list []discoveryv1.Endpoint, chang
 		}
 	}
 	return list, changed
+}
+
+// same reports whether two endpoints say the same. The version of the object that they refer to is no reason to write (EPS-34).
+func same(a, b discoveryv1.Endpoint) bool {
+	if a.TargetRef != nil && b.TargetRef != nil {
+		ref := *a.TargetRef
+		ref.ResourceVersion = b.TargetRef.ResourceVersion
+		a.TargetRef = &ref
+	}
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // annotationsOf are the annotations of the slices (ESM-21).

@@ -172,6 +172,28 @@ func TestEPS6NewSlice(t *testing.T) {
 	}
 }
 
+// The targetRef is mirrored whole, but another resourceVersion in it is no reason to write (EPS-34).
+func TestESM14TargetRefAsItIs(t *testing.T) {
+	ref := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "a", UID: "a", ResourceVersion: "7", FieldPath: "x"}
+	s := snapshotOf(byHand(subset("http", "10.0.0.1", "10.0.0.2")))
+	s.Endpoints.Subsets[0].Addresses[0].TargetRef = &ref
+	s.Slices, _ = carryOut(s)
+	if diff := cmp.Diff(&ref, s.Slices[0].Endpoints[0].TargetRef); diff != "" {
+		t.Error(diff)
+	}
+	newer := ref
+	newer.ResourceVersion = "8"
+	s.Endpoints.Subsets[0].Addresses[0].TargetRef = &newer
+	if _, n := carryOut(s); n != (writes{}) {
+		t.Errorf("%+v", n)
+	}
+	s.Endpoints.Subsets[0].NotReadyAddresses, s.Endpoints.Subsets[0].Addresses = s.Endpoints.Subsets[0].Addresses[1:], s.Endpoints.Subsets[0].Addresses[:1]
+	after, n := carryOut(s)
+	if diff := cmp.Diff(&newer, after[0].Endpoints[0].TargetRef); diff != "" || n != (writes{updates: 1}) {
+		t.Error(n, diff)
+	}
+}
+
 // A row is a sentence: Endpoints that are mirrored and then change in this way take these writes.
 func TestWrites(t *testing.T) {
 	for _, c := range []struct {
