@@ -102,8 +102,7 @@ func subset(ports []Port, members []int, entries []*Entry) (s corev1.EndpointSub
 	return s
 }
 
-// Unpack takes stored subsets apart, whoever has packed them. What means nothing is left out: the version of an object
-// that an address refers to (EP-24), an empty node name.
+// Unpack takes stored subsets apart, whoever has packed them. An empty node name, which means nothing, is left out.
 func Unpack(subsets []corev1.EndpointSubset) (entries []Entry) {
 	for i := range subsets {
 		ports := PortsOf(&subsets[i])
@@ -133,11 +132,6 @@ func PortsOf(s *corev1.EndpointSubset) []Port {
 }
 
 func bare(a corev1.EndpointAddress) corev1.EndpointAddress {
-	if a.TargetRef != nil && a.TargetRef.ResourceVersion != "" {
-		ref := *a.TargetRef
-		ref.ResourceVersion = ""
-		a.TargetRef = &ref
-	}
 	if a.NodeName != nil && *a.NodeName == "" {
 		a.NodeName = nil
 	}
@@ -152,6 +146,7 @@ func Size(subsets []corev1.EndpointSubset) (n int) {
 	return n
 }
 
+// SameSubsets reports whether subsets say the same, in the same order. The versions of objects that addresses refer to say nothing (EP-24).
 func SameSubsets(a, b []corev1.EndpointSubset) bool {
 	sameAddress := func(a, b corev1.EndpointAddress) bool { return compareAddresses(a, b) == 0 }
 	return slices.EqualFunc(a, b, func(a, b corev1.EndpointSubset) bool {
@@ -190,7 +185,8 @@ func CompareEntries(a, b *Entry) int {
 	)
 }
 
-// compareAddresses orders addresses by IP and uid (EP-22), and then by all else that they say.
+// compareAddresses orders addresses by IP and uid (EP-22), and then by all else that they say, but for the version of the object that they
+// refer to (EP-24).
 func compareAddresses(a, b corev1.EndpointAddress) int {
 	if c := cmp.Compare(a.IP, b.IP); c != 0 {
 		return c

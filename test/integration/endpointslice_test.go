@@ -149,7 +149,7 @@ func TestEndpointSlices(t *testing.T) { // EPS-15, EPS-17, EPS-24, EPS-26, EPS-2
 	})
 }
 
-func TestEndpointSlicesFollowNodes(t *testing.T) { // EPS-31, EPS-49, EPS-80
+func TestEndpointSlicesFollowNodes(t *testing.T) { // EPS-31, EPS-49, EPS-61, EPS-80
 	b := startSlices(t)
 	b.service("web", func(s *corev1.Service) {
 		s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferClose)
@@ -167,6 +167,14 @@ func TestEndpointSlicesFollowNodes(t *testing.T) { // EPS-31, EPS-49, EPS-80
 		t.Fatal(err)
 	}
 	b.waitSlices("web", "IPv4")
+	b.wait("an event tells that the node is missing", func() error {
+		list, err := b.Client.CoreV1().Events(b.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=FailedToUpdateEndpointSlices"})
+		want := fmt.Sprintf("Error updating Endpoint Slices for Service %[1]s/web: skipping Pod a for Service %[1]s/web: Node %s Not Found", b.ns, name)
+		if err == nil && !slices.ContainsFunc(list.Items, func(e corev1.Event) bool { return e.Message == want }) {
+			return fmt.Errorf("%d events", len(list.Items))
+		}
+		return err
+	})
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := b.Client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -235,8 +236,12 @@ func (b *bench) workOfEndpointSlices() {
 	b.waitSlices("sliced", b.sliceOfWeb())
 	b.Kubectl(b.T, "-n", b.ns, "patch", "service", "sliced", "--type=merge", "-p", `{"spec":{"selector":{"app":"nothing"}}}`)
 	b.waitSlices("sliced", "IPv4")
-	b.Kubectl(b.T, "-n", b.ns, "patch", "service", "sliced", "--type=merge", "-p", `{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":"","clusterIPs":null}}`)
-	b.waitSlices("sliced")
+	orphan := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: map[string]string{
+		discoveryv1.LabelServiceName: "sliced", discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"}}}
+	if _, err := b.Client.DiscoveryV1().EndpointSlices(b.ns).Create(b.Context(), orphan, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.waitSlices("sliced", "IPv4") // one of them: the other one is deleted
 	b.service("hand", func(s *corev1.Service) { s.Spec.Selector = nil })
 	e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "hand"}, Subsets: []corev1.EndpointSubset{{
 		Ports: []corev1.EndpointPort{{Port: 8080}}, Addresses: []corev1.EndpointAddress{{IP: "10.9.1.1"}, {IP: "10.9.1.2"}}}}}

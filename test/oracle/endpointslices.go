@@ -159,7 +159,7 @@ func (s *sliceJudge) wrongEndpoint(service *corev1.Service, e *discoveryv1.Endpo
 	switch {
 	case p == nil || p.UID != e.TargetRef.UID:
 		return "there is no such pod"
-	case !s.belongs(service, p.Pod, family):
+	case !mayBeIn(service, p.Pod, family):
 		return "ought not to be"
 	case !slices.Equal(e.Addresses, addressesOf(p.Pod, family)):
 		return "its addresses are others"
@@ -171,10 +171,16 @@ func (s *sliceJudge) wrongEndpoint(service *corev1.Service, e *discoveryv1.Endpo
 	return ""
 }
 
-// belongs reports whether a pod must be in the slices of a family (EPS-27, EPS-28, EPS-31).
+// belongs reports whether a pod must be in the slices of a family (EPS-31).
 func (s *sliceJudge) belongs(service *corev1.Service, p *corev1.Pod, family discoveryv1.AddressType) bool {
 	placed := p.Spec.NodeName == "" || s.nodes[p.Spec.NodeName] != nil || service.Spec.PublishNotReadyAddresses
-	return placed && selectsPod(service, p) && !finished(p) && len(addressesOf(p, family)) > 0
+	return placed && mayBeIn(service, p, family)
+}
+
+// mayBeIn reports whether a pod may be in the slices of a family (EPS-27, EPS-28). When its node has gone it may stay until something
+// else changes (EPS-18).
+func mayBeIn(service *corev1.Service, p *corev1.Pod, family discoveryv1.AddressType) bool {
+	return selectsPod(service, p) && !finished(p) && len(addressesOf(p, family)) > 0
 }
 
 func selectsPod(service *corev1.Service, p *corev1.Pod) bool {

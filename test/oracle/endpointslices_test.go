@@ -73,6 +73,11 @@ func TestS15(t *testing.T) {
 			s.User().Delete(pods[0])
 			later(s, time.Minute)
 		}, want: "there is no such pod"},
+		{name: "the node of a pod has gone", write: func(s *scene) {
+			pods, _ := serving(s, 2)
+			s.User().Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pods[0].(*corev1.Pod).Spec.NodeName}})
+			later(s, time.Minute)
+		}},
 		{name: "a slice of somebody else is written", write: func(s *scene) {
 			pods, _ := serving(s, 2)
 			slice := s.User().Create(aSlice("theirs", "me", pods[1]))

@@ -118,7 +118,7 @@ func TestEnqueuedByNode(t *testing.T) { // EPS-18, EPS-80
 		want          []string
 	}{
 		{"a new node", nil, node("n1", "a", "1"), []string{"hinted", "web"}},
-		{"a node that has gone", node("n1", "a", "1"), nil, []string{"hinted", "web"}},
+		{"EPS-18 a node that has gone", node("n1", "a", "1"), nil, []string{"hinted"}},
 		{"a node without our pods", nil, node("n2", "a", "1"), []string{"hinted"}},
 		{"another zone", node("n1", "a", "1"), node("n1", "b", "1"), []string{"hinted", "web"}},
 		{"readiness", node("n1", "a", "1"), down, []string{"hinted"}},
@@ -280,5 +280,35 @@ func TestEPS60OneSliceWhateverHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("edited", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
+	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
+}
+
+// A node that is registered anew does not take the endpoints of its pods away meanwhile.
+func TestEPS18EPS31NodeRegisteredAnew(t *testing.T) {
+	inCluster(t, func(s *apitest.Server) {
+		web := func() *discoveryv1.EndpointSlice {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			all := slicesOn(t, s)
+			if diff := cmp.Diff([]string{"IPv4 :8080/TCP> 10.0.0.1"}, render(all)); diff != "" {
+				t.Fatal(diff)
+			}
+			return all[0]
+		}
+		web()
+		m, _ := api.BuiltIn(kind("Node"))
+		if err := s.Delete(context.Background(), m, plan.Key{Name: "n1"}, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		web()
+		anew := node("n1", "b", "1")
+		anew.UID = "anew"
+		if _, err := s.Put(anew); err != nil {
+			t.Fatal(err)
+		}
+		if zone := web().Endpoints[0].Zone; zone == nil || *zone != "b" {
+			t.Errorf("EPS-80: the new zone is missing: %v", zone)
+		}
 	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
 }

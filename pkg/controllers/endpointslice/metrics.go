@@ -58,7 +58,7 @@ func (c *collectors) applied(_ context.Context, s snapshot, did plan.Outcome) {
 	switch {
 	case errors.Is(did.Err, plan.ErrStale):
 		result = "stale"
-	case did.Err != nil:
+	case did.Err != nil || lacksNodes(s):
 		result = "error"
 	}
 	c.syncs.WithLabelValues(result).Inc()

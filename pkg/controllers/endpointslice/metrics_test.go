@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -59,5 +60,25 @@ func TestEPS64Metrics(t *testing.T) {
 		if got := values()[name]; got != 0 {
 			t.Errorf("%s: %v after the service has gone", name, got)
 		}
+	}
+}
+
+// A reconcile that leaves pods out because their nodes do not exist counts as failed.
+func TestEPS31EPS66NodeNotFoundIsAnError(t *testing.T) {
+	c := newCollectors(func(plan.Key) bool { return true })
+	registry := metrics.NewKubeRegistry()
+	registry.MustRegister(c.syncs)
+	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1")), plan.Outcome{})
+	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("gone"))), plan.Outcome{})
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatal(err, families)
+	}
+	got := map[string]float64{}
+	for _, m := range families[0].GetMetric() {
+		got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+	}
+	if diff := cmp.Diff(map[string]float64{"success": 1, "error": 1}, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -24,7 +24,7 @@ type caches struct {
 // memory is what is remembered of a service from one reconcile to the next.
 type memory struct {
 	Times  *endpoints.Times // EPS-23
-	Hinted bool             // it had topology hints
+	Hinted bool             // it asked for topology hints
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -46,7 +46,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		s.CPU = cpuByZone(k.allNodes())
 	}
 	if r.Memory == nil {
-		s.Trigger = endpoints.EarliestChange(nil, m.Times)
+		// Hints that are there before the first reconcile are taken for what the service asks for now.
+		s.Trigger, s.Hinted = endpoints.EarliestChange(nil, m.Times), m.Hinted
 	} else {
 		s.Trigger, s.Hinted = endpoints.EarliestChange(r.Memory.Times, m.Times), r.Memory.Hinted
 	}
@@ -84,8 +85,8 @@ func (k *caches) enqueuedByPod(before, after plan.Object) []plan.Key {
 	return endpoints.Enqueued(before, after, k.services.Selecting)
 }
 
-// enqueuedByNode returns the services of the pods on a node that has come or gone or whose zone has changed, and all services with
-// topology hints if the share of a zone may have changed (EPS-18, EPS-80).
+// enqueuedByNode returns the services of the pods on a node that has come or whose zone has changed, and all services with topology
+// hints if the share of a zone may have changed (EPS-18, EPS-80).
 func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.Node)
 	is, _ := after.(*corev1.Node)
@@ -99,11 +100,7 @@ func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 		}
 	}
 	if movesPods(was, is) {
-		name := ""
-		if name = nameOf(is); name == "" {
-			name = nameOf(was)
-		}
-		for _, p := range k.onNodes.OnNode(name) {
+		for _, p := range k.onNodes.OnNode(is.Name) {
 			add(k.services.Selecting(p.Namespace, p.Labels)...)
 		}
 	}

@@ -29,7 +29,7 @@ type snapshot struct {
 	Slices  []*discoveryv1.EndpointSlice // of the service, whoever manages them
 	Trigger time.Time                    // when the first change that no write has told of took place (EPS-23); zero if there is none
 	Max     int                          // endpoints in a slice
-	Hinted  bool                         // the service had topology hints when it was last reconciled
+	Hinted  bool                         // the service asked for topology hints when it was last reconciled, as far as is known
 }
 
 // planSlices decides what the service's slices must be (EPS-20..58).
@@ -37,11 +37,10 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.Service == nil: // EPS-19: what is left is the garbage collector's
 		return plan.Plan{}
-	case s.Service.Spec.Type == corev1.ServiceTypeExternalName:
-		return planUnused(s, "left alone: the service is of type ExternalName", true)
+	case s.Service.Spec.Type == corev1.ServiceTypeExternalName: // EPS-20
+		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
 	case s.Service.Spec.Selector == nil:
-		replaced := slices.ContainsFunc(s.Slices, func(o *discoveryv1.EndpointSlice) bool { return !ours(o) })
-		return planUnused(s, "left alone: the service has no selector", replaced)
+		return planUnused(s)
 	}
 	sorted, m := sortSlices(s), membersOf(s)
 	p := plan.Plan{}
@@ -71,17 +70,20 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 		p.Why = "change: "
 	}
 	p.Why += strings.Join(told, "; ")
+	if len(m.homeless) > 0 {
+		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Service, Event: nodeNotFound(s.Service, m.homeless)})
+	}
 	return p
 }
 
-// planUnused is for services whose slices are not ours to keep (EPS-20). What nobody would update any more goes as soon as it is
-// useless or replaced, so that no traffic goes to addresses that are long gone (EPS-81).
-func planUnused(s snapshot, why string, useless bool) plan.Plan {
-	sorted := sortSlices(s)
-	p := plan.Plan{Why: why}
-	if !useless {
+// planUnused is for services without selector, whose slices are not ours to keep (EPS-20). They go as soon as somebody else has slices
+// for the service, so that no traffic goes to addresses that are long gone (EPS-81).
+func planUnused(s snapshot) plan.Plan {
+	p := plan.Plan{Why: "left alone: the service has no selector"}
+	if !slices.ContainsFunc(s.Slices, func(o *discoveryv1.EndpointSlice) bool { return !ours(o) }) {
 		return p
 	}
+	sorted := sortSlices(s)
 	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) {
 		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "nobody keeps it any more")...)
 	}
@@ -151,4 +153,26 @@ func eventsOf(service *corev1.Service) plan.Events {
 		Type: corev1.EventTypeWarning, Reason: "FailedToUpdateEndpointSlices",
 		Message: fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: {error}", service.Namespace, service.Name),
 	}}
+}
+
+// nodeNotFound tells of pods that are left out because their nodes do not exist (EPS-31). It names only the first of them by name: there
+// may be thousands.
+func nodeNotFound(service *corev1.Service, pods []*corev1.Pod) plan.Event {
+	p := slices.MinFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	why := fmt.Sprintf("skipping Pod %s for Service %s/%s: Node %s Not Found", p.Name, service.Namespace, service.Name, p.Spec.NodeName)
+	if more := len(pods) - 1; more > 0 {
+		why += fmt.Sprintf(", and %d more pods without a Node", more)
+	}
+	e := eventsOf(service).Failed
+	e.Message = strings.ReplaceAll(e.Message, "{error}", why)
+	return e
+}
+
+// lacksNodes reports whether pods are left out because their nodes do not exist (EPS-31).
+func lacksNodes(s snapshot) bool {
+	lost := func(p *corev1.Pod) bool {
+		_, exists := s.Zones[p.Spec.NodeName]
+		return !exists && p.Spec.NodeName != ""
+	}
+	return slices.ContainsFunc(s.Pods, lost) && len(membersOf(s).homeless) > 0
 }

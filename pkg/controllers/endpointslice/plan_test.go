@@ -2,6 +2,7 @@ package endpointslice
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,43 @@ func TestSlices(t *testing.T) {
 			got := render(stored(snapshotOf(c.service, nil, c.pods...)))
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A row is a sentence: pods like these, some of them on nodes that do not exist, lead to this warning, after the writes, or to none.
+func TestEPS31EPS61NodeNotFound(t *testing.T) {
+	const skipping = "Error updating Endpoint Slices for Service shop/web: skipping Pod %s for Service shop/web: Node gone Not Found%s"
+	for _, c := range []struct {
+		name string
+		edit svcEdit
+		pods []*corev1.Pod
+		want string
+	}{
+		{"one", nil, []*corev1.Pod{pod("b", "10.0.0.2"), pod("a", "10.0.0.1", on("gone"))}, fmt.Sprintf(skipping, "a", "")},
+		{"three", dual, []*corev1.Pod{pod("c", "10.0.0.3", on("gone")), pod("b", "10.0.0.2", on("gone")), pod("d", "10.0.0.4", on("other"))},
+			fmt.Sprintf(skipping, "b", ", and 2 more pods without a Node")},
+		{"one that has finished", nil, []*corev1.Pod{pod("a", "10.0.0.1", on("gone"), phase(corev1.PodFailed))}, ""},
+		{"one that has no node yet", nil, []*corev1.Pod{pod("a", "10.0.0.1", on(""))}, ""},
+		{"addresses are published in any case", publishing, []*corev1.Pod{pod("a", "10.0.0.1", on("gone"))}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := snapshotOf(web(), nil, c.pods...)
+			if c.edit != nil {
+				c.edit(s.Service)
+			}
+			steps := planSlices(now, s).Steps
+			want := plan.Step(plan.RecordEvent{Object: s.Service, Event: plan.Event{Type: "Warning", Reason: "FailedToUpdateEndpointSlices", Message: c.want}})
+			if got := steps[len(steps)-1]; c.want != "" {
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Error(diff)
+				}
+			} else if _, told := got.(plan.RecordEvent); told {
+				t.Errorf("%+v", got)
+			}
+			if got := lacksNodes(s); got != (c.want != "") {
+				t.Errorf("lacksNodes: %t", got)
 			}
 		})
 	}
@@ -150,6 +188,47 @@ func TestWrites(t *testing.T) {
 	}
 }
 
+// A row is a sentence: from slices of such a size, filled with so many pods, to so many of these pods and as many new ones takes these
+// writes.
+func TestEPS35EPS37EPS38FewWritesRatherThanFewSlices(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		size, before, now, to int // of before pods, those from now on stay; to is their number afterwards
+		want                  writes
+		slices                int
+	}{
+		{"51 and 50, of which one goes", 51, 101, 1, 100, writes{updates: 1}, 2},
+		{"three times 50, of which one goes", 50, 150, 1, 149, writes{updates: 1}, 3},
+		{"62 and 61 grow, and the last ones have room", 62, 123, 0, 250, writes{creates: 1, updates: 1}, 3},
+		{"62 and 61 grow, and nothing has room for the last ones", 62, 123, 0, 263, writes{creates: 2}, 4},
+		{"ten times 50, and nothing goes", 50, 500, 0, 500, writes{}, 10},
+		{"ten times 50, and one more", 50, 500, 0, 501, writes{updates: 1}, 10},
+		{"ten times 50, of which nine go whole, and one of the last", 50, 500, 451, 49, writes{updates: 1, deletes: 9}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := snapshotOf(web(), nil, pods(c.before)...)
+			s.Max = c.size
+			s.Slices = stored(s)
+			s.Max, s.Pods = 100, pods(c.now + c.to)[c.now:]
+			after, got := carryOut(s, planSlices(now, s))
+			if got != c.want || len(after) != c.slices {
+				t.Errorf("%+v and %d slices, want %+v and %d", got, len(after), c.want, c.slices)
+			}
+		})
+	}
+}
+
+// Of many slices, no more than 1.3 times the fewest are left when endpoints go.
+func TestEPS38EPS81ManySparseSlices(t *testing.T) {
+	s := snapshotOf(web(), nil, pods(500)...)
+	s.Max = 50
+	s.Slices = stored(s)
+	s.Max, s.Pods = 100, s.Pods[1:]
+	if after, n := carryOut(s, planSlices(now, s)); len(after) != 6 || n.creates > 0 || n.deletes != 4 {
+		t.Errorf("%d slices, %+v", len(after), n)
+	}
+}
+
 // A rolling update in batches of 25 pods of 1000 writes no more slices than those whose endpoints go, which new ones take over.
 func TestRollingUpdateWritesFewSlices(t *testing.T) { // EPS-36
 	s := snapshotOf(web(), nil, pods(1000)...)
@@ -178,7 +257,8 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 	}{
 		{"EPS-20 no selector: the slices stay", bare, nil, writes{}},
 		{"EPS-81 until somebody else has some", bare, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{deletes: 1}},
-		{"EPS-81 an ExternalName has no use for them", external, nil, writes{deletes: 1}},
+		{"EPS-20 an ExternalName: the slices stay", external, nil, writes{}},
+		{"EPS-20 an ExternalName for which somebody else has some", external, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{}},
 	} {
 		s := snapshotOf(web(), nil, pod("a", "10.0.0.1"))
 		s.Slices = append(stored(s), c.more...)
@@ -281,6 +361,101 @@ func TestHintsAreTakenOff(t *testing.T) {
 	}
 	if got := render(stored(s)); got[0] != "IPv4 :8080/TCP> 10.0.0.1 10.0.0.2" {
 		t.Error(got)
+	}
+}
+
+// One of two slices has wrong hints, whichever it is: it is corrected, and the other one is left alone.
+func TestEPS49EPS50WrongHintsInOneSlice(t *testing.T) {
+	none := func(e *discoveryv1.Endpoint) { e.Hints = nil }
+	stray := func(e *discoveryv1.Endpoint) { e.Hints = hintFor("a") }
+	for _, c := range []struct {
+		name  string
+		edits []svcEdit
+		spoil func(*discoveryv1.Endpoint)
+	}{
+		{"EPS-49 a hint is missing", []svcEdit{distributed("PreferClose")}, none},
+		{"EPS-50 a stray hint", nil, stray},
+	} {
+		for wrong := range 2 {
+			t.Run(fmt.Sprintf("%s in slice %d", c.name, wrong), func(t *testing.T) {
+				s := snapshotOf(web(c.edits...), nil, pods(200)...)
+				right := stored(s)
+				slices.SortFunc(right, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
+				s.Slices = slices.Clone(right)
+				s.Slices[wrong] = right[wrong].DeepCopy()
+				c.spoil(&s.Slices[wrong].Endpoints[7])
+				after, n := carryOut(s, planSlices(now, s))
+				if n != (writes{updates: 1}) {
+					t.Errorf("%+v", n)
+				}
+				if diff := cmp.Diff(render(right), render(after)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// A row is a sentence: a service that was reconciled in this form, or that was not reconciled yet, and now is in that form, is told of.
+func TestEPS55HintsEnabledAndDisabled(t *testing.T) {
+	const enabled, disabled = "Topology Aware Hints has been enabled, addressType: IPv4", "Topology Aware Hints has been disabled, addressType: IPv4"
+	plain := func(*corev1.Service) {}
+	foreign := theirs("foreign", "me")
+	foreign.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}, Hints: hintFor("a")}}
+	for _, c := range []struct {
+		name        string
+		before, now svcEdit
+		restarted   bool
+		more        *discoveryv1.EndpointSlice
+		edit        podEdit
+		want        string
+	}{
+		{name: "a plain one asks for hints", before: plain, now: auto, want: enabled},
+		{name: "one asks for another kind of hints", before: distributed("PreferClose"), now: auto, want: enabled},
+		{name: "hints in a slice of somebody else", before: plain, now: auto, more: foreign, want: enabled},
+		{name: "all as before", before: auto, now: auto},
+		{name: "all as before, after a restart", before: auto, now: auto, restarted: true},
+		{name: "hints are asked for before a restart", before: plain, now: auto, restarted: true, want: enabled},
+		{name: "hints are not asked for any more", before: auto, now: plain, want: disabled},
+		{name: "nor are the slices as before", before: auto, now: plain, edit: unready, want: disabled},
+		{name: "another kind of hints", before: auto, now: distributed("PreferClose"), want: disabled},
+		{name: "a plain one stays plain", before: plain, now: plain, more: foreign},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			service := web(c.before)
+			k := newCaches(t, service, node("n1", "a", "1"), node("n3", "b", "1"), pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("n3")))
+			first, err := k.observe(t.Context(), request())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range stored(first.Snapshot) {
+				k.put(t, o)
+			}
+			if c.more != nil {
+				k.put(t, c.more)
+			}
+			if c.edit != nil {
+				k.put(t, pod("a", "10.0.0.1", c.edit))
+			}
+			k.put(t, web(c.now))
+			r := request()
+			if !c.restarted {
+				r.Memory = first.Memory
+			}
+			second, err := k.observe(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := ""
+			for _, step := range planSlices(now, second.Snapshot).Steps {
+				if e, ok := step.(plan.RecordEvent); ok {
+					told += e.Event.Message
+				}
+			}
+			if told != c.want {
+				t.Errorf("%q, want %q", told, c.want)
+			}
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 // family is what becomes of the slices of one address family.
 type family struct {
 	name      discoveryv1.AddressType
+	existing  []*discoveryv1.EndpointSlice
 	changes   endpoints.SliceChanges
 	unchanged []*discoveryv1.EndpointSlice
 	events    []plan.Event
@@ -25,7 +26,7 @@ type family struct {
 
 // reconcileFamily decides what the slices of one address family must be.
 func reconcileFamily(s snapshot, m *members, name discoveryv1.AddressType, existing []*discoveryv1.EndpointSlice) *family {
-	f := &family{name: name, homeless: m.homeless}
+	f := &family{name: name, existing: existing, homeless: len(m.homeless)}
 	p := pack(m, name, s.Max, existing)
 	labels := labelsFor(s.Service)
 	owner := *metav1.NewControllerRef(s.Service, corev1.SchemeGroupVersion.WithKind("Service"))

@@ -65,17 +65,17 @@ func nodeReady(n *corev1.Node) bool {
 // by it.
 func (f *family) hint(s snapshot) {
 	create, update := f.lists()
+	before := s.Hinted && slices.ContainsFunc(f.existing, hasHints)
 	if !wantsTopology(s.Service.Annotations) { // EPS-49, EPS-50
-		hinted := s.Hinted && slices.ContainsFunc(f.unchanged, hasHints)
-		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, f.unchanged)
-		if hinted {
+		// It filters the list of unchanged slices in place; setUpdates still needs all of them.
+		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, slices.Clone(f.unchanged))
+		if before {
 			f.disabled("Topology Aware Hints has been disabled")
 		}
 		f.setUpdates(update, unchanged)
 		return
 	}
 	t := &topology{create: create, update: update, unchanged: f.unchanged, shares: map[string]share{}, given: map[string]int{}}
-	before := slices.ContainsFunc(s.Slices, hasHints)
 	if refused := t.assign(s.CPU); refused != "" {
 		f.disabled(refused) // EPS-56
 		t.remove()

@@ -28,6 +28,7 @@ type group struct {
 	ports  []discoveryv1.EndpointPort
 	drafts []*draft
 	left   []discoveryv1.Endpoint // that are in no slice yet
+	shrunk bool                   // one of its slices has lost an endpoint
 }
 
 // packing is how the endpoints of one address family are divided into slices.
@@ -41,7 +42,7 @@ type packing struct {
 
 // pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new goes to slices that
 // are written anyway (EPS-36), then to one that has room, or to new ones (EPS-37). Unlike the original it keeps slices within their
-// size when the maximum is lowered, and merges them when there are too many (EPS-38, EPS-81).
+// size when the maximum is lowered, and merges them when endpoints go and too many slices are left (EPS-38, EPS-81).
 func pack(m *members, family discoveryv1.AddressType, most int, existing []*discoveryv1.EndpointSlice) *packing {
 	p := &packing{members: m, family: family, most: max(1, most)}
 	for _, ports := range m.ports {
@@ -91,6 +92,7 @@ func (p *packing) keep(s *discoveryv1.EndpointSlice) {
 			d.endpoints, d.changed = slices.Clone(s.Endpoints[:kept]), true
 		}
 		if !stays {
+			p.groups[at].shrunk = true
 			continue
 		}
 		m.placed = true
@@ -134,13 +136,40 @@ func (p *packing) fill(g *group) {
 		}
 		p.put(g, d)
 	}
-	for len(g.drafts) > mostSlices(n, p.most) {
-		p.dissolve(g)
+	if g.shrunk {
+		p.merge(g, (n+p.most-1)/p.most)
 	}
 }
 
-// mostSlices is how many slices so many endpoints may be in: 1.3 times the fewest.
-func mostSlices(n, most int) int { return max(1, (n+most-1)/most*13/10) }
+// merge dissolves slices while there are more than 1.3 times the fewest, and more than one above these: a pod that goes from a small
+// service does not rewrite a second slice. Slices that are written anyway are merged in any case, which costs no write.
+func (p *packing) merge(g *group, fewest int) {
+	for len(g.drafts) > fewest {
+		at := smallest(g)
+		if len(g.drafts) <= max(fewest+1, fewest*13/10) && !p.mergesFree(g, at) {
+			return
+		}
+		p.dissolve(g, at)
+	}
+}
+
+// smallest returns the index of the slice with the fewest endpoints, a new one if possible.
+func smallest(g *group) (at int) {
+	for i, d := range g.drafts {
+		if c := cmp.Compare(len(d.endpoints), len(g.drafts[at].endpoints)); c < 0 || c == 0 && d.old == nil {
+			at = i
+		}
+	}
+	return at
+}
+
+// mergesFree reports whether a slice is written anyway, and another such slice has room for all its endpoints.
+func (p *packing) mergesFree(g *group, at int) bool {
+	gone := g.drafts[at]
+	return gone.changed && slices.ContainsFunc(g.drafts, func(d *draft) bool {
+		return d != gone && d.changed && len(d.endpoints)+len(gone.endpoints) <= p.most
+	})
+}
 
 // fullest returns the fullest slice with so much room, nil if there is none.
 func (p *packing) fullest(g *group, room int, changed bool) (best *draft) {
@@ -160,18 +189,11 @@ func (p *packing) put(g *group, d *draft) {
 	g.left = g.left[n:]
 }
 
-// dissolve spreads the slice with the fewest endpoints over the others: first those that are written anyway, then those with the
-// most room. They have room enough, because there are more of them than the fewest.
-func (p *packing) dissolve(g *group) {
-	g.drafts = slices.Clone(g.drafts)
-	at := 0
-	for i, d := range g.drafts {
-		if c := cmp.Compare(len(d.endpoints), len(g.drafts[at].endpoints)); c < 0 || c == 0 && d.old == nil {
-			at = i
-		}
-	}
+// dissolve spreads a slice over the others: first those that are written anyway, then those with the most room. They have room enough,
+// because they are no fewer than the fewest.
+func (p *packing) dissolve(g *group, at int) {
 	gone := g.drafts[at]
-	g.drafts = slices.Delete(g.drafts, at, at+1)
+	g.drafts = slices.Delete(slices.Clone(g.drafts), at, at+1)
 	if gone.old != nil {
 		p.spare = append(p.spare, gone.old)
 	}

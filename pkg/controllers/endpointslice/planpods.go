@@ -26,7 +26,7 @@ type members struct {
 	all      []member
 	byName   map[string]int32 // index in all
 	ports    [][]discoveryv1.EndpointPort
-	homeless int // pods on nodes that do not exist (EPS-31)
+	homeless []*corev1.Pod // pods on nodes that do not exist (EPS-31)
 }
 
 // membersOf finds the pods that have a place, whatever their addresses are (EPS-27, EPS-31..33).
@@ -40,7 +40,7 @@ func membersOf(s snapshot) *members {
 		}
 		zone, exists := s.Zones[p.Spec.NodeName]
 		if !exists && p.Spec.NodeName != "" && !s.Service.Spec.PublishNotReadyAddresses {
-			m.homeless++
+			m.homeless = append(m.homeless, p)
 			continue
 		}
 		at := 0

@@ -62,6 +62,7 @@ func drawPods(t *rapid.T, most int) []*corev1.Pod {
 func drawSnapshot(t *rapid.T) snapshot {
 	s := snapshotOf(drawService(t), nil)
 	s.Max = rapid.IntRange(1, 6).Draw(t, "max")
+	s.Hinted = rapid.Bool().Draw(t, "hinted")
 	s.CPU = rapid.SampledFrom([]map[string]int64{nil, {"a": 1000, "b": 1000}, {"a": 3000, "b": 1000, "c": 1}}).Draw(t, "cpu")
 	for range rapid.IntRange(0, 3).Draw(t, "reconciles before") {
 		was := s
@@ -71,6 +72,7 @@ func drawSnapshot(t *rapid.T) snapshot {
 		}
 		s.Slices = stored(was)
 	}
+	s.Slices = drawWrongHints(t, s.Slices)
 	if rapid.IntRange(0, 3).Draw(t, "others") == 0 {
 		orphan, dying := theirs("orphan", managedBy), theirs("dying", managedBy)
 		dying.DeletionTimestamp = ptr.To(ago(time.Second))
@@ -78,6 +80,19 @@ func drawSnapshot(t *rapid.T) snapshot {
 	}
 	s.Pods = drawPods(t, 20)
 	return s
+}
+
+// drawWrongHints returns the slices, of which some have lost hints or got others.
+func drawWrongHints(t *rapid.T, right []*discoveryv1.EndpointSlice) (all []*discoveryv1.EndpointSlice) {
+	for _, o := range right {
+		if len(o.Endpoints) > 0 && rapid.IntRange(0, 3).Draw(t, "wrong hints") == 0 {
+			o = o.DeepCopy()
+			e := &o.Endpoints[rapid.IntRange(0, len(o.Endpoints)-1).Draw(t, "endpoint")]
+			e.Hints = rapid.SampledFrom([]*discoveryv1.EndpointHints{nil, {}, hintFor("a"), hintFor("elsewhere")}).Draw(t, "hints")
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // wanted are the endpoints that the service must have in a family, by pod, with the ports of each.
@@ -101,8 +116,39 @@ func ourSlices(all []*discoveryv1.EndpointSlice, family discoveryv1.AddressType)
 	return of
 }
 
-// Each endpoint is in exactly one slice, with its ports; no slice is too large, and there are not too many.
-func TestEveryEndpointIsInOneSlice(t *testing.T) { // EPS-25..28, EPS-33, EPS-41
+// portsKey tells lists of ports apart.
+func portsKey(o *discoveryv1.EndpointSlice) string {
+	return fmt.Sprint(render([]*discoveryv1.EndpointSlice{{Ports: o.Ports}}))
+}
+
+// held is what the slices with one list of ports held before, and whether endpoints have left one of them.
+type held struct {
+	slices, endpoints int
+	shrunk            bool
+}
+
+// earlier returns what the service's slices of a family held, by ports.
+func earlier(s snapshot, family discoveryv1.AddressType, want map[string][]discoveryv1.EndpointPort) map[string]held {
+	had := map[string]held{}
+	for _, o := range ourSlices(s.Slices, family) {
+		if !metav1.IsControlledBy(o, s.Service) {
+			continue
+		}
+		h := had[portsKey(o)]
+		h.slices++
+		h.endpoints += len(o.Endpoints)
+		h.shrunk = h.shrunk || len(o.Endpoints) > s.Max || slices.ContainsFunc(o.Endpoints, func(e discoveryv1.Endpoint) bool {
+			ports, ok := want[e.TargetRef.Name]
+			return !ok || !endpoints.SamePorts(ports, o.Ports)
+		})
+		had[portsKey(o)] = h
+	}
+	return had
+}
+
+// Each endpoint is in exactly one slice, with its ports; no slice is too large, and there are not too many: few when endpoints have gone,
+// otherwise no more than before and those that the new endpoints need.
+func TestEveryEndpointIsInOneSlice(t *testing.T) { // EPS-25..28, EPS-33, EPS-38, EPS-41
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		after := stored(s)
@@ -115,9 +161,10 @@ func TestEveryEndpointIsInOneSlice(t *testing.T) { // EPS-25..28, EPS-33, EPS-41
 				continue
 			}
 			want := wanted(s, family)
+			had := earlier(s, family, want)
 			perPorts, slicesOf := map[string]int{}, map[string]int{}
 			for _, o := range mine {
-				slicesOf[fmt.Sprint(render([]*discoveryv1.EndpointSlice{{Ports: o.Ports}}))]++
+				slicesOf[portsKey(o)]++
 				if len(o.Endpoints) > s.Max || len(o.Endpoints) == 0 && len(mine) > 1 {
 					t.Fatalf("%d endpoints in one of %d slices", len(o.Endpoints), len(mine))
 				}
@@ -128,15 +175,20 @@ func TestEveryEndpointIsInOneSlice(t *testing.T) { // EPS-25..28, EPS-33, EPS-41
 						t.Fatalf("%s is there twice, or ought not to be: %v", e.TargetRef.Name, render(after))
 					}
 					delete(want, e.TargetRef.Name)
-					perPorts[fmt.Sprint(render([]*discoveryv1.EndpointSlice{{Ports: o.Ports}}))]++
+					perPorts[portsKey(o)]++
 				}
 			}
 			if len(want) > 0 || len(mine) == 0 {
 				t.Fatalf("missing: %v", want)
 			}
 			for ports, n := range perPorts {
-				if fewest := (n + s.Max - 1) / s.Max; slicesOf[ports]*10 > fewest*13 {
-					t.Fatalf("%d slices for %d endpoints, the fewest are %d", slicesOf[ports], n, fewest)
+				fewest, before := (n+s.Max-1)/s.Max, had[ports]
+				most := max(fewest+1, fewest*13/10)
+				if !before.shrunk {
+					most = before.slices + (n-before.endpoints+s.Max-1)/s.Max
+				}
+				if slicesOf[ports] > most {
+					t.Fatalf("%d slices for %d endpoints, the fewest are %d; before: %+v", slicesOf[ports], n, fewest, before)
 				}
 			}
 		}
@@ -175,6 +227,29 @@ func TestRepeatedPlanIsEmpty(t *testing.T) { // EPS-35, EPS-47
 		s.Trigger = ago(0).Time
 		if _, n := carryOut(s, planSlices(now, s)); n.creates+n.updates+n.deletes > 0 {
 			t.Fatalf("%+v: %s", n, planSlices(now, s).Why)
+		}
+	})
+}
+
+// Wrong hints are corrected where they are, whichever slices have them, and no more is written.
+func TestWrongHintsAreCorrected(t *testing.T) { // EPS-49, EPS-50, EPS-53
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		right := stored(s)
+		s.Slices = drawWrongHints(t, right)
+		spoilt := 0
+		for i := range right {
+			if s.Slices[i] != right[i] {
+				spoilt++
+			}
+		}
+		after, n := carryOut(s, planSlices(now, s))
+		if n.creates+n.deletes > 0 || n.updates > spoilt {
+			t.Fatalf("%+v for %d slices", n, spoilt)
+		}
+		s.Slices = after
+		if _, n := carryOut(s, planSlices(now, s)); n.updates > 0 {
+			t.Fatalf("%+v when all was done", n)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors(k.hasEndpoints)
 	c.RegisterMetrics(own.all()...)
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
 		Name:    "endpoint_slice_mirroring", // of the queue (EPS-4)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Endpoints"},

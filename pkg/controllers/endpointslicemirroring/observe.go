@@ -20,14 +20,26 @@ type caches struct {
 	most      int // addresses of a subset that are mirrored
 }
 
+// memory is what is remembered of mirrored Endpoints from one reconcile to the next.
+type memory struct {
+	Version string // their resourceVersion
+}
+
+type observation = reconcile.Observation[snapshot, memory]
+
 // observe finds the Endpoints, the service and the slices of a name (ESM-8).
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (reconcile.Observation[snapshot, struct{}], error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
 	s := snapshot{
 		Key: r.Key, Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name), Service: k.services.Get(r.Key.Namespace, r.Key.Name),
 		Slices: k.slices.Of(r.Key.Namespace, r.Key.Name), Max: k.most, Began: r.Now,
 	}
-	exists := s.Endpoints != nil || len(mineOf(s)) > 0
-	return reconcile.Observation[snapshot, struct{}]{Exists: exists, Snapshot: s}, nil
+	o := observation{Exists: s.Endpoints != nil || len(mineOf(s)) > 0}
+	if unwanted(s) == "" {
+		o.Memory = &memory{Version: s.Endpoints.ResourceVersion}
+		s.Changed = r.Memory == nil || *r.Memory != *o.Memory
+	}
+	o.Snapshot = s
+	return o, nil
 }
 
 // enqueuedByEndpoints returns the key of Endpoints that are, or were, mirrorable (ESM-5), unless the service has a selector: then

@@ -37,6 +37,7 @@ type snapshot struct {
 	Service   *corev1.Service              // nil: there is none
 	Slices    []*discoveryv1.EndpointSlice // of that name, whoever manages them
 	Max       int                          // addresses of a subset that are mirrored
+	Changed   bool                         // the Endpoints are others than at the last reconcile, or this is the first one
 	Began     time.Time                    // when the reconcile did
 }
 
@@ -60,9 +61,12 @@ func planMirror(_ time.Time, s snapshot) plan.Plan {
 		total += len(w.endpoints)
 	}
 	p := plan.Plan{Why: fmt.Sprintf("up to date: %d endpoints in %d slices", total, len(wanted))}
+	if s.Changed || len(each.Sequences) > 0 {
+		p.Steps = skipped.events(s)
+	}
 	if len(each.Sequences) > 0 {
 		p.Why = fmt.Sprintf("change: %d endpoints in %d slices", total, len(wanted))
-		p.Steps = append(skipped.events(s), each)
+		p.Steps = append(p.Steps, each)
 	}
 	return p
 }
@@ -109,7 +113,7 @@ type wanted struct {
 // skips counts addresses that are not mirrored.
 type skips struct{ invalid, surplus int }
 
-// events tell of what is not mirrored, when something else is written (ESM-15, ESM-16).
+// events tell of what is not mirrored (ESM-15, ESM-16).
 func (k skips) events(s snapshot) (steps []plan.Step) {
 	warn := func(reason, format string, values ...any) {
 		steps = append(steps, plan.RecordEvent{Object: s.Endpoints, Event: plan.Event{
@@ -232,7 +236,7 @@ func merge(has, want []discoveryv1.Endpoint) (list []discoveryv1.Endpoint, chang
 			continue
 		}
 		for _, i := range at[e.Addresses[0]] {
-			if !used[i] && equality.Semantic.DeepEqual(e, want[i]) {
+			if !used[i] && same(e, want[i]) {
 				used[i] = true
 				list = append(list, want[i])
 				break
@@ -246,6 +250,16 @@ func merge(has, want []discoveryv1.Endpoint) (list []discoveryv1.Endpoint, chang
 		}
 	}
 	return list, changed
+}
+
+// same reports whether two endpoints say the same. The version of the object that they refer to is no reason to write (EPS-34).
+func same(a, b discoveryv1.Endpoint) bool {
+	if a.TargetRef != nil && b.TargetRef != nil {
+		ref := *a.TargetRef
+		ref.ResourceVersion = b.TargetRef.ResourceVersion
+		a.TargetRef = &ref
+	}
+	return equality.Semantic.DeepEqual(a, b)
 }
 
 // annotationsOf are the annotations of the slices (ESM-21).

@@ -3,6 +3,7 @@ package endpointslicemirroring
 //lint:file-ignore SA1019 Endpoints are deprecated; this controller serves those who still write them
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,14 +17,17 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 var (
@@ -168,6 +172,28 @@ func TestEPS6NewSlice(t *testing.T) {
 	}
 }
 
+// The targetRef is mirrored whole, but another resourceVersion in it is no reason to write (EPS-34).
+func TestESM14TargetRefAsItIs(t *testing.T) {
+	ref := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "a", UID: "a", ResourceVersion: "7", FieldPath: "x"}
+	s := snapshotOf(byHand(subset("http", "10.0.0.1", "10.0.0.2")))
+	s.Endpoints.Subsets[0].Addresses[0].TargetRef = &ref
+	s.Slices, _ = carryOut(s)
+	if diff := cmp.Diff(&ref, s.Slices[0].Endpoints[0].TargetRef); diff != "" {
+		t.Error(diff)
+	}
+	newer := ref
+	newer.ResourceVersion = "8"
+	s.Endpoints.Subsets[0].Addresses[0].TargetRef = &newer
+	if _, n := carryOut(s); n != (writes{}) {
+		t.Errorf("%+v", n)
+	}
+	s.Endpoints.Subsets[0].NotReadyAddresses, s.Endpoints.Subsets[0].Addresses = s.Endpoints.Subsets[0].Addresses[1:], s.Endpoints.Subsets[0].Addresses[:1]
+	after, n := carryOut(s)
+	if diff := cmp.Diff(&newer, after[0].Endpoints[0].TargetRef); diff != "" || n != (writes{updates: 1}) {
+		t.Error(n, diff)
+	}
+}
+
 // A row is a sentence: Endpoints that are mirrored and then change in this way take these writes.
 func TestWrites(t *testing.T) {
 	for _, c := range []struct {
@@ -245,6 +271,55 @@ func TestTooMany(t *testing.T) {
 		"Warning TooManyAddressesToMirror: A max of 2 addresses can be mirrored to EndpointSlices per Endpoints subset. 3 addresses were skipped",
 	}, told); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The warnings come with each change of the Endpoints, also when what is mirrored stays the same, and not again without one.
+func TestESM15ESM16WarningsWithoutWrites(t *testing.T) {
+	f := informers.NewFactory(fake.NewClientset(), 0)
+	stored, err1 := informers.Objects[*corev1.Endpoints](f)
+	services, err2 := informers.Services(f)
+	mirrors, err3 := informers.EndpointSlices(f)
+	if err := errors.Join(err1, err2, err3, services.Informer().GetIndexer().Add(service())); err != nil {
+		t.Fatal(err)
+	}
+	k := &caches{endpoints: stored, services: services, slices: mirrors, most: 2}
+	var remembered *memory
+	for i, c := range []struct {
+		name      string
+		addresses []string
+		version   string
+		want      writes
+	}{
+		{"at first", []string{"10.0.0.1", "10.0.0.2"}, "1", writes{creates: 1}},
+		{"one more than can be mirrored", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "2", writes{events: 1}},
+		{"no change", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, "2", writes{}},
+		{"what is no address, too", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "web"}, "3", writes{events: 2}},
+		{"all is well again", []string{"10.0.0.1", "10.0.0.2"}, "4", writes{}},
+	} {
+		e := byHand(subset("http", c.addresses...))
+		e.ResourceVersion = c.version
+		if err := stored.Informer().GetStore().Add(e); err != nil {
+			t.Fatal(err)
+		}
+		o, err := k.observe(t.Context(), reconcile.Request[memory]{Key: webKey, Now: now, Memory: remembered})
+		if err != nil || !o.Exists {
+			t.Fatal(err, o)
+		}
+		after, got := carryOut(o.Snapshot)
+		if got != c.want {
+			t.Errorf("%d %s: %+v, want %+v", i, c.name, got, c.want)
+		}
+		for _, s := range after {
+			if err := mirrors.Informer().GetStore().Add(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remembered = o.Memory
+	}
+	o, err := k.observe(t.Context(), reconcile.Request[memory]{Key: webKey, Now: now})
+	if err != nil || !o.Snapshot.Changed {
+		t.Errorf("after a start nothing is told: %v, %+v", err, o)
 	}
 }
 
