@@ -67,7 +67,8 @@ func (f *family) hint(s snapshot) {
 	create, update := f.lists()
 	if !wantsTopology(s.Service.Annotations) { // EPS-49, EPS-50
 		hinted := s.Hinted && slices.ContainsFunc(f.unchanged, hasHints)
-		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, f.unchanged)
+		unchanged := slices.Clone(f.unchanged) // the library writes into the list
+		_, update, unchanged = trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, unchanged)
 		if hinted {
 			f.disabled("Topology Aware Hints has been disabled")
 		}
