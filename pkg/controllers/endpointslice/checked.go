@@ -144,7 +144,7 @@ func differing(a, b []string, tell func(string)) {
 // newChecked returns what is to be remembered of a snapshot; nil if all must be checked the next time, too. Before is what was
 // remembered, if the snapshot has only pods that may have changed since, and else nil.
 func newChecked(s snapshot, before *checked) *checked {
-	c := &checked{Service: versionOf(s.Service), Zones: s.Zones, Slices: map[types.UID]checkedSlice{}}
+	c := &checked{Service: versionOf(s.Service), Slices: map[types.UID]checkedSlice{}}
 	for _, p := range s.Pods {
 		if _, exists := s.Zones[p.Spec.NodeName]; !exists && p.Spec.NodeName != "" {
 			return nil // it waits for its node
@@ -155,7 +155,7 @@ func newChecked(s snapshot, before *checked) *checked {
 		for _, p := range s.Pods {
 			c.Pods[p.UID] = p.ResourceVersion
 		}
-		c.Count = len(c.Pods)
+		c.Zones, c.Count = s.Zones, len(c.Pods)
 	} else {
 		c.takeOver(s, before)
 	}
@@ -204,6 +204,14 @@ func (c *checked) takeOver(s snapshot, before *checked) {
 		}
 		c.Later[p.UID] = p.ResourceVersion
 	}
-	c.Zones = maps.Clone(before.Zones)
-	maps.Copy(c.Zones, s.Zones)
+	c.Zones = before.Zones
+	for node, zone := range s.Zones {
+		if _, known := before.Zones[node]; known {
+			continue // if its zone has changed this moment, pods in settled slices still have the one before
+		}
+		if len(c.Zones) == len(before.Zones) {
+			c.Zones = maps.Clone(before.Zones)
+		}
+		c.Zones[node] = zone
+	}
 }

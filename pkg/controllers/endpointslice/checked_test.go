@@ -237,6 +237,17 @@ func TestNewChecked(t *testing.T) {
 	}
 }
 
+// A zone that changes while a service is observed is noticed the next time.
+func TestCheckedKeepsZones(t *testing.T) { // EPS-18
+	before := &checked{Zones: map[string]string{"n1": "a", "n2": "a"}}
+	s := snapshotOf(web(), nil)
+	s.Zones = map[string]string{"n1": "b", "n3": "b", "n4": ""}
+	got := newChecked(s, before).Zones
+	if want := map[string]string{"n1": "a", "n2": "a", "n3": "b", "n4": ""}; !maps.Equal(got, want) || len(before.Zones) != 2 {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // flattened are the steps one by one.
 func flattened(steps []plan.Step) (all []plan.Step) {
 	for _, step := range steps {
