@@ -152,12 +152,7 @@ func (s Store[T]) Get(namespace, name string) (found T) {
 func (s Store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace) }
 
 func (s Store[T]) by(index, value string) []T {
-	found, err := s.informer.GetIndexer().ByIndex(index, value)
-	if err != nil {
-		// No constructor above lets this happen. To return nothing would be to say that there are no pods, and a
-		// controller would create them all.
-		panic(fmt.Sprintf("a cache without its index: %v", err))
-	}
+	found := byIndex(s.informer.GetIndexer(), index, value)
 	all := make([]T, 0, len(found))
 	for _, o := range found {
 		if t, ok := o.(T); ok {
@@ -165,6 +160,16 @@ func (s Store[T]) by(index, value string) []T {
 		}
 	}
 	return all
+}
+
+func byIndex(indexer cache.Indexer, index, value string) []any {
+	found, err := indexer.ByIndex(index, value)
+	if err != nil {
+		// No constructor above lets this happen. To return nothing would be to say that there are no pods, and a
+		// controller would create them all.
+		panic(fmt.Sprintf("a cache without its index: %v", err))
+	}
+	return found
 }
 
 // owners are the indexes by controlling owner.

@@ -3,6 +3,7 @@ package informers
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 )
@@ -37,6 +39,9 @@ func TestSelectorsAndLabels(t *testing.T) {
 	pairs := rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c", "a/b"}), rapid.SampledFrom([]string{"", "x", "y", "x,b"}), 0, 3)
 	rapid.Check(t, func(t *rapid.T) {
 		f := NewFactory(fake.NewClientset(), 0)
+		if rapid.Bool().Draw(t, "compact pods") {
+			f = NewFactory(must(NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
+		}
 		services, pods := must(Services(f)), must(PodsByLabels(f))
 		again := must(Services(f)) // another controller may ask, too
 		if rapid.Bool().Draw(t, "without indexes") {
@@ -80,6 +85,12 @@ func TestSelectorsAndLabels(t *testing.T) {
 				}
 				if got, want := names(pods.Selected(ns, labels)), names(wantPods); got != want {
 					t.Fatalf("pods for %v: %s, want %s", labels, got, want)
+				}
+				known := func(p metav1.Object) bool { return p.GetName() < "c" }
+				others, n := pods.SelectedExcept(ns, labels, known)
+				unknown := slices.DeleteFunc(slices.Clone(wantPods), func(p *corev1.Pod) bool { return known(p) })
+				if names(others) != names(unknown) || n != len(wantPods)-len(unknown) {
+					t.Fatalf("pods for %v: %s and %d others, want %s of %s", labels, names(others), n, names(unknown), names(wantPods))
 				}
 			},
 		})

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/bench/cpufloor"
@@ -33,7 +34,8 @@ type session struct {
 }
 
 // commonFlags are given to every contender: the same controllers, each with the rights and the priority of its own service
-// account, as in clusters that kubeadm makes.
+// account, as in clusters that kubeadm makes. Those of a scenario stand before them: the first item of --controllers that names a
+// controller decides.
 func commonFlags() []string {
 	return []string{"--controllers=endpoint,replicaset,deployment,podgc", "--use-service-account-credentials=true", "--secure-port=0"}
 }
@@ -52,7 +54,7 @@ func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*sessi
 
 // standby is begin without waiting for anything, and with a valve if wanted.
 func (p *plane) standby(c contender, withValve bool, flags ...string) (s *session, err error) {
-	s = &session{plane: p, name: c.Name, flags: append(commonFlags(), flags...), recorder: cpufloor.NewRecorder()}
+	s = &session{plane: p, name: c.Name, flags: append(slices.Clone(flags), commonFlags()...), recorder: cpufloor.NewRecorder()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end())

@@ -11,64 +11,87 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sliceFlags switch on the controller of EndpointSlices, beside those of all sessions.
-func sliceFlags() []string { return append(raisedLimits(), "--controllers=endpointslice") }
+// sliceFlags switch on the controller of EndpointSlices, beside those of all sessions and without some of them.
+func sliceFlags(without ...string) []string {
+	flags := raisedLimits()
+	for _, name := range without {
+		flags = append(flags, "--controllers=-"+name)
+	}
+	return append(flags, "--controllers=endpointslice")
+}
 
 // endpointsPerSlice is the default of --max-endpoints-per-slice.
 const endpointsPerSlice = 100
 
-// endpointSlices measures what changes of pods cost a large Service.
+// endpointSlices measures what changes of pods cost a large Service: first EndpointSlices alone, then with Endpoints beside them.
 func endpointSlices(ctx context.Context, b *bench) error {
-	ready, flips, rolling := 5000, 100, 1000
+	ready, flips, rolling := 5000, 500, 1000
 	if b.quick {
-		ready, flips, rolling = 500, 10, 100
+		ready, flips, rolling = 500, 50, 100
 	}
 	return b.inTurn(ctx, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
+			large, err := p.newLargeService(ctx, ready)
+			if err != nil {
+				return err
+			}
+			err = b.withManager(ctx, p, t, sliceFlags("endpoint"), func(s *session) error {
+				return b.flipReadiness(ctx, t, s, large, flips, "EndpointSlices alone")
+			})
+			if err != nil {
+				return err
+			}
 			return b.withManager(ctx, p, t, sliceFlags(), func(s *session) error {
-				return errors.Join(b.flipReadiness(ctx, t, s, ready, flips), b.rollService(ctx, t, s, rolling))
+				err := b.flipReadiness(ctx, t, s, large, flips, "EndpointSlices and Endpoints")
+				return errors.Join(err, b.rollService(ctx, t, s, rolling))
 			})
 		})
 	})
 }
 
-// flipReadiness changes the readiness of one pod after another.
-func (b *bench) flipReadiness(ctx context.Context, t turn, s *session, n, flips int) error {
-	ns, err := s.plane.newNamespace(ctx)
+// largeService is a Service and its pods.
+type largeService struct {
+	ns    string
+	pods  []*corev1.Pod
+	ready int
+}
+
+// newLargeService makes a Service with so many pods, all ready.
+func (p *plane) newLargeService(ctx context.Context, n int) (*largeService, error) {
+	ns, err := p.newNamespace(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	clients, err := s.plane.clients(kubeletConnections)
+	clients, err := p.clients(kubeletConnections)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	pods := make([]*corev1.Pod, n)
+	large := &largeService{ns: ns, pods: make([]*corev1.Pod, n), ready: n}
 	err = forEach(ctx, len(clients), n, func(ctx context.Context, worker, i int) (err error) {
-		pods[i], err = makeReadyPod(ctx, clients[worker], loosePod(ns, fmt.Sprint("web-", i), "web"), uint32(i))
+		large.pods[i], err = makeReadyPod(ctx, clients[worker], loosePod(ns, fmt.Sprint("web-", i), "web"), uint32(i))
 		return err
 	})
-	if err := errors.Join(err, makeService(ctx, s.plane.client, ns, "web")); err != nil {
-		return err
-	}
-	if err := s.slicesShow(ctx, ns, n); err != nil {
+	return large, errors.Join(err, makeService(ctx, p.client, ns, "web"))
+}
+
+// flipReadiness changes the readiness of one pod after another. Each change is seen in the EndpointSlices before the next one.
+func (b *bench) flipReadiness(ctx context.Context, t turn, s *session, large *largeService, flips int, what string) error {
+	if err := s.slicesShow(ctx, large.ns, large.ready); err != nil {
 		return err
 	}
 	if err := s.quiet(ctx); err != nil {
 		return err
 	}
+	s.proxy.Reset()
 	before, err := s.manager.cpu()
 	if err != nil {
 		return err
 	}
-	s.proxy.Reset()
+	stop := s.plane.profiles.take(ctx, s.name, s.serving)
 	began := time.Now()
-	for i := range flips {
-		if _, err := s.plane.client.CoreV1().Pods(ns).UpdateStatus(ctx, flipped(pods[i*n/flips]), metav1.UpdateOptions{}); err != nil {
-			return err
-		}
-		if err := s.slicesShow(ctx, ns, n-i-1); err != nil {
-			return err
-		}
+	err = large.flip(ctx, s, flips)
+	if err := errors.Join(err, stop()); err != nil {
+		return err
 	}
 	after, err := s.manager.cpu()
 	if err != nil {
@@ -77,12 +100,35 @@ func (b *bench) flipReadiness(ctx context.Context, t turn, s *session, n, flips 
 	if err := s.quiet(ctx); err != nil {
 		return err
 	}
-	written := sliceWrites(s)
-	least := float64(flips)
-	b.keep(t, sample{Scenario: fmt.Sprintf("readiness of single pods of a Service of %d, Endpoints and EndpointSlices", n), Began: began, Flags: s.flags, Figures: []figure{
-		{Name: "EndpointSlices written", Value: float64(written), Floor: &least},
-		millis("CPU of the manager for each change", (after-before)/time.Duration(flips)),
-	}})
+	one := float64(flips)
+	b.keep(t, sample{
+		Scenario: fmt.Sprintf("readiness of single pods of a Service of %d, %s", len(large.pods), what), Began: began, Flags: s.flags,
+		Writes: countWrites(s.proxy.Requests()).rows,
+		Figures: []figure{
+			{Name: "EndpointSlices written", Value: float64(sliceWrites(s)), Floor: &one, Most: &one},
+			millis("CPU of the manager for each change", (after-before)/time.Duration(flips)),
+		},
+	})
+	return nil
+}
+
+// flip changes the readiness of so many pods, from all slices.
+func (l *largeService) flip(ctx context.Context, s *session, flips int) error {
+	for i := range flips {
+		p := &l.pods[i*len(l.pods)/flips]
+		*p = flipped(*p)
+		if _, err := s.plane.client.CoreV1().Pods(l.ns).UpdateStatus(ctx, *p, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		if isReady(*p) {
+			l.ready++
+		} else {
+			l.ready--
+		}
+		if err := s.slicesShow(ctx, l.ns, l.ready); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

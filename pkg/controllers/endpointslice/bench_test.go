@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 // BenchmarkPlan plans for a service of so many pods of which one has changed.
@@ -24,29 +26,37 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkPodChange is what one change of a pod costs: to find its service, to observe it, and to plan.
+// BenchmarkPodChange is what one change of a pod costs: to find its service, to observe it, and to plan. Each pod changes in turn,
+// and the caches show what was planned.
 func BenchmarkPodChange(b *testing.B) {
 	s := snapshotOf(web(), nil, pods(5000)...)
-	k := newCaches(b, s.Service, node("n1", "a", "1"))
+	k := newRealCaches(b, s.Service, node("n1", "a", "1"))
 	for _, p := range s.Pods {
 		k.put(b, p)
 	}
-	for _, o := range stored(s) {
-		k.put(b, o)
-	}
-	before, after := s.Pods[0], pod("p0000", "10.0.0.0", unready)
-	k.put(b, after)
+	k.show(b, nil, stored(s))
 	r := request()
 	o, _ := k.observe(b.Context(), r)
 	r.Memory = o.Memory
 	b.ReportAllocs()
-	for b.Loop() {
+	for i := 0; b.Loop(); i++ {
+		before := s.Pods[i%len(s.Pods)]
+		after := pod(before.Name, before.Status.PodIP, version(i+2))
+		if podutil.Ready(before) {
+			unready(after)
+		}
+		s.Pods[i%len(s.Pods)] = after
+		k.put(b, after)
 		for _, key := range k.enqueuedByPod(before, after) {
 			r.Key = key
 			o, _ := k.observe(b.Context(), r)
-			if planSlices(now, o.Snapshot).Empty() {
-				b.Fatal("nothing to do")
+			p := planSlices(now, o.Snapshot)
+			slices, n := carryOut(o.Snapshot, p)
+			if n.updates != 1 {
+				b.Fatal(p.Why)
 			}
+			k.show(b, o.Snapshot.Slices, slices)
+			r.Memory = o.Memory
 		}
 	}
 }

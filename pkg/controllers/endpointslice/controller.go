@@ -60,7 +60,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
-	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: slices, most: int(o.Max)}
+	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: slices, most: int(o.Max), large: largeService}
 	own := newCollectors(func(key plan.Key) bool { return services.Get(key.Namespace, key.Name) != nil })
 	c.RegisterMetrics(own.all()...)
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}

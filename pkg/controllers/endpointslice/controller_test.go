@@ -27,6 +27,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -69,7 +70,26 @@ type failer interface {
 // newCaches returns caches that hold the objects.
 func newCaches(t failer, objects ...plan.Object) *caches {
 	t.Helper()
-	f := informers.NewFactory(fake.NewClientset(), 0)
+	return newCachesOf(t, fake.NewClientset(), objects...)
+}
+
+// newRealCaches returns caches that keep objects as those of the manager do.
+func newRealCaches(t failer, objects ...plan.Object) *caches {
+	t.Helper()
+	projected, err := projection.New(fields())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	client, err := informers.NewClient(&rest.Config{Host: "http://api"}, projected)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return newCachesOf(t, client, objects...)
+}
+
+func newCachesOf(t failer, client kubernetes.Interface, objects ...plan.Object) *caches {
+	t.Helper()
+	f := informers.NewFactory(client, 0)
 	services, err1 := informers.Services(f)
 	pods, err2 := informers.PodsByLabels(f)
 	onNodes, err3 := informers.PodsByNode(f)
@@ -78,7 +98,7 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatalf("%v", err)
 	}
-	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: stored, most: 100}
+	k := &caches{services: services, pods: pods, onNodes: onNodes, nodes: nodes, slices: stored, most: 100, large: largeService}
 	for _, o := range objects {
 		k.put(t, o)
 	}
@@ -87,17 +107,42 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 
 func (k *caches) put(t failer, o plan.Object) {
 	t.Helper()
-	store := k.pods.Informer().GetIndexer()
+	if err := k.storeOf(o).Add(o); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+func (k *caches) remove(t failer, o plan.Object) {
+	t.Helper()
+	if err := k.storeOf(o).Delete(o); err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+func (k *caches) storeOf(o plan.Object) cache.Store {
 	switch o.(type) {
 	case *corev1.Service:
-		store = k.services.Informer().GetIndexer()
+		return k.services.Informer().GetIndexer()
 	case *corev1.Node:
-		store = k.nodes.Informer().GetIndexer()
+		return k.nodes.Informer().GetIndexer()
 	case *discoveryv1.EndpointSlice:
-		store = k.slices.Informer().GetIndexer()
+		return k.slices.Informer().GetIndexer()
 	}
-	if err := store.Add(o); err != nil {
-		t.Fatalf("%v", err)
+	return k.pods.Informer().GetIndexer()
+}
+
+// show lets the caches have slices as they are after a change.
+func (k *caches) show(t failer, before, after []*discoveryv1.EndpointSlice) {
+	t.Helper()
+	for _, o := range before {
+		if !slices.ContainsFunc(after, func(a *discoveryv1.EndpointSlice) bool { return a.Name == o.Name }) {
+			k.remove(t, o)
+		}
+	}
+	for _, o := range after {
+		if !slices.Contains(before, o) {
+			k.put(t, o)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,6 +89,8 @@ func pods(n int, edits ...podEdit) (all []*corev1.Pod) {
 	}
 	return all
 }
+
+func version(n int) podEdit { return func(p *corev1.Pod) { p.ResourceVersion = strconv.Itoa(n) } }
 
 func unready(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 

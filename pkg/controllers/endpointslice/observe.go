@@ -19,12 +19,14 @@ type caches struct {
 	nodes    informers.NodeCache
 	slices   informers.EndpointSliceCache
 	most     int // endpoints in a slice
+	large    int // pods from which on it is remembered of a service what its slices were compared with
 }
 
 // memory is what is remembered of a service from one reconcile to the next.
 type memory struct {
-	Times  *endpoints.Times // EPS-23
-	Hinted bool             // it asked for topology hints
+	Times   *endpoints.Times // EPS-23
+	Hinted  bool             // it asked for topology hints
+	Checked *checked         // what its slices were compared with; nil if all must be compared again
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -39,9 +41,17 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	if s.Service.Spec.Selector == nil || s.Service.Spec.Type == corev1.ServiceTypeExternalName {
 		return observation{Exists: true, Snapshot: s, Memory: r.Memory}, nil
 	}
-	s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
-	s.Zones = k.zones(s.Pods)
-	m := &memory{Times: endpoints.TimesOf(s.Service, s.Pods), Hinted: wantsTopology(s.Service.Annotations)}
+	m := &memory{Hinted: wantsTopology(s.Service.Annotations)}
+	var before *checked
+	if r.Memory != nil {
+		before, s.Hinted = r.Memory.Checked, r.Memory.Hinted
+	}
+	if !k.observeNews(&s, before) {
+		before = nil
+		s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
+		s.Zones = k.zones(s.Pods)
+	}
+	m.Times = endpoints.TimesOf(s.Service, s.Pods)
 	if m.Hinted {
 		s.CPU = cpuByZone(k.allNodes())
 	}
@@ -49,9 +59,41 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		// Hints that are there before the first reconcile are taken for what the service asks for now.
 		s.Trigger, s.Hinted = endpoints.EarliestChange(nil, m.Times), m.Hinted
 	} else {
-		s.Trigger, s.Hinted = endpoints.EarliestChange(r.Memory.Times, m.Times), r.Memory.Hinted
+		s.Trigger = endpoints.EarliestChange(r.Memory.Times, m.Times)
+	}
+	if before != nil {
+		m.Times = r.Memory.Times.With(m.Times)
+	}
+	if !m.Hinted && (before != nil || len(s.Pods) >= k.large) {
+		m.Checked = newChecked(s, before)
 	}
 	return observation{Exists: true, Snapshot: s, Memory: m}, nil
+}
+
+// observeNews finds the pods that must be looked at because they, or others in their slices, may have changed. It does nothing
+// and returns false if all must be looked at.
+func (k *caches) observeNews(s *snapshot, before *checked) bool {
+	if before == nil || before.Service != versionOf(s.Service) || wantsTopology(s.Service.Annotations) {
+		return false
+	}
+	for node, zone := range before.Zones {
+		if n := k.nodes.Get(node); n == nil || n.Labels[corev1.LabelTopologyZone] != zone {
+			return false
+		}
+	}
+	changed, others := k.pods.SelectedExcept(s.Key.Namespace, s.Service.Spec.Selector, before.knows)
+	n, ok := before.news(changed, others, s.mine())
+	if !ok {
+		return false
+	}
+	selects := endpoints.Selector(s.Service.Spec.Selector)
+	for name := range n.pods {
+		if p := k.pods.Get(s.Key.Namespace, name); p != nil && selects(p.Labels) {
+			s.Pods = append(s.Pods, p)
+		}
+	}
+	s.Zones, s.Settled = k.zones(s.Pods), n.settled
+	return true
 }
 
 // zones returns the zones of the nodes that pods are on.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -23,10 +24,11 @@ const managedBy = "endpointslice-controller.k8s.io" // EPS-6
 type snapshot struct {
 	Key     plan.Key
 	Service *corev1.Service              // nil: there is none
-	Pods    []*corev1.Pod                // those that the service selects
+	Pods    []*corev1.Pod                // those that the service selects, but for pods that only settled slices have
 	Zones   map[string]string            // of the nodes that the pods are on; "" for a node without zone, no entry for one that does not exist
 	CPU     map[string]int64             // of the zones, in millicores, for a service with topology hints; nil if they do not suffice (EPS-51)
 	Slices  []*discoveryv1.EndpointSlice // of the service, whoever manages them
+	Settled map[types.UID]bool           // slices of which it is known that they show their pods as they should
 	Trigger time.Time                    // when the first change that no write has told of took place (EPS-23); zero if there is none
 	Max     int                          // endpoints in a slice
 	Hinted  bool                         // the service asked for topology hints when it was last reconciled, as far as is known
@@ -100,6 +102,20 @@ type sortedSlices struct {
 	orphans []*discoveryv1.EndpointSlice                             // of no service, or of another one
 }
 
+// mine returns the slices that show the pods of the service.
+func (s snapshot) mine() (all []*discoveryv1.EndpointSlice) {
+	for _, o := range s.Slices {
+		if s.isMine(o) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func (s snapshot) isMine(o *discoveryv1.EndpointSlice) bool {
+	return ours(o) && o.DeletionTimestamp == nil && metav1.IsControlledBy(o, s.Service)
+}
+
 func sortSlices(s snapshot) sortedSlices {
 	sorted := sortedSlices{ours: map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}}
 	all := slices.Clone(s.Slices)
@@ -107,7 +123,7 @@ func sortSlices(s snapshot) sortedSlices {
 	for _, o := range all {
 		switch {
 		case !ours(o) || o.DeletionTimestamp != nil: // EPS-21
-		case metav1.IsControlledBy(o, s.Service):
+		case s.isMine(o):
 			sorted.ours[o.AddressType] = append(sorted.ours[o.AddressType], o)
 		default:
 			sorted.orphans = append(sorted.orphans, o)

@@ -479,3 +479,20 @@ func TestCPUByZone(t *testing.T) { // EPS-51
 		}
 	}
 }
+
+// Of two slices, somebody has taken the hints out of one.
+func TestHintsThatOneSliceLacks(t *testing.T) { // EPS-49
+	for which := range 2 {
+		s := snapshotOf(web(distributed("PreferSameZone")), nil, pods(4)...)
+		s.Max = 2
+		s.Slices = stored(s)
+		s.Slices[which] = s.Slices[which].DeepCopy()
+		for i := range s.Slices[which].Endpoints {
+			s.Slices[which].Endpoints[i].Hints = nil
+		}
+		after, n := carryOut(s, planSlices(now, s))
+		if n != (writes{updates: 1}) || !hasHints(after[0]) || !hasHints(after[1]) {
+			t.Errorf("slice %d: %+v %v", which, n, render(after))
+		}
+	}
+}

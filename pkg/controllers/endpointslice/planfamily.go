@@ -27,7 +27,7 @@ type family struct {
 // reconcileFamily decides what the slices of one address family must be.
 func reconcileFamily(s snapshot, m *members, name discoveryv1.AddressType, existing []*discoveryv1.EndpointSlice) *family {
 	f := &family{name: name, existing: existing, homeless: len(m.homeless)}
-	p := pack(m, name, s.Max, existing)
+	p := pack(m, name, s, existing)
 	labels := labelsFor(s.Service)
 	owner := *metav1.NewControllerRef(s.Service, corev1.SchemeGroupVersion.WithKind("Service"))
 	for _, g := range p.groups {

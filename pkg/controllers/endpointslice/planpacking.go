@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
 )
@@ -36,15 +37,18 @@ type packing struct {
 	*members
 	family discoveryv1.AddressType
 	most   int // endpoints in a slice
-	groups []*group
-	spare  []*discoveryv1.EndpointSlice // that have lost all their endpoints, or whose ports nobody serves
+
+	settled map[types.UID]bool // slices that need not be compared with pods
+	dual    bool               // there is another family
+	groups  []*group
+	spare   []*discoveryv1.EndpointSlice // that have lost all their endpoints, or whose ports nobody serves
 }
 
 // pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new goes to slices that
 // are written anyway (EPS-36), then to one that has room, or to new ones (EPS-37). Unlike the original it keeps slices within their
 // size when the maximum is lowered, and merges them when endpoints go and too many slices are left (EPS-38, EPS-81).
-func pack(m *members, family discoveryv1.AddressType, most int, existing []*discoveryv1.EndpointSlice) *packing {
-	p := &packing{members: m, family: family, most: max(1, most)}
+func pack(m *members, family discoveryv1.AddressType, s snapshot, existing []*discoveryv1.EndpointSlice) *packing {
+	p := &packing{members: m, family: family, most: max(1, s.Max), settled: s.Settled, dual: len(familiesOf(s.Service)) > 1}
 	for _, ports := range m.ports {
 		p.groups = append(p.groups, &group{ports: ports})
 	}
@@ -78,6 +82,11 @@ func (p *packing) keep(s *discoveryv1.EndpointSlice) {
 		return
 	}
 	d := &draft{old: s, endpoints: s.Endpoints}
+	if p.settled[s.UID] {
+		p.settle(s)
+		p.groups[at].drafts = append(p.groups[at].drafts, d)
+		return
+	}
 	kept := 0
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
@@ -108,6 +117,19 @@ func (p *packing) keep(s *discoveryv1.EndpointSlice) {
 		return
 	}
 	p.groups[at].drafts = append(p.groups[at].drafts, d)
+}
+
+// settle notes that the pods in a settled slice have their places. Only with two families can the plan have to look at such pods:
+// because of their slices of the other family.
+func (p *packing) settle(s *discoveryv1.EndpointSlice) {
+	if !p.dual {
+		return
+	}
+	for i := range s.Endpoints {
+		if m := p.find(&s.Endpoints[i]); m != nil {
+			m.placed = true
+		}
+	}
 }
 
 // leave notes a pod that is in no slice yet.

@@ -50,6 +50,11 @@ func membersOf(s snapshot) *members {
 		m.byName[p.Name] = int32(len(m.all))
 		m.all = append(m.all, member{pod: p, zone: zone, ports: at})
 	}
+	for _, o := range s.Slices {
+		if s.Settled[o.UID] {
+			m.indexOf(o.Ports)
+		}
+	}
 	m.sortPorts()
 	return m
 }
@@ -83,6 +88,11 @@ func (m *members) portsOf(p *corev1.Pod) int {
 			ports = append(ports, endpoints.SlicePort(sp.Name, number, sp.Protocol, sp.AppProtocol))
 		}
 	}
+	return m.indexOf(ports)
+}
+
+// indexOf returns the index of a list of ports, which is added if it is new.
+func (m *members) indexOf(ports []discoveryv1.EndpointPort) int {
 	same := func(other []discoveryv1.EndpointPort) bool { return endpoints.SamePorts(other, ports) }
 	if at := slices.IndexFunc(m.ports, same); at >= 0 {
 		return at

@@ -1,0 +1,217 @@
+package endpointslice
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// largeService is how many pods a service has at least of which it is remembered what its slices were compared with.
+const largeService = 200
+
+// mostNews is how many pods may have changed, or be in no slice yet, before all are checked again.
+const mostNews = 128
+
+// checked is what slices were compared with in a reconcile that was carried out. When only a few pods have changed since, most
+// slices need not be compared again. It is never changed.
+type checked struct {
+	Service string                     // its uid and version
+	Zones   map[string]string          // of the nodes that the pods are on
+	Pods    map[types.UID]string       // versions
+	Later   map[types.UID]string       // versions of pods that have changed since Pods was made, or are new
+	Count   int                        // pods in both
+	Slices  map[types.UID]checkedSlice // those of the service before the writes of the reconcile
+	News    []string                   // pods that were in no slice then
+}
+
+type checkedSlice struct {
+	Version string
+	Names   []string // of its pods, sorted
+}
+
+func versionOf(o metav1.Object) string { return string(o.GetUID()) + " " + o.GetResourceVersion() }
+
+// knows reports whether a pod is as it was.
+func (c *checked) knows(p metav1.Object) bool {
+	version, ok := c.version(p.GetUID())
+	return ok && version == p.GetResourceVersion()
+}
+
+func (c *checked) version(of types.UID) (version string, ok bool) {
+	if version, ok = c.Later[of]; ok {
+		return version, true
+	}
+	version, ok = c.Pods[of]
+	return version, ok
+}
+
+// news is what may have changed since slices were checked.
+type news struct {
+	pods    map[string]bool    // their names
+	settled map[types.UID]bool // slices that show what they should
+}
+
+// news returns what may have changed, given the pods that have another version or are new, the number of all others, and the
+// slices as they are now. It is not ok if all must be checked.
+//
+// A pod that is as it was, in a slice that is as it was, needs no look: when the slice was checked, it was found to be right, or
+// would have been written.
+func (c *checked) news(changed []*corev1.Pod, others int, now []*discoveryv1.EndpointSlice) (n news, ok bool) {
+	moved := map[string]bool{} // pods that may be in any slice
+	for _, p := range changed {
+		moved[p.Name] = true
+		if _, known := c.version(p.UID); known {
+			others++
+		}
+	}
+	for _, name := range c.News {
+		moved[name] = true
+	}
+	n = news{pods: map[string]bool{}, settled: map[types.UID]bool{}}
+	found := 0
+	for _, s := range now {
+		was, known := c.Slices[s.UID]
+		if known {
+			found++
+			if was.Version == s.ResourceVersion {
+				continue
+			}
+		}
+		is := namesIn(s)
+		n.add(was.Names, is)
+		differing(was.Names, is, func(name string) { moved[name] = true })
+	}
+	if others != c.Count || found != len(c.Slices) || len(moved) > mostNews {
+		return n, false // a pod or a slice has gone, or it is no less work
+	}
+	for _, s := range now {
+		if was := c.Slices[s.UID]; was.Version != s.ResourceVersion || len(s.Endpoints) == 0 {
+			continue
+		} else if was.hasAny(moved) {
+			n.add(was.Names)
+		} else {
+			n.settled[s.UID] = true
+		}
+	}
+	maps.Copy(n.pods, moved)
+	return n, true
+}
+
+func (n news) add(lists ...[]string) {
+	for _, names := range lists {
+		for _, name := range names {
+			n.pods[name] = true
+		}
+	}
+}
+
+func (s checkedSlice) hasAny(names map[string]bool) bool {
+	for name := range names {
+		if _, has := slices.BinarySearch(s.Names, name); has {
+			return true
+		}
+	}
+	return false
+}
+
+// namesIn returns the names of the pods in a slice, sorted.
+func namesIn(s *discoveryv1.EndpointSlice) []string {
+	names := make([]string, 0, len(s.Endpoints))
+	for i := range s.Endpoints {
+		if ref := s.Endpoints[i].TargetRef; ref != nil {
+			names = append(names, ref.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// differing calls tell with the elements that are in one of two sorted lists only.
+func differing(a, b []string, tell func(string)) {
+	for _, pair := range [][2][]string{{a, b}, {b, a}} {
+		for _, name := range pair[0] {
+			if _, both := slices.BinarySearch(pair[1], name); !both {
+				tell(name)
+			}
+		}
+	}
+}
+
+// newChecked returns what is to be remembered of a snapshot; nil if all must be checked the next time, too. Before is what was
+// remembered, if the snapshot has only pods that may have changed since, and else nil.
+func newChecked(s snapshot, before *checked) *checked {
+	c := &checked{Service: versionOf(s.Service), Slices: map[types.UID]checkedSlice{}}
+	for _, p := range s.Pods {
+		if _, exists := s.Zones[p.Spec.NodeName]; !exists && p.Spec.NodeName != "" {
+			return nil // it waits for its node
+		}
+	}
+	if before == nil {
+		c.Pods = make(map[types.UID]string, len(s.Pods))
+		for _, p := range s.Pods {
+			c.Pods[p.UID] = p.ResourceVersion
+		}
+		c.Zones, c.Count = s.Zones, len(c.Pods)
+	} else {
+		c.takeOver(s, before)
+	}
+	placed := map[discoveryv1.AddressType]map[string]bool{}
+	for _, o := range s.mine() {
+		if s.Settled[o.UID] {
+			c.Slices[o.UID] = before.Slices[o.UID]
+			continue
+		}
+		names := namesIn(o)
+		c.Slices[o.UID] = checkedSlice{Version: o.ResourceVersion, Names: names}
+		if placed[o.AddressType] == nil {
+			placed[o.AddressType] = make(map[string]bool, len(s.Pods))
+		}
+		for _, name := range names {
+			if placed[o.AddressType][name] {
+				return nil // it is in two slices
+			}
+			placed[o.AddressType][name] = true
+		}
+	}
+	families := familiesOf(s.Service)
+	for _, p := range s.Pods {
+		if slices.ContainsFunc(families, func(f discoveryv1.AddressType) bool { return !placed[f][p.Name] }) {
+			c.News = append(c.News, p.Name)
+		}
+	}
+	if len(c.News) > mostNews || len(c.Later) > mostNews {
+		return nil
+	}
+	return c
+}
+
+// takeOver takes over what is as it was before.
+func (c *checked) takeOver(s snapshot, before *checked) {
+	c.Pods, c.Later, c.Count = before.Pods, maps.Clone(before.Later), before.Count
+	for _, p := range s.Pods {
+		if before.knows(p) {
+			continue
+		}
+		if _, known := before.version(p.UID); !known {
+			c.Count++
+		}
+		if c.Later == nil {
+			c.Later = map[types.UID]string{}
+		}
+		c.Later[p.UID] = p.ResourceVersion
+	}
+	c.Zones = before.Zones
+	for node, zone := range s.Zones {
+		if _, known := before.Zones[node]; known {
+			continue // if its zone has changed this moment, pods in settled slices still have the one before
+		}
+		if len(c.Zones) == len(before.Zones) {
+			c.Zones = maps.Clone(before.Zones)
+		}
+		c.Zones[node] = zone
+	}
+}

@@ -1,0 +1,263 @@
+package endpointslice
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// TestWithMemoryItPlansTheSame changes pods, nodes, slices and the service at random, lets writes fail, and compares each plan with
+// the one of a controller that checks everything each time.
+func TestWithMemoryItPlansTheSame(t *testing.T) {
+	settled := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		disturb := []func(*rapid.T){w.newPod, w.removePod, w.changeService, w.changeNode, w.changeSlice}
+		t.Repeat(map[string]func(*rapid.T){
+			"change a pod": w.changePod,
+			"reconcile":    func(t *rapid.T) { settled += w.reconcile(t) },
+			"change a pod, and reconcile": func(t *rapid.T) {
+				w.changePod(t)
+				settled += w.reconcile(t)
+			},
+			"new pod": w.newPod,
+			"others write, reconcile": func(t *rapid.T) {
+				if rapid.IntRange(0, w.calm/3).Draw(t, "calm") == 0 {
+					w.changeSlice(t)
+					settled += w.reconcile(t)
+				}
+			},
+			"disturb": func(t *rapid.T) {
+				if rapid.IntRange(0, w.calm).Draw(t, "calm") == 0 {
+					rapid.SampledFrom(disturb).Draw(t, "what")(t)
+				}
+			},
+		})
+	})
+	if settled < 300 {
+		t.Errorf("only %d slices were settled: there was nothing to compare", settled)
+	}
+}
+
+// world is what caches show of a service, and what is remembered of it.
+type world struct {
+	*caches
+	service *corev1.Service
+	memory  *memory
+	version int
+	calm    int      // the more, the less happens but changes of pods
+	edits   []string // of pods
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{caches: newCaches(t), service: drawService(t)}
+	w.most, w.large = rapid.IntRange(1, 5).Draw(t, "max"), 0
+	w.edits = slices.Sorted(maps.Keys(edits))
+	if w.calm = rapid.IntRange(0, 10).Draw(t, "calm"); w.calm > 2 {
+		w.edits = []string{"dual", "failed", "hostname", "moved", "named", "nowhere", "other", "terminating", "unready"}
+	}
+	for name, zone := range zoned {
+		w.putNode(t, name, zone)
+	}
+	w.put(t, w.service)
+	for range rapid.IntRange(0, 30).Draw(t, "pods") {
+		w.newPod(t)
+	}
+	return w
+}
+
+// next is a version, or a uid, that nothing has had.
+func (w *world) next() string {
+	w.version++
+	return fmt.Sprint(w.version)
+}
+
+func (w *world) putNode(t *rapid.T, name, zone string) {
+	n := node(name, zone, "1")
+	n.ResourceVersion = w.next()
+	w.put(t, n)
+}
+
+func (w *world) pod(t *rapid.T) *corev1.Pod {
+	byName := map[string]*corev1.Pod{}
+	for _, p := range w.pods.In("shop") {
+		byName[p.Name] = p
+	}
+	if len(byName) == 0 {
+		return nil
+	}
+	return byName[rapid.SampledFrom(slices.Sorted(maps.Keys(byName))).Draw(t, "pod")]
+}
+
+func (w *world) newPod(t *rapid.T) {
+	p := pod(rapid.StringMatching("p[0-9]{2}").Draw(t, "name"), fmt.Sprint("10.0.0.", rapid.IntRange(1, 30).Draw(t, "ip")))
+	w.edit(t, p)
+	p.UID += types.UID(" " + p.ResourceVersion)
+	w.put(t, p)
+}
+
+func (w *world) changePod(t *rapid.T) {
+	if p := w.pod(t).DeepCopy(); p != nil {
+		w.edit(t, p)
+		w.put(t, p)
+	}
+}
+
+// edit does something to a pod, or nothing but to make it ready.
+func (w *world) edit(t *rapid.T, p *corev1.Pod) {
+	p.Status.Conditions[0].Status = corev1.ConditionTrue
+	p.Status.Conditions[0].LastTransitionTime.Time = now.Add(-time.Duration(rapid.IntRange(0, 9999).Draw(t, "seconds")) * time.Second)
+	if edit, ok := edits[rapid.SampledFrom(append([]string{""}, w.edits...)).Draw(t, "edit")]; ok {
+		edit(p)
+	}
+	p.ResourceVersion = w.next()
+}
+
+func (w *world) removePod(t *rapid.T) {
+	if p := w.pod(t); p != nil {
+		w.remove(t, p)
+	}
+}
+
+func (w *world) changeService(t *rapid.T) {
+	w.service = drawService(t)
+	w.service.ResourceVersion = w.next()
+	w.put(t, w.service)
+}
+
+func (w *world) changeNode(t *rapid.T) {
+	name := rapid.SampledFrom(slices.Sorted(maps.Keys(zoned))).Draw(t, "node")
+	if rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
+		w.remove(t, node(name, "", "1"))
+		return
+	}
+	w.putNode(t, name, rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone"))
+}
+
+// changeSlice does to a slice what others may do: it deletes it, takes endpoints out, or puts in those of another one.
+func (w *world) changeSlice(t *rapid.T) {
+	all := w.slices.Of("shop", "web")
+	if len(all) == 0 {
+		return
+	}
+	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
+	s := rapid.SampledFrom(all).Draw(t, "slice").DeepCopy()
+	switch rapid.IntRange(0, 3).Draw(t, "what") {
+	case 0:
+		w.remove(t, s)
+		return
+	case 1:
+		s.Endpoints = s.Endpoints[:len(s.Endpoints)/2]
+	case 2:
+		s.Endpoints = append(s.Endpoints, rapid.SampledFrom(all).Draw(t, "other").DeepCopy().Endpoints...)
+	case 3:
+		s.Labels[discoveryv1.LabelManagedBy] = "me"
+	}
+	s.ResourceVersion = w.next()
+	w.put(t, s)
+}
+
+// reconcile compares the plans and carries one out, not always to its end. It returns how many slices needed no look.
+func (w *world) reconcile(t *rapid.T) (settled int) {
+	r := request()
+	r.Memory = w.memory
+	o, err := w.observe(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.memory != nil {
+		all := *w.memory
+		all.Checked = nil
+		r.Memory = &all
+	}
+	whole, err := w.observe(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := planSlices(now, o.Snapshot)
+	if diff := cmp.Diff(planSlices(now, whole.Snapshot), p); diff != "" {
+		t.Fatalf("%d of %d slices were settled, and it plans otherwise: %s", len(o.Snapshot.Settled), len(o.Snapshot.Slices), diff)
+	}
+	steps := flattened(p.Steps)
+	carried := plan.Plan{Steps: steps, Why: p.Why}
+	failed := rapid.IntRange(0, 4).Draw(t, "fails") == 0
+	if failed {
+		carried.Steps = steps[:rapid.IntRange(0, len(steps)).Draw(t, "carried out")]
+	} else {
+		w.memory = o.Memory
+	}
+	after, _ := carryOut(o.Snapshot, carried)
+	for _, s := range after {
+		if !slices.Contains(o.Snapshot.Slices, s) {
+			s.ResourceVersion = w.next()
+			if !slices.ContainsFunc(o.Snapshot.Slices, func(before *discoveryv1.EndpointSlice) bool { return before.Name == s.Name }) {
+				s.UID = types.UID(w.next())
+			}
+		}
+	}
+	w.show(t, o.Snapshot.Slices, after)
+	return len(o.Snapshot.Settled)
+}
+
+// A row is a sentence: after a reconcile that has seen this, only what has changed is checked, or all.
+func TestNewChecked(t *testing.T) {
+	right := snapshotOf(web(publishing), nil, pods(10)...)
+	right.Slices = stored(right)
+	for _, c := range []struct {
+		name string
+		edit func(s *snapshot)
+		want bool
+	}{
+		{"all is right", func(*snapshot) {}, true},
+		{"a pod whose node does not exist: it may come, with a zone", func(s *snapshot) { s.Pods = append(s.Pods, pod("x", "10.9.9.9", on("gone"))) }, false},
+		{"a pod in two slices", func(s *snapshot) {
+			again := s.Slices[0].DeepCopy()
+			again.UID = "again"
+			s.Slices = append(s.Slices, again)
+		}, false},
+		{"few pods in no slice", func(s *snapshot) { s.Pods = pods(mostNews + 10) }, true},
+		{"many pods in no slice", func(s *snapshot) { s.Pods = pods(mostNews + 11) }, false},
+	} {
+		s := right
+		c.edit(&s)
+		if got := newChecked(s, nil); (got != nil) != c.want {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+// A zone that changes while a service is observed is noticed the next time.
+func TestCheckedKeepsZones(t *testing.T) { // EPS-18
+	before := &checked{Zones: map[string]string{"n1": "a", "n2": "a"}}
+	s := snapshotOf(web(), nil)
+	s.Zones = map[string]string{"n1": "b", "n3": "b", "n4": ""}
+	got := newChecked(s, before).Zones
+	if want := map[string]string{"n1": "a", "n2": "a", "n3": "b", "n4": ""}; !maps.Equal(got, want) || len(before.Zones) != 2 {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// flattened are the steps one by one.
+func flattened(steps []plan.Step) (all []plan.Step) {
+	for _, step := range steps {
+		if each, ok := step.(plan.Each); ok {
+			for _, sequence := range each.Sequences {
+				all = append(all, flattened(sequence)...)
+			}
+		} else {
+			all = append(all, step)
+		}
+	}
+	return all
+}
