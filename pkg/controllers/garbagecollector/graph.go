@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/lru"
 )
 
 // graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not safe for
@@ -17,6 +18,9 @@ import (
 type graph struct {
 	nodes  map[types.UID]*node
 	owners map[types.UID]*owner // of what somebody refers to, whether it exists or not
+	// missing are owners that do not exist, and to which nobody refers any more. While dependents come and go, as in a mass deletion,
+	// they are not asked for again.
+	missing *lru.Cache
 	// clusterScoped are the kinds that are known to have no namespaces.
 	clusterScoped map[schema.GroupKind]bool
 	// complete: the objects of all kinds have been listed, or have been waited for long enough (GC-15). Before, it is not known that
@@ -27,10 +31,13 @@ type graph struct {
 	listing sets.Set[schema.GroupVersionResource]
 }
 
+// rememberedMissing is how many owners without dependents are remembered.
+const rememberedMissing = 1000
+
 func newGraph() *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{},
-		listing: sets.New[schema.GroupVersionResource](),
+		missing: lru.New(rememberedMissing), listing: sets.New[schema.GroupVersionResource](),
 	}
 }
 
@@ -179,8 +186,7 @@ func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
 	for _, ref := range n.owners {
 		o := g.owners[ref.UID]
 		if o == nil {
-			o = &owner{dependents: map[types.UID]*node{}}
-			g.owners[ref.UID] = o
+			o = g.newOwner(ref.UID)
 		}
 		o.dependents[n.uid] = n
 		if equality.Semantic.DeepEqual(o.refs, n.owners) {
@@ -200,15 +206,31 @@ func (g *graph) freed(uid types.UID, e *effects) {
 	}
 }
 
-// unlink forgets that n depends on the uid, and with the last dependent all that was known of it.
+// unlink forgets that n depends on the uid, and with the last dependent all that was known of it, but that it does not exist.
 func (g *graph) unlink(n *node, uid types.UID) {
 	o := g.owners[uid]
 	if o == nil {
 		return
 	}
-	if delete(o.dependents, n.uid); len(o.dependents) == 0 {
-		delete(g.owners, uid)
+	if delete(o.dependents, n.uid); len(o.dependents) > 0 {
+		return
 	}
+	delete(g.owners, uid)
+	maps.DeleteFunc(o.claims, func(_ claim, s claimState) bool { return s != absent })
+	if o.refs = nil; o.gone || len(o.claims) > 0 {
+		g.missing.Add(uid, o)
+	}
+}
+
+// newOwner begins to note who refers to the uid. Uids are never used again: what was missing once still is.
+func (g *graph) newOwner(uid types.UID) *owner {
+	o := &owner{dependents: map[types.UID]*node{}}
+	if known, ok := g.missing.Get(uid); ok {
+		o = known.(*owner)
+		g.missing.Remove(uid)
+	}
+	g.owners[uid] = o
+	return o
 }
 
 // question makes a claim of a reference that no node answers.

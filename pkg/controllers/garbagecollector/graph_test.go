@@ -51,6 +51,20 @@ func TestGraph(t *testing.T) {
 				w.verify("set", absent)
 			},
 			func(w *world) { w.see(podKind, object("b", ownedBy(setKind, "set"))) }, "b"},
+		{"GC-27, GC-71 also when it has had no dependents in between",
+			func(w *world) {
+				w.see(podKind, object("web", ownedBy(setKind, "set")))
+				w.verify("set", absent)
+				w.add(w.forget("web", true))
+			},
+			func(w *world) { w.see(podKind, object("b", ownedBy(setKind, "set"))) }, "b"},
+		{"GC-20 what exists, or is not known, is asked for again",
+			func(w *world) {
+				w.see(podKind, object("web", ownedBy(setKind, "set")))
+				w.verify("set", present)
+				w.add(w.forget("web", true))
+			},
+			func(w *world) { w.see(podKind, object("b", ownedBy(setKind, "set"))) }, "verify:shop/set"},
 		{"GC-21 an owner that appears needs no verification",
 			func(w *world) { w.see(podKind, object("web", ownedBy(setKind, "set"))) },
 			func(w *world) { w.see(setKind, object("set")) }, ""},
