@@ -97,6 +97,7 @@ func (g *Generator) settings() {
 	set("batch", 0, 0, 500)
 	set("standby", 0, 1)
 	set("terminated", 12500, 3)
+	g.Settings["garbage"] = strconv.FormatUint(g.Seed%2, 10) // who collects garbage and empties namespaces: the managers alone, or others, too
 }
 
 // Early draws a moment at which apps are made.
