@@ -52,6 +52,7 @@ func (m Mix) Random(seed uint64) script.Script {
 	for range g.IntN(8) {
 		g.fault()
 	}
+	g.Settings["garbage"] = Pick(g, "0", "1") // drawn last, so that the rest of a seed's script is what it was before
 	g.Sort()
 	return g.Script
 }
@@ -97,7 +98,6 @@ func (g *Generator) settings() {
 	set("batch", 0, 0, 500)
 	set("standby", 0, 1)
 	set("terminated", 12500, 3)
-	g.Settings["garbage"] = strconv.FormatUint(g.Seed%2, 10) // who collects garbage and empties namespaces: the managers alone, or others, too
 }
 
 // Early draws a moment at which apps are made.
