@@ -89,7 +89,7 @@ func (c *collectorJudge) judgeRequests() {
 			c.report(end, nil, "the deletion meant uid %s", q.UID)
 		case asked[uid]:
 			c.report(end, nil, "deleted once more at %s", q.Received.UTC().Format("15:04:05.000"))
-		case end.by != q && q.made == nil && end.When.Before(lag):
+		case end.by != q && q.made == nil && !end.When.IsZero() && end.When.Before(lag):
 			c.report(end, nil, "deleted at %s, though it was being deleted already", q.Received.UTC().Format("15:04:05.000"))
 		}
 		asked[uid] = true

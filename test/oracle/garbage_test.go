@@ -319,3 +319,20 @@ func TestS16WithoutRequests(t *testing.T) {
 		t.Errorf("found %v, counted %v", found, counts)
 	}
 }
+
+// Where no times are known, everything has happened a moment ago.
+func TestS16WithoutTimes(t *testing.T) {
+	s := newScene()
+	owner, dependent := doomed(s, "foregroundDeletion")
+	s.User().Terminate(dependent)
+	h := s.collector().In("shop")
+	h.Request.ResponseUID, h.Request.UID = dependent.GetUID(), dependent.GetUID()
+	h.Ask("delete", "configmaps", dependent.GetName(), 200)
+	s.collector().Release(owner)
+	for i := range s.Revisions {
+		s.Revisions[i].When = time.Time{}
+	}
+	for _, v := range judged(t, S16(), &s.History, Options{}) {
+		t.Error(v)
+	}
+}
