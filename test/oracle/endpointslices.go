@@ -55,7 +55,7 @@ func (s *sliceJudge) after(r *revision) {
 			s.dirty[serviceOf(old)] = true
 			o = old
 		}
-		if r.manager {
+		if r.manager && (r.by == nil || !collects(r.by.Request)) { // garbage may be anybody's, see S16
 			s.judges(false)
 			if !managesSlices(o) {
 				s.report(r, nil, "a manager has written a slice that is managed by %q", o.Labels[discoveryv1.LabelManagedBy])

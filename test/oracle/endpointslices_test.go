@@ -83,6 +83,11 @@ func TestS15(t *testing.T) {
 			slice := s.User().Create(aSlice("theirs", "me", pods[1]))
 			s.Manager().Edit(slice, func(o Object) { o.(*discoveryv1.EndpointSlice).Endpoints = nil })
 		}, want: `managed by "me"`},
+		{name: "a slice of somebody else is garbage", write: func(s *scene) {
+			pods, _ := serving(s, 2)
+			slice := s.User().Create(aSlice("theirs", "me", pods[1]))
+			s.collector().Delete(slice)
+		}},
 		{name: "outdated during an outage", write: func(s *scene) {
 			pods, slice := serving(s, 2)
 			s.User().Edit(pods[0], unready)

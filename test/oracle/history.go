@@ -39,6 +39,7 @@ const (
 	EndpointSlice         = "EndpointSlice"
 	Node                  = "Node"
 	Namespace             = "Namespace"
+	ConfigMap             = "ConfigMap"
 	Lease                 = "Lease"
 )
 
@@ -136,6 +137,8 @@ func kindOf(o Object) string {
 		return known(o != nil, Node)
 	case *corev1.Namespace:
 		return known(o != nil, Namespace)
+	case *corev1.ConfigMap:
+		return known(o != nil, ConfigMap)
 	case *coordinationv1.Lease:
 		return known(o != nil, Lease)
 	}
@@ -170,6 +173,8 @@ func newObject(kind string) Object {
 		return &corev1.Node{}
 	case Namespace:
 		return &corev1.Namespace{}
+	case ConfigMap:
+		return &corev1.ConfigMap{}
 	case Lease:
 		return &coordinationv1.Lease{}
 	}

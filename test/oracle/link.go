@@ -99,7 +99,7 @@ func (l *linked) readRequests(h *History, o *Options) {
 // resources are the plural names of the kinds.
 var resources = map[string]string{
 	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints",
-	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", Lease: "leases",
+	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", ConfigMap: "configmaps", Lease: "leases",
 }
 
 // attribute finds out who made each revision.

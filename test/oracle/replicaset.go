@@ -139,7 +139,7 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 	case newObject(kind) == nil:
 		return "" // of kinds that are not recorded, nothing is known
 	case r.kind == EndpointSlice && (kind == Service || kind == Endpoints):
-	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Namespace, kind == Lease:
+	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Namespace, kind == ConfigMap, kind == Lease:
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}
 	owner := j.owners[uid]

@@ -30,6 +30,7 @@ func withoutFaults(s script.Script) script.Script {
 //	expire RESOURCE                        watches break, and cannot go on where they were
 //	refuse n= code= after= resource= verb= the next requests fail; see faults.Refusal
 //	slow TIME for=TIME                     requests take up to this time, each way
+//	vanish GROUP for=TIME                  discovery, which all processes share, does not show an API group
 //	down for=TIME                          the server cannot be reached
 //	pause for=TIME                         the process stands still
 //	crash writes=N after=true back=TIME    the process dies at its N+1st write from now, and the next one begins later
@@ -86,6 +87,9 @@ func (p *process) fault(l script.Line) error {
 			return err
 		}
 		lasting(func() { link.Slow(d) }, func() { link.Slow(p.world.latency()) })
+	case "vanish":
+		server := p.world.server
+		lasting(func() { server.Hide(l.Arg(2), true) }, func() { server.Hide(l.Arg(2), false) })
 	case "down":
 		lasting(func() { link.Down(true) }, func() { link.Down(false) })
 	case "pause":

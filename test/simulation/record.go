@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,10 +113,13 @@ func codeOf(v apiserver.Verb, err error) int {
 	return http.StatusOK
 }
 
+// recorded are the resources that oracles judge.
+var recorded = strings.Fields("pods replicasets replicationcontrollers deployments services endpoints endpointslices configmaps nodes leases")
+
 // history is what happened in the form that oracles read.
 func (r *record) history() *oracle.History {
 	h := &oracle.History{Requests: r.requests}
-	for _, resource := range []string{"pods", "replicasets", "replicationcontrollers", "deployments", "services", "endpoints", "endpointslices", "nodes", "leases"} {
+	for _, resource := range recorded {
 		for _, e := range r.server.Since(resource, 0) {
 			h.Append(oracle.Revision{
 				Version: int64(e.Version), Type: oracle.Type(e.Type), Object: e.Object, When: e.Time, Injected: !managed(e.By),
@@ -128,7 +132,7 @@ func (r *record) history() *oracle.History {
 // hash is a number that two runs share if the same happened in them, in the same order, at the same times.
 func (r *record) hash() uint64 {
 	h := fnv.New64a()
-	for _, resource := range []string{"pods", "replicasets", "replicationcontrollers", "deployments", "services", "endpoints", "endpointslices", "nodes", "leases", "events"} {
+	for _, resource := range append(slices.Clone(recorded), "events") {
 		for _, e := range r.server.Since(resource, 0) {
 			fmt.Fprintln(h, resource, e.Type, e.Version, e.Time.UnixNano(), e.By, e.Object.GetNamespace(), e.Object.GetName(), e.Object.GetUID(), e.Object.GetGeneration())
 		}

@@ -25,7 +25,7 @@ func garbageCollectorEntry() Entry {
 	return Entry{
 		Controller: "garbage-collector-controller",
 		Operations: map[string]workload.Operation{
-			"family": family, // NAME n=: a ConfigMap that owns n others; second=true: beside another one; gone=true: it never was; do=delete policy=
+			"family": family, // NAME n=: a ConfigMap that owns n others; second=true: beside another one; gone=true: it never was; hold=true: a finalizer holds the others; do=delete policy=
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			name := fmt.Sprintf("%s-%d", app, g.IntN(3))
@@ -96,7 +96,11 @@ func family(u *workload.Users, l script.Line) error {
 	}
 	n, _ := l.Int("n")
 	for i := range n {
-		if err := create(u, member(workload.Namespace, name, fmt.Sprintf("%s-of-%d", name, i), owners...)); err != nil {
+		m := member(workload.Namespace, name, fmt.Sprintf("%s-of-%d", name, i), owners...)
+		if _, hold := l.Get("hold"); hold {
+			m.Finalizers = []string{"example.com/hold"}
+		}
+		if err := create(u, m); err != nil {
 			return err
 		}
 	}
@@ -177,7 +181,34 @@ var garbageCollectorMutants = []Mutant{
 		Name:   "dependents are deleted while one of their owners exists",
 		Edits:  []Edit{{collectorPlan, "case len(by[solid]) > 0:", "case len(by[solid]) > 1:"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 second=true\n\t\t\tat 20s  family a do=delete",
-		Oracle: SettledOracle,
+		Oracle: "S16",
+	},
+	{
+		Name: "what a group had that vanishes from discovery is taken for deleted",
+		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go", "\tr.watched = wanted\n", `
+	for resource := range r.watched.Difference(wanted) {
+		for uid, n := range r.nodes {
+			if *n.kind == *r.kinds[resource] {
+				r.follow(r.forget(uid, true))
+			}
+		}
+	}
+	r.watched = wanted
+`}},
+		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=3 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=70s",
+		Oracle: "S16",
+	},
+	{
+		Name:   "what is being deleted is deleted once more",
+		Edits:  []Edit{{collectorPlan, "case n.deleting:", "case n.deleting && n.attempt == nil:"}},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 hold=true\n\t\t\tat 20s  family a do=delete",
+		Oracle: "S16",
+	},
+	{
+		Name:   "an owner goes before the dependents that block it",
+		Edits:  []Edit{{collectorPlan, "if len(blocking) == 0 {", "if len(blocking) < 9 {"}},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=8\n\t\t\tat 20s  family a do=delete policy=Foreground",
+		Oracle: "S16",
 	},
 	{
 		Name:   "a deletion in the foreground does not end",
@@ -189,7 +220,7 @@ var garbageCollectorMutants = []Mutant{
 		Name:   "dependents are not orphaned",
 		Edits:  []Edit{{collectorPlan, "if len(drops.Sequences) > 0 {", "if len(drops.Sequences) > 9 {"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  family a do=delete policy=Orphan",
-		Oracle: SettledOracle,
+		Oracle: "S16",
 	},
 	{
 		Name:   "dependents of owners that never existed stay",

@@ -31,8 +31,9 @@ rules:
   users: [%s]
   verbs: [create, update, patch, delete]
   resources:
-  - {group: "", resources: [pods, pods/status, endpoints, replicationcontrollers, replicationcontrollers/status]}
+  - {group: "", resources: [pods, pods/status, endpoints, services, configmaps, replicationcontrollers, replicationcontrollers/status]}
   - {group: apps, resources: [deployments, deployments/status, replicasets, replicasets/status]}
+  - {group: discovery.k8s.io, resources: [endpointslices]}
   - {group: coordination.k8s.io, resources: [leases]}
 - level: None
   resources:

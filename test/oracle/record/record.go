@@ -69,6 +69,7 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.EndpointSlice, client: c.DiscoveryV1().RESTClient(), resource: "endpointslices", list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} }},
 		{name: oracle.Node, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
 		{name: oracle.Namespace, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
+		{name: oracle.ConfigMap, client: core, resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} }},
 		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},
 	}
 }

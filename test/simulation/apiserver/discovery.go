@@ -43,6 +43,13 @@ func (s *Server) discover(req *http.Request) (runtime.Object, error) {
 	return nil, unknownPath(req.Method, req.URL.Path)
 }
 
+// Hide leaves a group out of discovery, or shows it again. Its objects are served as before.
+func (s *Server) Hide(group string, hide bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hidden[group] = hide
+}
+
 // served are the stores by group and version, sorted by group, and in each by resource. The core group comes first.
 func (s *Server) served() (versions []schema.GroupVersion, stores map[schema.GroupVersion][]*store) {
 	stores = map[schema.GroupVersion][]*store{}
@@ -58,9 +65,19 @@ func (s *Server) served() (versions []schema.GroupVersion, stores map[schema.Gro
 	return versions, stores
 }
 
+// shown are those that discovery shows.
+func (s *Server) shown() (versions []schema.GroupVersion, stores map[schema.GroupVersion][]*store) {
+	versions, stores = s.served()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	versions = slices.DeleteFunc(versions, func(gv schema.GroupVersion) bool { return s.hidden[gv.Group] })
+	maps.DeleteFunc(stores, func(gv schema.GroupVersion, _ []*store) bool { return s.hidden[gv.Group] })
+	return versions, stores
+}
+
 // groups are the groups of /apis. Each has one version.
 func (s *Server) groups() (groups []metav1.APIGroup) {
-	versions, _ := s.served()
+	versions, _ := s.shown()
 	for _, gv := range versions {
 		if gv.Group != "" {
 			v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
@@ -72,7 +89,7 @@ func (s *Server) groups() (groups []metav1.APIGroup) {
 
 // resources are those of a version, with their subresources.
 func (s *Server) resources(req *http.Request, gv schema.GroupVersion) (runtime.Object, error) {
-	_, stores := s.served()
+	_, stores := s.shown()
 	if len(stores[gv]) == 0 {
 		return nil, unknownPath(req.Method, req.URL.Path)
 	}
@@ -103,7 +120,7 @@ func (k *Kind) verbs() []string {
 // aggregated is the discovery of the core group or of all others in one answer.
 func (s *Server) aggregated(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
 	list := &apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscoveryv2.SchemeGroupVersion.String()}}
-	versions, stores := s.served()
+	versions, stores := s.shown()
 	for _, gv := range versions {
 		if (gv.Group == "") != core {
 			continue

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +131,14 @@ func TestDiscovery(t *testing.T) {
 				t.Errorf("legacy %v: no %s", legacy, name)
 			}
 		}
+		s.Hide("apps", true)
+		if _, lists, err = c.ServerGroupsAndResources(); err != nil || len(lists) < 5 {
+			t.Errorf("legacy %v: with a group hidden there are %d versions, %v", legacy, len(lists), err)
+		}
+		if slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "apps/v1" }) {
+			t.Errorf("legacy %v: a hidden group is shown", legacy)
+		}
+		s.Hide("apps", false)
 	}
 }
 

@@ -37,10 +37,11 @@ type Server struct {
 	log       []*Event // of all kinds
 	kinds     map[schema.GroupVersionKind]*store
 	random    *rand.Rand
-	addresses int           // given to services
-	changed   chan struct{} // closed when something changes
-	writer    string        // who makes the change that is under way
-	dryRun    bool          // the change that is under way is not stored
+	addresses int             // given to services
+	changed   chan struct{}   // closed when something changes
+	writer    string          // who makes the change that is under way
+	dryRun    bool            // the change that is under way is not stored
+	hidden    map[string]bool // groups that discovery does not show
 }
 
 // Result is what became of a write.
@@ -62,6 +63,7 @@ func New(seed uint64) *Server {
 	s := &Server{
 		stores: map[string]*store{}, paths: map[schema.GroupVersionResource]*store{}, types: map[reflect.Type]*store{},
 		kinds: map[schema.GroupVersionKind]*store{}, random: rand.New(rand.NewPCG(seed, 0)), changed: make(chan struct{}),
+		hidden: map[string]bool{},
 		// Kinds share one sequence of versions, as in etcd.
 		version: 100, encodings: newEncodings(),
 	}

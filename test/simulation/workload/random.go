@@ -52,6 +52,7 @@ func (m Mix) Random(seed uint64) script.Script {
 	for range g.IntN(8) {
 		g.fault()
 	}
+	g.Settings["garbage"] = Pick(g, "0", "1") // drawn last, so that the rest of a seed's script is what it was before
 	g.Sort()
 	return g.Script
 }
