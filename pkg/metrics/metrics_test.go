@@ -69,7 +69,8 @@ func emptyServer(t *testing.T) *rest.Config {
 			<-r.Context().Done()
 		case r.URL.Path == "/healthz":
 		default:
-			kinds := map[string]string{"deployments": "Deployment", "replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "pods": "Pod", "services": "Service", "endpoints": "Endpoints", "nodes": "Node"}
+			kinds := map[string]string{"deployments": "Deployment", "replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "pods": "Pod", "services": "Service", "endpoints": "Endpoints", "nodes": "Node",
+				"endpointslices": "EndpointSlice", "namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap"}
 			group := strings.TrimPrefix(strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"), "/api/")
 			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kinds[path.Base(r.URL.Path)]+"List", group)
 		}

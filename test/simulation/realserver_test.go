@@ -15,9 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
@@ -77,7 +79,14 @@ func (s *side) begin(t *testing.T, name string) {
 	if err := s.client.CoreV1().RESTClient().Post().Resource("namespaces").SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context()).Into(made); err != nil {
 		t.Fatal(err)
 	}
-	s.version = made.ResourceVersion
+	// The real server's admission creates no pod without it, and would add its token to each pod.
+	account, err := s.client.CoreV1().ServiceAccounts(name).Create(t.Context(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Name: "default"}, AutomountServiceAccountToken: ptr.To(false),
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.version = account.ResourceVersion
 	s.namespace, s.names, s.objects = name, map[types.UID]string{}, map[string][]object{}
 }
 

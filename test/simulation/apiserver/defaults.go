@@ -55,6 +55,8 @@ func defaultContainer(c *corev1.Container) {
 // createPod does what else the server, and the admission plugins that are on by default, do to a new pod.
 func createPod(_ *Server, p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}
+	orDefault(&p.Spec.ServiceAccountName, "default")
+	p.Spec.DeprecatedServiceAccount = p.Spec.ServiceAccountName
 	orPointer(&p.Spec.Priority, 0)
 	orPointer(&p.Spec.PreemptionPolicy, corev1.PreemptLowerPriority)
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
