@@ -142,7 +142,7 @@ var namespaceMutants = []Mutant{
 	},
 	{
 		Name:   "the deletion of a namespace is not noticed",
-		Edits:  []Edit{{"pkg/controllers/namespace/controller.go", "before != nil && before.GetDeletionTimestamp() != nil", "before != nil"}},
+		Edits:  []Edit{{"pkg/controllers/namespace/controller.go", "before.GetUID() == after.GetUID() && before.GetDeletionTimestamp() != nil", "before.GetUID() == after.GetUID()"}},
 		Script: withoutActors + "\n\t\t\tat 10s  tenant web\n\t\t\tat 20s  tenant web do=delete",
 		Oracle: SettledOracle,
 	},
