@@ -12,6 +12,7 @@ import (
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
@@ -124,7 +125,9 @@ func (w *world) run(ctx context.Context) Outcome {
 	}
 	cancel()
 	<-done
-	return w.outcome(began, rested)
+	o := w.outcome(began, rested)
+	time.Sleep(api.RequestTimeout) // discovery that is under way does not end with the process, but when it is answered
+	return o
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
