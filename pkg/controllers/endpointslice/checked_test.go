@@ -21,7 +21,7 @@ import (
 // the one of a controller that checks everything each time.
 func TestWithMemoryItPlansTheSame(t *testing.T) {
 	settled := 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		w := newWorld(t)
 		disturb := []func(*rapid.T){w.newPod, w.removePod, w.changeService, w.changeNode, w.changeSlice}
 		t.Repeat(map[string]func(*rapid.T){
@@ -44,9 +44,12 @@ func TestWithMemoryItPlansTheSame(t *testing.T) {
 				}
 			},
 		})
-	})
-	if settled < 300 {
-		t.Errorf("only %d slices were settled: there was nothing to compare", settled)
+	}
+	for round := 0; settled < 100; round++ { // with -short, a round is 20 checks
+		if round == 30 {
+			t.Fatalf("only %d slices were settled: there was too little to compare", settled)
+		}
+		rapid.Check(t, check)
 	}
 }
 
