@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,7 +46,7 @@ func namespaceEntry() Entry {
 			// A ServiceAccount and a ConfigMap come; two collections, and then the finalizer, go.
 			Name: "20 namespaces come and go", Floor: floor.Writes{Other: 100},
 			Do: func(u *User) {
-				for _, do := range []func(string){u.createNamespace, u.deleteNamespace, u.waitNamespaceGone} {
+				for _, do := range []func(string){u.createNamespace, u.waitNamespaceUsable, u.deleteNamespace, u.waitNamespaceGone} {
 					for i := range 20 {
 						do(fmt.Sprint(u.Namespace, "-", i))
 					}
@@ -207,5 +208,15 @@ func (u *User) waitNamespaceGone(name string) {
 			return nil
 		}
 		return fmt.Errorf("it exists: %+v, %w", n.Status, err)
+	})
+}
+
+// waitNamespaceUsable waits until pods can be created in a namespace, and started.
+func (u *User) waitNamespaceUsable(name string) {
+	u.Helper()
+	u.Wait("the namespace "+name+" has its ServiceAccount and the authorities", Patience, func() error {
+		_, err1 := u.Client.CoreV1().ServiceAccounts(name).Get(ctx(), "default", metav1.GetOptions{})
+		_, err2 := u.Client.CoreV1().ConfigMaps(name).Get(ctx(), "kube-root-ca.crt", metav1.GetOptions{})
+		return errors.Join(err1, err2)
 	})
 }
