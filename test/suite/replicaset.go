@@ -113,8 +113,9 @@ var replicasetMutants = []Mutant{
 		Edits: []Edit{{"pkg/replicas/rank.go",
 			"falseFirst(a.ready, b.ready),", "falseFirst(b.ready, a.ready),"}},
 		Script: withoutElection + `
-			at 1s   create web replicas=8 image=slow:1 surge=0 unavailable=4
-			at 38s  image web slow:2`,
+			at 1s   create web replicas=8 image=good:1 surge=0 unavailable=4
+			at 30s  node node-1 do=stop
+			at 90s  image web good:2`,
 		Oracle: "S6",
 	},
 	{
