@@ -336,7 +336,7 @@ func TestDeleteAfterStatusIsUnderTheNewVersion(t *testing.T) {
 		t.Errorf("%+v", did)
 	}
 	b.wantLog("patch Pod p", "delete Pod p")
-	if !b.Tracker.HasDeleted(pod.UID) {
+	if len(freshness.DeletedAmong(b.Tracker, []*corev1.Pod{pod})) != 1 {
 		t.Error("the deletion is not remembered")
 	}
 	if w := b.Server.Writes(); w[0].Options.Subresource != plan.Status || *w[1].DeleteOptions.Preconditions.ResourceVersion != "2" {

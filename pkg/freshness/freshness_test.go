@@ -1,6 +1,7 @@
 package freshness
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -248,29 +249,32 @@ func TestWritesThatCachesShowAreForgotten(t *testing.T) {
 }
 
 // A deletion is remembered until the caches show it, and no longer than that matters.
-func TestDeletedObjectsAreRemembered(t *testing.T) {
+func TestDeletedAmong(t *testing.T) {
 	tracker, s := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "1"}
 	var caches Caches
 	tracker.Add(&caches, podKind, s)
-	p := pod("1", "web")
+	p, other := pod("1", "web"), pod("2", "web")
+	among := func(want ...int) {
+		t.Helper()
+		if got := DeletedAmong(tracker, []*corev1.Pod{other, p}); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
 	if err := s.Add(p); err != nil {
 		t.Fatal(err)
 	}
-	if tracker.HasDeleted(p.UID) {
-		t.Error("deleted before it was")
-	}
+	among()
 	tracker.Deleted(podKind, p)
 	tracker.sweep()
-	if !tracker.HasDeleted(p.UID) {
-		t.Error("forgotten although the cache does not show the deletion")
-	}
-	leaving := pod("1", "web")
-	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if err := s.Update(leaving); err != nil {
+	among(1)
+	p = pod("1", "web")
+	p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	among()
+	if err := s.Update(p); err != nil {
 		t.Fatal(err)
 	}
 	tracker.sweep()
-	if tracker.HasDeleted(p.UID) {
+	if len(tracker.deleted) != 0 {
 		t.Error("remembered although the cache shows the deletion")
 	}
 	for i := range 10 * sweepSize { // pods that no cache shows any more

@@ -70,12 +70,20 @@ func (t *Tracker) Deleted(kind schema.GroupVersionKind, o plan.Object) {
 	t.sweepIfLarge()
 }
 
-// HasDeleted reports whether this process has deleted the object and a cache may not show it yet.
-func (t *Tracker) HasDeleted(uid types.UID) bool {
+// DeletedAmong returns the positions of those objects that this process has deleted although they, as a cache shows them, are not
+// being deleted.
+func DeletedAmong[T plan.Object](t *Tracker, objects []T) (positions []int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.deleted[uid]
-	return ok
+	if len(t.deleted) == 0 {
+		return nil
+	}
+	for i, o := range objects {
+		if _, ok := t.deleted[o.GetUID()]; ok && o.GetDeletionTimestamp() == nil {
+			positions = append(positions, i)
+		}
+	}
+	return positions
 }
 
 // Outdated returns the version that this process has written since o was observed, or that a cache shows since then; "" if

@@ -61,28 +61,28 @@ func S2() Oracle {
 
 // S3: each pod that the manager deletes was, at that revision, the pod with the uid that was meant, and the request carried a
 // precondition that makes sure of it (RS-29 and PGC-18 know none: the original fails this; Anvil's rely condition). It had a
-// controller that exists or did (of kinds that are not recorded, nothing is known), or had until just before, unless it is deleted by force (podgc, see
-// S12), or by a rule for which it need not have one, see others. Of an owner that never was, the garbage collector has convinced
-// itself with a live read. All pods of a namespace that ends are meant.
+// controller that exists or did (of kinds that are not recorded, nothing is known), or had until just before, unless it is
+// deleted by force (podgc, see S12), or by a rule for which it need not have one, see others. Of an owner that never was, the
+// garbage collector has convinced itself with a live read. All pods of a namespace that ends are meant.
 func S3() Oracle {
 	return Oracle{"S3", "a deletion hits the pod that was meant", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
 			if r.kind != Pod || !r.manager || !r.deletes() {
 				return
 			}
-			excused := r.by == nil || j.ending[r.Object.GetNamespace()]
+			ref, ok := controller(r.Object)
+			s, p := j.sets[ref.UID], j.pods[r.key]
+			released := !ok && p != nil && j.recent(r, p.released, Pod)
+			excused := r.by == nil || released || j.ending[r.Object.GetNamespace()]
 			if j.judges(excused); j.ending[r.Object.GetNamespace()] {
 				return
 			}
-			ref, ok := controller(r.Object)
-			s, p := j.sets[ref.UID], j.pods[r.key]
 			switch {
 			case r.by != nil && r.by.UID == "" && r.by.PreconditionVersion == "":
 				j.report(r, j.related(s), "the deletion has neither uid nor resourceVersion as precondition")
 			case r.by != nil && r.by.UID != "" && r.by.UID != r.uid:
 				j.report(r, j.related(s), "the deletion meant uid %s", r.by.UID)
-			case r.forced():
-			case !ok && p != nil && j.recent(r, p.released, Pod):
+			case r.forced() || released:
 			case !ok && (p == nil || !j.others(p)):
 				j.report(r, nil, "deleted though no controller owns it")
 			case ok && j.owners[ref.UID] == nil && newObject(ref.Kind) != nil && !j.missed(r, ref):

@@ -91,10 +91,12 @@ func (w *world) family(d *deployment) []string {
 
 // S6: a deletion by the manager leaves a rolling Deployment with replicas - maxUnavailable pods that are truly available, by
 // their own conditions and not by a status (DEP-31, DEP-42..44; upstream's rolling invariant). It binds to what the
-// Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the environment took since shortly before that
-// count as available. A pod that has only just become ready may be deleted as one that is not, and as many as came to the
-// ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes without asking for availability, and is
-// exempt, and so are sizes that another Deployment had decided before the present one adopted the ReplicaSet. So is the deletion of as many pods as have become ready since the size was decided for them, as nobody could know yet.
+// Deployment wanted when the ReplicaSet's size was decided, or to what it wants now if that is less, and pods that the
+// environment took since shortly before that count as available. A pod that has only just become ready may be deleted as one
+// that is not, and as many as came to the ReplicaSet from outside since then. Proportional scaling (DEP-37) shares out sizes
+// without asking for availability, and is exempt, and so are sizes that another Deployment had decided before the present one
+// adopted the ReplicaSet. So is the deletion of as many pods as have become ready since the size was decided for them, as
+// nobody could know yet.
 func S6() Oracle {
 	return Oracle{"S6", "deletions leave enough pods available", func(j *judge) hooks {
 		return hooks{before: func(r *revision) {
@@ -117,7 +119,8 @@ func S6() Oracle {
 			}
 			least, size := d.fence().least, s.open()[0].replicas
 			since := j.lag(r, Pod, ReplicaSet)
-			known := since // what the manager knew of as it deleted, and as the size was lowered below the number of pods
+			// seen is up to when the manager knew of pods as it deleted, and as the size was lowered below the number of pods.
+			seen := since
 			for _, o := range s.open() {
 				if !o.byManager || o.scaling || o.owner != s.controller {
 					j.judges(true)
@@ -128,17 +131,17 @@ func S6() Oracle {
 				if decided.Before(since) {
 					since = decided
 				}
-				if int(o.replicas) < s.active && decided.After(known) {
-					known = decided
+				if int(o.replicas) < s.active && decided.After(seen) {
+					seen = decided
 				}
 			}
 			if least <= 0 {
 				return
 			}
 			arrived := j.arrived(s, since)
-			mended := j.mended(s, known)
+			becameReady := j.becameReady(s, seen)
 			excused := !d.disturbed.IsZero() && !d.disturbed.Before(since) ||
-				arrived > 0 && s.active-arrived <= int(size) || mended > 0 && s.active-mended <= int(size)
+				arrived > 0 && s.active-arrived <= int(size) || becameReady > 0 && s.active-becameReady <= int(size)
 			if j.judges(excused); excused {
 				return
 			}
@@ -295,8 +298,8 @@ func (w *world) justDeleted(r *revision, s *set) bool {
 	return w.recent(r, s.deleting, ReplicaSet) || s.gone != nil && !s.gone.manager && w.recent(r, s.gone.at, ReplicaSet)
 }
 
-// mended counts the pods of a ReplicaSet that have become ready since a time.
-func (w *world) mended(s *set, since time.Time) (n int) {
+// becameReady counts the pods of a ReplicaSet that have become ready since a time.
+func (w *world) becameReady(s *set, since time.Time) (n int) {
 	for _, p := range w.podsOf[s.UID] {
 		if p.counted && p.ready.After(since) {
 			n++

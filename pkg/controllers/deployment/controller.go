@@ -45,7 +45,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{deployments, sets, pods, c.Shared.Tracker.HasDeleted, !c.Enabled("DeploymentReplicaSetTerminatingReplicas")}
+	k := &caches{deployments, sets, pods, c.Shared.Tracker, !c.Enabled("DeploymentReplicaSetTerminatingReplicas")}
 	owners := &owners{sets, informers.Owners[*appsv1.Deployment]{
 		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },

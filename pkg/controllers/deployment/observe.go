@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -27,8 +28,7 @@ type caches struct {
 	deployments informers.Store[*appsv1.Deployment]
 	sets        informers.OwnedStore[*appsv1.ReplicaSet]
 	pods        informers.PodCache
-	// deleted reports whether this process has deleted a pod, which the cache may not show yet.
-	deleted func(types.UID) bool
+	tracker     *freshness.Tracker
 
 	terminatingUncounted bool
 }
@@ -43,7 +43,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OwnedBy(d.Namespace, d.UID)...)
 	s.ReplicaSets = append(s.ReplicaSets, k.sets.OrphansIn(d.Namespace)...)
 	for _, rs := range s.ReplicaSets {
-		if pods := leaving(k.pods.OwnedBy(rs.Namespace, rs.UID), k.deleted, r.Now); len(pods) > 0 {
+		if pods := markDeleted(k.pods.OwnedBy(rs.Namespace, rs.UID), k.tracker, r.Now); len(pods) > 0 {
 			s.Pods[rs.UID] = pods
 		}
 		s.Counted[rs.UID] = countPods(rs, s.Pods[rs.UID], r.Now)
@@ -60,15 +60,14 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	return observation{Exists: true, Snapshot: s, Memory: &memory{s.TemplateMatches, s.Seen}}, nil
 }
 
-// leaving shows pods that this process has deleted as being deleted, whether the cache does so yet or not: if a pod that the
-// ReplicaSet controller has just deleted were counted as available, too many others would go. It changes the list, not the pods.
-func leaving(pods []*corev1.Pod, deleted func(types.UID) bool, now time.Time) []*corev1.Pod {
-	for i, p := range pods {
-		if p.DeletionTimestamp == nil && deleted(p.UID) {
-			goes := *p
-			goes.DeletionTimestamp = &metav1.Time{Time: now}
-			pods[i] = &goes
-		}
+// markDeleted returns pods in which those that this process has deleted are being deleted, whether the cache shows that yet or not.
+// If a pod that the ReplicaSet controller has just deleted were counted as available, too many others would go. It replaces items
+// of the list; the pods themselves belong to the cache.
+func markDeleted(pods []*corev1.Pod, tracker *freshness.Tracker, now time.Time) []*corev1.Pod {
+	for _, i := range freshness.DeletedAmong(tracker, pods) {
+		deleted := *pods[i]
+		deleted.DeletionTimestamp = &metav1.Time{Time: now}
+		pods[i] = &deleted
 	}
 	return pods
 }
