@@ -195,7 +195,7 @@ var garbageCollectorMutants = []Mutant{
 	}
 	r.watched = wanted
 `}},
-		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=3 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=70s",
+		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=1 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=35s",
 		Oracle: "S16",
 	},
 	{

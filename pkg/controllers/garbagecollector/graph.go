@@ -61,7 +61,7 @@ type owner struct {
 	dependents map[types.UID]*node
 	refs       []metav1.OwnerReference // those of the latest dependent, for others to share
 	claims     map[claim]claimState    // references that no node answers
-	// gone: a watch has shown its deletion. Uids are never used again, so all references to it dangle, and nobody has to be asked.
+	// gone: a watch has shown its deletion. Uids are not used again, so all references to it dangle, and nobody has to be asked.
 	gone       bool
 	namespaced bool // of what is gone
 }
@@ -139,6 +139,7 @@ func (g *graph) observe(kind *schema.GroupVersionKind, o *metav1.PartialObjectMe
 	if n == nil {
 		n = &node{uid: o.UID}
 		g.nodes[o.UID] = n
+		g.returned(o.UID)
 	} else {
 		before = *n
 	}
@@ -150,6 +151,14 @@ func (g *graph) observe(kind *schema.GroupVersionKind, o *metav1.PartialObjectMe
 	}
 	g.deletionBegins(n, &before, &e)
 	return e
+}
+
+// returned notes that an object exists that may have been missing before. A backup of etcd that is restored brings objects back.
+func (g *graph) returned(uid types.UID) {
+	g.missing.Remove(uid)
+	if o := g.owners[uid]; o != nil {
+		o.gone = false
+	}
 }
 
 // older reports whether version a is known to come before b.
@@ -222,7 +231,7 @@ func (g *graph) unlink(n *node, uid types.UID) {
 	}
 }
 
-// newOwner begins to note who refers to the uid. Uids are never used again: what was missing once still is.
+// newOwner begins to note who refers to the uid. Uids are not used again: what was missing once still is, unless it is seen.
 func (g *graph) newOwner(uid types.UID) *owner {
 	o := &owner{dependents: map[types.UID]*node{}}
 	if known, ok := g.missing.Get(uid); ok {

@@ -75,6 +75,22 @@ func TestDecide(t *testing.T) {
 				w.see(podKind, object("web", ownedBy(setKind, "set")))
 				w.forget("set", false)
 			}, nil, nil, "waits until it is known whether the owner ReplicaSet set"},
+		{"GC-30 an owner that is seen again, as after etcd was restored, exists", "",
+			func(w *world) {
+				w.see(setKind, object("set"))
+				w.see(podKind, object("web", ownedBy(setKind, "set")))
+				w.forget("set", true)
+				w.see(setKind, object("set"))
+			}, nil, nil, ""},
+		{"GC-30 so does one that is seen again when it had no dependents", "",
+			func(w *world) {
+				w.see(setKind, object("set"))
+				w.see(podKind, object("web", ownedBy(setKind, "set")))
+				w.forget("set", true)
+				w.forget("web", true)
+				w.see(setKind, object("set"))
+				w.see(podKind, object("web", ownedBy(setKind, "set")))
+			}, nil, nil, ""},
 		{"GC-20 one that the server has, though no watch has shown it, exists", "",
 			func(w *world) {
 				w.see(podKind, object("web", ownedBy(setKind, "set")))
