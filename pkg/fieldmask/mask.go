@@ -5,8 +5,8 @@
 // The fields to keep are copied into a buffer that is reused, and decoded by the decoders of the API machinery. Two rules
 // follow:
 //
-//   - Data that the mask does not understand (a broken length, a group, a tag out of range) is decoded whole. It is accepted or
-//     refused as it would be without a mask.
+//   - Data that the mask does not understand (a broken length, a group, a tag out of range, an entry of a map that is not a key
+//     and a value) is decoded whole. It is accepted or refused as it would be without a mask.
 //   - Of an unwanted field only the length is looked at. An object that is damaged nowhere else is accepted, where a full
 //     decoder would refuse it.
 package fieldmask
@@ -15,6 +15,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,6 +31,7 @@ type message struct {
 
 type field struct {
 	verdict
+	isMap bool
 	inner *message // if inspect
 	keys  []string // if pick
 }
@@ -65,7 +67,7 @@ func (m *Mask) Apply(encoded []byte) []byte {
 }
 
 func newMask(example any, others, listed verdict, paths []string) (*Mask, error) {
-	root := &message{others: others}
+	root := newMessage(reflect.TypeOf(example), others)
 	for _, path := range paths {
 		path, key, keyed := strings.Cut(path, "[")
 		if keyed && (listed != keep || !strings.HasSuffix(key, "]")) {
@@ -82,36 +84,63 @@ func newMask(example any, others, listed verdict, paths []string) (*Mask, error)
 			switch last := i == len(names)-1; {
 			case !last:
 				if f.inner == nil {
-					*f = field{verdict: inspect, inner: &message{others: others}}
+					*f = field{verdict: inspect, inner: newMessage(within, others)}
 				}
 				at, in = f.inner, within
 			case keyed && within != reflect.TypeFor[map[string]string]():
 				return nil, fmt.Errorf("mask of %T: %s: no map of strings", example, path)
 			case keyed:
-				*f = field{verdict: pick, keys: append(f.keys, strings.TrimSuffix(key, "]"))}
+				*f = field{verdict: pick, isMap: true, keys: append(f.keys, strings.TrimSuffix(key, "]"))}
 			default:
-				*f = field{verdict: listed}
+				*f = field{verdict: listed, isMap: f.isMap}
 			}
 		}
 	}
 	return &Mask{root}, nil
 }
 
-// lookUp finds the number and the type of a field by its name in the protobuf tags that API types have.
-func lookUp(in reflect.Type, name string) (number int, within reflect.Type, err error) {
+// newMessage returns what becomes of a message of that type, or of a list of them, when no field is named: all have one verdict.
+func newMessage(of reflect.Type, others verdict) *message {
+	m := &message{others: others}
+	if of = elementType(of); of == nil || of.Kind() != reflect.Struct {
+		return m
+	}
+	for i := range of.NumField() {
+		if f := of.Field(i); f.Type.Kind() == reflect.Map {
+			if number, err := numberOf(f); err == nil {
+				m.field(number).isMap = true
+			}
+		}
+	}
+	return m
+}
+
+// elementType returns the type that a pointer or a list leads to.
+func elementType(in reflect.Type) reflect.Type {
 	for in != nil && (in.Kind() == reflect.Pointer || in.Kind() == reflect.Slice) {
 		in = in.Elem()
 	}
-	if in == nil || in.Kind() != reflect.Struct {
+	return in
+}
+
+// numberOf reads the number of a field from its tag, such as "bytes,1,opt,name=metadata".
+func numberOf(f reflect.StructField) (int, error) {
+	parts := strings.Split(f.Tag.Get("protobuf"), ",")
+	if len(parts) < 2 {
+		return 0, fmt.Errorf("%s has no number", f.Name)
+	}
+	return strconv.Atoi(parts[1])
+}
+
+// lookUp finds the number and the type of a field by its name in the protobuf tags that API types have.
+func lookUp(in reflect.Type, name string) (number int, within reflect.Type, err error) {
+	if in = elementType(in); in == nil || in.Kind() != reflect.Struct {
 		return 0, nil, fmt.Errorf("%v has no fields", in)
 	}
 	for i := range in.NumField() {
-		parts := strings.Split(in.Field(i).Tag.Get("protobuf"), ",") // bytes,1,opt,name=metadata
-		for _, part := range parts {
-			if part == "name="+name {
-				number, err := strconv.Atoi(parts[1])
-				return number, in.Field(i).Type, err
-			}
+		if slices.Contains(strings.Split(in.Field(i).Tag.Get("protobuf"), ","), "name="+name) {
+			number, err = numberOf(in.Field(i))
+			return number, in.Field(i).Type, err
 		}
 	}
 	return 0, nil, fmt.Errorf("%v has no field %q", in, name)
@@ -181,6 +210,8 @@ func (m *message) appendTo(dst, data []byte) (out []byte, ok bool) {
 			f = m.fields[e.number]
 		}
 		switch {
+		case f.isMap && f.verdict != drop && !isEntry(data[e.value:e.end], e):
+			return dst, false
 		case f.verdict == inspect:
 			if dst, ok = f.inner.appendNested(dst, data[:e.end], e); !ok {
 				return dst, false
@@ -211,6 +242,19 @@ func (m *message) appendNested(dst, data []byte, e element) (out []byte, ok bool
 	}
 	dst[begin-1] &^= 0x80
 	return dst, true
+}
+
+// isEntry reports whether an element of a map has nothing but keys and values, all of them within it. The decoders do not look at
+// the type of these, and read a key or a value that is longer than the entry from what follows the entry.
+func isEntry(entry []byte, e element) bool {
+	for len(entry) > 0 {
+		part, ok := next(entry)
+		if !ok || !part.bytes || part.number > 2 {
+			return false
+		}
+		entry = entry[part.end:]
+	}
+	return e.bytes
 }
 
 // wanted reports whether the entry of a map is to be kept: its key is among the given ones, or it is not written as all

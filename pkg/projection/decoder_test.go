@@ -210,6 +210,9 @@ func FuzzPods(f *testing.F) {
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x04\x0b\x08\x01\x0c"))                         // a group
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x08\x0a\x06\x62\x04\x12\x00\x0a\x00"))         // an entry of a map the wrong way round
 	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f")) // a length beyond everything
+	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0c\x0a\x0a\x62\x02\x12\x06\x22\x04abcd"))     // the value of an annotation is longer than its entry
+	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0c\x0a\x0a\x5a\x02\x0a\x06\x22\x04abcd"))     // the key of a label
+	f.Add([]byte("k8s\x00\n\t\n\x02v1\x12\x03Pod\x12\x0d\x0a\x0b\x58\x02\x0a\x06\x22\x04abcd\x00")) // a label that is a number
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d.agree(t, data)
 	})
