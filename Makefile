@@ -38,7 +38,7 @@ PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 FUZZTIME ?= 1m
-SIM_TIME ?= 100s
+SIM_TIME ?= 200s
 # Half of the simulated seeds are always the same. The others are new with each commit.
 FRESH_SEED = $(shell printf '%d' 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1))
 
@@ -80,7 +80,7 @@ chaos: build localcluster ## Kill at every write, cut and lie between the manage
 soak: build localcluster ## Random work and faults for SOAK (10m)
 	go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$$' -soak=$(or $(SOAK),10m)
 
-simulate: ## Random work and faults in virtual time for SIM_TIME (100s); a failing seed is shrunk and printed
+simulate: ## Random work and faults in virtual time for SIM_TIME (200s); a failing seed is shrunk and printed
 	SIM_TIME=$(SIM_TIME) SIM_EXPLORE=$(or $(SIM_EXPLORE),5s) go test ./test/simulation -count=1 -v -timeout=0 -run 'TestSeeds|TestExhaustive'
 
 # "go run ./test/chaos/reliability -help" lists the flags that RELIABILITY may have.

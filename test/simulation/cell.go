@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,7 @@ func newCell(ctx context.Context, s Scenario, registry func() []manager.Controll
 		world: newWorld(small, registry), ctx: ctx, lines: s.Lines, crashes: s.Crashes,
 		allowed: map[string]uint64{}, changed: make(chan struct{}),
 	}
+	c.only = map[string]bool{"deployment-controller": true, "replicaset-controller": true}
 	c.users = workload.New(c.server, c.cluster, suite.Operations())
 	c.start()
 	return c
@@ -73,7 +75,7 @@ func (c *cell) start() {
 	p.lives = 1
 	client := &apiserver.Client{Server: c.server, Name: "m0.1", Network: c, Served: c.record.served}
 	config := p.config(&rest.Config{Host: "http://simulation", Transport: client})
-	config.Controllers = map[string]bool{"deployment-controller": true, "replicaset-controller": true}
+	config.Controllers = maps.Clone(c.only)
 	go func() {
 		defer close(c.ended)
 		if err := manager.Run(ctx, config, c.registry); err != nil {

@@ -58,7 +58,7 @@ func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.C
 // unsettled returns what the entries of the suite find wrong in a world at rest.
 func (w *world) unsettled() (broken []string) {
 	for _, e := range suite.Entries() {
-		if e.Settled == nil {
+		if e.Settled == nil || w.only != nil && !w.only[e.Controller] {
 			continue
 		}
 		for _, wrong := range e.Settled(w.server) {

@@ -36,6 +36,7 @@ type world struct {
 	users     *workload.Users
 	processes []*process
 	record    *record
+	only      map[string]bool // the controllers that run; nil if all do
 
 	healed  time.Time       // when all faults ended
 	ready   time.Time       // the same, or when the last process started after that
