@@ -35,7 +35,7 @@ type writeSizes struct {
 func writes(ctx context.Context, b *bench) error {
 	sizes := writeSizes{many: []int{250, 500}, big: 500, huge: 2000, modest: 300}
 	if b.quick {
-		sizes = writeSizes{many: []int{100}, big: 200, huge: 300, modest: 100}
+		sizes = writeSizes{many: []int{150}, big: 200, huge: 300, modest: 100}
 	}
 	return b.inTurn(ctx, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
