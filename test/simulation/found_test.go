@@ -36,6 +36,12 @@ func TestFound(t *testing.T) {
 			at 15.217s  edit web replicas=1
 			at 19.601s  service web app=web delete=true
 			at 37s      token api-0 do=clear`,
+		"a token that users have made is listed later": `
+			seed 13
+			at 12s    legacytoken legacy-3 used=2 marked=0 kind=by-hand
+			at 52.7s  tracking days=2
+			at 52.7s  legacytoken legacy-3 used=1 marked=2 kind=any
+			at 57.7s  fault m0 stop back=1s`,
 		"progress that is seen twice in a second is written once": `
 			seed 1322
 			set latency 200

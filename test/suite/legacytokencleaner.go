@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,8 +118,11 @@ func legacyTokensSettled(s *apiserver.Server) (wrong []string) {
 		if today <= since || since == "" {
 			tell("its use was not tracked") // LTC-3; nobody tracks for a shorter time later, but by an edit right before
 		}
-		if before.Labels["kind"] != "any" {
-			tell("it is " + before.Labels["kind"]) // LTC-6, LTC-7
+		if !slices.ContainsFunc(s.Past("serviceaccounts", e.Version), lists(after)) {
+			tell("no ServiceAccount lists it") // LTC-6
+		}
+		if before.Labels["kind"] == mounted && slices.ContainsFunc(s.Past("pods", e.Version), uses(after)) {
+			tell("a pod uses it") // LTC-7
 		}
 		if before.Labels[lastUsed] >= today {
 			tell("it was used") // LTC-5
@@ -128,6 +132,22 @@ func legacyTokensSettled(s *apiserver.Server) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// lists returns whether a ServiceAccount lists the Secret.
+func lists(secret *corev1.Secret) func(apiserver.Object) bool {
+	return func(o apiserver.Object) bool {
+		a := o.(*corev1.ServiceAccount)
+		return a.Namespace == secret.Namespace && slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret.Name })
+	}
+}
+
+// uses returns whether a pod pulls its images with the Secret.
+func uses(secret *corev1.Secret) func(apiserver.Object) bool {
+	return func(o apiserver.Object) bool {
+		p := o.(*corev1.Pod)
+		return p.Namespace == secret.Namespace && slices.Contains(p.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
+	}
 }
 
 const cleaner = "pkg/controllers/legacyserviceaccounttokencleaner/"
