@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,9 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 	proxy, kubeconfig := c.CountingProxy(t, c.AdminKubeconfig)
 	m := c.Manager(t, "--controllers=*", "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false")
 	b := &bench{t, c, c.Namespace(t)}
+	// A manager that starts deletes Endpoints that have no Service. It is done with that when it has served one.
+	b.service("early", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "nobody"} })
+	b.waitEndpoints("early")
 	stored, pods := 0, 0
 	for _, e := range suite.Entries() {
 		for key, object := range e.Malformed {
