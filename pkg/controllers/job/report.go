@@ -15,9 +15,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// progressWait is how long a report of progress waits for a newer one. What users wait for is reported at once: that the Job starts,
+// progressWait is how long a report of progress waits for a newer one. It is a little more than a second, so that a Job takes no more than one write a
+// second, those at its beginning and end included. What users wait for is reported at once: that the Job starts,
 // is suspended or resumed, and that it ends. To start a pod never waits for a report.
-const progressWait = time.Second
+const progressWait = 1200 * time.Millisecond
 
 // reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of the package).
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
