@@ -158,12 +158,11 @@ var jobMutants = []Mutant{
 		Oracle: "S18",
 	},
 	{
-		Name: "listed pods are counted while they have the finalizer",
-		Edits: []Edit{{"pkg/controllers/job/plan_ledger.go",
-			"case remains[uid]:", "case remains[uid] && s.Job == nil:"}},
+		Name: "pods are counted when they are listed, and once more",
+		Edits: []Edit{{"pkg/controllers/job/report.go",
+			"r.status.Succeeded, r.status.Failed = r.succeeded, r.failed", "r.status.Succeeded, r.status.Failed = r.succeeded+int32(len(lists.Succeeded)), r.failed"}},
 		Script: withoutElection + `
-			at 1s   job sum completions=6 parallelism=3 image=done:1
-			at 2s   fault m0 delay pods 2s for=60s`,
+			at 1s   job sum completions=6 parallelism=3 image=done:1`,
 		Oracle: "S18",
 	},
 	{
@@ -179,7 +178,8 @@ var jobMutants = []Mutant{
 		Edits: []Edit{{"pkg/controllers/job/plan_create.go",
 			"if done, ok := s.completed.find(index); ok {", "if done, ok := s.completed[:0].find(index); ok {"}},
 		Script: withoutElection + `
-			at 1s   job sum completions=6 parallelism=2 image=done:1 mode=indexed`,
+			at 1s   job sum completions=6 parallelism=2 image=done:1 mode=indexed
+			at 40s  editjob sum do=delete`,
 		Oracle: "S19",
 	},
 	{

@@ -128,6 +128,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	orphans := reconcile.New(c.Shared, c.Access, reconcile.Controller[orphanSnapshot, struct{}]{
 		Name:    "job_orphan_pod",
 		Workers: int(o.Workers),
+		Kinds:   []string{podKind.Kind},
 		Watches: []reconcile.Watch{
 			{Kind: podKind, Informer: pods.Informer(), Enqueues: k.orphansByPod, Resync: true},
 			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: k.orphansByJob},

@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -33,7 +34,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 			Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode", Message: "Skipped Job sync because completion mode is unknown"}}}}
 	}
 	p := managePods(now, s)
-	if adopting(s.claims) {
+	if len(adopted(s.claims)) > 0 {
 		if deletes(p.Steps) { // no reconcile writes an object twice, and an adopted pod may be one to delete
 			p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 		}
@@ -49,7 +50,11 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 // releaseCounted removes the finalizers of the pods that the status lists as it is stored.
 func releaseCounted(s snapshot) []plan.Step {
 	var each plan.Each
+	adopted := adopted(s.claims)
 	for _, p := range s.counted {
+		if adopted[p.UID] {
+			continue // no reconcile writes an object twice
+		}
 		each.Sequences = append(each.Sequences, []plan.Step{untrack(p, "the pod is counted")})
 	}
 	if len(each.Sequences) == 0 {
@@ -112,16 +117,17 @@ func unknownMode(j *batchv1.Job) bool {
 	return true
 }
 
-// adopting reports whether the claims take a pod in.
-func adopting(claims []plan.Step) bool {
+// adopted returns the uids of the pods that the claims take in.
+func adopted(claims []plan.Step) map[types.UID]bool {
+	uids := map[types.UID]bool{}
 	for _, step := range claims {
 		for _, sequence := range step.(plan.Each).Sequences {
-			if sequence[0].(plan.Change).Adopt {
-				return true
+			if change := sequence[0].(plan.Change); change.Adopt {
+				uids[change.Old.GetUID()] = true
 			}
 		}
 	}
-	return false
+	return uids
 }
 
 // deletes reports whether the steps delete a pod.

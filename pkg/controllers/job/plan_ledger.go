@@ -111,8 +111,8 @@ func untrack(p *corev1.Pod, why string) plan.Change {
 	return plan.Change{Old: p, New: after, Why: why}
 }
 
-// claim sorts out the Job's own pods, those included that have ended (JOB-12). An adopted pod gains the finalizer, a released one loses
-// it.
+// claim sorts out the Job's own pods, those included that have ended (JOB-12). An adopted pod gains the finalizer, unless it has ended: then it
+// may have been counted before. A released one loses it.
 func claim(s snapshot) (mine []*corev1.Pod, steps []plan.Step) {
 	owned := map[types.UID]bool{}
 	for _, p := range s.Pods {
@@ -131,7 +131,7 @@ func claim(s snapshot) (mine []*corev1.Pod, steps []plan.Step) {
 			switch pod := change.New.(*corev1.Pod); {
 			case !change.Adopt:
 				pod.Finalizers = untrack(pod, "").New.GetFinalizers()
-			case !tracked(pod):
+			case !tracked(pod) && !podutil.Finished(pod):
 				pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)
 			}
 		}
@@ -214,7 +214,7 @@ func (l *ledger) settle(s snapshot) {
 	}
 	remains := map[types.UID]bool{}
 	for _, p := range s.Pods {
-		if metav1.IsControlledBy(p, s.Job) && tracked(p) {
+		if tracked(p) { // also if somebody has made it an orphan: it may come back
 			remains[p.UID] = true
 		}
 	}

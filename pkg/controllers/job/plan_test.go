@@ -34,6 +34,8 @@ func TestPlan(t *testing.T) {
 			sum(2, condTrue(batchv1.JobFailureTarget, "x")), list(pod("a"), pod("b", failed)), []string{"delete a"}, 0},
 		{"JOB-12 an orphan is adopted and counts", sum(2), list(pod("a", orphan)), []string{"adopt a", "create 1"}, adoptionCheck},
 		{"JOB-12 so is one that has ended", sum(2), list(pod("a", orphan, succeeded)), []string{"adopt a", "create 1"}, adoptionCheck},
+		{"JOB-44 one that has ended without finalizer may have been counted: adopted, but not counted", sum(1), list(pod("a", orphan, succeeded, untracked)),
+			[]string{"adopt a", "create 1"}, adoptionCheck},
 		{"JOB-12 a pod with other labels is released", sum(1), list(pod("a"), pod("b", relabelled)), []string{"release b"}, 0},
 		{"an adopted pod that is one too many is deleted by the next reconcile", sum(1), list(pod("a"), pod("b", orphan)), []string{"adopt b"}, adoptionCheck},
 

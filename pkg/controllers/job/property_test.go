@@ -121,7 +121,7 @@ func (l *life) look() {
 // happen is something that happens to the Job.
 func (l *life) happen() {
 	t := l.t
-	switch rapid.SampledFrom([]string{"run", "end", "end", "end", "delete", "size", "suspend", "wait", "kill"}).Draw(t, "happens") {
+	switch rapid.SampledFrom([]string{"run", "end", "end", "end", "delete", "size", "suspend", "wait", "kill", "orphan"}).Draw(t, "happens") {
 	case "run":
 		l.run()
 	case "end":
@@ -130,7 +130,8 @@ func (l *life) happen() {
 			l.end(p.Name, rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "as"), 1)
 		}
 	case "delete":
-		if pods := l.running(); len(pods) > 0 {
+		pods := slices.DeleteFunc(l.running(), func(p *corev1.Pod) bool { return len(p.OwnerReferences) == 0 })
+		if len(pods) > 0 {
 			left := l.left
 			l.left = -1
 			l.Apply(planOf(plan.Delete{Objects: []plan.Object{rapid.SampledFrom(pods).Draw(t, "deleted")}}))
@@ -145,6 +146,11 @@ func (l *life) happen() {
 		l.Sleep(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)
 	case "kill":
 		l.kill()
+	case "orphan": // which will be adopted again
+		pods := slices.DeleteFunc(slices.Clone(l.pods()), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		if len(pods) > 0 {
+			plantest.Edit(l.World, rapid.SampledFrom(pods).Draw(t, "orphan").Name, func(p *corev1.Pod) { p.OwnerReferences = nil })
+		}
 	}
 	l.look()
 	l.reap()

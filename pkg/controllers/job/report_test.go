@@ -52,6 +52,7 @@ func TestReport(t *testing.T) {
 			[]string{"status active=1 failed=1"}},
 		{"JOB-44 listed as failed, has succeeded: it has failed", sum(2, active(1), counters(0, 0, failedList("a"))), list(pod("a", succeeded, untracked), pod("c")),
 			[]string{"status active=1 failed=1"}},
+		{"JOB-40 listed, made an orphan, with finalizer: not counted yet", sum(2, dying, active(1), counters(0, 0, failedList("a"))), list(pod("a", failed, orphan), pod("c", untracked)), nil},
 		{"JOB-40 listed, relabelled, with finalizer: not counted yet", sum(2, active(1), counters(0, 0, failedList("a"))), list(pod("a", failed, relabelled), pod("c")), nil},
 		{"JOB-42 at most 500", sum(900, active(0)), many(700, succeeded), append([]string{"status uncounted.succeeded=500"}, untracks(500)...)},
 		{"JOB-46 ignored by the policy", sum(2, active(1), policy(onDisruption("Ignore"))), list(pod("a", failed, disrupted), pod("c")), []string{"untrack a"}},
