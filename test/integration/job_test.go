@@ -15,10 +15,11 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// createJob makes a Job of so many pods, all at a time.
+// createJob makes a Job of so many pods, all at a time, which run until the test ends them.
 func (b *bench) createJob(name string, pods int32, edits ...func(*batchv1.Job)) {
 	b.Helper()
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Completions: &pods, Parallelism: &pods}}
+	j.Spec.Template.Annotations = map[string]string{cluster.NeverReady: "true"}
 	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	j.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sum", Image: "sum:1"}}
 	for _, edit := range edits {
@@ -58,21 +59,28 @@ func over(t batchv1.JobConditionType) func(batchv1.JobStatus) bool {
 }
 
 func running(n int32) func(batchv1.JobStatus) bool {
-	return func(s batchv1.JobStatus) bool { return s.Active == n && ptr.Deref(s.Ready, 0) == n }
+	return func(s batchv1.JobStatus) bool { return s.Active == n }
 }
 
-// podsOfJob returns the pods of a Job that have not ended, by their completion indexes or names.
-func (b *bench) podsOfJob(name string) (pods []corev1.Pod) {
+// podsOfJob waits until n pods of a Job run, and returns them.
+func (b *bench) podsOfJob(name string, n int) (pods []corev1.Pod) {
 	b.Helper()
-	list, err := b.Client.CoreV1().Pods(b.ns).List(b.Context(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + name})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, p := range list.Items {
-		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
-			pods = append(pods, p)
+	b.wait(fmt.Sprintf("%d pods of %s run", n, name), func() error {
+		pods = nil
+		list, err := b.Client.CoreV1().Pods(b.ns).List(b.Context(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + name})
+		if err != nil {
+			return err
 		}
-	}
+		for _, p := range list.Items {
+			if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+				pods = append(pods, p)
+			}
+		}
+		if len(pods) != n {
+			return fmt.Errorf("%d do", len(pods))
+		}
+		return nil
+	})
 	return pods
 }
 
@@ -107,7 +115,7 @@ func TestJobs(t *testing.T) {
 	t.Run("JOB-114 a Job of two pods is complete", func(t *testing.T) {
 		b.createJob("two", 2)
 		b.waitJob("two", "has its pods", running(2))
-		for _, p := range b.podsOfJob("two") {
+		for _, p := range b.podsOfJob("two", 2) {
 			b.endPod(p, corev1.PodSucceeded)
 		}
 		b.waitJob("two", "is complete", over(batchv1.JobComplete))
@@ -120,7 +128,7 @@ func TestJobs(t *testing.T) {
 	t.Run("JOB-53 a Job that fails too often has failed", func(t *testing.T) {
 		b.createJob("fails", 2, func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) })
 		b.waitJob("fails", "has its pods", running(2))
-		b.endPod(b.podsOfJob("fails")[0], corev1.PodFailed)
+		b.endPod(b.podsOfJob("fails", 2)[0], corev1.PodFailed)
 		b.waitJob("fails", "has failed", over(batchv1.JobFailed))
 		if s := b.job("fails").Status; s.Failed != 2 || !jobIs(s, batchv1.JobFailureTarget) {
 			t.Errorf("JOB-45: the other pod counts as failed, too: %+v", s)
@@ -147,7 +155,7 @@ func TestJobs(t *testing.T) {
 	t.Run("JOB-69 an Indexed Job is shrunk", func(t *testing.T) {
 		b.createJob("indexed", 3, func(j *batchv1.Job) { j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion) })
 		b.waitJob("indexed", "has its pods", running(3))
-		for _, p := range b.podsOfJob("indexed") {
+		for _, p := range b.podsOfJob("indexed", 3) {
 			if p.Annotations[batchv1.JobCompletionIndexAnnotation] != "1" {
 				b.endPod(p, corev1.PodSucceeded)
 			}
@@ -190,12 +198,13 @@ func TestASmallJobIsPrompt(t *testing.T) {
 		name := fmt.Sprint("one-", i)
 		b.createJob(name, 1)
 		b.waitJob(name, "has its pod", running(1))
+		pod := b.podsOfJob(name, 1)[0]
 		w, err := b.Client.BatchV1().Jobs(b.ns).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.endPod(b.podsOfJob(name)[0], corev1.PodSucceeded)
 		began := time.Now()
+		b.endPod(pod, corev1.PodSucceeded)
 		for e := range w.ResultChan() {
 			if j, ok := e.Object.(*batchv1.Job); ok && jobIs(j.Status, batchv1.JobComplete) {
 				break

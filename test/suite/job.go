@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -238,6 +239,7 @@ var jobBudgets = []Budget{{
 func (u *User) createJob(name string, completions, parallelism int32) {
 	u.Helper()
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Completions: &completions, Parallelism: &parallelism}}
+	j.Spec.Template.Annotations = map[string]string{cluster.NeverReady: "true"} // else they would end at once
 	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	j.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sum", Image: "sum:1"}}
 	u.Try("create "+name, func() error {
@@ -260,13 +262,15 @@ func (u *User) jobs() (jobs []batchv1.Job) {
 
 func (u *User) waitJobPods(n int) {
 	u.Helper()
-	u.Wait("the statuses of the Jobs show their pods", Patience, func() error {
-		active := 0
-		for _, j := range u.jobs() {
-			active += int(ptr.Deref(j.Status.Ready, 0))
+	u.Wait("the pods of the Jobs run", Patience, func() error {
+		running := 0
+		for _, p := range u.Pods() {
+			if p.Status.Phase == corev1.PodRunning {
+				running++
+			}
 		}
-		if active != n {
-			return fmt.Errorf("%d of %d", active, n)
+		if running != n {
+			return fmt.Errorf("%d of %d", running, n)
 		}
 		return nil
 	})
