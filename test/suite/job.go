@@ -236,6 +236,7 @@ var jobBudgets = []Budget{{
 	},
 }}
 
+// createJob makes a Job whose pods run until somebody ends them.
 func (u *User) createJob(name string, completions, parallelism int32) {
 	u.Helper()
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Completions: &completions, Parallelism: &parallelism}}
@@ -260,6 +261,7 @@ func (u *User) jobs() (jobs []batchv1.Job) {
 	return jobs
 }
 
+// waitJobPods waits until so many pods of the namespace run.
 func (u *User) waitJobPods(n int) {
 	u.Helper()
 	u.Wait("the pods of the Jobs run", Patience, func() error {
