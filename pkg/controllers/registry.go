@@ -7,6 +7,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslicemirroring"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/garbagecollector"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/job"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/legacyserviceaccounttokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/namespace"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
@@ -26,6 +27,7 @@ func Registry() []manager.Controller {
 		endpointslice.Controller(),
 		endpointslicemirroring.Controller(),
 		garbagecollector.Controller(),
+		job.Controller(),
 		legacyserviceaccounttokencleaner.Controller(),
 		namespace.Controller(),
 		podgc.Controller(),

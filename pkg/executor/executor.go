@@ -54,7 +54,7 @@ type Config struct {
 }
 
 // Executor carries out the plans of one controller. It refuses what no plan may ask for: a write without the lease, to an
-// object that the plan's owner does not control, a second write to one object in a reconcile, a change from an outdated
+// object that the plan's owner does not control, a second change of one object in a reconcile, a change from an outdated
 // object.
 type Executor struct {
 	Config
@@ -94,7 +94,8 @@ type Writing struct {
 
 // touch is what one reconcile has done to an object.
 type touch struct {
-	status  bool   // nothing but its status was written
+	status  bool // nothing but its status was written
+	deleted bool
 	version string // that the server returned
 }
 
@@ -144,13 +145,14 @@ func (w *Writing) step(s plan.Step) error {
 	return fmt.Errorf("unknown step %T", s)
 }
 
-// mayWrite refuses a second write to an object in one reconcile, unless it deletes what only had its status written, and a
-// write to one that is not the owner's.
+// mayWrite refuses a second write to an object in one reconcile, unless only the status was written before, or it deletes what was
+// changed before, and a write to one that is not the owner's.
 func (w *Writing) mayWrite(m api.Mapping, o plan.Object, now touch, unowned bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := identity(m, o)
-	if before, ok := w.touched[id]; ok && (!before.status || now.status) {
+	before, ok := w.touched[id]
+	if after := before.status && !now.status || now.deleted && !before.deleted; ok && !after {
 		return fmt.Errorf("refused: second write to %s %s in one reconcile", m.Kind, o.GetName())
 	}
 	w.touched[id] = now

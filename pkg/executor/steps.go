@@ -148,7 +148,7 @@ func (w *Writing) changed(m api.Mapping, s plan.Change, made *metav1.PartialObje
 
 // options says how a change is sent.
 func (w *Writing) options(m api.Mapping, s plan.Change) api.WriteOptions {
-	o := api.WriteOptions{Subresource: s.Subresource, Method: api.MethodPatch}
+	o := api.WriteOptions{Subresource: s.Subresource, Method: api.MethodPatch, Version: s.Version}
 	switch {
 	case s.Apply != nil:
 		o.Method, o.FieldManager, o.Force = api.MethodApply, s.Apply.FieldManager, s.Apply.Force
@@ -183,7 +183,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 		return err
 	}
 	options := w.deleteOptions(s, o)
-	if err := w.mayWrite(m, o, touch{}, s.Unowned); err != nil {
+	if err := w.mayWrite(m, o, touch{deleted: true}, s.Unowned); err != nil {
 		return err
 	}
 	err = w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, keyOf(o), options) })

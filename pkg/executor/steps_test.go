@@ -344,3 +344,34 @@ func TestMethods(t *testing.T) {
 	}
 	b.wantLog("patch Pod p", "update Pod q")
 }
+
+// What was changed may be deleted in the same reconcile, and nothing may follow a deletion.
+func TestDeletionAfterAChange(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	p := put(b, newPod("p", owner))
+	did := b.apply(owner, plan.Change{Old: p, New: labelled(p)}, plan.Delete{Objects: []plan.Object{p}})
+	if did.Err != nil || len(did.Results) != 2 {
+		t.Errorf("%+v", did)
+	}
+	q := put(b, newPod("q", owner))
+	if did := b.apply(owner, plan.Delete{Objects: []plan.Object{q}}, plan.Change{Old: q, New: labelled(q)}); did.Err == nil {
+		t.Error("changed after it was deleted")
+	}
+}
+
+// A change with Version is refused if the object has changed since it was observed, although it is sent as a patch.
+func TestVersionedPatch(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	p := put(b, newPod("p", owner))
+	newer := p.DeepCopy()
+	newer.Annotations = map[string]string{"by": "another"}
+	newer = put(b, newer)
+	if did := b.apply(owner, plan.Change{Old: p, New: labelled(p), Version: true}); !errors.Is(did.Err, plan.ErrStale) {
+		t.Errorf("planned from an older version: %+v", did)
+	}
+	if did := b.apply(owner, plan.Change{Old: newer, New: labelled(newer), Version: true}); did.Err != nil {
+		t.Errorf("planned from the latest version: %+v", did)
+	}
+}

@@ -181,11 +181,11 @@ func (w *World) change(s plan.Change) error {
 	}
 	_, whole := s.New.(*appsv1.Deployment)
 	after := s.New.DeepCopyObject().(plan.Object)
-	if whole || s.Subresource == plan.Status {
-		if now.GetResourceVersion() != s.Old.GetResourceVersion() {
-			return apierrors.NewConflict(resource(s.Old), s.Old.GetName(), errors.New("it has changed"))
-		}
-	} else {
+	replaced := whole || s.Subresource == plan.Status
+	if (replaced || s.Version) && now.GetResourceVersion() != s.Old.GetResourceVersion() {
+		return apierrors.NewConflict(resource(s.Old), s.Old.GetName(), errors.New("it has changed"))
+	}
+	if !replaced {
 		after = patched(now, s.Old, s.New)
 	}
 	if equality.Semantic.DeepEqual(now, after) {

@@ -44,6 +44,10 @@ type Controller[S, M any] struct {
 	// quick.
 	Applied func(ctx context.Context, s S, did plan.Outcome)
 
+	// Reported is told what became of a report, under the same terms as Applied; the outcome is zero if nothing was to be written, or
+	// not yet.
+	Reported func(ctx context.Context, s S, did, reported plan.Outcome)
+
 	// Stale is told of each reconcile that was put off because the cache of a resource lacks own writes, for metrics of the
 	// controller's own. It may be nil.
 	Stale func(schema.GroupResource)

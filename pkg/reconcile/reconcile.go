@@ -116,11 +116,14 @@ func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) error 
 	}
 	if wait := r.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
 		r.record.Next = sooner(r.record.Next, wait)
-		return did.Err
+		rep.Steps = nil
 	}
 	writing.Debounced = rep.Debounce > 0
 	reported := writing.Apply(rep.Steps)
 	r.wrote(reported)
+	if r.Reported != nil {
+		r.Reported(ctx, s, did, reported)
+	}
 	if did.Err != nil { // it decides when to reconcile again; the report then follows
 		return did.Err
 	}

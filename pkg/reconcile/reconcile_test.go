@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -283,6 +284,22 @@ func TestUnexplainedConflictIsTriedAgain(t *testing.T) {
 			if least := min(time.Second<<i, queue.MaxBackoff); wait < least || wait > least+2*time.Second {
 				t.Errorf("try %d after %v, want %v", i+1, wait, least)
 			}
+		}
+	})
+}
+
+// A controller is told what became of its reports.
+func TestReported(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var wrote atomic.Int32
+		w.adjust = func(c *Controller[toy, int]) {
+			c.Reported = func(_ context.Context, _ toy, _, reported plan.Outcome) { wrote.Add(int32(len(reported.Results))) }
+		}
+		w.start()
+		w.put("a", 1)
+		time.Sleep(time.Minute)
+		if wrote.Load() == 0 {
+			t.Error("told of no status")
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (k ranking) rankOf(p *corev1.Pod) rank {
 		assigned:  p.Spec.NodeName != "",
 		ready:     podutil.Ready(p),
 		available: podutil.Available(p, k.minReady, k.now),
-		restarts:  restarts(p),
+		restarts:  podutil.Restarts(p),
 		age:       ageOf(p.CreationTimestamp, k.now),
 	}
 	switch p.Status.Phase {
@@ -98,10 +98,10 @@ func (k ranking) rankOf(p *corev1.Pod) rank {
 // compare is negative if a goes before b by the criteria 1 to 6, without the uids.
 func (a rank) compare(b rank) int {
 	return cmp.Or(
-		falseFirst(a.assigned, b.assigned),
+		podutil.FalseFirst(a.assigned, b.assigned),
 		cmp.Compare(a.phase, b.phase),
-		falseFirst(a.ready, b.ready),
-		falseFirst(a.available, b.available),
+		podutil.FalseFirst(a.ready, b.ready),
+		podutil.FalseFirst(a.available, b.available),
 		cmp.Compare(a.cost, b.cost),
 		cmp.Compare(b.near, a.near),
 		cmp.Compare(a.readyAge, b.readyAge),
@@ -169,39 +169,6 @@ func deletionCost(annotation string) int32 {
 		return 0
 	}
 	return int32(cost)
-}
-
-// restarts returns the highest restart count of regular containers, and that of sidecars (RS-31.7).
-func restarts(p *corev1.Pod) (most [2]int32) {
-	for _, s := range p.Status.ContainerStatuses {
-		most[0] = max(most[0], s.RestartCount)
-	}
-	for _, s := range p.Status.InitContainerStatuses {
-		if sidecar(p, s.Name) {
-			most[1] = max(most[1], s.RestartCount)
-		}
-	}
-	return most
-}
-
-// sidecar reports whether the init container of that name keeps running beside the regular ones.
-func sidecar(p *corev1.Pod, name string) bool {
-	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; c.Name == name {
-			return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		}
-	}
-	return false
-}
-
-func falseFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // deletionAgeRatios returns, for each Ready pod that was ranked and deleted, how many times as old it was as the youngest

@@ -247,7 +247,7 @@ func before(a, b *corev1.Pod, near map[string]int) bool {
 			return newer(x, y, smallerUID)
 		}
 	}
-	if x, y := restarts(a), restarts(b); x != y { // 7
+	if x, y := podutil.Restarts(a), podutil.Restarts(b); x != y { // 7
 		return x[0] > y[0] || x[0] == y[0] && x[1] > y[1]
 	}
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) { // 8

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -54,6 +55,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	began := time.Now()
 	set := b.workOfDeployments()
 	b.workOfReplicationControllers()
+	b.workOfJobs()
 	b.workOfEndpoints()
 	b.workOfEndpointSlices()
 	b.workOfServiceAccounts()
@@ -227,6 +229,21 @@ func (b *bench) workOfReplicationControllers() {
 			return nil
 		})
 	}
+}
+
+// workOfJobs runs a Job that adopts a pod, and suspends it, so that its pods are deleted.
+func (b *bench) workOfJobs() {
+	b.Helper()
+	b.orphanOf("sum")
+	b.createJob("sum", 2, func(j *batchv1.Job) {
+		labels := map[string]string{"app": "sum"}
+		j.Spec.ManualSelector, j.Spec.Selector, j.Spec.Template.Labels = ptr.To(true), &metav1.LabelSelector{MatchLabels: labels}, labels
+	})
+	b.waitJob("sum", "has its pods", running(2))
+	if _, err := b.Client.BatchV1().Jobs(b.ns).Patch(b.Context(), "sum", types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.waitJob("sum", "is suspended", over(batchv1.JobSuspended))
 }
 
 // workOfEndpointSlices has slices written, deleted and mirrored, some that quota refuses, and addresses left out, again and again.

@@ -45,7 +45,7 @@ func succeed(o Object) {
 	o.(*corev1.Pod).Status.Conditions = nil
 }
 
-// otherKinds are the pods of a Job and of a StatefulSet, beside a Deployment: made, finished, replaced and removed by the manager.
+// otherKinds are the pods of a Workflow, a kind of which no oracle knows, with the finalizer of a Job's, and of a StatefulSet, beside a Deployment: made, finished, replaced and removed by the manager.
 func otherKinds(s *scene) {
 	settledScene(s)
 	job, gc := s.Manager().Account("job-controller"), s.Manager().Account("generic-garbage-collector")
@@ -53,18 +53,18 @@ func otherKinds(s *scene) {
 
 	var done []Object
 	for range 3 {
-		p := s.podOfKind("job-controller", "Job", "sum-"+string(rune('a'+len(done))))
+		p := s.podOfKind("job-controller", "Workflow", "sum-"+string(rune('a'+len(done))))
 		p = job.Edit(p, func(o Object) { o.SetFinalizers([]string{"batch.kubernetes.io/job-tracking"}) })
 		done = append(done, s.User().Edit(s.User().Edit(p, s.run), succeed))
 	}
 	first := job.Edit(done[0], func(o Object) { o.SetFinalizers(nil) })
 	job.Terminate(done[1])
 	job.Release(s.Revisions[len(s.Revisions)-1].Object)
-	gc.Delete(first) // its Job is gone
+	gc.Delete(first) // its Workflow is gone
 	gone := gc.Terminate(done[2])
 	job.Release(gone)
-	running := s.User().Edit(s.podOfKind("job-controller", "Job", "sum-x"), s.run)
-	s.User().Delete(job.Terminate(running)) // the Job is suspended
+	running := s.User().Edit(s.podOfKind("job-controller", "Workflow", "sum-x"), s.run)
+	s.User().Delete(job.Terminate(running)) // the Workflow is suspended
 
 	web := s.User().Edit(s.podOfKind("statefulset-controller", "StatefulSet", "db-0"), s.run)
 	s.User().Delete(s.Manager().Account("statefulset-controller").Terminate(web)) // an update
@@ -88,12 +88,12 @@ func TestOtherKinds(t *testing.T) {
 	threshold := Options{TerminatedPodThreshold: 2}
 	finished := func(s *scene) (pods []Object) {
 		for _, name := range []string{"sum-a", "sum-b", "sum-c"} {
-			pods = append(pods, s.User().Edit(s.podOfKind("job-controller", "Job", name), succeed))
+			pods = append(pods, s.User().Edit(s.podOfKind("job-controller", "Workflow", name), succeed))
 		}
 		return pods
 	}
 	run(t, S12(), []history{
-		{name: "podgc deletes a Job's pod that no rule names", write: func(s *scene) {
+		{name: "podgc deletes a Workflow's pod that no rule names", write: func(s *scene) {
 			otherKinds(s)
 			s.Podgc().Account("pod-garbage-collector").Delete(finished(s)[0])
 		}, want: "no rule of podgc names it"},
@@ -102,10 +102,10 @@ func TestOtherKinds(t *testing.T) {
 			s.Wait(time.Minute)
 			s.Podgc().Account("pod-garbage-collector").Delete(s.Revisions[len(s.Revisions)-1].Object)
 		}, want: "no rule of podgc names it"},
-		{name: "more finished pods of a Job than allowed", write: func(s *scene) {
+		{name: "more finished pods of a Workflow than allowed", write: func(s *scene) {
 			s.Podgc().Delete(finished(s)[0])
 		}, options: threshold},
-		{name: "more finished pods of a Job than allowed, of which another controller removes one as well", write: func(s *scene) {
+		{name: "more finished pods of a Workflow than allowed, of which another controller removes one as well", write: func(s *scene) {
 			pods := finished(s)
 			s.Manager().Account("generic-garbage-collector").Delete(pods[1])
 			s.Podgc().Delete(pods[0])

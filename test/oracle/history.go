@@ -14,6 +14,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -41,6 +42,7 @@ const (
 	Namespace             = "Namespace"
 	ConfigMap             = "ConfigMap"
 	Lease                 = "Lease"
+	Job                   = "Job"
 )
 
 // Type says what a revision did to its object.
@@ -141,6 +143,8 @@ func kindOf(o Object) string {
 		return known(o != nil, ConfigMap)
 	case *coordinationv1.Lease:
 		return known(o != nil, Lease)
+	case *batchv1.Job:
+		return known(o != nil, Job)
 	}
 	return ""
 }
@@ -177,6 +181,8 @@ func newObject(kind string) Object {
 		return &corev1.ConfigMap{}
 	case Lease:
 		return &coordinationv1.Lease{}
+	case Job:
+		return &batchv1.Job{}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ var replicasetMutants = []Mutant{
 	{
 		Name: "ready pods are given up first",
 		Edits: []Edit{{"pkg/replicas/rank.go",
-			"falseFirst(a.ready, b.ready),", "falseFirst(b.ready, a.ready),"}},
+			"podutil.FalseFirst(a.ready, b.ready),", "podutil.FalseFirst(b.ready, a.ready),"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=8 image=good:1 surge=0 unavailable=4
 			at 30s  node node-1 do=stop

@@ -49,6 +49,7 @@ func Entries() []Entry {
 		endpointSliceEntry(),
 		endpointSliceMirroringEntry(),
 		garbageCollectorEntry(),
+		jobEntry(),
 		legacyTokenCleanerEntry(),
 		namespaceEntry(),
 		podGCEntry(),

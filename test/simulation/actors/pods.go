@@ -21,6 +21,8 @@ const (
 	Bad     = "bad"     // runs, but never becomes ready
 	Failing = "failing" // some of its pods fail soon, the others become ready
 	Flaky   = "flaky"   // is ready, is not, is again
+	Done    = "done"    // succeeds after a while
+	Flop    = "flop"    // some of its pods fail, the others succeed
 )
 
 func (c *Cluster) note(resource string, e *apiserver.Event) {
@@ -103,6 +105,12 @@ func (c *Cluster) start(p *corev1.Pod) {
 		c.restart(p, 0)
 	case character == Failing && c.chance("fails", p.Name, 40):
 		c.after(c.delay("fail", p.Name, 100*time.Millisecond, 5*time.Second), func() { c.finish(p, corev1.PodFailed, "") })
+	case character == Done, character == Flop:
+		phase := corev1.PodSucceeded
+		if character == Flop && c.chance("fails", p.Name, 40) {
+			phase = corev1.PodFailed
+		}
+		c.after(c.delay("done", p.Name, 100*time.Millisecond, 10*time.Second), func() { c.finish(p, phase, "") })
 	case character == Slow:
 		c.after(c.delay("ready", p.Name, 10*time.Second, 40*time.Second), func() { c.become(p, true) })
 	default:
@@ -181,7 +189,12 @@ func (c *Cluster) end(p *corev1.Pod, gone bool) {
 		c.remove("kubelet", "pods", p, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 		return
 	}
-	c.editPod("kubelet", p, "status", func(p *corev1.Pod) { setReady(p, false) })
+	c.editPod("kubelet", p, "status", func(p *corev1.Pod) {
+		setReady(p, false)
+		if len(p.Finalizers) > 0 && !finished(p) { // who holds it back sees how it ended
+			p.Status.Phase = corev1.PodFailed
+		}
+	})
 }
 
 // editPod changes a pod if it is still the same, and reports whether it is.

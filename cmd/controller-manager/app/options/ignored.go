@@ -127,7 +127,6 @@ var ignored = []struct {
 		{"horizontal-pod-autoscaler-sync-period", 15 * time.Second},
 		{"horizontal-pod-autoscaler-tolerance", 0.1},
 	}},
-	{"job-controller", []ignoredFlag{{"concurrent-job-syncs", int32(5)}}},
 	{"legacy-serviceaccount-token-cleaner-controller", []ignoredFlag{
 		{"legacy-service-account-token-clean-up-period", 8760 * time.Hour},
 	}},

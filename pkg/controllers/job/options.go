@@ -1,0 +1,25 @@
+package job
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+)
+
+// Options are what the controller takes from flags.
+type Options struct {
+	Workers int32 // of each of the two queues
+}
+
+// AddFlags implements manager.Options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-job-syncs", o.Workers, "Jobs that are reconciled at the same time.")
+}
+
+// Validate implements manager.Options.
+func (o *Options) Validate() []error { return flagutil.AtLeastOne("concurrent-job-syncs", o.Workers) }
+
+// Configz implements manager.Options.
+func (o *Options) Configz() (section string, fields any) {
+	return "JobController", struct{ ConcurrentJobSyncs int32 }{o.Workers}
+}

@@ -1,0 +1,156 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// burst is how many pods one reconcile creates, deletes or counts at most; the rest follows in the next (JOB-21, JOB-24, JOB-42).
+const burst = 500
+
+// adoptionCheck is when a Job is reconciled again after an adoption. An orphan that had gone before it could be adopted was counted
+// all the same, and as its deletion is that of an orphan, it enqueues nothing.
+const adoptionCheck = time.Second
+
+// planPods decides which pods a Job adopts or releases, and how many it creates or which it deletes.
+func planPods(now time.Time, s snapshot) plan.Plan {
+	switch {
+	case foreign(s.Job):
+		return plan.Plan{Why: "left to " + *s.Job.Spec.ManagedBy + ", by spec.managedBy"}
+	case finished(s.Job):
+		return plan.Plan{Why: "finished"}
+	case s.invalid != nil:
+		return plan.Plan{Why: s.invalid.Error()}
+	case unknownMode(s.Job):
+		return plan.Plan{Why: "left alone: the completion mode is unknown", Steps: []plan.Step{plan.RecordEvent{Object: s.Job, Event: plan.Event{
+			Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode", Message: "Skipped Job sync because completion mode is unknown"}}}}
+	}
+	p := managePods(now, s)
+	if len(adopted(s.claims)) > 0 {
+		if deletes(p.Steps) { // no reconcile writes an object twice, and an adopted pod may be one to delete
+			p = plan.Plan{Why: "adopt pods, then: " + p.Why}
+		}
+		p.Requeue = sooner(p.Requeue, adoptionCheck)
+	}
+	p.Steps = slices.Concat(s.claims, releaseCounted(s), p.Steps)
+	if wait := untilDeadline(now, s.Job); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
+		p.Requeue = sooner(p.Requeue, wait) // JOB-4
+	}
+	return p
+}
+
+// releaseCounted removes the finalizers of the pods that the status lists as it is stored.
+func releaseCounted(s snapshot) []plan.Step {
+	var each plan.Each
+	adopted := adopted(s.claims)
+	for _, p := range s.counted {
+		if adopted[p.UID] {
+			continue // no reconcile writes an object twice
+		}
+		each.Sequences = append(each.Sequences, []plan.Step{untrack(p, "the pod is counted")})
+	}
+	if len(each.Sequences) == 0 {
+		return nil
+	}
+	return []plan.Step{each}
+}
+
+// managePods decides how many pods are created, or which are deleted.
+func managePods(now time.Time, s snapshot) plan.Plan {
+	end := endOf(now, s)
+	switch {
+	case s.Job.DeletionTimestamp != nil: // JOB-18
+		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
+	case end.decided():
+		p := plan.Plan{Why: fmt.Sprintf("%s: %s", end.reason, end.message)}
+		if n := min(len(s.active), burst); n > 0 {
+			p.Steps = []plan.Step{remove(s.active[:n]...)} // counted later, see report (JOB-60)
+		}
+		return p
+	case suspended(s.Job):
+		p := plan.Plan{Why: "suspended"}
+		if n := min(len(s.active), burst); n > 0 {
+			p.Steps = []plan.Step{giveUp(s, s.active[:n])} // JOB-80
+		}
+		return p
+	}
+	wanted := wantedPods(s)
+	if doomed := surplus(s, wanted); len(doomed) > 0 {
+		n := min(len(doomed), burst)
+		return plan.Plan{Steps: []plan.Step{giveUp(s, doomed[:n])}, Why: fmt.Sprintf("delete %d of %d pods too many", n, len(doomed))}
+	}
+	missing := wanted - len(s.active)
+	if replacesLate(s.Job) {
+		missing -= len(s.terminating)
+	}
+	if missing > 0 {
+		return createMissing(now, s, missing)
+	}
+	return plan.Plan{Why: fmt.Sprintf("%d pods run, %d have succeeded", len(s.active), s.totalSucceeded(s.Job))}
+}
+
+// wantedPods is how many pods are to be active (JOB-20).
+func wantedPods(s snapshot) int {
+	succeeded := s.totalSucceeded(s.Job)
+	switch {
+	case s.Job.Spec.Completions != nil:
+		return min(parallelism(s.Job), max(0, completions(s.Job)-succeeded))
+	case succeeded > 0:
+		return min(parallelism(s.Job), len(s.active))
+	}
+	return parallelism(s.Job)
+}
+
+func unknownMode(j *batchv1.Job) bool {
+	switch ptr.Deref(j.Spec.CompletionMode, batchv1.NonIndexedCompletion) {
+	case batchv1.NonIndexedCompletion, batchv1.IndexedCompletion:
+		return false
+	}
+	return true
+}
+
+// adopted returns the uids of the pods that the claims take in.
+func adopted(claims []plan.Step) map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, step := range claims {
+		for _, sequence := range step.(plan.Each).Sequences {
+			if change := sequence[0].(plan.Change); change.Adopt {
+				uids[change.Old.GetUID()] = true
+			}
+		}
+	}
+	return uids
+}
+
+// deletes reports whether the steps delete a pod.
+func deletes(steps []plan.Step) bool {
+	for _, step := range steps {
+		switch step := step.(type) {
+		case plan.Delete:
+			return true
+		case plan.Each:
+			for _, sequence := range step.Sequences {
+				if deletes(sequence) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// sooner returns the smaller of two waits, where zero means none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 {
+		return b
+	}
+	return min(a, b)
+}

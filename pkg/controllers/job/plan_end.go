@@ -1,0 +1,112 @@
+package job
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// end is how a Job ends: the interim condition that says so, and why. The zero end is none yet.
+type end struct {
+	interim         batchv1.JobConditionType
+	reason, message string
+}
+
+func (e end) decided() bool { return e.interim != "" }
+
+func (e end) failing() bool { return e.interim == batchv1.JobFailureTarget }
+
+// final is the condition that the Job gets when all pods are counted and gone.
+func (e end) final() batchv1.JobConditionType {
+	if e.failing() {
+		return batchv1.JobFailed
+	}
+	return batchv1.JobComplete
+}
+
+func failure(reason, message string) end { return end{batchv1.JobFailureTarget, reason, message} }
+
+// endOf decides how the Job ends, if its pods, its deadline or an earlier decision say that it does: the first that holds (JOB-50..58).
+func endOf(now time.Time, s snapshot) end {
+	for _, t := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
+		if c := condition(s.Job.Status, t); c != nil && c.Status == corev1.ConditionTrue {
+			return end{t, c.Reason, c.Message}
+		}
+	}
+	for _, p := range s.newFailed {
+		if r := s.actions[p.UID]; r.action == batchv1.PodFailurePolicyActionFailJob {
+			return failure(batchv1.JobReasonPodFailurePolicy, r.message)
+		}
+	}
+	switch limit := backoffLimit(s.Job); {
+	case s.totalFailed() > limit, tooManyRestarts(s, limit):
+		return failure(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+	case untilDeadline(now, s.Job) == 0:
+		return failure(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	}
+	if perIndex(s.Job) {
+		failed := s.failedIndexes.count()
+		if most := s.Job.Spec.MaxFailedIndexes; most != nil && failed > int(*most) {
+			return failure(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+		}
+		if failed > 0 && failed+s.completed.count() >= completions(s.Job) {
+			return failure(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+		}
+	}
+	if rule, ok := metSuccessPolicy(s.Job, s.completed); ok {
+		return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", rule)}
+	}
+	return end{}
+}
+
+// completionsReached decides whether the Job is complete because enough pods have succeeded and none is left (JOB-59).
+func completionsReached(s snapshot, active int) end {
+	succeeded := s.totalSucceeded(s.Job)
+	if active > 0 || s.Job.Spec.Completions == nil && succeeded == 0 || succeeded < completions(s.Job) {
+		return end{}
+	}
+	return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"}
+}
+
+// defaultBackoffLimit is that of the API server.
+const defaultBackoffLimit = 6
+
+func backoffLimit(j *batchv1.Job) int {
+	if j.Spec.BackoffLimit == nil {
+		return defaultBackoffLimit
+	}
+	return int(*j.Spec.BackoffLimit)
+}
+
+// tooManyRestarts reports whether the kubelet has restarted the containers of the pods too often (JOB-54).
+func tooManyRestarts(s snapshot, limit int) bool {
+	if s.Job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		return false
+	}
+	sum := 0
+	for _, p := range s.mine {
+		if p.Status.Phase != corev1.PodRunning && p.Status.Phase != corev1.PodPending {
+			continue
+		}
+		for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+			for _, c := range statuses {
+				sum += int(c.RestartCount)
+			}
+		}
+	}
+	return sum > 0 && sum >= limit
+}
+
+// never is longer than any Job may be active.
+const never = time.Duration(1<<63 - 1)
+
+// untilDeadline returns how much longer the Job may be active (JOB-55). It is never negative.
+func untilDeadline(now time.Time, j *batchv1.Job) time.Duration {
+	seconds := j.Spec.ActiveDeadlineSeconds
+	if seconds == nil || j.Status.StartTime == nil || suspended(j) || *seconds > int64(never/time.Second) || holds(j.Status, batchv1.JobSuspended) {
+		return never // the start time of a Job that is about to be resumed will be set anew (JOB-81)
+	}
+	return max(0, j.Status.StartTime.Add(time.Duration(*seconds)*time.Second).Sub(now))
+}

@@ -1,0 +1,84 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ruling is what the pod failure policy says about a failed pod; zero if no rule matches.
+type ruling struct {
+	action  batchv1.PodFailurePolicyAction
+	message string // of FailJob
+}
+
+// rule returns what the first rule says that matches the failed pod (JOB-73). A pod that has not ended is not judged yet.
+func rule(j *batchv1.Job, p *corev1.Pod) ruling {
+	if j.Spec.PodFailurePolicy == nil || p.Status.Phase != corev1.PodFailed {
+		return ruling{}
+	}
+	for i, r := range j.Spec.PodFailurePolicy.Rules {
+		what, ok := "", false
+		if r.OnExitCodes != nil {
+			what, ok = matchExitCode(r.OnExitCodes, p)
+		} else {
+			what, ok = matchCondition(r.OnPodConditions, p)
+		}
+		if ok {
+			return ruling{r.Action, fmt.Sprintf("%s matching %s rule at index %d", what, r.Action, i)} // JOB-74
+		}
+	}
+	return ruling{}
+}
+
+func matchExitCode(r *batchv1.PodFailurePolicyOnExitCodesRequirement, p *corev1.Pod) (what string, ok bool) {
+	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
+		if s.State.Terminated == nil || s.State.Terminated.ExitCode == 0 || r.ContainerName != nil && *r.ContainerName != s.Name {
+			continue
+		}
+		code := s.State.Terminated.ExitCode
+		in := slices.Contains(r.Values, code)
+		if r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && in || r.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn && !in {
+			return fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d", s.Name, p.Namespace, p.Name, code), true
+		}
+	}
+	return "", false
+}
+
+func matchCondition(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, p *corev1.Pod) (what string, ok bool) {
+	for _, c := range p.Status.Conditions {
+		for _, pattern := range patterns {
+			status := pattern.Status
+			if status == "" {
+				status = corev1.ConditionTrue
+			}
+			if c.Type == pattern.Type && c.Status == status {
+				return fmt.Sprintf("Pod %s/%s has condition %s", p.Namespace, p.Name, c.Type), true
+			}
+		}
+	}
+	return "", false
+}
+
+// metSuccessPolicy returns the first rule of the success policy that holds (JOB-76).
+func metSuccessPolicy(j *batchv1.Job, completed indexes) (rule int, ok bool) {
+	if j.Spec.SuccessPolicy == nil || !indexed(j) {
+		return 0, false
+	}
+	for i, r := range j.Spec.SuccessPolicy.Rules {
+		wanted, succeeded := completions(j), completed.count()
+		if r.SucceededIndexes != nil {
+			list := parseIndexes(*r.SucceededIndexes, completions(j))
+			wanted, succeeded = list.count(), list.covered(completed)
+		}
+		if r.SucceededCount != nil {
+			wanted = int(*r.SucceededCount)
+		}
+		if succeeded >= wanted && (r.SucceededIndexes != nil || r.SucceededCount != nil) {
+			return i, true
+		}
+	}
+	return 0, false
+}

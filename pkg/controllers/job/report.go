@@ -1,0 +1,282 @@
+package job
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// progressWait is how long a report of progress waits for a newer one. It is a little more than a second, so that a Job takes no more than one write a
+// second, those at its beginning and end included. What users wait for is reported at once: that the Job starts,
+// is suspended or resumed, and that it ends. To start a pod never waits for a report.
+const progressWait = 1200 * time.Millisecond
+
+// reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of the package).
+func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	if s.selector == nil || unknownMode(s.Job) || did.Failed(plan.Changed) != nil {
+		return plan.Plan{} // a pod that could not be adopted, released or given up would make the counts wrong
+	}
+	r := newReport(now, s, did)
+	r.decide(now)
+	free := r.count()
+	r.finish(now)
+	r.suspend(now)
+	p := plan.Plan{Progressing: r.end.decided() || len(free) > 0}
+	if !unchanged(s.Job.Status, r.status) {
+		after := *s.Job
+		after.Status = r.status
+		p.Steps = append(p.Steps, plan.Change{Old: s.Job, New: &after, Subresource: plan.Status, Why: "the status has changed"})
+		p.Steps = append(p.Steps, r.events...)
+		if onlyProgress(s.Job.Status, r.status) {
+			p.Debounce, p.MaxWait = progressWait, progressWait
+		}
+	}
+	if len(free) > 0 {
+		p.Steps = append(p.Steps, r.release(free))
+	}
+	return p
+}
+
+// report is a report in the making.
+type report struct {
+	snapshot
+	did     plan.Outcome
+	touched map[types.UID]bool // pods that the plan has written
+	left    int                // active pods that are left, with those that were created
+	end     end
+	status  batchv1.JobStatus
+	events  []plan.Step
+}
+
+// newReport begins with how many pods there are, what the plan did included (JOB-87).
+func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
+	r := &report{snapshot: s, did: did, touched: map[types.UID]bool{}, status: *s.Job.Status.DeepCopy()}
+	created, deleted, running := 0, map[types.UID]bool{}, 0
+	for _, result := range did.Results {
+		r.touched[result.Object.GetUID()] = true
+		switch {
+		case result.Err != nil:
+		case result.Verb == plan.Created:
+			created++
+		case result.Verb == plan.Deleted:
+			deleted[result.Object.GetUID()] = true
+			if pod, ok := result.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" { // others are gone at once
+				running++
+			}
+		}
+	}
+	ready := 0
+	for _, p := range s.active {
+		if !deleted[p.UID] && podutil.Ready(p) {
+			ready++
+		}
+	}
+	r.left = len(s.active) + created - len(deleted)
+	r.status.Active = int32(r.left)
+	r.status.Ready = ptr.To(int32(ready))
+	r.status.Terminating = ptr.To(int32(len(s.terminating) + running))
+	if r.status.StartTime == nil && !suspended(s.Job) {
+		r.status.StartTime = &metav1.Time{Time: now} // JOB-15
+	}
+	return r
+}
+
+// decide finds out whether the Job ends. An end is only recorded when no pod is active any more (JOB-60). Until then nothing is counted,
+// because the end may follow from pods that are not counted yet.
+func (r *report) decide(now time.Time) {
+	r.end = endOf(now, r.snapshot)
+	if !r.end.decided() {
+		r.end = completionsReached(r.snapshot, r.left)
+	}
+	if r.end.decided() && r.left > 0 && !holds(r.status, r.end.interim) {
+		r.end = end{}
+		r.newSucceeded, r.newFailed, r.ignored = nil, nil, nil
+	}
+}
+
+// count lists the pods that have ended, and returns those whose finalizer can be removed when that is written. Of the pods that the
+// plan has just written, the finalizer is removed by the next reconcile.
+func (r *report) count() (free []*corev1.Pod) {
+	failed, ignored := r.outcomes()
+	succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]
+	failed = failed[:min(burst-len(succeeded), len(failed))]
+	lists := &batchv1.UncountedTerminatedPods{Succeeded: slices.Clone(r.listedSucceeded), Failed: slices.Clone(r.listedFailed)}
+	for _, p := range failed {
+		lists.Failed = append(lists.Failed, p.UID)
+	}
+	if !indexed(r.Job) {
+		for _, p := range succeeded {
+			lists.Succeeded = append(lists.Succeeded, p.UID)
+		}
+	}
+	r.status.UncountedTerminatedPods = lists
+	r.status.Succeeded, r.status.Failed = r.succeeded, r.failed
+	r.countIndexes(succeeded, failed)
+	for _, p := range slices.Concat(succeeded, failed, ignored) {
+		if !r.touched[p.UID] {
+			free = append(free, p)
+		}
+	}
+	slices.SortFunc(free, byCreation)
+	return free
+}
+
+// outcomes sorts out which pods count as failed, and which lose their finalizer without being counted.
+func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
+	failed, ignored = slices.Clone(r.newFailed), slices.Clone(r.ignored)
+	if r.end.decided() { // nothing is held back any more
+		for _, p := range r.held {
+			if r.actions[p.UID].action == batchv1.PodFailurePolicyActionIgnore {
+				ignored = append(ignored, p)
+			} else {
+				failed = append(failed, p)
+			}
+		}
+	}
+	unfinished := r.unfinished()
+	switch {
+	case r.end.failing():
+		failed = append(failed, unfinished...) // JOB-45
+	case r.end.decided(): // only those that have really failed count
+		failed = slices.DeleteFunc(failed, func(p *corev1.Pod) bool {
+			if p.Status.Phase == corev1.PodFailed {
+				return false
+			}
+			unfinished = append(unfinished, p)
+			return true
+		})
+		ignored = append(ignored, unfinished...)
+	case r.Job.DeletionTimestamp != nil:
+		ignored = append(ignored, unfinished...)
+	}
+	slices.SortFunc(failed, byCreation)
+	return failed, ignored
+}
+
+// unfinished returns the pods with a finalizer that do not count as ended and are not listed.
+func (r *report) unfinished() (pods []*corev1.Pod) {
+	for _, p := range slices.Concat(r.active, r.terminating) {
+		if tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// countIndexes writes which indexes are done, with those of the given pods (JOB-69).
+func (r *report) countIndexes(succeeded, failed []*corev1.Pod) {
+	if !indexed(r.Job) {
+		return
+	}
+	var done, lost []int
+	for _, p := range succeeded {
+		index, _ := indexOf(p)
+		done = append(done, index)
+	}
+	for _, p := range failed {
+		if index, ok := indexOf(p); ok && r.failedIndexes.has(index) && failsIndex(r.Job, p, r.actions[p.UID]) {
+			lost = append(lost, index)
+		}
+	}
+	completed := r.completedBefore.with(done...)
+	r.status.CompletedIndexes, r.status.Succeeded = completed.String(), int32(completed.count())
+	r.status.FailedIndexes = nil
+	if perIndex(r.Job) {
+		r.status.FailedIndexes = ptr.To(r.failedBefore.with(lost...).String())
+	}
+}
+
+// finish writes the interim condition and, when all pods are counted and gone, the final one (JOB-50, JOB-61). It returns the events
+// about that.
+func (r *report) finish(now time.Time) {
+	if !r.end.decided() {
+		return
+	}
+	if !holds(r.status, r.end.interim) {
+		setCondition(&r.status, r.end.interim, corev1.ConditionTrue, r.end.reason, r.end.message, now)
+	}
+	lists := r.status.UncountedTerminatedPods
+	if r.left > 0 || *r.status.Terminating > 0 || len(lists.Succeeded)+len(lists.Failed) > 0 || slices.ContainsFunc(r.mine, tracked) {
+		return
+	}
+	setCondition(&r.status, r.end.final(), corev1.ConditionTrue, r.end.reason, r.end.message, now)
+	if r.end.failing() {
+		r.event(corev1.EventTypeWarning, r.end.reason, r.end.message) // JOB-92
+		return
+	}
+	r.status.CompletionTime = &metav1.Time{Time: now}
+	if wanted := r.Job.Spec.Completions; wanted != nil && r.status.Succeeded > *wanted {
+		r.event(corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached") // JOB-93
+	}
+	r.event(corev1.EventTypeNormal, "Completed", "Job completed") // JOB-91
+}
+
+func (r *report) event(kind, reason, message string) {
+	r.events = append(r.events, plan.RecordEvent{Object: r.Job, Event: plan.Event{Type: kind, Reason: reason, Message: message}})
+}
+
+// suspend writes whether the Job is suspended. A Job that never was has no such condition (JOB-80, JOB-81).
+func (r *report) suspend(now time.Time) {
+	switch is, was := suspended(r.Job), holds(r.status, batchv1.JobSuspended); {
+	case r.end.decided() || r.Job.DeletionTimestamp != nil:
+	case is && !was && r.left == 0:
+		setCondition(&r.status, batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)
+		r.status.StartTime = nil
+		r.event(corev1.EventTypeNormal, "Suspended", "Job suspended")
+	case !is && was:
+		setCondition(&r.status, batchv1.JobSuspended, corev1.ConditionFalse, "JobResumed", "Job resumed", now)
+		r.status.StartTime = &metav1.Time{Time: now}
+		r.event(corev1.EventTypeNormal, "Resumed", "Job resumed")
+	}
+}
+
+func setCondition(s *batchv1.JobStatus, t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) {
+	at := metav1.NewTime(now)
+	c := batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: at, LastTransitionTime: at}
+	if before := condition(*s, t); before != nil {
+		*before = c
+		return
+	}
+	s.Conditions = append(s.Conditions, c)
+}
+
+// release removes finalizers. That of a pod which is neither listed nor has ended is removed only from the version that was observed,
+// because the pod may have ended meanwhile.
+func (r *report) release(pods []*corev1.Pod) plan.Step {
+	lists := r.status.UncountedTerminatedPods
+	listed := make(map[types.UID]bool, len(lists.Failed))
+	for _, uid := range slices.Concat(lists.Failed, lists.Succeeded) {
+		listed[uid] = true
+	}
+	var each plan.Each
+	for _, p := range pods {
+		step := untrack(p, "the pod is listed, or will not be counted")
+		step.Version = !listed[p.UID] && !podutil.Finished(p) && r.Job.DeletionTimestamp == nil
+		each.Sequences = append(each.Sequences, []plan.Step{step})
+	}
+	return each
+}
+
+// unchanged reports whether there is nothing to write. A server that does not know a field drops it.
+func unchanged(before, after batchv1.JobStatus) bool {
+	before.Ready = ptr.To(ptr.Deref(before.Ready, 0))
+	before.Terminating = ptr.To(ptr.Deref(before.Terminating, 0))
+	if before.UncountedTerminatedPods == nil {
+		before.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
+	}
+	return equality.Semantic.DeepEqual(before, after)
+}
+
+// onlyProgress reports whether the change is nothing that users wait for.
+func onlyProgress(before, after batchv1.JobStatus) bool {
+	return equality.Semantic.DeepEqual(before.Conditions, after.Conditions) && equality.Semantic.DeepEqual(before.StartTime, after.StartTime)
+}

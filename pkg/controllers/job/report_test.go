@@ -1,0 +1,254 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func uids(of ...types.UID) []types.UID { return of }
+
+func succeededList(of ...types.UID) batchv1.UncountedTerminatedPods {
+	return batchv1.UncountedTerminatedPods{Succeeded: of}
+}
+
+func failedList(of ...types.UID) batchv1.UncountedTerminatedPods {
+	return batchv1.UncountedTerminatedPods{Failed: of}
+}
+
+func TestReport(t *testing.T) {
+	none := batchv1.UncountedTerminatedPods{}
+	active := func(n int32) jobEdit { return func(j *batchv1.Job) { j.Status.Active = n } }
+	for _, c := range []struct {
+		name string
+		job  *batchv1.Job
+		pods []*corev1.Pod
+		want []string
+	}{
+		{"JOB-86 nothing has changed", sum(1, active(1)), list(pod("a")), nil},
+		{"JOB-14 active, ready and terminating", sum(4), list(pod("a"), pod("b", ready), pod("c", terminating), pod("d", terminating, failed), pod("e", ready, terminating, untracked)),
+			[]string{"status active=2 ready=1 terminating=2 uncounted.failed=2", "untrack c", "untrack d"}},
+		{"JOB-15 it starts", sum(1, notStarted), nil, []string{"status started=true"}},
+		{"JOB-40 pods that have ended are listed first", sum(3), list(pod("a", succeeded), pod("b", failed), pod("c")),
+			[]string{"status active=1 uncounted.succeeded=1 uncounted.failed=1", "untrack a", "untrack b"}},
+		{"JOB-40 listed, with finalizer: nothing, the plan removes it", sum(3, active(1), counters(0, 0, succeededList("a"))), list(pod("a", succeeded), pod("c")), nil},
+		{"JOB-41 listed, without finalizer: counted", sum(3, active(1), counters(1, 1, succeededList("a"))), list(pod("a", succeeded, untracked), pod("c")),
+			[]string{"status active=1 succeeded=2 failed=1"}},
+		{"JOB-41 listed, gone: counted", sum(3, active(1), counters(1, 1, failedList("a"))), list(pod("c")), []string{"status active=1 succeeded=1 failed=2"}},
+		{"JOB-41 one is counted and another one listed by the same write", sum(4, active(1), counters(0, 0, succeededList("a"))),
+			list(pod("a", succeeded, untracked), pod("b", succeeded), pod("c")), []string{"status active=1 succeeded=1 uncounted.succeeded=1", "untrack b"}},
+		{"JOB-44 without finalizer, not listed: counted before, or not to be", sum(2, active(1), counters(0, 1, none)), list(pod("a", failed, untracked), pod("c")), nil},
+		{"JOB-44 in both lists: it has failed", sum(2, active(1), counters(0, 0, batchv1.UncountedTerminatedPods{Succeeded: uids("a"), Failed: uids("a", "a")})), list(pod("c")),
+			[]string{"status active=1 failed=1"}},
+		{"JOB-44 listed as failed, has succeeded: it has failed", sum(2, active(1), counters(0, 0, failedList("a"))), list(pod("a", succeeded, untracked), pod("c")),
+			[]string{"status active=1 failed=1"}},
+		{"JOB-40 listed, made an orphan, with finalizer: not counted yet", sum(2, dying, active(1), counters(0, 0, failedList("a"))), list(pod("a", failed, orphan), pod("c", untracked)), nil},
+		{"JOB-40 listed, relabelled, with finalizer: not counted yet", sum(2, active(1), counters(0, 0, failedList("a"))), list(pod("a", failed, relabelled), pod("c")), nil},
+		{"JOB-42 at most 500", sum(900, active(0)), many(700, succeeded), append([]string{"status uncounted.succeeded=500"}, untracks(500)...)},
+		{"JOB-46 ignored by the policy", sum(2, active(1), policy(onDisruption("Ignore"))), list(pod("a", failed, disrupted), pod("c")), []string{"untrack a"}},
+		{"JOB-73 counted by the policy", sum(2, active(1), policy(onDisruption("Ignore"), onExit("Count", 1))), list(pod("a", failed), pod("c")),
+			[]string{"status active=1 uncounted.failed=1", "untrack a"}},
+		{"JOB-28 with policy Failed a pod that is being deleted does not count", sum(1, late), list(pod("a", terminating)), []string{"status terminating=1"}},
+
+		{"JOB-59 completions are reached", sum(1), list(pod("a", succeeded)), []string{"status uncounted.succeeded=1 SuccessCriteriaMet=True", "untrack a"}},
+		{"JOB-59 not while a pod is active", sum(1, active(1)), list(pod("a", succeeded), pod("b")), []string{"status active=1 uncounted.succeeded=1", "untrack a"}},
+		{"JOB-59 without completions: one has succeeded, none is active", sum(2, noCompletions), list(pod("a", succeeded), pod("b", failed, untracked)),
+			[]string{"status uncounted.succeeded=1 SuccessCriteriaMet=True", "untrack a"}},
+		{"JOB-59 of no completions", sum(0), nil, []string{"status SuccessCriteriaMet=True Complete=True", "event Completed"}},
+		{"JOB-61 all are counted: complete", sum(1, counters(0, 0, succeededList("a")), condTrue(batchv1.JobSuccessCriteriaMet, "x")), list(pod("a", succeeded, untracked)),
+			[]string{"status succeeded=1 SuccessCriteriaMet=True Complete=True", "event Completed"}},
+		{"JOB-93 too many", sum(1, counters(2, 0, none), condTrue(batchv1.JobSuccessCriteriaMet, "x")), nil,
+			[]string{"status succeeded=2 SuccessCriteriaMet=True Complete=True", "event TooManySucceededPods", "event Completed"}},
+		{"JOB-50 not while a pod terminates", sum(1, counters(1, 0, none), condTrue(batchv1.JobSuccessCriteriaMet, "x"), func(j *batchv1.Job) { j.Status.Terminating = ptr.To[int32](1) }),
+			list(pod("a", terminating, untracked)), nil},
+		{"JOB-50 not while a pod has its finalizer", sum(1, counters(1, 0, none), condTrue(batchv1.JobSuccessCriteriaMet, "x")), list(pod("a", failed)),
+			[]string{"status succeeded=1 uncounted.failed=1 SuccessCriteriaMet=True", "untrack a"}},
+		{"JOB-45 after success only what has really failed counts", sum(1, counters(1, 0, none), condTrue(batchv1.JobSuccessCriteriaMet, "x")), list(pod("a", terminating)),
+			[]string{"status terminating=1 succeeded=1 SuccessCriteriaMet=True", "untrack a as observed"}},
+		{"JOB-45 after failure all count", sum(1, late, condTrue(batchv1.JobFailureTarget, "x")), list(pod("a", terminating)),
+			[]string{"status terminating=1 uncounted.failed=1 FailureTarget=True", "untrack a"}},
+		{"JOB-53 too many failures", sum(1, limit(1), counters(0, 1, none)), list(pod("a", failed)), []string{"status failed=1 uncounted.failed=1 FailureTarget=True", "untrack a"}},
+		{"JOB-53 exactly the limit", sum(1, limit(1)), list(pod("a", failed)), []string{"status uncounted.failed=1", "untrack a"}},
+		{"JOB-92 failed for good", sum(1, limit(0), counters(0, 1, none), condTrue(batchv1.JobFailureTarget, "BackoffLimitExceeded")), nil,
+			[]string{"status failed=1 FailureTarget=True Failed=True", "event BackoffLimitExceeded"}},
+		{"JOB-60 an end is not recorded, nor are pods counted, while pods are active", sum(2, active(1), policy(onExit("FailJob", 42))), list(pod("a"), pod("b", failedWith(42, 0))), nil},
+
+		{"JOB-80 suspended", sum(1, suspend), nil, []string{"status started=false Suspended=True", "event Suspended"}},
+		{"JOB-80 not while a pod is active", sum(1, suspend, active(1)), list(pod("a")), nil},
+		{"JOB-82 counters are kept", sum(3, suspend, counters(1, 1, none)), nil, []string{"status succeeded=1 failed=1 started=false Suspended=True", "event Suspended"}},
+		{"JOB-81 resumed", sum(1, condTrue(batchv1.JobSuspended, "x")), nil, []string{"status started=true Suspended=False", "event Resumed"}},
+		{"JOB-18 being deleted: no finalizer stays", sum(3, dying, active(1)), list(pod("a"), pod("b", succeeded)),
+			[]string{"status active=1 uncounted.succeeded=1", "untrack a", "untrack b"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := lines(reportStatus(now, snapshotOf(c.job, c.pods...), plan.Outcome{}).Steps)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s", cmp.Diff(c.want, got))
+			}
+		})
+	}
+}
+
+func many(n int, edits ...podEdit) (pods []*corev1.Pod) {
+	for i := range n {
+		pods = append(pods, pod(nameOf(i), edits...))
+	}
+	return pods
+}
+
+func nameOf(i int) string { return fmt.Sprintf("p%05d", i) }
+
+func untracks(n int) (lines []string) {
+	for i := range n {
+		lines = append(lines, "untrack "+nameOf(i))
+	}
+	return lines
+}
+
+func TestReportIndexed(t *testing.T) {
+	done := func(completed, lost string) jobEdit {
+		return func(j *batchv1.Job) {
+			j.Status.CompletedIndexes = completed
+			j.Status.Succeeded = int32(parseIndexes(completed, 100).count())
+			if perIndex(j) {
+				j.Status.FailedIndexes = &lost
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		job  *batchv1.Job
+		pods []*corev1.Pod
+		want []string
+	}{
+		{"JOB-69 an index is completed", sum(5, byIndex, done("0-2", "")), list(pod("a", index("4"), succeeded)),
+			[]string{"status succeeded=4 completed=0-2,4", "untrack a"}},
+		{"JOB-70 twice, or already: counted once", sum(5, byIndex, done("0", "")), list(pod("a", index("0"), succeeded), pod("b", index("1"), succeeded), pod("c", index("1"), succeeded)),
+			[]string{"status succeeded=2 completed=0,1", "untrack a", "untrack b", "untrack c"}},
+		{"JOB-70 without a valid index: not counted", sum(3, byIndex), list(pod("a", index("x"), succeeded), pod("b", index("7"), failed), pod("c", failed)),
+			[]string{"untrack a", "untrack b", "untrack c"}},
+		{"JOB-71 completions were lowered", sum(2, byIndex, done("0,3", "")), nil, []string{"status succeeded=1 completed=0"}},
+		{"JOB-67 the last failed pod of an index is held until it is replaced", sum(2, limitPerIndex(3), done("", "")), list(pod("a", index("0"), failed)), nil},
+		{"JOB-67 then it counts", sum(2, limitPerIndex(3), done("", "")), list(pod("a", index("0"), failed), pod("b", index("0"), failedBefore("1"))),
+			[]string{"status active=1 uncounted.failed=1", "untrack a"}},
+		{"JOB-67 earlier ones count", sum(2, limitPerIndex(3), done("", "")), list(pod("a", index("0"), failed), pod("b", index("0"), failedBefore("1"), failed)),
+			[]string{"status uncounted.failed=1", "untrack a"}},
+		{"JOB-67 at the end nothing is held", sum(2, limitPerIndex(3), done("", ""), condTrue(batchv1.JobFailureTarget, "x")), list(pod("a", index("0"), failed)),
+			[]string{"status uncounted.failed=1 FailureTarget=True", "untrack a"}},
+		{"JOB-68 an index fails", sum(2, limitPerIndex(1), done("", "")), list(pod("a", index("1"), failedBefore("1"), failed)),
+			[]string{"status lost=1 uncounted.failed=1", "untrack a"}},
+		{"JOB-68 by the policy at once", sum(2, limitPerIndex(5), done("", ""), policy(onExit("FailIndex", 1))), list(pod("a", index("1"), failed)),
+			[]string{"status lost=1 uncounted.failed=1", "untrack a"}},
+		{"JOB-57 no index is left, some have failed", sum(2, limitPerIndex(1), done("0", "1")), nil, []string{"status succeeded=1 completed=0 lost=1 FailureTarget=True Failed=True", "event FailedIndexes"}},
+		{"JOB-56 too many indexes have failed", sum(5, limitPerIndex(1), done("0", "1,2"), func(j *batchv1.Job) { j.Spec.MaxFailedIndexes = ptr.To[int32](1) }), nil,
+			[]string{"status succeeded=1 completed=0 lost=1,2 FailureTarget=True Failed=True", "event MaxFailedIndexesExceeded"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := lines(reportStatus(now, snapshotOf(c.job, c.pods...), plan.Outcome{}).Steps)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%s", cmp.Diff(c.want, got))
+			}
+		})
+	}
+}
+
+// JOB-26, JOB-87: the status says what became of the plan; JOB-121: pods that a terminating namespace has refused are not active.
+func TestReportAfterWrites(t *testing.T) {
+	a, b := pod("a", ready), pod("b", ready)
+	s := snapshotOf(sum(3, func(j *batchv1.Job) { j.Status.Active, j.Status.Ready = 2, ptr.To[int32](2) }), a, b)
+	refused := errors.New("quota")
+	for _, c := range []struct {
+		name string
+		did  plan.Outcome
+		want []string
+	}{
+		{"created", plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: newPod(s.Job)}}}, []string{"status active=3 ready=2"}},
+		{"refused", plan.Outcome{Err: refused, Results: []plan.Result{{Verb: plan.Created, Object: newPod(s.Job), Err: refused}}}, nil},
+		{"stopped", plan.Outcome{Stopped: true}, nil},
+		{"deleted", plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: b}}}, []string{"status active=1 ready=1 terminating=1"}},
+		{"not given up", plan.Outcome{Err: refused, Results: []plan.Result{{Verb: plan.Changed, Object: b, Err: refused}}}, nil},
+	} {
+		if got := lines(reportStatus(now, s, c.did).Steps); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %s", c.name, cmp.Diff(c.want, got))
+		}
+	}
+}
+
+// JOB-1, JOB-125: mere progress may wait for a second, what users wait for may not.
+func TestWhatWaits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		job  *batchv1.Job
+		pods []*corev1.Pod
+		want time.Duration
+	}{
+		{"start", sum(1, notStarted), nil, 0},
+		{"progress", sum(2), list(pod("a", succeeded), pod("b")), progressWait},
+		{"the end", sum(1), list(pod("a", succeeded)), 0},
+		{"suspension", sum(1, suspend), nil, 0},
+	} {
+		p := reportStatus(now, snapshotOf(c.job, c.pods...), plan.Outcome{})
+		if p.Empty() || p.Debounce != c.want || p.MaxWait != c.want {
+			t.Errorf("%s: waits %v, at most %v", c.name, p.Debounce, p.MaxWait)
+		}
+	}
+}
+
+func TestPolicyMessages(t *testing.T) { // JOB-74
+	named := onExit("FailJob", 42)
+	named.OnExitCodes.ContainerName = ptr.To("other")
+	notIn := onExit("FailJob", 1, 2)
+	notIn.OnExitCodes.Operator = batchv1.PodFailurePolicyOnExitCodesOpNotIn
+	for _, c := range []struct {
+		name  string
+		rules []batchv1.PodFailurePolicyRule
+		pod   *corev1.Pod
+		want  string
+	}{
+		{"exit code", []batchv1.PodFailurePolicyRule{onDisruption("Ignore"), onExit("FailJob", 42)}, pod("a", failedWith(42, 0)),
+			"Container sum for pod shop/a failed with exit code 42 matching FailJob rule at index 1"},
+		{"condition", []batchv1.PodFailurePolicyRule{onDisruption("FailJob")}, pod("a", failed, disrupted),
+			"Pod shop/a has condition DisruptionTarget matching FailJob rule at index 0"},
+		{"not in", []batchv1.PodFailurePolicyRule{notIn}, pod("a", failedWith(3, 0)), "Container sum for pod shop/a failed with exit code 3 matching FailJob rule at index 0"},
+		{"exit code 0 never matches", []batchv1.PodFailurePolicyRule{notIn}, pod("a", failedWith(0, 0)), ""},
+		{"another container", []batchv1.PodFailurePolicyRule{named}, pod("a", failedWith(42, 0)), ""},
+		{"has not ended", []batchv1.PodFailurePolicyRule{onDisruption("FailJob")}, pod("a", disrupted, terminating), ""},
+	} {
+		if got := rule(sum(1, policy(c.rules...)), c.pod).message; got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestSuccessPolicy(t *testing.T) { // JOB-76
+	for _, c := range []struct {
+		rules     []batchv1.SuccessPolicyRule
+		completed string
+		want      int // -1: not met
+	}{
+		{[]batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0,2-3")}}, "0,2,3", 0},
+		{[]batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0,2-3")}}, "0,1,3", -1},
+		{[]batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0,2-3"), SucceededCount: ptr.To[int32](2)}}, "1-3", 0},
+		{[]batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0")}, {SucceededCount: ptr.To[int32](2)}}, "1,3", 1},
+		{[]batchv1.SuccessPolicyRule{{}}, "0-8", -1},
+	} {
+		j := sum(9, byIndex, func(j *batchv1.Job) { j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: c.rules} })
+		got, ok := metSuccessPolicy(j, parseIndexes(c.completed, 9))
+		if !ok {
+			got = -1
+		}
+		if got != c.want {
+			t.Errorf("%+v with %s: %d, want %d", c.rules, c.completed, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,322 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+func jobEntry() Entry {
+	return Entry{
+		Controller: "job-controller",
+		Operations: map[string]workload.Operation{
+			"job":     createJob,  // NAME completions= parallelism= image= mode=indexed, per-index or late deadline=
+			"editjob": disturbJob, // NAME do=suspend, resume, scale, resize, delete parallelism=, of scale, and of resize, which sets the completions, too; policy=
+		},
+		Choices: []workload.Choice{
+			{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+				mode := workload.Pick(g, "", "", " mode=indexed", " mode=per-index", " mode=late", " deadline=20")
+				g.Add(at, "job sum-%s completions=%d parallelism=%d image=%s:1%s", app, 1+g.IntN(8), 1+g.IntN(4),
+					workload.Pick(g, actors.Done, actors.Done, actors.Flop), mode)
+				g.Add(soon, "editjob sum-%s do=%s", app, workload.Pick(g, "scale parallelism=1", "scale parallelism=5", "delete", "delete policy=Foreground", "delete policy=Orphan"))
+			}},
+			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+				g.Add(at, "job sum-%s completions=%d parallelism=3 image=done:1", app, 2+g.IntN(8))
+				g.Add(at+time.Second, "editjob sum-%s do=suspend", app)
+				g.Add(soon, "editjob sum-%s do=resume", app)
+			}},
+			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+				g.Add(at, "pod sum-%s n=%d do=%s", app, g.IntN(5), workload.Pick(g, "delete", "evict"))
+				g.Add(soon, "pod sum-%s n=%d do=%s", app, g.IntN(5), workload.Pick(g, "delete", "evict"))
+			}},
+		},
+		Settled:   unsettledJobs,
+		Scenarios: jobScenarios,
+		Malformed: jobMalformed,
+		Mutants:   jobMutants,
+		Budgets:   jobBudgets,
+	}
+}
+
+// createJob makes a Job. Its pods have the label app of its own name, so that no other app's service or quota counts them.
+func createJob(u *workload.Users, l script.Line) error {
+	name, completions, parallelism := l.Arg(0), int32(1), int32(1)
+	if n, ok := l.Int("completions"); ok {
+		completions = int32(n)
+	}
+	if n, ok := l.Int("parallelism"); ok {
+		parallelism = int32(n)
+	}
+	image, _ := l.Get("image")
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name}, Spec: batchv1.JobSpec{
+		Completions: &completions, Parallelism: &parallelism, Template: workload.Template(name, image),
+	}}
+	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	if seconds, ok := l.Int("deadline"); ok {
+		j.Spec.ActiveDeadlineSeconds = ptr.To(int64(seconds))
+	}
+	switch mode, _ := l.Get("mode"); mode {
+	case "indexed":
+		j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+	case "per-index":
+		j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+		j.Spec.BackoffLimitPerIndex, j.Spec.BackoffLimit = ptr.To[int32](1), ptr.To[int32](2147483647)
+	case "late":
+		j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
+	}
+	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: j})
+	return err
+}
+
+func disturbJob(u *workload.Users, l script.Line) error {
+	n, _ := l.Int("parallelism")
+	edits := map[string]func(*batchv1.Job){
+		"suspend": func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) },
+		"resume":  func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(false) },
+		"scale":   func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To(int32(n)) },
+		"resize":  func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To(int32(n)), ptr.To(int32(n)) },
+	}
+	do, _ := l.Get("do")
+	if do == "delete" {
+		return u.Remove("jobs", l.Arg(0), l)
+	}
+	edit := edits[do]
+	if edit == nil {
+		return fmt.Errorf("a Job can be suspended, resumed, scaled, resized and deleted, not %q", do)
+	}
+	_, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", edit)
+	return err
+}
+
+// unsettledJobs returns what is wrong about Jobs and their pods in a world at rest.
+func unsettledJobs(s *apiserver.Server) (wrong []string) {
+	jobs, active := map[types.UID]*batchv1.Job{}, map[types.UID]int{}
+	for _, j := range apiserver.All[*batchv1.Job](s) {
+		jobs[j.UID] = j
+	}
+	for _, p := range apiserver.All[*corev1.Pod](s) {
+		ref := metav1.GetControllerOf(p)
+		tracked := slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer)
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if ref == nil {
+			if tracked {
+				wrong = append(wrong, fmt.Sprintf("the pod %s belongs to nobody and has the finalizer of a Job", p.Name))
+			}
+			continue
+		}
+		if j := jobs[ref.UID]; tracked && (ended || j == nil || jobOver(j)) {
+			wrong = append(wrong, fmt.Sprintf("the pod %s of the Job %s still has the finalizer in phase %s", p.Name, ref.Name, p.Status.Phase))
+		}
+		if !ended && p.DeletionTimestamp == nil {
+			active[ref.UID]++
+		}
+	}
+	for uid, j := range jobs {
+		problem := ""
+		switch n := active[uid]; {
+		case int(j.Status.Active) != n:
+			problem = fmt.Sprintf("its status says that %d pods are active, and %d are", j.Status.Active, n)
+		case ptr.Deref(j.Spec.Suspend, false) && n > 0:
+			problem = fmt.Sprintf("it is suspended, and %d pods are active", n)
+		case !ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && n == 0 && *j.Spec.Parallelism > 0 && j.DeletionTimestamp == nil:
+			problem = "no pod is active, and it is not over"
+		}
+		if problem != "" {
+			wrong = append(wrong, fmt.Sprintf("Job %s: %s", j.Name, problem))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+// jobOver reports whether a Job is complete or has failed.
+func jobOver(j *batchv1.Job) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
+	})
+}
+
+var jobMutants = []Mutant{
+	{
+		Name: "pods lose the finalizer before they are listed",
+		Edits: []Edit{{"pkg/controllers/job/plan_ledger.go",
+			"case l.listed[p.UID]:", "case l.listed[p.UID] || p.Status.Phase == corev1.PodSucceeded:"}},
+		Script: withoutElection + `
+			at 1s   job sum completions=4 parallelism=2 image=done:1`,
+		Oracle: "S18",
+	},
+	{
+		Name: "pods are counted when they are listed, and once more",
+		Edits: []Edit{{"pkg/controllers/job/report.go",
+			"r.status.Succeeded, r.status.Failed = r.succeeded, r.failed", "r.status.Succeeded, r.status.Failed = r.succeeded+int32(len(lists.Succeeded)), r.failed"}},
+		Script: withoutElection + `
+			at 1s   job sum completions=6 parallelism=3 image=done:1`,
+		Oracle: "S18",
+	},
+	{
+		Name: "all completions are started at once",
+		Edits: []Edit{{"pkg/controllers/job/plan.go",
+			"return min(parallelism(s.Job), max(0, completions(s.Job)-succeeded))", "return max(0, completions(s.Job)-succeeded)"}},
+		Script: withoutElection + `
+			at 1s   job sum completions=6 parallelism=2 image=done:1`,
+		Oracle: "S19",
+	},
+	{
+		Name: "completed indexes are run again",
+		Edits: []Edit{{"pkg/controllers/job/plan_create.go",
+			"if done, ok := s.completed.find(index); ok {", "if done, ok := s.completed[:0].find(index); ok {"}},
+		Script: withoutElection + `
+			at 1s   job sum completions=6 parallelism=2 image=done:1 mode=indexed
+			at 40s  editjob sum do=delete`,
+		Oracle: "S19",
+	},
+	{
+		Name: "pods keep the finalizer when their Job is gone",
+		Edits: []Edit{{"pkg/controllers/job/orphans.go",
+			"return isJob(ref) && !slices.ContainsFunc(", "return isJob(ref) && len(s.Jobs) > 0 && !slices.ContainsFunc("}},
+		Script: withoutElection + `
+			at 1s   job sum completions=2 parallelism=2 image=good:1
+			at 20s  editjob sum do=delete`,
+		Oracle: SettledOracle,
+	},
+	{
+		Name: "a suspended Job keeps its pods",
+		Edits: []Edit{{"pkg/controllers/job/plan.go",
+			"case suspended(s.Job):", "case suspended(s.Job) && len(s.active) == 0:"}},
+		Script: withoutElection + `
+			at 1s   job sum completions=2 parallelism=2 image=good:1
+			at 20s  editjob sum do=suspend`,
+		Oracle: SettledOracle,
+	},
+}
+
+var jobMalformed = map[string]string{
+	"jobs/no-selector": `{"apiVersion":"batch/v1","kind":"Job","metadata":${META},"spec":{"template":{}}}`,
+	"jobs/absurd": `{"apiVersion":"batch/v1","kind":"Job","metadata":${META},"spec":{"parallelism":-3,"completions":-1,"backoffLimit":-7,"completionMode":"Indexed",
+		"backoffLimitPerIndex":-1,"maxFailedIndexes":-1,"activeDeadlineSeconds":-9223372036854775808,"selector":{"matchLabels":{"job":"absurd"}},
+		"podFailurePolicy":{"rules":[{"action":"Sing"},{"action":"FailJob","onExitCodes":{"operator":"In","values":[0]}}]},"successPolicy":{"rules":[{}]},
+		"template":{"metadata":{"labels":{"job":"absurd"}},"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"a"}]}}},
+		"status":{"active":-1,"succeeded":-5,"failed":-5,"completedIndexes":"9-1,x,-4,99999999999","failedIndexes":",,",
+			"uncountedTerminatedPods":{"succeeded":["","gone"],"failed":["gone","gone"]},"conditions":[{"type":"Suspended","status":"Maybe"}]}}`,
+	"jobs/no-mode": `{"apiVersion":"batch/v1","kind":"Job","metadata":${META},"spec":{"completionMode":"Sideways","selector":{"matchLabels":{"job":"no-mode"}},
+		"template":{"metadata":{"labels":{"job":"no-mode"}}}}}`,
+	"pods/no-index": `{"apiVersion":"v1","kind":"Pod","metadata":{"ownerReferences":[{"apiVersion":"batch/v1","kind":"Job","name":"absurd","uid":"jobs/absurd","controller":true}],
+		"labels":{"job":"absurd"},"finalizers":["batch.kubernetes.io/job-tracking"],"annotations":{"batch.kubernetes.io/job-completion-index":"-1",
+		"batch.kubernetes.io/job-index-failure-count":"1e9"},${META}},"spec":{"nodeName":"nowhere","containers":[{"name":"a"}]},"status":{"phase":"Failed"}}`,
+}
+
+var jobScenarios = []Scenario{
+	{Name: "run a Job", Play: func(u *User) {
+		u.createJob("sum", 4, 2)
+		u.endJobs(1, func(int) string { return "Succeeded" })
+		u.waitJobs(1, batchv1.JobComplete)
+	}},
+}
+
+var jobBudgets = []Budget{{
+	Name: "run 20 Jobs of 5 pods", Floor: floor.Writes{Other: 200, Status: 60},
+	Do: func(u *User) {
+		u.Each(20, func(i int) error { u.createJob(fmt.Sprint("sum-", i), 5, 5); return nil })
+		u.waitJobPods(100)
+		u.endJobs(20, func(int) string { return "Succeeded" })
+		u.waitJobs(20, batchv1.JobComplete)
+	},
+}}
+
+// createJob makes a Job whose pods run until somebody ends them.
+func (u *User) createJob(name string, completions, parallelism int32) {
+	u.Helper()
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Completions: &completions, Parallelism: &parallelism}}
+	j.Spec.Template.Annotations = map[string]string{cluster.NeverReady: "true"} // else they would end at once
+	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	j.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sum", Image: "sum:1"}}
+	u.Try("create "+name, func() error {
+		_, err := u.Client.BatchV1().Jobs(u.Namespace).Create(ctx(), j, metav1.CreateOptions{})
+		return ignoreExists(err)
+	})
+}
+
+func (u *User) jobs() (jobs []batchv1.Job) {
+	u.Helper()
+	u.Try("list Jobs", func() error {
+		list, err := u.Client.BatchV1().Jobs(u.Namespace).List(ctx(), metav1.ListOptions{})
+		if err == nil {
+			jobs = list.Items
+		}
+		return err
+	})
+	return jobs
+}
+
+// waitJobPods waits until so many pods of the namespace run.
+func (u *User) waitJobPods(n int) {
+	u.Helper()
+	u.Wait("the pods of the Jobs run", Patience, func() error {
+		running := 0
+		for _, p := range u.Pods() {
+			if p.Status.Phase == corev1.PodRunning {
+				running++
+			}
+		}
+		if running != n {
+			return fmt.Errorf("%d of %d", running, n)
+		}
+		return nil
+	})
+}
+
+// endJobs ends all pods that run, until n Jobs are about to end.
+func (u *User) endJobs(n int, as func(i int) string) {
+	u.Helper()
+	u.Wait("the pods have ended", Patience, func() error {
+		for i, p := range u.Pods() {
+			if p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil {
+				continue
+			}
+			patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":%q}}`, p.UID, as(i))
+			if _, err := u.Client.CoreV1().Pods(u.Namespace).Patch(ctx(), p.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); ignoreNotFound(err) != nil {
+				return err
+			}
+		}
+		over := 0
+		for _, j := range u.jobs() {
+			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Status == corev1.ConditionTrue }) {
+				over++
+			}
+		}
+		if over < n {
+			return fmt.Errorf("%d of %d Jobs are about to end", over, n)
+		}
+		return nil
+	})
+}
+
+// waitJobs waits until so many Jobs have the condition.
+func (u *User) waitJobs(n int, t batchv1.JobConditionType) {
+	u.Helper()
+	u.Wait(fmt.Sprintf("%d Jobs are %s", n, t), Patience, func() error {
+		found := 0
+		for _, j := range u.jobs() {
+			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue }) {
+				found++
+			}
+		}
+		if found != n {
+			return fmt.Errorf("%d of %d", found, n)
+		}
+		return nil
+	})
+}
