@@ -1,6 +1,6 @@
 // Command gen makes the files that follow from others: the roles under deploy/kustomize and the table of rights in
-// docs/security.md, both from what the controllers and the manager declare (package rbac), and the alert rules for a manager
-// beside the original.
+// docs/security.md, both from what the controllers and the manager declare (package rbac), the lists of controllers in pages, and the
+// alert rules for a manager beside the original.
 //
 //	go run ./hack/gen            write them
 //	go run ./hack/gen --check    fail if one is not as it would be written
@@ -14,7 +14,6 @@ import (
 	"os"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 func main() {
@@ -34,7 +33,7 @@ type file struct {
 
 func run(check bool) error {
 	var errs []error
-	for _, f := range files(manager.Rights(controllers.Registry())) {
+	for _, f := range files(controllers.Registry()) {
 		errs = append(errs, f.update(check))
 	}
 	return errors.Join(errs...)

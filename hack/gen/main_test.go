@@ -124,3 +124,17 @@ func TestAlertsOfAnotherJob(t *testing.T) {
 		}
 	}
 }
+
+func TestListControllers(t *testing.T) {
+	registry := []manager.Controller{{Name: "web-controller", Alias: "web"}, {Name: "app"}, {Name: "db-controller", Alias: "db"}}
+	for _, c := range []struct{ name, page, want string }{
+		{"a sentence over two lines", "It has the controllers `web`,\n`old` and `db`.", "It has the controllers `app`, `db` and `web`."},
+		{"what the original leaves", "start it with `--controllers=*,-web,-db` first", "start it with `--controllers=*,-app,-db,-web` first"},
+		{"after what kubeadm sets", "--controllers=*,bootstrapsigner,tokencleaner,-web,-db", "--controllers=*,bootstrapsigner,tokencleaner,-app,-db,-web"},
+		{"one name is no list", "the controllers `web` and `db`; --controllers=*,-web", "the controllers `web` and `db`; --controllers=*,-web"},
+	} {
+		if got := string(listControllers([]byte(c.page), registry)); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
@@ -30,11 +31,15 @@ var overlays = []struct{ name, lease string }{
 	{"minimal", original},
 }
 
-func files(controllers map[string]rbac.Rights) []file {
+func files(registry []manager.Controller) []file {
+	controllers := manager.Rights(registry)
 	all := []file{
 		{"deploy/kustomize/base/rbac.yaml", func([]byte) ([]byte, error) { return render(roles(controllers)) }},
 		{"docs/security.md", func(before []byte) ([]byte, error) { return replaceTable(before, table(controllers)) }},
 		{"deploy/monitoring/alerts-beside-upstream.yaml", alertsBeside},
+	}
+	for _, path := range listed {
+		all = append(all, file{path, func(before []byte) ([]byte, error) { return listControllers(before, registry), nil }})
 	}
 	for _, o := range overlays {
 		all = append(all, file{"deploy/kustomize/overlays/" + o.name + "/lease.yaml", func([]byte) ([]byte, error) {
