@@ -44,6 +44,7 @@ type Entry struct {
 // Entries returns the entries of all controllers. To add one: a file and a line.
 func Entries() []Entry {
 	return []Entry{
+		cronJobEntry(),
 		deploymentEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),
@@ -57,6 +58,7 @@ func Entries() []Entry {
 		rootCAPublisherEntry(),
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
+		ttlAfterFinishedEntry(),
 	}
 }
 
