@@ -170,12 +170,12 @@ const tooMany = 100
 
 // missed estimates how many times a schedule has between since and now, from the first two (CJ-32).
 func missed(s cron.Schedule, since, now time.Time) int {
-	first := s.Next(since)
+	first := following(s, since)
 	if first.IsZero() || first.After(now) {
 		return 0
 	}
-	second := s.Next(first)
-	if !second.After(first) { // the zero time, too
+	second := following(s, first)
+	if second.IsZero() {
 		return 1
 	}
 	return int(now.Sub(first)/second.Sub(first)) + 1

@@ -57,7 +57,7 @@ func latest(s cron.Schedule, since, now time.Time) (last, next time.Time) {
 	if first := now.Add(-oldest); since.Before(first) {
 		since = first
 	}
-	next = s.Next(since)
+	next = following(s, since)
 	if every, ok := s.(cron.ConstantDelaySchedule); ok { // counted from since, so that it cannot be asked for times in between
 		if !next.After(now) {
 			last = next.Add(now.Sub(next) / every.Delay * every.Delay)
@@ -69,12 +69,22 @@ func latest(s cron.Schedule, since, now time.Time) (last, next time.Time) {
 	for !next.IsZero() && !next.After(now) {
 		last = next
 		middle := last.Add(until.Sub(last) / 2)
-		if later := s.Next(middle); later.IsZero() || later.After(now) {
+		if later := following(s, middle); later.IsZero() || later.After(now) {
 			until = middle
 		} else {
 			last = later
 		}
-		next = s.Next(last)
+		next = following(s, last)
 	}
 	return last, next
+}
+
+// following returns the first time of a schedule after t, zero if there is none. Where clocks are set back at another time than the full
+// hour, as in Pacific/Chatham, the library may name a time up to an hour before t; then it is asked again from a little later.
+func following(s cron.Schedule, t time.Time) time.Time {
+	for from := t; ; from = from.Add(time.Minute) {
+		if next := s.Next(from); next.IsZero() || next.After(t) {
+			return next
+		}
+	}
 }

@@ -82,8 +82,8 @@ func TestUnparsableSchedules(t *testing.T) { // CJ-26, CJ-28
 // twoYears are schedules in zones with changes of the clock: of an hour and of half an hour, at midnight, in the north and in the south.
 var (
 	texts = []string{
-		"*/7 * * * *", "30 1 * * *", "30 2 * * *", "0 0 * * *", "15 0,3 * * *", "0 */6 * * *", "45 23 * * 1-5", "0 0 1 * *", "0 12 13 * fri", "59 23 31 12 *",
-		"@yearly", "@monthly", "@weekly", "@daily", "@hourly", "@every 1h30m", "@every 17h", "@every 37s",
+		"*/7 5 * * *", "30 1 * * *", "30 2 * * *", "0 0 * * *", "15 0,3 * * *", "0 */6 * * *", "45 23 * * 1-5", "0 0 1 * *", "0 12 13 * fri", "59 23 31 12 *",
+		"@yearly", "@monthly", "@weekly", "@daily", "@hourly", "@every 1h30m", "@every 17h", "@every 37m",
 	}
 	zones = []string{
 		"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Australia/Sydney", "America/Santiago", "Africa/Casablanca", "Asia/Beirut",
@@ -122,6 +122,33 @@ func TestLatestIsTheLibrarysLatest(t *testing.T) {
 					t.Errorf("%s in %s: at %v the next is %v, not %v", text, name, now, next, all[n])
 				}
 			})
+		}
+	}
+}
+
+// Where clocks change at another time than the full hour, the library may name a time that has been. The controller goes forward all the
+// same, and does not hang.
+func TestClockChangesOffTheHour(t *testing.T) {
+	for _, c := range []struct{ zone, day string }{
+		{"Pacific/Chatham", "2026-04-04 12:00:00"}, {"Pacific/Chatham", "2026-09-26 12:00:00"},
+		{"Australia/Lord_Howe", "2026-04-04 12:00:00"}, {"Australia/Lord_Howe", "2026-10-03 12:00:00"},
+	} {
+		began, err := time.Parse(time.DateTime, c.day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{"* * * * *", "*/7 2 * * *", "*/7 3 * * *", "0 3 * * *", "50 2,3 * * *", "15 1 * * *"} {
+			schedule, err := parse(text, in(t, c.zone))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for minute := range 6 * 60 {
+				now := began.Add(time.Duration(minute) * time.Minute)
+				last, next := latest(schedule, began.Add(-time.Hour), now)
+				if last.After(now) || !next.After(now) || !following(schedule, now).After(now) {
+					t.Errorf("%s in %s: at %v the latest is %v and the next %v", text, c.zone, now, last, next)
+				}
+			}
 		}
 	}
 }
