@@ -70,8 +70,8 @@ func cronJobEntry() Entry {
 	}
 }
 
-// jobTemplate is what Jobs are made from that an actor finishes, or a test.
-func jobTemplate(image string) batchv1.JobSpec {
+// JobSpec is that of Jobs that no controller runs: an actor of the simulation finishes them, or a test does.
+func JobSpec(image string) batchv1.JobSpec {
 	spec := batchv1.JobSpec{ManagedBy: ptr.To(actors.JobManager)}
 	spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: image}}
@@ -99,7 +99,7 @@ func cron(u *workload.Users, l script.Line) error {
 		return fmt.Errorf("there is no CronJob %s", l.Arg(0))
 	}
 	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)}}
-	c.Spec.JobTemplate.Spec = jobTemplate(image)
+	c.Spec.JobTemplate.Spec = JobSpec(image)
 	applyCron(c, l)
 	return create(u, c)
 }
@@ -303,7 +303,7 @@ var cronJobMutants = []Mutant{
 func (u *User) createCronJob(name string, policy batchv1.ConcurrencyPolicy) error {
 	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "@every 1s", policy
-	c.Spec.JobTemplate.Spec = jobTemplate("good:1")
+	c.Spec.JobTemplate.Spec = JobSpec("good:1")
 	_, err := u.Client.BatchV1().CronJobs(u.Namespace).Create(ctx(), c, metav1.CreateOptions{})
 	return ignoreExists(err)
 }

@@ -56,7 +56,7 @@ func ttlAfterFinishedEntry() Entry {
 }
 
 func (u *User) createTTLJob(name string, seconds int32) error {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: jobTemplate("good:1")}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: JobSpec("good:1")}
 	job.Spec.TTLSecondsAfterFinished = &seconds
 	_, err := u.Client.BatchV1().Jobs(u.Namespace).Create(ctx(), job, metav1.CreateOptions{})
 	return ignoreExists(err)
@@ -74,7 +74,7 @@ func ttlJob(u *workload.Users, l script.Line) error {
 	if found || err != nil || !ok {
 		return err
 	}
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)}, Spec: jobTemplate(image)}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)}, Spec: JobSpec(image)}
 	job.Spec.TTLSecondsAfterFinished = ttl
 	return create(u, job)
 }
