@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -427,4 +428,28 @@ func TestCrashAfterCreation(t *testing.T) { // CJ-50, CJ-53
 			t.Errorf("Jobs %v, active %v", jobs, active)
 		}
 	})
+}
+
+// An active Job that the cache does not show yet is read live, and stays active. One that the CronJob no longer controls does not.
+func TestActiveJobsThatTheCacheLacks(t *testing.T) { // CJ-16
+	for _, orphan := range []bool{false, true} {
+		begin(t, func(c *cluster) {
+			c.until("00:12:30")
+			job := newJob(backup(), time.Now(), zone{time.UTC})
+			job.UID = "uid-job"
+			if orphan {
+				job.OwnerReferences = nil
+			}
+			c.FreezeWatches(jobKind())
+			c.put(job)
+			c.start(lists(job), concurrency(batchv1.ForbidConcurrent))
+			c.until("00:15:30")
+			if active := c.cronJob("backup").Status.Active; orphan == slices.ContainsFunc(active, func(ref corev1.ObjectReference) bool { return ref.UID == job.UID }) {
+				t.Errorf("orphan %v: active %v", orphan, active)
+			}
+			if n := c.CountWrites("create"); (n > 0) != orphan {
+				t.Errorf("orphan %v: %d Jobs were created beside it", orphan, n)
+			}
+		})
+	}
 }
