@@ -2,6 +2,7 @@
 package controllers
 
 import (
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/cronjob"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
@@ -16,12 +17,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttlafterfinished"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // Registry returns all controllers, with options of their own. To add one: a folder and a line.
 func Registry() []manager.Controller {
 	return []manager.Controller{
+		cronjob.Controller(),
 		deployment.Controller(),
 		endpoint.Controller(),
 		endpointslice.Controller(),
@@ -36,5 +39,6 @@ func Registry() []manager.Controller {
 		rootcacertpublisher.Controller(),
 		serviceaccount.Controller(),
 		serviceaccounttoken.Controller(),
+		ttlafterfinished.Controller(),
 	}
 }

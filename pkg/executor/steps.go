@@ -43,7 +43,7 @@ func (w *Writing) createOne(m api.Mapping, s plan.Create) error {
 	result := plan.Result{Verb: plan.Created, Object: s.Object}
 	switch {
 	case err == nil:
-		result.Name, result.UID = made.GetName(), made.GetUID()
+		result.Name, result.UID, result.Version = made.GetName(), made.GetUID(), made.GetResourceVersion()
 		w.remember(m, made)
 		w.emit(s.Events.Done, made.GetName(), nil)
 	case namespaceEnds(err): // RS-28, DEP-26: nothing to report
@@ -126,7 +126,7 @@ func (w *Writing) changed(m api.Mapping, s plan.Change, made *metav1.PartialObje
 	result := plan.Result{Verb: plan.Changed, Object: s.New, Subresource: s.Subresource, Name: s.New.GetName()}
 	switch {
 	case err == nil:
-		result.UID = made.GetUID()
+		result.UID, result.Version = made.GetUID(), made.GetResourceVersion()
 		w.remember(m, made)
 		w.emit(s.Events.Done, s.New.GetName(), nil)
 	case apierrors.IsConflict(err) && s.Apply == nil, apierrors.IsNotFound(err) && w.owner == nil:
@@ -202,7 +202,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	if err == nil && !(gone && s.Version) && !(conflict && w.Periodic) {
 		w.await(func(b *freshness.Barrier) { b.WaitForDeletion(m.GroupVersionKind, o, conflict) })
 	}
-	w.result(plan.Result{Verb: plan.Deleted, Object: o, Name: o.GetName(), Err: err})
+	w.result(plan.Result{Verb: plan.Deleted, Object: o, Name: o.GetName(), Needless: gone, Err: err})
 	if err != nil {
 		return fmt.Errorf("delete %s %s: %w", m.Kind, o.GetName(), err)
 	}

@@ -375,3 +375,27 @@ func TestVersionedPatch(t *testing.T) {
 		t.Errorf("planned from the latest version: %+v", did)
 	}
 }
+
+// The outcome tells the version of what was written, and whether a deletion found nothing to delete.
+func TestVersionsAndNeedlessDeletions(t *testing.T) {
+	owner, b := newSet(), newBench(t)
+	p := put(b, newPod("p", owner))
+	older := p.DeepCopy()
+	did := b.apply(owner, plan.Create{Object: newPod("q", owner)}, plan.Change{Old: p, New: labelled(p)})
+	if did.Err != nil || did.Results[0].Version == "" || did.Results[1].Version == did.Results[0].Version {
+		t.Errorf("%+v", did)
+	}
+	for _, c := range []struct {
+		name     string
+		step     plan.Delete
+		needless bool
+	}{
+		{"it has changed", plan.Delete{Objects: []plan.Object{older}, Version: true}, true},
+		{"it is there", plan.Delete{Objects: []plan.Object{older}}, false},
+		{"it is gone", plan.Delete{Objects: []plan.Object{older}}, true},
+	} {
+		if did := b.apply(owner, c.step); did.Err != nil || did.Results[0].Needless != c.needless {
+			t.Errorf("%s: %+v", c.name, did)
+		}
+	}
+}

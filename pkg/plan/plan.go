@@ -138,6 +138,8 @@ type Result struct {
 	Subresource string
 	Name        string    // of the object that was written, also when the server made it up
 	UID         types.UID // likewise; empty if the write failed, and for deletions
+	Version     string    // likewise: its resourceVersion
+	Needless    bool      // of a deletion: the object was gone, replaced, or changed, where that is a precondition
 	Err         error     // nil: done, or needless (already gone, namespace terminating)
 }
 

@@ -61,6 +61,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.workOfServiceAccounts()
 	b.workOfGarbage()
 	b.workOfNamespaces()
+	b.workOfCronJobs()
 	legacy()
 	b.scrape(port)
 	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {

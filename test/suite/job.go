@@ -222,7 +222,7 @@ var jobScenarios = []Scenario{
 	{Name: "run a Job", Play: func(u *User) {
 		u.createJob("sum", 4, 2)
 		u.endJobs(1, func(int) string { return "Succeeded" })
-		u.waitJobs(1, batchv1.JobComplete)
+		u.waitJobCondition(1, batchv1.JobComplete)
 	}},
 }
 
@@ -232,7 +232,7 @@ var jobBudgets = []Budget{{
 		u.Each(20, func(i int) error { u.createJob(fmt.Sprint("sum-", i), 5, 5); return nil })
 		u.waitJobPods(100)
 		u.endJobs(20, func(int) string { return "Succeeded" })
-		u.waitJobs(20, batchv1.JobComplete)
+		u.waitJobCondition(20, batchv1.JobComplete)
 	},
 }}
 
@@ -304,19 +304,16 @@ func (u *User) endJobs(n int, as func(i int) string) {
 	})
 }
 
-// waitJobs waits until so many Jobs have the condition.
-func (u *User) waitJobs(n int, t batchv1.JobConditionType) {
+// waitJobCondition waits until so many Jobs have the condition.
+func (u *User) waitJobCondition(n int, t batchv1.JobConditionType) {
 	u.Helper()
-	u.Wait(fmt.Sprintf("%d Jobs are %s", n, t), Patience, func() error {
+	u.waitJobs(fmt.Sprintf("%d Jobs are %s", n, t), func(jobs []batchv1.Job) bool {
 		found := 0
-		for _, j := range u.jobs() {
+		for _, j := range jobs {
 			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue }) {
 				found++
 			}
 		}
-		if found != n {
-			return fmt.Errorf("%d of %d", found, n)
-		}
-		return nil
+		return found == n
 	})
 }

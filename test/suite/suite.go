@@ -44,6 +44,7 @@ type Entry struct {
 // Entries returns the entries of all controllers. To add one: a file and a line.
 func Entries() []Entry {
 	return []Entry{
+		cronJobEntry(),
 		deploymentEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),
@@ -58,6 +59,7 @@ func Entries() []Entry {
 		rootCAPublisherEntry(),
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
+		ttlAfterFinishedEntry(),
 	}
 }
 

@@ -31,6 +31,8 @@ func (c *Cluster) note(resource string, e *apiserver.Event) {
 		c.notePod(e)
 	case "nodes":
 		c.noteNode(e)
+	case "jobs":
+		c.noteJob(e)
 	case "namespaces":
 		if e.Object.GetDeletionTimestamp() != nil && !c.LeaveGarbage {
 			name, uid := e.Object.GetName(), e.Object.GetUID()

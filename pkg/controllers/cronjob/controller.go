@@ -1,0 +1,86 @@
+// Package cronjob is the cronjob controller: it creates Jobs at the times of a schedule, and deletes the oldest of those that have
+// finished.
+package cronjob
+
+import (
+	"errors"
+	_ "time/tzdata" // time zones also where the file system has none (CJ-28)
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the cronjob controller's entry in the registry.
+func Controller() manager.Controller {
+	o := &Options{Workers: 5}
+	return manager.Controller{
+		Name:    "cronjob-controller",
+		Alias:   "cronjob",
+		Account: "cronjob-controller",
+		Options: o,
+		Rights:  Rights,
+		Fields:  fields(),
+		Init:    o.init,
+	}
+}
+
+// fields are what the controller reads. CronJobs are written back whole.
+func fields() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
+		jobKind(): {
+			annotationPath(batchv1.CronJobScheduledTimestampAnnotation), annotationPath(manualAnnotation),
+			"status.conditions", "status.startTime", "status.completionTime",
+		},
+	}}
+}
+
+func annotationPath(key string) string { return "metadata.annotations[" + key + "]" }
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	cronJobs, err1 := informers.Objects[*batchv1.CronJob](c.Informers)
+	jobs, err2 := informers.OwnedObjects[*batchv1.Job](c.Informers)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	k := &caches{cronJobs: cronJobs, jobs: jobs}
+	owners := informers.Owners[*batchv1.CronJob]{Kind: kind().Kind, Get: cronJobs.Get}
+	own := newCollectors()
+	c.RegisterMetrics(own.skew)
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+		Name:    "cronjob", // of the queue
+		Workers: int(o.Workers),
+		Kinds:   []string{kind().Kind},
+		Watches: []reconcile.Watch{
+			{Kind: kind(), Informer: cronJobs.Informer(), Enqueues: informers.Itself, Resync: true}, // CJ-1
+			{Kind: jobKind(), Informer: jobs.Informer(), Enqueues: enqueuedByJob(owners)},
+		},
+		Observe: k.observe,
+		Owner:   func(s snapshot) plan.Object { return s.CronJob },
+		Plan:    planJobs,
+		Report:  reportStatus,
+		Applied: own.applied,
+	}), nil
+}
+
+// enqueuedByJob returns a function that names whoever owned a Job before a change or owns it after (CJ-3).
+func enqueuedByJob(owners informers.Owners[*batchv1.CronJob]) func(before, after plan.Object) []plan.Key {
+	return func(before, after plan.Object) (keys []plan.Key) {
+		if before != nil {
+			keys = owners.Of(before, keys)
+		}
+		if after != nil {
+			keys = owners.Of(after, keys)
+		}
+		return keys
+	}
+}
+
+func kind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("CronJob") }
+
+func jobKind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("Job") }

@@ -1,0 +1,218 @@
+package cronjob
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// snapshot is what one reconcile of a CronJob has observed. The objects belong to shared caches.
+type snapshot struct {
+	CronJob   *batchv1.CronJob
+	Jobs      []*batchv1.Job           // that it controls, in any order
+	Missing   []corev1.ObjectReference // Jobs of status.active that are gone
+	Taken     *batchv1.Job             // a Job that it does not control, and that has the name of the one that is due
+	Zone      zone                     // of the schedule
+	ZoneError string                   // why there is none
+	Memory    memory                   // of the reconcile before
+}
+
+// memory is what is remembered of a CronJob.
+type memory struct {
+	Schedule string    // and time zone; empty if nothing is remembered
+	Since    time.Time // when that was first seen, if there was another one before
+	Ran      time.Time // the latest time of the schedule for which there was a Job
+	Said     []string  // the keys of the warnings that were given and still stand
+}
+
+// remember returns what is to be remembered when the plan for a snapshot was carried out.
+func remember(now time.Time, s snapshot) *memory {
+	d := decide(now, s)
+	m := &memory{Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: later(s.ran(now), d.run)}
+	for _, w := range d.warnings {
+		m.Said = append(m.Said, w.key)
+	}
+	return m
+}
+
+func scheduleOf(c *batchv1.CronJob) string {
+	if c.Spec.TimeZone == nil {
+		return c.Spec.Schedule
+	}
+	return c.Spec.Schedule + " " + *c.Spec.TimeZone
+}
+
+// validSince returns when the schedule became valid: zero if it is not known to have changed. What it would have brought before is
+// not made up for (CJ-94).
+func (s snapshot) validSince(now time.Time) time.Time {
+	if s.Memory.Schedule == "" || s.Memory.Schedule == scheduleOf(s.CronJob) {
+		return s.Memory.Since
+	}
+	return now
+}
+
+// ran returns the latest time for which there was a Job, as far as is known.
+func (s snapshot) ran(now time.Time) time.Time {
+	latest := later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)
+	for _, job := range s.Jobs {
+		if at, ok := scheduledTime(s.CronJob, job); ok && !at.After(now) {
+			latest = later(latest, at)
+		}
+	}
+	return latest
+}
+
+// warning is an event about a state that lasts. It is recorded when the state begins.
+type warning struct {
+	key string
+	plan.Event
+}
+
+// decision says what is to become of a CronJob now.
+type decision struct {
+	due      time.Time // the latest time of the schedule for which there was no Job; zero if there is none
+	run      time.Time // due, if its Job is to be created now
+	next     time.Time // when the schedule brings something again; zero if never
+	why      string
+	warnings []warning
+}
+
+func (d *decision) warn(key, kind, reason, format string, args ...any) {
+	d.warnings = append(d.warnings, warning{reason + " " + key, plan.Event{Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)}})
+}
+
+// decide decides in the order of CJ-17..24.
+func decide(now time.Time, s snapshot) (d decision) {
+	c := s.CronJob
+	active, others := s.active()
+	for _, job := range others {
+		d.warn(job.Name, corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", job.Name)
+	}
+	if c.DeletionTimestamp != nil {
+		d.why = "the CronJob is being deleted"
+		return d
+	}
+	if s.ZoneError != "" {
+		d.why = "the time zone is unknown: " + s.ZoneError
+		name := ptr.Deref(c.Spec.TimeZone, "")
+		d.warn(name, corev1.EventTypeWarning, "UnknownTimeZone", "invalid timeZone: %q: %s", name, s.ZoneError)
+		return d
+	}
+	if ptr.Deref(c.Spec.Suspend, false) {
+		d.why = "the CronJob is suspended"
+		return d
+	}
+	if s.schedule(now, &d); d.due.IsZero() {
+		return d
+	}
+	at := fmt.Sprint(d.due.Unix())
+	switch {
+	case s.tooLate(now, d.due):
+		d.why = "the time " + d.due.UTC().Format(time.RFC3339) + " was missed"
+		d.warn(at, corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", d.due.UTC().Format(time.RFC1123Z))
+	case s.created(d.due): // of another time in the same minute (CJ-34)
+		d.why = "there is a Job of that minute"
+	case s.Taken != nil: // CJ-93
+		d.why = "the name of the Job is taken"
+		d.warn(at, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %s exists, and this CronJob does not control it", s.Taken.Name)
+	case c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0: // CJ-41
+		d.why = fmt.Sprintf("%s is running and the concurrency policy is Forbid", active[0].Name)
+		d.warn(at, corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+	default:
+		d.why = "create the Job for " + d.due.UTC().Format(time.RFC3339)
+		d.run = d.due
+	}
+	return d
+}
+
+// schedule finds out what is due, and what is next.
+func (s snapshot) schedule(now time.Time, d *decision) {
+	c := s.CronJob
+	text := c.Spec.Schedule
+	schedule, err := parse(text, s.Zone)
+	if err != nil {
+		d.why = "the schedule cannot be parsed: " + err.Error()
+		d.warn(text, corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", text, err)
+		return
+	}
+	if namesZone(text) {
+		d.warn(text, corev1.EventTypeWarning, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, "+
+			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", text)
+	}
+	since := s.ran(now)
+	if since.IsZero() {
+		since = c.CreationTimestamp.Time
+	}
+	since = later(since, s.validSince(now)).In(s.Zone.Location)
+	due, next := latest(schedule, since, now)
+	if next.IsZero() { // CJ-29
+		d.why = "no time within five years matches the schedule"
+		d.warn(text, corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : no time within five years matches", text)
+		return
+	}
+	d.due, d.next = due, next
+	d.why = "wait until " + next.UTC().Format(time.RFC3339)
+	if !due.IsZero() && missed(schedule, later(since, now.Add(-s.deadline())), now) > tooMany {
+		d.warn(fmt.Sprint(due.Unix()), corev1.EventTypeWarning, "TooManyMissedTimes",
+			"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+	}
+}
+
+// tooMany missed times are worth a warning (CJ-32).
+const tooMany = 100
+
+// missed estimates how many times a schedule has between since and now, from the first two (CJ-32).
+func missed(s cron.Schedule, since, now time.Time) int {
+	first := following(s, since)
+	if first.IsZero() || first.After(now) {
+		return 0
+	}
+	second := following(s, first)
+	if second.IsZero() {
+		return 1
+	}
+	return int(now.Sub(first)/second.Sub(first)) + 1
+}
+
+// deadline is how late a Job may be created (CJ-97).
+func (s snapshot) deadline() time.Duration {
+	seconds := s.CronJob.Spec.StartingDeadlineSeconds
+	if seconds == nil {
+		return oldest
+	}
+	return time.Duration(min(max(0, *seconds), int64(oldest/time.Second))) * time.Second
+}
+
+// tooLate reports whether a time of the schedule is before the deadline (CJ-22, CJ-31).
+func (s snapshot) tooLate(now, due time.Time) bool {
+	return s.CronJob.Spec.StartingDeadlineSeconds != nil && !due.After(now.Add(-s.deadline()))
+}
+
+// created reports whether the CronJob has the Job of a time.
+func (s snapshot) created(due time.Time) bool {
+	name := jobName(s.CronJob, due)
+	for _, job := range s.Jobs {
+		if job.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// clockSkew is how much later than its time a Job is created, so that the clock of no other component is before the time (CJ-30).
+const clockSkew = 100 * time.Millisecond
+
+// requeue is how long there is nothing to do; zero waits for an event (CJ-4, CJ-6).
+func (d decision) requeue(now time.Time) time.Duration {
+	if d.next.IsZero() {
+		return 0
+	}
+	return min(d.next.Sub(now), math.MaxInt64-clockSkew) + clockSkew
+}

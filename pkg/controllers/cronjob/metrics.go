@@ -1,0 +1,30 @@
+package cronjob
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// collectors are the metrics of this controller.
+type collectors struct{ skew *metrics.Histogram }
+
+func newCollectors() collectors {
+	return collectors{skew: metrics.NewHistogram(&metrics.HistogramOpts{ // CJ-80
+		Subsystem: "cronjob_controller", Name: "job_creation_skew_duration_seconds", StabilityLevel: metrics.STABLE,
+		Buckets: metrics.ExponentialBuckets(1, 2, 10),
+		Help:    "Time between when a Job of a CronJob was scheduled to be created and when it was created.",
+	})}
+}
+
+// applied measures how late Jobs were created.
+func (c collectors) applied(_ context.Context, s snapshot, did plan.Outcome) {
+	if job := createdJob(did); job != nil {
+		if at, ok := scheduledTime(s.CronJob, job); ok {
+			c.skew.Observe(time.Since(at).Seconds())
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package cronjob
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// caches are what the controller reads.
+type caches struct {
+	cronJobs informers.Store[*batchv1.CronJob]
+	jobs     informers.OwnedStore[*batchv1.Job]
+	zones    sync.Map // time zones by their names, which are files or compiled in
+}
+
+// observe finds the CronJob, its Jobs, and its time zone.
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+	c := k.cronJobs.Get(r.Key.Namespace, r.Key.Name)
+	if c == nil {
+		return o, nil
+	}
+	s := snapshot{CronJob: c, Jobs: k.jobs.OwnedBy(c.Namespace, c.UID)}
+	if r.Memory != nil {
+		s.Memory = *r.Memory
+	}
+	if err := k.findActive(ctx, r.Reader, &s); err != nil {
+		return o, err
+	}
+	if s.Zone, err = k.zone(c); err != nil {
+		s.ZoneError = err.Error()
+	}
+	if due := decide(r.Now, s).due; !due.IsZero() {
+		if job := k.jobs.Get(c.Namespace, jobName(c, due)); job != nil && !metav1.IsControlledBy(job, c) {
+			s.Taken = job
+		}
+	}
+	o.Exists, o.Snapshot, o.Memory = true, s, remember(r.Now, s)
+	return o, nil
+}
+
+// findActive reads live the active Jobs that the cache lacks (CJ-16).
+func (k *caches) findActive(ctx context.Context, reader api.Reader, s *snapshot) error {
+	cached := make(map[types.UID]bool, len(s.Jobs))
+	for _, job := range s.Jobs {
+		cached[job.UID] = true
+	}
+	for _, ref := range s.CronJob.Status.Active {
+		if cached[ref.UID] {
+			continue
+		}
+		job, err := readJob(ctx, reader, s.CronJob.Namespace, ref.Name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("read the active Job %s: %w", ref.Name, err)
+		case job != nil && job.UID == ref.UID && metav1.IsControlledBy(job, s.CronJob):
+			s.Jobs = append(s.Jobs, job)
+			cached[job.UID] = true
+		default:
+			s.Missing = append(s.Missing, corev1.ObjectReference{Name: ref.Name, UID: ref.UID})
+		}
+	}
+	return nil
+}
+
+// readJob reads a Job live. It returns nil if there is none.
+func readJob(ctx context.Context, reader api.Reader, namespace, name string) (*batchv1.Job, error) {
+	if name == "" {
+		return nil, nil
+	}
+	m, _ := api.BuiltIn(jobKind())
+	job := &batchv1.Job{}
+	err := reader.Get(ctx, m, plan.Key{Namespace: namespace, Name: name}, job)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return job, err
+}
+
+// zone returns the time zone in which the schedule is meant (CJ-28).
+func (k *caches) zone(c *batchv1.CronJob) (zone, error) {
+	if c.Spec.TimeZone == nil || namesZone(c.Spec.Schedule) {
+		return zone{time.Local}, nil
+	}
+	name := *c.Spec.TimeZone
+	if known, ok := k.zones.Load(name); ok {
+		return zone{known.(*time.Location)}, nil
+	}
+	location, err := time.LoadLocation(name)
+	if err != nil {
+		return zone{}, err
+	}
+	k.zones.Store(name, location)
+	return zone{location}, nil
+}

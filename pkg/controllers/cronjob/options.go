@@ -1,0 +1,27 @@
+package cronjob
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+)
+
+// Options are what the controller takes from flags.
+type Options struct {
+	Workers int32
+}
+
+// AddFlags implements manager.Options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-cron-job-syncs", o.Workers, "CronJobs that are reconciled at the same time.")
+}
+
+// Validate implements manager.Options.
+func (o *Options) Validate() []error {
+	return flagutil.AtLeastOne("concurrent-cron-job-syncs", o.Workers)
+}
+
+// Configz implements manager.Options.
+func (o *Options) Configz() (section string, fields any) {
+	return "CronJobController", struct{ ConcurrentCronJobSyncs int32 }{o.Workers}
+}

@@ -1,0 +1,141 @@
+package cronjob
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// A status waits this long for what follows at once, and longer while other Jobs are to be created first.
+const (
+	debounce = 100 * time.Millisecond
+	maxWait  = time.Second
+)
+
+// shortLived is the time to live of finished Jobs below which the status does not wait. If such a Job is gone, only the status tells
+// that it has run.
+const shortLived = 5 * time.Minute
+
+// reportStatus writes which Jobs are active, and when the last ones were scheduled and successful.
+func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	if s.CronJob == nil {
+		return plan.Plan{}
+	}
+	c := s.CronJob.DeepCopy()
+	c.Status.Active = s.activeAfter(did)
+	ran := s.ran(now)
+	if job := createdJob(did); job != nil {
+		at, _ := scheduledTime(c, job)
+		ran = later(ran, at)
+	}
+	success := timeOf(c.Status.LastSuccessfulTime)
+	for _, job := range s.Jobs {
+		success = later(success, completedAt(job)) // CJ-15
+	}
+	c.Status.LastScheduleTime = raised(c.Status.LastScheduleTime, ran)
+	c.Status.LastSuccessfulTime = raised(c.Status.LastSuccessfulTime, success)
+	if equality.Semantic.DeepEqual(s.CronJob.Status, c.Status) {
+		return plan.Plan{}
+	}
+	p := plan.Plan{Steps: []plan.Step{plan.Change{Old: s.CronJob, New: c, Subresource: plan.Status, Why: "the status has changed"}}}
+	for _, event := range s.endings() {
+		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: event})
+	}
+	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
+	replaces := c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent // the status should not name for long what was deleted
+	if !replaces && (ttl == nil || time.Duration(*ttl)*time.Second >= shortLived) {
+		p.Debounce, p.MaxWait = debounce, maxWait
+	}
+	return p
+}
+
+// raised returns a time of the status, later if it is to be later.
+func raised(before *metav1.Time, t time.Time) *metav1.Time {
+	if !t.After(timeOf(before)) {
+		return before
+	}
+	return &metav1.Time{Time: t}
+}
+
+// activeAfter returns status.active as it should be, old entries in their order first.
+func (s snapshot) activeAfter(did plan.Outcome) (refs []corev1.ObjectReference) {
+	active, _ := s.active()
+	created := createdJob(did)
+	if created != nil && s.CronJob.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
+		active = nil // CJ-42
+	}
+	left := map[types.UID]*batchv1.Job{}
+	for _, job := range active {
+		left[job.UID] = job
+	}
+	for _, r := range did.Results {
+		if r.Verb == plan.Deleted && r.Err == nil {
+			delete(left, r.Object.GetUID())
+		}
+	}
+	for _, ref := range s.CronJob.Status.Active {
+		if left[ref.UID] != nil {
+			refs = append(refs, ref)
+			delete(left, ref.UID)
+		}
+	}
+	for _, job := range active {
+		if left[job.UID] != nil { // it was created, and that could not be noted (CJ-53)
+			refs = append(refs, reference(job, job.UID, job.ResourceVersion))
+			delete(left, job.UID)
+		}
+	}
+	for _, r := range did.Results {
+		if r.Verb == plan.Created && r.Err == nil {
+			refs = append(refs, reference(created, r.UID, r.Version))
+		}
+	}
+	return refs
+}
+
+// reference is how status.active names a Job (CJ-52).
+func reference(job *batchv1.Job, uid types.UID, version string) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: jobKind().Kind,
+		Namespace: job.Namespace, Name: job.Name, UID: uid, ResourceVersion: version,
+	}
+}
+
+// createdJob returns the Job that was created, nil if none was.
+func createdJob(did plan.Outcome) *batchv1.Job {
+	for _, r := range did.Results {
+		if job, ok := r.Object.(*batchv1.Job); ok && r.Verb == plan.Created && r.Err == nil {
+			return job
+		}
+	}
+	return nil
+}
+
+// endings are the events about Jobs that are no longer active (CJ-14, CJ-16).
+func (s snapshot) endings() (events []plan.Event) {
+	jobs := slices.Clone(s.Jobs)
+	slices.SortFunc(jobs, byName)
+	listed := s.listed()
+	for _, job := range jobs {
+		at, _ := scheduledTime(s.CronJob, job)
+		condition := jobutil.Finished(job)
+		if condition != nil && (listed[job.UID] || at.After(timeOf(s.CronJob.Status.LastScheduleTime))) {
+			events = append(events, plan.Event{
+				Type: corev1.EventTypeNormal, Reason: "SawCompletedJob",
+				Message: "Saw completed job: " + job.Name + ", condition: " + string(condition.Type),
+			})
+		}
+	}
+	for _, ref := range s.Missing {
+		events = append(events, plan.Event{Type: corev1.EventTypeNormal, Reason: "MissingJob", Message: "Active job went missing: " + ref.Name})
+	}
+	return events
+}

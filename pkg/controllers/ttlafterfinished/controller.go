@@ -1,0 +1,63 @@
+// Package ttlafterfinished is the ttl-after-finished controller: it deletes Jobs some time after they have finished, if they ask for that.
+package ttlafterfinished
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the ttl-after-finished controller's entry in the registry.
+func Controller() manager.Controller {
+	o := &Options{Workers: 5}
+	return manager.Controller{
+		Name:    "ttl-after-finished-controller",
+		Alias:   "ttl-after-finished",
+		Account: "ttl-after-finished-controller",
+		Options: o,
+		Rights:  Rights,
+		Fields:  fields(),
+		Init:    o.init,
+	}
+}
+
+func kind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("Job") }
+
+// fields are what the controller reads.
+func fields() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
+		kind(): {"spec.ttlSecondsAfterFinished", "status.conditions", "status.completionTime"},
+	}}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	jobs, err := informers.Objects[*batchv1.Job](c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	k := &caches{jobs: jobs}
+	own := newCollectors()
+	c.RegisterMetrics(own.late)
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+		Name:    "ttl_jobs_to_delete", // of the queue
+		Workers: int(o.Workers),
+		Kinds:   []string{kind().Kind},
+		Watches: []reconcile.Watch{{Kind: kind(), Informer: jobs.Informer(), Enqueues: enqueuedByJob, Resync: true}},
+		Observe: k.observe,
+		Plan:    planDeletion,
+		Applied: own.applied,
+	}), nil
+}
+
+// enqueuedByJob returns the key of a Job that is to be deleted some time (TTL-22).
+func enqueuedByJob(_, after plan.Object) []plan.Key {
+	if job, ok := after.(*batchv1.Job); !ok || !candidate(job) {
+		return nil
+	}
+	return []plan.Key{{Namespace: after.GetNamespace(), Name: after.GetName()}}
+}

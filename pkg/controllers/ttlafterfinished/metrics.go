@@ -1,0 +1,44 @@
+package ttlafterfinished
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// collectors are the metrics of this controller.
+type collectors struct{ late *metrics.Histogram }
+
+func newCollectors() collectors {
+	return collectors{late: metrics.NewHistogram(&metrics.HistogramOpts{ // TTL-32
+		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
+		Buckets: metrics.ExponentialBuckets(0.1, 2, 14),
+		Help:    "Time between the end of a finished Job's time to live and its deletion.",
+	})}
+}
+
+// applied logs what was deleted, and measures how late.
+func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
+	if s.Job == nil || !candidate(s.Job) {
+		return
+	}
+	at, ok := finishedAt(s.Job)
+	if skew := time.Until(at); ok && skew > 0 { // TTL-25
+		klog.FromContext(ctx).Info("A Job has finished in the future, so the clocks of two machines differ", "by", skew.String())
+	}
+	for _, r := range did.Results {
+		if r.Err != nil || r.Needless {
+			continue
+		}
+		expires, _ := expiry(s.Job)
+		c.late.Observe(time.Since(expires).Seconds())
+		klog.FromContext(ctx).Info("Deleted a finished Job because its time to live is over", // TTL-35
+			"job", klog.KObj(s.Job), "condition", jobutil.Finished(s.Job).Type, "finished", at.UTC().Format(time.RFC3339),
+			"ttlSecondsAfterFinished", *s.Job.Spec.TTLSecondsAfterFinished)
+	}
+}

@@ -1,0 +1,27 @@
+package ttlafterfinished
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+)
+
+// Options are what the controller takes from flags.
+type Options struct {
+	Workers int32 // TTL-20
+}
+
+// AddFlags implements manager.Options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-ttl-after-finished-syncs", o.Workers, "Finished Jobs whose time to live is looked after at the same time.")
+}
+
+// Validate implements manager.Options.
+func (o *Options) Validate() []error {
+	return flagutil.AtLeastOne("concurrent-ttl-after-finished-syncs", o.Workers)
+}
+
+// Configz implements manager.Options.
+func (o *Options) Configz() (section string, fields any) {
+	return "TTLAfterFinishedController", struct{ ConcurrentTTLSyncs int32 }{o.Workers}
+}

@@ -1,0 +1,59 @@
+package ttlafterfinished
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// snapshot is what one reconcile of a Job has observed. The object belongs to a shared cache.
+type snapshot struct{ Job *batchv1.Job }
+
+// planDeletion deletes a Job whose time to live is over. The preconditions are its uid and its version, so that a Job that has
+// changed meanwhile is looked at again and not deleted (TTL-26, TTL-27, TTL-34).
+func planDeletion(now time.Time, s snapshot) plan.Plan {
+	if s.Job == nil || !candidate(s.Job) {
+		return plan.Plan{Why: "the Job has not finished, has no time to live, or is being deleted"}
+	}
+	expires, ok := expiry(s.Job)
+	switch {
+	case !ok:
+		return plan.Plan{Why: "the Job does not say when it has finished"}
+	case expires.After(now): // TTL-24
+		return plan.Plan{Why: "the time to live ends at " + expires.UTC().Format(time.RFC3339), Requeue: expires.Sub(now)}
+	}
+	why := fmt.Sprintf("its time to live of %ds after it has finished is over", *s.Job.Spec.TTLSecondsAfterFinished)
+	return plan.Plan{
+		Why: "delete the Job: " + why,
+		Steps: []plan.Step{plan.Delete{
+			Objects: []plan.Object{s.Job}, Propagation: metav1.DeletePropagationForeground, Version: true, Why: why,
+		}},
+	}
+}
+
+// candidate reports whether a Job is to be deleted some time (TTL-21).
+func candidate(job *batchv1.Job) bool {
+	return job.Spec.TTLSecondsAfterFinished != nil && job.DeletionTimestamp == nil && jobutil.Finished(job) != nil
+}
+
+// finishedAt returns when a Job has finished; false if it does not say (TTL-23, TTL-37).
+func finishedAt(job *batchv1.Job) (time.Time, bool) {
+	if at := jobutil.Finished(job).LastTransitionTime; !at.IsZero() {
+		return at.Time, true
+	}
+	if at := job.Status.CompletionTime; !at.IsZero() {
+		return at.Time, true
+	}
+	return time.Time{}, false
+}
+
+// expiry returns when the time to live of a candidate is over; false if that cannot be told.
+func expiry(job *batchv1.Job) (time.Time, bool) {
+	at, ok := finishedAt(job)
+	return at.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second), ok
+}

@@ -1,0 +1,275 @@
+package ttlafterfinished
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+)
+
+var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// done is a Job that has completed so long before epoch, with a time to live of a minute.
+func done(ago time.Duration, edits ...func(*batchv1.Job)) *batchv1.Job {
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "report", UID: "uid-report"},
+		Spec:       batchv1.JobSpec{TTLSecondsAfterFinished: ptr.To[int32](60)},
+		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
+			{Type: batchv1.JobSuccessCriteriaMet, Status: "True", LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))},
+			{Type: batchv1.JobComplete, Status: "True", LastTransitionTime: metav1.NewTime(epoch.Add(-ago))},
+		}},
+	}
+	for _, edit := range edits {
+		edit(job)
+	}
+	return job
+}
+
+func lives(seconds *int32) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Spec.TTLSecondsAfterFinished = seconds }
+}
+
+func condition(kind batchv1.JobConditionType) func(*batchv1.Job) {
+	return func(job *batchv1.Job) { job.Status.Conditions[1].Type = kind }
+}
+
+// A row is a sentence.
+func TestPlan(t *testing.T) {
+	timeless := func(job *batchv1.Job) { job.Status.Conditions[1].LastTransitionTime = metav1.Time{} }
+	for _, c := range []struct {
+		name    string
+		job     *batchv1.Job
+		deletes bool
+		next    time.Duration
+	}{
+		{"a Job that is gone", nil, false, 0},
+		{"TTL-24 the time to live is over", done(time.Minute), true, 0},
+		{"TTL-24 it is not over", done(59 * time.Second), false, time.Second},
+		{"TTL-21 a failed Job", done(time.Minute, condition(batchv1.JobFailed)), true, 0},
+		{"TTL-21 a Job that is about to finish", done(time.Hour, condition(batchv1.JobFailureTarget)), false, 0},
+		{"TTL-21 a suspended Job", done(time.Hour, condition(batchv1.JobSuspended)), false, 0},
+		{"TTL-21 a Job without time to live", done(time.Hour, lives(nil)), false, 0},
+		{"TTL-21 TTL-30 a Job that is being deleted", done(time.Hour, func(job *batchv1.Job) { job.DeletionTimestamp = &metav1.Time{Time: epoch} }), false, 0},
+		{"TTL-25 a Job that has finished in the future waits longer", done(-time.Hour), false, time.Hour + time.Minute},
+		{"TTL-29 a time to live of zero", done(0, lives(ptr.To[int32](0))), true, 0},
+		{"TTL-31 a Job that another controller manages", done(time.Minute, func(job *batchv1.Job) { job.Spec.ManagedBy = ptr.To("example.com/other") }), true, 0},
+		{"TTL-37 the completion time counts where the condition has none", done(0, timeless, func(job *batchv1.Job) {
+			job.Status.CompletionTime = &metav1.Time{Time: epoch.Add(-30 * time.Second)}
+		}), false, 30 * time.Second},
+		{"TTL-23 TTL-37 a Job that does not say when it has finished stays", done(0, timeless), false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := planDeletion(epoch, snapshot{Job: c.job})
+			if p.Why == "" || p.Requeue != c.next {
+				t.Errorf("%q, reconciles again after %v, want %v", p.Why, p.Requeue, c.next)
+			}
+			var want []plan.Step
+			if c.deletes { // TTL-27, TTL-34
+				want = []plan.Step{plan.Delete{
+					Objects: []plan.Object{c.job}, Propagation: metav1.DeletePropagationForeground, Version: true,
+					Why: p.Steps[0].(plan.Delete).Why,
+				}}
+			}
+			if diff := cmp.Diff(want, p.Steps); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestEnqueues(t *testing.T) { // TTL-22
+	job := done(0)
+	for _, c := range []struct {
+		name string
+		keys []plan.Key
+		want int
+	}{
+		{"a new candidate", enqueuedByJob(nil, job), 1},
+		{"a candidate that changes, or is delivered again", enqueuedByJob(job, job), 1},
+		{"a Job that becomes one", enqueuedByJob(done(0, lives(nil)), job), 1},
+		{"another Job", enqueuedByJob(job, done(0, lives(nil))), 0},
+		{"a candidate that is gone", enqueuedByJob(job, nil), 0},
+	} {
+		if len(c.keys) != c.want || c.want == 1 && c.keys[0] != (plan.Key{Namespace: "shop", Name: "report"}) {
+			t.Errorf("%s enqueues %v", c.name, c.keys)
+		}
+	}
+}
+
+// Whatever the Job is: planning does not panic or change it, depends on nothing that is not cached, and can be repeated from what was
+// stored. A Job is only deleted if it has a time to live, has finished, and is not being deleted.
+func TestAnyObjectsAtAll(t *testing.T) {
+	kept, err := projection.New(fields())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		job := done(time.Duration(rapid.IntRange(-100, 100).Draw(t, "seconds")) * time.Second)
+		if rapid.Bool().Draw(t, "anything") {
+			plantest.Anything(rapid.Int64().Draw(t, "seed"))(job)
+		}
+		s, before := snapshot{Job: job}, job.DeepCopy()
+		p := planDeletion(epoch, s)
+		if diff := cmp.Diff(before, job); diff != "" || p.Requeue < 0 {
+			t.Errorf("requeue %v, changed: %s", p.Requeue, diff)
+		}
+		if !p.Empty() && (job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil) {
+			t.Errorf("%s: %+v", p.Why, job)
+		}
+		o, err := kept.Project(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, s := range map[string]snapshot{"restored": plantest.Restored(t, s), "cached": {Job: o.(*batchv1.Job)}} {
+			if again := planDeletion(epoch, s); again.Why != p.Why || again.Requeue != p.Requeue || again.Empty() != p.Empty() {
+				t.Errorf("%s: %+v, want %+v", what, again, p)
+			}
+		}
+	})
+}
+
+// run runs the controller in virtual time, which begins at the epoch of Jobs, while a test works. It returns the log.
+func run(t *testing.T, test func(s *apitest.Server, put func(*batchv1.Job))) (log string) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(epoch))
+		var lines bytes.Buffer
+		klog.SetLogger(funcr.New(func(_, args string) { lines.WriteString(args + "\n") }, funcr.Options{}))
+		defer klog.ClearLogger()
+		server := apitest.NewServer()
+		entry := Controller()
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
+		managertest.Run(t, c, entry, func() {
+			test(server, func(job *batchv1.Job) {
+				if _, err := server.Put(job); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			})
+		})
+		log = lines.String()
+	})
+	return log
+}
+
+// finishedNow is a Job that has finished at this moment.
+func finishedNow(edits ...func(*batchv1.Job)) *batchv1.Job {
+	return done(epoch.Sub(time.Now()), edits...)
+}
+
+// One request deletes a Job: the preconditions make a live read needless. A line of the log says what went and why.
+func TestOneRequestAndOneLine(t *testing.T) { // TTL-24, TTL-26, TTL-27, TTL-34, TTL-35
+	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+		put(finishedNow())
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		if n := len(s.Writes()); n != 0 {
+			t.Errorf("%d writes too early", n)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		writes := s.Writes()
+		if len(writes) != 1 || writes[0].Verb != "delete" {
+			t.Fatal(s.Log())
+		}
+		o := writes[0].DeleteOptions
+		if *o.PropagationPolicy != metav1.DeletePropagationForeground || *o.Preconditions.UID != "uid-report" || o.Preconditions.ResourceVersion == nil {
+			t.Errorf("%+v", o)
+		}
+	})
+	for _, part := range []string{`"Deleted a finished Job because its time to live is over"`, `"name"="report"`, `"condition"="Complete"`, `"ttlSecondsAfterFinished"=60`} {
+		if strings.Count(log, part) != 1 {
+			t.Errorf("the log lacks %s: %s", part, log)
+		}
+	}
+}
+
+// A Job whose time to live is prolonged, taken away or shortened while it waits is treated by what it is now.
+func TestChangesWhileWaiting(t *testing.T) { // TTL-24, TTL-26, TTL-29
+	for _, c := range []struct {
+		name    string
+		ttl     *int32
+		deleted time.Duration // after it has finished; zero for never
+	}{
+		{"prolonged", ptr.To[int32](600), 10 * time.Minute},
+		{"shortened", ptr.To[int32](40), 40 * time.Second},
+		{"taken away", nil, 0},
+	} {
+		run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+			job := finishedNow()
+			at := job.Status.Conditions[1].LastTransitionTime.Time
+			put(job)
+			time.Sleep(30 * time.Second)
+			lives(c.ttl)(job)
+			put(job)
+			var deleted time.Duration
+			for deleted == 0 && time.Since(at) < time.Hour {
+				if time.Sleep(time.Second); s.CountWrites("delete") > 0 {
+					deleted = time.Since(at)
+				}
+			}
+			if late := deleted - c.deleted; late < 0 || late > time.Second {
+				t.Errorf("%s: deleted after %v, want %v", c.name, deleted, c.deleted)
+			}
+		})
+	}
+}
+
+// A Job that has changed and of which the cache does not know is not deleted, nor logged as deleted; it is decided anew.
+func TestStaleCache(t *testing.T) { // TTL-26, TTL-28
+	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+		job := finishedNow()
+		put(job)
+		s.FreezeWatches(kind())
+		lives(nil)(job)
+		put(job)
+		time.Sleep(2 * time.Minute)
+		s.ResumeWatches(kind())
+		time.Sleep(10 * time.Minute)
+		if len(s.Names(kind())) != 1 || s.CountWrites("refused delete") != 1 {
+			t.Error(s.Log())
+		}
+	})
+	if strings.Contains(log, "Deleted") {
+		t.Error(log)
+	}
+}
+
+func TestClockSkewIsLogged(t *testing.T) { // TTL-25
+	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+		job := finishedNow()
+		job.Status.Conditions[1].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Minute))
+		put(job)
+		time.Sleep(119 * time.Second)
+		if s.CountWrites("delete") != 0 {
+			t.Error("deleted too early")
+		}
+	})
+	if !strings.Contains(log, "clocks of two machines differ") {
+		t.Error(log)
+	}
+}
+
+// BenchmarkPlan plans for a Job that waits.
+func BenchmarkPlan(b *testing.B) {
+	s := snapshot{Job: done(0)}
+	for b.Loop() {
+		if p := planDeletion(epoch, s); p.Requeue == 0 {
+			b.Fatal(p.Why)
+		}
+	}
+}

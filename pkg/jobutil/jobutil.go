@@ -1,0 +1,17 @@
+// Package jobutil answers questions about Jobs that several controllers ask.
+package jobutil
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Finished returns the condition by which a Job has finished, the first one that is Complete or Failed; nil if it has not.
+func Finished(job *batchv1.Job) *batchv1.JobCondition {
+	for i, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return &job.Status.Conditions[i]
+		}
+	}
+	return nil
+}

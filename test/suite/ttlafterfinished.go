@@ -1,0 +1,156 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+func ttlAfterFinishedEntry() Entry {
+	return Entry{
+		Controller: "ttl-after-finished-controller",
+		Operations: map[string]workload.Operation{
+			"ttl": ttlJob, // NAME seconds= image=: a Job that is deleted some time after it has finished; again: changes the time; seconds=-1: for ever
+		},
+		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			g.Add(at, "ttl done-%s seconds=%d image=%s:1", app, g.IntN(20), workload.Pick(g, "good", "failing", "bad"))
+			if g.IntN(2) == 0 {
+				g.Add(soon, "ttl done-%s seconds=%d", app, workload.Pick(g, -1, 0, 3, 30))
+			}
+		}}},
+		Settled: ttlSettled,
+		Scenarios: []Scenario{{Name: "finished Jobs", Play: func(u *User) {
+			for i := range 3 {
+				u.Try("create a Job", func() error { return u.createTTLJob(fmt.Sprint("done-", i), int32(i)) })
+			}
+			u.finishJobs()
+			u.waitJobs("they are gone", func(jobs []batchv1.Job) bool { return len(jobs) == 0 })
+		}}},
+		Malformed: map[string]string{
+			"jobs/timeless": `{"apiVersion":"batch/v1","kind":"Job","metadata":${META},"spec":{"ttlSecondsAfterFinished":-2147483648},
+				"status":{"conditions":[{"type":"Complete","status":"True"},{"type":"Failed","status":"True","lastTransitionTime":"9999-12-31T23:59:59Z"}]}}`,
+		},
+		Mutants: ttlMutants,
+		Budgets: []Budget{{
+			Name: "50 Jobs have finished and go", Floor: floor.Writes{Other: 100}, // the deletion, and the garbage collector's that lets each go
+			Prepare: func(u *User) {
+				u.Each(50, func(i int) error { return u.createTTLJob(fmt.Sprint("done-", i), 0) })
+			},
+			Do: func(u *User) {
+				u.finishJobs()
+				u.waitJobs("they are gone", func(jobs []batchv1.Job) bool { return len(jobs) == 0 })
+			},
+		}},
+	}
+}
+
+func (u *User) createTTLJob(name string, seconds int32) error {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: JobSpec("good:1")}
+	job.Spec.TTLSecondsAfterFinished = &seconds
+	_, err := u.Client.BatchV1().Jobs(u.Namespace).Create(ctx(), job, metav1.CreateOptions{})
+	return ignoreExists(err)
+}
+
+// ttlJob makes a Job with a time to live, or changes that time.
+func ttlJob(u *workload.Users, l script.Line) error {
+	n, _ := l.Int("seconds")
+	ttl := ptr.To(int32(n))
+	if n < 0 {
+		ttl = nil
+	}
+	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", func(job *batchv1.Job) { job.Spec.TTLSecondsAfterFinished = ttl })
+	image, ok := l.Get("image")
+	if found || err != nil || !ok {
+		return err
+	}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)}, Spec: JobSpec(image)}
+	job.Spec.TTLSecondsAfterFinished = ttl
+	return create(u, job)
+}
+
+// ttlSettled checks that all Jobs are gone whose time to live is over, and that none was deleted that should not have been.
+func ttlSettled(server *apiserver.Server) (wrong []string) {
+	for _, job := range apiserver.All[*batchv1.Job](server) {
+		if at, ok := endOfLife(job); ok && time.Since(at) > 5*time.Second {
+			wrong = append(wrong, fmt.Sprintf("the time to live of %s was over at %v", job.Name, at))
+		}
+	}
+	for _, e := range server.Since("jobs", 0) {
+		before, ok := e.Before.(*batchv1.Job)
+		job := e.Object.(*batchv1.Job)
+		if !ok || before.DeletionTimestamp != nil || job.DeletionTimestamp == nil && e.Type != "DELETED" || len(job.OwnerReferences) > 0 || e.By == workload.By {
+			continue
+		}
+		if at, ok := endOfLife(before); !ok || e.Time.Before(at) { // TTL-24, TTL-26
+			wrong = append(wrong, fmt.Sprintf("%s was deleted by %s at %v, and its life ends at %v (%v)", job.Name, e.By, e.Time, at, ok))
+		}
+		if !slices.Contains(job.Finalizers, metav1.FinalizerDeleteDependents) { // TTL-27
+			wrong = append(wrong, job.Name+" was not deleted in the foreground")
+		}
+	}
+	return wrong
+}
+
+// endOfLife is when the time to live of a Job is over; false if it has none.
+func endOfLife(job *batchv1.Job) (time.Time, bool) {
+	finished := jobutil.Finished(job)
+	if finished == nil || job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil {
+		return time.Time{}, false
+	}
+	return finished.LastTransitionTime.Add(time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second), true
+}
+
+const ttlPlan = "pkg/controllers/ttlafterfinished/plan.go"
+
+var ttlMutants = []Mutant{
+	{
+		Name:   "a finished Job is deleted before its time to live is over",
+		Edits:  []Edit{{ttlPlan, "case expires.After(now):", "case expires.After(now.Add(time.Hour)):"}},
+		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=30 image=good:1",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "the time to live counts in minutes",
+		Edits:  []Edit{{ttlPlan, "time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second", "time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Minute"}},
+		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=20 image=good:1",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a finished Job that waits is forgotten",
+		Edits:  []Edit{{ttlPlan, ", Requeue: expires.Sub(now)}", ", Requeue: now.Sub(now)}"}},
+		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=20 image=good:1",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "failed Jobs live for ever",
+		Edits:  []Edit{{ttlPlan, "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil", "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil && jobutil.Finished(job).Type != batchv1.JobFailed"}},
+		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=5 image=failing:1",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "finished Jobs are deleted in the background",
+		Edits:  []Edit{{ttlPlan, "metav1.DeletePropagationForeground", "metav1.DeletePropagationBackground"}},
+		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=5 image=good:1",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:  "a Job is deleted that has changed meanwhile",
+		Edits: []Edit{{ttlPlan, "Version: true, Why: why,", "Version: false, Why: why,"}},
+		Script: withoutElection + `
+			at 1s   ttl done seconds=30 image=good:1
+			at 20s  fault m0 freeze jobs for=30s
+			at 22s  ttl done seconds=-1`,
+		Oracle: SettledOracle,
+	},
+}
