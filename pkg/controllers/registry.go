@@ -2,6 +2,7 @@
 package controllers
 
 import (
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/daemonset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
@@ -21,6 +22,7 @@ import (
 // Registry returns all controllers, with options of their own. To add one: a folder and a line.
 func Registry() []manager.Controller {
 	return []manager.Controller{
+		daemonset.Controller(),
 		deployment.Controller(),
 		endpoint.Controller(),
 		endpointslice.Controller(),

@@ -229,6 +229,10 @@ func (w *World) delete(o plan.Object, version bool) error {
 // keeps the status. A new spec is a new generation; for Deployments so are new annotations.
 func (w *World) replace(before, after plan.Object, status bool) {
 	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+	if !a.FieldByName("Status").IsValid() { // a ControllerRevision
+		w.put(after)
+		return
+	}
 	if status {
 		b.FieldByName("Spec").Set(a.FieldByName("Spec"))
 		after.SetLabels(before.GetLabels())
