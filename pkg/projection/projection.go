@@ -54,8 +54,8 @@ type Projection struct {
 
 	// Of pods.
 	wholePods, allAnnotations bool
-	annotations                   []string
-	conditions                    []func(*corev1.Pod, corev1.PodConditionType) bool
+	annotations               []string
+	conditions                []func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
 // New returns the projection to what any of the controllers reads. Of kinds that one of them names with an empty list, or that

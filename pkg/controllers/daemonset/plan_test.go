@@ -25,6 +25,7 @@ func planned(s snapshot) []string {
 
 func is(t *testing.T, got []string, want ...string) {
 	t.Helper()
+	slices.Sort(want)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -19,7 +19,8 @@ const promptly = 100 * time.Millisecond
 // reportStatus writes the DaemonSet's status when something in it differs (DS-70..74), also when writes have failed (DS-15). It counts
 // the pods as they were before the plan was carried out; what the plan did enqueues the key again.
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
-	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || did.Failed(plan.Changed) != nil {
+	unclaimed := len(s.claims) > 0 && did.Failed(plan.Changed) != nil // then the counts would be wrong
+	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || unclaimed {
 		return plan.Plan{}
 	}
 	c := s.count(now)
