@@ -44,6 +44,7 @@ type Entry struct {
 // Entries returns the entries of all controllers. To add one: a file and a line.
 func Entries() []Entry {
 	return []Entry{
+		daemonSetEntry(),
 		deploymentEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),

@@ -71,11 +71,11 @@ func (s *snapshot) count(now time.Time) (c counts) {
 		}
 		c.current++
 		judged := pods[max(0, slices.IndexFunc(pods, podutil.Active))]
-		if podutil.Ready(judged) {
+		if runs := !podutil.Finished(judged); runs && podutil.Ready(judged) {
 			c.ready++
-		}
-		if podutil.Available(judged, minReady, now) {
-			c.available++
+			if podutil.Available(judged, minReady, now) {
+				c.available++
+			}
 		}
 		if s.present.has(judged) || slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
 			return s.present.has(p) && podutil.Active(p) && podutil.Available(p, minReady, now)

@@ -128,3 +128,14 @@ func TestDS73Requeue(t *testing.T) {
 		t.Errorf("again after %v", p.Requeue)
 	}
 }
+
+// A pod that an eviction has ended may still say that it is ready.
+func TestEndedPodsAreNotAvailable(t *testing.T) {
+	evicted := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	s := scene(agent(), "n1 n2", pod("a", "n1", evicted), pod("b", "n2", old))
+	s.Backoff = map[string]time.Time{"n1": now.Add(time.Second)}
+	if c := s.count(now); c.ready != 1 || c.available != 1 {
+		t.Errorf("%+v", c)
+	}
+	is(t, planned(s))
+}

@@ -103,7 +103,7 @@ func (w *work) complete() bool {
 }
 
 func (w *work) available(p *corev1.Pod) bool {
-	return p != nil && podutil.Available(p, w.Set.Spec.MinReadySeconds, w.now)
+	return p != nil && !podutil.Finished(p) && podutil.Available(p, w.Set.Spec.MinReadySeconds, w.now)
 }
 
 // rollInPlace deletes old pods; placement creates new ones when they have gone (DS-61, DS-62).

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,9 +85,25 @@ func (c *Cluster) noteNode(e *apiserver.Event) {
 			return
 		}
 		for _, p := range c.podsOn(n.Name) {
-			c.remove("node-controller", "pods", p, metav1.DeleteOptions{})
+			if !slices.ContainsFunc(p.Spec.Tolerations, staysForGood) {
+				c.remove("node-controller", "pods", p, metav1.DeleteOptions{})
+			}
 		}
 	})
+}
+
+// staysForGood reports whether a pod with the toleration, as those of DaemonSets, stays on a broken node.
+func staysForGood(t corev1.Toleration) bool {
+	return t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil
+}
+
+// Mark gives a node labels and taints, in place of the taints that it has.
+func (c *Cluster) Mark(name string, labels map[string]string, taints []corev1.Taint) error {
+	_, err := Edit(c.server, "admin", "", name, "", func(n *corev1.Node) {
+		n.Labels = labels
+		n.Spec.Taints = taints
+	})
+	return err
 }
 
 func (c *Cluster) podsOn(node string) (on []*corev1.Pod) {

@@ -59,7 +59,7 @@ func (c *Cluster) notePod(e *apiserver.Event) {
 func (c *Cluster) bind(p *corev1.Pod) {
 	var usable []string
 	for _, n := range apiserver.All[*corev1.Node](c.server) {
-		if n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable {
+		if target := meantFor(p); target == n.Name || target == "" && n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable {
 			usable = append(usable, n.Name)
 		}
 	}
@@ -75,6 +75,19 @@ func (c *Cluster) bind(p *corev1.Pod) {
 			p.Spec.NodeName = node
 		}
 	})
+}
+
+// meantFor is the only node on which a pod may be, by the affinity that pods of DaemonSets have; empty for any.
+func meantFor(p *corev1.Pod) string {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			return field.Values[0]
+		}
+	}
+	return ""
 }
 
 // start is the kubelet that has got a pod.
