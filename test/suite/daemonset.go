@@ -61,7 +61,9 @@ var daemonSetChoices = []workload.Choice{
 	{Weight: 1, Add: func(g *workload.Generator, _ string, at, soon time.Duration) {
 		node := fmt.Sprintf("node-%d", g.IntN(2))
 		g.Add(at, "mark %s %s", node, workload.Pick(g, "disk=ssd", "taint=NoSchedule", "taint=NoExecute", "disk=hdd"))
-		g.Add(soon, "mark %s disk=%s", node, workload.Pick(g, "ssd", "hdd"))
+		if g.IntN(2) == 0 {
+			g.Add(soon, "mark %s disk=%s", node, workload.Pick(g, "ssd", "hdd"))
+		}
 	}},
 	{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
 		g.Add(at, "pod ds-%s n=%d do=%s", app, g.IntN(6), workload.Pick(g, "delete", "evict"))

@@ -93,6 +93,8 @@ func TestRollingUpdate(t *testing.T) {
 		{"DS-61 a ready pod that is not available yet counts", agent(minReady(60), moves("0", "1")), "n1 n2", []*corev1.Pod{pod("a", "n1", readyFor(time.Second)), pod("b", "n2", old)}, nil},
 		{"DS-106 a node that fails does not keep the others", two, "n1 n2 n3", []*corev1.Pod{pod("b", "n2", old), pod("c", "n3", old)}, []string{"create on n1", "delete b"}},
 		{"DS-22 a misplaced pod does not count", agent(), "n1! n2 n3", []*corev1.Pod{pod("a", "n1"), pod("b", "n2", old), pod("c", "n3", old)}, []string{"delete a", "delete b"}},
+		{"DS-21 nor does a node that need not have a pod", agent(), "n1~ n2 n3~ n4~",
+			[]*corev1.Pod{pod("b", "n2", old), pod("c", "n3", terminating), pod("d", "n4", unready)}, []string{"delete b"}},
 		{"DS-56 the same generation is the same template", agent(), "n1", []*corev1.Pod{pod("a", "n1", old, func(p *corev1.Pod) { p.Labels[templateGeneration] = "2" })}, nil},
 		{"DS-56 the same hash, too", agent(), "n1", []*corev1.Pod{pod("a", "n1", func(p *corev1.Pod) { p.Labels[templateGeneration] = "1" })}, nil},
 		{"DS-64 OnDelete replaces nothing", agent(onDelete), "n1", []*corev1.Pod{pod("a", "n1", old, unready)}, nil},

@@ -57,7 +57,9 @@ func (w *work) pairs() (all []pair, unavailable int) {
 		case n.Eligibility == excluded:
 			continue
 		case w.placed[n.Name]:
-			unavailable++
+			if n.Eligibility == eligible {
+				unavailable++
+			}
 			continue
 		}
 		at := pair{node: n}
@@ -111,16 +113,20 @@ func (w *work) rollInPlace() {
 	pairs, unavailable := w.pairs()
 	var candidates []pair
 	for _, at := range pairs {
+		lacks := true
 		switch {
 		case at.crowded, at.current != nil && at.old != nil:
-			unavailable++
 		case at.old == nil && !w.available(at.current):
-			unavailable++
 		case at.old != nil && !w.available(at.old):
-			unavailable++
 			w.delete(at.Name, at.old, "outdated")
-		case at.old != nil:
+		default:
+			lacks = false
+		}
+		switch {
+		case !lacks && at.old != nil:
 			candidates = append(candidates, at)
+		case lacks && at.Eligibility == eligible: // the others need not have a pod
+			unavailable++
 		}
 	}
 	for _, at := range first(candidates, w.room.unavailable-unavailable) {
