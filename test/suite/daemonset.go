@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -327,47 +328,62 @@ var daemonSetMalformed = map[string]string{
 }
 
 var daemonSetScenarios = []Scenario{
-	{Name: "DaemonSet", Prepare: func(u *User) { u.addNodes(3) }, Play: func(u *User) {
-		u.createDaemonSet("agent", 1)
-		u.waitDaemonSet("agent", 3)
-		u.Season()
+	{Name: "DaemonSet", Prepare: func(u *User) { u.AddNodes(3) }, Play: func(u *User) {
+		u.CreateDaemonSet("agent", 1)
+		u.WaitDaemonSet("agent", 3)
 		u.Try("update agent", func() error {
 			_, err := u.Client.AppsV1().DaemonSets(u.Namespace).Patch(ctx(), "agent", types.StrategicMergePatchType,
 				[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`), metav1.PatchOptions{})
 			return err
 		})
-		u.waitDaemonSet("agent", 3)
+		u.WaitDaemonSet("agent", 3)
 	}},
 }
 
 var daemonSetBudgets = []Budget{
 	{
 		Name: "create a DaemonSet on 100 nodes", Floor: floor.Writes{Other: 101, Status: 2},
-		Prepare: func(u *User) { u.addNodes(100) },
+		Prepare: func(u *User) { u.AddNodes(100) },
 		Do: func(u *User) {
-			u.createDaemonSet("agent", 10)
-			u.waitDaemonSet("agent", 100)
+			u.CreateDaemonSet("agent", 10)
+			u.WaitDaemonSet("agent", 100)
 		},
 	},
 }
 
-// addNodes makes nodes that run only the DaemonSets of the user's namespace, by a label.
-func (u *User) addNodes(n int) {
+// AddNodes makes nodes that run only the DaemonSets of the user's namespace.
+func (u *User) AddNodes(n int) {
 	u.Helper()
-	u.Each(n, func(i int) error {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", u.Namespace, i), Labels: map[string]string{"runs": u.Namespace}}}
-		node.Spec.Taints = []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}}
-		_, err := u.Client.CoreV1().Nodes().Create(ctx(), node, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
+	u.Each(n, func(i int) error { return u.addNode(i) })
 	u.Cleanup(func() {
 		u.Each(n, func(i int) error {
-			return ignoreNotFound(u.Client.CoreV1().Nodes().Delete(ctx(), fmt.Sprintf("%s-%03d", u.Namespace, i), metav1.DeleteOptions{}))
+			return ignoreNotFound(u.Client.CoreV1().Nodes().Delete(ctx(), u.nodeName(i), metav1.DeleteOptions{}))
 		})
 	})
 }
 
-func (u *User) createDaemonSet(name string, unavailable int) {
+func (u *User) nodeName(i int) string { return fmt.Sprintf("%s-%03d", u.Namespace, i) }
+
+// addNode makes a node that kwok plays.
+func (u *User) addNode(i int) error {
+	name := u.nodeName(i)
+	room := corev1.ResourceList{"cpu": resource.MustParse("10"), "memory": resource.MustParse("10Gi"), "pods": resource.MustParse("100")}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+			Labels: map[string]string{"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Capacity: room, Allocatable: room, Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: "localhost"}, {Type: corev1.NodeInternalIP, Address: fmt.Sprintf("198.18.1.%d", i%250+1)},
+		}},
+	}
+	_, err := u.Client.CoreV1().Nodes().Create(ctx(), node, metav1.CreateOptions{})
+	return ignoreExists(err)
+}
+
+// CreateDaemonSet makes a DaemonSet for the nodes of the user's namespace, of which so many may be unavailable in an update.
+func (u *User) CreateDaemonSet(name string, unavailable int) {
 	u.Helper()
 	labels := map[string]string{"app": name}
 	none, some := intstr.FromInt(0), intstr.FromInt(unavailable)
@@ -384,8 +400,8 @@ func (u *User) createDaemonSet(name string, unavailable int) {
 	})
 }
 
-// waitDaemonSet waits until so many nodes have an available pod of the present template.
-func (u *User) waitDaemonSet(name string, n int32) {
+// WaitDaemonSet waits until so many nodes have an available pod of the present template.
+func (u *User) WaitDaemonSet(name string, n int32) {
 	u.Helper()
 	u.Wait(name+" runs on all nodes", Patience, func() error {
 		d, err := u.Client.AppsV1().DaemonSets(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
