@@ -109,6 +109,7 @@ type daemonSpec struct {
 	generation int64
 	when       time.Time
 	surged     bool // before it, or before one that the status has not observed yet
+	moved      bool // it changed more than what the pods run, likewise
 }
 
 func newDaemonTimes(w *world) *daemonTimes {
@@ -126,7 +127,8 @@ func (t *daemonTimes) note(r *revision) {
 	case *appsv1.DaemonSet:
 		if before := t.specs[o.UID]; before.generation != o.Generation {
 			old, ok := r.old.(*appsv1.DaemonSet)
-			t.specs[o.UID] = daemonSpec{o.Generation, t.now, ok && (surges(old) || before.surged && old.Status.ObservedGeneration < before.generation)}
+			open := ok && old.Status.ObservedGeneration < before.generation
+			t.specs[o.UID] = daemonSpec{o.Generation, t.now, ok && (surges(old) || before.surged && open), !ok || moved(old, o) || before.moved && open}
 		}
 	case *corev1.Pod:
 		t.notePod(r, o)
@@ -154,11 +156,18 @@ func (t *daemonTimes) notePod(r *revision, o *corev1.Pod) {
 	}
 }
 
-// changed reports whether the spec has changed since a time, or the manager has not said that it has seen the latest change.
+// changed reports whether the latest change of the spec was after a time, is not observed yet, and may alter what the manager may do.
 func (t *daemonTimes) changed(uid types.UID, since time.Time) bool {
 	d, _ := t.daemonSetOf(uid)
 	spec := t.specs[uid]
-	return d == nil || !spec.when.Before(since) && d.Status.ObservedGeneration < spec.generation
+	return d == nil || spec.moved && !spec.when.Before(since) && d.Status.ObservedGeneration < spec.generation
+}
+
+// moved reports whether two specs differ in more than containers.
+func moved(a, b *appsv1.DaemonSet) bool {
+	x, y := a.Spec.DeepCopy(), b.Spec.DeepCopy()
+	x.Template.Spec.Containers, y.Template.Spec.Containers = nil, nil
+	return !equality.Semantic.DeepEqual(x, y)
 }
 
 // surges reports whether a DaemonSet has a surge, or had one that the manager may still go by.

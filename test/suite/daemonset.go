@@ -250,9 +250,13 @@ func terminatingOn(s *apiserver.Server, d *appsv1.DaemonSet, node string) bool {
 
 var daemonSetMutants = []Mutant{
 	{
-		Name:   "a DaemonSet has a pod on each node twice",
-		Edits:  []Edit{{"pkg/controllers/daemonset/placement.go", "if len(pods) == 0 {", "if len(pods) <= 1 {"}},
-		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1",
+		Name:  "a pod of a DaemonSet is replaced before it is gone",
+		Edits: []Edit{{"pkg/controllers/daemonset/placement.go", "if len(pods) == 0 {", "if !slices.ContainsFunc(pods, podutil.Active) {"}},
+		Script: withoutElection + `
+			at 1s   daemon ds image=good:1
+			at 20s  pod ds n=0 do=delete
+			at 22s  pod ds n=1 do=delete
+			at 24s  pod ds n=2 do=delete`,
 		Oracle: "S20",
 	},
 	{

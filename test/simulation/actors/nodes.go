@@ -64,7 +64,9 @@ func (c *Cluster) setNode(name string, to bool) error {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now().Rfc3339Copy()}}
 	})
 	if err == nil && to {
-		_, err = Edit(c.server, "node-controller", "", name, "", func(n *corev1.Node) { n.Spec.Taints = nil })
+		_, err = Edit(c.server, "node-controller", "", name, "", func(n *corev1.Node) {
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+		})
 	}
 	return err
 }
