@@ -251,7 +251,7 @@ func terminatingOn(s *apiserver.Server, d *appsv1.DaemonSet, node string) bool {
 var daemonSetMutants = []Mutant{
 	{
 		Name:  "a pod of a DaemonSet is replaced before it is gone",
-		Edits: []Edit{{"pkg/controllers/daemonset/placement.go", "if len(pods) == 0 {", "if !slices.ContainsFunc(pods, podutil.Active) {"}},
+		Edits: []Edit{{"pkg/controllers/daemonset/placement.go", "if len(pods) == 0 {", "if podutil.Count(pods, 0, w.now).Active == 0 {"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 20s  pod ds n=0 do=delete

@@ -2,8 +2,6 @@ package daemonset
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,20 +12,28 @@ import (
 // place decides, node by node, which pods are created and deleted so that each node has the pods that it should have (DS-30..36).
 func (w *work) place() {
 	w.placed, w.reasons = map[string]bool{}, map[string]int{}
-	known := make(map[string]bool, len(w.Nodes))
+	used := 0
 	for _, n := range w.Nodes {
-		known[n.Name] = true
-		w.placeOn(n, w.on[n.Name])
-	}
-	if len(known) == len(w.on) && len(w.missing) == 0 {
-		return // each node has a pod, so no pod lacks a node
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.on)) {
-		if known[name] {
-			continue
+		pods := w.on[n.Name]
+		if len(pods) > 0 {
+			used++
 		}
-		for _, p := range w.on[name] { // DS-36; those that were assigned are podgc's
-			if p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
+		w.placeOn(n, pods)
+	}
+	if used < len(w.on) {
+		w.placeNodeless()
+	}
+}
+
+// placeNodeless deletes pods that are meant for nodes that do not exist (DS-36). Those that were assigned are podgc's.
+func (w *work) placeNodeless() {
+	exists := make(map[string]bool, len(w.Nodes))
+	for _, n := range w.Nodes {
+		exists[n.Name] = true
+	}
+	for name, pods := range w.on {
+		for _, p := range pods {
+			if !exists[name] && p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
 				w.delete(name, p, "nodeless")
 			}
 		}

@@ -4,6 +4,7 @@
 package daemonset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,11 +58,11 @@ type work struct {
 	room room
 
 	steps   []plan.Step
-	notices []plan.Step     // events about pods that are to be deleted
-	missing []string        // nodes where a pod is to be created
-	doomed  []*corev1.Pod   // to be deleted
-	placed  map[string]bool // nodes where pods are to be created or deleted
-	reasons map[string]int  // for deletions
+	notices []plan.RecordEvent // events about pods that are to be deleted
+	missing []string           // nodes where a pod is to be created
+	doomed  []*corev1.Pod      // to be deleted
+	placed  map[string]bool    // nodes where pods are to be created or deleted
+	reasons map[string]int     // for deletions
 	requeue time.Duration
 	notes   []string
 }
@@ -132,12 +133,16 @@ func (w *work) movePods() {
 		w.say("create %d of %d missing pods", len(nodes), n)
 	}
 	if n := len(w.doomed); n > 0 {
+		slices.SortFunc(w.doomed, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 		pods := w.doomed[:min(n, burst)]
 		objects := make([]plan.Object, len(pods))
 		for i, p := range pods {
 			objects[i] = p
 		}
-		w.steps = append(w.steps, w.notices...)
+		slices.SortFunc(w.notices, func(a, b plan.RecordEvent) int { return cmp.Compare(a.Event.Message, b.Event.Message) })
+		for _, notice := range w.notices {
+			w.steps = append(w.steps, notice)
+		}
 		each.Sequences = append(each.Sequences, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},

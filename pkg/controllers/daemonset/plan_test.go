@@ -67,6 +67,7 @@ func TestPlacement(t *testing.T) {
 		{"DS-34 misplaced", agent(), "n1!", []*corev1.Pod{pod("a", "n1"), pod("b", "n1", failedPhase), pod("c", "n1", terminating)}, []string{"delete a", "delete b"}},
 		{"DS-36 a pod for a node that is gone", agent(), "n1", []*corev1.Pod{pod("a", "n1"), pod("b", "n2", pending)}, []string{"delete b"}},
 		{"DS-36 but not one on it, which is podgc's", agent(), "n1", []*corev1.Pod{pod("a", "n1"), pod("b", "n2")}, nil},
+		{"DS-36 beside a node that need not have a pod", agent(), "n1 n3~", []*corev1.Pod{pod("a", "n1"), pod("b", "n2", pending)}, []string{"delete b"}},
 		{"DS-16 pods of others", agent(), "n1", []*corev1.Pod{pod("a", "n1", func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" })}, []string{"create on n1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) { is(t, planned(scene(c.d, c.nodes, c.pods...)), c.want...) })
