@@ -124,16 +124,3 @@ func (ns *namespace) waitDaemonSet(ctx context.Context, name string, nodes int) 
 		return st.ObservedGeneration == d.Generation && st.DesiredNumberScheduled == n && st.UpdatedNumberScheduled == n && st.NumberAvailable == n, ns.errs.first()
 	})
 }
-
-// target is the node that a pod of a DaemonSet is meant for; empty for any.
-func target(p *corev1.Pod) string {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return ""
-	}
-	for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		for _, field := range term.MatchFields {
-			return field.Values[0]
-		}
-	}
-	return ""
-}

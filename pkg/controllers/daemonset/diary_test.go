@@ -130,7 +130,7 @@ func (s *simulation) turns(n int) *simulation {
 // surroundings are scheduler and kubelets: a pod is bound, then ready or failed; one that is deleted goes.
 func (s *simulation) surroundings() {
 	for _, p := range s.pods() {
-		on := nodeOf(p)
+		on := podutil.TargetNode(p)
 		switch {
 		case p.DeletionTimestamp != nil && (!s.stuck[on] || podutil.Finished(p)):
 			s.world.Remove(p)
@@ -156,7 +156,7 @@ func (s *simulation) tell() {
 	for _, n := range plantest.All[*corev1.Node](s.world) {
 		var pods []string
 		for _, p := range s.pods() {
-			if nodeOf(p) == n.Name {
+			if podutil.TargetNode(p) == n.Name {
 				pods = append(pods, s.describe(p))
 			}
 		}
@@ -272,7 +272,7 @@ func TestDiaries(t *testing.T) {
 
 func (s *simulation) podsOn(node string) (on []*corev1.Pod) {
 	for _, p := range s.pods() {
-		if nodeOf(p) == node {
+		if podutil.TargetNode(p) == node {
 			on = append(on, p)
 		}
 	}

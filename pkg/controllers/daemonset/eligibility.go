@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 // eligibility says whether a node runs pods of a DaemonSet.
@@ -43,7 +45,7 @@ func newNodeRules(d *appsv1.DaemonSet, comparisons bool) *nodeRules {
 	for key := range spec.NodeSelector {
 		keys[key] = true
 	}
-	for _, term := range requiredTerms(&spec) {
+	for _, term := range podutil.RequiredNodeTerms(&spec) {
 		for _, requirement := range term.MatchExpressions {
 			keys[requirement.Key] = true
 		}
@@ -51,14 +53,6 @@ func newNodeRules(d *appsv1.DaemonSet, comparisons bool) *nodeRules {
 	}
 	r.labels = slices.Sorted(maps.Keys(keys))
 	return r
-}
-
-// requiredTerms returns the terms of the required node affinity.
-func requiredTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
-	}
-	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
 // judge decides about a node (DS-20..22). Terms of the affinity that make no sense match nothing.

@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 func selects(key, value string) edit {
@@ -237,12 +239,12 @@ func TestDS16TargetNode(t *testing.T) {
 		{"meant for a node", pod("a", "n1", pending), "n1"},
 		{"neither", pod("a", "n1", pending, func(p *corev1.Pod) { p.Spec.Affinity = nil }), ""},
 		{"one of two nodes", pod("a", "n1", pending, func(p *corev1.Pod) {
-			requiredTerms(&p.Spec)[0].MatchFields[0].Values = []string{"n1", "n2"}
+			podutil.RequiredNodeTerms(&p.Spec)[0].MatchFields[0].Values = []string{"n1", "n2"}
 		}), ""},
-		{"any node but one", pod("a", "n1", pending, func(p *corev1.Pod) { requiredTerms(&p.Spec)[0].MatchFields[0].Operator = "NotIn" }), ""},
+		{"any node but one", pod("a", "n1", pending, func(p *corev1.Pod) { podutil.RequiredNodeTerms(&p.Spec)[0].MatchFields[0].Operator = "NotIn" }), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := nodeOf(c.p); got != c.want {
+			if got := podutil.TargetNode(c.p); got != c.want {
 				t.Errorf("got %q", got)
 			}
 		})

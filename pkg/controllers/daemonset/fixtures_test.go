@@ -18,6 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/history"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 // now is long after the objects of the scenes came into being.
@@ -185,7 +186,7 @@ func lines(steps []plan.Step) (all []string) {
 			all = append(all, fmt.Sprintf("create %T %s", s.Object, s.Object.GetName()))
 		case plan.CreateAll:
 			for _, o := range s.Objects {
-				all = append(all, "create on "+nodeOf(o.(*corev1.Pod)))
+				all = append(all, "create on "+podutil.TargetNode(o.(*corev1.Pod)))
 			}
 		case plan.Delete:
 			for _, o := range s.Objects {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 // planned returns what a plan does, without events.
@@ -166,7 +167,7 @@ func TestEachNodeIsFirstAtTimes(t *testing.T) {
 	firsts := map[string]bool{}
 	for i := range 10 {
 		p := planDaemonSet(now.Add(time.Duration(i)*time.Millisecond), scene(agent(), "n1 n2 n3"))
-		firsts[nodeOf(p.Steps[0].(plan.Each).Sequences[0][0].(plan.CreateAll).Objects[0].(*corev1.Pod))] = true
+		firsts[podutil.TargetNode(p.Steps[0].(plan.Each).Sequences[0][0].(plan.CreateAll).Objects[0].(*corev1.Pod))] = true
 	}
 	if len(firsts) != 3 {
 		t.Errorf("first were %v", firsts)

@@ -63,21 +63,6 @@ func bind(spec *corev1.PodSpec, node string) {
 	}
 }
 
-// nodeOf returns the node that a pod is on, or is meant for (DS-16); empty if neither is known.
-func nodeOf(p *corev1.Pod) string {
-	if p.Spec.NodeName != "" {
-		return p.Spec.NodeName
-	}
-	for _, term := range requiredTerms(&p.Spec) {
-		for _, field := range term.MatchFields {
-			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
-				return field.Values[0]
-			}
-		}
-	}
-	return ""
-}
-
 // withTolerations returns the tolerations of the pods of a DaemonSet (DS-27): they stay where other pods would be evicted from. A
 // toleration that is the same but for its seconds gives way.
 func withTolerations(given []corev1.Toleration, hostNetwork bool) []corev1.Toleration {

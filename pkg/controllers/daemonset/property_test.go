@@ -61,7 +61,7 @@ func effects(steps []plan.Step) (created []string, deleted []*corev1.Pod, writte
 		switch s := step.(type) {
 		case plan.CreateAll:
 			for _, o := range s.Objects {
-				created = append(created, nodeOf(o.(*corev1.Pod)))
+				created = append(created, podutil.TargetNode(o.(*corev1.Pod)))
 			}
 		case plan.Change:
 			written = append(written, s.Old.GetUID())

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 // snapshot is what one reconcile of a DaemonSet has observed, see newSnapshot. The objects belong to shared caches.
@@ -80,7 +81,7 @@ func (s *snapshot) derive() {
 	s.carried = map[string]bool{}
 	for _, p := range pods {
 		s.carried[p.Labels[hashLabel]] = true
-		if name := nodeOf(p); name != "" && !gone(p) {
+		if name := podutil.TargetNode(p); name != "" && !gone(p) {
 			s.on[name] = append(s.on[name], p)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -59,7 +60,7 @@ func (c *Cluster) notePod(e *apiserver.Event) {
 func (c *Cluster) bind(p *corev1.Pod) {
 	var usable []string
 	for _, n := range apiserver.All[*corev1.Node](c.server) {
-		if target := meantFor(p); target == n.Name || target == "" && n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable {
+		if target := podutil.TargetNode(p); target == n.Name || target == "" && n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable {
 			usable = append(usable, n.Name)
 		}
 	}
@@ -75,19 +76,6 @@ func (c *Cluster) bind(p *corev1.Pod) {
 			p.Spec.NodeName = node
 		}
 	})
-}
-
-// meantFor is the only node on which a pod may be, by the affinity that pods of DaemonSets have; empty for any.
-func meantFor(p *corev1.Pod) string {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return ""
-	}
-	for _, term := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		for _, field := range term.MatchFields {
-			return field.Values[0]
-		}
-	}
-	return ""
 }
 
 // start is the kubelet that has got a pod.
