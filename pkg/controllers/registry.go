@@ -3,6 +3,7 @@ package controllers
 
 import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/cronjob"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/daemonset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
@@ -25,6 +26,7 @@ import (
 func Registry() []manager.Controller {
 	return []manager.Controller{
 		cronjob.Controller(),
+		daemonset.Controller(),
 		deployment.Controller(),
 		endpoint.Controller(),
 		endpointslice.Controller(),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,7 +130,9 @@ func (w *Writing) sequence(steps []plan.Step) error {
 func (w *Writing) step(s plan.Step) error {
 	switch s := s.(type) {
 	case plan.Create:
-		return w.create(s)
+		return w.create(slices.Repeat([]plan.Object{s.Object}, max(1, s.Count)), s)
+	case plan.CreateAll:
+		return w.create(s.Objects, plan.Create{Unowned: s.Unowned, Events: s.Events, Why: s.Why})
 	case plan.Change:
 		return w.change(s)
 	case plan.Delete:

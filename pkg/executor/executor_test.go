@@ -127,27 +127,53 @@ var podEvents = plan.Events{
 	Failed: plan.Event{Type: "Warning", Reason: "Failed", Message: "Error: {error}"},
 }
 
-// RS-26: batches of 1, 2, 4, ...; none after a failure.
+// RS-26, DS-28: batches of 1, 2, 4, ...; none after a failure. It makes no difference whether the objects differ.
 func TestSlowStart(t *testing.T) {
+	set := newSet()
+	var different []plan.Object
+	for i := range 100 {
+		different = append(different, newPod(fmt.Sprint("p", i), set))
+	}
+	steps := map[string]plan.Step{
+		"copies":            plan.Create{Object: generated(set), Count: 100},
+		"different objects": plan.CreateAll{Objects: different},
+	}
 	for _, c := range []struct{ failAt, wantTries int }{{1, 1}, {2, 3}, {3, 3}, {4, 7}, {9, 15}} {
-		t.Run(fmt.Sprintf("failure at pod %d", c.failAt), func(t *testing.T) {
-			b := newBench(t)
-			var tries atomic.Int32
-			b.BeforeWrite(func(w apitest.Write) error {
-				if w.Kind == "Pod" && int(tries.Add(1)) == c.failAt {
-					return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, w.Key.Name, errors.New("exceeded quota"))
+		for what, step := range steps {
+			t.Run(fmt.Sprintf("failure at pod %d of %s", c.failAt, what), func(t *testing.T) {
+				b := newBench(t)
+				var tries atomic.Int32
+				b.BeforeWrite(func(w apitest.Write) error {
+					if w.Kind == "Pod" && int(tries.Add(1)) == c.failAt {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, w.Key.Name, errors.New("exceeded quota"))
+					}
+					return nil
+				})
+				did := b.apply(set, step)
+				if did.Err == nil || !apierrors.IsForbidden(did.Failed(plan.Created)) {
+					t.Errorf("outcome: %+v", did)
 				}
-				return nil
+				if got := int(tries.Load()); got != c.wantTries || len(did.Results) != c.wantTries {
+					t.Errorf("%d tries, %d results, want %d", got, len(did.Results), c.wantTries)
+				}
 			})
-			set := newSet()
-			did := b.apply(set, plan.Create{Object: generated(set), Count: 100})
-			if did.Err == nil || !apierrors.IsForbidden(did.Failed(plan.Created)) {
-				t.Errorf("outcome: %+v", did)
-			}
-			if got := int(tries.Load()); got != c.wantTries || len(did.Results) != c.wantTries {
-				t.Errorf("%d tries, %d results, want %d", got, len(did.Results), c.wantTries)
-			}
-		})
+		}
+	}
+}
+
+func TestCreateAll(t *testing.T) {
+	b := newBench(t)
+	set := newSet()
+	if did := b.apply(set, plan.CreateAll{}, plan.CreateAll{Objects: []plan.Object{newPod("p", set), newPod("q", nil)}}); did.Err == nil || did.Wrote() {
+		t.Errorf("the owner does not control one of them: %+v", did)
+	}
+	did := b.apply(set, plan.CreateAll{Objects: []plan.Object{newPod("p", set), newPod("q", set)}, Events: podEvents})
+	if did.Err != nil {
+		t.Error(did.Err)
+	}
+	b.wantLog("create Pod p", "create Pod q")
+	if got := b.recorded(); len(got) != 2 {
+		t.Errorf("events: %v", got)
 	}
 }
 

@@ -14,20 +14,30 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// create sends copies in batches of 1, 2, 4, ...; the first batch with a failure is the last (RS-26).
-func (w *Writing) create(s plan.Create) error {
-	m, err := w.Mapper.MappingFor(w.ctx, s.Object)
+// create sends objects of one kind in batches of 1, 2, 4, ...; the first batch with a failure is the last (RS-26).
+func (w *Writing) create(objects []plan.Object, s plan.Create) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	m, err := w.Mapper.MappingFor(w.ctx, objects[0])
 	if err != nil {
 		return err
 	}
-	if w.owner != nil && !w.Unowned && !s.Unowned && !controls(w.owner, s.Object) {
-		return fmt.Errorf("create %s %s: it would not be controlled by %s", m.Kind, nameOf(s.Object), w.owner.GetName())
+	for _, o := range objects {
+		if w.owner != nil && !w.Unowned && !s.Unowned && !controls(w.owner, o) {
+			return fmt.Errorf("create %s %s: it would not be controlled by %s", m.Kind, nameOf(o), w.owner.GetName())
+		}
 	}
-	for left, batch := max(1, s.Count), 1; left > 0 && !w.stopped(); batch *= 2 {
-		n := min(batch, left)
-		left -= n
-		if err := inParallel(n, func(int) error { return w.createOne(m, s) }); err != nil {
-			return fmt.Errorf("create %s %s: %w", m.Kind, nameOf(s.Object), err)
+	for batch := 1; len(objects) > 0 && !w.stopped(); batch *= 2 {
+		now := objects[:min(batch, len(objects))]
+		objects = objects[len(now):]
+		err := inParallel(len(now), func(i int) error {
+			one := s
+			one.Object = now[i]
+			return w.createOne(m, one)
+		})
+		if err != nil {
+			return fmt.Errorf("create %s %s: %w", m.Kind, nameOf(now[0]), err)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ type Plan struct {
 // Empty reports whether the plan asks for nothing.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 
-// Step is one of [Create], [Change], [Delete], [DeleteCollection], [Each] and [RecordEvent].
+// Step is one of [Create], [CreateAll], [Change], [Delete], [DeleteCollection], [Each] and [RecordEvent].
 type Step interface{ step() }
 
 // Create creates Count copies of Object (zero means one). Many copies go out in slow-start batches (1, 2, 4, ...), and
@@ -49,6 +49,14 @@ type Create struct {
 	Unowned  bool // Object need not be controlled by the plan's owner
 	Events   Events
 	Why      string
+}
+
+// CreateAll creates different objects of one kind, in slow-start batches like the copies of [Create].
+type CreateAll struct {
+	Objects []Object
+	Unowned bool // the objects need not be controlled by the plan's owner
+	Events  Events
+	Why     string
 }
 
 // Status is the subresource that controllers write most.
@@ -108,6 +116,7 @@ type RecordEvent struct {
 }
 
 func (Create) step()           {}
+func (CreateAll) step()        {}
 func (Change) step()           {}
 func (Delete) step()           {}
 func (Each) step()             {}

@@ -137,6 +137,12 @@ func (w *World) step(step plan.Step, did *plan.Outcome) error {
 		for range max(1, s.Count) {
 			note(plan.Created, s.Object, "", s.Events, w.create(s.Object))
 		}
+	case plan.CreateAll:
+		for _, o := range s.Objects {
+			note(plan.Created, o, "", s.Events, w.create(o))
+		}
+	case plan.RecordEvent:
+		w.Events = append(w.Events, s.Event.Message)
 	case plan.Change:
 		note(plan.Changed, s.New, s.Subresource, s.Events, w.change(s))
 	case plan.Delete:
@@ -223,6 +229,10 @@ func (w *World) delete(o plan.Object, version bool) error {
 // keeps the status. A new spec is a new generation; for Deployments so are new annotations.
 func (w *World) replace(before, after plan.Object, status bool) {
 	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+	if !a.FieldByName("Status").IsValid() { // a ControllerRevision
+		w.put(after)
+		return
+	}
 	if status {
 		b.FieldByName("Spec").Set(a.FieldByName("Spec"))
 		after.SetLabels(before.GetLabels())

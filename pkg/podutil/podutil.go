@@ -107,3 +107,27 @@ func sameController(a, b *corev1.Pod) bool {
 	ra, rb := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
 	return ra == nil && rb == nil || ra != nil && rb != nil && ra.UID == rb.UID
 }
+
+// TargetNode returns the node that a pod is on or, as pods of DaemonSets say by their required node affinity, is meant for (DS-16);
+// empty if neither is known.
+func TargetNode(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" {
+		return p.Spec.NodeName
+	}
+	for _, term := range RequiredNodeTerms(&p.Spec) {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// RequiredNodeTerms returns the terms of the required node affinity, of which one must match; none if nothing is required.
+func RequiredNodeTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+}

@@ -24,7 +24,7 @@ type Fields struct {
 	// Kinds has the paths of the fields that are read of each kind, as [fieldmask.Only] knows them: "spec.containers.ports",
 	// "metadata.annotations[example.com/cost]". The metadata, but for annotations and managedFields, is always kept;
 	// [MetadataOnly] asks for nothing else. An empty list means all fields but managedFields; what is written back whole needs
-	// it.
+	// it. The affinity of a pod is kept until the pod is assigned to a node.
 	Kinds map[schema.GroupVersionKind][]string
 	// PodCondition reports whether a condition of that type is read of a pod, if "status.conditions" is among the paths of
 	// pods. It may be nil for none.
@@ -53,9 +53,9 @@ type Projection struct {
 	narrowed map[reflect.Type]bool // kinds of which not all fields are kept
 
 	// Of pods.
-	allAnnotations, allConditions bool
-	annotations                   []string
-	conditions                    []func(*corev1.Pod, corev1.PodConditionType) bool
+	wholePods, allAnnotations bool
+	annotations               []string
+	conditions                []func(*corev1.Pod, corev1.PodConditionType) bool
 }
 
 // New returns the projection to what any of the controllers reads. Of kinds that one of them names with an empty list, or that
@@ -76,8 +76,8 @@ func New(controllers ...Fields) (*Projection, error) {
 	if _, ok := paths[podKind]; !ok {
 		paths[podKind], whole[podKind] = nil, true
 	}
-	p.allConditions = whole[podKind]
-	p.allAnnotations = whole[podKind] || slices.Contains(paths[podKind], "metadata.annotations")
+	p.wholePods = whole[podKind]
+	p.allAnnotations = p.wholePods || slices.Contains(paths[podKind], "metadata.annotations")
 	p.annotations = annotationsIn(append(strings.Fields(metaFields), paths[podKind]...))
 	var errs []error
 	for kind := range paths {
@@ -230,6 +230,9 @@ func (p *Projection) fit(decoded *corev1.Pod) *corev1.Pod {
 	kept := *decoded
 	kept.ManagedFields, kept.Annotations = nil, p.fitAnnotations(decoded.Annotations)
 	kept.OwnerReferences, kept.Finalizers = fitted(kept.OwnerReferences), fitted(kept.Finalizers)
+	if kept.Spec.NodeName != "" && !p.wholePods { // it has served its purpose, and differs between the pods of a DaemonSet
+		kept.Spec.Affinity = nil
+	}
 	kept.Spec.Containers = fitContainers(decoded.Spec.Containers)
 	kept.Spec.InitContainers = fitContainers(decoded.Spec.InitContainers)
 	kept.Status.PodIPs = fitted(decoded.Status.PodIPs)
@@ -296,7 +299,7 @@ func (p *Projection) fitConditions(pod *corev1.Pod) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for _, c := range pod.Status.Conditions {
 		read := func(reads func(*corev1.Pod, corev1.PodConditionType) bool) bool { return reads(pod, c.Type) }
-		if p.allConditions || slices.ContainsFunc(p.conditions, read) {
+		if p.wholePods || slices.ContainsFunc(p.conditions, read) {
 			kept = append(kept, c)
 		}
 	}

@@ -295,3 +295,45 @@ func BenchmarkPodMemory(b *testing.B) {
 		})
 	}
 }
+
+// TestProjectAffinity: the affinity says which node a pod is meant for, until the pod is assigned to it (DS-16). The field is not kept
+// for any other purpose, and not at all while nobody reads it.
+func TestProjectAffinity(t *testing.T) {
+	const required = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+	meant := func(node string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Affinity: &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"n1"}}}}},
+			}},
+			PodAffinity: &corev1.PodAffinity{},
+		}}}
+	}
+	for _, c := range []struct {
+		name string
+		path string
+		pod  *corev1.Pod
+		kept bool
+	}{
+		{"a pod without a node", required, meant(""), true},
+		{"a pod on its node", required, meant("n1"), false},
+		{"nobody reads it", "spec.nodeName", meant(""), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := New(Fields{Kinds: map[schema.GroupVersionKind][]string{podKind: {c.path, "spec.nodeName"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := p.ProjectPod(c.pod).Spec.Affinity
+			if (got != nil) != c.kept || c.kept && (got.PodAffinity != nil || !reflect.DeepEqual(got.NodeAffinity, c.pod.Spec.Affinity.NodeAffinity)) {
+				t.Errorf("kept %+v", got)
+			}
+		})
+	}
+	whole, err := New(Fields{Kinds: map[schema.GroupVersionKind][]string{podKind: nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := whole.ProjectPod(meant("n1")).Spec.Affinity; got == nil {
+		t.Error("whole pods keep their affinity")
+	}
+}

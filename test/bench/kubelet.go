@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 // act is what a kubelet, or a scheduler, has to do about a pod.
@@ -161,7 +164,7 @@ func (k *kubelet) play(ctx context.Context, client kubernetes.Interface, p *core
 	n := k.address.Add(1)
 	if p.Spec.NodeName == "" {
 		binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID}}
-		binding.Target = corev1.ObjectReference{Kind: "Node", Name: k.nodes[int(n)%len(k.nodes)]}
+		binding.Target = corev1.ObjectReference{Kind: "Node", Name: cmp.Or(podutil.TargetNode(p), k.nodes[int(n)%len(k.nodes)])}
 		// A conflict says that the pod is bound already, by an attempt that had no answer, or is being deleted.
 		if err := pods.Bind(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsConflict(err) {
 			return gone(err)

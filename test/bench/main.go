@@ -43,6 +43,7 @@ func scenarios() []scenario {
 		{"namespaces", "empty namespaces, one with 2000 objects of 20 kinds, and 200 others beside it", false, namespaces},
 		{"garbage", "a Deployment of 2000 pods deleted in the background, 10,000 objects without owners", false, garbage},
 		{"everything", "20,000 pods, 20,000 Secrets and ConfigMaps, 50 custom kinds: memory with all controllers", false, everything},
+		{"daemonsets", "a DaemonSet on 5000 nodes is created, one on 1000 is updated", false, daemonSets},
 		{"slices", "EndpointSlices of a Service of 5000 pods, and of one that is updated", false, endpointSlices},
 	}
 }

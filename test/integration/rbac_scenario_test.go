@@ -56,6 +56,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	set := b.workOfDeployments()
 	b.workOfReplicationControllers()
 	b.workOfJobs()
+	b.workOfDaemonSets()
 	b.workOfEndpoints()
 	b.workOfEndpointSlices()
 	b.workOfServiceAccounts()
@@ -245,6 +246,32 @@ func (b *bench) workOfJobs() {
 		b.Fatal(err)
 	}
 	b.waitJob("sum", "is suspended", over(batchv1.JobSuspended))
+}
+
+// workOfDaemonSets has pods and revisions of a DaemonSet adopted, created, changed and deleted.
+func (b *bench) workOfDaemonSets() {
+	b.Helper()
+	u := b.daemonUser(2)
+	u.CreateDaemonSet("agent", 1)
+	u.WaitDaemonSet("agent", 2)
+	b.patchDaemonSet("agent", `{"spec":{"revisionHistoryLimit":1}}`)
+	for _, image := range []string{"web:2", "web:1", "web:3"} { // the second is a rollback, the third pushes one out of the history
+		b.patchDaemonSet("agent", setDaemonImage(image))
+		u.WaitDaemonSet("agent", 2)
+	}
+	b.wait("the history is short", func() error {
+		if n := len(b.revisionsOf()); n != 2 {
+			return fmt.Errorf("%d revisions", n)
+		}
+		return nil
+	})
+	b.patchMeta("pod", b.podsOf(b.daemonSet("agent"))[0].Name, `{"metadata":{"ownerReferences":null}}`)
+	b.wait("the orphan is adopted", func() error {
+		if n := len(b.podsOf(b.daemonSet("agent"))); n != 2 {
+			return fmt.Errorf("%d pods", n)
+		}
+		return nil
+	})
 }
 
 // workOfEndpointSlices has slices written, deleted and mirrored, some that quota refuses, and addresses left out, again and again.

@@ -136,6 +136,10 @@ func essence(o Object, names map[types.UID]string) any {
 		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": strings.Split(conditions(o), ", "), "observed": s.ObservedGeneration == o.Generation,
 			"collisions": s.CollisionCount,
 			"counts":     []any{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, s.TerminatingReplicas}}
+	case *appsv1.DaemonSet:
+		s := o.Status
+		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation, "collisions": s.CollisionCount,
+			"counts": []any{s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberAvailable, s.NumberMisscheduled}}
 	case *corev1.Service:
 		o.Spec.ClusterIP, o.Spec.ClusterIPs = mask(o.Spec.ClusterIP), nil
 		for i := range o.Spec.Ports {

@@ -1,5 +1,5 @@
 // Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that
-// the controllers deployment, replicaset, endpoint, endpointslice, podgc and garbagecollector work on, and, where there is one,
+// the controllers deployment, daemonset, replicaset, endpoint, endpointslice, podgc and garbagecollector work on, and, where there is one,
 // the API server's audit log, and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
 // manager in particular and shares no code with ours, so that a mistake in our code cannot be one of the oracles, too.
 //
@@ -63,6 +63,8 @@
 //	S16  the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
 //	S18  a Job counts each pod that ends once; the pod keeps its finalizer until then
 //	S19  a Job creates no pod beyond its parallelism, and none for an index that has one or is completed
+//	S20  a DaemonSet creates no pod on a node that has one, but for one beside another with a surge
+//	S21  a rolling update of a DaemonSet leaves as many nodes with an available pod as its strategy asks for
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -35,6 +35,7 @@ const (
 	ReplicaSet            = "ReplicaSet"
 	ReplicationController = "ReplicationController"
 	Deployment            = "Deployment"
+	DaemonSet             = "DaemonSet"
 	Service               = "Service"
 	Endpoints             = "Endpoints"
 	EndpointSlice         = "EndpointSlice"
@@ -129,6 +130,8 @@ func kindOf(o Object) string {
 		return known(o != nil, ReplicationController)
 	case *appsv1.Deployment:
 		return known(o != nil, Deployment)
+	case *appsv1.DaemonSet:
+		return known(o != nil, DaemonSet)
 	case *corev1.Service:
 		return known(o != nil, Service)
 	case *corev1.Endpoints:
@@ -167,6 +170,8 @@ func newObject(kind string) Object {
 		return &corev1.ReplicationController{}
 	case Deployment:
 		return &appsv1.Deployment{}
+	case DaemonSet:
+		return &appsv1.DaemonSet{}
 	case Service:
 		return &corev1.Service{}
 	case Endpoints:

@@ -128,7 +128,7 @@ func (c *Cluster) takeNote() {
 }
 
 // acted are the resources whose changes something other than garbage may follow from, in the order in which they are looked at.
-var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "jobs", "namespaces"}
+var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "daemonsets", "jobs", "namespaces"}
 
 // ignored are resources that change often, and neither own anything nor are owned.
 var ignored = []string{"events", "leases"}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +64,9 @@ func (c *Cluster) setNode(name string, to bool) error {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now().Rfc3339Copy()}}
 	})
 	if err == nil && to {
-		_, err = Edit(c.server, "node-controller", "", name, "", func(n *corev1.Node) { n.Spec.Taints = nil })
+		_, err = Edit(c.server, "node-controller", "", name, "", func(n *corev1.Node) {
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+		})
 	}
 	return err
 }
@@ -84,9 +87,25 @@ func (c *Cluster) noteNode(e *apiserver.Event) {
 			return
 		}
 		for _, p := range c.podsOn(n.Name) {
-			c.remove("node-controller", "pods", p, metav1.DeleteOptions{})
+			if !slices.ContainsFunc(p.Spec.Tolerations, staysForGood) {
+				c.remove("node-controller", "pods", p, metav1.DeleteOptions{})
+			}
 		}
 	})
+}
+
+// staysForGood reports whether a pod with the toleration, as those of DaemonSets, stays on a broken node.
+func staysForGood(t corev1.Toleration) bool {
+	return t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil
+}
+
+// Mark gives a node labels and taints, in place of the taints that it has.
+func (c *Cluster) Mark(name string, labels map[string]string, taints []corev1.Taint) error {
+	_, err := Edit(c.server, "admin", "", name, "", func(n *corev1.Node) {
+		n.Labels = labels
+		n.Spec.Taints = taints
+	})
+	return err
 }
 
 func (c *Cluster) podsOn(node string) (on []*corev1.Pod) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -63,7 +64,7 @@ func (c *Cluster) notePod(e *apiserver.Event) {
 func (c *Cluster) bind(p *corev1.Pod) {
 	var usable []string
 	for _, n := range apiserver.All[*corev1.Node](c.server) {
-		if n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable {
+		if target := podutil.TargetNode(p); target == n.Name || target == "" && n.DeletionTimestamp == nil && ready(n.Status.Conditions) && !n.Spec.Unschedulable {
 			usable = append(usable, n.Name)
 		}
 	}

@@ -1,0 +1,60 @@
+package daemonset
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A pod that has failed is replaced at once. If its successors on the node fail too, they are replaced ever more rarely (DS-35).
+const (
+	firstDelay   = time.Second // doubled at each deletion
+	longestDelay = 15 * time.Minute
+	forgiven     = 30 * time.Minute // after which a node begins anew
+)
+
+// memory is what is remembered of a DaemonSet from one reconcile to the next: which failed pods were deleted.
+type memory struct {
+	Generation int64 // that was observed; a newer one may have mended what made the pods fail
+	Failures   map[string]failure
+}
+
+// failure is the latest deletion of a failed pod on a node.
+type failure struct {
+	Deleted time.Time
+	Delay   time.Duration // until the next
+}
+
+// see returns until when the failed pods of each node are left alone, and what is to be remembered; nil for nothing. Where they
+// are not left alone, they are to be deleted now.
+func (m *memory) see(now time.Time, s snapshot) (backoff map[string]time.Time, next *memory) {
+	next = &memory{Generation: s.Set.Status.ObservedGeneration, Failures: map[string]failure{}}
+	if m != nil && m.Generation == next.Generation {
+		maps.Copy(next.Failures, m.Failures)
+		maps.DeleteFunc(next.Failures, func(_ string, f failure) bool { return now.Sub(f.Deleted) >= forgiven })
+	}
+	for _, n := range s.Nodes {
+		if n.Eligibility == excluded || !slices.ContainsFunc(s.on[n.Name], failed) {
+			continue
+		}
+		before, known := next.Failures[n.Name]
+		if until := before.Deleted.Add(before.Delay); known && now.Before(until) {
+			if backoff == nil {
+				backoff = map[string]time.Time{}
+			}
+			backoff[n.Name] = until
+			continue
+		}
+		next.Failures[n.Name] = failure{Deleted: now, Delay: min(max(firstDelay, 2*before.Delay), longestDelay)}
+	}
+	if len(next.Failures) == 0 {
+		return backoff, nil
+	}
+	return backoff, next
+}
+
+func failed(p *corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodFailed
+}

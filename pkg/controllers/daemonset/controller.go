@@ -1,0 +1,109 @@
+package daemonset
+
+import (
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the daemonset controller's entry in the registry.
+func Controller() manager.Controller {
+	o := &Options{Workers: 2}
+	return manager.Controller{
+		Name:        "daemonset-controller",
+		Alias:       "daemonset",
+		Account:     "daemon-set-controller",
+		EventSource: "daemonset-controller",
+		Options:     o,
+		Rights:      Rights,
+		Fields:      fields(),
+		Init:        o.init,
+	}
+}
+
+func revisionKind() schema.GroupVersionKind {
+	return appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
+}
+
+// fields are what the controller reads of pods and nodes. DaemonSets are written back whole, and of revisions all data counts.
+func fields() projection.Fields {
+	return projection.Fields{
+		Kinds: map[schema.GroupVersionKind][]string{
+			corev1.SchemeGroupVersion.WithKind("Pod"): {
+				"spec.nodeName", "status.phase", "status.conditions",
+				"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", // DS-16
+			},
+			corev1.SchemeGroupVersion.WithKind("Node"): {"spec.taints"},
+		},
+		PodCondition: projection.ReadyCondition,
+	}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	sets, err1 := informers.Objects[*appsv1.DaemonSet](c.Informers)
+	revisions, err2 := informers.OwnedObjects[*appsv1.ControllerRevision](c.Informers)
+	pods, err3 := informers.Pods(c.Informers)
+	onNodes, err4 := informers.PodsByNode(c.Informers)
+	nodes, err5 := informers.Nodes(c.Informers)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, err
+	}
+	k := &caches{sets, revisions, pods, onNodes, nodes, newJudgedNodes(c.Enabled("TaintTolerationComparisonOperators"))}
+	own := newCollectors()
+	own.register(c.RegisterMetrics)
+	owners := &owners{informers.Owners[*appsv1.DaemonSet]{
+		Kind: "DaemonSet", Get: sets.Get, In: sets.In,
+		Selector: func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector },
+	}}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+		Name:    "daemonset", // of the queue
+		Workers: int(o.Workers),
+		Kinds:   []string{"DaemonSet"},
+		Watches: []reconcile.Watch{
+			{Kind: kind(), Informer: sets.Informer(), Enqueues: informers.Itself, Resync: true}, // DS-1
+			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: owners.enqueuedByPod},
+			{Kind: revisionKind(), Informer: revisions.Informer(), Enqueues: owners.enqueuedByRevision},
+			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode},
+		},
+		Observe:      k.observe,
+		CommitAlways: true, // a failed pod was seen, whatever becomes of the writes
+		Owner:        func(s snapshot) plan.Object { return s.Set },
+		Plan:         planDaemonSet,
+		Report:       reportStatus,
+		Stale:        own.countStale,
+		Live:         live,
+	}), nil
+}
+
+// owners finds the DaemonSets that a change concerns.
+type owners struct {
+	informers.Owners[*appsv1.DaemonSet]
+}
+
+// enqueuedByPod returns the DaemonSets that a change of a pod concerns (DS-2), but for changes that alter nothing that they count.
+func (o *owners) enqueuedByPod(before, after plan.Object) []plan.Key {
+	was, _ := before.(*corev1.Pod)
+	is, _ := after.(*corev1.Pod)
+	if was != nil && is != nil && was.Spec.NodeName == is.Spec.NodeName && podutil.CountsAlike(was, is) {
+		return nil
+	}
+	return o.Enqueues(before, after)
+}
+
+// enqueuedByRevision returns the DaemonSets that a change of a ControllerRevision concerns (DS-3).
+func (o *owners) enqueuedByRevision(before, after plan.Object) []plan.Key {
+	if before == nil && metav1.GetControllerOfNoCopy(after) != nil {
+		return nil
+	}
+	return o.Enqueues(before, after)
+}

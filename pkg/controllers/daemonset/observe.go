@@ -1,0 +1,64 @@
+package daemonset
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+type observation = reconcile.Observation[snapshot, memory]
+
+// caches are what the controller reads.
+type caches struct {
+	sets      informers.Store[*appsv1.DaemonSet]
+	revisions informers.OwnedStore[*appsv1.ControllerRevision]
+	pods      informers.PodCache
+	onNodes   informers.NodePodCache // the same pods
+	nodes     informers.NodeCache
+	judged    *judgedNodes
+}
+
+// observe finds the DaemonSet, its pods and revisions, the orphans that it may adopt, and the nodes that it has to do with. Nothing is
+// read live. Nodes are read after the pods, so that the node of a pod is among them.
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
+	d := k.sets.Get(r.Key.Namespace, r.Key.Name)
+	if d == nil {
+		k.judged.forget(r.Key)
+		return observation{}, nil
+	}
+	pods := append(k.pods.OwnedBy(d.Namespace, d.UID), k.pods.OrphansIn(d.Namespace)...)
+	revisions := append(k.revisions.OwnedBy(d.Namespace, d.UID), k.revisions.OrphansIn(d.Namespace)...)
+	s := newSnapshot(d, pods, revisions)
+	if s.invalid != nil {
+		return observation{Exists: true, Snapshot: s}, nil
+	}
+	s.Nodes = k.nodesFor(d, s.on)
+	if s.revisions.current == nil {
+		name, _ := newRevisionName(d)
+		s.Taken = k.revisions.Get(d.Namespace, name)
+	}
+	var next *memory
+	s.Backoff, next = r.Memory.see(r.Now, s)
+	return observation{Exists: true, Snapshot: s, Memory: next}, nil
+}
+
+// live names the pods and revisions that a previous leader may have created or deleted.
+func live(s snapshot) []reconcile.Live {
+	if s.invalid != nil {
+		return nil
+	}
+	pods := reconcile.Live{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: s.Set.Namespace, Selector: s.selector}
+	for _, p := range s.Pods {
+		pods.Cached = append(pods.Cached, plan.Object(p))
+	}
+	revisions := reconcile.Live{Kind: revisionKind(), Namespace: s.Set.Namespace, Selector: s.selector}
+	for _, r := range s.Revisions {
+		revisions.Cached = append(revisions.Cached, plan.Object(r))
+	}
+	return []reconcile.Live{pods, revisions}
+}

@@ -1,0 +1,170 @@
+package daemonset
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// judgedNodes remembers on which nodes DaemonSets run, so that what was decided about a node is not decided again until the node or
+// the template changes in something that counts (DS-104). It saves time and nothing else.
+type judgedNodes struct {
+	comparisons bool // see nodeRules
+
+	mu   sync.Mutex
+	sets map[plan.Key]*judgedSet
+}
+
+// judgedSet is what is remembered for one DaemonSet.
+type judgedSet struct {
+	uid        types.UID
+	generation int64
+	*nodeRules
+
+	mu       sync.Mutex
+	verdicts map[string]eligibility // by class of node, see appendClass
+	text     []byte                 // of the class that was looked up last
+	judged   int                    // nodes that were not found in verdicts
+}
+
+// mostClasses bounds what is remembered for one DaemonSet. Only where the name of a node counts, or labels that differ from node to
+// node, are there as many classes as nodes.
+const mostClasses = 20_000
+
+func newJudgedNodes(comparisons bool) *judgedNodes {
+	return &judgedNodes{comparisons: comparisons, sets: map[plan.Key]*judgedSet{}}
+}
+
+// of returns what is remembered for a DaemonSet with the present spec.
+func (j *judgedNodes) of(d *appsv1.DaemonSet) *judgedSet {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	key := plan.Key{Namespace: d.Namespace, Name: d.Name}
+	s := j.sets[key]
+	if s == nil || s.uid != d.UID || s.generation != d.Generation {
+		s = &judgedSet{uid: d.UID, generation: d.Generation, nodeRules: newNodeRules(d, j.comparisons), verdicts: map[string]eligibility{}}
+		j.sets[key] = s
+	}
+	return s
+}
+
+func (j *judgedNodes) forget(key plan.Key) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.sets, key)
+}
+
+// eligibility returns whether a node, nil for none, runs pods of the DaemonSet.
+func (s *judgedSet) eligibility(n *corev1.Node) eligibility {
+	if n == nil {
+		return excluded
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text = s.appendClass(s.text[:0], n)
+	verdict, known := s.verdicts[string(s.text)]
+	if !known {
+		if len(s.verdicts) >= mostClasses {
+			clear(s.verdicts)
+		}
+		verdict = s.judge(n)
+		s.judged++
+		s.verdicts[string(s.text)] = verdict
+	}
+	return verdict
+}
+
+// reads reports whether one of the labels counts.
+func (s *judgedSet) reads(labels []string) bool {
+	return slices.ContainsFunc(labels, func(key string) bool { return slices.Contains(s.labels, key) })
+}
+
+// nodesFor returns the nodes that a DaemonSet has to do with: those that run its pods or may keep them, and those that have some.
+func (k *caches) nodesFor(d *appsv1.DaemonSet, on map[string][]*corev1.Pod) (nodes []node) {
+	judged := k.judged.of(d)
+	for _, o := range k.nodes.Informer().GetStore().List() {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		if e := judged.eligibility(n); e != excluded || len(on[n.Name]) > 0 {
+			nodes = append(nodes, node{n.Name, e})
+		}
+	}
+	return nodes
+}
+
+// enqueuedByNode returns the DaemonSets that a change of a node concerns: those that it begins or ceases to run, or whose pods on it
+// may no longer stay (DS-4, DS-5). A node that comes or goes also concerns those that have pods on it (DS-103).
+func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*corev1.Node)
+	is, _ := after.(*corev1.Node)
+	var relabeled []string
+	retainted := was == nil || is == nil
+	if !retainted {
+		relabeled = differing(was.Labels, is.Labels)
+		retainted = !equality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints)
+		if !retainted && len(relabeled) == 0 {
+			return nil
+		}
+	}
+	var owners map[types.UID]bool
+	if was == nil || is == nil {
+		owners = k.ownersOn(was, is)
+	}
+	for _, o := range k.sets.Informer().GetStore().List() {
+		d, ok := o.(*appsv1.DaemonSet)
+		if !ok {
+			continue
+		}
+		judged := k.judged.of(d)
+		if !retainted && !judged.reads(relabeled) {
+			continue
+		}
+		if judged.eligibility(was) != judged.eligibility(is) || owners[d.UID] {
+			keys = append(keys, plan.Key{Namespace: d.Namespace, Name: d.Name})
+		}
+	}
+	return keys
+}
+
+// ownersOn returns the uids of whoever controls pods that are assigned to a node that has come or gone.
+func (k *caches) ownersOn(was, is *corev1.Node) map[types.UID]bool {
+	n := is
+	if n == nil {
+		n = was
+	}
+	owners := map[types.UID]bool{}
+	for _, p := range k.onNodes.OnNode(n.Name) {
+		if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+			owners[ref.UID] = true
+		}
+	}
+	return owners
+}
+
+// differing returns the keys of which two sets of labels have different values.
+func differing(a, b map[string]string) (keys []string) {
+	if maps.Equal(a, b) {
+		return nil
+	}
+	for key, value := range a {
+		if other, ok := b[key]; !ok || other != value {
+			keys = append(keys, key)
+		}
+	}
+	for key := range b {
+		if _, ok := a[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,27 @@
+package daemonset
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+)
+
+// Options are what the controller takes from flags.
+type Options struct {
+	Workers int32
+}
+
+// AddFlags implements manager.Options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-daemonset-syncs", o.Workers, "DaemonSets that are reconciled at the same time.")
+}
+
+// Validate implements manager.Options.
+func (o *Options) Validate() []error {
+	return flagutil.AtLeastOne("concurrent-daemonset-syncs", o.Workers)
+}
+
+// Configz implements manager.Options.
+func (o *Options) Configz() (section string, fields any) {
+	return "DaemonSetController", struct{ ConcurrentDaemonSetSyncs int32 }{o.Workers}
+}

@@ -1,0 +1,155 @@
+// Package daemonset runs a pod of a DaemonSet on each node that its template allows: it creates and deletes pods as nodes come, go
+// and change, replaces them when the template changes at the pace that the strategy allows, keeps the earlier templates in
+// ControllerRevisions, and reports how far it has come.
+package daemonset
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const (
+	// burst is how many pods one reconcile creates at most, and how many it deletes; the rest follows in the next (DS-28).
+	burst = 250
+	// adoptionCheck is when a DaemonSet is reconciled again after an adoption. An orphan that had gone before it could be adopted
+	// enqueues nothing (DS-2).
+	adoptionCheck = time.Second
+)
+
+// planDaemonSet decides what is written for a DaemonSet: which pods and revisions it adopts or releases, its revisions, and which pods
+// are created and deleted.
+func planDaemonSet(now time.Time, s snapshot) plan.Plan {
+	w := &work{snapshot: s, now: now}
+	switch {
+	case s.selectsAll: // DS-11
+		w.steps = append(w.steps, plan.RecordEvent{Object: s.Set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
+			Message: "This daemon set is selecting all pods. A non-empty selector is required."}})
+		w.say("%v", s.invalid)
+	case s.invalid != nil:
+		w.say("%v", s.invalid)
+	case s.Set.DeletionTimestamp != nil:
+		w.say("being deleted, pods are left to the garbage collector")
+	case len(s.claims) > 0:
+		w.steps = s.claims
+		w.requeueAfter(adoptionCheck)
+		w.say("adopts or releases objects, the rest follows")
+	case w.keepRevisions():
+		w.room = roomOf(s.Set, s.desired())
+		w.place()
+		w.roll()
+		w.movePods()
+		w.truncateHistory()
+	}
+	return plan.Plan{Steps: w.steps, Requeue: w.requeue, Why: w.why()}
+}
+
+// work is a plan in the making.
+type work struct {
+	snapshot
+	now  time.Time
+	room room
+
+	steps   []plan.Step
+	notices []plan.RecordEvent // events about pods that are to be deleted
+	missing []string           // nodes where a pod is to be created
+	doomed  []*corev1.Pod      // to be deleted
+	placed  map[string]bool    // nodes where pods are to be created or deleted
+	reasons map[string]int     // for deletions
+	requeue time.Duration
+	notes   []string
+}
+
+func (w *work) say(format string, args ...any) {
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
+}
+
+func (w *work) requeueAfter(d time.Duration) {
+	if d > 0 && (w.requeue == 0 || d < w.requeue) {
+		w.requeue = d
+	}
+}
+
+func (w *work) why() string {
+	if len(w.notes) == 0 {
+		return w.waiting()
+	}
+	return strings.Join(w.notes, "; ")
+}
+
+// waiting says what a DaemonSet waits for that has nothing to write.
+func (w *work) waiting() string {
+	c := w.count(w.now)
+	switch {
+	case c.available < c.desired:
+		return fmt.Sprintf("%d of %d nodes have an available pod", c.available, c.desired)
+	case c.updated < c.desired:
+		return fmt.Sprintf("all %d nodes have an available pod, %d of them one of the present template", c.desired, c.updated)
+	}
+	return fmt.Sprintf("all %d nodes have an available pod of the present template", c.desired)
+}
+
+// create has a pod created on a node.
+func (w *work) create(node string) { w.missing, w.placed[node] = append(w.missing, node), true }
+
+// delete has a pod deleted, for a reason in a word.
+func (w *work) delete(node string, p *corev1.Pod, reason string) {
+	w.doomed, w.placed[node] = append(w.doomed, p), true
+	w.reasons[reason]++
+}
+
+// deletions says which pods are to be deleted: "1 failed, 2 outdated".
+func (w *work) deletions() string {
+	var all []string
+	for _, reason := range slices.Sorted(maps.Keys(w.reasons)) {
+		all = append(all, fmt.Sprint(w.reasons[reason], " ", reason))
+	}
+	return strings.Join(all, ", ")
+}
+
+// movePods plans the creations and deletions. They do not stop one another (DS-28). What exceeds the limit follows in the next
+// reconcile. The server may refuse a pod for one node and take it for others, so it is not always the same node that is first.
+func (w *work) movePods() {
+	var each plan.Each
+	if n := len(w.missing); n > 0 {
+		slices.Sort(w.missing)
+		first := int(uint64(w.now.UnixMilli()) % uint64(n))
+		nodes := slices.Concat(w.missing[first:], w.missing[:first])[:min(n, burst)]
+		objects := make([]plan.Object, len(nodes))
+		for i, node := range nodes {
+			objects[i] = newPod(w.Set, w.present, node)
+		}
+		each.Sequences = append(each.Sequences, []plan.Step{plan.CreateAll{Objects: objects, Why: "nodes lack a pod", Events: plan.Events{
+			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
+			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
+		}}})
+		w.say("create %d of %d missing pods", len(nodes), n)
+	}
+	if n := len(w.doomed); n > 0 {
+		slices.SortFunc(w.doomed, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+		pods := w.doomed[:min(n, burst)]
+		objects := make([]plan.Object, len(pods))
+		for i, p := range pods {
+			objects[i] = p
+		}
+		slices.SortFunc(w.notices, func(a, b plan.RecordEvent) int { return cmp.Compare(a.Event.Message, b.Event.Message) })
+		for _, notice := range w.notices {
+			w.steps = append(w.steps, notice)
+		}
+		each.Sequences = append(each.Sequences, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
+			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
+			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
+		}}})
+		w.say("delete %d of %d pods (%s)", len(pods), n, w.deletions())
+	}
+	if len(each.Sequences) > 0 {
+		w.steps = append(w.steps, each)
+	}
+}

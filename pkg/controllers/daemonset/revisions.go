@@ -1,0 +1,189 @@
+package daemonset
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/history"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// revisions are the ControllerRevisions of a DaemonSet, sorted out (DS-53, DS-54).
+type revisions struct {
+	data       []byte // of the present template
+	problem    error  // why there is no data
+	current    *appsv1.ControllerRevision
+	duplicates []*appsv1.ControllerRevision // have the present template, too
+	old        []*appsv1.ControllerRevision
+}
+
+func sortRevisions(d *appsv1.DaemonSet, own []*appsv1.ControllerRevision) (r revisions) {
+	if r.data, r.problem = history.Data(&d.Spec.Template); r.problem != nil {
+		return r
+	}
+	for _, revision := range own {
+		switch {
+		case !history.Equal(revision, r.data):
+			r.old = append(r.old, revision)
+		case r.current == nil:
+			r.current = revision
+		case history.Compare(r.current, revision) < 0:
+			r.current, r.duplicates = revision, append(r.duplicates, r.current)
+		default:
+			r.duplicates = append(r.duplicates, revision)
+		}
+	}
+	return r
+}
+
+// newRevisionName returns the name that a revision of the present template gets, and its hash (DS-50, DS-51).
+func newRevisionName(d *appsv1.DaemonSet) (name, hash string) {
+	hash = history.TemplateHash(&d.Spec.Template, d.Status.CollisionCount)
+	return history.Name(d.Name, hash), hash
+}
+
+// hashOf is the hash of a revision. One without the label has its name for a hash (DS-52).
+func hashOf(r *appsv1.ControllerRevision) string { return cmp.Or(r.Labels[hashLabel], r.Name) }
+
+// collides reports whether the name of the revision that is to be created is taken by something else (DS-55).
+func (s *snapshot) collides() bool {
+	return s.revisions.current == nil && s.Taken != nil && !history.Equal(s.Taken, s.revisions.data)
+}
+
+// keepRevisions plans what it takes for the present template to have one revision, which is the newest, and reports whether the pods
+// can be looked at.
+func (w *work) keepRevisions() bool {
+	r := &w.revisions
+	switch {
+	case r.problem != nil:
+		w.say("left alone, template: %v", r.problem)
+		return false
+	case w.collides():
+		w.say("the name %s is taken by another ControllerRevision, tries another one", w.Taken.Name)
+		return false
+	case len(r.duplicates) > 0:
+		w.removeDuplicates()
+		return false
+	case r.current == nil && w.Taken == nil:
+		w.createRevision()
+	}
+	var each plan.Each
+	for _, revision := range r.old {
+		each.Sequences = appendChange(each.Sequences, revision, revision.Revision)
+	}
+	if r.current != nil {
+		number := r.current.Revision
+		if next := history.Next(r.old); number < next {
+			number = next
+			w.say("revision %s is the newest again", r.current.Name)
+		}
+		each.Sequences = appendChange(each.Sequences, r.current, number)
+	}
+	if len(each.Sequences) > 0 {
+		w.steps = append(w.steps, each)
+	}
+	return true
+}
+
+func (w *work) createRevision() {
+	name, hash := newRevisionName(w.Set)
+	revision, err := history.New(w.Set, kind(), &w.Set.Spec.Template, history.Next(w.revisions.old))
+	if err != nil {
+		return // the template was encoded before
+	}
+	revision.Name, revision.Labels[hashLabel] = name, hash
+	w.steps = append(w.steps, plan.Create{Object: revision, Why: "no ControllerRevision has the present template"})
+	w.say("create ControllerRevision %s", name)
+}
+
+// appendChange gives a revision the number, and the label with its hash if that is missing (DS-52, DS-53).
+func appendChange(sequences [][]plan.Step, r *appsv1.ControllerRevision, number int64) [][]plan.Step {
+	if r.Revision == number && r.Labels[hashLabel] != "" {
+		return sequences
+	}
+	after := history.Numbered(r, number)
+	after.Labels = maps.Clone(r.Labels)
+	if after.Labels == nil {
+		after.Labels = map[string]string{}
+	}
+	after.Labels[hashLabel] = hashOf(r)
+	return append(sequences, []plan.Step{plan.Change{Old: r, New: after, Why: "number and label of a ControllerRevision"}})
+}
+
+// removeDuplicates has one revision take the place of all that have the present template: first for the pods (DS-54).
+func (w *work) removeDuplicates() {
+	stays := hashOf(w.revisions.current)
+	others := map[string]bool{}
+	var surplus []plan.Object
+	for _, r := range w.revisions.duplicates {
+		surplus = append(surplus, r)
+		if hash := hashOf(r); hash != stays {
+			others[hash] = true
+		}
+	}
+	var each plan.Each
+	for _, name := range slices.Sorted(maps.Keys(w.on)) {
+		for _, p := range w.on[name] {
+			if !others[p.Labels[hashLabel]] {
+				continue
+			}
+			after := *p // its parts belong to the cache: they are replaced, not changed
+			after.Labels = maps.Clone(p.Labels)
+			after.Labels[hashLabel] = stays
+			each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: p, New: &after, Why: "its ControllerRevision is a duplicate"}})
+		}
+	}
+	if len(each.Sequences) > 0 {
+		w.steps = append(w.steps, each)
+	}
+	w.steps = append(w.steps, plan.Delete{Objects: surplus, Why: "another ControllerRevision has the same template"})
+	w.say("delete %d duplicates of ControllerRevision %s", len(surplus), w.revisions.current.Name)
+}
+
+// truncateHistory deletes the oldest revisions beyond the limit that no pod has (DS-58).
+func (w *work) truncateHistory() {
+	limit := 10
+	if w.Set.Spec.RevisionHistoryLimit != nil {
+		limit = int(max(0, *w.Set.Spec.RevisionHistoryLimit))
+	}
+	surplus := len(w.revisions.old) - limit
+	var old []plan.Object
+	for _, r := range history.Sorted(w.revisions.old) {
+		if len(old) < surplus && !w.carried[hashOf(r)] && r.DeletionTimestamp == nil && r.Labels[hashLabel] != "" {
+			old = append(old, r)
+		}
+	}
+	if len(old) > 0 {
+		w.steps = append(w.steps, plan.Delete{Objects: old, Version: true, Why: "beyond the revision history limit"})
+		w.say("delete %d ControllerRevisions beyond the history limit", len(old))
+	}
+}
+
+// present is the present template of a DaemonSet, as pods refer to it.
+type present struct {
+	hash       string // of its revision, or that which its revision will have
+	generation string // how often the template was changed; empty if nobody counts it
+}
+
+func presentOf(d *appsv1.DaemonSet, current *appsv1.ControllerRevision) (p present) {
+	if current != nil {
+		p.hash = hashOf(current)
+	} else {
+		_, p.hash = newRevisionName(d)
+	}
+	if n, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64); err == nil {
+		p.generation = strconv.FormatInt(n, 10)
+	}
+	return p
+}
+
+// has reports whether a pod was made of the template. The count keeps pods when only the encoding of the template or the recipe of the
+// hash has changed, as with a new version of the controller (DS-56).
+func (t present) has(p *corev1.Pod) bool {
+	return p.Labels[hashLabel] == t.hash || t.generation != "" && p.Labels[templateGeneration] == t.generation
+}

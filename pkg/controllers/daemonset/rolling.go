@@ -1,0 +1,177 @@
+package daemonset
+
+import (
+	"cmp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// room is what a rolling update may do at a time.
+type room struct{ unavailable, surge int }
+
+// roomOf returns the room of a DaemonSet that should have so many pods (DS-60). Only a rolling update has room for a surge (DS-64).
+func roomOf(d *appsv1.DaemonSet, desired int) room {
+	rolling := d.Spec.UpdateStrategy.RollingUpdate
+	if d.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType {
+		return room{}
+	}
+	if rolling == nil {
+		rolling = &appsv1.RollingUpdateDaemonSet{}
+	}
+	r := room{unavailable: scaled(rolling.MaxUnavailable, desired, 1), surge: scaled(rolling.MaxSurge, desired, 0)}
+	if r.unavailable == 0 && r.surge == 0 && desired > 0 {
+		r.unavailable = 1
+	}
+	return r
+}
+
+// scaled resolves a number or a percentage, which is rounded up. Neither nonsense nor less than nothing is any room.
+func scaled(value *intstr.IntOrString, total, unset int) int {
+	if value == nil {
+		return unset
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, true)
+	if err != nil {
+		return 0
+	}
+	return max(0, n)
+}
+
+// pair are the pods of a node that are not being deleted: the first of the present template, and the first of another.
+type pair struct {
+	node
+	current, old *corev1.Pod
+	crowded      bool // there are more
+}
+
+// pairs returns the pods of the nodes where nothing is created or deleted yet, in no order, and how many other nodes lack an
+// available pod.
+func (w *work) pairs() (all []pair, unavailable int) {
+	for _, n := range w.Nodes {
+		switch {
+		case n.Eligibility == excluded:
+			continue
+		case w.placed[n.Name]:
+			if n.Eligibility == eligible {
+				unavailable++
+			}
+			continue
+		}
+		at := pair{node: n}
+		for _, p := range w.on[n.Name] {
+			switch new := w.present.has(p); {
+			case p.DeletionTimestamp != nil:
+			case new && at.current == nil:
+				at.current = p
+			case !new && at.old == nil:
+				at.old = p
+			default:
+				at.crowded = true
+			}
+		}
+		all = append(all, at)
+	}
+	return all, unavailable
+}
+
+// roll replaces pods of other templates by pods of the present one, as far as the strategy has room (DS-61..64). It goes on while
+// other nodes are being seen to; those count as unavailable.
+func (w *work) roll() {
+	if w.Set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || w.complete() {
+		return
+	}
+	if w.room.surge > 0 {
+		w.rollWithSurge()
+	} else {
+		w.rollInPlace()
+	}
+}
+
+// complete reports whether all pods have the present template, so that there is nothing to roll.
+func (w *work) complete() bool {
+	for _, pods := range w.on {
+		for _, p := range pods {
+			if !w.present.has(p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *work) available(p *corev1.Pod) bool {
+	return p != nil && !podutil.Finished(p) && podutil.Available(p, w.Set.Spec.MinReadySeconds, w.now)
+}
+
+// rollInPlace deletes old pods; placement creates new ones when they have gone (DS-61, DS-62).
+func (w *work) rollInPlace() {
+	pairs, unavailable := w.pairs()
+	var candidates []pair
+	for _, at := range pairs {
+		lacks := true
+		switch {
+		case at.crowded, at.current != nil && at.old != nil:
+		case at.old == nil && !w.available(at.current):
+		case at.old != nil && !w.available(at.old):
+			w.delete(at.Name, at.old, "outdated")
+		default:
+			lacks = false
+		}
+		switch {
+		case !lacks && at.old != nil:
+			candidates = append(candidates, at)
+		case lacks && at.Eligibility == eligible: // the others need not have a pod
+			unavailable++
+		}
+	}
+	for _, at := range first(candidates, w.room.unavailable-unavailable) {
+		w.delete(at.Name, at.old, "outdated")
+	}
+}
+
+// rollWithSurge creates new pods beside old ones, and deletes the old ones when the new ones are available (DS-63).
+func (w *work) rollWithSurge() {
+	pairs, _ := w.pairs()
+	surge, available := 0, 0
+	var candidates, leftovers []pair
+	for _, at := range pairs {
+		if w.available(at.current) || w.available(at.old) {
+			available++
+		}
+		switch {
+		case at.old == nil:
+		case at.current != nil && w.available(at.current):
+			w.delete(at.Name, at.old, "outdated")
+		case at.current != nil:
+			surge++
+		case at.Eligibility == tolerated && w.available(at.old):
+			leftovers = append(leftovers, at)
+		case at.Eligibility == tolerated:
+			w.delete(at.Name, at.old, "outdated")
+		case w.available(at.old):
+			candidates = append(candidates, at)
+		default:
+			w.create(at.Name)
+		}
+	}
+	for _, at := range first(candidates, w.room.surge-surge) {
+		w.create(at.Name)
+	}
+	for _, at := range first(leftovers, available-w.desired()) {
+		w.delete(at.Name, at.old, "outdated")
+	}
+}
+
+// first returns the first n of the pairs by the names of their nodes.
+func first(pairs []pair, n int) []pair {
+	if n <= 0 || len(pairs) == 0 {
+		return nil
+	}
+	slices.SortFunc(pairs, func(a, b pair) int { return cmp.Compare(a.Name, b.Name) })
+	return pairs[:min(n, len(pairs))]
+}

@@ -1,0 +1,421 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+func daemonSetEntry() Entry {
+	return Entry{
+		Controller: "daemonset-controller",
+		Operations: map[string]workload.Operation{
+			"daemon": daemonSet, // NAME image= disk= surge= unavailable= strategy= history= minready=; again: edits it; delete=true policy=
+			"mark":   markNode,  // NODE disk= taint=EFFECT, in place of what it has
+		},
+		Begin: func(g *workload.Generator, app string) {
+			if g.IntN(3) == 0 {
+				g.Add(g.Early(), "daemon ds-%s image=%s %s", app, daemonImage(g), daemonStrategy(g))
+			}
+		},
+		Choices:   daemonSetChoices,
+		Settled:   settledDaemonSets,
+		Scenarios: daemonSetScenarios,
+		Malformed: daemonSetMalformed,
+		Mutants:   daemonSetMutants,
+		Budgets:   daemonSetBudgets,
+	}
+}
+
+// daemonImage draws an image whose pods do not fail: how long those wait would be longer than a world takes to come to rest.
+func daemonImage(g *workload.Generator) string {
+	return fmt.Sprintf("%s:%d", workload.Pick(g, actors.Good, actors.Good, actors.Good, actors.Slow, actors.Bad, actors.Flaky), g.IntN(3))
+}
+
+func daemonStrategy(g *workload.Generator) string {
+	return workload.Pick(g, "unavailable=1", "unavailable=1", "unavailable=50%", "surge=1", "surge=100%", "strategy=OnDelete")
+}
+
+var daemonSetChoices = []workload.Choice{
+	{Weight: 2, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
+		g.Add(at, "daemon ds-%s image=%s", app, daemonImage(g))
+	}},
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
+		g.Add(at, "daemon ds-%s %s", app, workload.Pick(g, daemonStrategy(g), "disk=ssd", "disk=", "history=0", "minready=3"))
+	}},
+	{Weight: 1, Add: func(g *workload.Generator, _ string, at, soon time.Duration) {
+		node := fmt.Sprintf("node-%d", g.IntN(2))
+		g.Add(at, "mark %s %s", node, workload.Pick(g, "disk=ssd", "taint=NoSchedule", "taint=NoExecute", "disk=hdd"))
+		if g.IntN(2) == 0 {
+			g.Add(soon, "mark %s disk=%s", node, workload.Pick(g, "ssd", "hdd"))
+		}
+	}},
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
+		g.Add(at, "pod ds-%s n=%d do=%s", app, g.IntN(6), workload.Pick(g, "delete", "evict"))
+	}},
+	{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+		g.Add(at, "daemon ds-%s delete=true policy=%s", app, workload.Pick(g, "Background", "Orphan"))
+		g.Add(soon, "daemon ds-%s image=good:1", app)
+	}},
+}
+
+// daemonSet makes, edits or deletes a DaemonSet.
+func daemonSet(u *workload.Users, l script.Line) error {
+	name := l.Arg(0)
+	if gone, _ := l.Get("delete"); gone == "true" {
+		return u.Remove("daemonsets", name, l)
+	}
+	edit := func(d *appsv1.DaemonSet) { configureDaemonSet(d, l) }
+	if found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", edit); found || err != nil {
+		return err
+	}
+	d := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name},
+		Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: workload.LabelsOf(name)}, Template: workload.Template(name, "good:1")},
+	}
+	edit(d)
+	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: d})
+	return err
+}
+
+// configureDaemonSet sets what a line says of a DaemonSet.
+func configureDaemonSet(d *appsv1.DaemonSet, l script.Line) {
+	if image, ok := l.Get("image"); ok {
+		d.Spec.Template.Spec.Containers[0].Image = image
+	}
+	if disk, ok := l.Get("disk"); ok {
+		d.Spec.Template.Spec.NodeSelector = nil
+		if disk != "" {
+			d.Spec.Template.Spec.NodeSelector = map[string]string{"disk": disk}
+		}
+	}
+	if n, ok := l.Int("history"); ok {
+		d.Spec.RevisionHistoryLimit = ptr.To(int32(n))
+	}
+	if n, ok := l.Int("minready"); ok {
+		d.Spec.MinReadySeconds = int32(n)
+	}
+	if s, ok := l.Get("strategy"); ok {
+		d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.DaemonSetUpdateStrategyType(s)}
+	}
+	none := intstr.FromInt(0)
+	if s, ok := l.Get("unavailable"); ok {
+		d.Spec.UpdateStrategy = rollingDaemonSet(&none, ptr.To(intstr.Parse(s)))
+	}
+	if s, ok := l.Get("surge"); ok {
+		d.Spec.UpdateStrategy = rollingDaemonSet(ptr.To(intstr.Parse(s)), &none)
+	}
+}
+
+func rollingDaemonSet(surge, unavailable *intstr.IntOrString) appsv1.DaemonSetUpdateStrategy {
+	return appsv1.DaemonSetUpdateStrategy{
+		Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: surge, MaxUnavailable: unavailable},
+	}
+}
+
+func markNode(u *workload.Users, l script.Line) error {
+	var labels map[string]string
+	if disk, ok := l.Get("disk"); ok {
+		labels = map[string]string{"disk": disk}
+	}
+	var taints []corev1.Taint
+	if effect, ok := l.Get("taint"); ok {
+		taints = []corev1.Taint{{Key: "example.com/mark", Effect: corev1.TaintEffect(effect)}}
+	}
+	return u.Cluster.Mark(l.Arg(0), labels, taints)
+}
+
+// settledDaemonSets checks that each node has the pod that it should have and no other, that all pods have the present template when
+// nothing keeps them from it, that there is one revision of the present template, which is the newest, and that the status is right.
+func settledDaemonSets(s *apiserver.Server) (wrong []string) {
+	for _, d := range apiserver.All[*appsv1.DaemonSet](s) {
+		if d.DeletionTimestamp == nil {
+			for _, problem := range unsettledDaemonSet(s, d) {
+				wrong = append(wrong, fmt.Sprintf("DaemonSet %s: %s", d.Name, problem))
+			}
+		}
+	}
+	return wrong
+}
+
+func unsettledDaemonSet(s *apiserver.Server, d *appsv1.DaemonSet) []string {
+	pods := map[string][]*corev1.Pod{}
+	for _, p := range apiserver.All[*corev1.Pod](s) {
+		if metav1.IsControlledBy(p, d) && p.DeletionTimestamp == nil {
+			pods[p.Spec.NodeName] = append(pods[p.Spec.NodeName], p)
+		}
+	}
+	var desired, available, updated int32
+	ended := false
+	generation := d.Annotations["deprecated.daemonset.template.generation"]
+	newest, wrong := revisionsOf(s, d)
+	for _, n := range apiserver.All[*corev1.Node](s) {
+		runs, may := runsDaemon(d, n)
+		on := pods[n.Name]
+		if len(on) > 1 && d.Spec.UpdateStrategy.RollingUpdate != nil && d.Spec.UpdateStrategy.RollingUpdate.MaxSurge.String() == "0" || len(on) > 2 {
+			wrong = append(wrong, fmt.Sprintf("%d pods on %s", len(on), n.Name))
+		}
+		if !may && len(on) > 0 {
+			wrong = append(wrong, fmt.Sprintf("a pod on %s, which must not run any", n.Name))
+		}
+		if !runs {
+			continue
+		}
+		desired++
+		if len(on) == 0 {
+			if !terminatingOn(s, d, n.Name) {
+				wrong = append(wrong, "no pod on "+n.Name)
+			}
+			continue
+		}
+		ended = ended || slices.ContainsFunc(on, podutil.Finished)
+		if podutil.Available(on[0], d.Spec.MinReadySeconds, time.Now()) {
+			available++
+		}
+		if on[0].Labels["pod-template-generation"] == generation || newest != nil && on[0].Labels[hashLabel] == newest.Labels[hashLabel] { // DS-56
+			updated++
+		}
+	}
+	st := d.Status
+	if st.DesiredNumberScheduled != desired || st.ObservedGeneration != d.Generation {
+		wrong = append(wrong, fmt.Sprintf("generation %d, %d nodes are to run a pod, and the status says %+v", d.Generation, desired, st))
+	}
+	if rolls := d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType; rolls && !ended && available == desired && (updated != desired || st.UpdatedNumberScheduled != desired || st.NumberAvailable != desired) {
+		wrong = append(wrong, fmt.Sprintf("%d of %d pods are updated, and the status says %+v", updated, desired, st))
+	}
+	return wrong
+}
+
+const hashLabel = "controller-revision-hash"
+
+// revisionsOf returns the newest revision of a DaemonSet, and what is wrong with its history: the newest must have the present template,
+// and no two the same number or data.
+func revisionsOf(s *apiserver.Server, d *appsv1.DaemonSet) (newest *appsv1.ControllerRevision, wrong []string) {
+	numbers, data := map[int64]bool{}, map[string]bool{}
+	for _, r := range apiserver.All[*appsv1.ControllerRevision](s) {
+		if !metav1.IsControlledBy(r, d) {
+			continue
+		}
+		if numbers[r.Revision] || data[string(r.Data.Raw)] {
+			wrong = append(wrong, "a second revision like "+r.Name)
+		}
+		numbers[r.Revision], data[string(r.Data.Raw)] = true, true
+		if newest == nil || r.Revision > newest.Revision {
+			newest = r
+		}
+	}
+	image := fmt.Sprintf(`"image":%q`, d.Spec.Template.Spec.Containers[0].Image)
+	if newest == nil || !strings.Contains(string(newest.Data.Raw), image) {
+		wrong = append(wrong, "the newest revision does not have the present template")
+	}
+	return newest, wrong
+}
+
+// runsDaemon reports whether a node runs a pod of a DaemonSet, and whether it may keep one.
+func runsDaemon(d *appsv1.DaemonSet, n *corev1.Node) (runs, may bool) {
+	for key, value := range d.Spec.Template.Spec.NodeSelector {
+		if n.Labels[key] != value {
+			return false, false
+		}
+	}
+	has := func(effect corev1.TaintEffect) bool {
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == effect })
+	}
+	may = !has(corev1.TaintEffectNoExecute)
+	return may && !has(corev1.TaintEffectNoSchedule), may
+}
+
+// terminatingOn reports whether a pod of a DaemonSet is still being deleted on a node.
+func terminatingOn(s *apiserver.Server, d *appsv1.DaemonSet, node string) bool {
+	return slices.ContainsFunc(apiserver.All[*corev1.Pod](s), func(p *corev1.Pod) bool {
+		return metav1.IsControlledBy(p, d) && p.DeletionTimestamp != nil && p.Spec.NodeName == node
+	})
+}
+
+var daemonSetMutants = []Mutant{
+	{
+		Name:  "a pod of a DaemonSet is replaced before it is gone",
+		Edits: []Edit{{"pkg/controllers/daemonset/placement.go", "if len(pods) == 0 {", "if podutil.Count(pods, 0, w.now).Active == 0 {"}},
+		Script: withoutElection + `
+			at 1s   daemon ds image=good:1
+			at 20s  pod ds n=0 do=delete
+			at 22s  pod ds n=1 do=delete
+			at 24s  pod ds n=2 do=delete`,
+		Oracle: "S20",
+	},
+	{
+		Name:  "a rolling update deletes one pod too many",
+		Edits: []Edit{{"pkg/controllers/daemonset/rolling.go", "first(candidates, w.room.unavailable-unavailable)", "first(candidates, w.room.unavailable-unavailable+1)"}},
+		Script: withoutElection + `
+			at 1s   daemon ds image=good:1
+			at 30s  daemon ds image=good:2`,
+		Oracle: "S21",
+	},
+	{
+		Name:  "an unavailable new pod does not count",
+		Edits: []Edit{{"pkg/controllers/daemonset/rolling.go", "case at.old == nil && !w.available(at.current):", "case at.old == nil && at.current == nil:"}},
+		Script: withoutElection + `
+			at 1s   daemon ds image=good:1
+			at 30s  daemon ds image=bad:2`,
+		Oracle: "S21",
+	},
+	{
+		Name: "with a surge the old pod goes before the new one is available",
+		Edits: []Edit{{"pkg/controllers/daemonset/placement.go",
+			"if !podutil.Ready(old) || podutil.Available(current, w.Set.Spec.MinReadySeconds, w.now) {", "if !podutil.Ready(old) || podutil.Active(current) {"}},
+		Script: withoutElection + `
+			at 1s   daemon ds image=good:1 surge=1
+			at 30s  daemon ds image=slow:2`,
+		Oracle: "S21",
+	},
+	{
+		Name:   "taints do not count",
+		Edits:  []Edit{{"pkg/controllers/daemonset/eligibility.go", "if len(n.Spec.Taints) == 0 {", "if len(n.Spec.Taints) >= 0 {"}},
+		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1\n\t\t\tat 20s  mark node-1 taint=NoExecute",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a change of labels enqueues nothing",
+		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if !retainted && !judged.reads(relabeled) {", "if !retainted && len(relabeled) > 0 {"}},
+		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1 disk=ssd\n\t\t\tat 20s  mark node-1 disk=ssd",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a new node gets no pod",
+		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if judged.eligibility(was) != judged.eligibility(is) || owners[d.UID] {", "if was != nil && judged.eligibility(was) != judged.eligibility(is) || owners[d.UID] {"}},
+		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1\n\t\t\tat 20s  node node-9 do=start",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:  "a rollback does not make the revision the newest",
+		Edits: []Edit{{"pkg/controllers/daemonset/revisions.go", "number < next {", "number > next {"}},
+		Script: withoutElection + `
+			at 1s   daemon ds image=good:1
+			at 30s  daemon ds image=good:2
+			at 60s  daemon ds image=good:1`,
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "the status of a DaemonSet is that of another generation",
+		Edits:  []Edit{{"pkg/controllers/daemonset/report.go", "ObservedGeneration:     s.Set.Generation,", "ObservedGeneration:     s.Set.Generation - 1,"}},
+		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1",
+		Oracle: SettledOracle,
+	},
+}
+
+var daemonSetMalformed = map[string]string{
+	"daemonsets/empty": `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":${META}}`,
+	"daemonsets/all":   `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":${META},"spec":{"selector":{},"template":{"metadata":{"labels":{"app":"all"}}}}}`,
+	"daemonsets/absurd": `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"annotations":{"deprecated.daemonset.template.generation":"-1e9"},${META}},
+		"spec":{"selector":{"matchLabels":{"app":"absurd-daemon"}},"minReadySeconds":-1,"revisionHistoryLimit":-3,
+			"template":{"metadata":{"labels":{"app":"absurd-daemon"}},"spec":{"nodeName":"nowhere","tolerations":[{"operator":"Near"}],
+				"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{},{"matchFields":[{"key":"metadata.name","operator":"In"}]}]}}}}},
+			"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"many","maxSurge":-2}}},
+		"status":{"desiredNumberScheduled":-2,"observedGeneration":-1,"collisionCount":-1,"conditions":[{"type":"","status":"Perhaps"}]}}`,
+	"controllerrevisions/nothing": `{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"labels":{"app":"absurd-daemon"},${META}},"revision":-7}`,
+}
+
+var daemonSetScenarios = []Scenario{
+	{Name: "DaemonSet", Prepare: func(u *User) { u.AddNodes(3) }, Play: func(u *User) {
+		u.CreateDaemonSet("agent", 1)
+		u.WaitDaemonSet("agent", 3)
+		u.Try("update agent", func() error {
+			_, err := u.Client.AppsV1().DaemonSets(u.Namespace).Patch(ctx(), "agent", types.StrategicMergePatchType,
+				[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`), metav1.PatchOptions{})
+			return err
+		})
+		u.WaitDaemonSet("agent", 3)
+	}},
+}
+
+var daemonSetBudgets = []Budget{
+	{
+		Name: "create a DaemonSet on 100 nodes", Floor: floor.Writes{Other: 101, Status: 2},
+		Prepare: func(u *User) { u.AddNodes(100) },
+		Do: func(u *User) {
+			u.CreateDaemonSet("agent", 10)
+			u.WaitDaemonSet("agent", 100)
+		},
+	},
+}
+
+// AddNodes makes nodes that run only the DaemonSets of the user's namespace.
+func (u *User) AddNodes(n int) {
+	u.Helper()
+	u.Each(n, func(i int) error { return u.addNode(i) })
+	u.Cleanup(func() {
+		u.Each(n, func(i int) error {
+			return ignoreNotFound(u.Client.CoreV1().Nodes().Delete(ctx(), u.nodeName(i), metav1.DeleteOptions{}))
+		})
+	})
+}
+
+func (u *User) nodeName(i int) string { return fmt.Sprintf("%s-%03d", u.Namespace, i) }
+
+// addNode makes a node that kwok plays.
+func (u *User) addNode(i int) error {
+	name := u.nodeName(i)
+	room := corev1.ResourceList{"cpu": resource.MustParse("10"), "memory": resource.MustParse("10Gi"), "pods": resource.MustParse("100")}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+			Labels: map[string]string{"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{Capacity: room, Allocatable: room, Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: "localhost"}, {Type: corev1.NodeInternalIP, Address: fmt.Sprintf("198.18.1.%d", i%250+1)},
+		}},
+	}
+	_, err := u.Client.CoreV1().Nodes().Create(ctx(), node, metav1.CreateOptions{})
+	return ignoreExists(err)
+}
+
+// CreateDaemonSet makes a DaemonSet for the nodes of the user's namespace, of which so many may be unavailable in an update.
+func (u *User) CreateDaemonSet(name string, unavailable int) {
+	u.Helper()
+	labels := map[string]string{"app": name}
+	none, some := intstr.FromInt(0), intstr.FromInt(unavailable)
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	d.Spec.UpdateStrategy = rollingDaemonSet(&none, &some)
+	d.Spec.Template.Labels = labels
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+	d.Spec.Template.Spec.NodeSelector = map[string]string{"runs": u.Namespace}
+	d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "runs", Operator: corev1.TolerationOpExists}}
+	u.Try("create "+name, func() error {
+		_, err := u.Client.AppsV1().DaemonSets(u.Namespace).Create(ctx(), d, metav1.CreateOptions{})
+		return ignoreExists(err)
+	})
+}
+
+// WaitDaemonSet waits until so many nodes have an available pod of the present template.
+func (u *User) WaitDaemonSet(name string, n int32) {
+	u.Helper()
+	u.Wait(name+" runs on all nodes", Patience, func() error {
+		d, err := u.Client.AppsV1().DaemonSets(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s := d.Status
+		if s.ObservedGeneration != d.Generation || s.DesiredNumberScheduled != n || s.UpdatedNumberScheduled != n || s.NumberAvailable != n {
+			return fmt.Errorf("generation %d: %+v", d.Generation, s)
+		}
+		return nil
+	})
+}
