@@ -1,41 +1,19 @@
 package deployment
 
 import (
-	"encoding/binary"
-	"hash/fnv"
-	"io"
 	"slices"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/utils/dump"
-)
 
-// longestName is the longest name that the server takes for a ReplicaSet.
-const longestName = 253
+	"github.com/standalone-kcm/controller-manager/pkg/history"
+)
 
 // newName is the name that a ReplicaSet for the Deployment's present template gets (DEP-19).
 func newName(d *appsv1.Deployment) (name, hash string) {
-	hash = templateHash(&d.Spec.Template, d.Status.CollisionCount)
-	prefix := d.Name[:min(len(d.Name), longestName-1-len(hash))]
-	return prefix + "-" + hash, hash
-}
-
-// templateHash tells templates apart in names and labels, never in decisions: its value differs between versions of
-// the API library (DEP-24). The recipe (DEP-22) keeps names equal when a cluster changes from one controller to the
-// other.
-func templateHash(t *corev1.PodTemplateSpec, collisions *int32) string {
-	sum := fnv.New32a()
-	io.WriteString(sum, dump.ForHash(*t)) // a hash never fails to write
-	if collisions != nil {
-		var tail [8]byte
-		binary.LittleEndian.PutUint32(tail[:], uint32(*collisions))
-		sum.Write(tail[:])
-	}
-	return rand.SafeEncodeString(strconv.FormatUint(uint64(sum.Sum32()), 10))
+	hash = history.TemplateHash(&d.Spec.Template, d.Status.CollisionCount)
+	return history.Name(d.Name, hash), hash
 }
 
 // sameTemplate reports whether two templates make the same pods, wherever they have the label pod-template-hash

@@ -7,50 +7,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
-
-// TestTemplateHash: new ReplicaSets are named as the original names them, so a hand-over does not rename any (DEP-22..24).
-func TestTemplateHash(t *testing.T) {
-	defaulted := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1", "b": "2"}},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{
-				Name: "web", Image: "nginx:1.27",
-				Ports:                    []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
-				TerminationMessagePath:   "/dev/termination-log",
-				TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-				ImagePullPolicy:          corev1.PullIfNotPresent,
-			}},
-			RestartPolicy:                 corev1.RestartPolicyAlways,
-			TerminationGracePeriodSeconds: ptr.To[int64](30),
-			DNSPolicy:                     corev1.DNSClusterFirst,
-			SecurityContext:               &corev1.PodSecurityContext{},
-			SchedulerName:                 "default-scheduler",
-		},
-	}
-	for _, c := range []struct {
-		name     string
-		template corev1.PodTemplateSpec
-		want     [3]string // without collisions, 0, 1
-	}{
-		{"DEP-23 an empty template", corev1.PodTemplateSpec{}, [3]string{"85748b7f68", "777dfcd544", "b54bc767c"}},
-		{"DEP-23 one label, one container", plantest.Template("web", "nginx:1.27"), [3]string{"5547cb94", "75698bb574", "7fc5b56bc"}},
-		{"DEP-23 a template with the server's defaults", defaulted, [3]string{"6866ccd576", "77bf4ddf5b", "b84cd8497"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			for i, n := range []*int32{nil, ptr.To[int32](0), ptr.To[int32](1)} {
-				if got := templateHash(&c.template, n); got != c.want[i] {
-					t.Errorf("collisions %v: got %s, want %s", n, got, c.want[i])
-				}
-			}
-		})
-	}
-}
 
 func TestNewName(t *testing.T) {
 	for _, c := range []struct{ name, deployment, want string }{
