@@ -15,6 +15,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -34,5 +35,6 @@ func Registry() []manager.Controller {
 		rootcacertpublisher.Controller(),
 		serviceaccount.Controller(),
 		serviceaccounttoken.Controller(),
+		statefulset.Controller(),
 	}
 }
