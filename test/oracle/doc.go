@@ -61,6 +61,8 @@
 //	S14  quiet after convergence; no update without a change
 //	S15  endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
 //	S16  the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
+//	S22  a StatefulSet has one pod for each identity, and creates and deletes them in order
+//	S23  claims get the owners that the retention policy names, and none is deleted otherwise
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -34,6 +34,8 @@ const (
 	ReplicaSet            = "ReplicaSet"
 	ReplicationController = "ReplicationController"
 	Deployment            = "Deployment"
+	StatefulSet           = "StatefulSet"
+	PersistentVolumeClaim = "PersistentVolumeClaim"
 	Service               = "Service"
 	Endpoints             = "Endpoints"
 	EndpointSlice         = "EndpointSlice"
@@ -127,6 +129,10 @@ func kindOf(o Object) string {
 		return known(o != nil, ReplicationController)
 	case *appsv1.Deployment:
 		return known(o != nil, Deployment)
+	case *appsv1.StatefulSet:
+		return known(o != nil, StatefulSet)
+	case *corev1.PersistentVolumeClaim:
+		return known(o != nil, PersistentVolumeClaim)
 	case *corev1.Service:
 		return known(o != nil, Service)
 	case *corev1.Endpoints:
@@ -163,6 +169,10 @@ func newObject(kind string) Object {
 		return &corev1.ReplicationController{}
 	case Deployment:
 		return &appsv1.Deployment{}
+	case StatefulSet:
+		return &appsv1.StatefulSet{}
+	case PersistentVolumeClaim:
+		return &corev1.PersistentVolumeClaim{}
 	case Service:
 		return &corev1.Service{}
 	case Endpoints:

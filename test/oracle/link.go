@@ -99,7 +99,7 @@ func (l *linked) readRequests(h *History, o *Options) {
 // resources are the plural names of the kinds.
 var resources = map[string]string{
 	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints",
-	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", ConfigMap: "configmaps", Lease: "leases",
+	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", StatefulSet: "statefulsets", PersistentVolumeClaim: "persistentvolumeclaims", ConfigMap: "configmaps", Lease: "leases",
 }
 
 // attribute finds out who made each revision.
@@ -177,7 +177,7 @@ func (r *revision) managers() bool {
 		return managesSlices(r.Object)
 	case ReplicaSet, Endpoints, Lease:
 		return true
-	case Deployment, ReplicationController:
+	case Deployment, ReplicationController, StatefulSet:
 		return r.old != nil && !r.goes() && r.old.GetGeneration() == r.Object.GetGeneration()
 	}
 	return false

@@ -57,6 +57,7 @@ func Entries() []Entry {
 		rootCAPublisherEntry(),
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
+		statefulSetEntry(),
 	}
 }
 
