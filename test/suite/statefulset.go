@@ -36,7 +36,7 @@ func statefulSetEntry() Entry {
 		Choices: []workload.Choice{
 			{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 				g.Add(at, "sts sts-%s replicas=%d image=%s:%d partition=%d scaled=%s deleted=%s", app, g.IntN(6),
-					workload.Pick(g, "good", "good", "good", "slow", "failing", "flaky"), g.IntN(3), workload.Pick(g, 0, 0, 0, 2), retention(g), retention(g))
+					workload.Pick(g, "good", "good", "good", "slow", "flaky"), g.IntN(3), workload.Pick(g, 0, 0, 0, 2), retention(g), retention(g))
 				g.Add(soon, "pod sts-%s n=%d do=%s", app, g.IntN(6), workload.Pick(g, "delete", "evict", "relabel", "restore"))
 			}},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -135,6 +135,8 @@ func settledStatefulSets(s *apiserver.Server) (wrong []string) {
 	return wrong
 }
 
+func runs(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && podutil.Ready(p) }
+
 func unsettledStatefulSet(s *apiserver.Server, set *appsv1.StatefulSet) string {
 	status := set.Status
 	var mine []*corev1.Pod
@@ -144,10 +146,7 @@ func unsettledStatefulSet(s *apiserver.Server, set *appsv1.StatefulSet) string {
 			continue
 		}
 		mine = append(mine, p)
-		if podutil.Finished(p) {
-			return p.Name + " has finished and is still there"
-		}
-		if podutil.Ready(p) {
+		if runs(p) {
 			ready++
 		}
 	}
@@ -166,7 +165,9 @@ func unsettledStatefulSet(s *apiserver.Server, set *appsv1.StatefulSet) string {
 			return "" // another pod has the name
 		case at < 0:
 			return name + " is missing"
-		case !podutil.Ready(mine[at]):
+		case podutil.Finished(mine[at]):
+			return name + " has finished and is still there"
+		case !runs(mine[at]):
 			return ""
 		case apiserver.One[*corev1.PersistentVolumeClaim](s, set.Namespace, "data-"+name) == nil && mine[at].Status.Phase == corev1.PodPending:
 			return name + " has no claim"
