@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -45,8 +46,9 @@ type statefulJudge struct {
 type statefulSet struct {
 	*appsv1.StatefulSet
 	specs     []spec
-	wasReady  map[int]time.Time // by ordinal, when a ready pod was last there
-	wasTurned map[int]time.Time // by ordinal, when the environment last created, deleted or failed a pod
+	wasReady  map[int]time.Time  // by ordinal, when a ready pod was last there
+	wasTurned map[int]time.Time  // by ordinal, when the environment last changed a pod that no manager had deleted
+	doomed    map[types.UID]bool // pods that a manager has deleted
 }
 
 // spec is what a StatefulSet has asked for until a time.
@@ -62,7 +64,7 @@ func (s *statefulJudge) note(r *revision) {
 	case *appsv1.StatefulSet:
 		set := s.sets[o.UID]
 		if set == nil {
-			set = &statefulSet{wasReady: map[int]time.Time{}, wasTurned: map[int]time.Time{}}
+			set = &statefulSet{wasReady: map[int]time.Time{}, wasTurned: map[int]time.Time{}, doomed: map[types.UID]bool{}}
 			s.sets[o.UID] = set
 		}
 		if set.StatefulSet == nil || set.Generation != o.Generation {
@@ -78,7 +80,10 @@ func (s *statefulJudge) note(r *revision) {
 				if ready(p.(*corev1.Pod)) {
 					set.wasReady[ordinal] = s.now
 				}
-				if !r.manager {
+				switch {
+				case r.manager && r.goes():
+					set.doomed[r.uid] = true
+				case !r.manager && !set.doomed[r.uid]:
 					set.wasTurned[ordinal] = s.now
 				}
 			}
@@ -204,6 +209,9 @@ func (s *statefulJudge) wrongDeletion(r *revision, set *statefulSet, spec spec, 
 	case spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
 		return "deleted, though it is wanted, and pods are updated on deletion"
 	}
+	if !s.outdated(r, set, p) {
+		return "deleted, though it is wanted and up to date"
+	}
 	if u := spec.UpdateStrategy.RollingUpdate; u != nil && ordinal-from < int(ptr.Deref(u.Partition, 0)) {
 		return fmt.Sprintf("deleted below the partition %d", *u.Partition)
 	}
@@ -213,6 +221,18 @@ func (s *statefulJudge) wrongDeletion(r *revision, set *statefulSet, spec spec, 
 		}
 	}
 	return ""
+}
+
+// outdated reports whether a pod may be one of an earlier template: it does not have the revision that the status names, or the template
+// has changed lately.
+func (s *statefulJudge) outdated(r *revision, set *statefulSet, p *pod) bool {
+	seen := s.seen(r, set)
+	for _, other := range seen[1:] {
+		if !equality.Semantic.DeepEqual(other.Template, seen[0].Template) {
+			return true
+		}
+	}
+	return p.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision
 }
 
 // isReady reports whether the pod with an ordinal is ready and stays, or was so within the lag and the environment has changed that since.

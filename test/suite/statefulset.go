@@ -220,7 +220,7 @@ var statefulSetMalformed = map[string]string{
 var statefulSetMutants = []Mutant{
 	{
 		Name:   "pods are created before the lower ones are ready",
-		Edits:  []Edit{{"pkg/controllers/statefulset/plan.go", "case !ready(p):\n\t\treturn \"is not running and ready\"", "case false:\n\t\treturn \"\""}},
+		Edits:  []Edit{{"pkg/controllers/statefulset/plan_replicas.go", "steps = append(steps, more...)\n\t\tif why != \"\" {", "steps = append(steps, more...)\n\t\tif why == \"never\" {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=slow:1 pods=OrderedReady",
 		Oracle: "S22",
 	},
@@ -232,7 +232,7 @@ var statefulSetMutants = []Mutant{
 		Oracle: "S22",
 	},
 	{
-		Name: "claims are deleted with their StatefulSet, whatever its policy says",
+		Name: "claims are deleted with their StatefulSet whatever its policy says",
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_claims.go",
 			"\tcase deleted:\n\t\treturn metav1.NewControllerRef(set, setKind())", "\tcase deleted || condemned == nil:\n\t\treturn metav1.NewControllerRef(set, setKind())"}},
 		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=2 image=good:1 pods=OrderedReady",
@@ -243,7 +243,7 @@ var statefulSetMutants = []Mutant{
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_update.go",
 			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tswitch {",
 			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tswitch {"}},
-		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=good:1 pods=OrderedReady\n\t\t\tat 60s  sts db image=good:2 partition=2",
+		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=good:1 pods=OrderedReady\n\t\t\tat 30s  sts db partition=2\n\t\t\tat 60s  sts db image=good:2",
 		Oracle: "S22",
 	},
 	{
