@@ -54,6 +54,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	began := time.Now()
 	set := b.workOfDeployments()
 	b.workOfReplicationControllers()
+	b.workOfStatefulSets()
 	b.workOfEndpoints()
 	b.workOfEndpointSlices()
 	b.workOfServiceAccounts()
