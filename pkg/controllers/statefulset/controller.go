@@ -48,7 +48,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	own := newCollectors(c.Enabled("MaxUnavailableStatefulSet"))
+	own := newCollectors(c.Enabled("MaxUnavailableStatefulSet"), func(set *appsv1.StatefulSet) bool { return sets.Get(set.Namespace, set.Name) != nil })
 	own.register(c.RegisterMetrics)
 	k := &caches{
 		sets: sets, pods: pods, claims: claims, revisions: revisions,

@@ -18,10 +18,13 @@ type collectors struct {
 	stale *metrics.CounterVec
 	// Only if maxUnavailable has an effect (STS-80).
 	maxUnavailable, unavailable *metrics.GaugeVec
+	exists                      func(*appsv1.StatefulSet) bool
 }
 
-func newCollectors(maxUnavailable bool) collectors {
+// newCollectors returns the metrics. A set may be gone when its reconcile ends: then it gets no gauges that would stay for ever.
+func newCollectors(maxUnavailable bool, exists func(*appsv1.StatefulSet) bool) collectors {
 	c := collectors{
+		exists: exists,
 		stale: metrics.NewCounterVec(&metrics.CounterOpts{ // STS-81
 			Name: "statefulset_controller_stale_sync_skips_total", StabilityLevel: metrics.ALPHA,
 			Help: "Reconciles of a StatefulSet that were put off because the cache of the resource lacked own writes.",
@@ -57,7 +60,7 @@ func (c collectors) countStale(r schema.GroupResource) {
 
 // applied sets the gauges of a set.
 func (c collectors) applied(_ context.Context, s snapshot, _ plan.Outcome) {
-	if c.maxUnavailable == nil {
+	if c.maxUnavailable == nil || !c.exists(s.Set) {
 		return
 	}
 	if r := sortOut(time.Now(), s); r.invalid == nil {
