@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/history"
 )
 
 // statefulSet has a claim template, and keeps one unused revision.
@@ -70,6 +72,13 @@ func TestStatefulSets(t *testing.T) {
 	b := share(t)
 	b.createStatefulSet(statefulSet("db", 2))
 	first := b.waitStatefulSet("db")
+	data, err := history.Data(&first.Spec.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := history.Name("db", history.Hash(data, 0)); first.Status.UpdateRevision != want {
+		t.Errorf("STS-30, STS-31: the revision is %s, want %s", first.Status.UpdateRevision, want)
+	}
 	want := []string{"persistentvolumeclaim/data-db-0", "persistentvolumeclaim/data-db-1", "pod/db-0", "pod/db-1"}
 	if diff := cmp.Diff(want, b.names("pods,persistentvolumeclaims", "app=db")); diff != "" {
 		t.Errorf("STS-13, STS-20 (-want +got):\n%s", diff)
@@ -80,9 +89,9 @@ func TestStatefulSets(t *testing.T) {
 	if first.Status.UpdateRevision == second.Status.UpdateRevision {
 		t.Error("STS-33: another template has the same revision")
 	}
-	history := b.Kubectl(t, "-n", b.ns, "rollout", "history", "statefulset/db", "--revision=2")
-	if !strings.Contains(history, "version") {
-		t.Errorf("STS-30: kubectl rollout history shows\n%s", history)
+	shown := b.Kubectl(t, "-n", b.ns, "rollout", "history", "statefulset/db", "--revision=2")
+	if !strings.Contains(shown, "version") {
+		t.Errorf("STS-30: kubectl rollout history shows\n%s", shown)
 	}
 	b.Kubectl(t, "-n", b.ns, "rollout", "undo", "statefulset/db")
 	b.wait("STS-33: the first revision is back, with another number", func() error {

@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"bytes"
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +19,7 @@ type memory struct {
 	UID        types.UID
 	Generation int64
 	Data       []byte             // of the template at that generation: to encode it is expensive
+	Revision   string             // that this template has
 	Complained map[types.UID]bool // claims whose conflict was told
 }
 
@@ -59,10 +61,27 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		}
 		s.Data = data
 	}
+	s.Known = known(set, s.Data, before)
 	s.Complained = before.Complained
 	s.Taken = k.taken(set, s.Data)
-	k.findClaims(&s, r)
-	return observation{Exists: true, Snapshot: s, Memory: &memory{set.UID, set.Generation, s.Data, conflicts(s)}}, nil
+	after := memory{UID: set.UID, Generation: set.Generation, Data: s.Data}
+	if r := sortOut(r.Now, s); r.invalid == nil {
+		k.findClaims(&s, r)
+		after.Revision = r.update.Name
+	}
+	after.Complained = conflicts(s)
+	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
+}
+
+// known returns the name of the revision that a template has which has not changed since a revision was found for it.
+func known(set *appsv1.StatefulSet, data []byte, before memory) string {
+	switch {
+	case before.UID == set.UID && bytes.Equal(before.Data, data):
+		return before.Revision
+	case set.Status.ObservedGeneration == set.Generation:
+		return set.Status.UpdateRevision
+	}
+	return ""
 }
 
 // taken returns the revisions that have the names of a new one, up to the first with the same data.
@@ -82,11 +101,7 @@ func (k *caches) taken(set *appsv1.StatefulSet, data []byte) map[string]*appsv1.
 }
 
 // findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names.
-func (k *caches) findClaims(s *snapshot, r reconcile.Request[memory]) {
-	rollout := sortOut(r.Now, *s)
-	if rollout.invalid != nil {
-		return
-	}
+func (k *caches) findClaims(s *snapshot, r *rollout) {
 	find := func(ordinal int) {
 		for i := range s.Set.Spec.VolumeClaimTemplates {
 			name := claimName(s.Set, &s.Set.Spec.VolumeClaimTemplates[i], ordinal)
@@ -95,11 +110,11 @@ func (k *caches) findClaims(s *snapshot, r reconcile.Request[memory]) {
 			}
 		}
 	}
-	for _, p := range rollout.mine {
+	for _, p := range r.mine {
 		find(ordinalOf(p))
 	}
 	s.Occupied = map[string]*corev1.Pod{}
-	for _, ordinal := range rollout.missing() {
+	for _, ordinal := range r.missing() {
 		find(ordinal)
 		name := podName(s.Set, ordinal)
 		if other := k.pods.Get(s.Set.Namespace, name); other != nil {

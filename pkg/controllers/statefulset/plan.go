@@ -31,6 +31,8 @@ type snapshot struct {
 	Revisions []*appsv1.ControllerRevision
 	// Data is that of a revision with the set's present template.
 	Data []byte
+	// Known is the name of the revision that the present template is known to have, whatever its encoding; empty if it is not known.
+	Known string
 	// Taken has by name the revisions, whoever they belong to, whose names a new revision would get.
 	Taken map[string]*appsv1.ControllerRevision
 	// Occupied has by name the pods that are not the set's own, and have the name of one that is missing.

@@ -45,7 +45,7 @@ func (r *rollout) findRevisions() (found revisions, err error) {
 		newest = own[len(own)-1]
 	}
 	switch at := lastIndex(own, equal); {
-	case newest != nil && equal(newest), newest != nil && !r.ByBytes && history.Same(newest, &r.Set.Spec.Template):
+	case newest != nil && (equal(newest) || !r.ByBytes && r.same(newest)):
 		found.update = newest
 	case at >= 0:
 		found.update = history.Numbered(own[at], history.Next(own))
@@ -63,6 +63,12 @@ func (r *rollout) findRevisions() (found revisions, err error) {
 		}
 	}
 	return found, nil
+}
+
+// same reports whether a revision keeps the present template, in whatever encoding. After an upgrade, the server may also have defaults
+// for fields that the revision lacks: then it is known by the status, or from an earlier reconcile (STS-34).
+func (r *rollout) same(c *appsv1.ControllerRevision) bool {
+	return c.Name == r.Known || history.Same(c, &r.Set.Spec.Template)
 }
 
 // lastIndex returns the index of the last element that satisfies f, -1 if there is none.

@@ -65,6 +65,12 @@ func TestFindRevisions(t *testing.T) {
 	current := func(name string) edit {
 		return func(set *appsv1.StatefulSet) { set.Status.CurrentRevision = name }
 	}
+	observed := func(set *appsv1.StatefulSet) {
+		set.Status.ObservedGeneration = set.Generation
+		set.Status.CurrentRevision, set.Status.UpdateRevision = revision("v1", 1, set).Name, revision("v1", 1, set).Name
+	}
+	newDefault := func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.SchedulerName = "default-scheduler" }
+	nextGeneration := func(set *appsv1.StatefulSet) { set.Generation++ }
 	named := func(img string) string { return revision(img, 1, set).Name }
 	for _, c := range []struct {
 		name            string
@@ -81,6 +87,8 @@ func TestFindRevisions(t *testing.T) {
 		{"STS-35 the current one is that of the status", web(1, current(named("v2"))), []plan.Object{revision("v2", 1, set), revision("v1", 2, set)}, false, named("v1"), named("v2"), 0, nil},
 		{"STS-35 if it does not exist, the update revision", web(1, current("web-gone")), []plan.Object{revision("v1", 2, set)}, false, named("v1"), named("v1"), 0, nil},
 		{"STS-34 another encoding of the template is no new revision", set, []plan.Object{reencoded}, false, "web-old", "web-old", 0, nil},
+		{"STS-34 nor are new defaults of the server, of a template that has not changed", web(1, observed, newDefault), []plan.Object{revision("v1", 1, set)}, false, named("v1"), named("v1"), 0, nil},
+		{"STS-33 but a template that has changed is", web(1, observed, newDefault, nextGeneration), []plan.Object{revision("v1", 1, set)}, false, "", named("v1"), 0, []string{"create revision 2"}},
 		{"STS-34 unless the gate is off", set, []plan.Object{reencoded}, true, named("v1"), named("v1"), 0, []string{"create revision 2"}},
 		{"STS-31 the name is taken by a revision with other data", set, []plan.Object{foreign("{}")}, false, collided, collided, 1, []string{"create revision 1"}},
 		{"STS-31 the name is taken by a revision with the same data", set, []plan.Object{foreign(equal)}, false, named("v1"), named("v1"), 0, nil},
@@ -89,12 +97,12 @@ func TestFindRevisions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := see(c.set, c.there...)
-			s.ByBytes = c.byBytes
+			s.ByBytes, s.Known = c.byBytes, known(c.set, s.Data, memory{})
 			r := sortOut(plantest.Epoch, s)
 			if r.invalid != nil {
 				t.Fatal(r.invalid)
 			}
-			if r.update.Name != c.update || r.current.Name != c.current || r.collisions != c.collisions {
+			if c.update != "" && r.update.Name != c.update || r.current.Name != c.current || r.collisions != c.collisions {
 				t.Errorf("update %s, current %s, %d collisions", r.update.Name, r.current.Name, r.collisions)
 			}
 			if diff := cmp.Diff(c.steps, lines(r.steps)); diff != "" {
@@ -185,6 +193,29 @@ func TestHistory(t *testing.T) {
 			p := planPods(plantest.Epoch, see(c.set, append(c.more, four...)...))
 			if diff := cmp.Diff(c.want, lines(p.Steps)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestKnown: what was found for a template holds as long as the template does not change, also if the set is scaled meanwhile.
+func TestKnown(t *testing.T) {
+	set := web(1, func(set *appsv1.StatefulSet) {
+		set.Generation, set.Status.ObservedGeneration, set.Status.UpdateRevision = 2, 1, "web-old"
+	})
+	for _, c := range []struct {
+		name   string
+		before memory
+		want   string
+	}{
+		{"STS-34 nothing is remembered, and the status is of another generation", memory{}, ""},
+		{"STS-34 the template is the same as before", memory{UID: "uid-web", Generation: 1, Data: []byte("x"), Revision: "web-x"}, "web-x"},
+		{"STS-34 the template is another one", memory{UID: "uid-web", Generation: 1, Data: []byte("y"), Revision: "web-y"}, ""},
+		{"STS-34 the set is another one", memory{UID: "uid-other", Generation: 1, Data: []byte("x"), Revision: "web-x"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := known(set, []byte("x"), c.before); got != c.want {
+				t.Errorf("got %q", got)
 			}
 		})
 	}
