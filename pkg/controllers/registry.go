@@ -18,6 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/rootcacertpublisher"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttlafterfinished"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
@@ -41,6 +42,7 @@ func Registry() []manager.Controller {
 		rootcacertpublisher.Controller(),
 		serviceaccount.Controller(),
 		serviceaccounttoken.Controller(),
+		statefulset.Controller(),
 		ttlafterfinished.Controller(),
 	}
 }

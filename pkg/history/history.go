@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -64,18 +65,13 @@ func New(owner plan.Object, kind schema.GroupVersionKind, template *corev1.PodTe
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       owner.GetNamespace(),
 			Labels:          map[string]string{},
-			Annotations:     map[string]string{},
+			Annotations:     maps.Clone(owner.GetAnnotations()), // among them kubernetes.io/change-cause, which kubectl rollout history shows
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
 		},
 		Data:     runtime.RawExtension{Raw: data},
 		Revision: number,
 	}
-	for k, v := range template.Labels {
-		r.Labels[k] = v
-	}
-	for k, v := range owner.GetAnnotations() { // among them kubernetes.io/change-cause, which kubectl rollout history shows
-		r.Annotations[k] = v
-	}
+	maps.Copy(r.Labels, template.Labels)
 	return r, nil
 }
 

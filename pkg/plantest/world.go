@@ -25,7 +25,7 @@ import (
 
 // World is an API server in memory, as far as planners can tell: it hands out uids and versions, bumps the generation
 // with the spec, keeps spec and status apart, refuses what is outdated, and lets pods linger that are deleted. Its
-// clock stands still until told to go. Pods, ReplicaSets and Deployments live in it.
+// clock stands still until told to go. Objects of any kind live in it.
 type World struct {
 	// Refuse, if set, may make any write fail.
 	Refuse func(plan.Verb, plan.Object) error
@@ -141,8 +141,6 @@ func (w *World) step(step plan.Step, did *plan.Outcome) error {
 		for _, o := range s.Objects {
 			note(plan.Created, o, "", s.Events, w.create(o))
 		}
-	case plan.RecordEvent:
-		w.Events = append(w.Events, s.Event.Message)
 	case plan.Change:
 		note(plan.Changed, s.New, s.Subresource, s.Events, w.change(s))
 	case plan.Delete:
@@ -153,6 +151,8 @@ func (w *World) step(step plan.Step, did *plan.Outcome) error {
 		for _, sequence := range s.Sequences {
 			errs = append(errs, w.sequence(sequence, did))
 		}
+	case plan.RecordEvent:
+		w.Events = append(w.Events, s.Event.Message)
 	}
 	return errors.Join(errs...)
 }
@@ -229,7 +229,7 @@ func (w *World) delete(o plan.Object, version bool) error {
 // keeps the status. A new spec is a new generation; for Deployments so are new annotations.
 func (w *World) replace(before, after plan.Object, status bool) {
 	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
-	if !a.FieldByName("Status").IsValid() { // a ControllerRevision
+	if !a.FieldByName("Spec").IsValid() { // a ControllerRevision has neither spec nor status
 		w.put(after)
 		return
 	}

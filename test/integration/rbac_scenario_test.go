@@ -57,6 +57,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.workOfReplicationControllers()
 	b.workOfJobs()
 	b.workOfDaemonSets()
+	b.workOfStatefulSets()
 	b.workOfEndpoints()
 	b.workOfEndpointSlices()
 	b.workOfServiceAccounts()

@@ -45,7 +45,8 @@ func succeed(o Object) {
 	o.(*corev1.Pod).Status.Conditions = nil
 }
 
-// otherKinds are the pods of a Workflow, a kind of which no oracle knows, with the finalizer of a Job's, and of a StatefulSet, beside a Deployment: made, finished, replaced and removed by the manager.
+// otherKinds are the pods of a Workflow and of a CloneSet, kinds of which no oracle knows, beside a Deployment: made, finished, replaced
+// and removed by the manager. Those of the Workflow have the finalizer of a Job's.
 func otherKinds(s *scene) {
 	settledScene(s)
 	job, gc := s.Manager().Account("job-controller"), s.Manager().Account("generic-garbage-collector")
@@ -66,11 +67,11 @@ func otherKinds(s *scene) {
 	running := s.User().Edit(s.podOfKind("job-controller", "Workflow", "sum-x"), s.run)
 	s.User().Delete(job.Terminate(running)) // the Workflow is suspended
 
-	web := s.User().Edit(s.podOfKind("statefulset-controller", "StatefulSet", "db-0"), s.run)
+	web := s.User().Edit(s.podOfKind("statefulset-controller", "CloneSet", "db-0"), s.run)
 	s.User().Delete(s.Manager().Account("statefulset-controller").Terminate(web)) // an update
-	web = s.User().Edit(s.podOfKind("statefulset-controller", "StatefulSet", "db-0"), fail)
+	web = s.User().Edit(s.podOfKind("statefulset-controller", "CloneSet", "db-0"), fail)
 	s.Manager().Account("statefulset-controller").Delete(web)
-	s.User().Edit(s.podOfKind("statefulset-controller", "StatefulSet", "db-0"), s.run)
+	s.User().Edit(s.podOfKind("statefulset-controller", "CloneSet", "db-0"), s.run)
 }
 
 // TestOtherKinds: no oracle takes what other controllers of the same process do for a mistake, and S12 still knows one.
@@ -97,7 +98,7 @@ func TestOtherKinds(t *testing.T) {
 			otherKinds(s)
 			s.Podgc().Account("pod-garbage-collector").Delete(finished(s)[0])
 		}, want: "no rule of podgc names it"},
-		{name: "podgc deletes a StatefulSet's pod that runs", write: func(s *scene) {
+		{name: "podgc deletes a CloneSet's pod that runs", write: func(s *scene) {
 			otherKinds(s)
 			s.Wait(time.Minute)
 			s.Podgc().Account("pod-garbage-collector").Delete(s.Revisions[len(s.Revisions)-1].Object)

@@ -65,6 +65,8 @@
 //	S19  a Job creates no pod beyond its parallelism, and none for an index that has one or is completed
 //	S20  a DaemonSet creates no pod on a node that has one, but for one beside another with a surge
 //	S21  a rolling update of a DaemonSet leaves as many nodes with an available pod as its strategy asks for
+//	S22  a StatefulSet has one pod for each identity, and creates and deletes them in order
+//	S23  claims get the owners that the retention policy names, and none is deleted otherwise
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -36,6 +36,8 @@ const (
 	ReplicationController = "ReplicationController"
 	Deployment            = "Deployment"
 	DaemonSet             = "DaemonSet"
+	StatefulSet           = "StatefulSet"
+	PersistentVolumeClaim = "PersistentVolumeClaim"
 	Service               = "Service"
 	Endpoints             = "Endpoints"
 	EndpointSlice         = "EndpointSlice"
@@ -132,6 +134,10 @@ func kindOf(o Object) string {
 		return known(o != nil, Deployment)
 	case *appsv1.DaemonSet:
 		return known(o != nil, DaemonSet)
+	case *appsv1.StatefulSet:
+		return known(o != nil, StatefulSet)
+	case *corev1.PersistentVolumeClaim:
+		return known(o != nil, PersistentVolumeClaim)
 	case *corev1.Service:
 		return known(o != nil, Service)
 	case *corev1.Endpoints:
@@ -172,6 +178,10 @@ func newObject(kind string) Object {
 		return &appsv1.Deployment{}
 	case DaemonSet:
 		return &appsv1.DaemonSet{}
+	case StatefulSet:
+		return &appsv1.StatefulSet{}
+	case PersistentVolumeClaim:
+		return &corev1.PersistentVolumeClaim{}
 	case Service:
 		return &corev1.Service{}
 	case Endpoints:

@@ -98,7 +98,8 @@ func (l *linked) readRequests(h *History, o *Options) {
 
 // resources are the plural names of the kinds.
 var resources = map[string]string{
-	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", DaemonSet: "daemonsets", Service: "services", Endpoints: "endpoints",
+	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", DaemonSet: "daemonsets", StatefulSet: "statefulsets", PersistentVolumeClaim: "persistentvolumeclaims",
+	Service: "services", Endpoints: "endpoints",
 	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", ConfigMap: "configmaps", Lease: "leases", Job: "jobs",
 }
 
@@ -177,7 +178,7 @@ func (r *revision) managers() bool {
 		return managesSlices(r.Object)
 	case ReplicaSet, Endpoints, Lease:
 		return true
-	case Deployment, ReplicationController, DaemonSet, Job:
+	case Deployment, ReplicationController, DaemonSet, StatefulSet, Job:
 		return r.old != nil && !r.goes() && r.old.GetGeneration() == r.Object.GetGeneration()
 	}
 	return false

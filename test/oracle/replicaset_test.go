@@ -231,7 +231,7 @@ func TestS3(t *testing.T) {
 		{name: "a pod of a ReplicationController, and of a kind that is not recorded", write: func(s *scene) {
 			rc := s.User().Create(&corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}})
 			set := s.User().Create(aSet(nil, "a", 0))
-			for kind, uid := range map[string]types.UID{ReplicationController: rc.GetUID(), "StatefulSet": "some"} {
+			for kind, uid := range map[string]types.UID{ReplicationController: rc.GetUID(), "CloneSet": "some"} {
 				p := s.aPod(set)
 				p.OwnerReferences[0].Kind, p.OwnerReferences[0].UID = kind, uid
 				s.Manager().Terminate(s.User().Create(p))

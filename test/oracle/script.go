@@ -150,6 +150,8 @@ func specOf(o Object) any {
 	switch o := o.(type) {
 	case *appsv1.Deployment:
 		return o.Spec
+	case *appsv1.StatefulSet:
+		return o.Spec
 	case *appsv1.ReplicaSet:
 		return o.Spec
 	}

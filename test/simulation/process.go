@@ -78,6 +78,7 @@ func (p *process) config(client *rest.Config) manager.Config {
 		Clients:         clients.Options{Component: "kube-controller-manager"},
 		RootCAFile:      suite.RootCAFile(),
 		Controllers:     map[string]bool{},
+		Enabled:         func(gate string) bool { return gate != "MaxUnavailableStatefulSet" }, // which is off by default
 		MinResyncPeriod: 12 * time.Hour,
 		ShutdownTimeout: 10 * time.Second,
 		LeaderElect:     set("elect", 1) == 1,

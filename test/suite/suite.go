@@ -60,6 +60,7 @@ func Entries() []Entry {
 		rootCAPublisherEntry(),
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
+		statefulSetEntry(),
 		ttlAfterFinishedEntry(),
 	}
 }

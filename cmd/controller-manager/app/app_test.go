@@ -230,7 +230,7 @@ func TestFlagLines(t *testing.T) {
 		t.Errorf("flags are logged without being asked for: %q", got)
 	}
 	got := names("-v=1", "--concurrent_deployment_syncs=7")
-	if len(got) != 156 { // those of the original and six of ours
+	if len(got) != 157 { // those of the original and seven of ours
 		t.Errorf("%d flags are logged", len(got))
 	}
 	for i := range len(got) - 1 {

@@ -170,7 +170,6 @@ var ignored = []struct {
 		{"concurrent-serviceaccount-token-syncs", int32(5)},
 		{"service-account-private-key-file", ""},
 	}},
-	{"statefulset-controller", []ignoredFlag{{"concurrent-statefulset-syncs", int32(5)}}},
 	{"ttl-after-finished-controller", []ignoredFlag{{"concurrent-ttl-after-finished-syncs", int32(5)}}},
 	{"validatingadmissionpolicy-status-controller", []ignoredFlag{
 		{"concurrent-validating-admission-policy-status-syncs", int32(5)},

@@ -77,6 +77,7 @@ func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
 	for name, kind := range map[string]string{ // our own
 		"leader-elect-on-loss":                      "string exit",
 		"replicaset-pod-failure-backoff":            "bool true",
+		"statefulset-replace-stuck-pods":            "bool false",
 		"endpoint-cleanup-when-disabled":            "bool false",
 		"pod-gc-orphan-brake":                       "float 0.5",
 		"terminated-pod-gc-max-age":                 "duration 0s",

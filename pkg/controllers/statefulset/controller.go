@@ -1,0 +1,150 @@
+package statefulset
+
+import (
+	"errors"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the statefulset controller's entry in the registry.
+func Controller() manager.Controller {
+	o := &Options{Workers: 5}
+	return manager.Controller{
+		Name:    "statefulset-controller",
+		Alias:   "statefulset",
+		Account: "statefulset-controller",
+		Options: o,
+		Rights:  Rights,
+		Fields:  fields(),
+		Init:    o.init,
+	}
+}
+
+// fields are what the controller reads of pods. The other kinds are kept whole: claims and statuses are written back whole, and revisions
+// are patches of whole templates.
+func fields() projection.Fields {
+	return projection.Fields{
+		Kinds:        map[schema.GroupVersionKind][]string{podKind(): {"status.phase", "status.conditions", "status.startTime"}},
+		PodCondition: projection.ReadyCondition,
+	}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	sets, err1 := informers.Objects[*appsv1.StatefulSet](c.Informers)
+	pods, err2 := informers.Pods(c.Informers)
+	claims, err3 := informers.Objects[*corev1.PersistentVolumeClaim](c.Informers)
+	revisions, err4 := informers.OwnedObjects[*appsv1.ControllerRevision](c.Informers)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	own := newCollectors(c.Enabled("MaxUnavailableStatefulSet"), func(set *appsv1.StatefulSet) bool { return sets.Get(set.Namespace, set.Name) != nil })
+	own.register(c.RegisterMetrics)
+	k := &caches{
+		sets: sets, pods: pods, claims: claims, revisions: revisions,
+		maxUnavailable: c.Enabled("MaxUnavailableStatefulSet"), byBytes: !c.Enabled("StatefulSetSemanticRevisionComparison"),
+		replaceStuckPods: o.ReplaceStuckPods,
+	}
+	owners := &owners{informers.Owners[*appsv1.StatefulSet]{
+		Kind: "StatefulSet", Get: sets.Get, In: sets.In,
+		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
+	}}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+		Name:    "statefulset",
+		Workers: int(o.Workers),
+		Kinds:   []string{"StatefulSet"},
+		Watches: []reconcile.Watch{
+			{Kind: setKind(), Informer: sets.Informer(), Enqueues: own.enqueues, Resync: true},
+			{Kind: podKind(), Informer: pods.Informer(), Enqueues: owners.enqueuesByPod},
+			{Kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), Informer: claims.Informer(), Enqueues: owners.enqueuesByClaim},
+			{Kind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Informer: revisions.Informer(), Enqueues: owners.Enqueues},
+		},
+		Observe:      k.observe,
+		CommitAlways: true, // it is what was seen
+		Owner:        func(s snapshot) plan.Object { return s.Set },
+		Plan:         planPods,
+		Report:       reportStatus,
+		Applied:      own.applied,
+		Stale:        own.countStale,
+		Live:         live,
+	}), nil
+}
+
+// owners finds the StatefulSets that a change concerns.
+type owners struct {
+	informers.Owners[*appsv1.StatefulSet]
+}
+
+// enqueuesByPod returns the owner of a pod, and of one that is gone also the set that waits for its name (STS-53).
+func (o *owners) enqueuesByPod(before, after plan.Object) []plan.Key {
+	keys := o.Enqueues(before, after)
+	if after != nil {
+		return keys
+	}
+	name, _, ok := splitName(before.GetName())
+	if !ok {
+		return keys
+	}
+	set := o.Get(before.GetNamespace(), name)
+	if set == nil || metav1.IsControlledBy(before, set) {
+		return keys
+	}
+	return append(keys, plan.Key{Namespace: set.Namespace, Name: set.Name})
+}
+
+// enqueuesByClaim returns the sets that have a claim that is gone: a pod may wait for that, or for the claim (STS-21, STS-26).
+func (o *owners) enqueuesByClaim(before, after plan.Object) (keys []plan.Key) {
+	if after != nil {
+		return nil
+	}
+	namespace := before.GetNamespace()
+	pod := before.GetName()
+	for {
+		template, rest, ok := strings.Cut(pod, "-")
+		if !ok {
+			return keys
+		}
+		pod = rest
+		name, _, _ := splitName(pod)
+		set := o.Get(namespace, name)
+		if set == nil {
+			continue
+		}
+		template = strings.TrimSuffix(before.GetName(), "-"+pod)
+		for i := range set.Spec.VolumeClaimTemplates {
+			if set.Spec.VolumeClaimTemplates[i].Name == template {
+				keys = append(keys, plan.Key{Namespace: namespace, Name: name})
+			}
+		}
+	}
+}
+
+// live names the pods and revisions that a previous leader may have created or deleted.
+func live(s snapshot) []reconcile.Live {
+	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
+	if err != nil || selector.Empty() {
+		return nil
+	}
+	return []reconcile.Live{
+		liveOf(podKind(), s.Set.Namespace, selector, s.Pods),
+		liveOf(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), s.Set.Namespace, selector, s.Revisions),
+	}
+}
+
+func liveOf[T plan.Object](kind schema.GroupVersionKind, namespace string, selector labels.Selector, objects []T) reconcile.Live {
+	cached := make([]plan.Object, len(objects))
+	for i, o := range objects {
+		cached[i] = o
+	}
+	return reconcile.Live{Kind: kind, Namespace: namespace, Selector: selector, Cached: cached}
+}

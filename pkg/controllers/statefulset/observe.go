@@ -1,0 +1,141 @@
+package statefulset
+
+import (
+	"bytes"
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/history"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// memory is what is remembered of a StatefulSet from one reconcile to the next.
+type memory struct {
+	UID        types.UID
+	Generation int64
+	Data       []byte             // of the template at that generation: to encode it is expensive
+	Revision   string             // that this template has
+	Complained map[types.UID]bool // claims whose conflict was told
+}
+
+type observation = reconcile.Observation[snapshot, memory]
+
+// caches are what the controller reads.
+type caches struct {
+	sets      informers.Store[*appsv1.StatefulSet]
+	pods      informers.PodCache
+	claims    informers.Store[*corev1.PersistentVolumeClaim]
+	revisions informers.OwnedStore[*appsv1.ControllerRevision]
+
+	maxUnavailable, byBytes, replaceStuckPods bool
+}
+
+// observe finds the StatefulSet, its pods and revisions, those that it may adopt, and the claims of its pods. Nothing is read live.
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
+	set := k.sets.Get(r.Key.Namespace, r.Key.Name)
+	if set == nil {
+		return observation{}, nil
+	}
+	s := snapshot{
+		Set:            set,
+		Pods:           append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...),
+		Revisions:      append(k.revisions.OwnedBy(set.Namespace, set.UID), k.revisions.OrphansIn(set.Namespace)...),
+		Claims:         map[string]*corev1.PersistentVolumeClaim{},
+		MaxUnavailable: k.maxUnavailable, ByBytes: k.byBytes, ReplaceStuckPods: k.replaceStuckPods,
+	}
+	var before memory
+	if r.Memory != nil {
+		before = *r.Memory
+	}
+	if before.Data != nil && before.UID == set.UID && before.Generation == set.Generation {
+		s.Data = before.Data
+	} else {
+		data, err := history.Data(&set.Spec.Template)
+		if err != nil {
+			return observation{}, err
+		}
+		s.Data = data
+	}
+	s.Known = known(set, s.Data, before)
+	s.Complained = before.Complained
+	s.Taken = k.taken(set, s.Data)
+	after := memory{UID: set.UID, Generation: set.Generation, Data: s.Data}
+	if r := sortOut(r.Now, s); r.invalid == nil {
+		k.findClaims(&s, r)
+		after.Revision = r.update.Name
+	}
+	after.Complained = conflicts(s)
+	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
+}
+
+// known returns the name of the revision that a template has which has not changed since a revision was found for it.
+func known(set *appsv1.StatefulSet, data []byte, before memory) string {
+	switch {
+	case before.UID == set.UID && bytes.Equal(before.Data, data):
+		return before.Revision
+	case set.Status.ObservedGeneration == set.Generation:
+		return set.Status.UpdateRevision
+	}
+	return ""
+}
+
+// taken returns the revisions that have the names of a new one, up to the first with the same data.
+func (k *caches) taken(set *appsv1.StatefulSet, data []byte) map[string]*appsv1.ControllerRevision {
+	found := map[string]*appsv1.ControllerRevision{}
+	for collisions := collisionsOf(set); ; collisions++ {
+		name, _ := revisionName(set, data, collisions)
+		c := k.revisions.Get(set.Namespace, name)
+		if c == nil || found[name] != nil {
+			return found
+		}
+		found[name] = c
+		if history.Equal(c, data) {
+			return found
+		}
+	}
+}
+
+// findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names.
+func (k *caches) findClaims(s *snapshot, r *rollout) {
+	find := func(ordinal int) {
+		for i := range s.Set.Spec.VolumeClaimTemplates {
+			name := claimName(s.Set, &s.Set.Spec.VolumeClaimTemplates[i], ordinal)
+			if claim := k.claims.Get(s.Set.Namespace, name); claim != nil {
+				s.Claims[name] = claim
+			}
+		}
+	}
+	for _, p := range r.mine {
+		find(ordinalOf(p))
+	}
+	s.Occupied = map[string]*corev1.Pod{}
+	for _, ordinal := range r.missing() {
+		find(ordinal)
+		name := podName(s.Set, ordinal)
+		if other := k.pods.Get(s.Set.Namespace, name); other != nil {
+			s.Occupied[name] = other
+		}
+	}
+}
+
+// conflicts are the claims that another owner controls, where the retention policy would have an effect.
+func conflicts(s snapshot) (all map[types.UID]bool) {
+	scaled, deleted := deletedWith(s.Set)
+	if !scaled && !deleted {
+		return nil
+	}
+	for _, claim := range s.Claims {
+		if ref := metav1.GetControllerOfNoCopy(claim); ref != nil && ref.UID != s.Set.UID {
+			if all == nil {
+				all = map[types.UID]bool{}
+			}
+			all[claim.UID] = true
+		}
+	}
+	return all
+}

@@ -1,0 +1,195 @@
+// Package statefulset keeps the pods of StatefulSets alive under their own names and with their own claims: it creates and deletes them in
+// the order of their ordinals, or in parallel, replaces those of earlier revisions of the template, and reports how far that has come.
+package statefulset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// adoptionCheck is when a set is reconciled again after an adoption. An orphan that had gone before it could be adopted enqueues nothing.
+const adoptionCheck = time.Second
+
+// snapshot is what one reconcile of a StatefulSet has observed. The objects belong to shared caches.
+type snapshot struct {
+	Set *appsv1.StatefulSet
+	// Pods are those that the set controls, by its uid, and the orphans of its namespace. Others do no harm.
+	Pods []*corev1.Pod
+	// Revisions are likewise those that the set controls, and the orphans of its namespace.
+	Revisions []*appsv1.ControllerRevision
+	// Data is that of a revision with the set's present template.
+	Data []byte
+	// Known is the name of the revision that the present template is known to have, whatever its encoding; empty if it is not known.
+	Known string
+	// Taken has by name the revisions, whoever they belong to, whose names a new revision would get.
+	Taken map[string]*appsv1.ControllerRevision
+	// Occupied has by name the pods that are not the set's own, and have the name of one that is missing.
+	Occupied map[string]*corev1.Pod
+	// Claims has by name the claims of the set's pods, and of those that are missing.
+	Claims map[string]*corev1.PersistentVolumeClaim
+	// Complained has the claims of which was already said that another owner controls them.
+	Complained map[types.UID]bool
+
+	MaxUnavailable   bool // the field of that name has an effect (STS-58)
+	ByBytes          bool // templates are only compared by their encodings (STS-34)
+	ReplaceStuckPods bool // STS-100
+}
+
+// rollout is a snapshot, sorted out, and the plan that is being made of it.
+type rollout struct {
+	snapshot
+	revisions
+	now       time.Time
+	mine      []*corev1.Pod       // all members
+	replicas  map[int]*corev1.Pod // of these, the ones with a wanted ordinal
+	condemned []*corev1.Pod       // of these, the others, the highest ordinal first
+	claims    []plan.Step         // adoptions and releases
+	adopting  bool
+	invalid   error
+
+	identifying bool // a pod gets back the labels of its identity
+
+	why  []string
+	next time.Duration
+}
+
+// planPods decides which pods and claims are created, changed and deleted, and which revisions (STS-4).
+func planPods(now time.Time, s snapshot) plan.Plan {
+	r := sortOut(now, s)
+	switch {
+	case r.invalid != nil:
+		return plan.Plan{Why: r.invalid.Error()}
+	case r.Set.DeletionTimestamp != nil: // STS-6
+		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
+	case r.adopting:
+		return plan.Plan{Steps: r.claims, Requeue: adoptionCheck, Why: "adopts pods or revisions, the rest follows"}
+	}
+	steps := slices.Concat(r.claims, r.steps, r.planReplicas())
+	if obsolete := r.truncate(); obsolete != nil { // also if something else fails
+		steps = []plan.Step{plan.Each{Sequences: [][]plan.Step{steps, obsolete}}}
+	}
+	return plan.Plan{Steps: steps, Requeue: r.next, Why: strings.Join(r.why, "; ")}
+}
+
+// sortOut finds the members of the set, and its revisions.
+func sortOut(now time.Time, s snapshot) *rollout {
+	r := &rollout{snapshot: s, now: now, replicas: map[int]*corev1.Pod{}}
+	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
+	switch {
+	case err != nil:
+		r.invalid = fmt.Errorf("left alone, selector: %w", err)
+	case s.Set.Spec.Selector == nil || selector.Empty():
+		r.invalid = errors.New("left alone, selector: it is empty")
+	case !selector.Matches(labels.Set(s.Set.Spec.Template.Labels)):
+		r.invalid = errors.New("left alone, the selector does not match the labels of the template")
+	}
+	if r.invalid != nil {
+		return r
+	}
+	r.claim(selector)
+	for _, p := range r.mine {
+		_, ordinal, _ := splitName(p.Name)
+		if ordinal >= start(s.Set) && ordinal < end(s.Set) {
+			r.replicas[ordinal] = p
+		} else {
+			r.condemned = append(r.condemned, p)
+		}
+	}
+	slices.SortFunc(r.condemned, func(a, b *corev1.Pod) int { return ordinalOf(b) - ordinalOf(a) })
+	r.revisions, r.invalid = r.findRevisions()
+	return r
+}
+
+func ordinalOf(p *corev1.Pod) int {
+	_, ordinal, _ := splitName(p.Name)
+	return ordinal
+}
+
+// claim finds the set's own pods and revisions, and plans what makes them so (STS-10, STS-32).
+func (r *rollout) claim(selector labels.Selector) {
+	named := func(p *corev1.Pod) bool {
+		set, _, ok := splitName(p.Name)
+		return ok && set == r.Set.Name
+	}
+	var candidates []*corev1.Pod
+	for _, p := range r.Pods {
+		switch owned := metav1.IsControlledBy(p, r.Set); {
+		case named(p) && (owned || !r.owns(p)):
+			candidates = append(candidates, p)
+		case owned && r.Set.DeletionTimestamp == nil && p.Namespace == r.Set.Namespace: // the name is that of no member
+			_, release := plan.Claim(r.Set, setKind(), labels.Nothing(), []*corev1.Pod{p})
+			r.claims = append(r.claims, release...)
+		}
+	}
+	mine, steps := plan.Claim(r.Set, setKind(), selector, candidates)
+	r.mine, r.claims = mine, append(r.claims, steps...)
+	matching := slices.DeleteFunc(slices.Clone(r.Revisions), func(c *appsv1.ControllerRevision) bool {
+		return !selector.Matches(labels.Set(c.Labels))
+	})
+	revisions, steps := plan.Claim(r.Set, setKind(), selector, matching)
+	r.Revisions, r.claims = revisions, append(r.claims, steps...)
+	r.adopting = adopts(r.claims)
+}
+
+// owns reports whether the set controls another version of the pod. A pod whose controller changes while the caches are read may be
+// seen twice.
+func (r *rollout) owns(orphan *corev1.Pod) bool {
+	return slices.ContainsFunc(r.Pods, func(p *corev1.Pod) bool {
+		return p.UID == orphan.UID && metav1.IsControlledBy(p, r.Set)
+	})
+}
+
+// adopts reports whether the claims take something in.
+func adopts(claims []plan.Step) bool {
+	return slices.ContainsFunc(claims, func(step plan.Step) bool {
+		return slices.ContainsFunc(step.(plan.Each).Sequences, func(sequence []plan.Step) bool { return sequence[0].(plan.Change).Adopt })
+	})
+}
+
+// say adds to what is decided and what is being waited for, for people.
+func (r *rollout) say(format string, args ...any) {
+	r.why = append(r.why, fmt.Sprintf(format, args...))
+}
+
+// requeueAfter has the set reconciled again after some time.
+func (r *rollout) requeueAfter(d time.Duration) {
+	if d > 0 && (r.next == 0 || d < r.next) {
+		r.next = d
+	}
+}
+
+// ready reports whether the pod runs and is ready, whether or not it is being deleted (STS-60b).
+func ready(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && podutil.Ready(p) }
+
+// available reports whether the pod has been ready for minReadySeconds (STS-60c).
+func (r *rollout) available(p *corev1.Pod) bool {
+	return ready(p) && podutil.Available(p, r.Set.Spec.MinReadySeconds, r.now)
+}
+
+// waits says what an existing pod waits for; it is empty for one that is available and not being deleted (STS-45 c..e).
+func (r *rollout) waits(p *corev1.Pod) string {
+	switch {
+	case p.DeletionTimestamp != nil:
+		return "is being deleted"
+	case !ready(p):
+		return "is not running and ready"
+	case !r.available(p):
+		r.requeueAfter(podutil.AvailableIn(p, r.Set.Spec.MinReadySeconds, r.now))
+		return "is not ready for long enough yet"
+	}
+	return ""
+}
+
+func revisionOf(p *corev1.Pod) string { return p.Labels[appsv1.StatefulSetRevisionLabel] }

@@ -1,0 +1,286 @@
+package statefulset
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// burst is how many pods one reconcile creates at most; the rest follows in the next.
+const burst = 500
+
+// planReplicas plans the set's pods: those that are wanted first, then those that are too many, then those that are outdated (STS-48).
+func (r *rollout) planReplicas() (steps []plan.Step) {
+	steps = r.keepClaims()
+	var more []plan.Step
+	var goOn bool
+	if ordered(r.Set) {
+		more, goOn = r.scaleUpInOrder()
+		steps = append(steps, more...)
+		if goOn {
+			more, goOn = r.scaleDownInOrder()
+			steps = append(steps, more...)
+		}
+	} else {
+		more, goOn = r.scaleInParallel()
+		steps = append(steps, more...)
+	}
+	if goOn && !r.identifying { // no reconcile writes an object twice
+		steps = append(steps, r.replaceOutdated()...)
+	}
+	if len(r.why) == 0 {
+		r.say("all %d pods are available and up to date", len(r.replicas))
+	}
+	return steps
+}
+
+func ordered(set *appsv1.StatefulSet) bool {
+	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
+}
+
+// keepClaims brings the owners of all claims in line with the retention policy. It comes before any deletion of a pod (STS-25, STS-28).
+func (r *rollout) keepClaims() []plan.Step {
+	var each plan.Each
+	add := func(p *corev1.Pod, condemned bool) {
+		for _, step := range r.own(p, ordinalOf(p), condemned) {
+			each.Sequences = append(each.Sequences, []plan.Step{step})
+		}
+	}
+	for _, p := range r.mine {
+		add(p, r.replicas[ordinalOf(p)] != p)
+	}
+	if each.Sequences == nil {
+		return nil
+	}
+	return []plan.Step{each}
+}
+
+// slot plans the pod with one of the wanted ordinals. Go on says that the pod is there and not about to be replaced (STS-45 a, b).
+func (r *rollout) slot(ordinal int) (steps []plan.Step, goOn bool) {
+	p := r.replicas[ordinal]
+	switch {
+	case p == nil:
+		return r.create(ordinal), false
+	case podutil.Finished(p) && p.DeletionTimestamp == nil:
+		r.say("delete pod %s, which has finished, to create it anew", p.Name)
+		return []plan.Step{r.remove("it has finished", p)}, false
+	case p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil: // STS-22
+		create, _, _ := r.missingClaims(ordinal)
+		steps = asSteps(create)
+	}
+	return append(steps, r.identify(p, ordinal)...), true
+}
+
+// missing returns the wanted ordinals without a pod that one reconcile may create: with ordered pods only the first.
+func (r *rollout) missing() (ordinals []int) {
+	most := burst
+	if ordered(r.Set) {
+		most = 1
+	}
+	for ordinal := start(r.Set); ordinal < end(r.Set) && len(ordinals) < most; ordinal++ {
+		if r.replicas[ordinal] == nil {
+			ordinals = append(ordinals, ordinal)
+		}
+	}
+	return ordinals
+}
+
+// identify gives a pod back the label that tells it from the others (STS-15).
+func (r *rollout) identify(p *corev1.Pod, ordinal int) []plan.Step {
+	if p.DeletionTimestamp != nil || p.Labels[appsv1.StatefulSetPodNameLabel] == p.Name {
+		return nil
+	}
+	r.identifying = true
+	changed := p.DeepCopy()
+	changed.Labels = withLabels(p.Labels, identityLabels(r.Set, ordinal))
+	return []plan.Step{plan.Change{Old: p, New: changed, Events: r.events("Update"), Why: "the pod lacks the labels of its identity"}}
+}
+
+// scaleUpInOrder goes through the wanted ordinals. The first pod that is missing or not available ends it (STS-45, STS-46).
+func (r *rollout) scaleUpInOrder() (steps []plan.Step, goOn bool) {
+	for ordinal := start(r.Set); ordinal < end(r.Set); ordinal++ {
+		more, there := r.slot(ordinal)
+		if !there {
+			return append(steps, more...), false
+		}
+		p := r.replicas[ordinal]
+		why := r.waits(p)
+		if why != "" && r.replacesStuck(p, ordinal, why) {
+			return append(steps, r.remove("it is stuck at an outdated revision", p)), false
+		}
+		steps = append(steps, more...)
+		if why != "" {
+			return steps, false
+		}
+	}
+	return steps, true
+}
+
+// replacesStuck says what the pod waits for that holds the set up, and reports whether the pod is to be replaced. If it has never been
+// ready and is outdated, it may never become ready although the template has been corrected since (STS-100).
+func (r *rollout) replacesStuck(p *corev1.Pod, ordinal int, why string) bool {
+	stuck := p.DeletionTimestamp == nil && revisionOf(p) != r.revisionFor(ordinal).Name && neverReady(p) &&
+		r.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType
+	switch {
+	case !stuck:
+		r.say("pod %s %s, the others wait for it", p.Name, why)
+	case !r.ReplaceStuckPods:
+		r.say("pod %s has an outdated revision and has never been ready; the rollout is stuck until it becomes ready or is deleted "+
+			"(see --statefulset-replace-stuck-pods)", p.Name)
+	default:
+		r.say("replace pod %s, which has an outdated revision and has never been ready", p.Name)
+		return true
+	}
+	return false
+}
+
+// readyAtOnce is how soon after the start of a pod the time of its Ready condition may be for it to be the time of the first status.
+// Both are in whole seconds.
+const readyAtOnce = 2 * time.Second
+
+// neverReady reports whether the pod has never been ready: its Ready condition has not changed since it was started.
+func neverReady(p *corev1.Pod) bool {
+	c := podutil.ReadyCondition(p)
+	switch {
+	case c == nil || p.Status.Phase == corev1.PodPending && p.Status.StartTime == nil:
+		return true
+	case c.Status == corev1.ConditionTrue || p.Status.StartTime == nil:
+		return false
+	}
+	return c.LastTransitionTime.Sub(p.Status.StartTime.Time) <= readyAtOnce
+}
+
+// scaleDownInOrder deletes the pod with the highest ordinal of those that are too many (STS-47).
+func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
+	if len(r.condemned) == 0 {
+		return nil, true
+	}
+	highest := r.condemned[0]
+	why := r.waits(highest)
+	mayGo := highest.DeletionTimestamp == nil && (podutil.Finished(highest) || highest == r.lowestUnavailable())
+	if why != "" && !mayGo {
+		r.say("pod %s %s, scaling down waits for it", highest.Name, why)
+		return nil, false
+	}
+	r.say("delete pod %s, which is too many", highest.Name)
+	return []plan.Step{r.remove("it is too many", highest)}, false
+}
+
+// lowestUnavailable is the unavailable pod with the lowest ordinal of those that are too many. One that has finished will never become
+// available, so nothing waits for that (STS-101).
+func (r *rollout) lowestUnavailable() (lowest *corev1.Pod) {
+	for _, p := range r.condemned {
+		if p.DeletionTimestamp != nil || !podutil.Finished(p) && !r.available(p) {
+			lowest = p
+		}
+	}
+	return lowest
+}
+
+// scaleInParallel creates what is missing and deletes what is too many, all at once (STS-52).
+func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
+	var slots [][]plan.Step
+	created := 0
+	for ordinal := start(r.Set); ordinal < end(r.Set) && created < burst; ordinal++ {
+		more, there := r.slot(ordinal)
+		if !there {
+			created++
+		}
+		if len(more) > 0 {
+			slots = append(slots, more)
+		}
+	}
+	steps = inBatches(slots)
+	if created == burst {
+		return steps, false
+	}
+	var doomed []*corev1.Pod
+	for _, p := range r.condemned {
+		if p.DeletionTimestamp == nil {
+			doomed = append(doomed, p)
+		}
+	}
+	if len(doomed) > 0 {
+		r.say("delete %d pods that are too many", len(doomed))
+		steps = append(steps, r.remove("they are too many", doomed...))
+	}
+	return steps, true
+}
+
+// inBatches does 1, 2, 4, ... sequences at a time. A batch with a failure is the last one (STS-52).
+func inBatches(sequences [][]plan.Step) (steps []plan.Step) {
+	for size := 1; len(sequences) > 0; size *= 2 {
+		n := min(size, len(sequences))
+		steps = append(steps, plan.Each{Sequences: sequences[:n]})
+		sequences = sequences[n:]
+	}
+	return steps
+}
+
+func asSteps(each plan.Each) []plan.Step {
+	if len(each.Sequences) == 0 {
+		return nil
+	}
+	return []plan.Step{each}
+}
+
+// create plans a missing pod, after its claims (STS-21).
+func (r *rollout) create(ordinal int) []plan.Step {
+	name := podName(r.Set, ordinal)
+	if other := r.Occupied[name]; other != nil { // STS-53
+		r.say("pod %s is missing, but another pod has its name", name)
+		return nil
+	}
+	revision := r.revisionFor(ordinal)
+	template, err := r.templateOf(revision)
+	if err != nil {
+		r.say("pod %s is missing: %v", name, err)
+		return []plan.Step{r.failure(name, err.Error())}
+	}
+	each, failed, waits := r.missingClaims(ordinal)
+	steps := asSteps(each)
+	switch {
+	case failed != "":
+		r.say("pod %s is missing: %s", name, failed)
+		return append(steps, r.failure(name, failed))
+	case waits != "":
+		r.say("pod %s is missing: %s", name, waits)
+		return steps
+	}
+	r.say("create pod %s of revision %s", name, revision.Name)
+	return append(steps, plan.Create{
+		Object: newPod(r.Set, ordinal, template, revision.Name), Events: r.events("Create"), Why: "the pod is missing",
+	})
+}
+
+// failure records that a pod cannot be created (STS-71).
+func (r *rollout) failure(pod, why string) plan.Step { return failedCreate(r.Set, pod, why) }
+
+func failedCreate(set *appsv1.StatefulSet, pod, why string) plan.Step {
+	return plan.RecordEvent{Object: set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate",
+		Message: fmt.Sprintf("Create Pod %s in StatefulSet %s failed error: %s", pod, set.Name, why)}}
+}
+
+// remove deletes pods, without another grace period than their own (STS-49).
+func (r *rollout) remove(why string, pods ...*corev1.Pod) plan.Step {
+	doomed := make([]plan.Object, len(pods))
+	for i, p := range pods {
+		doomed[i] = p
+	}
+	return plan.Delete{Objects: doomed, Events: r.events("Delete"), Why: why}
+}
+
+// events are those of a write to a pod (STS-70, STS-71).
+func (r *rollout) events(verb string) plan.Events {
+	return plan.Events{
+		Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + verb,
+			Message: fmt.Sprintf("%s Pod {name} in StatefulSet %s successful", verb, r.Set.Name)},
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + verb,
+			Message: fmt.Sprintf("%s Pod {name} in StatefulSet %s failed error: {error}", verb, r.Set.Name)},
+	}
+}

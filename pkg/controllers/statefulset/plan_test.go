@@ -1,0 +1,270 @@
+package statefulset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+)
+
+// row is a world, what the set is to do in it, and what it says. The revision with the image v1 is there, with the number 1.
+type row struct {
+	name string
+	set  *appsv1.StatefulSet
+	pods []*corev1.Pod
+	more []plan.Object // claims and other revisions
+	edit func(*snapshot)
+	want []string
+	says string // a part of why
+}
+
+func (c row) run(t *testing.T) {
+	t.Helper()
+	t.Run(c.name, func(t *testing.T) {
+		t.Helper()
+		objects := append([]plan.Object{revision("v1", 1, c.set)}, c.more...)
+		for _, p := range c.pods {
+			objects = append(objects, p)
+		}
+		s := see(c.set, objects...)
+		if c.edit != nil {
+			c.edit(&s)
+		}
+		p := planPods(plantest.Epoch.Add(10*time.Second), s)
+		if diff := cmp.Diff(c.want, lines(p.Steps)); diff != "" {
+			t.Errorf("steps (-want +got):\n%s", diff)
+		}
+		if !strings.Contains(p.Why, c.says) {
+			t.Errorf("says %q, want %q", p.Why, c.says)
+		}
+	})
+}
+
+func TestOrdered(t *testing.T) {
+	three := web(3)
+	for _, c := range []row{
+		{name: "STS-90 the first pod", set: three, want: []string{"create web-0"}},
+		{name: "STS-46 the next one when all lower ones are available", set: three, pods: []*corev1.Pod{pod(three, 0, "v1")}, want: []string{"create web-1"}},
+		{
+			name: "STS-45 d not ready: the others wait", set: three, pods: []*corev1.Pod{pod(three, 0, "v1", unready)},
+			says: "pod web-0 is not running and ready, the others wait for it",
+		},
+		{name: "STS-45 c being deleted: nothing takes its place yet", set: three, pods: []*corev1.Pod{pod(three, 0, "v1", plantest.Terminating)}, says: "is being deleted"},
+		{
+			name: "STS-45 a a failed pod is deleted", set: three,
+			pods: []*corev1.Pod{pod(three, 0, "v1", plantest.Phase(corev1.PodFailed)), pod(three, 1, "v1")}, want: []string{"delete web-0"},
+		},
+		{name: "STS-45 a so is one that succeeded", set: three, pods: []*corev1.Pod{pod(three, 0, "v1", plantest.Phase(corev1.PodSucceeded))}, want: []string{"delete web-0"}},
+		{
+			name: "STS-45 a but not twice", set: three, pods: []*corev1.Pod{pod(three, 0, "v1", plantest.Phase(corev1.PodFailed), plantest.Terminating)},
+			says: "is being deleted",
+		},
+		{
+			name: "STS-45 e ready, but not for long enough", set: web(3, minReady(30)), pods: []*corev1.Pod{pod(three, 0, "v1")},
+			says: "is not ready for long enough yet",
+		},
+		{name: "STS-12 the first ordinal", set: web(2, from(5)), want: []string{"create web-5"}},
+		{
+			name: "STS-12 pods below the start are too many", set: web(1, from(1)), pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1")},
+			want: []string{"delete web-0"},
+		},
+		{
+			name: "STS-47 the highest goes first", set: web(1), pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1")},
+			want: []string{"delete web-2"},
+		},
+		{
+			name: "STS-47 one at a time", set: web(1), pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1", plantest.Terminating)},
+			says: "scaling down waits",
+		},
+		{
+			name: "STS-92 nothing goes while a lower one is not ready", set: web(1), pods: []*corev1.Pod{pod(three, 0, "v1", unready), pod(three, 1, "v1")},
+			says: "pod web-0 is not running and ready",
+		},
+		{
+			name: "STS-47 the only unready one of those that are too many goes", set: web(1),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1", unready)}, want: []string{"delete web-2"},
+		},
+		{
+			name: "STS-47 an unready one waits for a lower unready one", set: web(1),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1", unready)}, says: "pod web-2 is not running and ready",
+		},
+		{
+			name: "STS-101 one that has finished does not wait", set: web(1),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1", plantest.Phase(corev1.PodFailed))}, want: []string{"delete web-2"},
+		},
+		{
+			name: "STS-101 nor does another one wait for it", set: web(1),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", plantest.Phase(corev1.PodFailed)), pod(three, 2, "v1", unready)}, want: []string{"delete web-2"},
+		},
+		{name: "STS-6 a set that is being deleted does nothing", set: web(3, deleted), says: "garbage collector"},
+		{name: "STS-53 the name is taken by another pod", set: three, pods: []*corev1.Pod{pod(three, 0, "v1", relabelled, orphan)}, says: "another pod has its name"},
+		{name: "STS-49 a pod that cannot be adopted any more is waited for", set: three, pods: []*corev1.Pod{pod(three, 0, "v1", orphan, plantest.Terminating)}, says: "another pod has its name"},
+	} {
+		c.run(t)
+	}
+}
+
+func TestParallel(t *testing.T) {
+	three := web(3, parallel)
+	for _, c := range []row{
+		{name: "STS-52 all at once, in growing batches", set: web(4, parallel), want: []string{"create web-0", "create web-1 | create web-2", "create web-3"}},
+		{
+			name: "STS-52 does not wait for readiness", set: three, pods: []*corev1.Pod{pod(three, 0, "v1", unready)},
+			want: []string{"create web-1", "create web-2"},
+		},
+		{
+			name: "STS-53 a pod that is being deleted keeps its name", set: three, pods: []*corev1.Pod{pod(three, 1, "v1", plantest.Terminating)},
+			want: []string{"create web-0", "create web-2"},
+		},
+		{
+			name: "STS-45 a an outdated pod that has finished is deleted once", set: web(1, parallel, image("v2")),
+			pods: []*corev1.Pod{pod(three, 0, "v1", plantest.Phase(corev1.PodFailed))}, more: []plan.Object{revision("v2", 2, three)}, want: []string{"delete web-0"},
+		},
+		{
+			name: "STS-52 all that are too many go at once", set: web(1, parallel),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1"), pod(three, 3, "v1", plantest.Terminating)},
+			want: []string{"delete web-2 web-1"},
+		},
+		{
+			name: "STS-55 the update is one at a time", set: web(3, parallel, image("v2")),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1")},
+			more: []plan.Object{revision("v2", 2, three)}, want: []string{"delete web-2"},
+		},
+	} {
+		c.run(t)
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	three := web(3)
+	v2 := []plan.Object{revision("v2", 2, three)}
+	pods := func(images ...string) (all []*corev1.Pod) {
+		for i, img := range images {
+			all = append(all, pod(three, i, img))
+		}
+		return all
+	}
+	withLast := func(all []*corev1.Pod, e podEdit) []*corev1.Pod {
+		e(all[len(all)-1])
+		return all
+	}
+	for _, c := range []row{
+		{name: "STS-33 a new template is a new revision", set: web(3, image("v2")), pods: pods("v1", "v1", "v1"), want: []string{"create revision 2", "delete web-2"}},
+		{name: "STS-55 the highest goes first", set: web(3, image("v2")), more: v2, pods: pods("v1", "v1", "v1"), want: []string{"delete web-2"}},
+		{name: "STS-55 then the next one", set: web(3, image("v2")), more: v2, pods: pods("v1", "v1", "v2"), want: []string{"delete web-1"}},
+		{name: "STS-55 waits for the one before", set: web(3, image("v2")), more: v2, pods: withLast(pods("v1", "v1", "v2"), unready), says: "pod web-2 is not running and ready"},
+		{name: "STS-55 waits until the old one is gone", set: web(3, image("v2")), more: v2, pods: withLast(pods("v1", "v1", "v1"), plantest.Terminating), says: "is being deleted"},
+		{name: "STS-56 not below the partition", set: web(3, image("v2"), partition(2)), more: v2, pods: pods("v1", "v1", "v2")},
+		{name: "STS-56 a partition beyond all", set: web(3, image("v2"), partition(9)), more: v2, pods: pods("v1", "v1", "v1")},
+		{name: "STS-12 the partition counts from the start", set: web(2, image("v2"), from(1), partition(1)), more: v2, pods: pods("v1", "v1", "v1")[1:], want: []string{"delete web-2"}},
+		{name: "STS-57 on deletion nothing is deleted", set: web(3, image("v2"), onDelete), more: v2, pods: pods("v1", "v1", "v1")},
+		{name: "STS-48 scaling comes first", set: web(2, image("v2")), more: v2, pods: pods("v1", "v1", "v1"), want: []string{"delete web-2"}},
+		{name: "STS-93 a missing pod comes first", set: web(3, image("v2")), more: v2, pods: append(pods("v1"), pod(three, 2, "v1")), want: []string{"create web-1"}},
+		{
+			name: "STS-33 back to the template before: no new revision", set: web(3), more: v2, pods: pods("v1", "v1", "v2"),
+			want: []string{"change revision 3", "delete web-2"},
+		},
+		{name: "STS-100 a rollout that is stuck says so", set: web(3), more: v2, pods: withLast(pods("v1", "v1", "v2"), stuck), want: []string{"change revision 3"}, says: "the rollout is stuck"},
+		{
+			name: "STS-100 and goes on if that is asked for", set: web(3), more: v2, pods: withLast(pods("v1", "v1", "v2"), stuck),
+			edit: func(s *snapshot) { s.ReplaceStuckPods = true }, want: []string{"change revision 3", "delete web-2"},
+		},
+		{
+			name: "STS-100 not over a pod that was ready once", set: web(3), more: v2, pods: withLast(pods("v1", "v1", "v2"), unready),
+			edit: func(s *snapshot) { s.ReplaceStuckPods = true }, want: []string{"change revision 3"},
+		},
+		{
+			name: "STS-100 nor over one of the wanted revision", set: web(3), pods: withLast(pods("v1", "v1", "v1"), stuck),
+			edit: func(s *snapshot) { s.ReplaceStuckPods = true }, says: "is not running and ready",
+		},
+	} {
+		c.run(t)
+	}
+}
+
+func TestMaxUnavailable(t *testing.T) {
+	four := web(4, parallel)
+	v2 := []plan.Object{revision("v2", 2, four)}
+	most := func(text string) edit {
+		return func(set *appsv1.StatefulSet) {
+			n := intstr.Parse(text)
+			set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &n
+		}
+	}
+	all := func(edits ...podEdit) (pods []*corev1.Pod) {
+		for i := range 4 {
+			p := pod(four, i, "v1")
+			if i < len(edits) && edits[i] != nil {
+				edits[i](p)
+			}
+			pods = append(pods, p)
+		}
+		return pods
+	}
+	on := func(s *snapshot) { s.MaxUnavailable = true }
+	for _, c := range []row{
+		{name: "STS-58 several at once", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(), edit: on, want: []string{"delete web-3 web-2"}},
+		{name: "STS-58 a percentage is rounded down", set: web(4, parallel, image("v2"), most("74%")), more: v2, pods: all(), edit: on, want: []string{"delete web-3 web-2"}},
+		{name: "STS-58 at least one", set: web(4, parallel, image("v2"), most("1%")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
+		{name: "STS-58 one if nothing is said", set: web(4, parallel, image("v2")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
+		{name: "STS-58 nonsense counts as one", set: web(4, parallel, image("v2"), most("x")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
+		{name: "STS-58 unavailable pods count", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(unready), edit: on, want: []string{"delete web-3"}},
+		{name: "STS-58 so do those that are being deleted", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(plantest.Terminating, plantest.Terminating), edit: on},
+		{name: "STS-58 an outdated pod that is unavailable anyway costs nothing", set: web(4, parallel, image("v2"), most("1")), more: v2, pods: all(nil, nil, nil, unready), edit: on, want: []string{"delete web-3"}},
+		{name: "STS-58 down to the partition", set: web(4, parallel, image("v2"), most("4"), partition(2)), more: v2, pods: all(), edit: on, want: []string{"delete web-3 web-2"}},
+		{name: "STS-58 without the gate one at a time", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(), want: []string{"delete web-3"}},
+	} {
+		c.run(t)
+	}
+}
+
+func TestMembership(t *testing.T) {
+	two := web(2)
+	named := func(name string) podEdit {
+		return func(p *corev1.Pod) { p.Name = name }
+	}
+	for _, c := range []row{
+		{name: "STS-10 an orphan with the right name and labels is adopted first", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", orphan)}, want: []string{"adopt web-0"}},
+		{name: "STS-10 an orphan with another name is left alone", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", orphan, named("web-x"))}, want: []string{"create web-0"}},
+		{name: "STS-10 a pod that lost its labels is released", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", relabelled)}, want: []string{"change web-0"}},
+		{name: "STS-10 so is one with another name", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", named("db-0"))}, want: []string{"change db-0", "create web-0"}},
+		{name: "STS-103 and one with leading zeros", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", named("web-007"))}, want: []string{"change web-007", "create web-0"}},
+		{name: "STS-11 and one whose ordinal is too large", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", named("web-2147483648"))}, want: []string{"change web-2147483648", "create web-0"}},
+		{
+			name: "STS-15 a pod that lost the label with its name gets it back", set: web(1),
+			pods: []*corev1.Pod{pod(two, 0, "v1", func(p *corev1.Pod) { delete(p.Labels, appsv1.StatefulSetPodNameLabel) })}, want: []string{"change web-0"},
+		},
+		{
+			name: "STS-15 a missing index alone is nothing", set: web(1),
+			pods: []*corev1.Pod{pod(two, 0, "v1", func(p *corev1.Pod) { delete(p.Labels, appsv1.PodIndexLabel) })},
+		},
+	} {
+		c.run(t)
+	}
+	for _, c := range []struct {
+		name string
+		edit edit
+		want string
+	}{
+		{"STS-4 a selector that cannot be read", func(set *appsv1.StatefulSet) {
+			set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+		}, "left alone, selector: "},
+		{"an empty selector", func(set *appsv1.StatefulSet) { set.Spec.Selector = &metav1.LabelSelector{} }, "left alone, selector: it is empty"},
+		{"a template that the selector does not match", func(set *appsv1.StatefulSet) { set.Spec.Template.Labels = nil }, "the selector does not match"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := planPods(plantest.Epoch, see(web(1, c.edit)))
+			if !p.Empty() || !strings.Contains(p.Why, c.want) {
+				t.Errorf("%v: %s", lines(p.Steps), p.Why)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package statefulset
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// replaceOutdated deletes pods of earlier revisions, the highest ordinal first, down to the partition (STS-55..58).
+func (r *rollout) replaceOutdated() []plan.Step {
+	if r.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return nil
+	}
+	if r.MaxUnavailable {
+		return r.replaceSeveral()
+	}
+	for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {
+		p := r.replicas[ordinal]
+		switch {
+		case p == nil:
+			return nil // it is being created
+		case r.outdated(p):
+			r.say("delete pod %s, to replace it by one of revision %s", p.Name, r.update.Name)
+			return []plan.Step{r.remove("its revision is outdated", p)}
+		}
+		if why := r.waits(p); why != "" {
+			r.say("pod %s %s, the update waits for it", p.Name, why)
+			return nil
+		}
+	}
+	return nil
+}
+
+// outdated reports whether the pod is to be replaced by one of the update revision. One that has finished is replaced anyway.
+func (r *rollout) outdated(p *corev1.Pod) bool {
+	return revisionOf(p) != r.update.Name && p.DeletionTimestamp == nil && !podutil.Finished(p)
+}
+
+// replaceSeveral deletes as many outdated pods at once as maxUnavailable allows (STS-58). One that is not available anyway costs
+// nothing.
+func (r *rollout) replaceSeveral() []plan.Step {
+	unavailable := r.unavailable()
+	budget := r.maxUnavailable() - unavailable
+	var doomed []*corev1.Pod
+	for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {
+		p := r.replicas[ordinal]
+		if p == nil || !r.outdated(p) {
+			continue
+		}
+		if r.waits(p) == "" {
+			budget--
+		}
+		if budget < 0 {
+			break
+		}
+		r.say("delete pod %s, to replace it by one of revision %s", p.Name, r.update.Name)
+		doomed = append(doomed, p)
+	}
+	if len(doomed) > 0 {
+		return []plan.Step{r.remove("their revision is outdated", doomed...)}
+	}
+	if unavailable > 0 {
+		r.say("%d pods are not available", unavailable)
+	}
+	return nil
+}
+
+// unavailable counts the wanted pods that are missing, being deleted or not available.
+func (r *rollout) unavailable() int {
+	n := replicas(r.Set)
+	for _, p := range r.replicas {
+		if r.waits(p) == "" {
+			n--
+		}
+	}
+	return n
+}
+
+// maxUnavailable is how many pods may be unavailable during an update: at least one (STS-58).
+func (r *rollout) maxUnavailable() int {
+	u := r.Set.Spec.UpdateStrategy.RollingUpdate
+	if u == nil || u.MaxUnavailable == nil {
+		return 1
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, replicas(r.Set), false)
+	if err != nil {
+		return 1
+	}
+	return max(1, n)
+}

@@ -1,0 +1,154 @@
+package statefulset
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// promptly is how long a report of what users and tools wait for may wait, when the next reconcile may have more to say.
+const promptly = 100 * time.Millisecond
+
+// reportStatus writes the set's status when something in it differs (STS-60..63).
+func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	r := sortOut(now, s)
+	if r.invalid != nil || r.adopting || did.Stopped || unsure(did) {
+		return plan.Plan{}
+	}
+	status := r.status(did)
+	p := plan.Plan{Requeue: r.nextAvailable(), Progressing: r.moving(status)}
+	failures := r.failedClaims(did)
+	p.Steps = failures
+	if equality.Semantic.DeepEqual(s.Set.Status, status) {
+		return p
+	}
+	set := *s.Set // its parts belong to the cache: they are replaced, not changed
+	set.Status = status
+	p.Steps = append(p.Steps, plan.Change{Old: s.Set, New: &set, Subresource: plan.Status, Why: "the status has changed"})
+	if len(failures) == 0 {
+		p.Debounce, p.MaxWait = r.debounce(status, did)
+	}
+	return p
+}
+
+// unsure reports whether the status would not be true: a revision could not be written, or a pod not be released.
+func unsure(did plan.Outcome) bool {
+	return slices.ContainsFunc(did.Results, func(result plan.Result) bool {
+		_, revision := result.Object.(*appsv1.ControllerRevision)
+		return result.Err != nil && (result.Verb == plan.Changed || revision && result.Verb == plan.Created)
+	})
+}
+
+// status counts the pods as they were before the plan was carried out, but those that it has deleted count as such (STS-61).
+func (r *rollout) status(did plan.Outcome) appsv1.StatefulSetStatus {
+	deleted := map[types.UID]bool{}
+	for _, result := range did.Results {
+		if result.Verb == plan.Deleted && result.Err == nil {
+			deleted[result.Object.GetUID()] = true
+		}
+	}
+	collisions := r.collisions
+	status := appsv1.StatefulSetStatus{
+		ObservedGeneration: r.Set.Generation,
+		CollisionCount:     &collisions,
+		CurrentRevision:    r.current.Name,
+		UpdateRevision:     r.update.Name,
+		Conditions:         r.Set.Status.Conditions,
+	}
+	for _, p := range r.mine {
+		if p.Status.Phase != "" {
+			status.Replicas++
+		}
+		if ready(p) {
+			status.ReadyReplicas++
+		}
+		if r.available(p) {
+			status.AvailableReplicas++
+		}
+		if p.DeletionTimestamp != nil || deleted[p.UID] {
+			continue
+		}
+		if revisionOf(p) == status.CurrentRevision {
+			status.CurrentReplicas++
+		}
+		if revisionOf(p) == status.UpdateRevision {
+			status.UpdatedReplicas++
+		}
+	}
+	if r.complete(status) {
+		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas
+	}
+	return status
+}
+
+// complete reports whether a rolling update has nothing left to do (STS-62).
+func (r *rollout) complete(status appsv1.StatefulSetStatus) bool {
+	wanted := int32(replicas(r.Set))
+	return r.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType &&
+		status.UpdatedReplicas == wanted && status.ReadyReplicas == wanted && status.Replicas == wanted
+}
+
+// nextAvailable is when the next pod has been ready for minReadySeconds (STS-7).
+func (r *rollout) nextAvailable() (next time.Duration) {
+	for _, p := range r.mine {
+		if in := podutil.AvailableIn(p, r.Set.Spec.MinReadySeconds, r.now); ready(p) && in > 0 && (next == 0 || in < next) {
+			next = in
+		}
+	}
+	return next
+}
+
+// failedClaims are the events of pods that were not created because a claim could not be created (STS-21).
+func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
+	for _, result := range did.Results {
+		claim, ok := result.Object.(*corev1.PersistentVolumeClaim)
+		if !ok || result.Verb != plan.Created || result.Err == nil || errors.Is(result.Err, plan.ErrStale) {
+			continue
+		}
+		for ordinal := start(r.Set); ordinal < end(r.Set); ordinal++ {
+			if r.replicas[ordinal] == nil && r.hasClaim(ordinal, claim.Name) {
+				events = append(events, r.failure(podName(r.Set, ordinal), result.Err.Error()))
+				break
+			}
+		}
+	}
+	return events
+}
+
+func (r *rollout) hasClaim(ordinal int, name string) bool {
+	return slices.ContainsFunc(r.Set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool {
+		return claimName(r.Set, &t, ordinal) == name
+	})
+}
+
+// debounce decides how long the report may wait for a newer one. The names of the revisions decide about pods that are created later,
+// so they never wait for long.
+func (r *rollout) debounce(status appsv1.StatefulSetStatus, did plan.Outcome) (quiet, longest time.Duration) {
+	before := r.Set.Status
+	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
+	news := before.CurrentRevision != status.CurrentRevision || before.UpdateRevision != status.UpdateRevision ||
+		!equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
+	switch {
+	case !wrote && (news || !r.moving(status)):
+		return 0, 0
+	case news || before.ObservedGeneration < status.ObservedGeneration:
+		return promptly, promptly
+	}
+	return podutil.Debounce(int64(max(replicas(r.Set), len(r.mine))))
+}
+
+// moving reports whether more is about to change by itself: pods come, go, or become available.
+func (r *rollout) moving(status appsv1.StatefulSetStatus) bool {
+	wanted := int32(replicas(r.Set))
+	return r.Set.DeletionTimestamp == nil && (int32(len(r.mine)) != wanted || status.AvailableReplicas != wanted ||
+		status.Replicas != wanted || status.UpdatedReplicas != wanted && r.partition() == 0 &&
+		r.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType)
+}

@@ -1,0 +1,167 @@
+package statefulset
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+)
+
+// statusOf is what is reported, nil if nothing is.
+func statusOf(s snapshot, did plan.Outcome) (*appsv1.StatefulSetStatus, plan.Plan) {
+	p := reportStatus(plantest.Epoch.Add(10*time.Second), s, did)
+	for _, step := range p.Steps {
+		if change, ok := step.(plan.Change); ok {
+			return &change.New.(*appsv1.StatefulSet).Status, p
+		}
+	}
+	return nil, p
+}
+
+func TestStatus(t *testing.T) {
+	base := web(4)
+	v1, v2 := revision("v1", 1, base), revision("v2", 2, base)
+	current := func(set *appsv1.StatefulSet) { set.Status.CurrentRevision = v1.Name }
+	noPhase := func(p *corev1.Pod) { p.Status.Phase = "" }
+	for _, c := range []struct {
+		name    string
+		set     *appsv1.StatefulSet
+		pods    []*corev1.Pod
+		deleted int // that many of the pods, from the last, are deleted by the plan
+		want    appsv1.StatefulSetStatus
+	}{
+		{
+			"STS-60 an update on its way", web(4, image("v2"), current),
+			[]*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v1", unready), pod(base, 2, "v1", plantest.Terminating), pod(base, 3, "v2", noPhase)}, 0,
+			appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-60c ready, but not for long enough", web(1, image("v2"), minReady(30), current), []*corev1.Pod{pod(base, 0, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 0, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-61 a pod that was deleted for the update does not count any more", web(2, image("v2"), current), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v1")}, 1,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-62 the update is complete", web(2, image("v2"), current), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 2, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-62 with a partition it never is", web(2, image("v2"), current, partition(1)), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-62 on deletion the current revision stays", web(2, image("v2"), current, onDelete), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-6 a set that is being deleted is counted", web(2, image("v2"), deleted), []*corev1.Pod{pod(base, 0, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := []plan.Object{v1, v2}
+			for _, p := range c.pods {
+				objects = append(objects, p)
+			}
+			did := plan.Outcome{}
+			for _, p := range c.pods[len(c.pods)-c.deleted:] {
+				did.Results = append(did.Results, plan.Result{Verb: plan.Deleted, Object: p})
+			}
+			c.want.ObservedGeneration, c.want.CollisionCount = 1, ptr.To[int32](0) // STS-60f
+			got, p := statusOf(see(c.set, objects...), did)
+			if diff := cmp.Diff(&c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if wait := 20 * time.Second; c.set.Spec.MinReadySeconds > 0 && p.Requeue != wait {
+				t.Errorf("STS-7 looks again in %v", p.Requeue)
+			}
+			if got == nil {
+				return
+			}
+			c.set.Status = *got
+			if again, _ := statusOf(see(c.set, objects...), did); again != nil {
+				t.Errorf("STS-63 written again without a difference")
+			}
+		})
+	}
+}
+
+func TestReportAfterFailures(t *testing.T) {
+	set := web(1, claims("data"))
+	refused := errors.New("no room")
+	created := func(o plan.Object, err error) plan.Outcome {
+		return plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: o, Err: err}}, Err: err}
+	}
+	s := see(set, revision("v1", 1, set))
+	for _, c := range []struct {
+		name   string
+		did    plan.Outcome
+		status bool
+		event  string
+	}{
+		{"STS-63 written also if a pod could not be created", created(pod(set, 0, "v1"), refused), true, ""},
+		{
+			"STS-21 a claim that could not be created has an event about its pod", created(claim("data-web-0"), refused), true,
+			"Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: no room",
+		},
+		{"STS-75 a name that is taken has none", created(claim("data-web-0"), plan.ErrStale), true, ""},
+		{"not if a revision could not be written", created(revision("v1", 1, set), refused), false, ""},
+		{"not in a namespace that is being deleted", plan.Outcome{Stopped: true}, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, p := statusOf(s, c.did)
+			if (status != nil) != c.status {
+				t.Errorf("status: %+v", status)
+			}
+			var event string
+			for _, step := range p.Steps {
+				if e, ok := step.(plan.RecordEvent); ok {
+					event = line(e)
+				}
+			}
+			if event != c.event {
+				t.Errorf("event %q", event)
+			}
+		})
+	}
+}
+
+func TestDebounce(t *testing.T) {
+	base := web(2)
+	v1 := revision("v1", 1, base)
+	known := func(set *appsv1.StatefulSet) {
+		set.Status = appsv1.StatefulSetStatus{
+			ObservedGeneration: 1, Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, CurrentReplicas: 1, UpdatedReplicas: 1,
+			CurrentRevision: v1.Name, UpdateRevision: v1.Name, CollisionCount: ptr.To[int32](0),
+		}
+	}
+	wrote := plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: pod(base, 1, "v1")}}}
+	for _, c := range []struct {
+		name     string
+		set      *appsv1.StatefulSet
+		pods     []plan.Object
+		did      plan.Outcome
+		min, max time.Duration
+	}{
+		{"all pods are there", web(2, known), []plan.Object{pod(base, 0, "v1"), pod(base, 1, "v1")}, plan.Outcome{}, 0, 0},
+		{"progress waits", web(2, known), []plan.Object{pod(base, 0, "v1"), pod(base, 1, "v1", unready)}, plan.Outcome{}, 50 * time.Millisecond, time.Second},
+		{"names of revisions do not wait for long", web(2), nil, wrote, 0, promptly},
+		{"nor does a spec that was seen", web(2, known, func(set *appsv1.StatefulSet) { set.Generation = 2 }), []plan.Object{pod(base, 0, "v1")}, wrote, 0, promptly},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, p := statusOf(see(c.set, append(c.pods, v1)...), c.did)
+			if status == nil || p.Debounce < c.min || p.MaxWait > c.max {
+				t.Errorf("%+v waits for %v, at most %v", status, p.Debounce, p.MaxWait)
+			}
+		})
+	}
+}
