@@ -68,7 +68,7 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 	case MethodApply:
 		patch, err = Applied(m, after)
 	case MethodPatch, "":
-		patch, err = Difference(m, before, after)
+		patch, err = difference(m, before, after, !m.BuiltIn || o.Version)
 	default:
 		err = fmt.Errorf("change %s: unknown method %q", m.Kind, o.Method)
 	}

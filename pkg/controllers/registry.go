@@ -3,6 +3,7 @@ package controllers
 
 import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/disruption"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslicemirroring"
@@ -22,6 +23,7 @@ import (
 func Registry() []manager.Controller {
 	return []manager.Controller{
 		deployment.Controller(),
+		disruption.Controller(),
 		endpoint.Controller(),
 		endpointslice.Controller(),
 		endpointslicemirroring.Controller(),

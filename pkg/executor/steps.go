@@ -148,7 +148,7 @@ func (w *Writing) changed(m api.Mapping, s plan.Change, made *metav1.PartialObje
 
 // options says how a change is sent.
 func (w *Writing) options(m api.Mapping, s plan.Change) api.WriteOptions {
-	o := api.WriteOptions{Subresource: s.Subresource, Method: api.MethodPatch}
+	o := api.WriteOptions{Subresource: s.Subresource, Method: api.MethodPatch, Version: s.Version}
 	switch {
 	case s.Apply != nil:
 		o.Method, o.FieldManager, o.Force = api.MethodApply, s.Apply.FieldManager, s.Apply.Force

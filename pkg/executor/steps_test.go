@@ -344,3 +344,16 @@ func TestMethods(t *testing.T) {
 	}
 	b.wantLog("patch Pod p", "update Pod q")
 }
+
+// A change of a version is refused if the object has changed since, although it is sent as a patch.
+func TestChangeOfAVersion(t *testing.T) {
+	for _, version := range []bool{false, true} {
+		b := newBench(t)
+		p := put(b, newPod("p", nil))
+		put(b, newPod("p", nil)) // by somebody else
+		did := b.apply(nil, plan.Change{Old: p, New: labelled(p), Version: version})
+		if refused := errors.Is(did.Err, plan.ErrStale); refused != version {
+			t.Errorf("with version %v: %v", version, did.Err)
+		}
+	}
+}

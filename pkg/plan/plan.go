@@ -64,6 +64,7 @@ type Change struct {
 	Apply   *Apply
 	Adopt   bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
 	Unowned bool // Old need not be controlled by the plan's owner
+	Version bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch
 	Events  Events
 	Why     string
 }

@@ -77,6 +77,8 @@ type Request[M any] struct {
 	Memory *M
 	// Changes are those that watches with Record have seen since the memory was last committed, in order.
 	Changes []Change
+	// Failure is how the last reconcile of the key has failed; nil if it has not. That a cache lags is no failure.
+	Failure error
 }
 
 // Observation is what Observe returns.

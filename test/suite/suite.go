@@ -45,6 +45,7 @@ type Entry struct {
 func Entries() []Entry {
 	return []Entry{
 		deploymentEntry(),
+		disruptionEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),
 		endpointSliceMirroringEntry(),
