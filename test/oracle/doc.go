@@ -1,5 +1,5 @@
 // Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that
-// the controllers deployment, replicaset, endpoint, endpointslice, podgc and garbagecollector work on, and, where there is one,
+// the controllers deployment, replicaset, endpoint, endpointslice, podgc, garbagecollector and disruption work on, and, where there is one,
 // the API server's audit log, and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
 // manager in particular and shares no code with ours, so that a mistake in our code cannot be one of the oracles, too.
 //
@@ -61,6 +61,7 @@
 //	S14  quiet after convergence; no update without a change
 //	S15  endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
 //	S16  the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
+//	S21  no eviction leaves a budget with fewer healthy pods than it asks for
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -100,6 +100,7 @@ func (l *linked) readRequests(h *History, o *Options) {
 var resources = map[string]string{
 	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", Service: "services", Endpoints: "endpoints",
 	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", ConfigMap: "configmaps", Lease: "leases",
+	PodDisruptionBudget: "poddisruptionbudgets",
 }
 
 // attribute finds out who made each revision.
@@ -177,7 +178,7 @@ func (r *revision) managers() bool {
 		return managesSlices(r.Object)
 	case ReplicaSet, Endpoints, Lease:
 		return true
-	case Deployment, ReplicationController:
+	case Deployment, ReplicationController, PodDisruptionBudget:
 		return r.old != nil && !r.goes() && r.old.GetGeneration() == r.Object.GetGeneration()
 	}
 	return false

@@ -114,7 +114,7 @@ func codeOf(v apiserver.Verb, err error) int {
 }
 
 // recorded are the resources that oracles judge.
-var recorded = strings.Fields("pods replicasets replicationcontrollers deployments services endpoints endpointslices configmaps nodes leases")
+var recorded = strings.Fields("pods replicasets replicationcontrollers deployments services endpoints endpointslices configmaps nodes leases poddisruptionbudgets")
 
 // history is what happened in the form that oracles read.
 func (r *record) history() *oracle.History {
