@@ -299,19 +299,17 @@ var disruptionMutants = []Mutant{
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 1s   budget web max=1
-			at 20s  edit web paused=true
-			at 30s  fault m0 delay pods 1s for=1s
-			at 40s  quota pods=3
-			at 41s  edit web replicas=5
-			at 60s  edit web replicas=3`,
-		Oracle: SettledOracle,
+			at 20s  quota pods=3
+			at 21s  edit web replicas=5
+			at 40s  evict web n=0`,
+		Oracle: "S21",
 	},
 	{
 		Name:  "what has changed in a large budget is not looked at",
 		Edits: []Edit{{"pkg/controllers/disruption/observe.go", "		look(named(c))\n", "		_ = c\n"}},
 		Script: withoutElection + `
 			at 1s   bare web-1 replicas=110 image=good:1
-			at 20s  budget web min=100
+			at 20s  budget web-1 min=100
 			at 40s  bare web-1 replicas=105`,
 		Oracle: SettledOracle,
 	},
