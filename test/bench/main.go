@@ -44,6 +44,7 @@ func scenarios() []scenario {
 		{"garbage", "a Deployment of 2000 pods deleted in the background, 10,000 objects without owners", false, garbage},
 		{"everything", "20,000 pods, 20,000 Secrets and ConfigMaps, 50 custom kinds: memory with all controllers", false, everything},
 		{"slices", "EndpointSlices of a Service of 5000 pods, and of one that is updated", false, endpointSlices},
+		{"budgets", "a namespace of 10,000 pods and 500 PodDisruptionBudgets", false, budgets},
 	}
 }
 

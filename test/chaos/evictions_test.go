@@ -41,10 +41,10 @@ const (
 )
 
 // TestParallelEvictions evicts pods of a budget from all sides, through the real API server, while their controller is disturbed. At no
-// revision may an eviction be allowed that leaves fewer healthy pods than the budget asks for (S21), and the work goes on all the same.
+// revision may an eviction be allowed that leaves fewer healthy pods than the budget asks for (S24), and the work goes on all the same.
 func TestParallelEvictions(t *testing.T) {
 	c := cluster.Start(t)
-	tally := newTally(t, fmt.Sprintf("evictions by %d at a time, faults for %v", evictors, *faultsLast), len(evictionFaults), "S1", "S21", "L1", "L4")
+	tally := newTally(t, fmt.Sprintf("evictions by %d at a time, faults for %v", evictors, *faultsLast), len(evictionFaults), "S1", "S24", "L1", "L4")
 	for name, script := range evictionFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

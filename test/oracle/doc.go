@@ -61,7 +61,7 @@
 //	S14  quiet after convergence; no update without a change
 //	S15  endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
 //	S16  the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
-//	S21  no eviction leaves a budget with fewer healthy pods than it asks for
+//	S24  no eviction leaves a budget with fewer healthy pods than it asks for
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

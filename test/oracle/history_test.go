@@ -50,7 +50,7 @@ func TestAllHaveAnIDAndAClaim(t *testing.T) {
 		}
 		ids = append(ids, o.ID)
 	}
-	if want := strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S21 L1 L3"); !slices.Equal(ids, want) {
+	if want := strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S12 S13 S14 S15 S16 S24 L1 L3"); !slices.Equal(ids, want) {
 		t.Errorf("the oracles are %v", ids)
 	}
 	if len(Safety()) != 17 {

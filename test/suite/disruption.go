@@ -257,7 +257,7 @@ var disruptionMutants = []Mutant{
 			at 21s  evict web n=0
 			at 22s  evict web n=1
 			at 23s  evict web n=2`,
-		Oracle: "S21",
+		Oracle: "S24",
 	},
 	{
 		Name: "an entry goes before the pod is seen to be deleted",
@@ -271,7 +271,7 @@ var disruptionMutants = []Mutant{
 			at 23s  budget web max=1 app=web min=2
 			at 25s  evict web n=1
 			at 26s  evict web n=2`,
-		Oracle: "S21",
+		Oracle: "S24",
 	},
 	{
 		Name:  "the ReplicaSets of a rollout count one by one",
@@ -302,7 +302,7 @@ var disruptionMutants = []Mutant{
 			at 20s  quota pods=3
 			at 21s  edit web replicas=5
 			at 40s  evict web n=0`,
-		Oracle: "S21",
+		Oracle: "S24",
 	},
 	{
 		Name:  "what has changed in a large budget is not looked at",
