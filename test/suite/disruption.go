@@ -274,6 +274,18 @@ var disruptionMutants = []Mutant{
 		Oracle: "S24",
 	},
 	{
+		Name:  "an overdue eviction is forgotten without a live look at its pod",
+		Edits: []Edit{{"pkg/controllers/disruption/observe.go", "|| k.lives(ctx, p) {", "|| p.Name != \"\" {"}},
+		Script: withoutElection + `
+			at 1s   create web replicas=3 image=good:1
+			at 1s   budget web max=1
+			at 20s  fault m0 freeze pods for=200s
+			at 21s  evict web n=0
+			at 150s evict web n=1
+			at 151s evict web n=2`,
+		Oracle: "S24",
+	},
+	{
 		Name:  "the ReplicaSets of a rollout count one by one",
 		Edits: []Edit{{"pkg/controllers/disruption/observe_scale.go", "		return d.UID, ptr.Deref(d.Spec.Replicas, 1), true", "		return set.UID, ptr.Deref(d.Spec.Replicas, 1), true"}},
 		Script: withoutElection + `

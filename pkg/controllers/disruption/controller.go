@@ -37,13 +37,13 @@ func Controller() manager.Controller {
 		Account:     "disruption-controller",
 		EventSource: "controllermanager",
 		Rights:      Rights,
-		Fields:      fields(),
+		Fields:      cached(),
 		Init:        initialize,
 	}
 }
 
-// fields are what the controller reads. Budgets are written back whole.
-func fields() projection.Fields {
+// cached is what the controller reads. Budgets are written back whole.
+func cached() projection.Fields {
 	workload := []string{"spec.replicas", "spec.template.metadata.labels"}
 	return projection.Fields{
 		Kinds: map[schema.GroupVersionKind][]string{
@@ -62,7 +62,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.mapper = c.Clients.Mapper()
+	k.mapper, k.verifier = c.Clients.Mapper(), c.Shared.Verifier
 	return reconcile.Together(
 		reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
 			Name:         "disruption", // of the queue (DIS-1)

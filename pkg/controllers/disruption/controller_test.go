@@ -178,6 +178,40 @@ func TestDIS24NothingIsCountedTwice(t *testing.T) {
 	}
 }
 
+// DIS-25: a pod whose deletion is overdue is read live, because its cache may lag: if it is gone, it does not count as healthy again.
+func TestDIS25OverduePodsAreReadLive(t *testing.T) {
+	three := set("web-a", 3)
+	pods := podsOf(three, 3)
+	for _, c := range []struct {
+		name  string
+		shows *corev1.Pod // what the server has of it
+		ago   time.Duration
+		want  string
+		kept  int
+	}{
+		{"it lives", pods[0], 3 * time.Minute, "1 3 2 3", 0},
+		{"it is gone", nil, 3 * time.Minute, "0 2 2 3", 1},
+		{"it is being deleted", podsOf(three, 1, terminating)[0], 3 * time.Minute, "0 2 2 3", 1},
+		{"another one has its name", podsOf(three, 1, func(p *corev1.Pod) { p.UID = "other" })[0], 3 * time.Minute, "0 2 2 3", 1},
+		{"it is not overdue", nil, time.Minute, "0 2 2 3", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, web(disruptedAgo("web-a-0", c.ago)), three)
+			b.verifier = b.Server
+			b.put(t, objects(pods)...)
+			if c.shows != nil {
+				if _, err := b.Server.Put(c.shows.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := reportStatus(now, b.observed(t), plan.Outcome{})
+			if after := written(p); numbers(*after) != c.want || len(after.DisruptedPods) != c.kept || (p.Requeue > 0) != (c.kept > 0) {
+				t.Errorf("%+v, again after %v", after, p.Requeue)
+			}
+		})
+	}
+}
+
 // After a takeover the pods of a budget are compared with the server: the previous leader may have removed the entry of a pod that
 // this process does not know to be terminating.
 func TestLive(t *testing.T) {

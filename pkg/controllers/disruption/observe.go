@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
@@ -30,7 +33,8 @@ type caches struct {
 	deployments  informers.Store[*appsv1.Deployment]
 	statefulSets informers.Store[*appsv1.StatefulSet]
 	mapper       mapper
-	large        int // pods that are looked at, from which on a budget counts as large
+	verifier     api.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
+	large        int        // pods that are looked at, from which on a budget counts as large
 }
 
 // memory is what is remembered of a budget from one reconcile to the next: what was seen and said.
@@ -66,6 +70,7 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 		s.SelectorError = err.Error()
 	} else {
 		s.Counts = pods.Counts
+		k.doubt(ctx, r, &s)
 		if needsScale(&b.Spec) {
 			of := scaling{caches: k, request: r, namespace: b.Namespace, memory: before.Scales, read: map[types.UID]liveScale{}}
 			s.Scale = of.observe(ctx, pods)
@@ -120,6 +125,34 @@ func (k *caches) selectPods(s *snapshot, before *selection, changes []reconcile.
 		}
 	}
 	return before.with(changed), true, nil
+}
+
+// doubt reads the pods live whose deletion is overdue (DIS-25): if the cache lags by so much, they may be gone, and must not count as
+// healthy again.
+func (k *caches) doubt(ctx context.Context, r request, s *snapshot) {
+	if k.verifier == nil {
+		return
+	}
+	for name, p := range s.Disrupted {
+		if p.DeletionTimestamp != nil || r.Now.Before(s.Budget.Status.DisruptedPods[name].Add(deletedWithin)) || k.lives(ctx, p) {
+			continue
+		}
+		if s.Doubtful == nil {
+			s.Doubtful = map[string]bool{}
+		}
+		s.Doubtful[name] = true
+	}
+}
+
+// lives reports whether the server shows a pod, and not that it is being deleted.
+func (k *caches) lives(ctx context.Context, p *corev1.Pod) bool {
+	pods, _ := api.BuiltIn(podKind)
+	found := &metav1.PartialObjectMetadataList{}
+	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name).String()}
+	if err := k.verifier.List(ctx, pods, p.Namespace, o, found); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(found.Items, func(o metav1.PartialObjectMetadata) bool { return o.UID == p.UID && o.DeletionTimestamp == nil })
 }
 
 func named(c reconcile.Change) string {

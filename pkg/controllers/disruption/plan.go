@@ -22,7 +22,9 @@ type snapshot struct {
 	Counts        counts
 	// Disrupted are the pods that the status names as disrupted and that the budget selects, by name.
 	Disrupted map[string]*corev1.Pod
-	Scale     scale // of the owners, if the budget needs it
+	// Doubtful are those of them whose deletion is overdue, and that the server does not show to be alive.
+	Doubtful map[string]bool
+	Scale    scale // of the owners, if the budget needs it
 	// WriteError is how the last reconcile has failed, empty if it has not (DIS-27).
 	WriteError string
 	Retries    int   // reconciles in a row that could not calculate the status

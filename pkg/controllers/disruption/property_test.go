@@ -198,7 +198,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 
 // The caches keep of pods and workloads only what the controller declares.
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(fields())
+	kept, err := projection.New(cached())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,8 @@ import (
 const (
 	// deletedWithin is how long after an eviction its pod counts as disrupted although nothing shows that it is being deleted (DIS-22).
 	deletedWithin = 2 * time.Minute
+	// lookAgain is when a doubtful pod is read live again.
+	lookAgain = time.Second
 	// firstRetry and lastRetry bound the time between two tries to calculate a status.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = time.Minute
@@ -129,7 +131,11 @@ func disrupted(now time.Time, s snapshot) (d disruptions) {
 			continue
 		}
 		left := since.Add(deletedWithin).Sub(now)
-		if left <= 0 {
+		switch {
+		case left > 0:
+		case s.Doubtful[name]: // the caches will show what has become of it
+			left = lookAgain
+		default:
 			d.Overdue = append(d.Overdue, p)
 			continue
 		}
