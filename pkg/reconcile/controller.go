@@ -101,6 +101,9 @@ type Watch struct {
 	Delay func(plan.Key) time.Duration
 	// Record hands the changes themselves to the next Observe of the keys.
 	Record bool
+	// RecordNews does the same, but not for objects that were there before the controller began: the first Observe finds them in
+	// the caches.
+	RecordNews bool
 	// Resync: re-deliveries of unchanged objects enqueue, too (CI-14).
 	Resync bool
 	// Ignore names new objects that enqueue nothing, unless they were there before the controller began (EP-7). It may be nil.

@@ -109,7 +109,7 @@ func newCaches(f kubeinformers.SharedInformerFactory) (*caches, error) {
 func (k *caches) watches() []reconcile.Watch {
 	return []reconcile.Watch{
 		{Kind: budgetKind, Informer: k.budgets.Informer(), Enqueues: informers.Itself, Resync: true}, // DIS-4
-		{Kind: podKind, Informer: k.pods.Informer(), Enqueues: k.enqueuedByPod, Record: true},
+		{Kind: podKind, Informer: k.pods.Informer(), Enqueues: k.enqueuedByPod, RecordNews: true},
 		{Kind: controllerKind, Informer: k.controllers.Informer(), Enqueues: k.enqueuedByWorkload},
 		{Kind: setKind, Informer: k.replicaSets.Informer(), Enqueues: k.enqueuedByWorkload},
 		{Kind: deploymentKind, Informer: k.deployments.Informer(), Enqueues: k.enqueuedByWorkload},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +50,8 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	p := write(s, after, events)
 	if !p.Empty() && s.WriteError != "" && s.Budget.Status.DisruptionsAllowed > 0 {
 		// What the server has may allow too much, and was not to be replaced: it allows nothing until that succeeds (DIS-27).
-		p = write(s, failSafe(now, s.Budget, s.WriteError), nil)
+		after = failSafe(now, s.Budget, s.WriteError)
+		p = write(s, after, nil)
 		why = "no disruptions are allowed, as the status could not be written: " + s.WriteError
 	}
 	p.Why, p.Requeue = why, sooner(d.Next, s.Scale.Stale)
@@ -103,7 +105,7 @@ func failSafe(now time.Time, b *policyv1.PodDisruptionBudget, why string) policy
 	after := *b.Status.DeepCopy()
 	after.DisruptionsAllowed = 0
 	if len(why) > longestMessage {
-		why = why[:longestMessage]
+		why = strings.ToValidUTF8(why[:longestMessage], "")
 	}
 	setCondition(now, &after, metav1.Condition{Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: why})
 	return after

@@ -215,7 +215,11 @@ func TestDIS27AfterAFailedWrite(t *testing.T) {
 			b := newBench(t, web(c.before), three)
 			b.put(t, objects(c.pods)...)
 			o, err := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b, Failure: errors.New("change: no")})
-			after := written(reportStatus(now, o.Snapshot, plan.Outcome{}))
+			p := reportStatus(now, o.Snapshot, plan.Outcome{})
+			after := written(p)
+			if p.Debounce > 0 {
+				t.Errorf("it waits for %v", p.Debounce)
+			}
 			if err != nil || after == nil || numbers(*after) != c.want || condition(*after) != c.message {
 				t.Errorf("%+v", after)
 			}

@@ -148,7 +148,7 @@ func (c *counts) add(p *corev1.Pod) {
 	c.Pods++
 	c.Ready += one(healthy(p))
 	ref := metav1.GetControllerOfNoCopy(p)
-	if ref == nil {
+	if ref == nil || ref.UID == "" {
 		c.Unmanaged++
 		return
 	}
