@@ -68,7 +68,7 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 	case MethodApply:
 		patch, err = Applied(m, after)
 	case MethodPatch, "":
-		patch, err = Difference(m, from(before, o), after)
+		patch, err = difference(m, before, after, !m.BuiltIn || o.Version)
 	default:
 		err = fmt.Errorf("change %s: unknown method %q", m.Kind, o.Method)
 	}
@@ -76,14 +76,4 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 		return nil, err
 	}
 	return c.Patch(ctx, m, plan.Key{Namespace: before.GetNamespace(), Name: before.GetName()}, *patch, o)
-}
-
-// from returns what a patch begins with: without its resourceVersion, if that is to be in the patch as a precondition.
-func from(before plan.Object, o WriteOptions) plan.Object {
-	if !o.Version {
-		return before
-	}
-	unversioned := before.DeepCopyObject().(plan.Object)
-	unversioned.SetResourceVersion("")
-	return unversioned
 }

@@ -96,3 +96,20 @@ func TestChange(t *testing.T) {
 		t.Errorf("an unknown method: %v, %+v", err, w)
 	}
 }
+
+// Patches of built-in kinds have the version as a precondition where that is asked for.
+func TestChangeOfAVersion(t *testing.T) {
+	before := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u", ResourceVersion: "7"}}
+	after := before.DeepCopy()
+	after.Status.ReadyReplicas = 2
+	m, _ := api.BuiltIn(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	for version, want := range map[bool]string{
+		true:  `{"metadata":{"resourceVersion":"7","uid":"u"},"status":{"readyReplicas":2}}`,
+		false: `{"metadata":{"uid":"u"},"status":{"readyReplicas":2}}`,
+	} {
+		w := &written{}
+		if _, err := api.Change(t.Context(), w, m, before, after, api.WriteOptions{Version: version}); err != nil || string(w.patch.Data) != want {
+			t.Errorf("%s, %v, want %s", w.patch.Data, err, want)
+		}
+	}
+}

@@ -65,6 +65,6 @@ type WriteOptions struct {
 	Method       Method // of [Change] only; empty means MethodPatch
 	Subresource  string // empty for the object itself
 	FieldManager string // empty leaves it to the API server, which takes it from the user agent
-	Version      bool   // of a patch: the resourceVersion is a precondition
 	Force        bool   // of an apply: take over fields that another field manager owns
+	Version      bool   // of [Change] only: the resourceVersion that was observed is a precondition of a patch, too
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,6 +86,19 @@ func (m *Mapper) Mapping(ctx context.Context, kind schema.GroupVersionKind) (Map
 		Resource:         found.Resource.Resource,
 		Namespaced:       found.Scope.Name() == meta.RESTScopeNameNamespace,
 	}, nil
+}
+
+// HasSubresource reports whether the server has a subresource of a resource, such as "scale". It discovers anew if that may help.
+func (m *Mapper) HasSubresource(ctx context.Context, of Mapping, name string) (bool, error) {
+	known, current := m.latest()
+	if known.hasSubresource(of, name) || current {
+		return known.hasSubresource(of, name), nil
+	}
+	known, err := m.discover(ctx)
+	if err != nil {
+		return false, err
+	}
+	return known.hasSubresource(of, name), known.err
 }
 
 // Discovery returns what the server has, as of the latest discovery. [Mapper.Refresh] brings it up to date; its own
@@ -194,6 +208,14 @@ func (d *discovered) explain(err error) error {
 		}
 	}
 	return err
+}
+
+// hasSubresource reports whether a subresource was found.
+func (d *discovered) hasSubresource(of Mapping, name string) bool {
+	return slices.ContainsFunc(d.lists, func(l *metav1.APIResourceList) bool {
+		return l.GroupVersion == of.GroupVersion().String() &&
+			slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Name == of.Resource+"/"+name })
+	})
 }
 
 // groupOf returns the group in which there was no match.

@@ -312,3 +312,20 @@ func TestServerIsAway(t *testing.T) {
 		t.Errorf("not known to be missing: %v", err)
 	}
 }
+
+func TestHasSubresource(t *testing.T) {
+	c, m := startCatalog(t, true, widgets, Mapping{GroupVersionKind: widgets.GroupVersion().WithKind("Scale"), Resource: widgets.Resource + "/scale"})
+	for name, want := range map[string]bool{"scale": true, "status": false} {
+		if got, err := m.HasSubresource(t.Context(), widgets, name); err != nil || got != want {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if got, err := m.HasSubresource(t.Context(), gadgets, "scale"); err != nil || got || c.requests() != 1 {
+		t.Errorf("of another kind: %v, %v, discovered %d times", got, err, c.requests())
+	}
+	c, m = startCatalog(t, false)
+	c.set(func() { c.away = true })
+	if got, err := m.HasSubresource(t.Context(), widgets, "scale"); err == nil || got {
+		t.Errorf("of a server that is away: %v, %v", got, err)
+	}
+}

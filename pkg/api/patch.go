@@ -29,6 +29,11 @@ type Patch struct {
 //
 // For a built-in kind all three kinds of objects will do: typed, unstructured and metadata.
 func Difference(m Mapping, before, after plan.Object) (*Patch, error) {
+	return difference(m, before, after, !m.BuiltIn)
+}
+
+// difference returns the same patch, with or without the resourceVersion as a precondition.
+func difference(m Mapping, before, after plan.Object, withVersion bool) (*Patch, error) {
 	oldParts, newParts := differingParts(before, after)
 	from, err := content(m, oldParts)
 	if err != nil {
@@ -56,7 +61,7 @@ func Difference(m Mapping, before, after plan.Object) (*Patch, error) {
 		patch["metadata"] = metadata
 	}
 	metadata["uid"] = string(before.GetUID())
-	if version := before.GetResourceVersion(); !m.BuiltIn && version != "" {
+	if version := before.GetResourceVersion(); withVersion && version != "" {
 		metadata["resourceVersion"] = version
 	}
 	return encode(m, m.PatchType(), patch)

@@ -5,6 +5,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/cronjob"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/daemonset"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/disruption"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslicemirroring"
@@ -29,6 +30,7 @@ func Registry() []manager.Controller {
 		cronjob.Controller(),
 		daemonset.Controller(),
 		deployment.Controller(),
+		disruption.Controller(),
 		endpoint.Controller(),
 		endpointslice.Controller(),
 		endpointslicemirroring.Controller(),

@@ -146,6 +146,20 @@ func (c LabeledPodCache) SelectedExcept(namespace string, selector map[string]st
 	return pods, others
 }
 
+// SelectedBy returns the pods in the namespace that a label selector matches, none for a nil selector, and how many pods were looked
+// at to find them. It fails for a selector that no server accepts.
+func (c LabeledPodCache) SelectedBy(namespace string, by *metav1.LabelSelector) (pods []*corev1.Pod, looked int, err error) {
+	s, err := split(by)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, pairs := range s.alternatives {
+		pods = append(pods, c.Selected(namespace, pairs)...)
+	}
+	looked = len(pods)
+	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !s.matches(p.Labels) }), looked, nil
+}
+
 // find returns pods as they are stored.
 func (c LabeledPodCache) find(namespace string, selector map[string]string) []any {
 	indexer := c.informer.GetIndexer()

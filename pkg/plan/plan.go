@@ -70,9 +70,9 @@ type Change struct {
 	Subresource string // such as [Status], "scale", "approval" or "finalize"; empty for the object itself
 	// Apply sends New by server-side apply: it has the fields that the manager owns, and no others. Old may be nil.
 	Apply   *Apply
-	Version bool // of a patch: also make the resourceVersion of Old a precondition
 	Adopt   bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
 	Unowned bool // Old need not be controlled by the plan's owner
+	Version bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch
 	Events  Events
 	Why     string
 }

@@ -81,6 +81,8 @@ type Request[M any] struct {
 	Memory *M
 	// Changes are those that watches with Record have seen since the memory was last committed, in order.
 	Changes []Change
+	// Failure is how the last reconcile of the key has failed; nil if it has not. That a cache lags is no failure.
+	Failure error
 }
 
 // Observation is what Observe returns.
@@ -103,6 +105,9 @@ type Watch struct {
 	Delay func(plan.Key) time.Duration
 	// Record hands the changes themselves to the next Observe of the keys.
 	Record bool
+	// RecordNews does the same, but not for objects that were there before the controller began: the first Observe finds them in
+	// the caches.
+	RecordNews bool
 	// Resync: re-deliveries of unchanged objects enqueue, too (CI-14).
 	Resync bool
 	// Ignore names new objects that enqueue nothing, unless they were there before the controller began (EP-7). It may be nil.

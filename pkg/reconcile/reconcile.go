@@ -82,7 +82,7 @@ func (r *run[S, M]) do(ctx context.Context) error {
 func (r *run[S, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
 	memory, changes := r.keys.observed(r.state)
 	o, err = r.Observe(ctx, Request[M]{
-		Key: r.key, Now: r.record.Time, Reader: r.access.Client, Memory: memory, Changes: changes,
+		Key: r.key, Now: r.record.Time, Reader: r.access.Client, Memory: memory, Changes: changes, Failure: r.state.failure,
 	})
 	return o, len(changes), err
 }
@@ -167,6 +167,7 @@ func (r *run[S, M]) finish(logger klog.Logger, err error) {
 	switch {
 	case err == nil:
 		if rec.Waiting == "" { // to wait is no success
+			r.state.failure = nil
 			r.keys.succeeded(r.state, rec.Wrote > 0)
 		}
 		if rec.Next > 0 {
@@ -188,6 +189,7 @@ func (r *run[S, M]) finish(logger klog.Logger, err error) {
 func (r *run[S, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.access.Hooks.retry()
+	r.state.failure = err
 	rec.Error, rec.Retries = err.Error(), r.keys.failed(r.state)
 	wait := r.Period
 	if wait <= 0 {

@@ -36,6 +36,7 @@ type keyState[M any] struct {
 	cooldown    time.Time // the key is not reconciled before
 	report      debounced // a report that waits for a newer one
 	progressing bool      // more is about to change by itself, said the last report
+	failure     error     // of the last reconcile; touched only by the worker that has the key
 	owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	group       *queue.Group
 	changes     []Change // of watches that record them, since the memory was last committed

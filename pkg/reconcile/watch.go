@@ -94,7 +94,7 @@ func (r *Runner[S, M]) enqueue(to intake[M], w Watch, c Change, background bool)
 		if unverified {
 			to.keys.unverify(key)
 		}
-		if w.Record {
+		if w.Record || w.RecordNews && !background {
 			to.keys.record(key, c)
 		}
 		if w.Delay != nil {

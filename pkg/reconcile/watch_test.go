@@ -49,6 +49,23 @@ func TestResync(t *testing.T) {
 	}
 }
 
+// RecordNews leaves out what was there before the controller began.
+func TestRecordedNews(t *testing.T) {
+	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, int]{Name: "toy"})
+	r.begin()
+	defer r.queue.ShutDown()
+	one := func(_, _ plan.Object) []plan.Key { return []plan.Key{{Name: "one"}} }
+	h := r.handler(Watch{RecordNews: true, Resync: true, Enqueues: one})
+	h.OnAdd(named("old"), true)
+	h.OnUpdate(named("old"), named("old")) // a resync
+	h.OnAdd(named("new"), false)
+	h.OnDelete(named("old"))
+	_, changes := r.keys.observed(r.keys.get(plan.Key{Name: "one"}))
+	if len(changes) != 2 || changes[0].After.GetName() != "new" || changes[1].Before.GetName() != "old" {
+		t.Errorf("%+v", changes)
+	}
+}
+
 // The changes since the last commit are handed over in order: also when a reconcile failed, and those that came while it was
 // under way.
 func TestRecordedChanges(t *testing.T) {

@@ -45,6 +45,7 @@ func scenarios() []scenario {
 		{"everything", "20,000 pods, 20,000 Secrets and ConfigMaps, 50 custom kinds: memory with all controllers", false, everything},
 		{"daemonsets", "a DaemonSet on 5000 nodes is created, one on 1000 is updated", false, daemonSets},
 		{"slices", "EndpointSlices of a Service of 5000 pods, and of one that is updated", false, endpointSlices},
+		{"budgets", "a namespace of 10,000 pods and 500 PodDisruptionBudgets", false, budgets},
 	}
 }
 

@@ -64,6 +64,7 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.workOfGarbage()
 	b.workOfNamespaces()
 	b.workOfCronJobs()
+	b.workOfBudgets()
 	legacy()
 	b.scrape(port)
 	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
@@ -210,6 +211,33 @@ func (b *bench) workOfDeployments() *appsv1.ReplicaSet {
 		return nil
 	})
 	return &set
+}
+
+// workOfBudgets has statuses written, a scale read live, events counted and a stale condition cleared.
+func (b *bench) workOfBudgets() {
+	b.Helper()
+	b.pdb("none", "nothing", nil)
+	b.waitBudget("none", "0 0 0 0 InsufficientPods")
+	owner := b.get("web")
+	for range 2 { // the same words again: an event that is counted
+		b.Kubectl(b.T, "-n", b.ns, "patch", "pdb", "none", "--type=merge", "-p", `{"spec":{"selector":{"matchLabels":{"app":"web"}}}}`)
+		b.waitBudget("none", fmt.Sprintf("1 %d %d %d SufficientPods", *owner.Spec.Replicas, *owner.Spec.Replicas-1, *owner.Spec.Replicas))
+		b.Kubectl(b.T, "-n", b.ns, "patch", "pdb", "none", "--type=merge", "-p", `{"spec":{"selector":{"matchLabels":{"app":"nothing"}}}}`)
+		b.waitBudget("none", "0 0 0 0 InsufficientPods")
+	}
+	b.loose("direct", "direct", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: owner.Name, UID: owner.UID})
+	b.pdb("direct", "direct", nil)
+	b.waitBudget("direct", fmt.Sprintf("0 1 %d %d InsufficientPods", *owner.Spec.Replicas-1, *owner.Spec.Replicas))
+	document := []byte(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), "direct", types.StrategicMergePatchType, document, metav1.PatchOptions{}, "status"); err != nil {
+		b.Fatal(err)
+	}
+	b.wait("DIS-35: the condition is False", func() error {
+		if !strings.Contains(b.Kubectl(b.T, "-n", b.ns, "get", "pod", "direct", "--output=jsonpath={.status.conditions[?(@.type=='DisruptionTarget')].status}"), "False") {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
 }
 
 // workOfReplicationControllers scales one up and down, with so many events that they are counted.

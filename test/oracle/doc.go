@@ -1,5 +1,6 @@
 // Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that
-// the controllers deployment, daemonset, replicaset, endpoint, endpointslice, podgc and garbagecollector work on, and, where there is one,
+// the controllers deployment, daemonset, replicaset, endpoint, endpointslice, podgc, garbagecollector, job, statefulset and disruption
+// work on, and, where there is one,
 // the API server's audit log, and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
 // manager in particular and shares no code with ours, so that a mistake in our code cannot be one of the oracles, too.
 //
@@ -67,6 +68,7 @@
 //	S21  a rolling update of a DaemonSet leaves as many nodes with an available pod as its strategy asks for
 //	S22  a StatefulSet has one pod for each identity, and creates and deletes them in order
 //	S23  claims get the owners that the retention policy names, and none is deleted otherwise
+//	S24  no eviction leaves a budget with fewer healthy pods than it asks for
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

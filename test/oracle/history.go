@@ -18,6 +18,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +45,7 @@ const (
 	Node                  = "Node"
 	Namespace             = "Namespace"
 	ConfigMap             = "ConfigMap"
+	PodDisruptionBudget   = "PodDisruptionBudget"
 	Lease                 = "Lease"
 	Job                   = "Job"
 )
@@ -150,6 +152,8 @@ func kindOf(o Object) string {
 		return known(o != nil, Namespace)
 	case *corev1.ConfigMap:
 		return known(o != nil, ConfigMap)
+	case *policyv1.PodDisruptionBudget:
+		return known(o != nil, PodDisruptionBudget)
 	case *coordinationv1.Lease:
 		return known(o != nil, Lease)
 	case *batchv1.Job:
@@ -194,6 +198,8 @@ func newObject(kind string) Object {
 		return &corev1.Namespace{}
 	case ConfigMap:
 		return &corev1.ConfigMap{}
+	case PodDisruptionBudget:
+		return &policyv1.PodDisruptionBudget{}
 	case Lease:
 		return &coordinationv1.Lease{}
 	case Job:

@@ -101,6 +101,7 @@ var resources = map[string]string{
 	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", DaemonSet: "daemonsets", StatefulSet: "statefulsets", PersistentVolumeClaim: "persistentvolumeclaims",
 	Service: "services", Endpoints: "endpoints",
 	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", ConfigMap: "configmaps", Lease: "leases", Job: "jobs",
+	PodDisruptionBudget: "poddisruptionbudgets",
 }
 
 // attribute finds out who made each revision.
@@ -178,7 +179,7 @@ func (r *revision) managers() bool {
 		return managesSlices(r.Object)
 	case ReplicaSet, Endpoints, Lease:
 		return true
-	case Deployment, ReplicationController, DaemonSet, StatefulSet, Job:
+	case Deployment, ReplicationController, DaemonSet, StatefulSet, Job, PodDisruptionBudget:
 		return r.old != nil && !r.goes() && r.old.GetGeneration() == r.Object.GetGeneration()
 	}
 	return false

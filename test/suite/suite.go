@@ -47,6 +47,7 @@ func Entries() []Entry {
 		cronJobEntry(),
 		daemonSetEntry(),
 		deploymentEntry(),
+		disruptionEntry(),
 		endpointEntry(),
 		endpointSliceEntry(),
 		endpointSliceMirroringEntry(),

@@ -22,6 +22,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,7 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.Namespace, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
 		{name: oracle.ConfigMap, client: core, resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} }},
 		{name: oracle.Job, client: c.BatchV1().RESTClient(), resource: "jobs", list: func() runtime.Object { return &batchv1.JobList{} }},
+		{name: oracle.PodDisruptionBudget, client: c.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", list: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} }},
 		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},
 	}
 }

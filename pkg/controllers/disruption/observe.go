@@ -1,0 +1,227 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// largeBudget is how many pods have to be looked at for a budget of which it is remembered what they added up to.
+const largeBudget = 100
+
+// caches are what the controller reads.
+type caches struct {
+	budgets      informers.BudgetCache
+	pods         informers.LabeledPodCache
+	controllers  informers.Store[*corev1.ReplicationController]
+	replicaSets  informers.Store[*appsv1.ReplicaSet]
+	deployments  informers.Store[*appsv1.Deployment]
+	statefulSets informers.Store[*appsv1.StatefulSet]
+	mapper       mapper
+	verifier     api.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
+	large        int        // pods that are looked at, from which on a budget counts as large
+}
+
+// memory is what is remembered of a budget from one reconcile to the next: what was seen and said.
+type memory struct {
+	Selected *selection // of a large budget
+	Scales   map[types.UID]liveScale
+	Said     notes
+	Retries  int
+}
+
+type (
+	request     = reconcile.Request[memory]
+	observation = reconcile.Observation[snapshot, memory]
+)
+
+// observe finds the budget, what its pods add up to, and what their owners are meant to have.
+func (k *caches) observe(ctx context.Context, r request) (observation, error) {
+	b := k.budgets.Get(r.Key.Namespace, r.Key.Name)
+	if b == nil { // DIS-4
+		return observation{}, nil
+	}
+	before := memory{Said: impliedNotes(b)}
+	if r.Memory != nil {
+		before = *r.Memory
+	}
+	s := snapshot{Budget: b, Said: before.Said, Retries: before.Retries}
+	if r.Failure != nil {
+		s.WriteError = r.Failure.Error()
+	}
+	pods, large, err := k.selectPods(&s, before.Selected, r.Changes)
+	after := &memory{}
+	if err != nil {
+		s.SelectorError = err.Error()
+	} else {
+		s.Counts = pods.Counts
+		k.doubt(ctx, r, &s)
+		if needsScale(&b.Spec) {
+			of := scaling{caches: k, request: r, namespace: b.Namespace, memory: before.Scales, read: map[types.UID]liveScale{}}
+			s.Scale = of.observe(ctx, pods)
+			after.Scales = of.read
+		}
+	}
+	if large {
+		after.Selected = pods
+	}
+	if after.Said = noted(s); after.Said.Failure != "" {
+		after.Retries = before.Retries + 1
+	}
+	return observation{Exists: true, Snapshot: s, Memory: after}, nil
+}
+
+// selectPods counts the pods of the budget. Of a large one only those are looked at that have changed, and those that the status
+// names as disrupted: what is counted of a pod must not be older than what is seen of it.
+func (k *caches) selectPods(s *snapshot, before *selection, changes []reconcile.Change) (after *selection, large bool, err error) {
+	b := s.Budget
+	s.Disrupted = map[string]*corev1.Pod{}
+	identity := fmt.Sprint(b.UID, " ", b.Generation)
+	if before == nil || before.Budget != identity {
+		pods, looked, err := k.pods.SelectedBy(b.Namespace, b.Spec.Selector)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, p := range pods {
+			if _, named := b.Status.DisruptedPods[p.Name]; named {
+				s.Disrupted[p.Name] = p
+			}
+		}
+		return newSelection(identity, pods), looked >= k.large, nil
+	}
+	selects, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return nil, false, err
+	}
+	changed := map[string]*corev1.Pod{}
+	look := func(name string) {
+		if p := k.pods.Get(b.Namespace, name); p != nil && selects.Matches(labels.Set(p.Labels)) {
+			changed[name] = p
+		} else {
+			changed[name] = nil
+		}
+	}
+	for _, c := range changes {
+		look(named(c))
+	}
+	for name := range b.Status.DisruptedPods {
+		if look(name); changed[name] != nil {
+			s.Disrupted[name] = changed[name]
+		}
+	}
+	return before.with(changed), true, nil
+}
+
+// doubt reads the pods live whose deletion is overdue (DIS-25): if the cache lags by so much, they may be gone, and must not count as
+// healthy again.
+func (k *caches) doubt(ctx context.Context, r request, s *snapshot) {
+	if k.verifier == nil {
+		return
+	}
+	for name, p := range s.Disrupted {
+		if p.DeletionTimestamp != nil || r.Now.Before(s.Budget.Status.DisruptedPods[name].Add(deletedWithin)) || k.lives(ctx, p) {
+			continue
+		}
+		if s.Doubtful == nil {
+			s.Doubtful = map[string]bool{}
+		}
+		s.Doubtful[name] = true
+	}
+}
+
+// lives reports whether the server shows a pod, and not that it is being deleted.
+func (k *caches) lives(ctx context.Context, p *corev1.Pod) bool {
+	pods, _ := api.BuiltIn(podKind)
+	found := &metav1.PartialObjectMetadataList{}
+	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name).String()}
+	if err := k.verifier.List(ctx, pods, p.Namespace, o, found); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(found.Items, func(o metav1.PartialObjectMetadata) bool { return o.UID == p.UID && o.DeletionTimestamp == nil })
+}
+
+func named(c reconcile.Change) string {
+	if c.After != nil {
+		return c.After.GetName()
+	}
+	return c.Before.GetName()
+}
+
+// live are the pods of the budget: a previous leader may have seen that they are being deleted.
+func (k *caches) live(s snapshot) []reconcile.Live {
+	selector, err := metav1.LabelSelectorAsSelector(s.Budget.Spec.Selector)
+	if err != nil || s.Budget.Spec.Selector == nil {
+		return nil
+	}
+	l := reconcile.Live{Kind: podKind, Namespace: s.Budget.Namespace, Selector: selector}
+	pods, _, _ := k.pods.SelectedBy(s.Budget.Namespace, s.Budget.Spec.Selector)
+	for _, p := range pods {
+		l.Cached = append(l.Cached, p)
+	}
+	return []reconcile.Live{l}
+}
+
+// enqueuedByPod returns the budgets that a pod's change concerns: those that select it before or after (DIS-5, DIS-46, DIS-47).
+func (k *caches) enqueuedByPod(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*corev1.Pod)
+	is, _ := after.(*corev1.Pod)
+	if was != nil && is != nil && countAlike(was, is) {
+		return nil
+	}
+	var budgets []*policyv1.PodDisruptionBudget
+	if was != nil {
+		budgets = k.budgets.Selecting(was.Namespace, was.Labels)
+	}
+	if is != nil && (was == nil || !maps.Equal(was.Labels, is.Labels)) {
+		budgets = append(budgets, k.budgets.Selecting(is.Namespace, is.Labels)...)
+	}
+	seen := make(map[string]bool, len(budgets))
+	for _, b := range budgets {
+		if !seen[b.Name] {
+			seen[b.Name] = true
+			keys = append(keys, plan.Key{Namespace: b.Namespace, Name: b.Name})
+		}
+	}
+	return keys
+}
+
+// countAlike reports whether two versions of a pod are the same to all budgets (DIS-48).
+func countAlike(a, b *corev1.Pod) bool {
+	return a.UID == b.UID && podutil.Ready(a) == podutil.Ready(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+		controllerOf(a) == controllerOf(b) && maps.Equal(a.Labels, b.Labels)
+}
+
+// enqueuedByWorkload returns the budgets of the pods that a workload makes, if its size has changed (DIS-52), or who decides on it.
+func (k *caches) enqueuedByWorkload(before, after plan.Object) (keys []plan.Key) {
+	o := after
+	if o == nil {
+		o = before
+	}
+	w := workloadOf(o)
+	if before != nil && after != nil {
+		if was := workloadOf(before); was.replicas == w.replicas && was.by == w.by {
+			return nil
+		}
+	}
+	for _, b := range k.budgets.Selecting(o.GetNamespace(), w.labels) {
+		if needsScale(&b.Spec) {
+			keys = append(keys, plan.Key{Namespace: b.Namespace, Name: b.Name})
+		}
+	}
+	return keys
+}

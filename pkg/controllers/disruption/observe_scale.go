@@ -1,0 +1,226 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// rememberedFor is how long the scale of an owner that was read live is remembered, unless the owner gains or loses pods before.
+const rememberedFor = 5 * time.Second
+
+// mapper finds out how owners are addressed. [api.Mapper] does.
+type mapper interface {
+	Mapping(ctx context.Context, kind schema.GroupVersionKind) (api.Mapping, error)
+	HasSubresource(ctx context.Context, of api.Mapping, name string) (bool, error)
+}
+
+// liveScale is what the API server has answered about an owner.
+type liveScale struct {
+	Replicas int32
+	Error    string // of an owner that has no scale; empty if it has one
+	Read     time.Time
+	Pods     int // that the owner had then
+}
+
+// errNoController is said of pods whose owner is gone, or is another object of the same name (DIS-20i).
+var errNoController = errors.New("owner not found")
+
+// scaling finds the scale of the owners of a budget's pods.
+type scaling struct {
+	*caches
+	request   request
+	namespace string
+	memory    map[types.UID]liveScale // of owners that were read live before
+	read      map[types.UID]liveScale // what to remember
+}
+
+// observe adds up the scales of the owners, each of which counts once (DIS-19).
+func (k *scaling) observe(ctx context.Context, pods *selection) (s scale) {
+	seen := make(map[types.UID]int32, len(pods.Counts.Owners))
+	failed := map[types.UID]error{}
+	for uid, o := range pods.Counts.Owners {
+		by, replicas, err := k.scaleOf(ctx, o)
+		if err != nil {
+			failed[uid] = err
+			continue
+		}
+		seen[by] = replicas
+	}
+	if len(failed) > 0 {
+		s.Error = firstFailure(pods, failed)
+	}
+	for _, replicas := range seen {
+		s.Replicas += int64(replicas)
+	}
+	s.Owners = len(seen)
+	for _, l := range k.read {
+		if age := k.request.Now.Sub(l.Read); age > 0 {
+			s.Stale = sooner(s.Stale, max(rememberedFor-age, time.Millisecond))
+		}
+	}
+	return s
+}
+
+// firstFailure returns the failure of the first pod by name, so that what is said does not change from one reconcile to the next.
+func firstFailure(pods *selection, failed map[types.UID]error) string {
+	names := map[types.UID]string{}
+	for name, p := range pods.all() {
+		if first, ok := names[p.Owner]; failed[p.Owner] != nil && (!ok || name < first) {
+			names[p.Owner] = name
+		}
+	}
+	of := slices.MinFunc(slices.Collect(maps.Keys(names)), func(a, b types.UID) int {
+		if names[a] < names[b] {
+			return -1
+		}
+		return 1
+	})
+	if errors.Is(failed[of], errNoController) {
+		return fmt.Sprintf("found no controllers for pod %q", names[of])
+	}
+	return failed[of].Error()
+}
+
+// scaleOf returns what an owner is meant to have, and the uid of who decides that.
+func (k *scaling) scaleOf(ctx context.Context, o owner) (by types.UID, replicas int32, err error) {
+	switch schema.FromAPIVersionAndKind(o.Ref.APIVersion, o.Ref.Kind).GroupKind().String() {
+	case "ReplicationController": // DIS-20a
+		if rc := k.controllers.Get(k.namespace, o.Ref.Name); rc != nil && rc.UID == o.Ref.UID {
+			return rc.UID, ptr.Deref(rc.Spec.Replicas, 1), nil
+		}
+	case "ReplicaSet.apps", "ReplicaSet.extensions":
+		if by, replicas, ok := k.scaleOfSet(o); ok {
+			return by, replicas, nil
+		}
+	case "StatefulSet.apps": // DIS-20d
+		if set := k.statefulSets.Get(k.namespace, o.Ref.Name); set != nil && set.UID == o.Ref.UID {
+			return set.UID, ptr.Deref(set.Spec.Replicas, 1), nil
+		}
+	}
+	replicas, err = k.liveScaleOf(ctx, o)
+	return o.Ref.UID, replicas, err
+}
+
+// scaleOfSet returns the size of a ReplicaSet, or of the Deployment that controls it (DIS-20b, DIS-20c). It is not ok if one of them is
+// not in the caches.
+func (k *scaling) scaleOfSet(o owner) (by types.UID, replicas int32, ok bool) {
+	set := k.replicaSets.Get(k.namespace, o.Ref.Name)
+	if set == nil || set.UID != o.Ref.UID {
+		return "", 0, false
+	}
+	ref := metav1.GetControllerOfNoCopy(set)
+	if !isDeployment(ref) {
+		return set.UID, ptr.Deref(set.Spec.Replicas, 1), true
+	}
+	if d := k.deployments.Get(k.namespace, ref.Name); d != nil && d.UID == ref.UID {
+		return d.UID, ptr.Deref(d.Spec.Replicas, 1), true
+	}
+	return "", 0, false
+}
+
+func isDeployment(ref *metav1.OwnerReference) bool {
+	if ref == nil {
+		return false
+	}
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind().String()
+	return kind == "Deployment.apps" || kind == "Deployment.extensions"
+}
+
+// liveScaleOf returns the scale of an owner that is not in the caches (DIS-20e). What the server has answered is remembered for a
+// while, but not when the owner has more or fewer pods than then: its scale may have changed.
+func (k *scaling) liveScaleOf(ctx context.Context, o owner) (int32, error) {
+	l, known := k.memory[o.Ref.UID]
+	if !known || l.Pods != o.Pods || k.request.Now.Sub(l.Read) >= rememberedFor {
+		replicas, err := k.readScale(ctx, o.Ref)
+		l = liveScale{Replicas: replicas, Read: k.request.Now, Pods: o.Pods}
+		var lacking noScaleError
+		switch {
+		case errors.As(err, &lacking):
+			l.Error = err.Error()
+		case err != nil:
+			return 0, err
+		}
+	}
+	k.read[o.Ref.UID] = l
+	if l.Error != "" {
+		return 0, errors.New(l.Error)
+	}
+	return l.Replicas, nil
+}
+
+// noScaleError is that of a kind whose objects have no scale, whatever becomes of them.
+type noScaleError struct{ error }
+
+// readScale reads the scale of an owner from the API server.
+func (k *scaling) readScale(ctx context.Context, ref metav1.OwnerReference) (int32, error) {
+	m, err := k.mapper.Mapping(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	if meta.IsNoMatchError(err) {
+		return 0, noScaleError{fmt.Errorf("no matches for kind %q in version %q", ref.Kind, ref.APIVersion)} // DIS-20g
+	}
+	if err != nil {
+		return 0, fmt.Errorf("kind %s in version %s: %w", ref.Kind, ref.APIVersion, err)
+	}
+	key := plan.Key{Name: ref.Name}
+	if m.Namespaced {
+		key.Namespace = k.namespace
+	}
+	found, err := k.request.Reader.GetScale(ctx, m, key)
+	switch {
+	case apierrors.IsNotFound(err): // DIS-20h
+		has, failed := k.mapper.HasSubresource(ctx, m, "scale")
+		if failed != nil {
+			return 0, fmt.Errorf("subresources of %s: %w", m.GroupResource(), failed)
+		}
+		if !has {
+			return 0, noScaleError{fmt.Errorf("%s does not implement the scale subresource", m.GroupResource())}
+		}
+		return 0, errNoController
+	case err != nil:
+		return 0, fmt.Errorf("scale of %s %s: %w", m.GroupResource(), ref.Name, err)
+	case found.UID != ref.UID:
+		return 0, errNoController
+	}
+	return found.Spec.Replicas, nil
+}
+
+// workload is what budgets look at in the owners that are cached.
+type workload struct {
+	replicas int32
+	labels   map[string]string // of the pods that it makes
+	by       types.UID         // of its controller
+}
+
+func workloadOf(o plan.Object) workload {
+	w := workload{by: controllerOf(o)}
+	var template *corev1.PodTemplateSpec
+	switch o := o.(type) {
+	case *appsv1.ReplicaSet:
+		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
+	case *appsv1.Deployment:
+		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
+	case *appsv1.StatefulSet:
+		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
+	case *corev1.ReplicationController:
+		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), o.Spec.Template
+	}
+	if template != nil {
+		w.labels = template.Labels
+	}
+	return w
+}

@@ -1,0 +1,61 @@
+package disruption
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// staleAfter is how long a pod may say that it is about to be disrupted (DIS-34).
+const staleAfter = 2 * time.Minute
+
+// podSnapshot is what one reconcile of a pod has observed.
+type podSnapshot struct {
+	Pod     *corev1.Pod
+	Budgets []string // the names of the budgets that select it, if there is more than one
+	Said    []string // those that an event has named already
+}
+
+// planPod warns of budgets that overlap, and takes back that a pod is about to be disrupted when nothing came of it.
+func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
+	if len(s.Budgets) > 1 && !slices.Equal(s.Budgets, s.Said) {
+		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: plan.Event{
+			Type: corev1.EventTypeWarning, Reason: "MultiplePodDisruptionBudgets", // DIS-42
+			Message: fmt.Sprintf("Pod %s/%s is selected by several PodDisruptionBudgets: %s. All of them count it, but it cannot be evicted.",
+				s.Pod.Namespace, s.Pod.Name, strings.Join(s.Budgets, ", ")),
+		}})
+	}
+	at := staleDisruption(s.Pod)
+	if at < 0 {
+		return p
+	}
+	if left := s.Pod.Status.Conditions[at].LastTransitionTime.Add(staleAfter).Sub(now); left > 0 {
+		p.Requeue, p.Why = left, "the pod may still be disrupted"
+		return p
+	}
+	after := s.Pod.DeepCopy()
+	c := &after.Status.Conditions[at]
+	// The reason and the message stay: they tell who meant to disrupt the pod.
+	c.Status, c.LastTransitionTime, c.ObservedGeneration = corev1.ConditionFalse, metav1.NewTime(now), s.Pod.Generation // DIS-35
+	p.Steps = append(p.Steps, plan.Change{Old: s.Pod, New: after, Subresource: plan.Status, Version: true, Why: "the pod was not disrupted"})
+	p.Why = "the pod was to be disrupted, and is still there"
+	return p
+}
+
+// staleDisruption returns the index of a condition that says that a pod is about to be disrupted and may not be true any more; -1 if
+// there is none (DIS-33).
+func staleDisruption(p *corev1.Pod) int {
+	if p.DeletionTimestamp != nil || podutil.Finished(p) {
+		return -1
+	}
+	return slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != corev1.PodReasonTerminationByKubelet
+	})
+}

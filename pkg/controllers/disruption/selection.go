@@ -1,0 +1,176 @@
+package disruption
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// mostLater is how many pods of a selection may have changed before all of it is copied.
+const mostLater = 256
+
+// selection is what a budget counts of the pods that it selects. It is never changed: a change of a few pods makes a new one, which
+// shares most of the old one, so that it costs what has changed and not what is selected.
+type selection struct {
+	Budget string                 // uid and generation of the budget whose selector it was
+	Pods   map[string]selectedPod // by name
+	Later  map[string]selectedPod // those that have changed since Pods was made
+	Counts counts
+}
+
+// selectedPod is what counts of a pod.
+type selectedPod struct {
+	Gone  bool // it is selected no longer
+	Ready bool // and not being deleted (DIS-22)
+	Owner types.UID
+}
+
+// counts are what the pods of a selection add up to.
+type counts struct {
+	Pods      int // whatever their phase (DIS-10)
+	Ready     int // of them, those that are not being deleted either
+	Unmanaged int // pods that no owner controls (DIS-14)
+	Owners    map[types.UID]owner
+}
+
+// owner is a controlling owner of pods.
+type owner struct {
+	Ref  metav1.OwnerReference
+	Pods int // that it controls
+}
+
+// newSelection counts all pods.
+func newSelection(budget string, pods []*corev1.Pod) *selection {
+	s := &selection{Budget: budget, Pods: make(map[string]selectedPod, len(pods)), Counts: counts{Owners: map[types.UID]owner{}}}
+	for _, p := range pods {
+		s.Pods[p.Name] = lookAt(p)
+		s.Counts.add(p)
+	}
+	return s
+}
+
+// with returns the selection after changes of some pods, by their names; nil stands for one that is not selected, or gone.
+func (s *selection) with(changed map[string]*corev1.Pod) *selection {
+	after := &selection{Budget: s.Budget, Pods: s.Pods, Later: maps.Clone(s.Later), Counts: s.Counts}
+	if after.Later == nil {
+		after.Later = map[string]selectedPod{}
+	}
+	cloned := false // the owners are still those of s
+	for name, p := range changed {
+		before, known := s.pod(name)
+		switch {
+		case p != nil && known && before.Owner == controllerOf(p): // nothing but its readiness may have changed
+			after.Counts.Ready += one(healthy(p)) - one(before.Ready)
+			after.Later[name] = lookAt(p)
+			continue
+		case p == nil && !known:
+			continue
+		}
+		if !cloned {
+			after.Counts.Owners, cloned = maps.Clone(s.Counts.Owners), true
+		}
+		if known {
+			after.Counts.remove(before)
+			after.Later[name] = selectedPod{Gone: true}
+		}
+		if p != nil {
+			after.Counts.add(p)
+			after.Later[name] = lookAt(p)
+		}
+	}
+	if len(after.Later) > mostLater {
+		after.merge()
+	}
+	return after
+}
+
+// merge makes one map of both.
+func (s *selection) merge() {
+	all := make(map[string]selectedPod, len(s.Pods)+len(s.Later))
+	for name, p := range s.all() {
+		all[name] = p
+	}
+	s.Pods, s.Later = all, nil
+}
+
+// pod returns what is known of a pod that is selected.
+func (s *selection) pod(name string) (p selectedPod, ok bool) {
+	if p, ok = s.Later[name]; ok {
+		return p, !p.Gone
+	}
+	p, ok = s.Pods[name]
+	return p, ok
+}
+
+// all calls yield with each pod that is selected, in no order.
+func (s *selection) all() func(yield func(string, selectedPod) bool) {
+	return func(yield func(string, selectedPod) bool) {
+		for name, p := range s.Later {
+			if !p.Gone && !yield(name, p) {
+				return
+			}
+		}
+		for name, p := range s.Pods {
+			if _, changed := s.Later[name]; !changed && !yield(name, p) {
+				return
+			}
+		}
+	}
+}
+
+func lookAt(p *corev1.Pod) selectedPod {
+	return selectedPod{Ready: healthy(p), Owner: controllerOf(p)}
+}
+
+// healthy reports whether a pod is ready and not being deleted. Its phase does not matter (DIS-22).
+func healthy(p *corev1.Pod) bool { return p.DeletionTimestamp == nil && podutil.Ready(p) }
+
+// controllerOf returns the uid of the controlling owner, empty if there is none.
+func controllerOf(o metav1.Object) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (c *counts) add(p *corev1.Pod) {
+	c.Pods++
+	c.Ready += one(healthy(p))
+	ref := metav1.GetControllerOfNoCopy(p)
+	if ref == nil || ref.UID == "" {
+		c.Unmanaged++
+		return
+	}
+	o, known := c.Owners[ref.UID]
+	if !known {
+		o.Ref = *ref
+	}
+	o.Pods++
+	c.Owners[ref.UID] = o
+}
+
+func (c *counts) remove(p selectedPod) {
+	c.Pods--
+	c.Ready -= one(p.Ready)
+	o, managed := c.Owners[p.Owner]
+	if !managed {
+		c.Unmanaged--
+		return
+	}
+	if o.Pods--; o.Pods == 0 {
+		delete(c.Owners, p.Owner)
+		return
+	}
+	c.Owners[p.Owner] = o
+}
