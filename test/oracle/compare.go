@@ -102,7 +102,7 @@ func maskedName(o Object, names map[types.UID]string) string {
 	ref, ok := controller(o)
 	owner := cmp.Or(names[ref.UID], ref.Name)
 	switch {
-	case ok && ref.Kind == Deployment, ok && ref.Kind == ReplicaSet:
+	case ok && ref.Kind == Deployment, ok && ref.Kind == ReplicaSet, ok && kindOf(o) == EndpointSlice:
 		return owner + "-*"
 	case o.GetGenerateName() != "":
 		return o.GetGenerateName() + "*"

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestL2Diff(t *testing.T) {
@@ -56,6 +59,9 @@ func TestL2DiffOfSlices(t *testing.T) {
 		slice.GenerateName = "web-"
 		slice.Endpoints[0].Conditions.Ready = &up
 		s.Manager().Create(slice)
+		mirrored := aSlice(fmt.Sprint("hand-", others), "endpointslicemirroring-controller.k8s.io", pod) // the original's have no generateName
+		mirrored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Endpoints", Name: "hand", UID: "u-hand", Controller: ptr.To(true)}}
+		s.Manager().Create(mirrored)
 		return Final(&s.History)
 	}
 	if diff := Diff(end(10, true), end(40, true), nil); len(diff) > 0 {
