@@ -19,8 +19,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
