@@ -316,4 +316,8 @@ func TestOwn(t *testing.T) {
 	if !tracker.Own(pod("a", "web")) || !tracker.Own(o) || tracker.Own(later) {
 		t.Error("own are the versions up to the one written")
 	}
+	tracker.BeginTerm()
+	if tracker.Own(o) {
+		t.Error("it was written in an earlier term")
+	}
 }

@@ -24,11 +24,13 @@ type Tracker struct {
 	deleted map[types.UID]change      // objects that this process has deleted, until all caches show it
 	locks   map[types.UID]*objectLock // of objects that are being written
 	sweepAt int                       // size of written and deleted at which they are swept
+	term    int                       // how often this process has begun to lead
 }
 
 type write struct {
 	kind    schema.GroupVersionKind
 	version string
+	term    int
 }
 
 // objectLock is a lock of one object. It is a channel, not a mutex, because it is held during a request: in virtual time
@@ -51,6 +53,14 @@ func NewTracker() *Tracker {
 	}
 }
 
+// BeginTerm tells that this process begins to lead, so that what it wrote before does not count as [Tracker.Own]. The caches must
+// go on to show it.
+func (t *Tracker) BeginTerm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.term++
+}
+
 // Wrote remembers the version that the server gave to an object written by this process.
 func (t *Tracker) Wrote(kind schema.GroupVersionKind, o plan.Object) {
 	t.mu.Lock()
@@ -58,7 +68,7 @@ func (t *Tracker) Wrote(kind schema.GroupVersionKind, o plan.Object) {
 	if before, ok := t.written[o.GetUID()]; ok && atLeast(before.version, o.GetResourceVersion()) {
 		return
 	}
-	t.written[o.GetUID()] = write{kind, o.GetResourceVersion()}
+	t.written[o.GetUID()] = write{kind, o.GetResourceVersion(), t.term}
 	t.sweepIfLarge()
 }
 
@@ -103,13 +113,14 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	return now.GetResourceVersion()
 }
 
-// Own reports whether this process has written the version of an object that a watch shows, or a later one. Of a version that a
+// Own reports whether this process, since it began to lead, has written the version of an object that a watch shows, or a later one.
+// What it wrote in an earlier term is like the writes of another process: nobody has looked at it since. Of a version that a
 // watch shows before the answer to the write has come, this is not known yet, and the answer is no.
 func (t *Tracker) Own(o plan.Object) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w, ok := t.written[o.GetUID()]
-	return ok && atLeast(w.version, o.GetResourceVersion())
+	return ok && w.term == t.term && atLeast(w.version, o.GetResourceVersion())
 }
 
 // sweepIfLarge sweeps if many writes are remembered.

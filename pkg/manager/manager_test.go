@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
@@ -301,6 +302,7 @@ func TestSaysWhatIsLacking(t *testing.T) {
 			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 			cancel()
 			m := &Manager{Config: Config{LeaderElect: test.lease != "", Lacking: test.lacking}}
+			m.shared.Tracker = freshness.NewTracker()
 			m.LeaderElection.Name = test.lease
 			if err := m.lead(ctx); err != nil {
 				t.Fatal(err)

@@ -97,6 +97,7 @@ func (m *Manager) lead(ctx context.Context) error {
 			return fmt.Errorf("service accounts of controllers: %w", err) // CLI-58
 		}
 	}
+	m.shared.Tracker.BeginTerm()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (

@@ -59,3 +59,6 @@ func (q *Queue) AddWithPriority(key plan.Key, p Priority) {
 
 // Waiting counts the keys that wait for a worker, and tells since when there have been some.
 func (q *Queue) Waiting() (n int, since time.Time) { return q.storage.waiting() }
+
+// Some returns at most n of the keys that wait for a worker, in no order.
+func (q *Queue) Some(n int) []plan.Key { return q.storage.some(n) }

@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,5 +159,23 @@ func TestGroups(t *testing.T) {
 	}
 	if groups.Leave(b); len(groups) != 0 {
 		t.Errorf("left: %v", groups)
+	}
+}
+
+// Some is for counting: each key at most once, and no more than asked for.
+func TestSome(t *testing.T) {
+	q := New("test")
+	defer q.ShutDown()
+	if got := q.Some(3); len(got) != 0 {
+		t.Errorf("%v of an empty queue", got)
+	}
+	for _, name := range []string{"a", "b", "b", "c"} {
+		q.Add(plan.Key{Name: name})
+	}
+	for n, want := range []int{0, 1, 2, 3, 3} {
+		got := q.Some(n)
+		if slices.SortFunc(got, func(a, b plan.Key) int { return strings.Compare(a.Name, b.Name) }); len(slices.Compact(got)) != want {
+			t.Errorf("%d keys: got %v", n, got)
+		}
 	}
 }

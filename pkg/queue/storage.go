@@ -82,6 +82,20 @@ func (s *storage) waiting() (n int, since time.Time) {
 	return len(s.queued), s.filled
 }
 
+// some returns at most n of the queued keys, in no order.
+func (s *storage) some(n int) []plan.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := make([]plan.Key, 0, min(n, len(s.queued)))
+	for key := range s.queued {
+		if len(keys) == n {
+			break
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
 // Pop takes out the key whose turn it is (workqueue.Queue). It is called only when Len is not zero.
 func (s *storage) Pop() plan.Key {
 	s.mu.Lock()

@@ -164,16 +164,27 @@ func (k *keyStates[M]) commit(s *keyState[M], memory *M, told int) {
 	}
 }
 
-// setReport notes the report that waits, if one does, and returns how many reports of the controller wait. Work on the key
-// is in progress from then on.
-func (k *keyStates[M]) setReport(s *keyState[M], d debounced) (waiting int) {
+// setReport notes the report that waits, if one does. Work on the key is in progress from then on.
+func (k *keyStates[M]) setReport(s *keyState[M], d debounced) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, d)
 	if d.waiting() && s.group == nil {
 		s.group = k.groups.Join(s.owner, d.since)
 	}
-	return k.debounced
+}
+
+// backlog counts the keys that are queued or have a report that waits.
+func (k *keyStates[M]) backlog(queued []plan.Key) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.debounced
+	for _, key := range queued {
+		if s := k.all[key]; s == nil || !s.report.waiting() {
+			n++
+		}
+	}
+	return n
 }
 
 func (k *keyStates[M]) setReportLocked(s *keyState[M], d debounced) {

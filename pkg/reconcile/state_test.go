@@ -406,3 +406,18 @@ func (b *bench) agrees(t *rapid.T, model map[plan.Key]*expected) {
 		}
 	}
 }
+
+// A key that is queued and has a report that waits is one piece of work, not two.
+func TestBacklogCountsAKeyOnce(t *testing.T) {
+	k := newKeyStates[int]()
+	a, b, c := plan.Key{Name: "a"}, plan.Key{Name: "b"}, plan.Key{Name: "c"}
+	k.setReport(k.get(a), debounced{since: time.Now()})
+	for _, tt := range []struct {
+		queued []plan.Key
+		want   int
+	}{{nil, 1}, {[]plan.Key{a}, 1}, {[]plan.Key{b, c}, 3}, {[]plan.Key{a, b}, 2}} {
+		if got := k.backlog(tt.queued); got != tt.want {
+			t.Errorf("queued %v: %d, want %d", tt.queued, got, tt.want)
+		}
+	}
+}

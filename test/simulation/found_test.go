@@ -36,6 +36,19 @@ func TestFound(t *testing.T) {
 			at 15.217s  edit web replicas=1
 			at 19.601s  service web app=web delete=true
 			at 37s      token api-0 do=clear`,
+		"an owner is deleted without its dependents, and then with them": `
+			seed 185479067
+			set garbage 0
+			at 7s       family api-1 n=3
+			at 8.1s     fault m* stop back=9s
+			at 9.785s   family api-1 do=delete policy=Orphan
+			at 17.044s  family api-1 do=delete policy=Foreground`,
+		"a mirrored Service gets a selector while its manager is paused, which then leads again": `
+			seed 2173908468
+			set standby 1
+			at 800ms    mirrored hand-web n=2
+			at 6.8s     fault m0 pause for=18s
+			at 12.13s   mirrored hand-web n=0 selects=true`,
 		"a token that users have made is listed later": `
 			seed 13
 			at 12s    legacytoken legacy-3 used=2 marked=0 kind=by-hand

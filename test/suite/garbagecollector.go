@@ -107,19 +107,27 @@ func family(u *workload.Users, l script.Line) error {
 	return nil
 }
 
-// deleteOwner deletes the ConfigMap that owns others. If they are to stay, they are marked first.
+// deleteOwner deletes the ConfigMap that owns others. If they are to stay, they are marked first. A later deletion of the owner with
+// another policy, while they are still its dependents, takes that back.
 func deleteOwner(u *workload.Users, name string, l script.Line) error {
 	owner := apiserver.One[*corev1.ConfigMap](u.Server, workload.Namespace, name)
-	if policy, _ := l.Get("policy"); policy == string(metav1.DeletePropagationOrphan) && owner != nil && owner.DeletionTimestamp == nil {
-		for _, m := range apiserver.All[*corev1.ConfigMap](u.Server) {
-			if !slices.ContainsFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
-				continue
-			}
-			if _, err := actors.Edit(u.Server, workload.By, m.Namespace, m.Name, "", func(m *corev1.ConfigMap) {
-				m.Labels = map[string]string{familyLabel: name, keptLabel: "true"}
-			}); err != nil {
-				return err
-			}
+	if owner == nil {
+		return u.Remove("configmaps", name, l)
+	}
+	labels := map[string]string{familyLabel: name}
+	policy, _ := l.Get("policy")
+	switch deleting := owner.DeletionTimestamp != nil; {
+	case policy == string(metav1.DeletePropagationOrphan) && !deleting:
+		labels[keptLabel] = "true"
+	case policy == "" || policy == string(metav1.DeletePropagationOrphan) || !deleting:
+		return u.Remove("configmaps", name, l)
+	}
+	for _, m := range apiserver.All[*corev1.ConfigMap](u.Server) {
+		if !slices.ContainsFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
+			continue
+		}
+		if _, err := actors.Edit(u.Server, workload.By, m.Namespace, m.Name, "", func(m *corev1.ConfigMap) { m.Labels = labels }); err != nil {
+			return err
 		}
 	}
 	return u.Remove("configmaps", name, l)

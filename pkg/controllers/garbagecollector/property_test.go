@@ -34,6 +34,8 @@ type model struct {
 	writes  []write
 	// What is promised to dependents that had been seen when their owner was deleted, by owner.
 	orphaned, blocked map[types.UID][]types.UID
+	// Owners that were deleted in the foreground, so that their dependents shall go, also when a finalizer of users keeps the owner.
+	foreground map[types.UID]bool
 }
 
 type stored struct {
@@ -55,7 +57,7 @@ type write struct {
 func newModel(t *rapid.T) *model {
 	m := &model{
 		T: t, w: newWorld(), now: now, objects: map[types.UID]*stored{}, events: map[string][]watched{},
-		orphaned: map[types.UID][]types.UID{}, blocked: map[types.UID][]types.UID{},
+		orphaned: map[types.UID][]types.UID{}, blocked: map[types.UID][]types.UID{}, foreground: map[types.UID]bool{},
 		kinds: map[string]*schema.GroupVersionKind{"Pod": podKind, "ReplicaSet": setKind, "Node": nodeKind},
 	}
 	return m
@@ -167,6 +169,7 @@ func (m *model) delete(s *stored, policy metav1.DeletionPropagation) {
 	switch policy {
 	case metav1.DeletePropagationForeground:
 		after.Finalizers = append(after.Finalizers, foreground)
+		m.foreground[s.UID] = true
 	case metav1.DeletePropagationOrphan:
 		after.Finalizers = append(after.Finalizers, orphan)
 	}
@@ -309,7 +312,7 @@ func (m *model) collectorDeletes(step plan.Delete) {
 		if slices.Contains(m.orphaned[r.UID], s.UID) {
 			m.Fatalf("%s is deleted, an orphan of %s", s.Name, r.Name)
 		}
-		if owner := m.objects[r.UID]; m.isRight(s, r) && (owner.DeletionTimestamp == nil || !slices.Contains(owner.Finalizers, foreground)) {
+		if owner := m.objects[r.UID]; m.isRight(s, r) && !m.foreground[owner.UID] {
 			m.Fatalf("%s is deleted, although its owner %s is there", s.Name, owner.Name)
 		}
 	}
@@ -412,7 +415,7 @@ func (m *model) held(s *stored, by []types.UID) bool {
 	return false
 }
 
-// Whatever users do and however late watches and writes are: nothing is deleted that has an owner which does not wait for it, nothing
+// Whatever users do and however late watches and writes are: nothing is deleted that has an owner which is not deleted in the foreground, nothing
 // twice or in another version, orphans stay, owners that are deleted in the foreground go after the dependents that block them; and
 // in the end all is gone that is to go. (GC-9, GC-35, GC-39, GC-53)
 func TestNothingIsDeletedThatHasAnOwner(t *testing.T) {
