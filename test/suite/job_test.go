@@ -1,0 +1,66 @@
+package suite
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+)
+
+// A Job without pods is settled if another controller manages it, or as long as its last failure delays the next pod.
+func TestJobsThatRestWithoutPods(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		edit     func(*batchv1.Job)
+		failures int
+		since    time.Duration
+		wrong    int
+	}{
+		{"nothing has failed", nil, 0, time.Minute, 1},
+		{"managed by another controller", func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To(actors.JobManager) }, 0, time.Minute, 0},
+		{"four failures wait for 80 s", nil, 4, 79 * time.Second, 0},
+		{"no longer", nil, 4, 80 * time.Second, 1},
+		{"never longer than ten minutes", nil, 20, 10 * time.Minute, 1},
+		{"of each index", func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](1) }, 4, time.Minute, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := apiserver.New(1)
+				create := func(o apiserver.Object) {
+					if _, err := server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: o}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: "sum"}, Spec: JobSpec("flop:1")}
+				j.Spec.ManagedBy = nil
+				if c.edit != nil {
+					c.edit(j)
+				}
+				create(j)
+				j = apiserver.One[*batchv1.Job](server, workload.Namespace, "sum")
+				for range c.failures {
+					p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, GenerateName: "sum-", OwnerReferences: []metav1.OwnerReference{
+						*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}}, Spec: workload.Template("sum", "flop:1").Spec}
+					create(p)
+				}
+				for _, p := range apiserver.All[*corev1.Pod](server) {
+					if _, err := actors.Edit(server, workload.By, p.Namespace, p.Name, "status", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(c.since)
+				if got := unsettledJobs(server); len(got) != c.wrong {
+					t.Errorf("%v", got)
+				}
+			})
+		})
+	}
+}
