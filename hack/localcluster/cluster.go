@@ -23,6 +23,8 @@ var (
 	stages string
 	//go:embed config/audit-policy.yaml
 	auditPolicy string
+	//go:embed config/scheduler.yaml
+	schedulerConfig []byte
 )
 
 // auditPolicyVariable names a file with another audit policy, in the environment.
@@ -252,6 +254,7 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 		"Kubectl":           kubectl,
 		"ControllerManager": o.controllerManager,
 		"AuditPolicy":       c.file("localcluster", "audit-policy.yaml"),
+		"SchedulerConfig":   c.file("localcluster", "scheduler.yaml"),
 		"Stages":            stages,
 	}
 	for key, name := range map[string]string{"Etcd": "etcd", "APIServer": "kube-apiserver", "Scheduler": "kube-scheduler", "Kwok": "kwok"} {
@@ -270,6 +273,9 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 		return err
 	}
 	if err := os.WriteFile(data["AuditPolicy"], policy, 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(data["SchedulerConfig"], schedulerConfig, 0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(c.file("localcluster", "config.yaml"), config.Bytes(), 0o600)

@@ -125,18 +125,17 @@ spec:
 	}
 	b.waitBudget("gizmo", "1 3 2 4 SufficientPods")
 
-	b.Apply(t, b.ns, fmt.Sprintf(`apiVersion: apps/v1
-kind: DaemonSet
+	// No controller releases the pods of a PodTemplate, as that of DaemonSets would.
+	b.Apply(t, b.ns, fmt.Sprintf(`apiVersion: v1
+kind: PodTemplate
 metadata: {name: agent, namespace: %s}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template: {metadata: {labels: {app: agent}}, spec: {nodeSelector: {none: such}, containers: [{name: a, image: a}]}}
+template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: a, image: a}]}}
 `, b.ns))
-	uid = b.Kubectl(t, "-n", b.ns, "get", "daemonset", "agent", "--output=jsonpath={.metadata.uid}")
-	b.loose("agent-0", "other", metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: types.UID(strings.TrimSpace(uid))})
+	uid = b.Kubectl(t, "-n", b.ns, "get", "podtemplate", "agent", "--output=jsonpath={.metadata.uid}")
+	b.loose("agent-0", "other", metav1.OwnerReference{APIVersion: "v1", Kind: "PodTemplate", Name: "agent", UID: types.UID(strings.TrimSpace(uid))})
 	b.pdb("agent", "other", nil)
 	found := b.waitBudget("agent", "0 0 0 0 SyncFailed")
-	if got := found.Status.Conditions[0].Message; got != "daemonsets.apps does not implement the scale subresource" {
+	if got := found.Status.Conditions[0].Message; got != "podtemplates does not implement the scale subresource" {
 		t.Errorf("%q", got)
 	}
 	b.Kubectl(t, "-n", b.ns, "patch", "pdb", "agent", "--type=json", "-p", `[{"op":"replace","path":"/spec","value":{"minAvailable":1,"selector":{"matchLabels":{"app":"other"}}}}]`)

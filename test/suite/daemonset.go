@@ -377,7 +377,10 @@ func (u *User) addNode(i int) error {
 			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
 			Labels: map[string]string{"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
 		},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}}},
+		Spec: corev1.NodeSpec{
+			PodCIDR: fmt.Sprintf("10.101.%d.0/24", i%250), PodCIDRs: []string{fmt.Sprintf("10.101.%d.0/24", i%250)},
+			Taints: []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}},
+		},
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room, Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeHostName, Address: "localhost"}, {Type: corev1.NodeInternalIP, Address: fmt.Sprintf("198.18.1.%d", i%250+1)},
 		}},

@@ -17,6 +17,7 @@ func Rights() rbac.Rights {
 			rbac.Rule{Resource: "pods", Verbs: []string{"create", "patch", "delete"}, For: "scaling, updates, adoption, release"},
 			rbac.Rule{Resource: "pods/finalizers", Verbs: []string{"update"}, For: "blockOwnerDeletion of the claims of pods that are scaled away", Implied: true},
 			rbac.Rule{Resource: "persistentvolumeclaims", Verbs: []string{"create", "update"}, For: "claims of the pods, and who they are deleted with"},
+			rbac.Rule{Resource: "persistentvolumeclaims", Verbs: []string{"delete"}, For: "owners of claims: who sets an owner must be allowed to delete the object", Implied: true},
 		),
 	}
 }
