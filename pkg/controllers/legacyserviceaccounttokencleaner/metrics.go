@@ -13,7 +13,7 @@ func applied(ctx context.Context, _ snapshot, did plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	for _, r := range did.Results {
 		switch {
-		case r.Err != nil: // the runtime logs it
+		case r.Err != nil, r.Needless: // the runtime logs errors
 		case r.Verb == plan.Changed:
 			logger.Info("Mark the auto-generated service account token as invalid", "secret", klog.KObj(r.Object))
 		case r.Verb == plan.Deleted:
