@@ -133,23 +133,14 @@ func tellLimitPerIndex(d *diary) { // JOB-118
 	d.begin(sum(3, notStarted, limitPerIndex(1)))
 	d.tell("the Job is created")
 	d.run()
-	second := func() { d.end(d.podOf("1"), corev1.PodFailed, 1) }
+	second := func() { d.end(d.podOfIndex("1"), corev1.PodFailed, 1) }
 	d.tell("the pod of index 1 fails", second)
 	d.wait(10 * time.Second)
 	d.tell("the delay is over")
 	d.run()
 	d.tell("the pod of index 1 fails again", second)
-	d.tell("the pod of index 0 succeeds", func() { d.end(d.podOf("0"), corev1.PodSucceeded, 0) })
-	d.tell("the pod of index 2 succeeds", func() { d.end(d.podOf("2"), corev1.PodSucceeded, 0) })
-}
-
-func (d *diary) podOf(index string) string {
-	for _, p := range d.running() {
-		if p.Annotations[batchv1.JobCompletionIndexAnnotation] == index {
-			return p.Name
-		}
-	}
-	return ""
+	d.tell("the pod of index 0 succeeds", func() { d.end(d.podOfIndex("0"), corev1.PodSucceeded, 0) })
+	d.tell("the pod of index 2 succeeds", func() { d.end(d.podOfIndex("2"), corev1.PodSucceeded, 0) })
 }
 
 func tellSuccessPolicy(d *diary) { // JOB-76
@@ -158,8 +149,8 @@ func tellSuccessPolicy(d *diary) { // JOB-76
 	}))
 	d.tell("the Job is created")
 	d.run()
-	d.tell("the pod of index 1 succeeds", func() { d.end(d.podOf("1"), corev1.PodSucceeded, 0) })
-	d.tell("the pod of index 0 succeeds", func() { d.end(d.podOf("0"), corev1.PodSucceeded, 0) })
+	d.tell("the pod of index 1 succeeds", func() { d.end(d.podOfIndex("1"), corev1.PodSucceeded, 0) })
+	d.tell("the pod of index 0 succeeds", func() { d.end(d.podOfIndex("0"), corev1.PodSucceeded, 0) })
 	d.tell("the other pod is gone", d.killed)
 }
 
@@ -198,7 +189,7 @@ func tellElastic(d *diary) { // JOB-71
 	}
 	d.tell("the Job is created")
 	d.run()
-	d.tell("the pod of index 2 succeeds", func() { d.end(d.podOf("2"), corev1.PodSucceeded, 0) })
+	d.tell("the pod of index 2 succeeds", func() { d.end(d.podOfIndex("2"), corev1.PodSucceeded, 0) })
 	d.tell("a user shrinks the Job to 2 indexes", resize(2))
 	d.tell("and lets it grow to 4", resize(4))
 }

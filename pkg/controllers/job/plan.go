@@ -71,7 +71,7 @@ func managePods(now time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
 	case end.decided():
 		p := plan.Plan{Why: fmt.Sprintf("%s: %s", end.reason, end.message)}
-		if n := min(len(s.active), burst); n > 0 {
+		if n := min(len(s.active), burst); n > 0 && holds(s.Job.Status, end.interim) {
 			p.Steps = []plan.Step{remove(s.active[:n]...)} // counted later, see report (JOB-60)
 		}
 		return p

@@ -28,12 +28,11 @@ func (e end) final() batchv1.JobConditionType {
 
 func failure(reason, message string) end { return end{batchv1.JobFailureTarget, reason, message} }
 
-// endOf decides how the Job ends, if its pods, its deadline or an earlier decision say that it does: the first that holds (JOB-50..58).
+// endOf decides how the Job ends, if its pods, its deadline or an earlier decision say that it does: the first that holds (JOB-50..58). The
+// decision is written before any pod is deleted for it. Else the deleted pods would look like failures, and another end would be decided.
 func endOf(now time.Time, s snapshot) end {
-	for _, t := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
-		if c := condition(s.Job.Status, t); c != nil && c.Status == corev1.ConditionTrue {
-			return end{t, c.Reason, c.Message}
-		}
+	if e := writtenEnd(s.Job); e.decided() {
+		return e
 	}
 	for _, p := range s.newFailed {
 		if r := s.actions[p.UID]; r.action == batchv1.PodFailurePolicyActionFailJob {
@@ -57,6 +56,16 @@ func endOf(now time.Time, s snapshot) end {
 	}
 	if rule, ok := metSuccessPolicy(s.Job, s.completed); ok {
 		return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", rule)}
+	}
+	return end{}
+}
+
+// writtenEnd is the end that the status of the Job tells (JOB-50, JOB-51).
+func writtenEnd(j *batchv1.Job) end {
+	for _, t := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
+		if c := condition(j.Status, t); c != nil && c.Status == corev1.ConditionTrue {
+			return end{t, c.Reason, c.Message}
+		}
 	}
 	return end{}
 }

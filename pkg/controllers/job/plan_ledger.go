@@ -274,14 +274,15 @@ func (l *ledger) fail(j *batchv1.Job, pods []*corev1.Pod) {
 			continue
 		}
 		l.newFailed = append(l.newFailed, p)
-		if failsIndex(j, p, r) && !l.completed.has(index) {
+		if failsIndex(j, p, r) && !l.completed.has(index) && (p.DeletionTimestamp == nil || !writtenEnd(j).decided()) {
 			more = append(more, index)
 		}
 	}
 	l.failedIndexes = l.failedBefore.with(more...)
 }
 
-// failsIndex reports whether the failure of the pod is the end of its index (JOB-68).
+// failsIndex reports whether the failure of the pod is the end of its index (JOB-68). That of a pod which was deleted because the Job ends
+// is not: see fail.
 func failsIndex(j *batchv1.Job, p *corev1.Pod, r ruling) bool {
 	return perIndex(j) && (r.action == batchv1.PodFailurePolicyActionFailIndex ||
 		failuresOf(p).counted >= int(*j.Spec.BackoffLimitPerIndex))

@@ -71,14 +71,15 @@ func TestPlan(t *testing.T) {
 		{"JOB-30 a clock that is ahead", sum(1), list(pod("a", failedWith(1, -time.Hour))), nil, 10 * time.Second},
 
 		{"JOB-4 a Job with a deadline is looked at again when it is over", sum(1, deadline(3601)), list(pod("a")), nil, time.Second},
-		{"JOB-55 the deadline is over", sum(1, deadline(3600)), list(pod("a")), []string{"delete a"}, 0},
+		{"JOB-55 the deadline is over: that is written before pods are deleted", sum(1, deadline(3600)), list(pod("a")), nil, 0},
+		{"JOB-55 then they are", sum(1, deadline(3600), condTrue(batchv1.JobFailureTarget, "DeadlineExceeded")), list(pod("a")), []string{"delete a"}, 0},
 		{"JOB-82 not while it is suspended", sum(1, deadline(3600), suspend), nil, nil, 0},
 		{"JOB-81 nor when it has just been resumed", sum(1, deadline(3600), condTrue(batchv1.JobSuspended, "")), nil, []string{"create 1"}, 0},
-		{"JOB-53 too many failures", sum(2, limit(0)), list(pod("a"), pod("b", failed)), []string{"delete a"}, 0},
-		{"JOB-54 too many restarts", sum(2, limit(3), onFailure), list(pod("a", restarted(1)), pod("b", restarted(2))), []string{"delete a", "delete b"}, 0},
-		{"JOB-54 not yet", sum(2, limit(3), onFailure), list(pod("a", restarted(1)), pod("b", restarted(1))), nil, 0},
-		{"JOB-54 limit 0, no restart", sum(1, limit(0), onFailure), list(pod("a", restarted(0))), nil, 0},
-		{"JOB-54 limit 0", sum(1, limit(0), onFailure), list(pod("a", restarted(1))), []string{"delete a"}, 0},
+		{"JOB-53 too many failures", sum(2, limit(0)), list(pod("a"), pod("b", failed)), nil, 0},
+		{"JOB-54 too many restarts", sum(2, limit(3), onFailure), list(pod("a", restarted(1)), pod("b", restarted(2)), pod("c", failed)), nil, 0},
+		{"JOB-54 not yet", sum(3, limit(3), onFailure), list(pod("a", restarted(1)), pod("b", restarted(1)), pod("c", failedWith(1, time.Hour))), []string{"create 1"}, 0},
+		{"JOB-54 limit 0, no restart", sum(2, limit(0), onFailure), list(pod("a", restarted(0))), []string{"create 1"}, 0},
+		{"JOB-54 limit 0", sum(2, limit(0), onFailure), list(pod("a", restarted(1))), nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := planPods(now, snapshotOf(c.job, c.pods...))

@@ -36,7 +36,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 		after.Status = r.status
 		p.Steps = append(p.Steps, plan.Change{Old: s.Job, New: &after, Subresource: plan.Status, Why: "the status has changed"})
 		p.Steps = append(p.Steps, r.events...)
-		if onlyProgress(s.Job.Status, r.status) {
+		if onlyProgress(s.Job.Status, r.status) && !(r.end.decided() && len(r.deleted) > 0) {
 			p.Debounce, p.MaxWait = progressWait, progressWait
 		}
 	}
@@ -51,6 +51,7 @@ type report struct {
 	snapshot
 	did     plan.Outcome
 	touched map[types.UID]bool // pods that the plan has written
+	deleted map[types.UID]bool // active pods that it has deleted
 	left    int                // active pods that are left, with those that were created
 	end     end
 	status  batchv1.JobStatus
@@ -59,8 +60,8 @@ type report struct {
 
 // newReport begins with how many pods there are, what the plan did included (JOB-87).
 func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
-	r := &report{snapshot: s, did: did, touched: map[types.UID]bool{}, status: *s.Job.Status.DeepCopy()}
-	created, deleted, running := 0, map[types.UID]bool{}, 0
+	r := &report{snapshot: s, did: did, touched: map[types.UID]bool{}, deleted: map[types.UID]bool{}, status: *s.Job.Status.DeepCopy()}
+	created, running := 0, 0
 	for _, result := range did.Results {
 		r.touched[result.Object.GetUID()] = true
 		switch {
@@ -68,7 +69,7 @@ func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
 		case result.Verb == plan.Created:
 			created++
 		case result.Verb == plan.Deleted:
-			deleted[result.Object.GetUID()] = true
+			r.deleted[result.Object.GetUID()] = true
 			if pod, ok := result.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" { // others are gone at once
 				running++
 			}
@@ -76,11 +77,11 @@ func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
 	}
 	ready := 0
 	for _, p := range s.active {
-		if !deleted[p.UID] && podutil.Ready(p) {
+		if !r.deleted[p.UID] && podutil.Ready(p) {
 			ready++
 		}
 	}
-	r.left = len(s.active) + created - len(deleted)
+	r.left = len(s.active) + created - len(r.deleted)
 	r.status.Active = int32(r.left)
 	r.status.Ready = ptr.To(int32(ready))
 	r.status.Terminating = ptr.To(int32(len(s.terminating) + running))
@@ -90,16 +91,11 @@ func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
 	return r
 }
 
-// decide finds out whether the Job ends. An end is only recorded when no pod is active any more (JOB-60). Until then nothing is counted,
-// because the end may follow from pods that are not counted yet.
+// decide finds out whether the Job ends.
 func (r *report) decide(now time.Time) {
 	r.end = endOf(now, r.snapshot)
 	if !r.end.decided() {
 		r.end = completionsReached(r.snapshot, r.left)
-	}
-	if r.end.decided() && r.left > 0 && !holds(r.status, r.end.interim) {
-		r.end = end{}
-		r.newSucceeded, r.newFailed, r.ignored = nil, nil, nil
 	}
 }
 
@@ -162,10 +158,12 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	return failed, ignored
 }
 
-// unfinished returns the pods with a finalizer that do not count as ended and are not listed.
+// unfinished returns the pods with a finalizer that do not count as ended and are not listed. Unless the Job is being deleted, those are
+// left out that are still to be deleted.
 func (r *report) unfinished() (pods []*corev1.Pod) {
 	for _, p := range slices.Concat(r.active, r.terminating) {
-		if tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
+		goes := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
+		if goes && tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
 			pods = append(pods, p)
 		}
 	}

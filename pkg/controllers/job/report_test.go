@@ -81,7 +81,10 @@ func TestReport(t *testing.T) {
 		{"JOB-53 exactly the limit", sum(1, limit(1)), list(pod("a", failed)), []string{"status uncounted.failed=1", "untrack a"}},
 		{"JOB-92 failed for good", sum(1, limit(0), counters(0, 1, none), condTrue(batchv1.JobFailureTarget, "BackoffLimitExceeded")), nil,
 			[]string{"status failed=1 FailureTarget=True Failed=True", "event BackoffLimitExceeded"}},
-		{"JOB-60 an end is not recorded, nor are pods counted, while pods are active", sum(2, active(1), policy(onExit("FailJob", 42))), list(pod("a"), pod("b", failedWith(42, 0))), nil},
+		{"JOB-60 an end is recorded before pods are deleted, which do not count until then", sum(2, active(1), policy(onExit("FailJob", 42))),
+			list(pod("a"), pod("b", failedWith(42, 0))), []string{"status active=1 uncounted.failed=1 FailureTarget=True", "untrack b"}},
+		{"JOB-54 too many restarts", sum(2, active(1), limit(1), onFailure), list(pod("a", restarted(1))), []string{"status active=1 FailureTarget=True"}},
+		{"JOB-55 the deadline is over", sum(1, active(1), deadline(3600)), list(pod("a")), []string{"status active=1 FailureTarget=True"}},
 
 		{"JOB-80 suspended", sum(1, suspend), nil, []string{"status started=false Suspended=True", "event Suspended"}},
 		{"JOB-80 not while a pod is active", sum(1, suspend, active(1)), list(pod("a")), nil},
