@@ -7,7 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 func TestNewPod(t *testing.T) { // JOB-25
@@ -35,7 +36,7 @@ func TestNewIndexedPod(t *testing.T) { // JOB-65
 		spec.InitContainers = []corev1.Container{{Name: "init"}}
 		spec.Containers = append(spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: indexVariable, Value: "mine"}}})
 	})
-	p := newIndexedPod(j, 7, nil, nil)
+	p := newIndexedPod(j, 7, nil)
 	if p.GenerateName != "sum-7-" || p.Spec.Hostname != "sum-7" {
 		t.Errorf("named %q, host %q", p.GenerateName, p.Spec.Hostname)
 	}
@@ -57,30 +58,38 @@ func TestNewIndexedPod(t *testing.T) { // JOB-65
 		t.Error("the template has changed")
 	}
 	j.Name = strings.Repeat("x", 63)
-	if got := newIndexedPod(j, 12345, nil, nil).GenerateName; len(got) != longestPrefix || !strings.HasSuffix(got, "x-12345-") {
+	if got := newIndexedPod(j, 12345, nil).GenerateName; len(got) != longestPrefix || !strings.HasSuffix(got, "x-12345-") {
 		t.Errorf("a long name: %q", got)
 	}
 }
 
 func TestFailuresAreHandedOn(t *testing.T) { // JOB-67
-	j := sum(3, limitPerIndex(3))
-	ignored := map[types.UID]ruling{"a": {action: batchv1.PodFailurePolicyActionIgnore}}
+	j := sum(3, limitPerIndex(3), policy(onDisruption(batchv1.PodFailurePolicyActionIgnore)))
 	for _, c := range []struct {
 		name           string
 		failed         *corev1.Pod
-		actions        map[types.UID]ruling
 		count, ignored string
 	}{
-		{"the first", nil, nil, "0", ""},
-		{"after a failure", pod("a", failed), nil, "1", ""},
-		{"after another", pod("a", failed, failedBefore("1")), nil, "2", ""},
-		{"after one that is ignored", pod("a", failed, failedBefore("1")), ignored, "1", "1"},
-		{"nonsense counts as none", pod("a", failed, failedBefore("-3")), nil, "1", ""},
+		{"the first", nil, "0", ""},
+		{"after a failure", pod("a", failed), "1", ""},
+		{"after another", pod("a", failed, failedBefore("1")), "2", ""},
+		{"after one that is ignored", pod("a", failed, failedBefore("1"), disrupted), "1", "1"},
+		{"nonsense counts as none", pod("a", failed, failedBefore("-3")), "1", ""},
 	} {
-		p := newIndexedPod(j, 0, c.failed, c.actions)
+		p := newIndexedPod(j, 0, c.failed)
 		count, skipped := p.Annotations[batchv1.JobIndexFailureCountAnnotation], p.Annotations[batchv1.JobIndexIgnoredFailureCountAnnotation]
 		if count != c.count || skipped != c.ignored {
 			t.Errorf("%s: %q and %q, want %q and %q", c.name, count, skipped, c.count, c.ignored)
 		}
+	}
+}
+
+// JOB-46, JOB-67: the policy is asked about the last failed pod also if that was dealt with before.
+func TestIgnoredFailuresAreHandedOn(t *testing.T) {
+	j := sum(1, limitPerIndex(3), policy(onDisruption(batchv1.PodFailurePolicyActionIgnore)))
+	p := planPods(now, snapshotOf(j, pod("a", index("0"), failed, disrupted, untracked)))
+	made := p.Steps[0].(plan.Each).Sequences[0][0].(plan.Create).Object.GetAnnotations()
+	if made[batchv1.JobIndexFailureCountAnnotation] != "0" || made[batchv1.JobIndexIgnoredFailureCountAnnotation] != "1" {
+		t.Errorf("%v", made)
 	}
 }

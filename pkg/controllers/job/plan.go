@@ -52,8 +52,8 @@ func releaseCounted(s snapshot) []plan.Step {
 	var each plan.Each
 	adopted := adopted(s.claims)
 	for _, p := range s.counted {
-		if adopted[p.UID] {
-			continue // no reconcile writes an object twice
+		if adopted[p.UID] || s.holds(p) { // no reconcile writes an object twice
+			continue
 		}
 		each.Sequences = append(each.Sequences, []plan.Step{untrack(p, "the pod is counted")})
 	}

@@ -8,7 +8,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -51,7 +50,7 @@ func createIndexes(now time.Time, s snapshot, n int) plan.Plan {
 		picked = picked[len(batch):]
 		var each plan.Each
 		for _, index := range batch {
-			each.Sequences = append(each.Sequences, []plan.Step{create(newIndexedPod(s.Job, index, last[index], s.actions), 1)})
+			each.Sequences = append(each.Sequences, []plan.Step{create(newIndexedPod(s.Job, index, last[index]), 1)})
 		}
 		p.Steps = append(p.Steps, each)
 	}
@@ -132,7 +131,7 @@ const longestPrefix = 58
 
 // newIndexedPod is the same for an index (JOB-65). If the last pod of the index has failed, the new one knows how often that was
 // (JOB-67).
-func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod, actions map[types.UID]ruling) *corev1.Pod {
+func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod) *corev1.Pod {
 	p := newPod(j)
 	i := strconv.Itoa(index)
 	suffix := "-" + i + "-"
@@ -151,7 +150,7 @@ func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod, actions map[ty
 	var f failures
 	if failed != nil {
 		f = failuresOf(failed)
-		if actions[failed.UID].action == batchv1.PodFailurePolicyActionIgnore {
+		if rule(j, failed).action == batchv1.PodFailurePolicyActionIgnore {
 			f.ignored++
 		} else {
 			f.counted++

@@ -163,7 +163,8 @@ type ledger struct {
 //	newSucceeded  have succeeded, not listed yet; of Indexed Jobs one for each index that is not completed yet
 //	newFailed     have failed, not listed yet
 //	ignored       have ended, but do not count: by the pod failure policy, without a valid index, or of an index that is done
-//	held          by index: have failed, and must exist until there is a replacement that knows how often the index has failed (JOB-67)
+//	held          by index: have failed, and must exist until there is a replacement that knows how often the index has failed (JOB-67). They
+//	              are among counted, newFailed or ignored: they count as others do, but keep their finalizer, and so stay listed (JOB-128)
 func newLedger(s snapshot) ledger {
 	l := ledger{
 		succeeded: s.Job.Status.Succeeded, failed: s.Job.Status.Failed,
@@ -200,7 +201,7 @@ func newLedger(s snapshot) ledger {
 	slices.SortFunc(failed, byCreation)
 	l.succeed(s.Job, succeeded)
 	l.fail(s.Job, failed)
-	if perIndex(s.Job) && s.Job.DeletionTimestamp == nil {
+	if perIndex(s.Job) && s.Job.DeletionTimestamp == nil && !writtenEnd(s.Job).decided() {
 		l.hold(s)
 	}
 	return l
@@ -288,30 +289,24 @@ func failsIndex(j *batchv1.Job, p *corev1.Pod, r ruling) bool {
 		failuresOf(p).counted >= int(*j.Spec.BackoffLimitPerIndex))
 }
 
-// hold keeps back the last failed pod of each index that is to run again and does not yet.
+// hold finds the last failed pod of each index that is to run again and does not yet.
 func (l *ledger) hold(s snapshot) {
 	busy := l.busy(s.Job)
-	hold := func(p *corev1.Pod) {
+	for _, p := range slices.Concat(l.newFailed, l.ignored, l.counted) {
 		index, ok := indexOf(p)
-		if !ok || index >= completions(s.Job) || busy[index] || l.completed.has(index) || l.failedIndexes.has(index) {
-			return
+		if !ok || !hasFailed(s.Job, p) || index >= completions(s.Job) || busy[index] || l.completed.has(index) || l.failedIndexes.has(index) {
+			continue
 		}
 		if before := l.held[index]; before == nil || laterFailure(before, p) {
 			l.held[index] = p
 		}
 	}
-	for _, p := range slices.Concat(l.newFailed, l.ignored) {
-		if p.Status.Phase != corev1.PodSucceeded {
-			hold(p)
-		}
-	}
-	free := func(pods []*corev1.Pod) []*corev1.Pod {
-		return slices.DeleteFunc(pods, func(p *corev1.Pod) bool {
-			index, _ := indexOf(p)
-			return l.held[index] == p
-		})
-	}
-	l.newFailed, l.ignored = free(l.newFailed), free(l.ignored)
+}
+
+// holds reports whether the pod must keep its finalizer for now.
+func (l *ledger) holds(p *corev1.Pod) bool {
+	index, ok := indexOf(p)
+	return ok && l.held[index] == p
 }
 
 // busy returns the indexes that have a pod already: an active one or, where pods are replaced only when they have ended, one that is
@@ -345,13 +340,7 @@ func (l *ledger) totalSucceeded(j *batchv1.Job) int {
 
 // totalFailed likewise (JOB-63).
 func (l *ledger) totalFailed() int {
-	n := int(l.failed) + len(l.listedFailed) + len(l.newFailed)
-	for _, p := range l.held {
-		if l.actions[p.UID].action != batchv1.PodFailurePolicyActionIgnore {
-			n++
-		}
-	}
-	return n
+	return int(l.failed) + len(l.listedFailed) + len(l.newFailed)
 }
 
 // hasFailed reports whether the pod counts as failed. Unless the Job replaces pods only when they have ended, one that is being

@@ -126,6 +126,12 @@ func TestPlanIndexed(t *testing.T) {
 		{"JOB-33 no other index is left", sum(1, perIndex), list(pod("a", index("0"), failedWith(1, 4*time.Second))), nil, 6 * time.Second},
 		{"JOB-33 it is over", sum(1, perIndex), list(pod("a", index("0"), failedWith(1, 11*time.Second))), []string{"create index 0"}, 0},
 		{"JOB-33 of the second failure twice as long", sum(1, limitPerIndex(5)), list(pod("a", index("0"), failedBefore("1"), failedWith(1, 11*time.Second))), nil, 9 * time.Second},
+		{"JOB-67 the failed pod is held while it waits, though it is listed", sum(1, limitPerIndex(5), counters(0, 0, failedList("a"))),
+			list(pod("a", index("0"), failedWith(1, 4*time.Second))), nil, 6 * time.Second},
+		{"JOB-67 not any more when it is replaced", sum(1, limitPerIndex(5), counters(0, 0, failedList("a"))),
+			list(pod("a", index("0"), failed), pod("b", index("0"), failedBefore("1"))), []string{"untrack a"}, 0},
+		{"JOB-67 or when the Job ends", sum(1, limitPerIndex(5), counters(0, 0, failedList("a")), condTrue(batchv1.JobFailureTarget, "x")),
+			list(pod("a", index("0"), failed)), []string{"untrack a"}, 0},
 		{"JOB-68 an index that has failed for good is not run again", sum(2, perIndex), list(pod("a", index("0"), failedBefore("1"), failed)), []string{"create index 1"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (r *report) count() (free []*corev1.Pod) {
 	r.status.Succeeded, r.status.Failed = r.succeeded, r.failed
 	r.countIndexes(succeeded, failed)
 	for _, p := range slices.Concat(succeeded, failed, ignored) {
-		if !r.touched[p.UID] {
+		if !r.touched[p.UID] && (!r.holds(p) || r.end.decided()) {
 			free = append(free, p)
 		}
 	}
@@ -129,15 +129,6 @@ func (r *report) count() (free []*corev1.Pod) {
 // outcomes sorts out which pods count as failed, and which lose their finalizer without being counted.
 func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	failed, ignored = slices.Clone(r.newFailed), slices.Clone(r.ignored)
-	if r.end.decided() { // nothing is held back any more
-		for _, p := range r.held {
-			if r.actions[p.UID].action == batchv1.PodFailurePolicyActionIgnore {
-				ignored = append(ignored, p)
-			} else {
-				failed = append(failed, p)
-			}
-		}
-	}
 	unfinished := r.unfinished()
 	switch {
 	case r.end.failing():
