@@ -162,7 +162,7 @@ func unsettledDaemonSet(s *apiserver.Server, d *appsv1.DaemonSet) []string {
 		}
 	}
 	var desired, available, updated int32
-	ended := false
+	waits := false // for a pod that has ended, or that surges and is not available
 	generation := d.Annotations["deprecated.daemonset.template.generation"]
 	newest, wrong := revisionsOf(s, d)
 	for _, n := range apiserver.All[*corev1.Node](s) {
@@ -184,8 +184,9 @@ func unsettledDaemonSet(s *apiserver.Server, d *appsv1.DaemonSet) []string {
 			}
 			continue
 		}
-		ended = ended || slices.ContainsFunc(on, podutil.Finished)
-		if podutil.Available(on[0], d.Spec.MinReadySeconds, time.Now()) {
+		is := func(p *corev1.Pod) bool { return podutil.Available(p, d.Spec.MinReadySeconds, time.Now()) }
+		waits = waits || slices.ContainsFunc(on, podutil.Finished) || len(on) > 1 && !(is(on[0]) && is(on[1]))
+		if is(on[0]) {
 			available++
 		}
 		if on[0].Labels["pod-template-generation"] == generation || newest != nil && on[0].Labels[hashLabel] == newest.Labels[hashLabel] { // DS-56
@@ -196,7 +197,7 @@ func unsettledDaemonSet(s *apiserver.Server, d *appsv1.DaemonSet) []string {
 	if st.DesiredNumberScheduled != desired || st.ObservedGeneration != d.Generation {
 		wrong = append(wrong, fmt.Sprintf("generation %d, %d nodes are to run a pod, and the status says %+v", d.Generation, desired, st))
 	}
-	if rolls := d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType; rolls && !ended && available == desired && (updated != desired || st.UpdatedNumberScheduled != desired || st.NumberAvailable != desired) {
+	if rolls := d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType; rolls && !waits && available == desired && (updated != desired || st.UpdatedNumberScheduled != desired || st.NumberAvailable != desired) {
 		wrong = append(wrong, fmt.Sprintf("%d of %d pods are updated, and the status says %+v", updated, desired, st))
 	}
 	return wrong
