@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -58,11 +59,11 @@ type work struct {
 	room room
 
 	steps   []plan.Step
-	notices []plan.RecordEvent // events about pods that are to be deleted
-	missing []string           // nodes where a pod is to be created
-	doomed  []*corev1.Pod      // to be deleted
-	placed  map[string]bool    // nodes where pods are to be created or deleted
-	reasons map[string]int     // for deletions
+	notices map[types.UID]plan.RecordEvent // events about pods that are to be deleted
+	missing []string                       // nodes where a pod is to be created
+	doomed  []*corev1.Pod                  // to be deleted
+	placed  map[string]bool                // nodes where pods are to be created or deleted
+	reasons map[string]int                 // for deletions
 	requeue time.Duration
 	notes   []string
 }
@@ -138,10 +139,9 @@ func (w *work) movePods() {
 		objects := make([]plan.Object, len(pods))
 		for i, p := range pods {
 			objects[i] = p
-		}
-		slices.SortFunc(w.notices, func(a, b plan.RecordEvent) int { return cmp.Compare(a.Event.Message, b.Event.Message) })
-		for _, notice := range w.notices {
-			w.steps = append(w.steps, notice)
+			if notice, ok := w.notices[p.UID]; ok {
+				w.steps = append(w.steps, notice)
+			}
 		}
 		each.Sequences = append(each.Sequences, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
