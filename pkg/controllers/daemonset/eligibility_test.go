@@ -179,7 +179,7 @@ func TestDS25CreatedPods(t *testing.T) {
 		t.Error("the template was changed")
 	}
 	d.Annotations[appsv1.DeprecatedTemplateGeneration] = "two"
-	if labels := newPod(d, presentOf(d, nil), "n1").Labels; labels[templateGeneration] != "" {
+	if labels := newPod(d, presentOf(d, revisions{}), "n1").Labels; labels[templateGeneration] != "" {
 		t.Errorf("a generation that is no number: %v", labels)
 	}
 }

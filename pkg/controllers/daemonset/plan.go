@@ -47,7 +47,11 @@ func planDaemonSet(now time.Time, s snapshot) plan.Plan {
 		w.place()
 		w.roll()
 		w.movePods()
+		w.removeDuplicates()
 		w.truncateHistory()
+		if len(w.apart) > 0 {
+			w.steps = append(w.steps, plan.Each{Sequences: w.apart})
+		}
 	}
 	return plan.Plan{Steps: w.steps, Requeue: w.requeue, Why: w.why()}
 }
@@ -59,6 +63,7 @@ type work struct {
 	room room
 
 	steps   []plan.Step
+	apart   [][]plan.Step                  // follow the steps, and do not stop one another
 	notices map[types.UID]plan.RecordEvent // events about pods that are to be deleted
 	missing []string                       // nodes where a pod is to be created
 	doomed  []*corev1.Pod                  // to be deleted
@@ -115,10 +120,9 @@ func (w *work) deletions() string {
 	return strings.Join(all, ", ")
 }
 
-// movePods plans the creations and deletions. They do not stop one another (DS-28). What exceeds the limit follows in the next
+// movePods plans the creations and deletions (DS-28). What exceeds the limit follows in the next
 // reconcile. The server may refuse a pod for one node and take it for others, so it is not always the same node that is first.
 func (w *work) movePods() {
-	var each plan.Each
 	if n := len(w.missing); n > 0 {
 		slices.Sort(w.missing)
 		first := int(uint64(w.now.UnixMilli()) % uint64(n))
@@ -127,7 +131,7 @@ func (w *work) movePods() {
 		for i, node := range nodes {
 			objects[i] = newPod(w.Set, w.present, node)
 		}
-		each.Sequences = append(each.Sequences, []plan.Step{plan.CreateAll{Objects: objects, Why: "nodes lack a pod", Events: plan.Events{
+		w.apart = append(w.apart, []plan.Step{plan.CreateAll{Objects: objects, Why: "nodes lack a pod", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
 		}}})
@@ -135,21 +139,18 @@ func (w *work) movePods() {
 	}
 	if n := len(w.doomed); n > 0 {
 		slices.SortFunc(w.doomed, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-		pods := w.doomed[:min(n, burst)]
-		objects := make([]plan.Object, len(pods))
-		for i, p := range pods {
+		w.doomed = w.doomed[:min(n, burst)]
+		objects := make([]plan.Object, len(w.doomed))
+		for i, p := range w.doomed {
 			objects[i] = p
 			if notice, ok := w.notices[p.UID]; ok {
 				w.steps = append(w.steps, notice)
 			}
 		}
-		each.Sequences = append(each.Sequences, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
+		w.apart = append(w.apart, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
 		}}})
-		w.say("delete %d of %d pods (%s)", len(pods), n, w.deletions())
-	}
-	if len(each.Sequences) > 0 {
-		w.steps = append(w.steps, each)
+		w.say("delete %d of %d pods (%s)", len(w.doomed), n, w.deletions())
 	}
 }

@@ -91,7 +91,7 @@ func (s *snapshot) derive() {
 		}
 	}
 	s.revisions = sortRevisions(s.Set, own)
-	s.present = presentOf(s.Set, s.revisions.current)
+	s.present = presentOf(s.Set, s.revisions)
 }
 
 // UnmarshalJSON implements json.Unmarshaler. What follows from the objects is not stored.
