@@ -76,6 +76,11 @@ func TestObserve(t *testing.T) {
 	if s := o.Snapshot; len(s.Pods) != 3 || len(s.Revisions) != 2 || s.Taken != nil || o.Memory != nil {
 		t.Errorf("%d pods, %d revisions, taken %v, memory %v", len(s.Pods), len(s.Revisions), s.Taken, o.Memory)
 	}
+	again := requestFor(d)
+	again.Failure = errors.New("refused")
+	if o, _ := k.observe(t.Context(), again); !o.Snapshot.Failed {
+		t.Error("not told of the failure")
+	}
 	stranger := revisionOf(d, 1, func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "other" })
 	k.put(t, stranger)
 	if o, _ := k.observe(t.Context(), requestFor(d)); o.Snapshot.Taken == nil || len(live(o.Snapshot)) != 2 {

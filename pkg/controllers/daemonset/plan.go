@@ -120,13 +120,12 @@ func (w *work) deletions() string {
 	return strings.Join(all, ", ")
 }
 
-// movePods plans the creations and deletions (DS-28). What exceeds the limit follows in the next
-// reconcile. The server may refuse a pod for one node and take it for others, so it is not always the same node that is first.
+// movePods plans the creations and deletions (DS-28). What exceeds the limit follows in the next reconcile. The server may refuse a pod
+// for one node and take it for others, so it is not always the same node that is first; nor is it with deletions, once one has failed.
 func (w *work) movePods() {
 	if n := len(w.missing); n > 0 {
 		slices.Sort(w.missing)
-		first := int(uint64(w.now.UnixMilli()) % uint64(n))
-		nodes := slices.Concat(w.missing[first:], w.missing[:first])[:min(n, burst)]
+		nodes := rotated(w.missing, w.now)[:min(n, burst)]
 		objects := make([]plan.Object, len(nodes))
 		for i, node := range nodes {
 			objects[i] = newPod(w.Set, w.present, node)
@@ -139,6 +138,9 @@ func (w *work) movePods() {
 	}
 	if n := len(w.doomed); n > 0 {
 		slices.SortFunc(w.doomed, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+		if w.Failed {
+			w.doomed = rotated(w.doomed, w.now)
+		}
 		w.doomed = w.doomed[:min(n, burst)]
 		objects := make([]plan.Object, len(w.doomed))
 		for i, p := range w.doomed {
@@ -153,4 +155,13 @@ func (w *work) movePods() {
 		}}})
 		w.say("delete %d of %d pods (%s)", len(w.doomed), n, w.deletions())
 	}
+}
+
+// rotated returns all elements, beginning with another one from time to time.
+func rotated[T any](all []T, now time.Time) []T {
+	if len(all) == 0 {
+		return nil
+	}
+	first := int(uint64(now.UnixMilli()) % uint64(len(all)))
+	return slices.Concat(all[first:], all[:first])
 }
