@@ -22,7 +22,7 @@ type act int
 
 const (
 	nothing act = iota
-	run         // bind the pod to a node, if it is not yet, and set it running and ready
+	run         // bind the pod to a node, if it is not yet, and set it running and ready, or ended
 	finish      // remove a pod that is being deleted
 )
 
@@ -58,6 +58,9 @@ func newKubelet(clients []kubernetes.Interface, nodes []string, errs *collect) *
 	k.more = sync.NewCond(&k.mu)
 	return k
 }
+
+// endsAtOnce is the label of pods that have succeeded as soon as they run.
+const endsAtOnce = "bench/ends-at-once"
 
 // due is the act that a pod's state asks for.
 func due(p *corev1.Pod) act {
@@ -173,6 +176,9 @@ func (k *kubelet) play(ctx context.Context, client kubernetes.Interface, p *core
 	ready := p.DeepCopy()
 	ready.ResourceVersion = "" // binding has changed it; nobody else writes the status
 	ready.Status = readyStatus(p, addressOf(n))
+	if p.Labels[endsAtOnce] != "" {
+		ready.Status = endedStatus(p, addressOf(n))
+	}
 	_, err := pods.UpdateStatus(ctx, ready, metav1.UpdateOptions{})
 	return gone(err)
 }
@@ -202,6 +208,25 @@ func readyStatus(p *corev1.Pod, address string) corev1.PodStatus {
 		started := true
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: true, Started: &started,
 			ContainerID: "containerd://" + string(p.UID), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}})
+	}
+	return status
+}
+
+// endedStatus is that of a pod that has succeeded.
+func endedStatus(p *corev1.Pod, address string) corev1.PodStatus {
+	status := readyStatus(p, address)
+	status.Phase = corev1.PodSucceeded
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Type == corev1.PodReady || c.Type == corev1.ContainersReady {
+			c.Status, c.Reason = corev1.ConditionFalse, "PodCompleted"
+		}
+	}
+	for i := range status.ContainerStatuses {
+		c, runs := &status.ContainerStatuses[i], false
+		c.Ready, c.Started = false, &runs
+		c.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: "Completed", StartedAt: *status.StartTime, FinishedAt: *status.StartTime, ContainerID: c.ContainerID,
+		}}
 	}
 	return status
 }

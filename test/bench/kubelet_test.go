@@ -134,6 +134,23 @@ func TestKubeletPlaysEachPodOnce(t *testing.T) {
 	k.mu.Unlock()
 }
 
+func TestKubeletEndsPodsOfJobs(t *testing.T) {
+	r, errs := &recorder{}, &collect{}
+	k := newKubelet([]kubernetes.Interface{r.client(nil)}, []string{"node-0"}, errs)
+	p := testPod("a", "sum", "pending bound")
+	p.Labels[endsAtOnce] = "true"
+	got := r.play(t, k, 1, func() {
+		k.see(p, false)
+		k.see(testPod("a", "sum", "succeeded"), false)
+	})
+	if want := []string{`update pods/status a Succeeded ready=false version=""`}; !slices.Equal(got, want) || errs.first() != nil {
+		t.Errorf("%v\n%s", errs.first(), strings.Join(got, "\n"))
+	}
+	if c := endedStatus(p, "10.64.0.1").ContainerStatuses[0]; c.Ready || c.State.Running != nil || c.State.Terminated.Reason != "Completed" {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestKubeletForgivesWhatIsGone(t *testing.T) {
 	pods := corev1.Resource("pods")
 	for _, row := range []struct {

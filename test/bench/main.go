@@ -44,6 +44,9 @@ func scenarios() []scenario {
 		{"garbage", "a Deployment of 2000 pods deleted in the background, 10,000 objects without owners", false, garbage},
 		{"everything", "20,000 pods, 20,000 Secrets and ConfigMaps, 50 custom kinds: memory with all controllers", false, everything},
 		{"daemonsets", "a DaemonSet on 5000 nodes is created, one on 1000 is updated", false, daemonSets},
+		{"statefulsets", "50 StatefulSets of 5 pods are created and updated", false, statefulSets},
+		{"job", "a Job of 1000 pods, 100 at a time; Jobs of one pod, from its end", false, runJobs},
+		{"cronjobs", "300 CronJobs that are due at the same minute", false, cronJobs},
 		{"slices", "EndpointSlices of a Service of 5000 pods, and of one that is updated", false, endpointSlices},
 		{"budgets", "a namespace of 10,000 pods and 500 PodDisruptionBudgets", false, budgets},
 	}
@@ -110,7 +113,7 @@ func listScenarios() string {
 		if s.quick {
 			quick = " (quick)"
 		}
-		fmt.Fprintf(&b, "  %-10s %s%s\n", s.name, s.help, quick)
+		fmt.Fprintf(&b, "  %-12s %s%s\n", s.name, s.help, quick)
 	}
 	return b.String()
 }

@@ -257,6 +257,20 @@ func (j job) figures(m measured) []figure {
 	return append(all, seconds("CPU floor", m.cpuFloor), figure{Name: "times the CPU floor", Value: m.cpu.Seconds() / m.cpuFloor.Seconds()})
 }
 
+// costs are the figures of work that Deployments have no part in. How many statuses are written depends on how long the work takes.
+func (m measured) costs(least floor.Writes) []figure {
+	total, other, most := float64(least.Total()), float64(least.Other), math.Floor(float64(least.Other)*mostForMany)
+	return []figure{
+		{Name: "writes", Value: float64(m.writes.writes), Floor: &total},
+		{Name: "of them not of a status", Value: float64(m.writes.writes - m.writes.status), Floor: &other, Most: &most},
+		exactly("refused with 409", m.writes.conflicts, 0),
+		exactly("refused otherwise", m.writes.otherRefusals, 0),
+		exactly("writes without effect", m.writes.noOps, 0),
+		count("events", m.writes.events),
+		seconds("CPU of the manager", m.cpu),
+	}
+}
+
 // otherWrites are those that are not of a status. No machine is too slow for their limit.
 func (j job) otherWrites(m measured) figure {
 	least, most := float64(j.floor.Other), math.Floor(float64(j.floor.Other)*j.most)

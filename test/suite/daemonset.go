@@ -262,7 +262,7 @@ var daemonSetMutants = []Mutant{
 	},
 	{
 		Name:  "a rolling update deletes one pod too many",
-		Edits: []Edit{{"pkg/controllers/daemonset/rolling.go", "first(candidates, w.room.unavailable-unavailable)", "first(candidates, w.room.unavailable-unavailable+1)"}},
+		Edits: []Edit{{"pkg/controllers/daemonset/rolling.go", "first(candidates, w.room.unavailable-taken.unavailable)", "first(candidates, w.room.unavailable-taken.unavailable+1)"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 30s  daemon ds image=good:2`,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A pod that has failed is replaced at once. If its successors on the node fail too, they are replaced ever more rarely (DS-35).
@@ -25,6 +26,9 @@ type memory struct {
 type failure struct {
 	Deleted time.Time
 	Delay   time.Duration // until the next
+	// Pods are the pods that were to be deleted. As long as they are there, they were not: the limit left them out (DS-28), something
+	// else came first, or the server refused it. Then nothing has been deleted that the node would have to wait for.
+	Pods []types.UID
 }
 
 // see returns until when the failed pods of each node are left alone, and what is to be remembered; nil for nothing. Where they
@@ -36,18 +40,22 @@ func (m *memory) see(now time.Time, s snapshot) (backoff map[string]time.Time, n
 		maps.DeleteFunc(next.Failures, func(_ string, f failure) bool { return now.Sub(f.Deleted) >= forgiven })
 	}
 	for _, n := range s.Nodes {
-		if n.Eligibility == excluded || !slices.ContainsFunc(s.on[n.Name], failed) {
+		pods := failedPods(s.on[n.Name])
+		if n.Eligibility == excluded || len(pods) == 0 {
 			continue
 		}
 		before, known := next.Failures[n.Name]
-		if until := before.Deleted.Add(before.Delay); known && now.Before(until) {
+		switch until := before.Deleted.Add(before.Delay); {
+		case known && !slices.ContainsFunc(pods, func(uid types.UID) bool { return !slices.Contains(before.Pods, uid) }):
+			next.Failures[n.Name] = failure{Deleted: now, Delay: before.Delay, Pods: pods}
+		case known && now.Before(until):
 			if backoff == nil {
 				backoff = map[string]time.Time{}
 			}
 			backoff[n.Name] = until
-			continue
+		default:
+			next.Failures[n.Name] = failure{Deleted: now, Delay: min(max(firstDelay, 2*before.Delay), longestDelay), Pods: pods}
 		}
-		next.Failures[n.Name] = failure{Deleted: now, Delay: min(max(firstDelay, 2*before.Delay), longestDelay)}
 	}
 	if len(next.Failures) == 0 {
 		return backoff, nil
@@ -55,6 +63,12 @@ func (m *memory) see(now time.Time, s snapshot) (backoff map[string]time.Time, n
 	return backoff, next
 }
 
-func failed(p *corev1.Pod) bool {
-	return p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodFailed
+// failedPods returns the uids of the pods that have failed and are not being deleted.
+func failedPods(pods []*corev1.Pod) (uids []types.UID) {
+	for _, p := range pods {
+		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodFailed {
+			uids = append(uids, p.UID)
+		}
+	}
+	return uids
 }

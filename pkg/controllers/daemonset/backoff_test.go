@@ -1,6 +1,8 @@
 package daemonset
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +14,9 @@ func TestDS35Delays(t *testing.T) {
 	var m *memory
 	at := now
 	var waited []time.Duration
-	for range 13 {
+	for i := range 13 {
 		begin := at
-		s := scene(agent(), "n1", pod("a", "n1", failedPhase))
+		s := scene(agent(), "n1", pod(fmt.Sprint("a", i), "n1", failedPhase))
 		for {
 			s.Backoff, m = m.see(at, s)
 			p := planDaemonSet(at, s)
@@ -40,20 +42,22 @@ func TestBackoff(t *testing.T) {
 	s := scene(agent(), "n1 n2", pod("a", "n1", failedPhase), pod("b", "n2"))
 	_, m := (*memory)(nil).see(now, s)
 	soon := now.Add(time.Millisecond)
+	again := scene(agent(), "n1 n2", pod("c", "n1", failedPhase), pod("b", "n2")) // a has gone
 	for _, c := range []struct {
 		name string
 		s    snapshot
 		at   time.Time
 		held bool
 	}{
-		{"DS-35 the next failure waits", s, soon, true},
+		{"DS-35 the next failure waits", again, soon, true},
+		{"DS-35 a pod that is still there was not deleted", s, soon, false},
 		{"DS-35 a node does not wait for another", scene(agent(), "n1 n2", pod("a", "n2", failedPhase)), soon, false},
 		{"DS-35 a new generation begins anew", func() snapshot {
-			s := scene(agent(), "n1", pod("a", "n1", failedPhase))
+			s := scene(agent(), "n1", pod("c", "n1", failedPhase))
 			s.Set.Status.ObservedGeneration = 3
 			return s
 		}(), soon, false},
-		{"DS-35 so does a long time", s, now.Add(30 * time.Minute), false},
+		{"DS-35 so does a long time", again, now.Add(30 * time.Minute), false},
 		{"DS-31 what has succeeded does not wait", scene(agent(), "n1", pod("a", "n1", succeededPhase)), soon, false},
 		{"DS-34 nor what is misplaced", scene(agent(), "n1!", pod("a", "n1", failedPhase)), soon, false},
 	} {
@@ -70,6 +74,42 @@ func TestBackoff(t *testing.T) {
 	}
 	if len(m.Failures) != 1 || m.Failures["n1"].Deleted != now {
 		t.Errorf("what was remembered has changed: %+v", m)
+	}
+}
+
+// DS-28, DS-35: what the limit leaves out is neither told of nor waited for, and neither is what could not be deleted.
+func TestDS35OnlyWhatIsDeletedCounts(t *testing.T) {
+	var nodes []string
+	var pods []*corev1.Pod
+	for i := range burst + 50 {
+		nodes = append(nodes, fmt.Sprintf("n%03d", i))
+		pods = append(pods, pod(fmt.Sprintf("p%03d", i), nodes[i], failedPhase))
+	}
+	s := scene(agent(), strings.Join(nodes, " "), pods...)
+	var m *memory
+	s.Backoff, m = m.see(now, s)
+	told := map[string]bool{}
+	for _, line := range lines(planDaemonSet(now, s).Steps) {
+		if name, ok := strings.CutPrefix(line, "event Warning FailedDaemonPod: Found failed daemon pod shop/"); ok {
+			told[strings.Fields(name)[0]] = true
+		}
+	}
+	deleted := planned(s)
+	if len(told) != burst || len(deleted) != burst {
+		t.Errorf("told of %d pods, %d are deleted", len(told), len(deleted))
+	}
+	for _, line := range deleted {
+		if !told[strings.TrimPrefix(line, "delete ")] {
+			t.Errorf("not told of: %s", line)
+		}
+	}
+	s = scene(agent(), strings.Join(nodes, " "), pods[burst:]...)
+	s.Backoff, m = m.see(now.Add(time.Millisecond), s)
+	if ended := endedDeleted(s, now.Add(time.Millisecond)); len(s.Backoff) != 0 || len(ended) != 50 {
+		t.Errorf("%d nodes wait, %d pods are deleted", len(s.Backoff), len(ended))
+	}
+	if f := m.Failures[nodes[burst]]; f.Delay != firstDelay || f.Deleted != now.Add(time.Millisecond) {
+		t.Errorf("counted twice: %+v", f)
 	}
 }
 

@@ -2,6 +2,8 @@ package daemonset
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +60,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
-	k := &caches{sets, revisions, pods, onNodes, nodes, newJudgedNodes(c.Enabled("TaintTolerationComparisonOperators"))}
+	judged := newJudgedNodes(c.Enabled("TaintTolerationComparisonOperators"), sets.Get)
+	k := &caches{sets, revisions, pods, onNodes, nodes, judged}
 	own := newCollectors()
 	own.register(c.RegisterMetrics)
 	owners := &owners{informers.Owners[*appsv1.DaemonSet]{
@@ -100,10 +103,19 @@ func (o *owners) enqueuedByPod(before, after plan.Object) []plan.Key {
 	return o.Enqueues(before, after)
 }
 
-// enqueuedByRevision returns the DaemonSets that a change of a ControllerRevision concerns (DS-3).
+// enqueuedByRevision returns the DaemonSets that a change of a ControllerRevision concerns (DS-3). The end of one also concerns the
+// DaemonSet after which it is named, whoever owned it: it may have stood in for a revision that could not be created (DS-55).
 func (o *owners) enqueuedByRevision(before, after plan.Object) []plan.Key {
 	if before == nil && metav1.GetControllerOfNoCopy(after) != nil {
 		return nil
 	}
-	return o.Enqueues(before, after)
+	keys := o.Enqueues(before, after)
+	if after != nil {
+		return keys
+	}
+	key := plan.Key{Namespace: before.GetNamespace(), Name: before.GetName()[:max(0, strings.LastIndex(before.GetName(), "-"))]}
+	if o.Get(key.Namespace, key.Name) != nil && !slices.Contains(keys, key) {
+		keys = append(keys, key)
+	}
+	return keys
 }

@@ -44,7 +44,7 @@ type failer interface {
 func newSimulation(t failer, d *appsv1.DaemonSet, nodes ...string) *simulation {
 	d.Status, d.Generation = appsv1.DaemonSetStatus{}, 1
 	d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "1"}
-	s := &simulation{t: t, world: plantest.NewWorld(d), judged: newJudgedNodes(false), broken: map[string]bool{}, slow: map[string]bool{}, stuck: map[string]bool{}}
+	s := &simulation{t: t, world: plantest.NewWorld(d), judged: newJudgedNodes(false, nil), broken: map[string]bool{}, slow: map[string]bool{}, stuck: map[string]bool{}}
 	for _, name := range nodes {
 		s.addNode(name)
 	}

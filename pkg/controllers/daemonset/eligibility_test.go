@@ -116,7 +116,7 @@ func TestClassesDecide(t *testing.T) {
 // What is remembered of a set is what would be decided anew, and a change of a node enqueues exactly the sets that it concerns.
 func TestRememberedEligibility(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d, judged := drawDaemonSet(t), newJudgedNodes(false)
+		d, judged := drawDaemonSet(t), newJudgedNodes(false, nil)
 		for i := range 5 {
 			n := drawNode(t, fmt.Sprint(i))
 			if rapid.Bool().Draw(t, "edited") {
@@ -179,7 +179,7 @@ func TestDS25CreatedPods(t *testing.T) {
 		t.Error("the template was changed")
 	}
 	d.Annotations[appsv1.DeprecatedTemplateGeneration] = "two"
-	if labels := newPod(d, presentOf(d, nil), "n1").Labels; labels[templateGeneration] != "" {
+	if labels := newPod(d, presentOf(d, revisions{}), "n1").Labels; labels[templateGeneration] != "" {
 		t.Errorf("a generation that is no number: %v", labels)
 	}
 }

@@ -105,7 +105,7 @@ const oldHash = "old"
 
 // pod is a running pod of the agent on a node, ready for half an hour, with the present template.
 func pod(name, on string, edits ...podEdit) *corev1.Pod {
-	p := newPod(agent(), presentOf(agent(), nil), on)
+	p := newPod(agent(), presentOf(agent(), revisions{}), on)
 	p.Name, p.GenerateName, p.UID, p.CreationTimestamp = name, "", types.UID("uid-"+name), metav1.NewTime(plantest.Epoch)
 	p.Spec.NodeName = on
 	plantest.Ready(now.Add(-30 * time.Minute))(p)

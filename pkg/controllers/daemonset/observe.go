@@ -34,6 +34,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	pods := append(k.pods.OwnedBy(d.Namespace, d.UID), k.pods.OrphansIn(d.Namespace)...)
 	revisions := append(k.revisions.OwnedBy(d.Namespace, d.UID), k.revisions.OrphansIn(d.Namespace)...)
 	s := newSnapshot(d, pods, revisions)
+	s.Failed = r.Failure != nil
 	if s.invalid != nil {
 		return observation{Exists: true, Snapshot: s}, nil
 	}

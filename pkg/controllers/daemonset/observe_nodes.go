@@ -17,10 +17,12 @@ import (
 // judgedNodes remembers on which nodes DaemonSets run, so that what was decided about a node is not decided again until the node or
 // the template changes in something that counts (DS-104). It saves time and nothing else.
 type judgedNodes struct {
-	comparisons bool // see nodeRules
+	comparisons bool                                           // see nodeRules
+	get         func(namespace, name string) *appsv1.DaemonSet // from the cache; nil if there is none
 
 	mu   sync.Mutex
 	sets map[plan.Key]*judgedSet
+	kept int // sets, when those that are gone were last forgotten
 }
 
 // judgedSet is what is remembered for one DaemonSet.
@@ -39,8 +41,8 @@ type judgedSet struct {
 // node, are there as many classes as nodes.
 const mostClasses = 20_000
 
-func newJudgedNodes(comparisons bool) *judgedNodes {
-	return &judgedNodes{comparisons: comparisons, sets: map[plan.Key]*judgedSet{}}
+func newJudgedNodes(comparisons bool, get func(namespace, name string) *appsv1.DaemonSet) *judgedNodes {
+	return &judgedNodes{comparisons: comparisons, get: get, sets: map[plan.Key]*judgedSet{}}
 }
 
 // of returns what is remembered for a DaemonSet with the present spec.
@@ -52,8 +54,19 @@ func (j *judgedNodes) of(d *appsv1.DaemonSet) *judgedSet {
 	if s == nil || s.uid != d.UID || s.generation != d.Generation {
 		s = &judgedSet{uid: d.UID, generation: d.Generation, nodeRules: newNodeRules(d, j.comparisons), verdicts: map[string]eligibility{}}
 		j.sets[key] = s
+		j.sweep()
 	}
 	return s
+}
+
+// sweep forgets the DaemonSets that are gone, when twice as many are remembered as there were the last time. Of those that are deleted
+// while another process leads, no reconcile tells.
+func (j *judgedNodes) sweep() {
+	if len(j.sets) <= max(2*j.kept, 16) {
+		return
+	}
+	maps.DeleteFunc(j.sets, func(key plan.Key, _ *judgedSet) bool { return j.get(key.Namespace, key.Name) == nil })
+	j.kept = len(j.sets)
 }
 
 func (j *judgedNodes) forget(key plan.Key) {

@@ -35,7 +35,7 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatalf("%v", err)
 	}
-	k := &caches{sets, revisions, pods, onNodes, nodes, newJudgedNodes(false)}
+	k := &caches{sets, revisions, pods, onNodes, nodes, newJudgedNodes(false, sets.Get)}
 	for _, o := range objects {
 		k.put(t, o)
 	}
@@ -75,6 +75,11 @@ func TestObserve(t *testing.T) {
 	is(t, nodes, "n1 eligible", "n3 tolerated", "n4 ")
 	if s := o.Snapshot; len(s.Pods) != 3 || len(s.Revisions) != 2 || s.Taken != nil || o.Memory != nil {
 		t.Errorf("%d pods, %d revisions, taken %v, memory %v", len(s.Pods), len(s.Revisions), s.Taken, o.Memory)
+	}
+	again := requestFor(d)
+	again.Failure = errors.New("refused")
+	if o, _ := k.observe(t.Context(), again); !o.Snapshot.Failed {
+		t.Error("not told of the failure")
 	}
 	stranger := revisionOf(d, 1, func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "other" })
 	k.put(t, stranger)
@@ -146,6 +151,9 @@ func TestEnqueuedByPodsAndRevisions(t *testing.T) {
 		Selector: func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector }}}
 	p, r := pod("a", "n1"), revisionOf(agent(), 1)
 	free := revisionOf(agent(), 1, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
+	theirs := revisionOf(agent(), 1, func(r *appsv1.ControllerRevision) { r.OwnerReferences[0].UID = "other" })
+	elsewhere := revisionOf(agent(), 1, func(r *appsv1.ControllerRevision) { r.Name, r.OwnerReferences[0].UID = "other-1", "other" })
+	unnamed := revisionOf(agent(), 1, func(r *appsv1.ControllerRevision) { r.Name, r.OwnerReferences[0].UID = "agent", "other" })
 	for _, c := range []struct {
 		name string
 		keys []plan.Key
@@ -161,10 +169,33 @@ func TestEnqueuedByPodsAndRevisions(t *testing.T) {
 		{"DS-3 an orphan", o.enqueuedByRevision(nil, free), 1},
 		{"DS-3 a change", o.enqueuedByRevision(r, revisionOf(agent(), 2)), 1},
 		{"DS-3 a deletion", o.enqueuedByRevision(r, nil), 1},
+		{"DS-55 the end of one that had the name", o.enqueuedByRevision(theirs, nil), 1},
+		{"DS-55 or that nobody owned", o.enqueuedByRevision(free, nil), 1},
+		{"DS-3 of another one", o.enqueuedByRevision(elsewhere, nil), 0},
+		{"DS-3 of one with a name of its own", o.enqueuedByRevision(unnamed, nil), 0},
 	} {
 		if len(c.keys) != c.want {
 			t.Errorf("%s: %v", c.name, c.keys)
 		}
+	}
+}
+
+// What is remembered of DaemonSets follows those that exist, also when nobody has seen them go.
+func TestJudgedNodesAreForgotten(t *testing.T) {
+	k := newCaches(t)
+	for i := range 1000 {
+		d := agent()
+		d.Name = fmt.Sprint("agent-", i)
+		k.put(t, d)
+		k.judged.of(d)
+		if i%100 != 0 {
+			if err := k.sets.Informer().GetStore().Delete(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(k.judged.sets); n > 32 {
+		t.Errorf("%d are remembered of 10", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
@@ -11,7 +12,7 @@ import (
 
 // place decides, node by node, which pods are created and deleted so that each node has the pods that it should have (DS-30..36).
 func (w *work) place() {
-	w.placed, w.reasons = map[string]bool{}, map[string]int{}
+	w.placed, w.reasons, w.notices = map[string]bool{}, map[string]int{}, map[types.UID]plan.RecordEvent{}
 	used := 0
 	for _, n := range w.Nodes {
 		pods := w.on[n.Name]
@@ -92,11 +93,11 @@ func (w *work) sortOut(node string, pods []*corev1.Pod) (running []*corev1.Pod, 
 	return running, ended
 }
 
-// notice records an event about a pod on the DaemonSet (DS-81, DS-82).
+// notice records an event about a pod on the DaemonSet (DS-81, DS-82), if this plan comes to delete the pod.
 func (w *work) notice(eventType, reason, message string, p *corev1.Pod, node string) {
-	w.notices = append(w.notices, plan.RecordEvent{Object: w.Set, Event: plan.Event{
+	w.notices[p.UID] = plan.RecordEvent{Object: w.Set, Event: plan.Event{
 		Type: eventType, Reason: reason, Message: fmt.Sprintf(message, p.Namespace, p.Name, node),
-	}})
+	}}
 }
 
 // placeWithSurge leaves a node at most one pod of the present template and one of another (DS-33). A node whose pod has failed

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -46,7 +47,11 @@ func planDaemonSet(now time.Time, s snapshot) plan.Plan {
 		w.place()
 		w.roll()
 		w.movePods()
+		w.removeDuplicates()
 		w.truncateHistory()
+		if len(w.apart) > 0 {
+			w.steps = append(w.steps, plan.Each{Sequences: w.apart})
+		}
 	}
 	return plan.Plan{Steps: w.steps, Requeue: w.requeue, Why: w.why()}
 }
@@ -58,11 +63,12 @@ type work struct {
 	room room
 
 	steps   []plan.Step
-	notices []plan.RecordEvent // events about pods that are to be deleted
-	missing []string           // nodes where a pod is to be created
-	doomed  []*corev1.Pod      // to be deleted
-	placed  map[string]bool    // nodes where pods are to be created or deleted
-	reasons map[string]int     // for deletions
+	apart   [][]plan.Step                  // follow the steps, and do not stop one another
+	notices map[types.UID]plan.RecordEvent // events about pods that are to be deleted
+	missing []string                       // nodes where a pod is to be created
+	doomed  []*corev1.Pod                  // to be deleted
+	placed  map[string]bool                // nodes where pods are to be created or deleted
+	reasons map[string]int                 // for deletions
 	requeue time.Duration
 	notes   []string
 }
@@ -114,19 +120,17 @@ func (w *work) deletions() string {
 	return strings.Join(all, ", ")
 }
 
-// movePods plans the creations and deletions. They do not stop one another (DS-28). What exceeds the limit follows in the next
-// reconcile. The server may refuse a pod for one node and take it for others, so it is not always the same node that is first.
+// movePods plans the creations and deletions (DS-28). What exceeds the limit follows in the next reconcile. The server may refuse a pod
+// for one node and take it for others, so it is not always the same node that is first; nor is it with deletions, once one has failed.
 func (w *work) movePods() {
-	var each plan.Each
 	if n := len(w.missing); n > 0 {
 		slices.Sort(w.missing)
-		first := int(uint64(w.now.UnixMilli()) % uint64(n))
-		nodes := slices.Concat(w.missing[first:], w.missing[:first])[:min(n, burst)]
+		nodes := rotated(w.missing, w.now)[:min(n, burst)]
 		objects := make([]plan.Object, len(nodes))
 		for i, node := range nodes {
 			objects[i] = newPod(w.Set, w.present, node)
 		}
-		each.Sequences = append(each.Sequences, []plan.Step{plan.CreateAll{Objects: objects, Why: "nodes lack a pod", Events: plan.Events{
+		w.apart = append(w.apart, []plan.Step{plan.CreateAll{Objects: objects, Why: "nodes lack a pod", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
 		}}})
@@ -134,22 +138,30 @@ func (w *work) movePods() {
 	}
 	if n := len(w.doomed); n > 0 {
 		slices.SortFunc(w.doomed, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-		pods := w.doomed[:min(n, burst)]
-		objects := make([]plan.Object, len(pods))
-		for i, p := range pods {
+		if w.Failed {
+			w.doomed = rotated(w.doomed, w.now)
+		}
+		w.doomed = w.doomed[:min(n, burst)]
+		objects := make([]plan.Object, len(w.doomed))
+		for i, p := range w.doomed {
 			objects[i] = p
+			if notice, ok := w.notices[p.UID]; ok {
+				w.steps = append(w.steps, notice)
+			}
 		}
-		slices.SortFunc(w.notices, func(a, b plan.RecordEvent) int { return cmp.Compare(a.Event.Message, b.Event.Message) })
-		for _, notice := range w.notices {
-			w.steps = append(w.steps, notice)
-		}
-		each.Sequences = append(each.Sequences, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
+		w.apart = append(w.apart, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
 		}}})
-		w.say("delete %d of %d pods (%s)", len(pods), n, w.deletions())
+		w.say("delete %d of %d pods (%s)", len(w.doomed), n, w.deletions())
 	}
-	if len(each.Sequences) > 0 {
-		w.steps = append(w.steps, each)
+}
+
+// rotated returns all elements, beginning with another one from time to time.
+func rotated[T any](all []T, now time.Time) []T {
+	if len(all) == 0 {
+		return nil
 	}
+	first := int(uint64(now.UnixMilli()) % uint64(len(all)))
+	return slices.Concat(all[first:], all[:first])
 }

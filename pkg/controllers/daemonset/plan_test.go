@@ -108,6 +108,12 @@ func TestRollingUpdate(t *testing.T) {
 			[]*corev1.Pod{pod("a", "n1", old, unready), pod("b", "n2", old, unready), pod("c", "n3", old)}, []string{"create on n1", "create on n2", "create on n3"}},
 		{"DS-63 an unavailable old pod where pods are only tolerated", surging, "n1~ n2", []*corev1.Pod{pod("a", "n1", old, unready), pod("b", "n2")}, []string{"delete a"}},
 		{"DS-63 an available one, which nobody needs", surging, "n1~ n2", []*corev1.Pod{pod("a", "n1", old), pod("b", "n2")}, []string{"delete a"}},
+		{"DS-63 a node that is put in order uses room, too", surging, "n1 n2",
+			[]*corev1.Pod{pod("a", "n1", old), pod("b", "n1", unready), pod("c", "n1", unready, age(time.Second)), pod("d", "n2", old)}, []string{"delete c"}},
+		{"DS-63 but not if its old pod goes", surging, "n1 n2",
+			[]*corev1.Pod{pod("a", "n1", old, unready), pod("b", "n1", unready), pod("d", "n2", old)}, []string{"delete a", "create on n2"}},
+		{"DS-21 nor one where pods are only tolerated any more", surging, "n1~ n2",
+			[]*corev1.Pod{pod("a", "n1", old), pod("b", "n1", pending), pod("d", "n2", old)}, []string{"create on n2"}},
 		{"DS-63 an available one, which makes up for another", surging, "n1~ n2", []*corev1.Pod{pod("a", "n1", old), pod("b", "n2", unready)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) { is(t, planned(scene(c.d, c.nodes, c.pods...)), c.want...) })
@@ -171,6 +177,43 @@ func TestEachNodeIsFirstAtTimes(t *testing.T) {
 	}
 	if len(firsts) != 3 {
 		t.Errorf("first were %v", firsts)
+	}
+}
+
+// Nor must a node where the server refuses to delete a pod, or to create one beside it, keep a rolling update from the others.
+func TestEachNodeIsUpdatedFirstAtTimes(t *testing.T) {
+	var nodes []string
+	var crowd []*corev1.Pod
+	for i := range burst + 1 {
+		nodes = append(nodes, fmt.Sprintf("m%03d!", i))
+		crowd = append(crowd, pod(fmt.Sprintf("p%03d", i), fmt.Sprintf("m%03d", i)))
+	}
+	three := []*corev1.Pod{pod("a", "n1", old), pod("b", "n2", old), pod("c", "n3", old)}
+	for _, c := range []struct {
+		name    string
+		s       snapshot
+		writes  int
+		choices int
+	}{
+		{"DS-61", scene(agent(), "n1 n2 n3", three...), 1, 3},
+		{"DS-63", scene(agent(moves("1", "0")), "n1 n2 n3", three...), 1, 3},
+		{"DS-28", scene(agent(), strings.Join(nodes, " "), crowd...), burst, burst + 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tried := map[string]bool{}
+			for _, c.s.Failed = range []bool{false, true} {
+				clear(tried)
+				for i := range c.choices {
+					p := planDaemonSet(now.Add(time.Duration(i)*time.Millisecond), c.s)
+					for _, line := range lines(p.Steps) {
+						tried[line] = true
+					}
+				}
+				if want := map[bool]int{false: c.writes, true: c.choices}[c.s.Failed]; len(tried) != want {
+					t.Errorf("failed before: %t: %d are tried, want %d", c.s.Failed, len(tried), want)
+				}
+			}
+		})
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *snapshot) memoryOf(t *rapid.T) *memory {
 	if rapid.Bool().Draw(t, "nothing remembered") {
 		return nil
 	}
-	return &memory{Generation: 2, Failures: map[string]failure{"n1": {now.Add(-time.Second), 2 * time.Second}, "n2": {now.Add(-time.Hour), time.Second}}}
+	return &memory{Generation: 2, Failures: map[string]failure{"n1": {Deleted: now.Add(-time.Second), Delay: 2 * time.Second}, "n2": {Deleted: now.Add(-time.Hour), Delay: time.Second}}}
 }
 
 // effects are what a plan creates and deletes.

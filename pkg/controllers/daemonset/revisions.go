@@ -11,6 +11,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/history"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 // revisions are the ControllerRevisions of a DaemonSet, sorted out (DS-53, DS-54).
@@ -32,13 +33,18 @@ func sortRevisions(d *appsv1.DaemonSet, own []*appsv1.ControllerRevision) (r rev
 			r.old = append(r.old, revision)
 		case r.current == nil:
 			r.current = revision
-		case history.Compare(r.current, revision) < 0:
+		case byUse(r.current, revision) < 0:
 			r.current, r.duplicates = revision, append(r.duplicates, r.current)
 		default:
 			r.duplicates = append(r.duplicates, revision)
 		}
 	}
 	return r
+}
+
+// byUse orders revisions of the same template: of several, the last one stays. One that is being deleted only stays if there is no other.
+func byUse(a, b *appsv1.ControllerRevision) int {
+	return cmp.Or(podutil.FalseFirst(a.DeletionTimestamp == nil, b.DeletionTimestamp == nil), history.Compare(a, b))
 }
 
 // newRevisionName returns the name that a revision of the present template gets, and its hash (DS-50, DS-51).
@@ -55,8 +61,8 @@ func (s *snapshot) collides() bool {
 	return s.revisions.current == nil && s.Taken != nil && !history.Equal(s.Taken, s.revisions.data)
 }
 
-// keepRevisions plans what it takes for the present template to have one revision, which is the newest, and reports whether the pods
-// can be looked at.
+// keepRevisions plans what it takes for the present template to have a revision, which is the newest, and reports whether the pods
+// can be looked at. They wait for a revision that is created, because only then its hash is certain (DS-55), and for no other.
 func (w *work) keepRevisions() bool {
 	r := &w.revisions
 	switch {
@@ -66,15 +72,13 @@ func (w *work) keepRevisions() bool {
 	case w.collides():
 		w.say("the name %s is taken by another ControllerRevision, tries another one", w.Taken.Name)
 		return false
-	case len(r.duplicates) > 0:
-		w.removeDuplicates()
-		return false
 	case r.current == nil && w.Taken == nil:
 		w.createRevision()
 	}
-	var each plan.Each
 	for _, revision := range r.old {
-		each.Sequences = appendChange(each.Sequences, revision, revision.Revision)
+		if revision.DeletionTimestamp == nil {
+			w.apart = appendChange(w.apart, revision, revision.Revision)
+		}
 	}
 	if r.current != nil {
 		number := r.current.Revision
@@ -82,10 +86,7 @@ func (w *work) keepRevisions() bool {
 			number = next
 			w.say("revision %s is the newest again", r.current.Name)
 		}
-		each.Sequences = appendChange(each.Sequences, r.current, number)
-	}
-	if len(each.Sequences) > 0 {
-		w.steps = append(w.steps, each)
+		w.apart = appendChange(w.apart, r.current, number)
 	}
 	return true
 }
@@ -115,66 +116,88 @@ func appendChange(sequences [][]plan.Step, r *appsv1.ControllerRevision, number 
 	return append(sequences, []plan.Step{plan.Change{Old: r, New: after, Why: "number and label of a ControllerRevision"}})
 }
 
-// removeDuplicates has one revision take the place of all that have the present template: first for the pods (DS-54).
+// removeDuplicates has one revision take the place of all that have the present template: first for the pods that are not being
+// deleted by this plan (DS-54). Duplicates that are being deleted already are only waited for.
 func (w *work) removeDuplicates() {
-	stays := hashOf(w.revisions.current)
-	others := map[string]bool{}
+	var sequence []plan.Step
+	if relabel := w.relabel(); len(relabel.Sequences) > 0 {
+		sequence = append(sequence, relabel)
+	}
 	var surplus []plan.Object
 	for _, r := range w.revisions.duplicates {
-		surplus = append(surplus, r)
-		if hash := hashOf(r); hash != stays {
-			others[hash] = true
+		if r.DeletionTimestamp == nil {
+			surplus = append(surplus, r)
 		}
 	}
-	var each plan.Each
+	if len(surplus) > 0 {
+		sequence = append(sequence, plan.Delete{Objects: surplus, Why: "another ControllerRevision has the same template"})
+		w.say("delete %d duplicates of ControllerRevision %s", len(surplus), w.revisions.current.Name)
+	}
+	if len(sequence) > 0 {
+		w.apart = append(w.apart, sequence)
+	}
+}
+
+// relabel gives the pods of duplicates the hash of the revision that stays.
+func (w *work) relabel() (each plan.Each) {
+	if len(w.present.duplicates) == 0 {
+		return each
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.on)) {
 		for _, p := range w.on[name] {
-			if !others[p.Labels[hashLabel]] {
+			if !w.present.duplicates[p.Labels[hashLabel]] || slices.Contains(w.doomed, p) {
 				continue
 			}
 			after := *p // its parts belong to the cache: they are replaced, not changed
 			after.Labels = maps.Clone(p.Labels)
-			after.Labels[hashLabel] = stays
+			after.Labels[hashLabel] = w.present.hash
 			each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: p, New: &after, Why: "its ControllerRevision is a duplicate"}})
 		}
 	}
-	if len(each.Sequences) > 0 {
-		w.steps = append(w.steps, each)
-	}
-	w.steps = append(w.steps, plan.Delete{Objects: surplus, Why: "another ControllerRevision has the same template"})
-	w.say("delete %d duplicates of ControllerRevision %s", len(surplus), w.revisions.current.Name)
+	return each
 }
 
-// truncateHistory deletes the oldest revisions beyond the limit that no pod has (DS-58).
+// truncateHistory deletes the oldest revisions beyond the limit that no pod has (DS-58). Those that are being deleted already do not
+// count.
 func (w *work) truncateHistory() {
 	limit := 10
 	if w.Set.Spec.RevisionHistoryLimit != nil {
 		limit = int(max(0, *w.Set.Spec.RevisionHistoryLimit))
 	}
-	surplus := len(w.revisions.old) - limit
+	kept := slices.DeleteFunc(history.Sorted(w.revisions.old), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil })
+	surplus := len(kept) - limit
 	var old []plan.Object
-	for _, r := range history.Sorted(w.revisions.old) {
-		if len(old) < surplus && !w.carried[hashOf(r)] && r.DeletionTimestamp == nil && r.Labels[hashLabel] != "" {
+	for _, r := range kept {
+		if len(old) < surplus && !w.carried[hashOf(r)] && r.Labels[hashLabel] != "" {
 			old = append(old, r)
 		}
 	}
 	if len(old) > 0 {
-		w.steps = append(w.steps, plan.Delete{Objects: old, Version: true, Why: "beyond the revision history limit"})
+		w.apart = append(w.apart, []plan.Step{plan.Delete{Objects: old, Version: true, Why: "beyond the revision history limit"}})
 		w.say("delete %d ControllerRevisions beyond the history limit", len(old))
 	}
 }
 
 // present is the present template of a DaemonSet, as pods refer to it.
 type present struct {
-	hash       string // of its revision, or that which its revision will have
-	generation string // how often the template was changed; empty if nobody counts it
+	hash       string          // of its revision, or that which its revision will have
+	duplicates map[string]bool // hashes of other revisions that have it
+	generation string          // how often the template was changed; empty if nobody counts it
 }
 
-func presentOf(d *appsv1.DaemonSet, current *appsv1.ControllerRevision) (p present) {
-	if current != nil {
-		p.hash = hashOf(current)
+func presentOf(d *appsv1.DaemonSet, r revisions) (p present) {
+	if r.current != nil {
+		p.hash = hashOf(r.current)
 	} else {
 		_, p.hash = newRevisionName(d)
+	}
+	for _, duplicate := range r.duplicates {
+		if hash := hashOf(duplicate); hash != p.hash {
+			if p.duplicates == nil {
+				p.duplicates = map[string]bool{}
+			}
+			p.duplicates[hash] = true
+		}
 	}
 	if n, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64); err == nil {
 		p.generation = strconv.FormatInt(n, 10)
@@ -185,5 +208,6 @@ func presentOf(d *appsv1.DaemonSet, current *appsv1.ControllerRevision) (p prese
 // has reports whether a pod was made of the template. The count keeps pods when only the encoding of the template or the recipe of the
 // hash has changed, as with a new version of the controller (DS-56).
 func (t present) has(p *corev1.Pod) bool {
-	return p.Labels[hashLabel] == t.hash || t.generation != "" && p.Labels[templateGeneration] == t.generation
+	hash := p.Labels[hashLabel]
+	return hash == t.hash || t.duplicates[hash] || t.generation != "" && p.Labels[templateGeneration] == t.generation
 }

@@ -1,12 +1,14 @@
 package daemonset
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -20,7 +22,7 @@ func pages(numbers map[string]int64) (all []*appsv1.ControllerRevision) {
 	return all
 }
 
-func hashFor(v string) string { return presentOf(agent(image(v)), nil).hash }
+func hashFor(v string) string { return presentOf(agent(image(v)), revisions{}).hash }
 
 func nameFor(v string) string { return "agent-" + hashFor(v) }
 
@@ -30,6 +32,11 @@ func TestRevisions(t *testing.T) {
 	}
 	unlabelled := func(r *appsv1.ControllerRevision) { delete(r.Labels, hashLabel) }
 	on := func(hash string) podEdit { return func(p *corev1.Pod) { p.Labels[hashLabel] = hash } }
+	onlyHash := func(p *corev1.Pod) { delete(p.Labels, templateGeneration) }
+	going := func(r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+		r.DeletionTimestamp = ptr.To(metav1.NewTime(now))
+		return r
+	}
 	for _, c := range []struct {
 		name      string
 		revisions []*appsv1.ControllerRevision
@@ -46,6 +53,19 @@ func TestRevisions(t *testing.T) {
 		{"DS-54 of several the newest stays", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y"), twin(5, "z")},
 			[]*corev1.Pod{pod("a", "n1", on("x")), pod("b", "n2", on("y")), pod("c", "n3", on("other"))},
 			[]string{"change a hash=y", "delete agent-x", "delete agent-z"}},
+		{"DS-54 meanwhile nodes get their pods", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y")}, nil, []string{"create on n1", "delete agent-x"}},
+		{"DS-54 the pod of a duplicate is not an old one", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y")},
+			[]*corev1.Pod{pod("a", "n1", on("x"), onlyHash)}, []string{"change a hash=y", "delete agent-x"}},
+		{"DS-54 a pod that is deleted is not relabelled", []*appsv1.ControllerRevision{twin(4, "x"), twin(6, "y")},
+			[]*corev1.Pod{pod("a", "n1", on("x"), failedPhase)}, []string{"delete a", "delete agent-x"}},
+		{"DS-54 a duplicate that is being deleted is not deleted again", []*appsv1.ControllerRevision{going(twin(4, "x")), twin(6, "y")},
+			nil, []string{"create on n1"}},
+		{"DS-54 nor does it stay, though it is the newest", []*appsv1.ControllerRevision{twin(4, "x"), going(twin(6, "y"))},
+			[]*corev1.Pod{pod("a", "n1", on("y"), onlyHash)}, []string{"change a hash=x"}},
+		{"DS-53 one that is being deleted will do until it is gone", []*appsv1.ControllerRevision{going(twin(6, "y"))},
+			[]*corev1.Pod{pod("a", "n1", on("y"), onlyHash)}, nil},
+		{"DS-52 an old one that is being deleted is left alone", []*appsv1.ControllerRevision{going(revisionOf(agent(image("v1")), 3, unlabelled)), twin(6, "y")},
+			nil, []string{"create on n1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSnapshot(agent(), c.pods, c.revisions)
@@ -59,7 +79,7 @@ func TestDS50NewRevision(t *testing.T) {
 	d := agent(func(d *appsv1.DaemonSet) { d.Annotations["kubernetes.io/change-cause"] = "v2, because" })
 	s := newSnapshot(d, nil, pages(map[string]int64{"v1": 7}))
 	r := planDaemonSet(now, s).Steps[0].(plan.Create).Object.(*appsv1.ControllerRevision)
-	hash := presentOf(d, nil).hash
+	hash := presentOf(d, revisions{}).hash
 	if r.Name != "agent-"+hash || r.Revision != 8 || r.Annotations["kubernetes.io/change-cause"] != "v2, because" || r.OwnerReferences[0].UID != d.UID {
 		t.Errorf("%+v", r)
 	}
@@ -108,5 +128,68 @@ func TestDS58History(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			is(t, planned(newSnapshot(c.d, c.pods, all)), c.want...)
 		})
+	}
+	for _, r := range all {
+		if r.Revision < 4 { // v1 and v3
+			r.DeletionTimestamp = ptr.To(metav1.NewTime(now))
+		}
+	}
+	t.Run("those that are being deleted do not count", func(t *testing.T) {
+		is(t, planned(newSnapshot(agent(keeps(2)), nil, all)))
+		is(t, planned(newSnapshot(agent(keeps(1)), nil, all)), "delete "+nameFor("v4"))
+	})
+}
+
+// done returns what comes of steps if the server refuses one of the writes.
+func done(steps []plan.Step, refused string) (all []string, ok bool) {
+	for _, step := range steps {
+		if each, is := step.(plan.Each); is {
+			ok := true
+			for _, sequence := range each.Sequences {
+				some, went := done(sequence, refused)
+				all, ok = append(all, some...), ok && went
+			}
+			if !ok {
+				return all, false
+			}
+			continue
+		}
+		for _, line := range lines([]plan.Step{step}) {
+			if line != refused {
+				all = append(all, line)
+			}
+		}
+		if slices.Contains(lines([]plan.Step{step}), refused) {
+			return all, false
+		}
+	}
+	return all, true
+}
+
+// What the server refuses for a revision keeps no pod from being created or deleted, and the other way round.
+func TestRefusedWritesStopNoOthers(t *testing.T) {
+	twin := revisionOf(agent(), 1, func(r *appsv1.ControllerRevision) { r.Name, r.Labels[hashLabel] = "agent-twin", "twin" })
+	unlabelled := revisionOf(agent(image("v1")), 3, func(r *appsv1.ControllerRevision) { delete(r.Labels, hashLabel) })
+	s := newSnapshot(agent(keeps(2)), []*corev1.Pod{
+		pod("a", "n1", failedPhase), pod("b", "n2", func(p *corev1.Pod) { p.Labels[hashLabel] = "twin" }),
+	}, append(pages(map[string]int64{"v2": 2, "v3": 4, "v4": 5}), twin, unlabelled))
+	s.Nodes = nodesOf("n1 n2 n3")
+	steps := planDaemonSet(now, s).Steps
+	all, _ := done(steps, "")
+	writes := slices.DeleteFunc(slices.Clone(all), func(line string) bool { return strings.HasPrefix(line, "event") })
+	is(t, slices.Sorted(slices.Values(writes)), "create on n3", "delete a", "change b hash="+hashFor("v2"), "delete agent-twin",
+		"change "+unlabelled.Name+" hash="+unlabelled.Name, "change "+nameFor("v2")+" revision=6", "delete "+nameFor("v3"))
+	for _, refused := range writes {
+		rest, ok := done(steps, refused)
+		missing := slices.DeleteFunc(slices.Clone(all), func(line string) bool { return slices.Contains(rest, line) })
+		slices.Sort(missing)
+		want := []string{refused}
+		if strings.HasPrefix(refused, "change b") {
+			want = append(want, "delete agent-twin") // as long as a pod has its hash
+		}
+		if ok {
+			t.Errorf("%s was not tried", refused)
+		}
+		is(t, missing, want...)
 	}
 }

@@ -49,34 +49,40 @@ type pair struct {
 	crowded      bool // there are more
 }
 
-// pairs returns the pods of the nodes where nothing is created or deleted yet, in no order, and how many other nodes lack an
-// available pod.
-func (w *work) pairs() (all []pair, unavailable int) {
+// pairs returns the pods of the nodes where nothing is created or deleted yet, in no order, and what other nodes take of the room.
+func (w *work) pairs() (all []pair, taken room) {
 	for _, n := range w.Nodes {
+		if n.Eligibility == excluded {
+			continue
+		}
+		at := w.pairOn(n)
 		switch {
-		case n.Eligibility == excluded:
-			continue
-		case w.placed[n.Name]:
-			if n.Eligibility == eligible {
-				unavailable++
-			}
-			continue
-		}
-		at := pair{node: n}
-		for _, p := range w.on[n.Name] {
-			switch new := w.present.has(p); {
-			case p.DeletionTimestamp != nil:
-			case new && at.current == nil:
-				at.current = p
-			case !new && at.old == nil:
-				at.old = p
-			default:
-				at.crowded = true
+		case !w.placed[n.Name]:
+			all = append(all, at)
+		case n.Eligibility == eligible:
+			taken.unavailable++
+			if at.current != nil && !w.available(at.current) && at.old != nil && !slices.Contains(w.doomed, at.old) {
+				taken.surge++
 			}
 		}
-		all = append(all, at)
 	}
-	return all, unavailable
+	return all, taken
+}
+
+func (w *work) pairOn(n node) pair {
+	at := pair{node: n}
+	for _, p := range w.on[n.Name] {
+		switch new := w.present.has(p); {
+		case p.DeletionTimestamp != nil:
+		case new && at.current == nil:
+			at.current = p
+		case !new && at.old == nil:
+			at.old = p
+		default:
+			at.crowded = true
+		}
+	}
+	return at
 }
 
 // roll replaces pods of other templates by pods of the present one, as far as the strategy has room (DS-61..64). It goes on while
@@ -110,7 +116,7 @@ func (w *work) available(p *corev1.Pod) bool {
 
 // rollInPlace deletes old pods; placement creates new ones when they have gone (DS-61, DS-62).
 func (w *work) rollInPlace() {
-	pairs, unavailable := w.pairs()
+	pairs, taken := w.pairs()
 	var candidates []pair
 	for _, at := range pairs {
 		lacks := true
@@ -126,18 +132,18 @@ func (w *work) rollInPlace() {
 		case !lacks && at.old != nil:
 			candidates = append(candidates, at)
 		case lacks && at.Eligibility == eligible: // the others need not have a pod
-			unavailable++
+			taken.unavailable++
 		}
 	}
-	for _, at := range first(candidates, w.room.unavailable-unavailable) {
+	for _, at := range w.first(candidates, w.room.unavailable-taken.unavailable) {
 		w.delete(at.Name, at.old, "outdated")
 	}
 }
 
 // rollWithSurge creates new pods beside old ones, and deletes the old ones when the new ones are available (DS-63).
 func (w *work) rollWithSurge() {
-	pairs, _ := w.pairs()
-	surge, available := 0, 0
+	pairs, taken := w.pairs()
+	available := 0
 	var candidates, leftovers []pair
 	for _, at := range pairs {
 		if w.available(at.current) || w.available(at.old) {
@@ -148,7 +154,9 @@ func (w *work) rollWithSurge() {
 		case at.current != nil && w.available(at.current):
 			w.delete(at.Name, at.old, "outdated")
 		case at.current != nil:
-			surge++
+			if at.Eligibility == eligible { // elsewhere it may never be scheduled, and nobody waits for it
+				taken.surge++
+			}
 		case at.Eligibility == tolerated && w.available(at.old):
 			leftovers = append(leftovers, at)
 		case at.Eligibility == tolerated:
@@ -159,19 +167,23 @@ func (w *work) rollWithSurge() {
 			w.create(at.Name)
 		}
 	}
-	for _, at := range first(candidates, w.room.surge-surge) {
+	for _, at := range w.first(candidates, w.room.surge-taken.surge) {
 		w.create(at.Name)
 	}
-	for _, at := range first(leftovers, available-w.desired()) {
+	for _, at := range w.first(leftovers, available-w.desired()) {
 		w.delete(at.Name, at.old, "outdated")
 	}
 }
 
-// first returns the first n of the pairs by the names of their nodes.
-func first(pairs []pair, n int) []pair {
+// first returns the first n of the pairs by the names of their nodes. After a failure others come first: a node where the server refuses
+// what the rolling update asks for must not keep the rest from it.
+func (w *work) first(pairs []pair, n int) []pair {
 	if n <= 0 || len(pairs) == 0 {
 		return nil
 	}
 	slices.SortFunc(pairs, func(a, b pair) int { return cmp.Compare(a.Name, b.Name) })
+	if w.Failed {
+		pairs = rotated(pairs, w.now)
+	}
 	return pairs[:min(n, len(pairs))]
 }

@@ -29,6 +29,8 @@ type snapshot struct {
 	Taken *appsv1.ControllerRevision
 	// Backoff says until when the failed pods of a node are left alone, for nodes where they are.
 	Backoff map[string]time.Time
+	// Failed says that the last reconcile has failed. Then it is not always the same pods that are tried first.
+	Failed bool
 
 	derived // follows from Set, Pods, Revisions and Taken
 }
@@ -91,7 +93,7 @@ func (s *snapshot) derive() {
 		}
 	}
 	s.revisions = sortRevisions(s.Set, own)
-	s.present = presentOf(s.Set, s.revisions.current)
+	s.present = presentOf(s.Set, s.revisions)
 }
 
 // UnmarshalJSON implements json.Unmarshaler. What follows from the objects is not stored.
