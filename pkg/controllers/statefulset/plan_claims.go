@@ -116,16 +116,13 @@ func rewrite(claim *corev1.PersistentVolumeClaim, refs claimRefs, wanted *metav1
 	return plan.Change{Old: claim, New: changed, Unowned: true, Why: "the retention policy of the claim"}
 }
 
-// conflict tells, once for each claim, that the retention policy is without effect (STS-27, STS-74).
+// conflict tells, once for each claim, that the retention policy is without effect (STS-27).
 func (r *rollout) conflict(claim *corev1.PersistentVolumeClaim) []plan.Step {
 	r.say("claim %s is controlled by another owner, the retention policy has no effect on it", claim.Name)
 	if r.Complained[claim.UID] {
 		return nil
 	}
-	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: plan.Event{
-		Type: corev1.EventTypeWarning, Reason: "ConflictingController",
-		Message: fmt.Sprintf("PersistentVolumeClaim %s is controlled by another owner: the retention policy of StatefulSet %s is ignored for it", claim.Name, r.Set.Name),
-	}}}
+	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: conflictEvent(r.Set, claim.Name)}}
 }
 
 // missingClaims creates the claims that a pod lacks. It returns why the pod cannot be created yet, if it cannot: what is retried with
@@ -136,7 +133,9 @@ func (r *rollout) missingClaims(ordinal int) (create plan.Each, failed, waits st
 		template := &r.Set.Spec.VolumeClaimTemplates[i]
 		claim := r.Claims[claimName(r.Set, template, ordinal)]
 		if claim == nil {
-			create.Sequences = append(create.Sequences, []plan.Step{createClaim(newClaim(r.Set, template, ordinal), name, r.Set.Name)})
+			create.Sequences = append(create.Sequences, []plan.Step{plan.Create{
+				Object: newClaim(r.Set, template, ordinal), Unowned: true, Events: claimEvents(r.Set, name), Why: "a pod needs the claim",
+			}})
 			continue
 		}
 		scaled, _ := deletedWith(r.Set)
@@ -152,13 +151,4 @@ func (r *rollout) missingClaims(ordinal int) (create plan.Each, failed, waits st
 		}
 	}
 	return create, failed, waits
-}
-
-func createClaim(claim *corev1.PersistentVolumeClaim, pod, set string) plan.Step {
-	return plan.Create{Object: claim, Unowned: true, Why: "a pod needs the claim", Events: plan.Events{
-		Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", // STS-72
-			Message: fmt.Sprintf("Create Claim {name} Pod %s in StatefulSet %s success", pod, set)},
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", // STS-73
-			Message: fmt.Sprintf("Create Claim {name} for Pod %s in StatefulSet %s failed error: {error}", pod, set)},
-	}}
 }

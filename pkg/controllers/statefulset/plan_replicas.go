@@ -1,7 +1,6 @@
 package statefulset
 
 import (
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -98,7 +97,7 @@ func (r *rollout) identify(p *corev1.Pod, ordinal int) []plan.Step {
 	r.identifying = true
 	changed := p.DeepCopy()
 	changed.Labels = withLabels(p.Labels, identityLabels(r.Set, ordinal))
-	return []plan.Step{plan.Change{Old: p, New: changed, Events: r.events("Update"), Why: "the pod lacks the labels of its identity"}}
+	return []plan.Step{plan.Change{Old: p, New: changed, Events: podEvents(r.Set, change), Why: "the pod lacks the labels of its identity"}}
 }
 
 // scaleUpInOrder goes through the wanted ordinals. The first pod that is missing or not available ends it (STS-45, STS-46).
@@ -254,16 +253,13 @@ func (r *rollout) create(ordinal int) []plan.Step {
 	}
 	r.say("create pod %s of revision %s", name, revision.Name)
 	return append(steps, plan.Create{
-		Object: newPod(r.Set, ordinal, template, revision.Name), Events: r.events("Create"), Why: "the pod is missing",
+		Object: newPod(r.Set, ordinal, template, revision.Name), Events: podEvents(r.Set, creation), Why: "the pod is missing",
 	})
 }
 
-// failure records that a pod cannot be created (STS-71).
-func (r *rollout) failure(pod, why string) plan.Step { return failedCreate(r.Set, pod, why) }
-
-func failedCreate(set *appsv1.StatefulSet, pod, why string) plan.Step {
-	return plan.RecordEvent{Object: set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate",
-		Message: fmt.Sprintf("Create Pod %s in StatefulSet %s failed error: %s", pod, set.Name, why)}}
+// failure records that a pod cannot be created.
+func (r *rollout) failure(pod, why string) plan.Step {
+	return plan.RecordEvent{Object: r.Set, Event: podNotCreated(r.Set, pod, why)}
 }
 
 // remove deletes pods, without another grace period than their own (STS-49).
@@ -272,15 +268,5 @@ func (r *rollout) remove(why string, pods ...*corev1.Pod) plan.Step {
 	for i, p := range pods {
 		doomed[i] = p
 	}
-	return plan.Delete{Objects: doomed, Events: r.events("Delete"), Why: why}
-}
-
-// events are those of a write to a pod (STS-70, STS-71).
-func (r *rollout) events(verb string) plan.Events {
-	return plan.Events{
-		Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + verb,
-			Message: fmt.Sprintf("%s Pod {name} in StatefulSet %s successful", verb, r.Set.Name)},
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + verb,
-			Message: fmt.Sprintf("%s Pod {name} in StatefulSet %s failed error: {error}", verb, r.Set.Name)},
-	}
+	return plan.Delete{Objects: doomed, Events: podEvents(r.Set, deletion), Why: why}
 }
