@@ -166,6 +166,44 @@ func TestClaimsAreSafe(t *testing.T) {
 	})
 }
 
+// What the claims of a pod need is done before the pod is deleted, and in the same sequence: otherwise they might go with it, or stay
+// (STS-25).
+func TestClaimsBeforeTheirPod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		steps := planPods(now, s).Steps
+		changes := func(steps []plan.Step) map[string]bool {
+			all := map[string]bool{}
+			each(steps, func(step plan.Step) {
+				if c, ok := step.(plan.Change); ok {
+					all[c.Old.GetName()] = true
+				}
+			})
+			return all
+		}
+		planned := changes(steps)
+		var walk func(done, steps []plan.Step)
+		walk = func(done, steps []plan.Step) {
+			for i, step := range steps {
+				before := slices.Concat(done, steps[:i])
+				switch step := step.(type) {
+				case plan.Each:
+					for _, sequence := range step.Sequences {
+						walk(before, sequence)
+					}
+				case plan.Delete:
+					for _, o := range step.Objects {
+						if name := "data-" + o.GetName(); planned[name] && !changes(before)[name] {
+							t.Fatalf("%s does not wait for its claim: %v", o.GetName(), lines(steps))
+						}
+					}
+				}
+			}
+		}
+		walk(nil, steps)
+	})
+}
+
 // No object is written twice, and what is written is the set's own, or adopted, or a claim.
 func TestWritesEachObjectOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
