@@ -46,6 +46,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		Pods:           append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...),
 		Revisions:      append(k.revisions.OwnedBy(set.Namespace, set.UID), k.revisions.OrphansIn(set.Namespace)...),
 		Claims:         map[string]*corev1.PersistentVolumeClaim{},
+		Occupied:       map[string]*corev1.Pod{},
 		MaxUnavailable: k.maxUnavailable, ByBytes: k.byBytes, ReplaceStuckPods: k.replaceStuckPods,
 	}
 	var before memory
@@ -66,7 +67,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	s.Taken = k.taken(set, s.Data)
 	after := memory{UID: set.UID, Generation: set.Generation, Data: s.Data}
 	if r := sortOut(r.Now, s); r.invalid == nil {
-		k.findClaims(&s, r)
+		k.findClaims(r)
 		after.Revision = r.update.Name
 	}
 	after.Complained = conflicts(s)
@@ -100,27 +101,27 @@ func (k *caches) taken(set *appsv1.StatefulSet, data []byte) map[string]*appsv1.
 	}
 }
 
-// findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names.
-func (k *caches) findClaims(s *snapshot, r *rollout) {
+// findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names. It
+// fills the maps of the snapshot that r was made of.
+func (k *caches) findClaims(r *rollout) {
 	find := func(ordinal int) {
-		for i := range s.Set.Spec.VolumeClaimTemplates {
-			name := claimName(s.Set, &s.Set.Spec.VolumeClaimTemplates[i], ordinal)
-			if claim := k.claims.Get(s.Set.Namespace, name); claim != nil {
-				s.Claims[name] = claim
+		for i := range r.Set.Spec.VolumeClaimTemplates {
+			name := claimName(r.Set, &r.Set.Spec.VolumeClaimTemplates[i], ordinal)
+			if claim := k.claims.Get(r.Set.Namespace, name); claim != nil {
+				r.Claims[name] = claim
 			}
 		}
 	}
 	for _, p := range r.mine {
 		find(ordinalOf(p))
 	}
-	s.Occupied = map[string]*corev1.Pod{}
-	for _, ordinal := range r.missing() {
+	r.lookAtMissing(func(ordinal int) {
 		find(ordinal)
-		name := podName(s.Set, ordinal)
-		if other := k.pods.Get(s.Set.Namespace, name); other != nil {
-			s.Occupied[name] = other
+		name := podName(r.Set, ordinal)
+		if other := k.pods.Get(r.Set.Namespace, name); other != nil {
+			r.Occupied[name] = other
 		}
-	}
+	})
 }
 
 // conflicts are the claims that another owner controls, where the retention policy would have an effect.

@@ -138,17 +138,27 @@ func (r *rollout) missingClaims(ordinal int) (create plan.Each, failed, waits st
 			}})
 			continue
 		}
-		scaled, _ := deletedWith(r.Set)
-		uid := types.UID("")
-		if pod := r.replicas[ordinal]; pod != nil {
-			uid = pod.UID
-		}
-		switch {
-		case scaled && refsOf(r.Set, name, uid, claim).keepsPod():
-			waits = fmt.Sprintf("claim %s is deleted with an earlier pod", claim.Name)
-		case claim.DeletionTimestamp != nil:
-			failed = fmt.Sprintf("pvc %s is being deleted", claim.Name)
+		if f, w := r.obstacle(claim, ordinal); f != "" {
+			failed = f
+		} else if w != "" {
+			waits = w
 		}
 	}
 	return create, failed, waits
+}
+
+// obstacle returns why a pod cannot be created with a claim that is there, in the terms of missingClaims.
+func (r *rollout) obstacle(claim *corev1.PersistentVolumeClaim, ordinal int) (failed, waits string) {
+	scaled, _ := deletedWith(r.Set)
+	uid := types.UID("")
+	if pod := r.replicas[ordinal]; pod != nil {
+		uid = pod.UID
+	}
+	switch {
+	case scaled && refsOf(r.Set, podName(r.Set, ordinal), uid, claim).keepsPod():
+		waits = fmt.Sprintf("claim %s is deleted with an earlier pod", claim.Name)
+	case claim.DeletionTimestamp != nil:
+		failed = fmt.Sprintf("pvc %s is being deleted", claim.Name)
+	}
+	return failed, waits
 }

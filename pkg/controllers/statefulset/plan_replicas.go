@@ -10,7 +10,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// burst is how many pods one reconcile creates at most; the rest follows in the next.
+// burst is how many pods one reconcile creates at most, or deletes to create them anew; the rest follows in the next.
 const burst = 500
 
 // planReplicas plans the set's pods: those that are wanted first, then those that are too many, then those that are outdated (STS-48).
@@ -86,18 +86,39 @@ func (r *rollout) slot(ordinal int) (steps []plan.Step, goOn bool) {
 	return append(steps, r.identify(p, ordinal)...), true
 }
 
-// missing returns the wanted ordinals without a pod that one reconcile may create: with ordered pods only the first.
-func (r *rollout) missing() (ordinals []int) {
-	most := burst
-	if ordered(r.Set) {
-		most = 1
-	}
-	for ordinal := start(r.Set); ordinal < end(r.Set) && len(ordinals) < most; ordinal++ {
-		if r.replicas[ordinal] == nil {
-			ordinals = append(ordinals, ordinal)
+// lookAtMissing calls look with the wanted ordinals without a pod that one reconcile may create: with ordered pods only the first. Those
+// that turn out to be blocked do not count. There are no more of them than there are other pods and claims.
+func (r *rollout) lookAtMissing(look func(ordinal int)) {
+	for ordinal, created := start(r.Set), 0; ordinal < end(r.Set) && created < burst; ordinal++ {
+		if r.replicas[ordinal] != nil {
+			continue
+		}
+		look(ordinal)
+		if ordered(r.Set) {
+			return
+		}
+		if !r.blocked(ordinal) {
+			created++
 		}
 	}
-	return ordinals
+}
+
+// blocked reports whether nothing can be created for a missing pod: another pod has its name, or its claims are all there and one of
+// them is about to go (STS-21, STS-26, STS-53).
+func (r *rollout) blocked(ordinal int) bool {
+	if r.Occupied[podName(r.Set, ordinal)] != nil {
+		return true
+	}
+	blocked := false
+	for i := range r.Set.Spec.VolumeClaimTemplates {
+		claim := r.Claims[claimName(r.Set, &r.Set.Spec.VolumeClaimTemplates[i], ordinal)]
+		if claim == nil {
+			return false
+		}
+		failed, waits := r.obstacle(claim, ordinal)
+		blocked = blocked || failed != "" || waits != ""
+	}
+	return blocked
 }
 
 // identify gives a pod back the label that tells it from the others (STS-15).
@@ -198,7 +219,7 @@ func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 	created := 0
 	for ordinal := start(r.Set); ordinal < end(r.Set) && created < burst; ordinal++ {
 		more, there := r.slot(ordinal)
-		if !there {
+		if !there && (r.replicas[ordinal] != nil || !r.blocked(ordinal)) {
 			created++
 		}
 		if len(more) > 0 {
