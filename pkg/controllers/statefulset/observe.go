@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,9 +19,10 @@ import (
 type memory struct {
 	UID        types.UID
 	Generation int64
-	Data       []byte             // of the template at that generation: to encode it is expensive
-	Revision   string             // that this template has
-	Complained map[types.UID]bool // claims whose conflict was told
+	Template   *corev1.PodTemplateSpec // as it was observed; it belongs to the cache
+	Data       []byte                  // of this template: to encode it is expensive
+	Revision   string                  // that it has
+	Complained map[types.UID]bool      // claims whose conflict was told
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -53,19 +55,14 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	if r.Memory != nil {
 		before = *r.Memory
 	}
-	if before.Data != nil && before.UID == set.UID && before.Generation == set.Generation {
-		s.Data = before.Data
-	} else {
-		data, err := history.Data(&set.Spec.Template)
-		if err != nil {
-			return observation{}, err
-		}
-		s.Data = data
+	var err error
+	if s.Data, err = dataOf(set, before); err != nil {
+		return observation{}, err
 	}
 	s.Known = known(set, s.Data, before)
 	s.Complained = before.Complained
 	s.Taken = k.taken(set, s.Data)
-	after := memory{UID: set.UID, Generation: set.Generation, Data: s.Data}
+	after := memory{UID: set.UID, Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
 	if r := sortOut(r.Now, s); r.invalid == nil {
 		k.findClaims(r)
 		after.Revision = r.update.Name
@@ -74,10 +71,21 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
 }
 
-// known returns the name of the revision that a template has which has not changed since a revision was found for it.
+// dataOf returns the data of the present template. That the generation is the same does not show that the template is: an API server
+// that has been upgraded may have added defaults (STS-34).
+func dataOf(set *appsv1.StatefulSet, before memory) ([]byte, error) {
+	if before.Template != nil && before.UID == set.UID && before.Generation == set.Generation &&
+		equality.Semantic.DeepEqual(before.Template, &set.Spec.Template) {
+		return before.Data, nil
+	}
+	return history.Data(&set.Spec.Template)
+}
+
+// known returns the name of the revision that a template has which nobody has changed since a revision was found for it: neither its
+// encoding has changed, nor the generation of the set (STS-34).
 func known(set *appsv1.StatefulSet, data []byte, before memory) string {
 	switch {
-	case before.UID == set.UID && bytes.Equal(before.Data, data):
+	case before.Revision != "" && before.UID == set.UID && (before.Generation == set.Generation || bytes.Equal(before.Data, data)):
 		return before.Revision
 	case set.Status.ObservedGeneration == set.Generation:
 		return set.Status.UpdateRevision

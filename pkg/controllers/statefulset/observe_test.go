@@ -107,3 +107,35 @@ func TestBurst(t *testing.T) {
 		t.Errorf("STS-52 of a revision that cannot be read, creates %d", len(created))
 	}
 }
+
+// TestNewDefaults: an API server that has been upgraded adds a default to the template. No new revision comes of it, also not when the
+// set is scaled afterwards, and until the template itself is changed.
+func TestNewDefaults(t *testing.T) {
+	old := revision("v1", 1, web(1))
+	observed := func(set *appsv1.StatefulSet) { // the status is up to date, as far as a leader has seen the set
+		set.Status.ObservedGeneration, set.Status.CurrentRevision, set.Status.UpdateRevision = 1, old.Name, old.Name
+	}
+	upgraded := func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.SchedulerName = "default-scheduler" }
+	generation := func(n int64) edit { return func(set *appsv1.StatefulSet) { set.Generation = n } }
+	o := newObserver(t, old)
+	for _, c := range []struct {
+		name string
+		set  *appsv1.StatefulSet
+		want []string
+	}{
+		{"before the upgrade", web(1, observed), nil},
+		{"after it", web(1, observed, upgraded), nil},
+		{"it is scaled", web(2, observed, upgraded, generation(2)), nil},
+		{"and again, before the status says so", web(3, observed, upgraded, generation(3)), nil},
+		{"the template is changed", web(3, observed, upgraded, generation(4), image("v2")), []string{"create revision 2"}},
+	} {
+		o.put(c.set)
+		r := sortOut(now, o.look())
+		if diff := cmp.Diff(c.want, lines(r.steps)); diff != "" {
+			t.Errorf("STS-34 %s (-want +got):\n%s", c.name, diff)
+		}
+		if c.want == nil && r.update.Name != old.Name {
+			t.Errorf("STS-34 %s: the update revision is %s", c.name, r.update.Name)
+		}
+	}
+}
