@@ -3,6 +3,7 @@ package statefulset
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -215,9 +216,7 @@ func TestEnqueues(t *testing.T) {
 		set.Name, set.UID = name, types.UID("uid-"+name)
 		sets[name] = set
 	}
-	o := &owners{}
-	o.Kind, o.Get = "StatefulSet", func(_, name string) *appsv1.StatefulSet { return sets[name] }
-	o.In = func(string) []*appsv1.StatefulSet { return nil }
+	o := ownersAmong(sets)
 	for claimed, want := range map[string]string{
 		"data-web-0": "web", "my-data-web-0": "web", "data-a-web-0": "a-web", "data-db-1-3": "db-1", "logs-web-0": "", "data-web": "", "data-web-00": "", "x": "",
 	} {
@@ -238,5 +237,42 @@ func TestEnqueues(t *testing.T) {
 	}
 	if keys := o.enqueuesByPod(pod(sets["web"], 0, "v1"), nil); len(keys) != 1 {
 		t.Errorf("STS-2 an own pod: %v", keys)
+	}
+}
+
+func ownersAmong(sets map[string]*appsv1.StatefulSet) *owners {
+	o := &owners{}
+	o.Kind, o.Get = "StatefulSet", func(_, name string) *appsv1.StatefulSet { return sets[name] }
+	o.In = func(string) []*appsv1.StatefulSet { return nil }
+	return o
+}
+
+func TestEnqueuesByPod(t *testing.T) {
+	set := web(1)
+	o := ownersAmong(map[string]*appsv1.StatefulSet{"web": set})
+	later := metav1.NewTime(plantest.Epoch.Add(time.Hour))
+	for _, c := range []struct {
+		name string
+		edit podEdit
+		want bool
+	}{
+		{"what no reconcile reads", func(p *corev1.Pod) {
+			p.ResourceVersion, p.Annotations, p.Spec.NodeName, p.Status.PodIP = "2", map[string]string{"a": "b"}, "n", "10.0.0.1"
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, LastTransitionTime: later})
+		}, false},
+		{"STS-22, STS-45 the phase", plantest.Phase(corev1.PodPending), true},
+		{"STS-60a no phase", func(p *corev1.Pod) { p.Status.Phase = "" }, true},
+		{"STS-60b readiness", unready, true},
+		{"STS-7 since when it is ready", func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = later }, true},
+		{"STS-100 the start", func(p *corev1.Pod) { p.Status.StartTime = &later }, true},
+		{"STS-49 the deletion", plantest.Terminating, true},
+		{"STS-10 the owner", orphan, true},
+		{"STS-55 the revision", func(p *corev1.Pod) { p.Labels[appsv1.StatefulSetRevisionLabel] = "web-x" }, true},
+		{"STS-15 the labels", relabelled, true},
+		{"STS-53 another pod of the name", func(p *corev1.Pod) { p.UID = "x" }, true},
+	} {
+		if keys := o.enqueuesByPod(pod(set, 0, "v1"), pod(set, 0, "v1", c.edit)); (len(keys) > 0) != c.want {
+			t.Errorf("%s: %v", c.name, keys)
+		}
 	}
 }

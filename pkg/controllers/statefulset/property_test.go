@@ -306,6 +306,53 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	})
 }
 
+// A change of a pod that enqueues nothing changes neither the plan nor the report (STS-2).
+func TestIgnoredChangesDoNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		if len(s.Pods) == 0 {
+			t.Skip("no pods")
+		}
+		at := rapid.IntRange(0, len(s.Pods)-1).Draw(t, "pod")
+		before, after := s.Pods[at], s.Pods[at].DeepCopy()
+		var noise corev1.Pod
+		plantest.Anything(rapid.Int64().Draw(t, "seed"))(&noise)
+		for range rapid.IntRange(1, 3).Draw(t, "edits") {
+			rapid.SampledFrom([]func(){
+				func() {
+					after.Annotations, after.Finalizers, after.ResourceVersion = noise.Annotations, noise.Finalizers, "2"
+				},
+				func() { after.Spec = noise.Spec },
+				func() {
+					conditions := after.Status.Conditions
+					after.Status = noise.Status
+					after.Status.Conditions = conditions
+				},
+				func() { after.Status.Conditions = append(after.Status.Conditions, noise.Status.Conditions...) },
+				func() { after.Status.Message, after.Status.PodIP = "x", "y" },
+				func() { after.Labels = noise.Labels },
+				func() { unready(after) },
+				func() { after.Status.Conditions = nil },
+				func() { after.DeletionTimestamp = &metav1.Time{Time: now} },
+				func() { after.OwnerReferences = nil },
+			}).Draw(t, "edit")()
+		}
+		o := ownersAmong(map[string]*appsv1.StatefulSet{"web": s.Set})
+		if metav1.GetControllerOf(before) == nil || len(o.enqueuesByPod(before, after)) > 0 {
+			return
+		}
+		changed := s
+		changed.Pods = slices.Clone(s.Pods)
+		changed.Pods[at] = after
+		if diff := cmp.Diff(lines(planPods(now, s).Steps), lines(planPods(now, changed).Steps)); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, changed, plan.Outcome{})); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
 // Whatever the objects are, a look at them does not panic.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
