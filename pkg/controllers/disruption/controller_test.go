@@ -53,7 +53,8 @@ func TestEnqueuedByPod(t *testing.T) {
 		{"DIS-46 labels: those that it leaves, too", pod(), pod(labeled("x")), "all either no-y web x", true},
 		{"DIS-46 labels: out of all but one", pod(), pod(labeled("y")), "all either no-y web", true},
 		{"DIS-9 a condition that may be stale", pod(labeled("y")), pod(labeled("y"), disruptedSince(0, "")), "", true},
-		{"DIS-9 the deletion of such a pod", pod(labeled("y"), disruptedSince(0, "")), nil, "all", false},
+		{"DIS-36 the deletion of such a pod", pod(labeled("y"), disruptedSince(0, "")), nil, "all", true},
+		{"DIS-36 the deletion of a pod that has been such a one, or had several budgets", pod(labeled("y")), nil, "all", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var before, after plan.Object

@@ -98,7 +98,8 @@ func (k *caches) selectPods(s *snapshot, before *selection, changes []reconcile.
 			return nil, false, err
 		}
 		for _, p := range pods {
-			if _, named := b.Status.DisruptedPods[p.Name]; named {
+			_, named := b.Status.DisruptedPods[p.Name]
+			if named && s.Disrupted[p.Name] == nil { // the same that newSelection counts
 				s.Disrupted[p.Name] = p
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -38,22 +39,22 @@ func (k *caches) observePod(_ context.Context, r reconcile.Request[podMemory]) (
 }
 
 // enqueuedPod returns the pod itself, if it may say wrongly that it is about to be disrupted (DIS-9), or if several budgets select it
-// or have selected it.
+// or have selected it. A pod that is gone is always returned: what is remembered of it has to be forgotten.
 func (k *caches) enqueuedPod(before, after plan.Object) []plan.Key {
-	was, _ := before.(*corev1.Pod)
 	is, _ := after.(*corev1.Pod)
-	relabelled := was == nil || is == nil || !maps.Equal(was.Labels, is.Labels)
+	if is == nil {
+		return informers.Itself(before, after)
+	}
+	was, _ := before.(*corev1.Pod)
+	relabelled := was == nil || !maps.Equal(was.Labels, is.Labels)
 	switch {
-	case is != nil && staleDisruption(is) >= 0:
-	case is != nil && (relabelled || !countAlike(was, is)) && k.overlapping(is):
+	case staleDisruption(is) >= 0:
+	case (relabelled || !countAlike(was, is)) && k.overlapping(is):
 	case was != nil && relabelled && k.overlapping(was):
 	default:
 		return nil
 	}
-	if is == nil {
-		is = was
-	}
-	return []plan.Key{{Namespace: is.Namespace, Name: is.Name}}
+	return informers.Itself(before, after)
 }
 
 func (k *caches) overlapping(p *corev1.Pod) bool {

@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,8 @@ func (k *scaling) observe(ctx context.Context, pods *selection) (s scale) {
 	return s
 }
 
-// firstFailure returns the failure of the first pod by name, so that what is said does not change from one reconcile to the next.
+// firstFailure returns the failure of the first pod by name, so that what is said does not change from one reconcile to the next. There is
+// at least one.
 func firstFailure(pods *selection, failed map[types.UID]error) string {
 	names := map[types.UID]string{}
 	for name, p := range pods.all() {
@@ -85,11 +87,12 @@ func firstFailure(pods *selection, failed map[types.UID]error) string {
 			names[p.Owner] = name
 		}
 	}
-	of := slices.MinFunc(slices.Collect(maps.Keys(names)), func(a, b types.UID) int {
-		if names[a] < names[b] {
-			return -1
-		}
-		return 1
+	owners := slices.Collect(maps.Keys(names))
+	if len(owners) == 0 { // no pod of theirs is known
+		owners = slices.Collect(maps.Keys(failed))
+	}
+	of := slices.MinFunc(owners, func(a, b types.UID) int {
+		return cmp.Or(cmp.Compare(names[a], names[b]), cmp.Compare(a, b))
 	})
 	if errors.Is(failed[of], errNoController) {
 		return fmt.Sprintf("found no controllers for pod %q", names[of])

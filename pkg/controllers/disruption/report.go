@@ -61,11 +61,13 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	return p
 }
 
-// urgent reports whether a status must not wait for a newer one: evictions depend on it.
+// urgent reports whether a status must not wait for a newer one: evictions depend on it, those of pods that are not ready on whether
+// enough pods are healthy (DIS-31).
 func urgent(b *policyv1.PodDisruptionBudget, after policyv1.PodDisruptionBudgetStatus) bool {
 	before := b.Status
 	return before.ObservedGeneration != after.ObservedGeneration || after.DisruptionsAllowed < before.DisruptionsAllowed ||
-		before.DisruptionsAllowed <= 0 && after.DisruptionsAllowed > 0
+		before.DisruptionsAllowed <= 0 && after.DisruptionsAllowed > 0 ||
+		before.CurrentHealthy >= before.DesiredHealthy && after.CurrentHealthy < after.DesiredHealthy
 }
 
 // write replaces the status if there is a difference.

@@ -16,6 +16,23 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
+// A pod that changes while the cache is read may be found twice. It counts once.
+func TestPodsCountOnce(t *testing.T) {
+	three := podsOf(set("web-a", 3), 3)
+	s := newSelection("b", append(three, podsOf(set("web-a", 3), 1, unready)...))
+	if s.Counts.Pods != 3 || s.Counts.Ready != 3 || s.Counts.Owners[controllerOf(three[0])].Pods != 3 {
+		t.Errorf("DIS-10 %+v", s.Counts)
+	}
+}
+
+// A failure of an owner without pods is told, too.
+func TestFirstFailureWithoutPods(t *testing.T) {
+	failed := map[types.UID]error{"b": errors.New("second"), "a": errors.New("first")}
+	if got := firstFailure(newSelection("b", nil), failed); got != "first" {
+		t.Errorf("DIS-13 %q", got)
+	}
+}
+
 // A row is a sentence: a budget like this for pods like these allows so many disruptions, with so many healthy, desired and expected.
 func TestStatus(t *testing.T) {
 	three := set("web-a", 3)
@@ -251,6 +268,14 @@ func TestDIS29Debounce(t *testing.T) {
 		}, true},
 		{"fewer disruptions are possible", status(2, 4, 2, 3), false},
 		{"the spec has changed", func(b *policyv1.PodDisruptionBudget) { status(1, 2, 1, 3)(b); b.Generation++ }, false},
+		{"DIS-31 fewer pods are healthy than have to be", func(b *policyv1.PodDisruptionBudget) {
+			minAvailable("4")(b)
+			status(0, 4, 4, 4)(b)
+		}, false},
+		{"DIS-31 still fewer", func(b *policyv1.PodDisruptionBudget) {
+			minAvailable("5")(b)
+			status(0, 4, 5, 4)(b)
+		}, true},
 		{"only counts have changed", status(1, 4, 3, 4), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -43,10 +43,13 @@ type owner struct {
 	Pods int // that it controls
 }
 
-// newSelection counts all pods.
+// newSelection counts all pods. Of several pods of a name the first counts: one that changes while the cache is read may be found twice.
 func newSelection(budget string, pods []*corev1.Pod) *selection {
 	s := &selection{Budget: budget, Pods: make(map[string]selectedPod, len(pods)), Counts: counts{Owners: map[types.UID]owner{}}}
 	for _, p := range pods {
+		if _, counted := s.Pods[p.Name]; counted {
+			continue
+		}
 		s.Pods[p.Name] = lookAt(p)
 		s.Counts.add(p)
 	}

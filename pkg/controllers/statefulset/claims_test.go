@@ -1,7 +1,9 @@
 package statefulset
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -76,20 +78,51 @@ func TestRetention(t *testing.T) {
 			}
 			s := see(set, revision("v1", 1, set), pod(set, 0, "v1"), pod(set, 1, "v1"),
 				claim("data-web-0", ownedBy(c.inside...)), claim("data-web-1", ownedBy(c.out...)))
-			p := planPods(plantest.Epoch, s)
 			var got []string
-			for _, step := range p.Steps[:len(p.Steps)-1] {
-				for _, sequence := range step.(plan.Each).Sequences {
-					got = append(got, lines(sequence)...)
-				}
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			each(planPods(plantest.Epoch, s).Steps, func(step plan.Step) { got = append(got, line(step)) })
+			if diff := cmp.Diff(append(c.want, "delete web-1"), got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if last := line(p.Steps[len(p.Steps)-1]); last != "delete web-1" {
-				t.Errorf("STS-25 afterwards: %s", last)
-			}
 		})
+	}
+}
+
+// TestRefusedClaims: a claim whose owner cannot be changed holds up the deletion of its pod, and no other pod.
+func TestRefusedClaims(t *testing.T) {
+	deletes := []edit{claims("data"), policy("Delete/Delete")}
+	two := web(2, deletes...)
+	twoParallel := web(2, append(deletes, parallel)...)
+	ownedClaims := func(n int) (all []plan.Object) {
+		for i := range n {
+			all = append(all, claim(fmt.Sprint("data-web-", i), ownedBy("set")))
+		}
+		return all
+	}
+	for _, c := range []row{
+		{
+			name: "STS-25 a replica's claim, and the next pod", set: two, pods: []*corev1.Pod{pod(two, 0, "v1")}, more: []plan.Object{claim("data-web-0")},
+			want: []string{"change data-web-0 of [uid-web] | create data-web-1, create web-1"},
+		},
+		{
+			name: "STS-25 with ordered pods, the claims of pods whose turn has not come", set: two,
+			pods: []*corev1.Pod{pod(two, 0, "v1"), pod(two, 1, "v1"), pod(two, 2, "v1"), pod(two, 3, "v1")}, more: append(ownedClaims(2), claim("data-web-2"), claim("data-web-3")),
+			want: []string{"change data-web-2 of [uid-web-2] | change data-web-3 of [uid-web-3], delete web-3"},
+		},
+		{
+			name: "STS-52 with parallel pods, each on its own", set: twoParallel,
+			pods: []*corev1.Pod{pod(two, 0, "v1", plantest.Phase(corev1.PodFailed)), pod(two, 2, "v1"), pod(two, 3, "v1"), pod(two, 4, "v1")},
+			more: []plan.Object{claim("data-web-0"), claim("data-web-2"), claim("data-web-3"), claim("data-web-4", ownedBy("pod web-4"))},
+			want: []string{
+				"change data-web-0 of [uid-web], delete web-0 | change data-web-3 of [uid-web-3], delete web-3 | change data-web-2 of [uid-web-2], delete web-2 | " +
+					"create data-web-1, create web-1, delete web-4",
+			},
+		},
+		{
+			name: "STS-55 a pod that is updated", set: web(1, append(deletes, image("v2"))...), pods: []*corev1.Pod{pod(two, 0, "v1")},
+			more: []plan.Object{claim("data-web-0"), revision("v2", 2, two)}, want: []string{"change data-web-0 of [uid-web]", "delete web-0"},
+		},
+	} {
+		c.run(t)
 	}
 }
 
@@ -183,9 +216,7 @@ func TestEnqueues(t *testing.T) {
 		set.Name, set.UID = name, types.UID("uid-"+name)
 		sets[name] = set
 	}
-	o := &owners{}
-	o.Kind, o.Get = "StatefulSet", func(_, name string) *appsv1.StatefulSet { return sets[name] }
-	o.In = func(string) []*appsv1.StatefulSet { return nil }
+	o := ownersAmong(sets)
 	for claimed, want := range map[string]string{
 		"data-web-0": "web", "my-data-web-0": "web", "data-a-web-0": "a-web", "data-db-1-3": "db-1", "logs-web-0": "", "data-web": "", "data-web-00": "", "x": "",
 	} {
@@ -206,5 +237,42 @@ func TestEnqueues(t *testing.T) {
 	}
 	if keys := o.enqueuesByPod(pod(sets["web"], 0, "v1"), nil); len(keys) != 1 {
 		t.Errorf("STS-2 an own pod: %v", keys)
+	}
+}
+
+func ownersAmong(sets map[string]*appsv1.StatefulSet) *owners {
+	o := &owners{}
+	o.Kind, o.Get = "StatefulSet", func(_, name string) *appsv1.StatefulSet { return sets[name] }
+	o.In = func(string) []*appsv1.StatefulSet { return nil }
+	return o
+}
+
+func TestEnqueuesByPod(t *testing.T) {
+	set := web(1)
+	o := ownersAmong(map[string]*appsv1.StatefulSet{"web": set})
+	later := metav1.NewTime(plantest.Epoch.Add(time.Hour))
+	for _, c := range []struct {
+		name string
+		edit podEdit
+		want bool
+	}{
+		{"what no reconcile reads", func(p *corev1.Pod) {
+			p.ResourceVersion, p.Annotations, p.Spec.NodeName, p.Status.PodIP = "2", map[string]string{"a": "b"}, "n", "10.0.0.1"
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, LastTransitionTime: later})
+		}, false},
+		{"STS-22, STS-45 the phase", plantest.Phase(corev1.PodPending), true},
+		{"STS-60a no phase", func(p *corev1.Pod) { p.Status.Phase = "" }, true},
+		{"STS-60b readiness", unready, true},
+		{"STS-7 since when it is ready", func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = later }, true},
+		{"STS-100 the start", func(p *corev1.Pod) { p.Status.StartTime = &later }, true},
+		{"STS-49 the deletion", plantest.Terminating, true},
+		{"STS-10 the owner", orphan, true},
+		{"STS-55 the revision", func(p *corev1.Pod) { p.Labels[appsv1.StatefulSetRevisionLabel] = "web-x" }, true},
+		{"STS-15 the labels", relabelled, true},
+		{"STS-53 another pod of the name", func(p *corev1.Pod) { p.UID = "x" }, true},
+	} {
+		if keys := o.enqueuesByPod(pod(set, 0, "v1"), pod(set, 0, "v1", c.edit)); (len(keys) > 0) != c.want {
+			t.Errorf("%s: %v", c.name, keys)
+		}
 	}
 }

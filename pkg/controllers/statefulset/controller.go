@@ -13,6 +13,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -59,7 +60,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "StatefulSet", Get: sets.Get, In: sets.In,
 		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
 	}}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	runner := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
 		Name:    "statefulset",
 		Workers: int(o.Workers),
 		Kinds:   []string{"StatefulSet"},
@@ -77,7 +78,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Applied:      own.applied,
 		Stale:        own.countStale,
 		Live:         live,
-	}), nil
+	})
+	return term{runner, own}, nil
 }
 
 // owners finds the StatefulSets that a change concerns.
@@ -85,8 +87,14 @@ type owners struct {
 	informers.Owners[*appsv1.StatefulSet]
 }
 
-// enqueuesByPod returns the owner of a pod, and of one that is gone also the set that waits for its name (STS-53).
+// enqueuesByPod returns the owner of a pod, and of one that is gone also the set that waits for its name (STS-53). Changes that alter
+// nothing that a reconcile reads of pods enqueue nothing.
 func (o *owners) enqueuesByPod(before, after plan.Object) []plan.Key {
+	was, _ := before.(*corev1.Pod)
+	is, _ := after.(*corev1.Pod)
+	if was != nil && is != nil && was.Status.Phase == is.Status.Phase && was.Status.StartTime.Equal(is.Status.StartTime) && podutil.CountsAlike(was, is) {
+		return nil
+	}
 	keys := o.Enqueues(before, after)
 	if after != nil {
 		return keys

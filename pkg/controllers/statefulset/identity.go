@@ -36,6 +36,18 @@ func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, 
 	return template.Name + "-" + podName(set, ordinal)
 }
 
+// ordinalOfClaim returns the wanted ordinal whose pod has a claim of that name. It is not ok if there is none.
+func ordinalOfClaim(set *appsv1.StatefulSet, claim string) (ordinal int, ok bool) {
+	for i := range set.Spec.VolumeClaimTemplates {
+		pod, prefixed := strings.CutPrefix(claim, set.Spec.VolumeClaimTemplates[i].Name+"-")
+		name, ordinal, named := splitName(pod)
+		if prefixed && named && name == set.Name && ordinal >= start(set) && ordinal < end(set) {
+			return ordinal, true
+		}
+	}
+	return 0, false
+}
+
 // replicas is the wanted number of pods. The server defaults it to 1 (STS-84).
 func replicas(set *appsv1.StatefulSet) int {
 	if set.Spec.Replicas == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // collectors are the metrics of this controller.
@@ -66,6 +67,26 @@ func (c collectors) applied(_ context.Context, s snapshot, _ plan.Outcome) {
 	if r := sortOut(time.Now(), s); r.invalid == nil {
 		c.maxUnavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.maxUnavailable()))
 		c.unavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.unavailable()))
+	}
+}
+
+// term is the runner of the controller. It ends each term as leader without the gauges: the next leader has them.
+type term struct {
+	reconcile.Part
+	own collectors
+}
+
+// Run implements manager.Runner.
+func (t term) Run(ctx context.Context) error {
+	defer t.own.reset()
+	return t.Part.Run(ctx)
+}
+
+// reset removes the gauges of all sets.
+func (c collectors) reset() {
+	if c.maxUnavailable != nil {
+		c.maxUnavailable.Reset()
+		c.unavailable.Reset()
 	}
 }
 

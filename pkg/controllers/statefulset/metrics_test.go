@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"context"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -8,7 +9,14 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
+
+// leads is a runner whose term as leader has ended.
+type leads struct{}
+
+func (leads) Run(context.Context) error    { return nil }
+func (leads) Statuses() []reconcile.Status { return nil }
 
 func TestMetrics(t *testing.T) {
 	exists := true
@@ -35,6 +43,10 @@ func TestMetrics(t *testing.T) {
 	if got := values(); got[most] != 1 || got[unavailable] != 2 || got["statefulset_controller_stale_sync_skips_total"] != 1 {
 		t.Errorf("STS-80, STS-81 %v", got)
 	}
+	if err := (term{leads{}, c}).Run(t.Context()); err != nil || values()[most] != 0 || values()[unavailable] != 0 {
+		t.Errorf("STS-80 after the term as leader: %v, %v", values(), err)
+	}
+	c.applied(t.Context(), see(set, revision("v1", 1, set), pod(set, 0, "v1")), plan.Outcome{})
 	if keys := c.enqueues(set, nil); len(keys) != 1 || keys[0].Name != "web" {
 		t.Errorf("enqueues %v", keys)
 	}
@@ -46,6 +58,9 @@ func TestMetrics(t *testing.T) {
 	off := newCollectors(false, nil)
 	off.register(metrics.NewKubeRegistry().MustRegister)
 	off.applied(t.Context(), see(set), plan.Outcome{})
+	if err := (term{leads{}, off}).Run(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if keys := off.enqueues(set, set); len(keys) != 1 {
 		t.Errorf("STS-80 without the gate: %v", keys)
 	}

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,9 +19,10 @@ import (
 type memory struct {
 	UID        types.UID
 	Generation int64
-	Data       []byte             // of the template at that generation: to encode it is expensive
-	Revision   string             // that this template has
-	Complained map[types.UID]bool // claims whose conflict was told
+	Template   *corev1.PodTemplateSpec // as it was observed; it belongs to the cache
+	Data       []byte                  // of this template: to encode it is expensive
+	Revision   string                  // that it has
+	Complained map[types.UID]bool      // claims whose conflict was told
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -46,37 +48,44 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		Pods:           append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...),
 		Revisions:      append(k.revisions.OwnedBy(set.Namespace, set.UID), k.revisions.OrphansIn(set.Namespace)...),
 		Claims:         map[string]*corev1.PersistentVolumeClaim{},
+		Occupied:       map[string]*corev1.Pod{},
 		MaxUnavailable: k.maxUnavailable, ByBytes: k.byBytes, ReplaceStuckPods: k.replaceStuckPods,
 	}
 	var before memory
 	if r.Memory != nil {
 		before = *r.Memory
 	}
-	if before.Data != nil && before.UID == set.UID && before.Generation == set.Generation {
-		s.Data = before.Data
-	} else {
-		data, err := history.Data(&set.Spec.Template)
-		if err != nil {
-			return observation{}, err
-		}
-		s.Data = data
+	var err error
+	if s.Data, err = dataOf(set, before); err != nil {
+		return observation{}, err
 	}
 	s.Known = known(set, s.Data, before)
 	s.Complained = before.Complained
 	s.Taken = k.taken(set, s.Data)
-	after := memory{UID: set.UID, Generation: set.Generation, Data: s.Data}
+	after := memory{UID: set.UID, Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
 	if r := sortOut(r.Now, s); r.invalid == nil {
-		k.findClaims(&s, r)
+		k.findClaims(r)
 		after.Revision = r.update.Name
 	}
 	after.Complained = conflicts(s)
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
 }
 
-// known returns the name of the revision that a template has which has not changed since a revision was found for it.
+// dataOf returns the data of the present template. That the generation is the same does not show that the template is: an API server
+// that has been upgraded may have added defaults (STS-34).
+func dataOf(set *appsv1.StatefulSet, before memory) ([]byte, error) {
+	if before.Template != nil && before.UID == set.UID && before.Generation == set.Generation &&
+		equality.Semantic.DeepEqual(before.Template, &set.Spec.Template) {
+		return before.Data, nil
+	}
+	return history.Data(&set.Spec.Template)
+}
+
+// known returns the name of the revision that a template has which nobody has changed since a revision was found for it: neither its
+// encoding has changed, nor the generation of the set (STS-34).
 func known(set *appsv1.StatefulSet, data []byte, before memory) string {
 	switch {
-	case before.UID == set.UID && bytes.Equal(before.Data, data):
+	case before.Revision != "" && before.UID == set.UID && (before.Generation == set.Generation || bytes.Equal(before.Data, data)):
 		return before.Revision
 	case set.Status.ObservedGeneration == set.Generation:
 		return set.Status.UpdateRevision
@@ -100,27 +109,27 @@ func (k *caches) taken(set *appsv1.StatefulSet, data []byte) map[string]*appsv1.
 	}
 }
 
-// findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names.
-func (k *caches) findClaims(s *snapshot, r *rollout) {
+// findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names. It
+// fills the maps of the snapshot that r was made of.
+func (k *caches) findClaims(r *rollout) {
 	find := func(ordinal int) {
-		for i := range s.Set.Spec.VolumeClaimTemplates {
-			name := claimName(s.Set, &s.Set.Spec.VolumeClaimTemplates[i], ordinal)
-			if claim := k.claims.Get(s.Set.Namespace, name); claim != nil {
-				s.Claims[name] = claim
+		for i := range r.Set.Spec.VolumeClaimTemplates {
+			name := claimName(r.Set, &r.Set.Spec.VolumeClaimTemplates[i], ordinal)
+			if claim := k.claims.Get(r.Set.Namespace, name); claim != nil {
+				r.Claims[name] = claim
 			}
 		}
 	}
 	for _, p := range r.mine {
 		find(ordinalOf(p))
 	}
-	s.Occupied = map[string]*corev1.Pod{}
-	for _, ordinal := range r.missing() {
+	r.lookAtMissing(func(ordinal int) {
 		find(ordinal)
-		name := podName(s.Set, ordinal)
-		if other := k.pods.Get(s.Set.Namespace, name); other != nil {
-			s.Occupied[name] = other
+		name := podName(r.Set, ordinal)
+		if other := k.pods.Get(r.Set.Namespace, name); other != nil {
+			r.Occupied[name] = other
 		}
-	}
+	})
 }
 
 // conflicts are the claims that another owner controls, where the retention policy would have an effect.

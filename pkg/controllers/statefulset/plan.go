@@ -61,6 +61,9 @@ type rollout struct {
 
 	identifying bool // a pod gets back the labels of its identity
 
+	kept  map[*corev1.Pod][][]plan.Step // changes of the owners of a pod's claims, which do not stop one another
+	apart [][]plan.Step                 // deletions of pods that stop nothing else when they fail
+
 	why  []string
 	next time.Duration
 }

@@ -116,16 +116,13 @@ func rewrite(claim *corev1.PersistentVolumeClaim, refs claimRefs, wanted *metav1
 	return plan.Change{Old: claim, New: changed, Unowned: true, Why: "the retention policy of the claim"}
 }
 
-// conflict tells, once for each claim, that the retention policy is without effect (STS-27, STS-74).
+// conflict tells, once for each claim, that the retention policy is without effect (STS-27).
 func (r *rollout) conflict(claim *corev1.PersistentVolumeClaim) []plan.Step {
 	r.say("claim %s is controlled by another owner, the retention policy has no effect on it", claim.Name)
 	if r.Complained[claim.UID] {
 		return nil
 	}
-	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: plan.Event{
-		Type: corev1.EventTypeWarning, Reason: "ConflictingController",
-		Message: fmt.Sprintf("PersistentVolumeClaim %s is controlled by another owner: the retention policy of StatefulSet %s is ignored for it", claim.Name, r.Set.Name),
-	}}}
+	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: conflictEvent(r.Set, claim.Name)}}
 }
 
 // missingClaims creates the claims that a pod lacks. It returns why the pod cannot be created yet, if it cannot: what is retried with
@@ -136,29 +133,32 @@ func (r *rollout) missingClaims(ordinal int) (create plan.Each, failed, waits st
 		template := &r.Set.Spec.VolumeClaimTemplates[i]
 		claim := r.Claims[claimName(r.Set, template, ordinal)]
 		if claim == nil {
-			create.Sequences = append(create.Sequences, []plan.Step{createClaim(newClaim(r.Set, template, ordinal), name, r.Set.Name)})
+			create.Sequences = append(create.Sequences, []plan.Step{plan.Create{
+				Object: newClaim(r.Set, template, ordinal), Unowned: true, Events: claimEvents(r.Set, name), Why: "a pod needs the claim",
+			}})
 			continue
 		}
-		scaled, _ := deletedWith(r.Set)
-		uid := types.UID("")
-		if pod := r.replicas[ordinal]; pod != nil {
-			uid = pod.UID
-		}
-		switch {
-		case scaled && refsOf(r.Set, name, uid, claim).keepsPod():
-			waits = fmt.Sprintf("claim %s is deleted with an earlier pod", claim.Name)
-		case claim.DeletionTimestamp != nil:
-			failed = fmt.Sprintf("pvc %s is being deleted", claim.Name)
+		if f, w := r.obstacle(claim, ordinal); f != "" {
+			failed = f
+		} else if w != "" {
+			waits = w
 		}
 	}
 	return create, failed, waits
 }
 
-func createClaim(claim *corev1.PersistentVolumeClaim, pod, set string) plan.Step {
-	return plan.Create{Object: claim, Unowned: true, Why: "a pod needs the claim", Events: plan.Events{
-		Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", // STS-72
-			Message: fmt.Sprintf("Create Claim {name} Pod %s in StatefulSet %s success", pod, set)},
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", // STS-73
-			Message: fmt.Sprintf("Create Claim {name} for Pod %s in StatefulSet %s failed error: {error}", pod, set)},
-	}}
+// obstacle returns why a pod cannot be created with a claim that is there, in the terms of missingClaims.
+func (r *rollout) obstacle(claim *corev1.PersistentVolumeClaim, ordinal int) (failed, waits string) {
+	scaled, _ := deletedWith(r.Set)
+	uid := types.UID("")
+	if pod := r.replicas[ordinal]; pod != nil {
+		uid = pod.UID
+	}
+	switch {
+	case scaled && refsOf(r.Set, podName(r.Set, ordinal), uid, claim).keepsPod():
+		waits = fmt.Sprintf("claim %s is deleted with an earlier pod", claim.Name)
+	case claim.DeletionTimestamp != nil:
+		failed = fmt.Sprintf("pvc %s is being deleted", claim.Name)
+	}
+	return failed, waits
 }

@@ -1,7 +1,6 @@
 package statefulset
 
 import (
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,24 +10,23 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// burst is how many pods one reconcile creates at most; the rest follows in the next.
+// burst is how many pods one reconcile creates at most, or deletes to create them anew; the rest follows in the next.
 const burst = 500
 
 // planReplicas plans the set's pods: those that are wanted first, then those that are too many, then those that are outdated (STS-48).
+// A claim whose owner cannot be changed holds up the deletion of its pod, and nothing else.
 func (r *rollout) planReplicas() (steps []plan.Step) {
-	steps = r.keepClaims()
-	var more []plan.Step
+	r.keepClaims()
 	var goOn bool
 	if ordered(r.Set) {
-		more, goOn = r.scaleUpInOrder()
-		steps = append(steps, more...)
+		steps, goOn = r.scaleUpInOrder()
 		if goOn {
+			var more []plan.Step
 			more, goOn = r.scaleDownInOrder()
 			steps = append(steps, more...)
 		}
 	} else {
-		more, goOn = r.scaleInParallel()
-		steps = append(steps, more...)
+		steps, goOn = r.scaleInParallel()
 	}
 	if goOn && !r.identifying { // no reconcile writes an object twice
 		steps = append(steps, r.replaceOutdated()...)
@@ -36,28 +34,40 @@ func (r *rollout) planReplicas() (steps []plan.Step) {
 	if len(r.why) == 0 {
 		r.say("all %d pods are available and up to date", len(r.replicas))
 	}
-	return steps
+	sequences := r.apart
+	for _, p := range r.mine {
+		sequences = append(sequences, r.kept[p]...)
+	}
+	if len(steps) > 0 {
+		sequences = append(sequences, steps)
+	}
+	return together(sequences)
+}
+
+// together returns sequences as steps that do not stop one another.
+func together(sequences [][]plan.Step) []plan.Step {
+	switch len(sequences) {
+	case 0:
+		return nil
+	case 1:
+		return sequences[0]
+	}
+	return []plan.Step{plan.Each{Sequences: sequences}}
 }
 
 func ordered(set *appsv1.StatefulSet) bool {
 	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 }
 
-// keepClaims brings the owners of all claims in line with the retention policy. It comes before any deletion of a pod (STS-25, STS-28).
-func (r *rollout) keepClaims() []plan.Step {
-	var each plan.Each
-	add := func(p *corev1.Pod, condemned bool) {
-		for _, step := range r.own(p, ordinalOf(p), condemned) {
-			each.Sequences = append(each.Sequences, []plan.Step{step})
+// keepClaims brings the owners of all claims in line with the retention policy (STS-25, STS-28). What a pod's claims need is done before
+// the pod is deleted.
+func (r *rollout) keepClaims() {
+	r.kept = map[*corev1.Pod][][]plan.Step{}
+	for _, p := range r.mine {
+		for _, step := range r.own(p, ordinalOf(p), r.replicas[ordinalOf(p)] != p) {
+			r.kept[p] = append(r.kept[p], []plan.Step{step})
 		}
 	}
-	for _, p := range r.mine {
-		add(p, r.replicas[ordinalOf(p)] != p)
-	}
-	if each.Sequences == nil {
-		return nil
-	}
-	return []plan.Step{each}
 }
 
 // slot plans the pod with one of the wanted ordinals. Go on says that the pod is there and not about to be replaced (STS-45 a, b).
@@ -68,7 +78,7 @@ func (r *rollout) slot(ordinal int) (steps []plan.Step, goOn bool) {
 		return r.create(ordinal), false
 	case podutil.Finished(p) && p.DeletionTimestamp == nil:
 		r.say("delete pod %s, which has finished, to create it anew", p.Name)
-		return []plan.Step{r.remove("it has finished", p)}, false
+		return r.remove("it has finished", p), false
 	case p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil: // STS-22
 		create, _, _ := r.missingClaims(ordinal)
 		steps = asSteps(create)
@@ -76,18 +86,39 @@ func (r *rollout) slot(ordinal int) (steps []plan.Step, goOn bool) {
 	return append(steps, r.identify(p, ordinal)...), true
 }
 
-// missing returns the wanted ordinals without a pod that one reconcile may create: with ordered pods only the first.
-func (r *rollout) missing() (ordinals []int) {
-	most := burst
-	if ordered(r.Set) {
-		most = 1
-	}
-	for ordinal := start(r.Set); ordinal < end(r.Set) && len(ordinals) < most; ordinal++ {
-		if r.replicas[ordinal] == nil {
-			ordinals = append(ordinals, ordinal)
+// lookAtMissing calls look with the wanted ordinals without a pod that one reconcile may create: with ordered pods only the first. Those
+// that turn out to be blocked do not count. There are no more of them than there are other pods and claims.
+func (r *rollout) lookAtMissing(look func(ordinal int)) {
+	for ordinal, created := start(r.Set), 0; ordinal < end(r.Set) && created < burst; ordinal++ {
+		if r.replicas[ordinal] != nil {
+			continue
+		}
+		look(ordinal)
+		if ordered(r.Set) {
+			return
+		}
+		if !r.blocked(ordinal) {
+			created++
 		}
 	}
-	return ordinals
+}
+
+// blocked reports whether nothing can be created for a missing pod: another pod has its name, or its claims are all there and one of
+// them is about to go (STS-21, STS-26, STS-53).
+func (r *rollout) blocked(ordinal int) bool {
+	if r.Occupied[podName(r.Set, ordinal)] != nil {
+		return true
+	}
+	blocked := false
+	for i := range r.Set.Spec.VolumeClaimTemplates {
+		claim := r.Claims[claimName(r.Set, &r.Set.Spec.VolumeClaimTemplates[i], ordinal)]
+		if claim == nil {
+			return false
+		}
+		failed, waits := r.obstacle(claim, ordinal)
+		blocked = blocked || failed != "" || waits != ""
+	}
+	return blocked
 }
 
 // identify gives a pod back the label that tells it from the others (STS-15).
@@ -98,7 +129,7 @@ func (r *rollout) identify(p *corev1.Pod, ordinal int) []plan.Step {
 	r.identifying = true
 	changed := p.DeepCopy()
 	changed.Labels = withLabels(p.Labels, identityLabels(r.Set, ordinal))
-	return []plan.Step{plan.Change{Old: p, New: changed, Events: r.events("Update"), Why: "the pod lacks the labels of its identity"}}
+	return []plan.Step{plan.Change{Old: p, New: changed, Events: podEvents(r.Set, change), Why: "the pod lacks the labels of its identity"}}
 }
 
 // scaleUpInOrder goes through the wanted ordinals. The first pod that is missing or not available ends it (STS-45, STS-46).
@@ -111,7 +142,7 @@ func (r *rollout) scaleUpInOrder() (steps []plan.Step, goOn bool) {
 		p := r.replicas[ordinal]
 		why := r.waits(p)
 		if why != "" && r.replacesStuck(p, ordinal, why) {
-			return append(steps, r.remove("it is stuck at an outdated revision", p)), false
+			return append(steps, r.remove("it is stuck at an outdated revision", p)...), false
 		}
 		steps = append(steps, more...)
 		if why != "" {
@@ -168,7 +199,7 @@ func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 		return nil, false
 	}
 	r.say("delete pod %s, which is too many", highest.Name)
-	return []plan.Step{r.remove("it is too many", highest)}, false
+	return r.remove("it is too many", highest), false
 }
 
 // lowestUnavailable is the unavailable pod with the lowest ordinal of those that are too many. One that has finished will never become
@@ -188,7 +219,7 @@ func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 	created := 0
 	for ordinal := start(r.Set); ordinal < end(r.Set) && created < burst; ordinal++ {
 		more, there := r.slot(ordinal)
-		if !there {
+		if !there && (r.replicas[ordinal] != nil || !r.blocked(ordinal)) {
 			created++
 		}
 		if len(more) > 0 {
@@ -207,7 +238,7 @@ func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 	}
 	if len(doomed) > 0 {
 		r.say("delete %d pods that are too many", len(doomed))
-		steps = append(steps, r.remove("they are too many", doomed...))
+		steps = append(steps, r.remove("they are too many", doomed...)...)
 	}
 	return steps, true
 }
@@ -254,33 +285,37 @@ func (r *rollout) create(ordinal int) []plan.Step {
 	}
 	r.say("create pod %s of revision %s", name, revision.Name)
 	return append(steps, plan.Create{
-		Object: newPod(r.Set, ordinal, template, revision.Name), Events: r.events("Create"), Why: "the pod is missing",
+		Object: newPod(r.Set, ordinal, template, revision.Name), Events: podEvents(r.Set, creation), Why: "the pod is missing",
 	})
 }
 
-// failure records that a pod cannot be created (STS-71).
-func (r *rollout) failure(pod, why string) plan.Step { return failedCreate(r.Set, pod, why) }
-
-func failedCreate(set *appsv1.StatefulSet, pod, why string) plan.Step {
-	return plan.RecordEvent{Object: set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate",
-		Message: fmt.Sprintf("Create Pod %s in StatefulSet %s failed error: %s", pod, set.Name, why)}}
+// failure records that a pod cannot be created.
+func (r *rollout) failure(pod, why string) plan.Step {
+	return plan.RecordEvent{Object: r.Set, Event: podNotCreated(r.Set, pod, why)}
 }
 
-// remove deletes pods, without another grace period than their own (STS-49).
-func (r *rollout) remove(why string, pods ...*corev1.Pod) plan.Step {
-	doomed := make([]plan.Object, len(pods))
-	for i, p := range pods {
-		doomed[i] = p
+// remove deletes pods, without another grace period than their own (STS-49). One whose claims need another owner goes after that is
+// done, and with parallel pods apart from the others.
+func (r *rollout) remove(why string, pods ...*corev1.Pod) []plan.Step {
+	var sequences [][]plan.Step
+	var rest []plan.Object
+	for _, p := range pods {
+		if r.kept[p] == nil {
+			rest = append(rest, p)
+			continue
+		}
+		sequences = append(sequences, append(together(r.kept[p]), r.deletion(why, p)))
+		delete(r.kept, p)
 	}
-	return plan.Delete{Objects: doomed, Events: r.events("Delete"), Why: why}
+	if !ordered(r.Set) {
+		r.apart, sequences = append(r.apart, sequences...), nil
+	}
+	if len(rest) > 0 {
+		sequences = append(sequences, []plan.Step{r.deletion(why, rest...)})
+	}
+	return together(sequences)
 }
 
-// events are those of a write to a pod (STS-70, STS-71).
-func (r *rollout) events(verb string) plan.Events {
-	return plan.Events{
-		Done: plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + verb,
-			Message: fmt.Sprintf("%s Pod {name} in StatefulSet %s successful", verb, r.Set.Name)},
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + verb,
-			Message: fmt.Sprintf("%s Pod {name} in StatefulSet %s failed error: {error}", verb, r.Set.Name)},
-	}
+func (r *rollout) deletion(why string, pods ...plan.Object) plan.Step {
+	return plan.Delete{Objects: pods, Events: podEvents(r.Set, deletion), Why: why}
 }

@@ -24,7 +24,7 @@ func (r *rollout) replaceOutdated() []plan.Step {
 			return nil // it is being created
 		case r.outdated(p):
 			r.say("delete pod %s, to replace it by one of revision %s", p.Name, r.update.Name)
-			return []plan.Step{r.remove("its revision is outdated", p)}
+			return r.remove("its revision is outdated", p)
 		}
 		if why := r.waits(p); why != "" {
 			r.say("pod %s %s, the update waits for it", p.Name, why)
@@ -60,7 +60,7 @@ func (r *rollout) replaceSeveral() []plan.Step {
 		doomed = append(doomed, p)
 	}
 	if len(doomed) > 0 {
-		return []plan.Step{r.remove("their revision is outdated", doomed...)}
+		return r.remove("their revision is outdated", doomed...)
 	}
 	if unavailable > 0 {
 		r.say("%d pods are not available", unavailable)

@@ -166,6 +166,44 @@ func TestClaimsAreSafe(t *testing.T) {
 	})
 }
 
+// What the claims of a pod need is done before the pod is deleted, and in the same sequence: otherwise they might go with it, or stay
+// (STS-25).
+func TestClaimsBeforeTheirPod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		steps := planPods(now, s).Steps
+		changes := func(steps []plan.Step) map[string]bool {
+			all := map[string]bool{}
+			each(steps, func(step plan.Step) {
+				if c, ok := step.(plan.Change); ok {
+					all[c.Old.GetName()] = true
+				}
+			})
+			return all
+		}
+		planned := changes(steps)
+		var walk func(done, steps []plan.Step)
+		walk = func(done, steps []plan.Step) {
+			for i, step := range steps {
+				before := slices.Concat(done, steps[:i])
+				switch step := step.(type) {
+				case plan.Each:
+					for _, sequence := range step.Sequences {
+						walk(before, sequence)
+					}
+				case plan.Delete:
+					for _, o := range step.Objects {
+						if name := "data-" + o.GetName(); planned[name] && !changes(before)[name] {
+							t.Fatalf("%s does not wait for its claim: %v", o.GetName(), lines(steps))
+						}
+					}
+				}
+			}
+		}
+		walk(nil, steps)
+	})
+}
+
 // No object is written twice, and what is written is the set's own, or adopted, or a claim.
 func TestWritesEachObjectOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -263,6 +301,53 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, cached, plan.Outcome{})); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// A change of a pod that enqueues nothing changes neither the plan nor the report (STS-2).
+func TestIgnoredChangesDoNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		if len(s.Pods) == 0 {
+			t.Skip("no pods")
+		}
+		at := rapid.IntRange(0, len(s.Pods)-1).Draw(t, "pod")
+		before, after := s.Pods[at], s.Pods[at].DeepCopy()
+		var noise corev1.Pod
+		plantest.Anything(rapid.Int64().Draw(t, "seed"))(&noise)
+		for range rapid.IntRange(1, 3).Draw(t, "edits") {
+			rapid.SampledFrom([]func(){
+				func() {
+					after.Annotations, after.Finalizers, after.ResourceVersion = noise.Annotations, noise.Finalizers, "2"
+				},
+				func() { after.Spec = noise.Spec },
+				func() {
+					conditions := after.Status.Conditions
+					after.Status = noise.Status
+					after.Status.Conditions = conditions
+				},
+				func() { after.Status.Conditions = append(after.Status.Conditions, noise.Status.Conditions...) },
+				func() { after.Status.Message, after.Status.PodIP = "x", "y" },
+				func() { after.Labels = noise.Labels },
+				func() { unready(after) },
+				func() { after.Status.Conditions = nil },
+				func() { after.DeletionTimestamp = &metav1.Time{Time: now} },
+				func() { after.OwnerReferences = nil },
+			}).Draw(t, "edit")()
+		}
+		o := ownersAmong(map[string]*appsv1.StatefulSet{"web": s.Set})
+		if metav1.GetControllerOf(before) == nil || len(o.enqueuesByPod(before, after)) > 0 {
+			return
+		}
+		changed := s
+		changed.Pods = slices.Clone(s.Pods)
+		changed.Pods[at] = after
+		if diff := cmp.Diff(lines(planPods(now, s).Steps), lines(planPods(now, changed).Steps)); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, changed, plan.Outcome{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})

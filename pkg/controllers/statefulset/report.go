@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -20,7 +21,7 @@ const promptly = 100 * time.Millisecond
 // reportStatus writes the set's status when something in it differs (STS-60..63).
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	r := sortOut(now, s)
-	if r.invalid != nil || r.adopting || did.Stopped || unsure(did) {
+	if r.invalid != nil || r.adopting || did.Stopped || unsure(s.Set, did) {
 		return plan.Plan{}
 	}
 	status := r.status(did)
@@ -39,11 +40,20 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	return p
 }
 
-// unsure reports whether the status would not be true: a revision could not be written, or a pod not be released.
-func unsure(did plan.Outcome) bool {
+// unsure reports whether the status would not be true: a revision could not be created or changed, or a pod not be released. A failure
+// of another write does not keep the status from being told (STS-63).
+func unsure(set *appsv1.StatefulSet, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(result plan.Result) bool {
-		_, revision := result.Object.(*appsv1.ControllerRevision)
-		return result.Err != nil && (result.Verb == plan.Changed || revision && result.Verb == plan.Created)
+		if result.Err == nil || result.Verb == plan.Deleted {
+			return false
+		}
+		switch o := result.Object.(type) {
+		case *appsv1.ControllerRevision:
+			return true
+		case *corev1.Pod:
+			return result.Verb == plan.Changed && !metav1.IsControlledBy(o, set)
+		}
+		return false
 	})
 }
 
@@ -113,20 +123,11 @@ func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
 		if !ok || result.Verb != plan.Created || result.Err == nil || errors.Is(result.Err, plan.ErrStale) {
 			continue
 		}
-		for ordinal := start(r.Set); ordinal < end(r.Set); ordinal++ {
-			if r.replicas[ordinal] == nil && r.hasClaim(ordinal, claim.Name) {
-				events = append(events, r.failure(podName(r.Set, ordinal), result.Err.Error()))
-				break
-			}
+		if ordinal, ok := ordinalOfClaim(r.Set, claim.Name); ok && r.replicas[ordinal] == nil {
+			events = append(events, r.failure(podName(r.Set, ordinal), result.Err.Error()))
 		}
 	}
 	return events
-}
-
-func (r *rollout) hasClaim(ordinal int, name string) bool {
-	return slices.ContainsFunc(r.Set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool {
-		return claimName(r.Set, &t, ordinal) == name
-	})
 }
 
 // debounce decides how long the report may wait for a newer one. The names of the revisions decide about pods that are created later,

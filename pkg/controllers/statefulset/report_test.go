@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -101,6 +102,9 @@ func TestReportAfterFailures(t *testing.T) {
 	created := func(o plan.Object, err error) plan.Outcome {
 		return plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: o, Err: err}}, Err: err}
 	}
+	changed := func(o plan.Object) plan.Outcome {
+		return plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Object: o, Err: refused}}, Err: refused}
+	}
 	s := see(set, revision("v1", 1, set))
 	for _, c := range []struct {
 		name   string
@@ -115,6 +119,10 @@ func TestReportAfterFailures(t *testing.T) {
 		},
 		{"STS-75 a name that is taken has none", created(claim("data-web-0"), plan.ErrStale), true, ""},
 		{"not if a revision could not be written", created(revision("v1", 1, set), refused), false, ""},
+		{"not if a revision could not get a new number", changed(revision("v1", 2, set)), false, ""},
+		{"not if a pod could not be released", changed(pod(set, 0, "v1", orphan)), false, ""},
+		{"STS-63 written also if a pod could not get back its labels", changed(pod(set, 0, "v1")), true, ""},
+		{"STS-63 written also if a claim could not get its owner", changed(claim("data-web-0")), true, ""},
 		{"not in a namespace that is being deleted", plan.Outcome{Stopped: true}, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,6 +140,28 @@ func TestReportAfterFailures(t *testing.T) {
 				t.Errorf("event %q", event)
 			}
 		})
+	}
+}
+
+// TestOrdinalOfClaim: names are taken apart, so that the number of wanted pods does not matter.
+func TestOrdinalOfClaim(t *testing.T) {
+	set := web(math.MaxInt32, claims("data", "data-web", "logs"), from(3))
+	for name, want := range map[string]int{
+		"data-web-3": 3, "logs-web-2000000000": 2_000_000_000, "data-web-web-7": 7,
+		"data-web-2": -1, "other-web-3": -1, "data-db-3": -1, "data-web-03": -1, "web-3": -1, "data": -1, "": -1,
+	} {
+		got, ok := ordinalOfClaim(set, name)
+		if !ok {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("STS-20 %q: %d, want %d", name, got, want)
+		}
+	}
+	failed := plan.Result{Verb: plan.Created, Object: claim("logs-web-2000000000"), Err: errors.New("no room")}
+	_, p := statusOf(see(set, revision("v1", 1, set)), plan.Outcome{Results: []plan.Result{failed}, Err: failed.Err})
+	if got := line(p.Steps[0]); got != "Warning FailedCreate: Create Pod web-2000000000 in StatefulSet web failed error: no room" {
+		t.Errorf("STS-21 %s", got)
 	}
 }
 
