@@ -54,9 +54,9 @@ help: ## List the targets
 build: ## Build bin/controller-manager
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
-run: build ## Start a control plane with our controller manager, roll out examples/web.yaml, stay until Ctrl-C
+run: build ## Start a control plane with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/), stay until Ctrl-C
 	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
-	@exec bin/localcluster run
+	@exec bin/localcluster run $(addprefix --examples=,$(EXAMPLES))
 
 test: test-unit test-integration ## Run all tests
 

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// api is as much of a Kubernetes client as it takes to see that a cluster is ready and to give it nodes.
+// api is as much of a Kubernetes client as it takes to see that a cluster is ready, to give it nodes and to roll out examples.
 type api struct {
 	server string
 	http   *http.Client
@@ -39,6 +39,9 @@ func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte,
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if method == "PATCH" {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	resp, err := a.http.Do(req)
 	if err != nil {
 		return nil, err
@@ -49,10 +52,29 @@ func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte,
 		return nil, err
 	}
 	if resp.StatusCode >= 300 {
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(data)))
+		return nil, refusedError{resp.StatusCode, fmt.Sprintf("%s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(data)))}
 	}
 	return data, nil
 }
+
+// refusedError is an answer that is not a success.
+type refusedError struct {
+	code int
+	text string
+}
+
+func (e refusedError) Error() string { return e.text }
+
+// Is tells errNotFound and errExists.
+func (e refusedError) Is(target error) bool {
+	return target == errNotFound && e.code == http.StatusNotFound || target == errExists && e.code == http.StatusConflict
+}
+
+// What an answer may say of an object.
+var (
+	errNotFound = errors.New("not found")
+	errExists   = errors.New("it exists already, or has changed")
+)
 
 // waitReady waits until the API server has set up everything it sets up by itself, such as RBAC roles and namespaces.
 func (a *api) waitReady(ctx context.Context) error {

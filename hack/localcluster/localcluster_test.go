@@ -362,7 +362,8 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestBadCommandLines(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for _, args := range [][]string{
-		{"nonsense"}, {"create", "stray"}, {"path"}, {"path", "nonsense"}, {"stop-component"}, {"stop-component", "--name", "none", "etcd"},
+		{"nonsense"}, {"create", "stray"}, {"run", "--examples", "none"}, {"run", "--examples", "all", "--manifest", "web.yaml"},
+		{"path"}, {"path", "nonsense"}, {"stop-component"}, {"stop-component", "--name", "none", "etcd"},
 	} {
 		if err := dispatch(t.Context(), args); err == nil {
 			t.Errorf("%q: no error", args)

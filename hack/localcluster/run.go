@@ -12,13 +12,15 @@ import (
 	"time"
 )
 
-// rolloutTime is how long the example's rollout may take; it takes about two seconds.
-const rolloutTime = 2 * time.Minute
+// rolloutTime is how long the rollout of examples may take. That of web.yaml takes about two seconds, and the first Job of a CronJob a
+// minute at most.
+const rolloutTime = 3 * time.Minute
 
 // runRun is "make run": a cluster with our binary as its controller manager, a rollout to look at, and time to try things.
 func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	name := flags.String("name", fmt.Sprintf("run-%d", os.Getpid()), "name of the cluster")
 	manifest := flags.String("manifest", "", "what to apply; it has to have a Deployment called web (default examples/web.yaml)")
+	all := flags.String("examples", "web", `which examples to roll out: "web", or "all" workloads of examples/`)
 	o := createFlags(flags)
 	if err := parse(flags, args, 0); err != nil {
 		return err
@@ -31,7 +33,14 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if o.controllerManager == "" {
 		o.controllerManager = filepath.Join(repository, "bin", "controller-manager")
 	}
-	if *manifest == "" {
+	switch {
+	case *all != "web" && *all != "all":
+		return fmt.Errorf(`--examples=%s: use "web" or "all"`, *all)
+	case *all == "all" && *manifest != "":
+		return errors.New("--manifest and --examples=all exclude one another")
+	case *all == "all":
+		*manifest = filepath.Join(repository, "examples")
+	case *manifest == "":
 		*manifest = filepath.Join(repository, "examples", "web.yaml")
 	}
 	if err := o.check(); err != nil {
@@ -50,7 +59,7 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	defer owner.Close()
 	say("It is ready after %s.", time.Since(start).Round(100*time.Millisecond))
 
-	err = c.demonstrate(ctx, d, *manifest)
+	err = c.demonstrate(ctx, d, *manifest, *all == "all")
 	say("Ending the control plane.")
 	err = errors.Join(err, c.delete(managerGrace))
 	if err == nil {
@@ -59,13 +68,13 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	return err
 }
 
-// demonstrate rolls the example out and then stays until ctx ends. It ends early when the controller manager does.
-func (c *cluster) demonstrate(ctx context.Context, d *description, manifest string) error {
+// demonstrate rolls the examples out and then stays until ctx ends. It ends early when the controller manager does.
+func (c *cluster) demonstrate(ctx context.Context, d *description, manifest string, all bool) error {
 	alive, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go c.watch(alive, cancel, "kube-controller-manager")
 
-	err := c.rollOut(alive, d, manifest)
+	err := c.rollOut(alive, d, manifest, all)
 	if err == nil {
 		printHints(d)
 		<-alive.Done()
@@ -81,12 +90,32 @@ func (c *cluster) demonstrate(ctx context.Context, d *description, manifest stri
 	}
 }
 
-func (c *cluster) rollOut(ctx context.Context, d *description, manifest string) error {
-	for _, args := range [][]string{
-		{"apply", "--filename", manifest},
-		{"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()},
-		{"get", "deployments,replicasets,pods,services,endpointslices,serviceaccounts", "--output=wide"},
-	} {
+// rollOut applies the manifest, waits until it is rolled out, and shows what there is then.
+func (c *cluster) rollOut(ctx context.Context, d *description, manifest string, all bool) error {
+	if !all {
+		return c.kubectl(ctx, d,
+			[]string{"apply", "--filename", manifest},
+			[]string{"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()},
+			[]string{"get", "deployments,replicasets,pods,services,endpointslices,serviceaccounts", "--output=wide"},
+		)
+	}
+	if err := c.kubectl(ctx, d, []string{"apply", "--filename", manifest}); err != nil {
+		return err
+	}
+	a, err := c.api(d)
+	if err != nil {
+		return err
+	}
+	if err := a.awaitAll(ctx); err != nil {
+		return err
+	}
+	return c.kubectl(ctx, d, []string{"get", "deployments,replicasets,daemonsets,statefulsets,persistentvolumeclaims,jobs,cronjobs," +
+		"poddisruptionbudgets,pods,services,endpointslices", "--output=wide"})
+}
+
+// kubectl runs kubectl with each of the lists of arguments, and shows what it says.
+func (c *cluster) kubectl(ctx context.Context, d *description, all ...[]string) error {
+	for _, args := range all {
 		fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
 		cmd := exec.CommandContext(ctx, d.Kubectl, args...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+d.Kubeconfig, "KUBECACHEDIR="+c.file("kubectl-cache"))

@@ -34,6 +34,10 @@ type Controller[S, M any] struct {
 	// CommitAlways commits the memory also when a write of the reconcile has failed: the memory is what was seen. Without it
 	// the memory is what was acted upon, and the next Observe gets the same memory and changes again.
 	CommitAlways bool
+	// Remember returns what to remember of a key in place of the memory of the Observation, for a memory of which a part is what was
+	// seen and another part what was acted upon. It is called when the plan was carried out, or has failed, and what it returns is
+	// committed, whatever becomes of the report. It is pure, and may be nil.
+	Remember func(now time.Time, s S, did plan.Outcome) *M
 	// Plan decides what to write. It is pure.
 	Plan func(now time.Time, s S) plan.Plan
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not

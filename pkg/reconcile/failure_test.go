@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Observe is told how the last reconcile of the key has failed, until one succeeds.
@@ -33,6 +34,35 @@ func TestObserveIsToldOfAFailure(t *testing.T) {
 		}
 		if last := w.asked[len(w.asked)-1]; failures != 2 || w.asked[0].Failure != nil || last.Failure != nil {
 			t.Errorf("told of %d failures, and last of %v", failures, last.Failure)
+		}
+	})
+}
+
+// A debounced report that is refused is tried again ever more rarely, although each try follows a reconcile that only waits.
+func TestRefusedReportsBackOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.debounce = time.Second
+		w.start()
+		var refused atomic.Int32
+		w.BeforeWrite(func(x apitest.Write) error {
+			if x.Options.Subresource == plan.Status {
+				refused.Add(1)
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		w.put("a", 1)
+		time.Sleep(5 * time.Minute)
+		if n := refused.Load(); n < 10 || n > 25 {
+			t.Errorf("%d tries in five minutes", n)
+		}
+		if s := w.status(); s.Failing != 1 {
+			t.Errorf("%+v", s)
+		}
+		w.BeforeWrite(func(apitest.Write) error { return nil })
+		time.Sleep(2 * time.Minute)
+		if s := w.status(); s.Failing != 0 || s.Debounced != 0 {
+			t.Errorf("after it was written: %+v", s)
 		}
 	})
 }

@@ -125,6 +125,49 @@ func TestMemoryOfAFailedWrite(t *testing.T) {
 	}
 }
 
+// Remember is told what became of the plan, and what it returns is committed whatever that was, and whatever becomes of the report.
+func TestMemoryThatKnowsTheOutcome(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.adjust = func(c *Controller[toy, int]) {
+			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
+			c.Remember = func(_ time.Time, _ toy, did plan.Outcome) *int {
+				n := 1
+				for _, r := range did.Results {
+					if n++; r.Err != nil {
+						n += 10
+					}
+				}
+				return &n
+			}
+		}
+		w.start()
+		pods, statuses := 0, 0
+		w.BeforeWrite(func(x apitest.Write) error {
+			switch {
+			case x.Kind == "Pod":
+				if pods++; pods == 1 {
+					return exceeded(x.Key.Name)
+				}
+			case pods == 2:
+				if statuses++; statuses == 1 {
+					return exceeded(x.Key.Name)
+				}
+			}
+			return nil
+		})
+		w.put("a", 1)
+		w.settle()
+		time.Sleep(3 * time.Minute)
+		w.wantPods(1)
+		if got := w.memories("a"); len(got) < 3 || got[0] != 0 || got[1] != 12 || got[2] != 2 {
+			t.Errorf("told %v", got)
+		}
+		if statuses == 0 {
+			t.Error("no report was refused")
+		}
+	})
+}
+
 // A report that was refused keeps the memory, too; a report that waits for a newer one does not.
 func TestMemoryAndReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

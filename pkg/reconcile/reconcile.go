@@ -71,8 +71,10 @@ func (r *run[S, M]) do(ctx context.Context) error {
 		}
 		p = r.plan(o.Snapshot)
 	}
-	err = r.applyAndReport(ctx, o.Snapshot, p)
-	if err == nil || r.CommitAlways {
+	did, err := r.applyAndReport(ctx, o.Snapshot, p)
+	if r.Remember != nil {
+		r.keys.commit(r.state, r.Remember(r.record.Time, o.Snapshot, did), told)
+	} else if err == nil || r.CommitAlways {
 		r.keys.commit(r.state, o.Memory, told)
 	}
 	return err
@@ -95,16 +97,16 @@ func (r *run[S, M]) plan(s S) plan.Plan {
 	return p
 }
 
-// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one.
-func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) error {
+// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of the plan.
+func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) (did plan.Outcome, err error) {
 	writing := r.executor.Begin(ctx, r.owner(s), &r.state.barrier)
-	did := writing.Apply(p.Steps)
+	did = writing.Apply(p.Steps)
 	r.wrote(did)
 	if r.Applied != nil {
 		r.Applied(ctx, s, did)
 	}
 	if r.Report == nil || executor.Silent(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
-		return did.Err
+		return did, did.Err
 	}
 	resumed := time.Now()
 	rep := r.Report(r.record.Time, s, did)
@@ -125,9 +127,9 @@ func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) error 
 		r.Reported(ctx, s, did, reported)
 	}
 	if did.Err != nil { // it decides when to reconcile again; the report then follows
-		return did.Err
+		return did, did.Err
 	}
-	return reported.Err
+	return did, reported.Err
 }
 
 // wouldWrite reports whether the plan, or the report if nothing is planned, asks for a write.

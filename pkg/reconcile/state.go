@@ -206,12 +206,15 @@ func (k *keyStates[M]) failed(s *keyState[M]) int {
 }
 
 // succeeded notes a reconcile without a failure. When it wrote nothing, no report waits and nothing is about to change by
-// itself, the work in progress on the key is done, or waits for others.
+// itself, the work in progress on the key is done, or waits for others. Earlier failures count until no report waits: it may be what has
+// failed, and would otherwise be tried again and again without backoff.
 func (k *keyStates[M]) succeeded(s *keyState[M], wrote bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.setFailures(s, 0)
-	s.barrier.Explained()
+	if !s.report.waiting() {
+		k.setFailures(s, 0)
+		s.barrier.Explained()
+	}
 	if !wrote && !s.report.waiting() && !s.progressing {
 		k.groups.Leave(s.group)
 		s.group = nil

@@ -371,7 +371,9 @@ func reportStep(b *bench, e *expected, what string) {
 		e.state.progressing = e.moving
 	case "wrote", "unchanged":
 		b.succeeded(e.state, what == "wrote")
-		e.failures = 0
+		if !e.report {
+			e.failures = 0
+		}
 		if what == "unchanged" && !e.report && !e.moving {
 			e.inProgress = false
 		}

@@ -60,17 +60,24 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: kind(), Informer: cronJobs.Informer(), Enqueues: informers.Itself, Resync: true}, // CJ-1
 			{Kind: jobKind(), Informer: jobs.Informer(), Enqueues: enqueuedByJob(owners)},
 		},
-		Observe: k.observe,
-		Owner:   func(s snapshot) plan.Object { return s.CronJob },
-		Plan:    planJobs,
-		Report:  reportStatus,
-		Applied: own.applied,
+		Observe:  k.observe,
+		Owner:    func(s snapshot) plan.Object { return s.CronJob },
+		Plan:     planJobs,
+		Remember: remember,
+		Report:   reportStatus,
+		Applied:  own.applied,
 	}), nil
 }
 
-// enqueuedByJob returns a function that names whoever owned a Job before a change or owns it after (CJ-3).
+// enqueuedByJob returns a function that names whoever owned a Job before a change or owns it after (CJ-3), unless nothing has changed that a
+// CronJob looks at: a large Job changes its counters many times before it ends.
 func enqueuedByJob(owners informers.Owners[*batchv1.CronJob]) func(before, after plan.Object) []plan.Key {
 	return func(before, after plan.Object) (keys []plan.Key) {
+		if b, ok := before.(*batchv1.Job); ok {
+			if a, ok := after.(*batchv1.Job); ok && alike(a, b) {
+				return nil
+			}
+		}
 		if before != nil {
 			keys = owners.Of(before, keys)
 		}

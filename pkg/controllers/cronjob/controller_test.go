@@ -23,6 +23,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -453,3 +454,158 @@ func TestActiveJobsThatTheCacheLacks(t *testing.T) { // CJ-16
 		})
 	}
 }
+
+// events counts the events of the diary that have a reason.
+func (c *cluster) events(reason string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, line := range c.diary {
+		if strings.Contains(line, " "+reason+": ") {
+			n++
+		}
+	}
+	return n
+}
+
+// While the server refuses to delete the Jobs beyond the history limit, a schedule that is changed counts from the change and not from
+// each retry, warnings are given once, and the deletion goes on to be tried.
+func TestRefusedDeletionOfHistory(t *testing.T) { // CJ-61, CJ-94, CJ-96
+	begin(t, func(c *cluster) {
+		c.lasting(30 * time.Second)
+		c.until("00:12:30")
+		refused := false
+		c.BeforeWrite(func(w apitest.Write) error {
+			if refused && w.Verb == "delete" {
+				return apierrors.NewForbidden(batchv1.Resource("jobs"), w.Key.Name, errors.New("a webhook says no"))
+			}
+			return nil
+		})
+		refused = true
+		c.start(limits(ptr.To[int32](0), nil))
+		c.until("00:16:00")
+		byHand := newJob(c.cronJob("backup"), time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC), zone{time.UTC})
+		byHand.Name, byHand.Annotations = "by-hand", map[string]string{manualAnnotation: "manual"}
+		c.put(byHand)
+		c.edit("another schedule", every("18,25 * * * *"))
+		c.until("00:26:00")
+		if n := c.events("SuccessfulCreate"); n != 3 { // 00:15, 00:18, 00:25
+			t.Errorf("%d Jobs were created", n)
+		}
+		if n := c.events("UnexpectedJob"); n != 1 {
+			t.Errorf("%d events tell of the Job by hand", n)
+		}
+		if n := c.events("FailedDelete"); n < 10 {
+			t.Errorf("%d deletions were tried", n)
+		}
+		refused = false
+		c.until("00:28:00")
+		if jobs := c.Names(jobKind()); !slices.Equal(jobs, []string{"by-hand"}) {
+			t.Errorf("left: %v", jobs)
+		}
+	})
+}
+
+// A status that cannot be written is tried ever more rarely, and does not make a warning be given again.
+func TestRefusedStatus(t *testing.T) { // CJ-96
+	begin(t, func(c *cluster) {
+		c.lasting(20 * time.Second)
+		c.until("00:12:30")
+		tries := 0
+		c.BeforeWrite(func(w apitest.Write) error {
+			if w.Kind == "CronJob" {
+				tries++
+				return apierrors.NewForbidden(batchv1.Resource("cronjobs"), w.Key.Name, errors.New("a webhook says no"))
+			}
+			return nil
+		})
+		c.start(every("TZ=UTC */5 * * * *"))
+		c.until("00:21:00")
+		if created, warned := c.events("SuccessfulCreate"), c.events("UnsupportedSchedule"); created != 2 || warned != 1 {
+			t.Errorf("%d Jobs, %d warnings", created, warned)
+		}
+		if tries < 10 || tries > 50 {
+			t.Errorf("the status was tried %d times", tries)
+		}
+	})
+}
+
+// Of several times in a minute the first one runs, also when its Job is gone before the minute is over.
+func TestSeveralTimesInAMinute(t *testing.T) { // CJ-34
+	begin(t, func(c *cluster) {
+		c.lasting(25 * time.Second)
+		c.until("00:12:30")
+		c.start(every("@every 20s"), limits(ptr.To[int32](0), nil))
+		c.until("00:22:30")
+		created := map[string]bool{}
+		for _, w := range c.Writes() {
+			if w.Verb == "create" {
+				if created[w.Key.Name] {
+					t.Errorf("%s was created twice", w.Key.Name)
+				}
+				created[w.Key.Name] = true
+			}
+		}
+		if len(created) != 11 {
+			t.Errorf("%d Jobs were created", len(created))
+		}
+	})
+}
+
+// A CronJob that has taken the name of another one begins with its own creation, and does not inherit what that has run.
+func TestSameName(t *testing.T) {
+	begin(t, func(c *cluster) {
+		c.until("00:12:30")
+		c.start(concurrency(batchv1.ForbidConcurrent))
+		c.until("00:22:00")
+		if c.events("SuccessfulCreate") != 1 || c.events("JobAlreadyActive") != 1 {
+			t.Fatal(c.Log())
+		}
+		c.start(func(o *batchv1.CronJob) { o.UID = "uid-of-another" })
+		c.until("00:24:00")
+		if n := c.events("SuccessfulCreate"); n != 1 {
+			t.Error("a time before its creation was made up for")
+		}
+		c.until("00:26:00")
+		if n := c.events("SuccessfulCreate"); n != 2 {
+			t.Errorf("%d Jobs were created", n)
+		}
+	})
+}
+
+// Each change of a Job that its CronJob looks at brings that into the queue, and no other.
+func TestEnqueues(t *testing.T) { // CJ-3
+	owner := backup()
+	enqueues := enqueuedByJob(informers.Owners[*batchv1.CronJob]{Kind: kind().Kind, Get: func(_, name string) *batchv1.CronJob {
+		if name == owner.Name {
+			return owner
+		}
+		return nil
+	}})
+	before := run("10:05:00", started("10:05:00"))
+	for _, c := range []struct {
+		name          string
+		before, after plan.Object
+		want          bool
+	}{
+		{"a new Job", nil, before, true},
+		{"one that is gone", before, nil, true},
+		{"a Job without owner", nil, run("10:05:00", orphan), false},
+		{"one that is let go", before, run("10:05:00", started("10:05:00"), orphan), true},
+		{"one that is taken", run("10:05:00", started("10:05:00"), orphan), before, true},
+		{"one that has started", run("10:05:00"), before, true},
+		{"one that is complete", before, run("10:05:00", started("10:05:00"), complete("10:06:00")), true},
+		{"one that has failed", before, run("10:05:00", started("10:05:00"), failed), true},
+		{"one that was completed at another time", run("10:05:00", complete("10:06:00")), run("10:05:00", complete("10:07:00")), true},
+		{"one that is being deleted", before, run("10:05:00", started("10:05:00"), terminating), true},
+		{"another one of its name", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.UID = "another" }), true},
+		{"its time changes", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Annotations = nil }), true},
+		{"it comes to be one by hand", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Annotations[manualAnnotation] = "manual" }), true},
+		{"its counters change", before, run("10:05:00", started("10:05:00"), func(job *batchv1.Job) { job.Status.Active, job.ResourceVersion = 7, "8" }), false},
+	} {
+		if keys := enqueues(c.before, c.after); (len(keys) == 1) != c.want {
+			t.Errorf("%s enqueues %v", c.name, keys)
+		}
+	}
+}
+
+func orphan(job *batchv1.Job) { job.OwnerReferences = nil }

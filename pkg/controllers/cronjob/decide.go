@@ -8,6 +8,7 @@ import (
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -26,16 +27,24 @@ type snapshot struct {
 
 // memory is what is remembered of a CronJob.
 type memory struct {
+	UID      types.UID // of the CronJob, because another one may come to have its name
 	Schedule string    // and time zone; empty if nothing is remembered
-	Since    time.Time // when that was first seen, if there was another one before
+	Since    time.Time // times up to this one are not made up for: then the schedule was changed, or had a Job of the same minute
 	Ran      time.Time // the latest time of the schedule for which there was a Job
 	Said     []string  // the keys of the warnings that were given and still stand
 }
 
-// remember returns what is to be remembered when the plan for a snapshot was carried out.
-func remember(now time.Time, s snapshot) *memory {
+// remember returns what is to be remembered when that has become of the plan for a snapshot. A step that has failed, such as a deletion
+// for the history limits, changes nothing about the schedule that was seen and the warnings that were given.
+func remember(now time.Time, s snapshot, did plan.Outcome) *memory {
 	d := decide(now, s)
-	m := &memory{Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: later(s.ran(now), d.run)}
+	m := &memory{UID: s.CronJob.UID, Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: s.ran(now)}
+	if createdJob(did) != nil {
+		m.Ran = later(m.Ran, d.run)
+	}
+	if !d.due.IsZero() && s.created(now, d.due) { // CJ-34
+		m.Since = later(m.Since, d.due)
+	}
 	for _, w := range d.warnings {
 		m.Said = append(m.Said, w.key)
 	}
@@ -49,8 +58,8 @@ func scheduleOf(c *batchv1.CronJob) string {
 	return c.Spec.Schedule + " " + *c.Spec.TimeZone
 }
 
-// validSince returns when the schedule became valid: zero if it is not known to have changed. What it would have brought before is
-// not made up for (CJ-94).
+// validSince returns the time up to which nothing is made up for: that of the change of the schedule, as what it would have brought before
+// is not (CJ-94); zero if there is none.
 func (s snapshot) validSince(now time.Time) time.Time {
 	if s.Memory.Schedule == "" || s.Memory.Schedule == scheduleOf(s.CronJob) {
 		return s.Memory.Since
@@ -117,8 +126,8 @@ func decide(now time.Time, s snapshot) (d decision) {
 	case s.tooLate(now, d.due):
 		d.why = "the time " + d.due.UTC().Format(time.RFC3339) + " was missed"
 		d.warn(at, corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", d.due.UTC().Format(time.RFC1123Z))
-	case s.created(d.due): // of another time in the same minute (CJ-34)
-		d.why = "there is a Job of that minute"
+	case s.created(now, d.due): // of another time in the same minute (CJ-34)
+		d.why = "there was a Job of that minute"
 	case s.Taken != nil: // CJ-93
 		d.why = "the name of the Job is taken"
 		d.warn(at, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %s exists, and this CronJob does not control it", s.Taken.Name)
@@ -195,9 +204,12 @@ func (s snapshot) tooLate(now, due time.Time) bool {
 	return s.CronJob.Spec.StartingDeadlineSeconds != nil && !due.After(now.Add(-s.deadline()))
 }
 
-// created reports whether the CronJob has the Job of a time.
-func (s snapshot) created(due time.Time) bool {
+// created reports whether the CronJob has, or had, the Job of a time.
+func (s snapshot) created(now, due time.Time) bool {
 	name := jobName(s.CronJob, due)
+	if ran := s.ran(now); !ran.IsZero() && jobName(s.CronJob, ran) == name {
+		return true
+	}
 	for _, job := range s.Jobs {
 		if job.Name == name {
 			return true

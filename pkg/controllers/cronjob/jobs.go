@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -52,6 +53,23 @@ func scheduledTime(c *batchv1.CronJob, job *batchv1.Job) (time.Time, bool) {
 		return at, true
 	}
 	return time.Unix(minutes*60, 0), true
+}
+
+// alike reports whether two versions of a Job are the same for its CronJob.
+func alike(a, b *batchv1.Job) bool {
+	return a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && outcome(a) == outcome(b) &&
+		compareStarts(a.Status.StartTime, b.Status.StartTime) == 0 && completedAt(a).Equal(completedAt(b)) &&
+		a.Annotations[manualAnnotation] == b.Annotations[manualAnnotation] &&
+		a.Annotations[batchv1.CronJobScheduledTimestampAnnotation] == b.Annotations[batchv1.CronJobScheduledTimestampAnnotation] &&
+		equality.Semantic.DeepEqual(metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b))
+}
+
+// outcome returns the type of the condition by which a Job has finished; empty if it has not.
+func outcome(job *batchv1.Job) batchv1.JobConditionType {
+	if condition := jobutil.Finished(job); condition != nil {
+		return condition.Type
+	}
+	return ""
 }
 
 // completedAt returns when a Job was completed; zero if it was not, or does not say (CJ-101).

@@ -32,7 +32,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 		return o, nil
 	}
 	s := snapshot{CronJob: c, Jobs: k.jobs.OwnedBy(c.Namespace, c.UID)}
-	if r.Memory != nil {
+	if r.Memory != nil && r.Memory.UID == c.UID {
 		s.Memory = *r.Memory
 	}
 	if err := k.findActive(ctx, r.Reader, &s); err != nil {
@@ -46,7 +46,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 			s.Taken = job
 		}
 	}
-	o.Exists, o.Snapshot, o.Memory = true, s, remember(r.Now, s)
+	o.Exists, o.Snapshot = true, s
 	return o, nil
 }
 

@@ -11,13 +11,19 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// planJobs creates the Job that is due, and deletes those beyond the history limits. The two do not hinder one another (CJ-61).
+// planJobs says what is worth a warning, creates the Job that is due, and deletes those beyond the history limits. The latter two do not
+// hinder one another (CJ-61). The warnings come first, because they are remembered as given whatever becomes of the rest.
 func planJobs(now time.Time, s snapshot) plan.Plan {
 	if s.CronJob == nil {
 		return plan.Plan{Why: "the CronJob is gone"}
 	}
 	d := decide(now, s)
 	p := plan.Plan{Why: d.why, Requeue: d.requeue(now)}
+	for _, w := range d.warnings {
+		if !slices.Contains(s.Memory.Said, w.key) {
+			p.Steps = append(p.Steps, plan.RecordEvent{Object: s.CronJob, Event: w.Event})
+		}
+	}
 	var sequences [][]plan.Step
 	if run := s.planRun(d); len(run) > 0 {
 		sequences = append(sequences, run)
@@ -28,35 +34,29 @@ func planJobs(now time.Time, s snapshot) plan.Plan {
 	switch len(sequences) {
 	case 0:
 	case 1:
-		p.Steps = sequences[0]
+		p.Steps = append(p.Steps, sequences[0]...)
 	default:
-		p.Steps = []plan.Step{plan.Each{Sequences: sequences}}
+		p.Steps = append(p.Steps, plan.Each{Sequences: sequences})
 	}
 	return p
 }
 
-// planRun creates the Job that is due, and says what is worth a warning. The warnings come last: if something fails, all is planned
-// anew, and they should be recorded once.
+// planRun creates the Job that is due, if one is to be created.
 func (s snapshot) planRun(d decision) (steps []plan.Step) {
-	if !d.run.IsZero() {
-		if victims := s.replaced(); len(victims) > 0 {
-			steps = append(steps, deleteJobs(victims, "replaced by the next run"))
-		}
-		steps = append(steps, plan.Create{
-			Object: newJob(s.CronJob, d.run, s.Zone),
-			Events: plan.Events{
-				Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created job {name}"},
-				Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating job: {error}"},
-			},
-			Why: "it is due",
-		})
+	if d.run.IsZero() {
+		return nil
 	}
-	for _, w := range d.warnings {
-		if !slices.Contains(s.Memory.Said, w.key) {
-			steps = append(steps, plan.RecordEvent{Object: s.CronJob, Event: w.Event})
-		}
+	if victims := s.replaced(); len(victims) > 0 {
+		steps = append(steps, deleteJobs(victims, "replaced by the next run"))
 	}
-	return steps
+	return append(steps, plan.Create{
+		Object: newJob(s.CronJob, d.run, s.Zone),
+		Events: plan.Events{
+			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created job {name}"},
+			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating job: {error}"},
+		},
+		Why: "it is due",
+	})
 }
 
 // replaced are the Jobs that give way to the next one (CJ-42).

@@ -59,11 +59,12 @@ func TestPlan(t *testing.T) {
 			always(`Warning UnparseableSchedule: unparseable schedule: "TZ=UTC" : nothing follows the time zone`), ""},
 		{"CJ-6 CJ-21 CJ-29 a schedule that never comes", "10:05:00", see(backup(every("0 0 31 2 *"))),
 			always("Warning InvalidSchedule: invalid schedule: 0 0 31 2 * : no time within five years matches"), ""},
-		{"CJ-28 a zone in the schedule", "10:05:00", see(backup(every("CRON_TZ=Asia/Tokyo 5 19 * * *"))), always("create "+at1005,
+		{"CJ-28 a zone in the schedule", "10:05:00", see(backup(every("CRON_TZ=Asia/Tokyo 5 19 * * *"))), always(
 			`Warning UnsupportedSchedule: CRON_TZ or TZ used in schedule "CRON_TZ=Asia/Tokyo 5 19 * * *" is not officially supported, `+
-				"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"), "24h0m0.1s"},
-		{"CJ-32 more than a hundred missed times", "23:59:00", see(backup(every("* * * * *"))), always("create backup-29455199",
-			"Warning TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"), "1m0.1s"},
+				"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", "create "+at1005), "24h0m0.1s"},
+		{"CJ-32 more than a hundred missed times", "23:59:00", see(backup(every("* * * * *"))), always(
+			"Warning TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
+			"create backup-29455199"), "1m0.1s"},
 		{"CJ-32 a hundred", "11:42:59", see(backup(every("* * * * *"))), always("create backup-29454462"), "1.1s"},
 		{"CJ-32 a deadline bounds them", "23:59:00", see(backup(every("* * * * *"), deadline(600))), always("create backup-29455199"), "1m0.1s"},
 
@@ -78,13 +79,13 @@ func TestPlan(t *testing.T) {
 		{"CJ-41 a Job of the schedule that could not be noted counts", "10:10:00", see(backup(concurrency("Forbid")), forgotten),
 			always("Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is Forbid"), "5m0.1s"},
 		{"CJ-13 CJ-43 CJ-55 a Job that users have started does not", "10:10:00", see(backup(concurrency("Forbid"), ranAt("10:05:00")), byHand),
-			always("create "+at1010, "Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand"), "5m0.1s"},
+			always("Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand", "create "+at1010), "5m0.1s"},
 		{"CJ-42 CJ-88 Replace deletes the running Job", "10:10:00", see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), running),
 			always("delete "+at1005, "create "+at1010), "5m0.1s"},
 		{"CJ-42 but not one that is being deleted already", "10:10:00",
 			see(backup(concurrency("Replace"), ranAt("10:05:00"), lists(running)), run("10:05:00", terminating)), always("create " + at1010), "5m0.1s"},
 		{"CJ-42 nor one that users have started", "10:10:00", see(backup(concurrency("Replace"), ranAt("10:05:00")), run("10:05:00", named("by-hand"))),
-			always("create "+at1010, "Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand"), "5m0.1s"},
+			always("Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand", "create "+at1010), "5m0.1s"},
 		{"CJ-93 the name is taken by somebody else's Job", "10:10:00", with(see(backup(ranAt("10:05:00"))), func(s *snapshot) { s.Taken = elsewhere }),
 			always("Warning FailedCreate: Error creating job: " + at1010 + " exists, and this CronJob does not control it"), "5m0.1s"},
 
@@ -155,7 +156,7 @@ func TestTheJob(t *testing.T) { // CJ-50, CJ-51
 		{"TZ=Asia/Tokyo 5 19 * * *", "Europe/Berlin", "2026-01-01T10:05:00Z"}, // the zone of the CronJob is not that of the schedule
 	} {
 		c := backup(every(row.schedule), func(c *batchv1.CronJob) { c.Spec.TimeZone = &row.zone })
-		job := planJobs(clock("10:05:00"), see(c)).Steps[0].(plan.Create).Object
+		job := createdJob(carriedOut(planJobs(clock("10:05:00"), see(c)).Steps))
 		if got := job.GetAnnotations()[batchv1.CronJobScheduledTimestampAnnotation]; got != row.want {
 			t.Errorf("%+v: %s", row, got)
 		}

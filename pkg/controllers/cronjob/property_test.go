@@ -119,9 +119,9 @@ func TestAnyObjectsAtAll(t *testing.T) {
 
 // carry carries out a plan and its report, as the runtime does, and returns what there is afterwards.
 func carry(now time.Time, s snapshot) snapshot {
-	memory := remember(now, s)
 	p := planJobs(now, s)
 	did := carriedOut(p.Steps)
+	memory := remember(now, s, did)
 	after := copied(s)
 	for _, r := range did.Results {
 		switch job := r.Object.(*batchv1.Job).DeepCopy(); r.Verb {

@@ -43,7 +43,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k := &caches{jobs: jobs}
 	own := newCollectors()
 	c.RegisterMetrics(own.late)
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
 		Name:    "ttl_jobs_to_delete", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
@@ -54,10 +54,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// enqueuedByJob returns the key of a Job that is to be deleted some time (TTL-22).
-func enqueuedByJob(_, after plan.Object) []plan.Key {
-	if job, ok := after.(*batchv1.Job); !ok || !candidate(job) {
-		return nil
+// enqueuedByJob returns the key of a Job that is to be deleted some time (TTL-22), or of one that was and is gone, so that nothing more is
+// remembered of it.
+func enqueuedByJob(before, after plan.Object) []plan.Key {
+	if job, ok := after.(*batchv1.Job); ok && candidate(job) {
+		return []plan.Key{{Namespace: job.Namespace, Name: job.Name}}
 	}
-	return []plan.Key{{Namespace: after.GetNamespace(), Name: after.GetName()}}
+	if job, ok := before.(*batchv1.Job); ok && after == nil && expires(job) {
+		return []plan.Key{{Namespace: job.Namespace, Name: job.Name}}
+	}
+	return nil
 }

@@ -22,14 +22,14 @@ func newCollectors() collectors {
 	})}
 }
 
-// applied logs what was deleted, and measures how late.
+// applied logs what was deleted, and what keeps a Job that cannot be, and measures how late deletions are.
 func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
 	if s.Job == nil || !candidate(s.Job) {
 		return
 	}
-	at, ok := finishedAt(s.Job)
-	if skew := time.Until(at); ok && skew > 0 { // TTL-25
-		klog.FromContext(ctx).Info("A Job has finished in the future, so the clocks of two machines differ", "by", skew.String())
+	at, _ := finishedAt(s.Job)
+	if doubt := doubtful(time.Now(), s.Job); doubt != "" && !s.Told {
+		klog.FromContext(ctx).Info(doubt, "job", klog.KObj(s.Job), "finished", at.UTC().Format(time.RFC3339))
 	}
 	for _, r := range did.Results {
 		if r.Err != nil || r.Needless {

@@ -13,8 +13,15 @@ import (
 type caches struct{ jobs informers.Store[*batchv1.Job] }
 
 // observe finds the Job.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
-	o.Snapshot.Job = k.jobs.Get(r.Key.Namespace, r.Key.Name)
-	o.Exists = o.Snapshot.Job != nil
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+	job := k.jobs.Get(r.Key.Namespace, r.Key.Name)
+	if job == nil {
+		return o, nil
+	}
+	o.Exists, o.Snapshot.Job = true, job
+	if doubt := doubtful(r.Now, job); doubt != "" {
+		o.Memory = &memory{UID: job.UID, Told: doubt}
+		o.Snapshot.Told = r.Memory != nil && *r.Memory == *o.Memory
+	}
 	return o, nil
 }

@@ -6,13 +6,27 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // snapshot is what one reconcile of a Job has observed. The object belongs to a shared cache.
-type snapshot struct{ Job *batchv1.Job }
+type snapshot struct {
+	Job  *batchv1.Job
+	Told bool // the log has said what is doubtful about the time at which it has finished
+}
+
+// memory is what is remembered of a Job: what the log has said about the time at which it has finished.
+type memory struct {
+	UID  types.UID
+	Told string
+}
+
+// longestWait is after how long a Job that waits is looked at again, so that the timers of Jobs that are deleted before their time do
+// not add up.
+const longestWait = time.Hour
 
 // planDeletion deletes a Job whose time to live is over. The preconditions are its uid and its version, so that a Job that has
 // changed meanwhile is looked at again and not deleted (TTL-26, TTL-27, TTL-34).
@@ -20,12 +34,12 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 	if s.Job == nil || !candidate(s.Job) {
 		return plan.Plan{Why: "the Job has not finished, has no time to live, or is being deleted"}
 	}
-	expires, ok := expiry(s.Job)
+	end, ok := expiry(s.Job)
 	switch {
 	case !ok:
 		return plan.Plan{Why: "the Job does not say when it has finished"}
-	case expires.After(now): // TTL-24
-		return plan.Plan{Why: "the time to live ends at " + expires.UTC().Format(time.RFC3339), Requeue: expires.Sub(now)}
+	case end.After(now): // TTL-24
+		return plan.Plan{Why: "the time to live ends at " + end.UTC().Format(time.RFC3339), Requeue: min(end.Sub(now), longestWait)}
 	}
 	why := fmt.Sprintf("its time to live of %ds after it has finished is over", *s.Job.Spec.TTLSecondsAfterFinished)
 	return plan.Plan{
@@ -38,7 +52,26 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 
 // candidate reports whether a Job is to be deleted some time (TTL-21).
 func candidate(job *batchv1.Job) bool {
-	return job.Spec.TTLSecondsAfterFinished != nil && job.DeletionTimestamp == nil && jobutil.Finished(job) != nil
+	return expires(job) && job.DeletionTimestamp == nil
+}
+
+// expires reports whether a Job has finished and has a time to live.
+func expires(job *batchv1.Job) bool {
+	return job.Spec.TTLSecondsAfterFinished != nil && jobutil.Finished(job) != nil
+}
+
+// doubtful returns what is doubtful about the time at which a candidate has finished; empty if nothing is.
+func doubtful(now time.Time, job *batchv1.Job) string {
+	if !candidate(job) {
+		return ""
+	}
+	switch at, ok := finishedAt(job); {
+	case !ok: // TTL-23
+		return "A Job stays although it has a time to live, because it does not say when it has finished"
+	case at.After(now): // TTL-25
+		return "A Job has finished in the future, so the clocks of two machines differ"
+	}
+	return ""
 }
 
 // finishedAt returns when a Job has finished; false if it does not say (TTL-23, TTL-37).

@@ -11,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -65,7 +67,7 @@ func TestPlan(t *testing.T) {
 		{"TTL-21 a suspended Job", done(time.Hour, condition(batchv1.JobSuspended)), false, 0},
 		{"TTL-21 a Job without time to live", done(time.Hour, lives(nil)), false, 0},
 		{"TTL-21 TTL-30 a Job that is being deleted", done(time.Hour, func(job *batchv1.Job) { job.DeletionTimestamp = &metav1.Time{Time: epoch} }), false, 0},
-		{"TTL-25 a Job that has finished in the future waits longer", done(-time.Hour), false, time.Hour + time.Minute},
+		{"TTL-25 a Job that has finished in the future waits longer", done(-time.Hour), false, time.Hour},
 		{"TTL-29 a time to live of zero", done(0, lives(ptr.To[int32](0))), true, 0},
 		{"TTL-31 a Job that another controller manages", done(time.Minute, func(job *batchv1.Job) { job.Spec.ManagedBy = ptr.To("example.com/other") }), true, 0},
 		{"TTL-37 the completion time counts where the condition has none", done(0, timeless, func(job *batchv1.Job) {
@@ -103,7 +105,9 @@ func TestEnqueues(t *testing.T) { // TTL-22
 		{"a candidate that changes, or is delivered again", enqueuedByJob(job, job), 1},
 		{"a Job that becomes one", enqueuedByJob(done(0, lives(nil)), job), 1},
 		{"another Job", enqueuedByJob(job, done(0, lives(nil))), 0},
-		{"a candidate that is gone", enqueuedByJob(job, nil), 0},
+		{"a candidate that is gone, of which nothing is to be remembered", enqueuedByJob(job, nil), 1},
+		{"one that this controller has deleted", enqueuedByJob(done(0, func(job *batchv1.Job) { job.DeletionTimestamp = &metav1.Time{Time: epoch} }), nil), 1},
+		{"another one that is gone", enqueuedByJob(done(0, lives(nil)), nil), 0},
 	} {
 		if len(c.keys) != c.want || c.want == 1 && c.keys[0] != (plan.Key{Namespace: "shop", Name: "report"}) {
 			t.Errorf("%s enqueues %v", c.name, c.keys)
@@ -254,14 +258,66 @@ func TestClockSkewIsLogged(t *testing.T) { // TTL-25
 		job := finishedNow()
 		job.Status.Conditions[1].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Minute))
 		put(job)
+		job.Labels = map[string]string{"a": "b"}
+		put(job)
 		time.Sleep(119 * time.Second)
 		if s.CountWrites("delete") != 0 {
 			t.Error("deleted too early")
 		}
 	})
-	if !strings.Contains(log, "clocks of two machines differ") {
+	if strings.Count(log, "clocks of two machines differ") != 1 {
 		t.Error(log)
 	}
+}
+
+// A Job that does not say when it has finished stays, and the log says so once, also if the Job changes.
+func TestAJobWithoutAnyTimeIsLogged(t *testing.T) { // TTL-23, TTL-37
+	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+		job := finishedNow(condition(batchv1.JobFailed), func(job *batchv1.Job) { job.Status.Conditions[1].LastTransitionTime = metav1.Time{} })
+		put(job)
+		job.Labels = map[string]string{"a": "b"}
+		put(job)
+		time.Sleep(24 * time.Hour)
+		if n := s.CountWrites("delete"); n != 0 {
+			t.Errorf("%d deletions", n)
+		}
+	})
+	if strings.Count(log, "does not say when it has finished") != 1 || !strings.Contains(log, `"name"="report"`) {
+		t.Error(log)
+	}
+}
+
+// Nothing is remembered of Jobs that are gone, whoever has deleted them.
+func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(epoch))
+		server, entry := apitest.NewServer(), Controller()
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
+		managertest.Run(t, c, entry, func() {
+			for name, ago := range map[string]time.Duration{"expired": time.Hour, "waits": -24 * time.Hour} {
+				if _, err := server.Put(done(ago, func(job *batchv1.Job) { job.Name, job.UID = name, types.UID(name) })); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			if names := server.Names(kind()); len(names) != 1 || names[0] != "waits" {
+				t.Fatal(names)
+			}
+			if _, ok := c.Shared.Explain.Get("ttl_jobs_to_delete", plan.Key{Namespace: "shop", Name: "waits"}); !ok {
+				t.Error("nothing says why the Job waits")
+			}
+			jobs, _ := api.BuiltIn(kind())
+			if err := server.Delete(t.Context(), jobs, plan.Key{Namespace: "shop", Name: "waits"}, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for _, name := range []string{"expired", "waits"} {
+				if r, ok := c.Shared.Explain.Get("ttl_jobs_to_delete", plan.Key{Namespace: "shop", Name: name}); ok {
+					t.Errorf("%s is gone: %+v", name, r)
+				}
+			}
+		})
+	})
 }
 
 // BenchmarkPlan plans for a Job that waits.
