@@ -22,8 +22,8 @@ const progressWait = 1200 * time.Millisecond
 
 // reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of the package).
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
-	if s.selector == nil || unknownMode(s.Job) || did.Failed(plan.Changed) != nil {
-		return plan.Plan{} // a pod that could not be adopted, released or given up would make the counts wrong
+	if s.selector == nil || unknownMode(s.Job) || spoils(s, did) {
+		return plan.Plan{}
 	}
 	r := newReport(now, s, did)
 	r.decide(now)
@@ -44,6 +44,14 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 		p.Steps = append(p.Steps, r.release(free))
 	}
 	return p
+}
+
+// spoils reports whether the plan has failed such that the counts would be wrong: a pod could not be adopted, released or given up. A listed
+// pod that keeps its finalizer stays listed.
+func spoils(s snapshot, did plan.Outcome) bool {
+	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
+		return r.Verb == plan.Changed && r.Err != nil && !s.listed[r.Object.GetUID()]
+	})
 }
 
 // report is a report in the making.

@@ -259,3 +259,35 @@ func TestSuccessPolicy(t *testing.T) { // JOB-76
 		}
 	}
 }
+
+// JOB-47: a counted pod whose finalizer cannot be removed keeps the Job neither from its other pods nor from its status.
+func TestRefusedRemovalsStopNothingElse(t *testing.T) {
+	w := newWorld(sum(3, parallel(1), counters(0, 0, succeededList("a"))), pod("a", succeeded))
+	w.Refuse = func(v plan.Verb, o plan.Object) error {
+		if v == plan.Changed && o.GetName() == "a" {
+			return errors.New("a webhook refuses it")
+		}
+		return nil
+	}
+	for range 2 {
+		for range 5 {
+			_, _, _ = w.pass()
+		}
+		w.run()
+		for _, p := range w.running() {
+			w.end(p.Name, corev1.PodSucceeded, 0)
+		}
+	}
+	for range 5 {
+		_, _, _ = w.pass()
+	}
+	j := w.job()
+	if j.Status.Succeeded != 2 || !slices.Equal(j.Status.UncountedTerminatedPods.Succeeded, uids("a")) || !holds(j.Status, batchv1.JobSuccessCriteriaMet) {
+		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
+	}
+	w.Refuse = nil
+	w.settle()
+	if j := w.job(); j.Status.Succeeded != 3 || !holds(j.Status, batchv1.JobComplete) {
+		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
+	}
+}
