@@ -73,6 +73,8 @@ func suspend(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }
 
 func notStarted(j *batchv1.Job) { j.Status = batchv1.JobStatus{} }
 
+func noStart(j *batchv1.Job) { j.Status.StartTime = nil }
+
 func late(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }
 
 func onFailure(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }

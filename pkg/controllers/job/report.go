@@ -206,12 +206,16 @@ func (r *report) finish(now time.Time) {
 		return
 	}
 	setCondition(&r.status, r.end.final(), corev1.ConditionTrue, r.end.reason, r.end.message, now)
+	wanted := r.Job.Spec.Completions
+	if r.status.StartTime == nil && !(suspended(r.Job) && wanted != nil && *wanted == 0) {
+		r.status.StartTime = &metav1.Time{Time: now} // of a suspended Job; the server refuses an end without a start (JOB-64)
+	}
 	if r.end.failing() {
 		r.event(corev1.EventTypeWarning, r.end.reason, r.end.message) // JOB-92
 		return
 	}
 	r.status.CompletionTime = &metav1.Time{Time: now}
-	if wanted := r.Job.Spec.Completions; wanted != nil && r.status.Succeeded > *wanted {
+	if wanted != nil && r.status.Succeeded > *wanted {
 		r.event(corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached") // JOB-93
 	}
 	r.event(corev1.EventTypeNormal, "Completed", "Job completed") // JOB-91

@@ -90,6 +90,12 @@ func TestReport(t *testing.T) {
 		{"JOB-80 not while a pod is active", sum(1, suspend, active(1)), list(pod("a")), nil},
 		{"JOB-82 counters are kept", sum(3, suspend, counters(1, 1, none)), nil, []string{"status succeeded=1 failed=1 started=false Suspended=True", "event Suspended"}},
 		{"JOB-81 resumed", sum(1, condTrue(batchv1.JobSuspended, "x")), nil, []string{"status started=true Suspended=False", "event Resumed"}},
+		{"JOB-64 a suspended Job that ends has started", sum(1, suspend, counters(1, 0, none), condTrue(batchv1.JobSuspended, "x"), condTrue(batchv1.JobSuccessCriteriaMet, "x"), noStart), nil,
+			[]string{"status succeeded=1 started=true Suspended=True SuccessCriteriaMet=True Complete=True", "event Completed"}},
+		{"JOB-64 so has one that fails", sum(1, suspend, counters(0, 1, none), condTrue(batchv1.JobFailureTarget, "PodFailurePolicy"), noStart), nil,
+			[]string{"status failed=1 started=true FailureTarget=True Failed=True", "event PodFailurePolicy"}},
+		{"JOB-64 but for one of no completions", sum(0, suspend, condTrue(batchv1.JobSuccessCriteriaMet, "x"), noStart), nil,
+			[]string{"status SuccessCriteriaMet=True Complete=True", "event Completed"}},
 		{"JOB-18 being deleted: no finalizer stays", sum(3, dying, active(1)), list(pod("a"), pod("b", succeeded)),
 			[]string{"status active=1 uncounted.succeeded=1", "untrack a", "untrack b"}},
 	} {
