@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -153,6 +154,9 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	case r.Job.DeletionTimestamp != nil:
 		ignored = append(ignored, unfinished...)
 	}
+	if r.Job.DeletionTimestamp != nil {
+		ignored = append(ignored, r.strays()...)
+	}
 	slices.SortFunc(failed, byCreation)
 	return failed, ignored
 }
@@ -167,6 +171,14 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 		}
 	}
 	return pods
+}
+
+// strays returns the pods with a finalizer that the Job controls although they do not match its selector. A Job that is being deleted releases
+// none, and waits for all in the foreground (JOB-18).
+func (r *report) strays() []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(r.Pods), func(p *corev1.Pod) bool {
+		return !tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
+	})
 }
 
 // countIndexes writes which indexes are done, with those of the given pods (JOB-69).

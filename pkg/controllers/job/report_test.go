@@ -96,6 +96,10 @@ func TestReport(t *testing.T) {
 			[]string{"status failed=1 started=true FailureTarget=True Failed=True", "event PodFailurePolicy"}},
 		{"JOB-64 but for one of no completions", sum(0, suspend, condTrue(batchv1.JobSuccessCriteriaMet, "x"), noStart), nil,
 			[]string{"status SuccessCriteriaMet=True Complete=True", "event Completed"}},
+		{"JOB-18 being deleted: not that of a pod with other labels either", sum(3, dying, active(1)), list(pod("a"), pod("b", relabelled), pod("c", relabelled, untracked)),
+			[]string{"untrack a", "untrack b"}},
+		{"JOB-18 being deleted: pods are counted, though others run and the Job has failed", sum(3, dying, limit(0), active(1)), list(pod("a"), pod("b", failed), pod("c", succeeded)),
+			[]string{"status active=1 uncounted.succeeded=1 uncounted.failed=2 FailureTarget=True", "untrack a", "untrack b", "untrack c"}},
 		{"JOB-18 being deleted: no finalizer stays", sum(3, dying, active(1)), list(pod("a"), pod("b", succeeded)),
 			[]string{"status active=1 uncounted.succeeded=1", "untrack a", "untrack b"}},
 	} {
