@@ -328,6 +328,25 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	})
 }
 
+// JOB-73: a policy may name a condition that every pod has.
+func TestPoliciesSeeAllConditionsOfFailedPods(t *testing.T) {
+	p, err := narrow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unready := corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionFalse}
+	r := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
+		{Type: unready.Type, Status: unready.Status},
+	}}
+	cached := p.ProjectPod(pod("a", failed, func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, unready) }))
+	if got := rule(sum(1, policy(r)), cached).action; got != r.Action {
+		t.Errorf("%q", got)
+	}
+	if running := p.ProjectPod(pod("b", func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, unready) })); len(running.Status.Conditions) > 0 {
+		t.Errorf("kept of a running pod: %v", running.Status.Conditions)
+	}
+}
+
 func TestIndexesReadBack(t *testing.T) { // JOB-69
 	for text, want := range map[string]string{
 		"1,3-5,7,8": "1,3-5,7,8", "": "", "0": "0", "0,1": "0,1", "0-1": "0,1", "0,1,2": "0-2", "5,1": "1,5", "1-3,2-4": "1-4", "x,2,-1,3-1,7-": "2", "98-200": "98,99", "+1,01": "",
