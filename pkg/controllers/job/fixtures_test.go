@@ -152,6 +152,10 @@ func endWith(phase corev1.PodPhase, code int32, since time.Duration) podEdit {
 	}
 }
 
+func createdAgo(d time.Duration) podEdit {
+	return func(p *corev1.Pod) { p.CreationTimestamp = ago(d) }
+}
+
 func ready(p *corev1.Pod) {
 	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Minute),
