@@ -85,11 +85,11 @@ func fields() projection.Fields {
 	}
 	return projection.Fields{
 		Kinds: map[schema.GroupVersionKind][]string{podKind: paths, jobKind: {}},
-		// Policies may name any condition (JOB-73), but most pods have only those of the kubelet.
-		PodCondition: func(_ *corev1.Pod, t corev1.PodConditionType) bool {
+		// Policies may name any condition of a failed pod (JOB-73), but most pods have only those of the kubelet.
+		PodCondition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
 			switch t {
 			case corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers:
-				return false
+				return p.Status.Phase == corev1.PodFailed
 			}
 			return true
 		},

@@ -73,6 +73,8 @@ func suspend(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }
 
 func notStarted(j *batchv1.Job) { j.Status = batchv1.JobStatus{} }
 
+func noStart(j *batchv1.Job) { j.Status.StartTime = nil }
+
 func late(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }
 
 func onFailure(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
@@ -148,6 +150,10 @@ func endWith(phase corev1.PodPhase, code int32, since time.Duration) podEdit {
 			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: ago(since)},
 		}}}
 	}
+}
+
+func createdAgo(d time.Duration) podEdit {
+	return func(p *corev1.Pod) { p.CreationTimestamp = ago(d) }
 }
 
 func ready(p *corev1.Pod) {

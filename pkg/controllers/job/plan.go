@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,30 +36,34 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	}
 	p := managePods(now, s)
 	if len(adopted(s.claims)) > 0 {
-		if deletes(p.Steps) { // no reconcile writes an object twice, and an adopted pod may be one to delete
+		if len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
 			p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 		}
 		p.Requeue = sooner(p.Requeue, adoptionCheck)
 	}
-	p.Steps = slices.Concat(s.claims, releaseCounted(s), p.Steps)
+	p.Steps = slices.Concat(s.claims, releaseCounted(s, p.Steps))
 	if wait := untilDeadline(now, s.Job); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
 		p.Requeue = sooner(p.Requeue, wait) // JOB-4
 	}
 	return p
 }
 
-// releaseCounted removes the finalizers of the pods that the status lists as it is stored.
-func releaseCounted(s snapshot) []plan.Step {
+// releaseCounted returns the steps and, beside them, those that remove the finalizers of the pods that the status lists as it is stored.
+// Neither waits for the other: a pod whose finalizer cannot be removed does not keep the Job from anything else (JOB-47).
+func releaseCounted(s snapshot, steps []plan.Step) []plan.Step {
 	var each plan.Each
-	adopted := adopted(s.claims)
+	if len(steps) > 0 {
+		each.Sequences = append(each.Sequences, steps)
+	}
+	adopted, written := adopted(s.claims), written(steps)
 	for _, p := range s.counted {
-		if adopted[p.UID] || s.holds(p) { // no reconcile writes an object twice
+		if adopted[p.UID] || written[p.UID] || s.holds(p) { // no reconcile writes an object twice
 			continue
 		}
 		each.Sequences = append(each.Sequences, []plan.Step{untrack(p, "the pod is counted")})
 	}
-	if len(each.Sequences) == 0 {
-		return nil
+	if len(each.Sequences) == min(len(steps), 1) {
+		return steps
 	}
 	return []plan.Step{each}
 }
@@ -130,21 +135,24 @@ func adopted(claims []plan.Step) map[types.UID]bool {
 	return uids
 }
 
-// deletes reports whether the steps delete a pod.
-func deletes(steps []plan.Step) bool {
+// written returns the uids of the pods that the steps change or delete.
+func written(steps []plan.Step) map[types.UID]bool {
+	uids := map[types.UID]bool{}
 	for _, step := range steps {
 		switch step := step.(type) {
+		case plan.Change:
+			uids[step.Old.GetUID()] = true
 		case plan.Delete:
-			return true
+			for _, o := range step.Objects {
+				uids[o.GetUID()] = true
+			}
 		case plan.Each:
 			for _, sequence := range step.Sequences {
-				if deletes(sequence) {
-					return true
-				}
+				maps.Copy(uids, written(sequence))
 			}
 		}
 	}
-	return false
+	return uids
 }
 
 // sooner returns the smaller of two waits, where zero means none.

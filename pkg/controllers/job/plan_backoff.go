@@ -25,19 +25,22 @@ func delay(failures int) time.Duration {
 
 // backoff returns until when no pod is created, because of so many failures since the latest success (JOB-30, JOB-31).
 func backoff(now time.Time, s snapshot) (until time.Time, failures int) {
-	var success, last time.Time
+	var success time.Time
 	for _, p := range s.mine {
 		if p.Status.Phase == corev1.PodSucceeded {
 			success = later(success, ended(p))
 		}
 	}
+	var failed []*corev1.Pod
 	for _, p := range s.mine {
-		if at := ended(p); ownFailure(p) && at.After(success) {
-			failures++
-			last = later(last, at)
+		if ownFailure(p) && ended(p).After(success) {
+			failed = append(failed, p)
 		}
 	}
-	return notInFuture(now, last).Add(delay(failures)), failures
+	for _, p := range failed {
+		until = later(until, retryAt(now, p, len(failed)))
+	}
+	return until, len(failed)
 }
 
 // indexBackoff returns until when no pod of the index is created whose last failed pod this is (JOB-33).
@@ -45,7 +48,18 @@ func indexBackoff(now time.Time, last *corev1.Pod) time.Time {
 	if last == nil || !ownFailure(last) {
 		return time.Time{}
 	}
-	return notInFuture(now, ended(last)).Add(delay(failuresOf(last).all() + 1))
+	return retryAt(now, last, failuresOf(last).all()+1)
+}
+
+// retryAt is when the delay after a pod is over that has failed after so many failures in a row. The clock of its node may be ahead: an end
+// in the future by more than the delay is not believed, and the pod's creation, which the server's clock tells, stands for it. Neither moves as
+// time goes by.
+func retryAt(now time.Time, p *corev1.Pod, failures int) time.Time {
+	at, wait := ended(p), delay(failures)
+	if at.After(now.Add(wait)) {
+		at = p.CreationTimestamp.Time
+	}
+	return at.Add(wait)
 }
 
 func ownFailure(p *corev1.Pod) bool {
@@ -81,12 +95,4 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// notInFuture corrects a time that was taken by another clock.
-func notInFuture(now, t time.Time) time.Time {
-	if t.After(now) {
-		return now
-	}
-	return t
 }

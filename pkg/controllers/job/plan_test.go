@@ -68,7 +68,9 @@ func TestPlan(t *testing.T) {
 			pod("c", failedWith(1, 4*time.Second))), nil, 6 * time.Second},
 		{"JOB-123 failures that were counted by a previous leader count as well", sum(1, counters(0, 2, batchv1.UncountedTerminatedPods{})),
 			list(pod("a", failedWith(1, time.Minute), untracked), pod("b", failedWith(1, 5*time.Second), untracked)), nil, 15 * time.Second},
-		{"JOB-30 a clock that is ahead", sum(1), list(pod("a", failedWith(1, -time.Hour))), nil, 10 * time.Second},
+		{"JOB-30 a clock that is ahead by an hour: from the pod's creation", sum(1), list(pod("a", failedWith(1, -time.Hour), createdAgo(3*time.Second))), nil, 7 * time.Second},
+		{"JOB-30 which passes", sum(1), list(pod("a", failedWith(1, -time.Hour), createdAgo(10*time.Second))), []string{"create 1"}, 0},
+		{"JOB-30 by two seconds: from the pod's end", sum(1), list(pod("a", failedWith(1, -2*time.Second))), nil, 12 * time.Second},
 
 		{"JOB-4 a Job with a deadline is looked at again when it is over", sum(1, deadline(3601)), list(pod("a")), nil, time.Second},
 		{"JOB-55 the deadline is over: that is written before pods are deleted", sum(1, deadline(3600)), list(pod("a")), nil, 0},
@@ -132,6 +134,7 @@ func TestPlanIndexed(t *testing.T) {
 			list(pod("a", index("0"), failed), pod("b", index("0"), failedBefore("1"))), []string{"untrack a"}, 0},
 		{"JOB-67 or when the Job ends", sum(1, limitPerIndex(5), counters(0, 0, failedList("a")), condTrue(batchv1.JobFailureTarget, "x")),
 			list(pod("a", index("0"), failed)), []string{"untrack a"}, 0},
+		{"JOB-33 a clock that is ahead", sum(1, limitPerIndex(5)), list(pod("a", index("0"), failedWith(1, -time.Hour), createdAgo(3*time.Second))), nil, 7 * time.Second},
 		{"JOB-68 an index that has failed for good is not run again", sum(2, perIndex), list(pod("a", index("0"), failedBefore("1"), failed)), []string{"create index 1"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -177,11 +180,10 @@ func TestVictims(t *testing.T) { // JOB-22
 	readySince := func(d time.Duration) podEdit {
 		return func(p *corev1.Pod) { ready(p); p.Status.Conditions[0].LastTransitionTime = ago(d) }
 	}
-	created := func(d time.Duration) podEdit { return func(p *corev1.Pod) { p.CreationTimestamp = ago(d) } }
 	want := list(
 		pod("without finalizer", untracked), pod("unassigned", pending), pod("pending", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }),
 		pod("not ready"), pod("ready shorter", readySince(time.Second)), pod("ready, restarted", readySince(time.Hour), restarted(3)),
-		pod("ready, newer", readySince(time.Hour), created(time.Minute)), pod("ready, older", readySince(time.Hour), created(2*time.Hour)),
+		pod("ready, newer", readySince(time.Hour), createdAgo(time.Minute)), pod("ready, older", readySince(time.Hour), createdAgo(2*time.Hour)),
 	)
 	got := slices.Clone(want)
 	slices.Reverse(got)

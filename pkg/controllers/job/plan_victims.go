@@ -74,7 +74,7 @@ func readyAge(a, b *corev1.Pod) int {
 }
 
 // giveUp deletes active pods that shall not be counted: first the finalizer, then the pod (JOB-23). One that is listed, although nothing
-// says that it has ended, loses its finalizer as one that is counted.
+// says that it has ended, loses its finalizer in the next reconcile, as one that is counted.
 func giveUp(s snapshot, pods []*corev1.Pod) plan.Step {
 	var each plan.Each
 	for _, p := range pods {

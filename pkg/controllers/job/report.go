@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -22,8 +23,8 @@ const progressWait = 1200 * time.Millisecond
 
 // reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of the package).
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
-	if s.selector == nil || unknownMode(s.Job) || did.Failed(plan.Changed) != nil {
-		return plan.Plan{} // a pod that could not be adopted, released or given up would make the counts wrong
+	if s.selector == nil || unknownMode(s.Job) || spoils(s, did) {
+		return plan.Plan{}
 	}
 	r := newReport(now, s, did)
 	r.decide(now)
@@ -44,6 +45,14 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 		p.Steps = append(p.Steps, r.release(free))
 	}
 	return p
+}
+
+// spoils reports whether the plan has failed such that the counts would be wrong: a pod could not be adopted, released or given up. A listed
+// pod that keeps its finalizer stays listed.
+func spoils(s snapshot, did plan.Outcome) bool {
+	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
+		return r.Verb == plan.Changed && r.Err != nil && !s.listed[r.Object.GetUID()]
+	})
 }
 
 // report is a report in the making.
@@ -145,6 +154,9 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	case r.Job.DeletionTimestamp != nil:
 		ignored = append(ignored, unfinished...)
 	}
+	if r.Job.DeletionTimestamp != nil {
+		ignored = append(ignored, r.strays()...)
+	}
 	slices.SortFunc(failed, byCreation)
 	return failed, ignored
 }
@@ -159,6 +171,14 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 		}
 	}
 	return pods
+}
+
+// strays returns the pods with a finalizer that the Job controls although they do not match its selector. A Job that is being deleted releases
+// none, and waits for all in the foreground (JOB-18).
+func (r *report) strays() []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(r.Pods), func(p *corev1.Pod) bool {
+		return !tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
+	})
 }
 
 // countIndexes writes which indexes are done, with those of the given pods (JOB-69).
@@ -198,12 +218,16 @@ func (r *report) finish(now time.Time) {
 		return
 	}
 	setCondition(&r.status, r.end.final(), corev1.ConditionTrue, r.end.reason, r.end.message, now)
+	wanted := r.Job.Spec.Completions
+	if r.status.StartTime == nil && !(suspended(r.Job) && wanted != nil && *wanted == 0) {
+		r.status.StartTime = &metav1.Time{Time: now} // of a suspended Job; the server refuses an end without a start (JOB-64)
+	}
 	if r.end.failing() {
 		r.event(corev1.EventTypeWarning, r.end.reason, r.end.message) // JOB-92
 		return
 	}
 	r.status.CompletionTime = &metav1.Time{Time: now}
-	if wanted := r.Job.Spec.Completions; wanted != nil && r.status.Succeeded > *wanted {
+	if wanted != nil && r.status.Succeeded > *wanted {
 		r.event(corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached") // JOB-93
 	}
 	r.event(corev1.EventTypeNormal, "Completed", "Job completed") // JOB-91

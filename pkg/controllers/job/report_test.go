@@ -90,6 +90,16 @@ func TestReport(t *testing.T) {
 		{"JOB-80 not while a pod is active", sum(1, suspend, active(1)), list(pod("a")), nil},
 		{"JOB-82 counters are kept", sum(3, suspend, counters(1, 1, none)), nil, []string{"status succeeded=1 failed=1 started=false Suspended=True", "event Suspended"}},
 		{"JOB-81 resumed", sum(1, condTrue(batchv1.JobSuspended, "x")), nil, []string{"status started=true Suspended=False", "event Resumed"}},
+		{"JOB-64 a suspended Job that ends has started", sum(1, suspend, counters(1, 0, none), condTrue(batchv1.JobSuspended, "x"), condTrue(batchv1.JobSuccessCriteriaMet, "x"), noStart), nil,
+			[]string{"status succeeded=1 started=true Suspended=True SuccessCriteriaMet=True Complete=True", "event Completed"}},
+		{"JOB-64 so has one that fails", sum(1, suspend, counters(0, 1, none), condTrue(batchv1.JobFailureTarget, "PodFailurePolicy"), noStart), nil,
+			[]string{"status failed=1 started=true FailureTarget=True Failed=True", "event PodFailurePolicy"}},
+		{"JOB-64 but for one of no completions", sum(0, suspend, condTrue(batchv1.JobSuccessCriteriaMet, "x"), noStart), nil,
+			[]string{"status SuccessCriteriaMet=True Complete=True", "event Completed"}},
+		{"JOB-18 being deleted: not that of a pod with other labels either", sum(3, dying, active(1)), list(pod("a"), pod("b", relabelled), pod("c", relabelled, untracked)),
+			[]string{"untrack a", "untrack b"}},
+		{"JOB-18 being deleted: pods are counted, though others run and the Job has failed", sum(3, dying, limit(0), active(1)), list(pod("a"), pod("b", failed), pod("c", succeeded)),
+			[]string{"status active=1 uncounted.succeeded=1 uncounted.failed=2 FailureTarget=True", "untrack a", "untrack b", "untrack c"}},
 		{"JOB-18 being deleted: no finalizer stays", sum(3, dying, active(1)), list(pod("a"), pod("b", succeeded)),
 			[]string{"status active=1 uncounted.succeeded=1", "untrack a", "untrack b"}},
 	} {
@@ -257,5 +267,37 @@ func TestSuccessPolicy(t *testing.T) { // JOB-76
 		if got != c.want {
 			t.Errorf("%+v with %s: %d, want %d", c.rules, c.completed, got, c.want)
 		}
+	}
+}
+
+// JOB-47: a counted pod whose finalizer cannot be removed keeps the Job neither from its other pods nor from its status.
+func TestRefusedRemovalsStopNothingElse(t *testing.T) {
+	w := newWorld(sum(3, parallel(1), counters(0, 0, succeededList("a"))), pod("a", succeeded))
+	w.Refuse = func(v plan.Verb, o plan.Object) error {
+		if v == plan.Changed && o.GetName() == "a" {
+			return errors.New("a webhook refuses it")
+		}
+		return nil
+	}
+	for range 2 {
+		for range 5 {
+			_, _, _ = w.pass()
+		}
+		w.run()
+		for _, p := range w.running() {
+			w.end(p.Name, corev1.PodSucceeded, 0)
+		}
+	}
+	for range 5 {
+		_, _, _ = w.pass()
+	}
+	j := w.job()
+	if j.Status.Succeeded != 2 || !slices.Equal(j.Status.UncountedTerminatedPods.Succeeded, uids("a")) || !holds(j.Status, batchv1.JobSuccessCriteriaMet) {
+		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
+	}
+	w.Refuse = nil
+	w.settle()
+	if j := w.job(); j.Status.Succeeded != 3 || !holds(j.Status, batchv1.JobComplete) {
+		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
 	}
 }
