@@ -61,7 +61,7 @@ func (all jobs) notePod(r *revision, p *corev1.Pod, now time.Time) {
 	ref, ok := controller(p)
 	if old != nil {
 		before, was := controller(old)
-		if was && before.Kind == Job && before.UID != ref.UID { // released, or taken away
+		if was && before.Kind == Job && before.UID != ref.UID && !all.of(before.UID).deleting() { // released, or taken away
 			delete(all.of(before.UID).ended, p.UID)
 		}
 	}
@@ -85,6 +85,10 @@ func (all jobs) notePod(r *revision, p *corev1.Pod, now time.Time) {
 		t.might[p.UID] = true
 	}
 }
+
+// deleting reports whether the Job is being deleted. Its pods may be orphaned then, between the look of the controller and the status by which
+// it counts them.
+func (t *jobTally) deleting() bool { return t.Job != nil && t.DeletionTimestamp != nil }
 
 func (t *jobTally) selects(p *corev1.Pod) bool {
 	if t.Job == nil {

@@ -49,6 +49,34 @@ func TestFound(t *testing.T) {
 			at 800ms    mirrored hand-web n=2
 			at 6.8s     fault m0 pause for=18s
 			at 12.13s   mirrored hand-web n=0 selects=true`,
+		"the pods of a Job that is deleted are orphaned before they are counted": `
+			seed 1057
+			set garbage 0
+			set latency 20
+			set standby 1
+			set workers 1
+			at 4.3s     job sum-web completions=3 parallelism=3 image=done:1
+			at 6.5s     fault m0 slow 2.709s for=9s
+			at 8.7s     fault m* cut replicasets
+			at 14.1s    editjob sum-web do=delete policy=Orphan`,
+		"a DaemonSet comes again after its deletion, and with it its revision's name": `
+			seed 196
+			set garbage 0
+			at 15s      fault m0 crash writes=8 after=true back=9s
+			at 22s      daemon ds-web image=good:1
+			at 40s      fault m* refuse n=4 code=-1 after=true verb=get
+			at 57s      daemon ds-web delete=true policy=Background
+			at 1m6.77s  daemon ds-web image=good:1`,
+		"a DaemonSet surges with a pod that never becomes available": `
+			seed 194
+			set managers 2
+			set workers 5
+			at 3.311s   daemon ds-web image=good:0 surge=1
+			at 20.1s    daemon ds-web image=bad:1`,
+		"a CronJob replaces Jobs in back-off": `
+			seed 4
+			at 1.2s     cron cron-web minutes=1 policy=Replace image=bad:1 history=0 deadline=30
+			at 2m33.677s node node-2 do=start`,
 		"a token that users have made is listed later": `
 			seed 13
 			at 12s    legacytoken legacy-3 used=2 marked=0 kind=by-hand
