@@ -275,7 +275,7 @@ var disruptionMutants = []Mutant{
 	},
 	{
 		Name:  "an overdue eviction is forgotten without a live look at its pod",
-		Edits: []Edit{{"pkg/controllers/disruption/observe.go", "|| k.lives(ctx, p) {", "|| p.Name != \"\" {"}},
+		Edits: []Edit{{"pkg/controllers/disruption/observe.go", "if !alive[p.UID] {", "if alive == nil {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 1s   budget web max=1

@@ -1,6 +1,8 @@
 package disruption
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
@@ -210,6 +214,62 @@ func TestDIS25OverduePodsAreReadLive(t *testing.T) {
 				t.Errorf("%+v, again after %v", after, p.Requeue)
 			}
 		})
+	}
+}
+
+// lists counts lists.
+type lists struct {
+	api.Reader
+	n int
+}
+
+func (l *lists) List(ctx context.Context, m api.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+	l.n++
+	return l.Reader.List(ctx, m, namespace, o, into)
+}
+
+// DIS-25: however many pods are overdue, the server is asked once for all of them, and ever more rarely while it does not show them.
+func TestDIS25LiveReadsAreBounded(t *testing.T) {
+	four := set("web-a", 4)
+	pods := podsOf(four, 4)
+	budget := web(disruptedAgo("web-a-0", 3*time.Minute), disruptedAgo("web-a-1", 3*time.Minute), disruptedAgo("web-a-2", time.Minute))
+	b := newBench(t, budget, four)
+	read := &lists{Reader: b.Server}
+	b.verifier = read
+	b.put(t, objects(pods)...)
+	for _, p := range pods[1:] {
+		if _, err := b.Server.Put(p.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := request{Key: webKey, Reader: b}
+	look := func(at time.Duration, wantLists int, wantAgain time.Duration, wantDoubtful ...string) {
+		t.Helper()
+		r.Now = now.Add(at)
+		o, err := b.observe(t.Context(), r)
+		p := reportStatus(r.Now, o.Snapshot, plan.Outcome{})
+		doubtful := slices.Sorted(maps.Keys(o.Snapshot.Doubtful))
+		if err != nil || read.n != wantLists || p.Requeue != wantAgain || !slices.Equal(doubtful, wantDoubtful) {
+			t.Errorf("after %v: %v, %d lists, again after %v; want %v, %d, %v", at, doubtful, read.n, p.Requeue, wantDoubtful, wantLists, wantAgain)
+		}
+		r.Memory = o.Memory
+	}
+	look(0, 1, time.Second, "web-a-0")
+	budget = budget.DeepCopy() // web-a-1 is alive, and its entry goes
+	delete(budget.Status.DisruptedPods, "web-a-1")
+	b.put(t, budget)
+	look(500*time.Millisecond, 1, 500*time.Millisecond, "web-a-0")
+	look(time.Second, 2, 2*time.Second, "web-a-0")
+	look(3*time.Second, 3, 4*time.Second, "web-a-0")
+	look(4*time.Second, 3, 3*time.Second, "web-a-0")
+	look(time.Minute, 4, 8*time.Second, "web-a-0") // web-a-2 is overdue by now, and alive
+	look(time.Minute+time.Second, 5, 7*time.Second, "web-a-0")
+	delete(budget.Status.DisruptedPods, "web-a-2")
+	look(time.Hour, 6, 15*time.Second, "web-a-0")
+	b.put(t, podsOf(four, 1, terminating)[0])
+	look(time.Hour+time.Second, 6, 0)
+	if r.Memory.Doubts != nil {
+		t.Errorf("remembers %+v", r.Memory.Doubts)
 	}
 }
 

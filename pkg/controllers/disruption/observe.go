@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +41,7 @@ type caches struct {
 type memory struct {
 	Selected *selection // of a large budget
 	Scales   map[types.UID]liveScale
+	Doubts   *doubts
 	Said     notes
 	Retries  int
 }
@@ -70,7 +71,7 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 		s.SelectorError = err.Error()
 	} else {
 		s.Counts = pods.Counts
-		k.doubt(ctx, r, &s)
+		after.Doubts = k.doubt(ctx, r, &s, before.Doubts)
 		if needsScale(&b.Spec) {
 			of := scaling{caches: k, request: r, namespace: b.Namespace, memory: before.Scales, read: map[types.UID]liveScale{}}
 			s.Scale = of.observe(ctx, pods)
@@ -128,32 +129,87 @@ func (k *caches) selectPods(s *snapshot, before *selection, changes []reconcile.
 	return before.with(changed), true, nil
 }
 
-// doubt reads the pods live whose deletion is overdue (DIS-25): if the cache lags by so much, they may be gone, and must not count as
-// healthy again.
-func (k *caches) doubt(ctx context.Context, r request, s *snapshot) {
-	if k.verifier == nil {
-		return
-	}
-	for name, p := range s.Disrupted {
-		if p.DeletionTimestamp != nil || r.Now.Before(s.Budget.Status.DisruptedPods[name].Add(deletedWithin)) || k.lives(ctx, p) {
-			continue
-		}
-		if s.Doubtful == nil {
-			s.Doubtful = map[string]bool{}
-		}
-		s.Doubtful[name] = true
-	}
+// doubts are the pods whose deletion is overdue and that the server did not show to be alive when it was asked last.
+type doubts struct {
+	Pods map[types.UID]bool
+	Wait time.Duration // until it is asked again, which doubles each time
+	Next time.Time     // when it is asked again
 }
 
-// lives reports whether the server shows a pod, and not that it is being deleted.
-func (k *caches) lives(ctx context.Context, p *corev1.Pod) bool {
-	pods, _ := api.BuiltIn(podKind)
-	found := &metav1.PartialObjectMetadataList{}
-	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, p.Name).String()}
-	if err := k.verifier.List(ctx, pods, p.Namespace, o, found); err != nil {
-		return false
+// doubt reads the pods live whose deletion is overdue (DIS-25): if the cache lags by so much, they may be gone, and must not count as
+// healthy again. It returns what to remember: pods that the server does not show to be alive are not asked for in every reconcile.
+func (k *caches) doubt(ctx context.Context, r request, s *snapshot, before *doubts) *doubts {
+	overdue := map[string]*corev1.Pod{}
+	asked := before != nil && r.Now.Before(before.Next)
+	for name, p := range s.Disrupted {
+		if p.DeletionTimestamp == nil && !r.Now.Before(s.Budget.Status.DisruptedPods[name].Add(deletedWithin)) {
+			overdue[name] = p
+			asked = asked && before.Pods[p.UID]
+		}
 	}
-	return slices.ContainsFunc(found.Items, func(o metav1.PartialObjectMetadata) bool { return o.UID == p.UID && o.DeletionTimestamp == nil })
+	if k.verifier == nil || len(overdue) == 0 {
+		return nil
+	}
+	after := before
+	if !asked {
+		after = before.next(r.Now)
+		alive := k.alive(ctx, s.Budget, overdue)
+		for _, p := range overdue {
+			if !alive[p.UID] {
+				after.Pods[p.UID] = true
+			}
+		}
+	}
+	s.Doubtful = map[string]bool{}
+	for name, p := range overdue {
+		if after.Pods[p.UID] {
+			s.Doubtful[name] = true
+		}
+	}
+	s.LookAgain = after.Next.Sub(r.Now)
+	return after
+}
+
+// next returns doubts without pods, and when to ask for them again if the server is asked now. If that is earlier than it was due, for
+// the sake of another pod, the time stays. Before is nil the first time.
+func (before *doubts) next(now time.Time) *doubts {
+	after := &doubts{Pods: map[types.UID]bool{}, Wait: firstLook}
+	switch {
+	case before != nil && now.Before(before.Next):
+		after.Wait, after.Next = before.Wait, before.Next
+		return after
+	case before != nil:
+		after.Wait = min(2*before.Wait, lastLook)
+	}
+	after.Next = now.Add(after.Wait)
+	return after
+}
+
+// alive returns which pods the server shows, and not that they are being deleted, of some pods of a budget: none if it does not answer.
+// However many they are, that is one request.
+func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pods map[string]*corev1.Pod) map[types.UID]bool {
+	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	o := metav1.ListOptions{LabelSelector: selector.String()}
+	if len(pods) == 1 {
+		for name := range pods {
+			o = metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+		}
+	}
+	resource, _ := api.BuiltIn(podKind)
+	found := &metav1.PartialObjectMetadataList{}
+	if err := k.verifier.List(ctx, resource, b.Namespace, o, found); err != nil {
+		return nil
+	}
+	alive := map[types.UID]bool{}
+	for i := range found.Items {
+		if found.Items[i].DeletionTimestamp == nil {
+			alive[found.Items[i].UID] = true
+		}
+	}
+	return alive
 }
 
 func named(c reconcile.Change) string {

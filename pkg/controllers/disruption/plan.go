@@ -24,7 +24,9 @@ type snapshot struct {
 	Disrupted map[string]*corev1.Pod
 	// Doubtful are those of them whose deletion is overdue, and that the server does not show to be alive.
 	Doubtful map[string]bool
-	Scale    scale // of the owners, if the budget needs it
+	// LookAgain is when the server is asked for them again.
+	LookAgain time.Duration
+	Scale     scale // of the owners, if the budget needs it
 	// WriteError is how the last reconcile has failed, empty if it has not (DIS-27).
 	WriteError string
 	Retries    int   // reconciles in a row that could not calculate the status

@@ -21,8 +21,9 @@ import (
 const (
 	// deletedWithin is how long after an eviction its pod counts as disrupted although nothing shows that it is being deleted (DIS-22).
 	deletedWithin = 2 * time.Minute
-	// lookAgain is when a doubtful pod is read live again.
-	lookAgain = time.Second
+	// firstLook and lastLook bound the time after which doubtful pods are read live again.
+	firstLook = time.Second
+	lastLook  = 15 * time.Second
 	// firstRetry and lastRetry bound the time between two tries to calculate a status.
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = time.Minute
@@ -138,7 +139,7 @@ func disrupted(now time.Time, s snapshot) (d disruptions) {
 		switch {
 		case left > 0:
 		case s.Doubtful[name]: // the caches will show what has become of it
-			left = lookAgain
+			left = s.LookAgain
 		default:
 			d.Overdue = append(d.Overdue, p)
 			continue
