@@ -54,14 +54,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}), nil
 }
 
-// enqueuedByJob returns the key of a Job that is to be deleted some time (TTL-22), or of one that was and is gone, so that nothing more is
-// remembered of it.
+// enqueuedByJob returns the key of a Job that is to be deleted some time (TTL-22), or that no longer is, so that nothing more is remembered
+// of it.
 func enqueuedByJob(before, after plan.Object) []plan.Key {
-	if job, ok := after.(*batchv1.Job); ok && candidate(job) {
-		return []plan.Key{{Namespace: job.Namespace, Name: job.Name}}
-	}
-	if job, ok := before.(*batchv1.Job); ok && after == nil && expires(job) {
-		return []plan.Key{{Namespace: job.Namespace, Name: job.Name}}
+	for _, o := range []plan.Object{after, before} {
+		if job, ok := o.(*batchv1.Job); ok && candidate(job) {
+			return []plan.Key{{Namespace: job.Namespace, Name: job.Name}}
+		}
 	}
 	return nil
 }

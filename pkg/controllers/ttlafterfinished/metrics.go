@@ -27,9 +27,13 @@ func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
 	if s.Job == nil || !candidate(s.Job) {
 		return
 	}
-	at, _ := finishedAt(s.Job)
+	at, ok := finishedAt(s.Job)
 	if doubt := doubtful(time.Now(), s.Job); doubt != "" && !s.Told {
-		klog.FromContext(ctx).Info(doubt, "job", klog.KObj(s.Job), "finished", at.UTC().Format(time.RFC3339))
+		about := []any{"job", klog.KObj(s.Job)}
+		if ok {
+			about = append(about, "by", time.Until(at).String())
+		}
+		klog.FromContext(ctx).Info(doubt, about...)
 	}
 	for _, r := range did.Results {
 		if r.Err != nil || r.Needless {

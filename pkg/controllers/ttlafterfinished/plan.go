@@ -52,19 +52,11 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 
 // candidate reports whether a Job is to be deleted some time (TTL-21).
 func candidate(job *batchv1.Job) bool {
-	return expires(job) && job.DeletionTimestamp == nil
-}
-
-// expires reports whether a Job has finished and has a time to live.
-func expires(job *batchv1.Job) bool {
-	return job.Spec.TTLSecondsAfterFinished != nil && jobutil.Finished(job) != nil
+	return job.Spec.TTLSecondsAfterFinished != nil && job.DeletionTimestamp == nil && jobutil.Finished(job) != nil
 }
 
 // doubtful returns what is doubtful about the time at which a candidate has finished; empty if nothing is.
 func doubtful(now time.Time, job *batchv1.Job) string {
-	if !candidate(job) {
-		return ""
-	}
 	switch at, ok := finishedAt(job); {
 	case !ok: // TTL-23
 		return "A Job stays although it has a time to live, because it does not say when it has finished"

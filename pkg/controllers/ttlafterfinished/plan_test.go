@@ -96,6 +96,7 @@ func TestPlan(t *testing.T) {
 
 func TestEnqueues(t *testing.T) { // TTL-22
 	job := done(0)
+	deleted := done(0, func(job *batchv1.Job) { job.DeletionTimestamp = &metav1.Time{Time: epoch} })
 	for _, c := range []struct {
 		name string
 		keys []plan.Key
@@ -104,9 +105,11 @@ func TestEnqueues(t *testing.T) { // TTL-22
 		{"a new candidate", enqueuedByJob(nil, job), 1},
 		{"a candidate that changes, or is delivered again", enqueuedByJob(job, job), 1},
 		{"a Job that becomes one", enqueuedByJob(done(0, lives(nil)), job), 1},
-		{"another Job", enqueuedByJob(job, done(0, lives(nil))), 0},
+		{"one whose time to live was taken away", enqueuedByJob(job, done(0, lives(nil))), 1},
+		{"one that is being deleted since", enqueuedByJob(job, deleted), 1},
+		{"another Job", enqueuedByJob(done(0, lives(nil)), done(0, lives(nil))), 0},
 		{"a candidate that is gone, of which nothing is to be remembered", enqueuedByJob(job, nil), 1},
-		{"one that this controller has deleted", enqueuedByJob(done(0, func(job *batchv1.Job) { job.DeletionTimestamp = &metav1.Time{Time: epoch} }), nil), 1},
+		{"one that was being deleted and is gone", enqueuedByJob(deleted, nil), 0},
 		{"another one that is gone", enqueuedByJob(done(0, lives(nil)), nil), 0},
 	} {
 		if len(c.keys) != c.want || c.want == 1 && c.keys[0] != (plan.Key{Namespace: "shop", Name: "report"}) {
@@ -287,20 +290,25 @@ func TestAJobWithoutAnyTimeIsLogged(t *testing.T) { // TTL-23, TTL-37
 	}
 }
 
-// Nothing is remembered of Jobs that are gone, whoever has deleted them.
+// Nothing is remembered of Jobs that are gone, whoever has deleted them, or that are no longer to be deleted.
 func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch))
 		server, entry := apitest.NewServer(), Controller()
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
 		managertest.Run(t, c, entry, func() {
-			for name, ago := range map[string]time.Duration{"expired": time.Hour, "waits": -24 * time.Hour} {
-				if _, err := server.Put(done(ago, func(job *batchv1.Job) { job.Name, job.UID = name, types.UID(name) })); err != nil {
+			put := func(name string, ago time.Duration, ttl *int32) {
+				if _, err := server.Put(done(ago, lives(ttl), func(job *batchv1.Job) { job.Name, job.UID = name, types.UID(name) })); err != nil {
 					t.Fatal(err)
 				}
 			}
+			put("expired", time.Hour, ptr.To[int32](60))
+			put("waits", -24*time.Hour, ptr.To[int32](60))
+			put("stays", -24*time.Hour, ptr.To[int32](60))
 			synctest.Wait()
-			if names := server.Names(kind()); len(names) != 1 || names[0] != "waits" {
+			put("stays", -24*time.Hour, nil)
+			synctest.Wait()
+			if names := server.Names(kind()); len(names) != 2 {
 				t.Fatal(names)
 			}
 			if _, ok := c.Shared.Explain.Get("ttl_jobs_to_delete", plan.Key{Namespace: "shop", Name: "waits"}); !ok {
@@ -311,9 +319,9 @@ func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			for _, name := range []string{"expired", "waits"} {
+			for _, name := range []string{"expired", "waits", "stays"} {
 				if r, ok := c.Shared.Explain.Get("ttl_jobs_to_delete", plan.Key{Namespace: "shop", Name: name}); ok {
-					t.Errorf("%s is gone: %+v", name, r)
+					t.Errorf("%s: %+v", name, r)
 				}
 			}
 		})
