@@ -224,7 +224,7 @@ var jobMutants = []Mutant{
 	{
 		Name: "pods keep the finalizer when their Job is gone",
 		Edits: []Edit{{"pkg/controllers/job/orphans.go",
-			"return isJob(ref) && !slices.ContainsFunc(", "return isJob(ref) && len(s.Jobs) > 0 && !slices.ContainsFunc("}},
+			"return isJob(ref) && (s.Job == nil || ", "return isJob(ref) && s.Job != nil && ("}},
 		Script: withoutElection + `
 			at 1s   job sum completions=2 parallelism=2 image=good:1
 			at 20s  editjob sum do=delete`,

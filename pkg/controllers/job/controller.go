@@ -104,7 +104,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
-	k := &caches{jobs, pods}
+	k := newCaches(jobs, pods)
 	owners := informers.Owners[*batchv1.Job]{
 		Kind: jobKind.Kind, Get: jobs.Get, In: jobs.In,
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },

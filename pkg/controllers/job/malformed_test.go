@@ -53,7 +53,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		}
 		reportStatus(now, s, plan.Outcome{})
 		for _, pod := range pods {
-			planOrphan(now, orphanSnapshot{Pod: pod, Jobs: []*batchv1.Job{j}})
+			planOrphan(now, orphanSnapshot{Pod: pod, Job: j})
 		}
 	})
 }

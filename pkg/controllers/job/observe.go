@@ -2,11 +2,17 @@ package job
 
 import (
 	"context"
+	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -16,6 +22,14 @@ import (
 type caches struct {
 	jobs informers.Store[*batchv1.Job]
 	pods informers.PodCache
+	gone *lru.Cache // the uids of Jobs that the server does not know. Uids are not used again.
+}
+
+// rememberedGone is how many Jobs are remembered that do not exist. They may have had many pods each.
+const rememberedGone = 1000
+
+func newCaches(jobs informers.Store[*batchv1.Job], pods informers.PodCache) *caches {
+	return &caches{jobs, pods, lru.New(rememberedGone)}
 }
 
 // observe finds the Job, its pods and the orphans that it may adopt. Nothing is read live.
@@ -46,8 +60,8 @@ func live(s snapshot) []reconcile.Live {
 	return []reconcile.Live{{Kind: podKind, Namespace: s.Job.Namespace, Selector: s.selector, Cached: cached}}
 }
 
-// observeOrphan finds a pod and the Jobs that it belongs to, or may come to belong to.
-func (k *caches) observeOrphan(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[orphanSnapshot, struct{}], err error) {
+// observeOrphan finds a pod and the Job that it belongs to, or may come to belong to.
+func (k *caches) observeOrphan(ctx context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[orphanSnapshot, struct{}], err error) {
 	pod := k.pods.Get(r.Key.Namespace, r.Key.Name)
 	if pod == nil {
 		return o, nil
@@ -59,23 +73,51 @@ func (k *caches) observeOrphan(_ context.Context, r reconcile.Request[struct{}])
 	}
 	switch ref := metav1.GetControllerOfNoCopy(pod); {
 	case ref == nil:
-		o.Snapshot.Jobs = k.jobs.In(pod.Namespace)
+		o.Snapshot.Job = k.adopter(pod)
 	case isJob(ref):
-		if job := k.jobs.Get(pod.Namespace, ref.Name); job != nil {
-			o.Snapshot.Jobs = []*batchv1.Job{job}
+		if job := k.jobs.Get(pod.Namespace, ref.Name); job != nil && job.UID == ref.UID {
+			o.Snapshot.Job = job
+			return o, nil
 		}
+		o.Snapshot.Unseen, err = k.exists(ctx, r.Reader, plan.Key{Namespace: pod.Namespace, Name: ref.Name}, ref.UID)
 	}
-	return o, nil
+	return o, err
 }
 
-// liveOrphan names the Jobs whose absence decides about a pod.
+// adopter returns a Job that is about to adopt the orphan, nil if there is none.
+func (k *caches) adopter(orphan *corev1.Pod) *batchv1.Job {
+	if orphan.DeletionTimestamp != nil {
+		return nil
+	}
+	for _, job := range k.jobs.In(orphan.Namespace) {
+		if adopts(job, orphan) {
+			return job
+		}
+	}
+	return nil
+}
+
+// exists asks the server for a Job that the cache does not show. The watch of Jobs may lag that of pods.
+func (k *caches) exists(ctx context.Context, reader api.Reader, key plan.Key, uid types.UID) (bool, error) {
+	if _, ok := k.gone.Get(uid); ok {
+		return false, nil
+	}
+	jobs, _ := api.BuiltIn(jobKind)
+	var found metav1.PartialObjectMetadata
+	switch err := reader.Get(ctx, jobs, key, &found); {
+	case err == nil && found.UID == uid:
+		return true, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return false, fmt.Errorf("read the Job %s: %w", key.Name, err)
+	}
+	k.gone.Add(uid, nil)
+	return false, nil
+}
+
+// liveOrphan names the Jobs that may adopt a pod which nobody controls. Whether the Job exists that controls a pod is read live anyway.
 func liveOrphan(s orphanSnapshot) []reconcile.Live {
-	jobs := reconcile.Live{Kind: jobKind, Namespace: s.Pod.Namespace, Selector: labels.Everything()}
-	if ref := metav1.GetControllerOfNoCopy(s.Pod); ref != nil {
-		jobs.Name = ref.Name
+	if metav1.GetControllerOfNoCopy(s.Pod) != nil || s.Pod.DeletionTimestamp != nil {
+		return nil
 	}
-	for _, job := range s.Jobs {
-		jobs.Cached = append(jobs.Cached, job)
-	}
-	return []reconcile.Live{jobs}
+	return []reconcile.Live{{Kind: jobKind, Namespace: s.Pod.Namespace, Selector: labels.Everything()}}
 }

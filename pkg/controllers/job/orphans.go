@@ -1,27 +1,33 @@
 package job
 
 import (
-	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // orphanSnapshot is what is observed of a pod that may have a finalizer which nobody would remove (JOB-6).
 type orphanSnapshot struct {
-	Pod  *corev1.Pod
-	Jobs []*batchv1.Job // the one that the pod's controller reference names, or all of the namespace if it has none
+	Pod    *corev1.Pod
+	Job    *batchv1.Job // the one that controls the pod, or is about to adopt it; nil if there is none
+	Unseen bool         // the Job that controls the pod exists, but the cache does not show it yet
 }
+
+// unseenCheck is when a pod is looked at again whose Job the cache does not show. That may be gone before it does.
+const unseenCheck = 10 * time.Second
 
 // planOrphan removes the finalizer of a pod that no Job will count. Without that the pod would stay forever.
 func planOrphan(_ time.Time, s orphanSnapshot) plan.Plan {
-	if !tracked(s.Pod) || !unclaimed(s) {
+	switch {
+	case s.Unseen:
+		return plan.Plan{Requeue: unseenCheck, Why: "the pod has a Job that the cache does not show yet"}
+	case !tracked(s.Pod) || !unclaimed(s):
 		return plan.Plan{Why: "the pod has no finalizer, or a Job that will remove it"}
 	}
 	step := untrack(s.Pod, "no Job will count the pod")
@@ -33,18 +39,24 @@ func planOrphan(_ time.Time, s orphanSnapshot) plan.Plan {
 func unclaimed(s orphanSnapshot) bool {
 	ref := metav1.GetControllerOfNoCopy(s.Pod)
 	if ref == nil {
-		return !slices.ContainsFunc(s.Jobs, func(j *batchv1.Job) bool { return adopts(j, s.Pod) })
+		return s.Job == nil || !adopts(s.Job, s.Pod)
 	}
-	return isJob(ref) && !slices.ContainsFunc(s.Jobs, func(j *batchv1.Job) bool {
-		return j.Name == ref.Name && j.UID == ref.UID && (foreign(j) || !finished(j))
-	})
+	return isJob(ref) && (s.Job == nil || s.Job.UID != ref.UID || finished(s.Job) && !foreign(s.Job))
 }
 
-// adopts reports whether the Job is about to adopt the orphan, which then keeps its finalizer.
+// adopts reports whether the Job is about to adopt the orphan, which then keeps its finalizer. What is cheap to find out comes first,
+// because a namespace may have many Jobs.
 func adopts(j *batchv1.Job, orphan *corev1.Pod) bool {
+	if j.DeletionTimestamp != nil || orphan.DeletionTimestamp != nil || j.Namespace != orphan.Namespace || leftAlone(j) || j.Spec.Selector == nil {
+		return false
+	}
+	for key, value := range j.Spec.Selector.MatchLabels {
+		if label, ok := orphan.Labels[key]; !ok || label != value {
+			return false
+		}
+	}
 	selector, err := selectorOf(j)
-	return err == nil && !leftAlone(j) && j.DeletionTimestamp == nil && orphan.DeletionTimestamp == nil && j.Namespace == orphan.Namespace &&
-		selector.Matches(labels.Set(orphan.Labels))
+	return err == nil && selector.Matches(labels.Set(orphan.Labels))
 }
 
 func isJob(ref *metav1.OwnerReference) bool {

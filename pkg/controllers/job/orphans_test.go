@@ -1,11 +1,24 @@
 package job
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 func TestOrphans(t *testing.T) { // JOB-6
@@ -31,14 +44,127 @@ func TestOrphans(t *testing.T) { // JOB-6
 		{"of something else", pod("a", notAJob), nil, false},
 		{"without finalizer", pod("a", untracked), nil, false},
 	} {
-		s := orphanSnapshot{Pod: c.pod}
-		if c.job != nil {
-			s.Jobs = []*batchv1.Job{c.job}
-		}
-		p := planOrphan(now, s)
+		p := planOrphan(now, orphanSnapshot{Pod: c.pod, Job: c.job})
 		if got := lines(p.Steps); (len(got) == 1 && got[0] == "untrack a as observed") != c.want || len(got) > 1 {
 			t.Errorf("%s: %v", c.name, got)
 		}
+	}
+}
+
+// JOB-13: what the cache says of a Job that controls a pod is only believed if it is about that Job. A Job that is gone is asked for once.
+func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
+	another := func(j *batchv1.Job) { j.UID = "another" }
+	for _, c := range []struct {
+		name           string
+		cached, stored *batchv1.Job
+		want           []string
+	}{
+		{"gone", nil, nil, []string{"untrack a as observed", "untrack b as observed"}},
+		{"new", nil, sum(1, managedBy("example.com/queue")), nil},
+		{"new, the cache shows one that had its name", sum(1, another), sum(1), nil},
+		{"gone, and another one has its name", sum(1, another), sum(1, another), []string{"untrack a as observed", "untrack b as observed"}},
+		{"cached", sum(1), nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := cachesOf(t, pod("a"), pod("b"))
+			server := &countingReader{Server: apitest.NewServer()}
+			if c.cached != nil {
+				put(t, k.jobs.Informer(), c.cached)
+			}
+			if c.stored != nil {
+				if _, err := server.Put(c.stored); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got []string
+			for _, name := range []string{"a", "b"} {
+				o, err := k.observeOrphan(t.Context(), reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: name}, Reader: server})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := planOrphan(now, o.Snapshot)
+				got = append(got, lines(p.Steps)...)
+				if c.cached == nil && c.stored != nil && p.Requeue == 0 {
+					t.Error("nobody looks again")
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+			if c.want != nil && server.reads != 1 {
+				t.Errorf("%d reads", server.reads)
+			}
+		})
+	}
+	k := cachesOf(t, pod("a"))
+	server := &countingReader{Server: apitest.NewServer(), err: errors.New("no answer")}
+	if _, err := k.observeOrphan(t.Context(), reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: "a"}, Reader: server}); !errors.Is(err, server.err) {
+		t.Errorf("without an answer: %v", err)
+	}
+}
+
+// A pod that nobody controls is compared with the Jobs of its namespace only if it can be adopted, and with few of them.
+func TestAdopters(t *testing.T) {
+	k := cachesOf(t)
+	for i := range 1000 {
+		put(t, k.jobs.Informer(), sum(1, func(j *batchv1.Job) {
+			j.Name = fmt.Sprint("other-", i)
+			j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"job": j.Name}}
+		}))
+	}
+	lost := pod("a", orphan)
+	if allocated := testing.AllocsPerRun(1, func() { k.adopter(lost) }); k.adopter(lost) != nil || allocated > 100 {
+		t.Errorf("%v, with %v allocations", k.adopter(lost), allocated)
+	}
+	put(t, k.jobs.Informer(), sum(1))
+	if got := k.adopter(lost); got == nil || got.Name != "sum" {
+		t.Errorf("%v", got)
+	}
+	if got := k.adopter(pod("a", orphan, terminating)); got != nil {
+		t.Errorf("of a pod that is being deleted: %v", got)
+	}
+	if live := liveOrphan(orphanSnapshot{Pod: lost}); len(live) != 1 || live[0].Kind != jobKind {
+		t.Errorf("read live: %v", live)
+	}
+	for _, p := range list(pod("a"), pod("a", orphan, terminating)) {
+		if live := liveOrphan(orphanSnapshot{Pod: p}); len(live) != 0 {
+			t.Errorf("read live: %v", live)
+		}
+	}
+}
+
+// countingReader counts how often an object is read.
+type countingReader struct {
+	*apitest.Server
+	reads int
+	err   error
+}
+
+func (r *countingReader) Get(ctx context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+	r.reads++
+	return cmp.Or(r.err, r.Server.Get(ctx, m, key, into))
+}
+
+// cachesOf returns caches that hold the pods.
+func cachesOf(t *testing.T, pods ...*corev1.Pod) *caches {
+	t.Helper()
+	f := informers.NewFactory(fake.NewClientset(), 0)
+	jobs, err1 := informers.Objects[*batchv1.Job](f)
+	stored, err2 := informers.Pods(f)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	k := newCaches(jobs, stored)
+	for _, p := range pods {
+		put(t, k.pods.Informer(), p)
+	}
+	return k
+}
+
+func put(t *testing.T, informer cache.SharedIndexInformer, o plan.Object) {
+	t.Helper()
+	if err := informer.GetIndexer().Add(o); err != nil {
+		t.Fatal(err)
 	}
 }
 
