@@ -51,7 +51,7 @@ func S20() Oracle {
 
 // S21: when the manager deletes an available pod of a DaemonSet that is the only one on a node that should run it, at least
 // desiredNumberScheduled - maxUnavailable nodes still have an available pod, with a surge all of them (DS-60..63). What the environment
-// took within the lag still counts, and of several generations that the manager may act upon the one that allows most.
+// took within the lag still counts, what became available within it does not, and of several generations that the manager may act upon the one that allows most.
 func S21() Oracle {
 	return Oracle{"S21", "a rolling update of a DaemonSet leaves enough pods available", func(j *judge) hooks {
 		t := newDaemonTimes(j.world)
@@ -74,7 +74,8 @@ func (j *judge) deletedByRollout(r *revision, p *pod, d *appsv1.DaemonSet, t *da
 	name := meantFor(p.Pod)
 	n := j.nodes[name]
 	needless := n == nil || !active(p.Pod) || !runsOn(d, n) || !available(p.Pod, d.Spec.MinReadySeconds, j.now) || len(j.availableOn(d, name)) > 1
-	excused := needless || d.DeletionTimestamp != nil || j.others(p) || t.changed(d.UID, since) || !t.nodes[name].IsZero() && !t.nodes[name].Before(since)
+	fresh := !p.ready.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second).Before(since) // the manager may not know that it is available
+	excused := needless || fresh || d.DeletionTimestamp != nil || j.others(p) || t.changed(d.UID, since) || !t.nodes[name].IsZero() && !t.nodes[name].Before(since)
 	if j.judges(excused); excused {
 		return
 	}

@@ -67,6 +67,22 @@ func TestFound(t *testing.T) {
 			at 40s      fault m* refuse n=4 code=-1 after=true verb=get
 			at 57s      daemon ds-web delete=true policy=Background
 			at 1m6.77s  daemon ds-web image=good:1`,
+		"the pod of a DaemonSet becomes available while it is deleted as one that is not": `
+			seed 1174
+			set batch 0
+			set garbage 0
+			set latency 5
+			set managers 1
+			set nodes 4
+			set terminated 3
+			set workers 1
+			at 0s       budget api max=34%
+			at 700ms    service api
+			at 3.625s   daemon ds-api image=slow:2 unavailable=1
+			at 19.926s  fault m0 pause for=5s
+			at 20s      fault m0 slow 1.888s for=17s
+			at 20.5s    fault m0 refuse n=5 code=503 after=false
+			at 27s      daemon ds-api image=flaky:2`,
 		"a DaemonSet surges with a pod that never becomes available": `
 			seed 194
 			set managers 2
