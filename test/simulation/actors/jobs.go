@@ -27,7 +27,7 @@ func (c *Cluster) noteJob(e *apiserver.Event) {
 	case Bad:
 		return
 	case Slow:
-		least, most = 20*time.Second, 100*time.Second
+		least, most = 20*time.Second, time.Minute // no longer than a world must be quiet to be at rest
 	}
 	c.after(c.delay("job", job.Name, least, most), func() {
 		_, _ = Edit(c.server, "job-actor", job.Namespace, job.Name, "status", func(now *batchv1.Job) {
