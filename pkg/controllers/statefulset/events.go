@@ -9,18 +9,18 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// action is what is done to a pod or a claim, in the words of events.
-type action struct {
-	reason  string // follows Successful or Failed in a reason
-	message string // begins a message
-}
+// action is what is done to a pod or a claim, as the reasons of events say it. All events are about the StatefulSet, and all of their
+// texts are in this file.
+type action string
 
-// All events are about the StatefulSet, and all of their texts are in this file.
-var (
-	creation = action{"Create", "Create"}
-	change   = action{"Update", "Update"}
-	deletion = action{"Delete", "Delete"}
+const (
+	creation action = "Create"
+	change   action = "Update"
+	deletion action = "Delete"
 )
+
+// verb is how messages begin.
+func (a action) verb() string { return string(a) }
 
 // podEvents are those of a write to a pod (STS-70, STS-71).
 func podEvents(set *appsv1.StatefulSet, a action) plan.Events {
@@ -52,9 +52,9 @@ func conflictEvent(set *appsv1.StatefulSet, claim string) plan.Event {
 }
 
 func done(a action, rest string) plan.Event {
-	return plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + a.reason, Message: a.message + " " + rest}
+	return plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + string(a), Message: a.verb() + " " + rest}
 }
 
 func failedTo(a action, rest string) plan.Event {
-	return plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + a.reason, Message: a.message + " " + rest}
+	return plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + string(a), Message: a.verb() + " " + rest}
 }

@@ -331,7 +331,9 @@ func TestIgnoredChangesDoNotMatter(t *testing.T) {
 				func() { after.Status.Conditions = append(after.Status.Conditions, noise.Status.Conditions...) },
 				func() { after.Status.Message, after.Status.PodIP = "x", "y" },
 				func() { after.Labels = noise.Labels },
-				func() { unready(after) },
+				func() {
+					after.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+				},
 				func() { after.Status.Conditions = nil },
 				func() { after.DeletionTimestamp = &metav1.Time{Time: now} },
 				func() { after.OwnerReferences = nil },
