@@ -118,7 +118,7 @@ func unsettledJobs(s *apiserver.Server) (wrong []string) {
 			}
 			continue
 		}
-		if j := jobs[ref.UID]; tracked && (ended || j == nil || jobOver(j)) {
+		if j := jobs[ref.UID]; tracked && (ended || j == nil || jobOver(j)) && (j == nil || !heldForIndex(j, p)) {
 			wrong = append(wrong, fmt.Sprintf("the pod %s of the Job %s still has the finalizer in phase %s", p.Name, ref.Name, p.Status.Phase))
 		}
 		if !ended && p.DeletionTimestamp == nil {
@@ -144,6 +144,12 @@ func unsettledJobs(s *apiserver.Server) (wrong []string) {
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// heldForIndex reports whether a failed pod of a suspended Job may keep its finalizer until its index runs again (JOB-67). The status lists it.
+func heldForIndex(j *batchv1.Job, p *corev1.Pod) bool {
+	lists := j.Status.UncountedTerminatedPods
+	return j.Spec.BackoffLimitPerIndex != nil && ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && lists != nil && slices.Contains(lists.Failed, p.UID)
 }
 
 // inBackoff reports whether a Job may still wait before it replaces its last failed pod, because so many have failed since the latest success
