@@ -39,9 +39,6 @@ func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte,
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if method == "PATCH" {
-		req.Header.Set("Content-Type", "application/merge-patch+json")
-	}
 	resp, err := a.http.Do(req)
 	if err != nil {
 		return nil, err
@@ -52,29 +49,16 @@ func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte,
 		return nil, err
 	}
 	if resp.StatusCode >= 300 {
-		return nil, refusedError{resp.StatusCode, fmt.Sprintf("%s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(data)))}
+		err := fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, strings.TrimSpace(string(data)))
+		if resp.StatusCode == http.StatusNotFound {
+			err = fmt.Errorf("%w: %w", errNotFound, err)
+		}
+		return nil, err
 	}
 	return data, nil
 }
 
-// refusedError is an answer that is not a success.
-type refusedError struct {
-	code int
-	text string
-}
-
-func (e refusedError) Error() string { return e.text }
-
-// Is tells errNotFound and errExists.
-func (e refusedError) Is(target error) bool {
-	return target == errNotFound && e.code == http.StatusNotFound || target == errExists && e.code == http.StatusConflict
-}
-
-// What an answer may say of an object.
-var (
-	errNotFound = errors.New("not found")
-	errExists   = errors.New("it exists already, or has changed")
-)
+var errNotFound = errors.New("not found")
 
 // waitReady waits until the API server has set up everything it sets up by itself, such as RBAC roles and namespaces.
 func (a *api) waitReady(ctx context.Context) error {

@@ -96,9 +96,6 @@ func (o object) observed() bool { return o.Status.ObservedGeneration >= o.Metada
 // await waits until there has become of an example what is to become of it, and tells that.
 func (a *api) await(ctx context.Context, e example) (what string, err error) {
 	err = poll(ctx, e.kind+" "+e.name, func() error {
-		if err := a.bindClaims(ctx); err != nil {
-			return err
-		}
 		data, err := a.do(ctx, "GET", e.path+e.name, nil)
 		switch {
 		case e.became == nil && errors.Is(err, errNotFound):
@@ -134,67 +131,6 @@ func (a *api) awaitAll(ctx context.Context) error {
 			return err
 		}
 		fmt.Printf("%s %s: %s (waited %s)\n", e.kind, e.name, what, time.Since(start).Round(100*time.Millisecond))
-	}
-	return nil
-}
-
-// bindClaims plays the controller that binds volumes, which our controller manager does not have: it gives each claim of the namespace
-// default a volume. Without it, the scheduler would not place the pods that have claims.
-func (a *api) bindClaims(ctx context.Context) error {
-	const path = "/api/v1/namespaces/default/persistentvolumeclaims"
-	data, err := a.do(ctx, "GET", path, nil)
-	if err != nil {
-		return err
-	}
-	var claims struct {
-		Items []struct {
-			Metadata struct{ Name, UID string }
-			Spec     struct {
-				VolumeName  string
-				AccessModes []string
-				Resources   struct{ Requests map[string]string }
-			}
-		}
-	}
-	if err := json.Unmarshal(data, &claims); err != nil {
-		return err
-	}
-	for _, c := range claims.Items {
-		if c.Spec.VolumeName != "" {
-			continue
-		}
-		volume := "volume-" + c.Metadata.UID
-		type m = map[string]any
-		for _, write := range []struct {
-			method, path string
-			body         m
-		}{
-			{"POST", "/api/v1/persistentvolumes", m{
-				"apiVersion": "v1", "kind": "PersistentVolume", "metadata": m{"name": volume},
-				"spec": m{
-					"capacity": c.Spec.Resources.Requests, "accessModes": c.Spec.AccessModes, "hostPath": m{"path": "/nowhere"},
-					"persistentVolumeReclaimPolicy": "Retain",
-					"claimRef": m{
-						"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": c.Metadata.Name, "uid": c.Metadata.UID,
-					},
-				},
-			}},
-			{"PATCH", "/api/v1/persistentvolumes/" + volume + "/status", m{"status": m{"phase": "Bound"}}},
-			{"PATCH", path + "/" + c.Metadata.Name + "/status", m{"status": m{
-				"phase": "Bound", "accessModes": c.Spec.AccessModes, "capacity": c.Spec.Resources.Requests,
-			}}},
-			{"PATCH", path + "/" + c.Metadata.Name, m{
-				"metadata": m{"annotations": m{"pv.kubernetes.io/bind-completed": "yes"}}, "spec": m{"volumeName": volume},
-			}},
-		} {
-			body, err := json.Marshal(write.body)
-			if err != nil {
-				return err
-			}
-			if _, err := a.do(ctx, write.method, write.path, body); err != nil && !errors.Is(err, errExists) {
-				return err
-			}
-		}
 	}
 	return nil
 }

@@ -109,10 +109,8 @@ func server(t *testing.T, answers map[string][]string) (a *api, requests func() 
 	return &api{server: s.URL, http: s.Client()}, func() []string { s.Close(); return log }
 }
 
-const claims = "/api/v1/namespaces/default/persistentvolumeclaims"
-
 func TestAJobThatGoesIsAwaited(t *testing.T) {
-	a, _ := server(t, map[string][]string{"/jobs/cleanup": {`{}`, `{}`}, claims: {`{}`, `{}`, `{}`}})
+	a, _ := server(t, map[string][]string{"/jobs/cleanup": {`{}`, `{}`}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	what, err := a.await(ctx, example{kind: "Job", name: "cleanup", path: "/jobs/"})
@@ -123,41 +121,5 @@ func TestAJobThatGoesIsAwaited(t *testing.T) {
 	defer cancel()
 	if _, err := a.await(ctx, example{kind: "Job", name: "sum", path: "/jobs/", became: completed}); err == nil || !strings.Contains(err.Error(), "Job sum") {
 		t.Errorf("one that is not there: %v", err)
-	}
-}
-
-// Each claim without a volume gets one, and is bound to it in the last request, so that the next try goes on where one has failed.
-func TestClaimsAreBound(t *testing.T) {
-	a, requests := server(t, map[string][]string{claims: {`{"items":[
-		{"metadata":{"name":"data-db-0","uid":"u0"},"spec":{"volumeName":"volume-u0"}},
-		{"metadata":{"name":"data-db-1","uid":"u1"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}`}})
-	if err := a.bindClaims(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got := requests()
-	if len(got) != 4 {
-		t.Fatalf("%d requests: %v", len(got), got)
-	}
-	for i, want := range [][]string{
-		{"POST /api/v1/persistentvolumes application/json", `"name":"volume-u1"`, `"uid":"u1"`, `"storage":"1Gi"`, `"ReadWriteOnce"`},
-		{"PATCH /api/v1/persistentvolumes/volume-u1/status application/merge-patch+json", `"phase":"Bound"`},
-		{"PATCH " + claims + "/data-db-1/status application/merge-patch+json", `"phase":"Bound"`},
-		{"PATCH " + claims + "/data-db-1 application/merge-patch+json", `"volumeName":"volume-u1"`, `"pv.kubernetes.io/bind-completed":"yes"`},
-	} {
-		for _, part := range want {
-			if !strings.Contains(got[i], part) {
-				t.Errorf("request %d lacks %s: %s", i, part, got[i])
-			}
-		}
-	}
-}
-
-func TestAnswersAboutObjectsAreToldApart(t *testing.T) {
-	for code, want := range map[int]error{http.StatusNotFound: errNotFound, http.StatusConflict: errExists} {
-		for _, kind := range []error{errNotFound, errExists} {
-			if got := (refusedError{code: code}).Is(kind); got != (kind == want) {
-				t.Errorf("%d is %v: %t", code, kind, got)
-			}
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // revision is a Revision with what the rest of the history tells about it.
@@ -31,6 +32,11 @@ type request struct {
 // goes reports whether the revision ends the object, or begins its end.
 func (r *revision) goes() bool {
 	return r.Type == Deleted || r.Object.GetDeletionTimestamp() != nil && (r.old == nil || r.old.GetDeletionTimestamp() == nil)
+}
+
+// hastens reports whether the revision shortens the grace period of an object that is being deleted and does not go yet.
+func (r *revision) hastens() bool {
+	return r.old != nil && r.old.GetDeletionTimestamp() != nil && !ptr.Equal(r.old.GetDeletionGracePeriodSeconds(), r.Object.GetDeletionGracePeriodSeconds())
 }
 
 // deletes reports whether the revision shows that a deletion was asked for. The end of an object that was to end already, and
@@ -122,11 +128,11 @@ func (l *linked) attribute(o *Options) {
 		if r != nil && (resources[r.kind] != q.Resource || q.Name != "" && q.Name != r.Object.GetName()) {
 			r = nil
 		}
-		if q.Verb == "delete" && (r == nil || !r.goes() || r.by != nil) {
+		if q.Verb == "delete" && (r == nil || !r.goes() && !r.hastens() || r.by != nil) {
 			r = q.chooseEnd(ends[q.ResponseUID])
 		}
-		if q.Subresource == "finalize" && r != nil && r.by != nil { // a namespace goes with its last finalizer, in the version that it had
-			r = q.chooseEnd(ends[q.ResponseUID])
+		if q.Verb != "create" && r != nil && r.by != nil { // an object that is being deleted goes with its last finalizer, in the version that it had
+			r = cmp.Or(q.chooseEnd(ends[r.uid]), r)
 		}
 		if r == nil {
 			continue

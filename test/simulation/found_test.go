@@ -83,6 +83,12 @@ func TestFound(t *testing.T) {
 			at 20s      fault m0 slow 1.888s for=17s
 			at 20.5s    fault m0 refuse n=5 code=503 after=false
 			at 27s      daemon ds-api image=flaky:2`,
+		"a pod of a Job is deleted at once by podgc, and goes with the finalizer of the Job": `
+			seed 1466
+			at 21.8s    node node-0 do=stop
+			at 34.648s  job sum-web completions=3 parallelism=2 image=flop:1 mode=late
+			at 2m31.8s  node node-0 do=taint
+			at 2m47s    node node-2 do=taint`,
 		"a DaemonSet surges with a pod that never becomes available": `
 			seed 194
 			set managers 2
