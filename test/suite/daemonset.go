@@ -323,7 +323,7 @@ var daemonSetMutants = []Mutant{
 var daemonSetMalformed = map[string]string{
 	"daemonsets/empty": `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":${META}}`,
 	"daemonsets/all":   `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":${META},"spec":{"selector":{},"template":{"metadata":{"labels":{"app":"all"}}}}}`,
-	"daemonsets/absurd": `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"annotations":{"deprecated.daemonset.template.generation":"-1e9"},${META}},
+	"daemonsets/absurd": `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"annotations":{"deprecated.daemonset.template.generation":"-1000000000"},${META}},
 		"spec":{"selector":{"matchLabels":{"app":"absurd-daemon"}},"minReadySeconds":-1,"revisionHistoryLimit":-3,
 			"template":{"metadata":{"labels":{"app":"absurd-daemon"}},"spec":{"nodeName":"nowhere","tolerations":[{"operator":"Near"}],
 				"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{},{"matchFields":[{"key":"metadata.name","operator":"In"}]}]}}}}},

@@ -52,7 +52,7 @@ func statefulSetEntry() Entry {
 		Malformed: statefulSetMalformed,
 		Mutants:   statefulSetMutants,
 		Budgets: []Budget{{
-			Name: "create 20 StatefulSets of 3 replicas with a claim each", Floor: floor.Writes{Other: 140, Status: 20},
+			Name: "create 20 StatefulSets of 3 replicas with a claim each", Floor: floor.Writes{Other: 140, Status: 40}, // the names of the revisions, and the end
 			Do: func(u *User) {
 				u.Each(20, func(i int) error {
 					_, err := u.Client.AppsV1().StatefulSets(u.Namespace).Create(ctx(), newStatefulSet(fmt.Sprint("db-", i), 3), metav1.CreateOptions{})

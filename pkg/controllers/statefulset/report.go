@@ -18,6 +18,9 @@ import (
 // promptly is how long a report of what users and tools wait for may wait, when the next reconcile may have more to say.
 const promptly = 100 * time.Millisecond
 
+// progressQuiet is how long a report of progress waits at least. Pods come one after the other, and most become ready within that time.
+const progressQuiet = 200 * time.Millisecond
+
 // reportStatus writes the set's status when something in it differs (STS-60..63).
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	r := sortOut(now, s)
@@ -143,7 +146,8 @@ func (r *rollout) debounce(status appsv1.StatefulSetStatus, did plan.Outcome) (q
 	case news || before.ObservedGeneration < status.ObservedGeneration:
 		return promptly, promptly
 	}
-	return podutil.Debounce(int64(max(replicas(r.Set), len(r.mine))))
+	quiet, longest = podutil.Debounce(int64(max(replicas(r.Set), len(r.mine))))
+	return max(quiet, progressQuiet), longest
 }
 
 // moving reports whether more is about to change by itself: pods come, go, or become available.
