@@ -262,7 +262,7 @@ func (b *bench) workOfReplicationControllers() {
 	}
 }
 
-// workOfJobs runs a Job that adopts a pod, and suspends it, so that its pods are deleted.
+// workOfJobs runs a Job that adopts a pod, and suspends it twice, so that its pods are deleted and the event is counted.
 func (b *bench) workOfJobs() {
 	b.Helper()
 	b.orphanOf("sum")
@@ -270,11 +270,17 @@ func (b *bench) workOfJobs() {
 		labels := map[string]string{"app": "sum"}
 		j.Spec.ManualSelector, j.Spec.Selector, j.Spec.Template.Labels = ptr.To(true), &metav1.LabelSelector{MatchLabels: labels}, labels
 	})
-	b.waitJob("sum", "has its pods", running(2))
-	if _, err := b.Client.BatchV1().Jobs(b.ns).Patch(b.Context(), "sum", types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{}); err != nil {
-		b.Fatal(err)
+	suspend := func(value string) {
+		if _, err := b.Client.BatchV1().Jobs(b.ns).Patch(b.Context(), "sum", types.MergePatchType, []byte(`{"spec":{"suspend":`+value+`}}`), metav1.PatchOptions{}); err != nil {
+			b.Fatal(err)
+		}
 	}
-	b.waitJob("sum", "is suspended", over(batchv1.JobSuspended))
+	for range 2 {
+		suspend("false")
+		b.waitJob("sum", "has its pods", running(2))
+		suspend("true")
+		b.waitJob("sum", "is suspended", over(batchv1.JobSuspended))
+	}
 }
 
 // workOfDaemonSets has pods and revisions of a DaemonSet adopted, created, changed and deleted.

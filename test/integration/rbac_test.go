@@ -154,8 +154,10 @@ func compareRights(t *testing.T, requests []cluster.Request) {
 			}
 		}
 		it := right(account, r.Verb, r.ObjectRef.APIGroup, resource, name)
-		if everything := right(account, r.Verb, "*", "*", ""); !declares(wanted, it) && declares(wanted, everything) {
-			it = everything
+		for _, kinds := range []string{"*", "*/" + r.ObjectRef.Subresource} {
+			if wide := right(account, r.Verb, "*", kinds, ""); !declares(wanted, it) && declares(wanted, wide) {
+				it = wide
+			}
 		}
 		if !declares(wanted, it) && !used[it] {
 			t.Errorf("not declared: %s (%s)", it, r.RequestURI)
