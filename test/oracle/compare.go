@@ -3,6 +3,7 @@ package oracle
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +71,7 @@ func Diff(a, b []Object, rename func(namespace string) string) (lines []string) 
 // masked writes each object as a line that says nothing about chance.
 func masked(all []Object, rename func(string) string) (lines []string) {
 	names := map[types.UID]string{} // what masked objects are called by others
-	for _, kind := range []string{Deployment, ReplicaSet, Pod, EndpointSlice} {
+	for _, kind := range []string{Deployment, DaemonSet, StatefulSet, Job, ReplicaSet, Pod, EndpointSlice} {
 		for _, o := range all {
 			if kindOf(o) == kind {
 				names[o.GetUID()] = maskedName(o, names)
@@ -91,6 +93,9 @@ func masked(all []Object, rename func(string) string) (lines []string) {
 		text, err := json.Marshal(essence(o, names))
 		if err != nil {
 			text = []byte(err.Error())
+		}
+		if rename != nil && o.GetNamespace() != "" { // nodes of a namespace are named after it
+			text = bytes.ReplaceAll(text, []byte(o.GetNamespace()), []byte(namespace))
 		}
 		lines = append(lines, fmt.Sprintf("%s %s/%s %s", kind, namespace, name, text))
 	}
@@ -140,6 +145,19 @@ func essence(o Object, names map[types.UID]string) any {
 		s := o.Status
 		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation, "collisions": s.CollisionCount,
 			"counts": []any{s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.UpdatedNumberScheduled, s.NumberReady, s.NumberAvailable, s.NumberMisscheduled}}
+	case *batchv1.Job:
+		maskSelector(o.Spec.Selector)
+		o.Spec.Template.Labels = maskedLabels(o.Spec.Template.Labels)
+		var conditions []string
+		for _, c := range o.Status.Conditions {
+			conditions = append(conditions, fmt.Sprint(c.Type, c.Status, c.Reason))
+		}
+		return map[string]any{"meta": meta, "spec": o.Spec, "conditions": sorted(conditions), "completed": o.Status.CompletedIndexes,
+			"counts": []any{o.Status.Active, o.Status.Succeeded, o.Status.Failed, o.Status.Ready, o.Status.Terminating}}
+	case *appsv1.StatefulSet:
+		s := o.Status
+		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation, "updated": s.CurrentRevision == s.UpdateRevision,
+			"counts": []any{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas}}
 	case *corev1.Service:
 		o.Spec.ClusterIP, o.Spec.ClusterIPs = mask(o.Spec.ClusterIP), nil
 		for i := range o.Spec.Ports {
@@ -190,8 +208,10 @@ func sorted(all []string) []string {
 }
 
 func maskedLabels(labels map[string]string) map[string]string {
-	if labels[hashLabel] != "" {
-		labels[hashLabel] = "*"
+	for _, key := range []string{hashLabel, appsv1.ControllerRevisionHashLabelKey, batchv1.ControllerUidLabel, "controller-uid"} {
+		if labels[key] != "" {
+			labels[key] = "*"
+		}
 	}
 	return labels
 }

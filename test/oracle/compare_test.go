@@ -6,7 +6,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -69,6 +73,29 @@ func TestL2DiffOfSlices(t *testing.T) {
 	}
 	if diff := Diff(end(10, true), end(40, false), nil); len(diff) != 2 {
 		t.Errorf("a pod is not ready: %q", diff)
+	}
+}
+
+// Of Jobs and DaemonSets, uids, hashes and the namespace in the names of nodes are chance, but not what has become of them.
+func TestL2DiffOfOtherWorkloads(t *testing.T) {
+	end := func(namespace string, succeeded int32) []Object {
+		labels := func() map[string]string {
+			return map[string]string{batchv1.ControllerUidLabel: namespace + "-uid", "controller-uid": namespace + "-uid", "app": "sum"}
+		}
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "sum", UID: types.UID(namespace + "-uid"), Labels: labels()}}
+		job.Spec.Selector, job.Spec.Template.Labels = &metav1.LabelSelector{MatchLabels: labels()}, labels()
+		job.Status.Succeeded = succeeded
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent-" + namespace, GenerateName: "agent-", UID: types.UID(namespace),
+			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: namespace}}}
+		pod.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": namespace + "-000"}
+		return []Object{job, pod}
+	}
+	same := func(string) string { return "*" }
+	if diff := Diff(end("shop", 2), end("test-1", 2), same); len(diff) > 0 {
+		t.Errorf("equal but for chance: %q", diff)
+	}
+	if diff := Diff(end("shop", 2), end("test-1", 3), same); len(diff) != 2 || !strings.HasPrefix(diff[0][2:], "Job */sum") {
+		t.Errorf("one more has succeeded: %q", diff)
 	}
 }
 
