@@ -189,13 +189,16 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	err = w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, keyOf(o), options) })
 	w.ended(m, "delete", err)
 	conflict := apierrors.IsConflict(err)
-	gone := conflict || apierrors.IsNotFound(err)
+	changed := conflict && s.Version && w.Periodic // no event leads to another look at what others have changed
+	gone := conflict && !changed || apierrors.IsNotFound(err)
 	switch {
 	case err == nil:
 		w.Tracker.Deleted(m.GroupVersionKind, o)
 		w.emit(s.Events.Done, o.GetName(), nil)
 	case gone:
 		err = nil
+	case changed:
+		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
 	case !Silent(err):
 		w.emit(s.Events.Failed, o.GetName(), err)
 	}

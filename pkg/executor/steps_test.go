@@ -344,3 +344,17 @@ func TestMethods(t *testing.T) {
 	}
 	b.wantLog("patch Pod p", "update Pod q")
 }
+
+// What has changed since a periodic controller has read it is looked at again soon, and not after a period: no event leads to it.
+func TestPeriodicDeletionOfWhatHasChanged(t *testing.T) {
+	owner, b := newSet(), newBench(t)
+	b.Config.Periodic = true
+	p := put(b, newPod("p", owner))
+	older := p.DeepCopy()
+	p.Labels = map[string]string{"changed": "by others"}
+	put(b, p)
+	did := b.apply(owner, plan.Delete{Objects: []plan.Object{older}, Version: true})
+	if !errors.Is(did.Err, plan.ErrStale) || !b.barrier.Empty() {
+		t.Errorf("%+v", did)
+	}
+}
