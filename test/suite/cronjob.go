@@ -61,10 +61,10 @@ func cronJobEntry() Entry {
 			Do: func(u *User) {
 				u.Each(50, func(i int) error { return u.createCronJob(fmt.Sprint("cron-", i), batchv1.AllowConcurrent) })
 				u.waitJobs("all Jobs are there", func(jobs []batchv1.Job) bool { return len(jobs) == 50 })
-				u.waitCronJobs("they are active", func(s batchv1.CronJobStatus) bool { return len(s.Active) == 1 })
+				u.waitCronJobs("they are active", "", func(s batchv1.CronJobStatus) bool { return len(s.Active) == 1 })
 				u.Each(50, func(i int) error { return u.suspendCronJob(fmt.Sprint("cron-", i)) })
 				u.finishJobs()
-				u.waitCronJobs("their end is known", func(s batchv1.CronJobStatus) bool { return len(s.Active) == 0 && s.LastSuccessfulTime != nil })
+				u.waitCronJobs("their end is known", "", func(s batchv1.CronJobStatus) bool { return len(s.Active) == 0 && s.LastSuccessfulTime != nil })
 			},
 		}},
 	}
@@ -318,10 +318,10 @@ func (u *User) suspendCronJob(name string) error {
 func (u *User) runCronJob(name string, policy batchv1.ConcurrencyPolicy) {
 	u.Helper()
 	u.Try("create "+name, func() error { return u.createCronJob(name, policy) })
-	u.waitCronJobs("it is active", func(s batchv1.CronJobStatus) bool { return len(s.Active) > 0 })
+	u.waitCronJobs("it is active", name, func(s batchv1.CronJobStatus) bool { return len(s.Active) > 0 })
 	u.Try("suspend "+name, func() error { return u.suspendCronJob(name) })
 	u.finishJobs()
-	u.waitCronJobs("its end is known", func(s batchv1.CronJobStatus) bool { return len(s.Active) == 0 && s.LastSuccessfulTime != nil })
+	u.waitCronJobs("its end is known", name, func(s batchv1.CronJobStatus) bool { return len(s.Active) == 0 && s.LastSuccessfulTime != nil })
 	u.waitJobs("the history limit has deleted it", func(jobs []batchv1.Job) bool { return len(jobs) == 0 })
 }
 
@@ -337,8 +337,8 @@ func (u *User) waitJobs(what string, done func([]batchv1.Job) bool) {
 	})
 }
 
-// waitCronJobs waits until the statuses of all CronJobs are as they should be.
-func (u *User) waitCronJobs(what string, done func(batchv1.CronJobStatus) bool) {
+// waitCronJobs waits until the status of a CronJob is as it should be, or those of all if there is no name.
+func (u *User) waitCronJobs(what, name string, done func(batchv1.CronJobStatus) bool) {
 	u.Helper()
 	u.Wait(what, Patience, func() error {
 		list, err := u.Client.BatchV1().CronJobs(u.Namespace).List(ctx(), metav1.ListOptions{})
@@ -346,7 +346,7 @@ func (u *User) waitCronJobs(what string, done func(batchv1.CronJobStatus) bool) 
 			return err
 		}
 		for _, c := range list.Items {
-			if !done(c.Status) {
+			if (name == "" || name == c.Name) && !done(c.Status) {
 				return fmt.Errorf("%s: %+v", c.Name, c.Status)
 			}
 		}
