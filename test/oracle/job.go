@@ -21,7 +21,7 @@ type jobs map[types.UID]*jobTally
 type jobTally struct {
 	*batchv1.Job
 	ended  map[types.UID]bool // have ended while they had the finalizer, and must be counted
-	might  map[types.UID]bool // had the finalizer while they were being deleted, or the Job failed: may count as failed
+	might  map[types.UID]bool // had the finalizer while they were being deleted, or the Job failed, or lost it to nobody knows whom: may be counted
 	wishes []jobWish          // oldest first
 	given  time.Time          // when the environment last changed who its pods are
 }
@@ -74,8 +74,9 @@ func (all jobs) notePod(r *revision, p *corev1.Pod, now time.Time) {
 	}
 	switch {
 	case !trackedPod(p):
-		if old != nil && trackedPod(old) && !r.manager {
-			delete(t.ended, p.UID) // somebody else has taken the finalizer
+		if old != nil && trackedPod(old) && !r.manager && t.ended[p.UID] { // somebody else has taken the finalizer, or a manager that died at this write
+			delete(t.ended, p.UID)
+			t.might[p.UID] = true
 		}
 	case !t.selects(p):
 		delete(t.ended, p.UID)
