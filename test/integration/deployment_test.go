@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
@@ -225,9 +226,13 @@ func TestAdoptionAndOrphaning(t *testing.T) { // DEP-7, RS-21, RS-22
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No garbage collector runs here, so its part is played by the test.
-	b.patchMeta("deployment", "web", `{"metadata":{"finalizers":null}}`)
-	b.patchMeta("rs", rs.Name, `{"metadata":{"ownerReferences":null}}`)
+	b.wait("the garbage collector has orphaned the ReplicaSet", func() error {
+		_, err := b.Client.AppsV1().Deployments(b.ns).Get(t.Context(), "web", metav1.GetOptions{})
+		if sets := b.sets(); !apierrors.IsNotFound(err) || len(sets) != 1 || len(sets[0].OwnerReferences) != 0 {
+			return fmt.Errorf("%d ReplicaSets, Deployment: %v", len(sets), err)
+		}
+		return nil
+	})
 	pods := names(b.pods())
 	b.create(deployment("web", 2))
 	b.waitComplete("web")
