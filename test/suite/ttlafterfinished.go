@@ -116,7 +116,7 @@ const ttlPlan = "pkg/controllers/ttlafterfinished/plan.go"
 var ttlMutants = []Mutant{
 	{
 		Name:   "a finished Job is deleted before its time to live is over",
-		Edits:  []Edit{{ttlPlan, "case expires.After(now):", "case expires.After(now.Add(time.Hour)):"}},
+		Edits:  []Edit{{ttlPlan, "case end.After(now):", "case end.After(now.Add(time.Hour)):"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=30 image=good:1",
 		Oracle: SettledOracle,
 	},
@@ -128,7 +128,7 @@ var ttlMutants = []Mutant{
 	},
 	{
 		Name:   "a finished Job that waits is forgotten",
-		Edits:  []Edit{{ttlPlan, ", Requeue: expires.Sub(now)}", ", Requeue: now.Sub(now)}"}},
+		Edits:  []Edit{{ttlPlan, ", Requeue: min(end.Sub(now), longestWait)}", ", Requeue: min(now.Sub(now), longestWait)}"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=20 image=good:1",
 		Oracle: SettledOracle,
 	},
