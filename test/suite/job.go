@@ -203,7 +203,7 @@ var jobMutants = []Mutant{
 		Oracle: "S18",
 	},
 	{
-		Name: "pods are counted when they are listed, and once more",
+		Name: "pods are counted when they are listed and once more",
 		Edits: []Edit{{"pkg/controllers/job/report.go",
 			"r.status.Succeeded, r.status.Failed = r.succeeded, r.failed", "r.status.Succeeded, r.status.Failed = r.succeeded+int32(len(lists.Succeeded)), r.failed"}},
 		Script: withoutElection + `
