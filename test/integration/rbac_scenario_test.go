@@ -290,7 +290,8 @@ func (b *bench) workOfDaemonSets() {
 	u.CreateDaemonSet("agent", 1)
 	u.WaitDaemonSet("agent", 2)
 	b.patchDaemonSet("agent", `{"spec":{"revisionHistoryLimit":1}}`)
-	for _, image := range []string{"web:2", "web:1", "web:3"} { // the second is a rollback, the third pushes one out of the history
+	// The second is a rollback, the third pushes one out of the history. With the others, so many pods are created that the events are counted.
+	for _, image := range []string{"web:2", "web:1", "web:3", "web:4", "web:5"} {
 		b.patchDaemonSet("agent", setDaemonImage(image))
 		u.WaitDaemonSet("agent", 2)
 	}
