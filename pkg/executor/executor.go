@@ -47,7 +47,8 @@ type Config struct {
 	MayGet func(resource schema.GroupResource) bool
 	// Unowned: the plans' owners do not control what is written.
 	Unowned bool
-	// Periodic: a conflict is met again in the next period; one object does not keep the key from all others.
+	// Periodic: the controller works by the clock. After a conflict it waits for no cache, so that one object does not keep the key from
+	// all others.
 	Periodic bool
 
 	Written func(Write)                // is told of each write that has ended; may be nil

@@ -199,7 +199,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	err = w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, keyOf(o), options) })
 	w.ended(m, "delete", err)
 	conflict := apierrors.IsConflict(err)
-	changed := conflict && s.Version && w.Periodic // no event leads to another look at what others have changed
+	changed := conflict && s.Version && w.Periodic // of a controller that works by the clock: no event leads to another look
 	gone := conflict && !changed || apierrors.IsNotFound(err)
 	switch {
 	case err == nil:

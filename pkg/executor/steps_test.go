@@ -400,7 +400,7 @@ func TestVersionsAndNeedlessDeletions(t *testing.T) {
 	}
 }
 
-// What has changed since a periodic controller has read it is looked at again soon, and not after a period: no event leads to it.
+// A controller that works by the clock looks again soon at what others have changed meanwhile, and not only after its period.
 func TestPeriodicDeletionOfWhatHasChanged(t *testing.T) {
 	owner, b := newSet(), newBench(t)
 	b.Config.Periodic = true

@@ -24,7 +24,7 @@ type Tracker struct {
 	deleted map[types.UID]change      // objects that this process has deleted, until all caches show it
 	locks   map[types.UID]*objectLock // of objects that are being written
 	sweepAt int                       // size of written and deleted at which they are swept
-	term    int                       // how often this process has begun to lead
+	term    int                       // the number of times that this process has begun to lead
 }
 
 type write struct {
@@ -53,8 +53,8 @@ func NewTracker() *Tracker {
 	}
 }
 
-// BeginTerm tells that this process begins to lead, so that what it wrote before does not count as [Tracker.Own]. The caches must
-// go on to show it.
+// BeginTerm is called when this process begins to lead. What it wrote before is no longer its own (see [Tracker.Own]), but an object in a
+// cache that does not show it is still outdated.
 func (t *Tracker) BeginTerm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +114,7 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 }
 
 // Own reports whether this process, since it began to lead, has written the version of an object that a watch shows, or a later one.
-// What it wrote in an earlier term is like the writes of another process: nobody has looked at it since. Of a version that a
+// What it wrote in an earlier term counts as the write of another process, because others may have changed what it depends on since. Of a version that a
 // watch shows before the answer to the write has come, this is not known yet, and the answer is no.
 func (t *Tracker) Own(o plan.Object) bool {
 	t.mu.Lock()

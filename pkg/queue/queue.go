@@ -60,5 +60,5 @@ func (q *Queue) AddWithPriority(key plan.Key, p Priority) {
 // Waiting counts the keys that wait for a worker, and tells since when there have been some.
 func (q *Queue) Waiting() (n int, since time.Time) { return q.storage.waiting() }
 
-// Some returns at most n of the keys that wait for a worker, in no order.
+// Some returns n of the keys that wait for a worker, or all if there are fewer, in no particular order.
 func (q *Queue) Some(n int) []plan.Key { return q.storage.some(n) }

@@ -82,7 +82,7 @@ func (s *storage) waiting() (n int, since time.Time) {
 	return len(s.queued), s.filled
 }
 
-// some returns at most n of the queued keys, in no order.
+// some returns n of the queued keys, or all if there are fewer, in no particular order.
 func (s *storage) some(n int) []plan.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()

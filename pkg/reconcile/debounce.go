@@ -8,8 +8,8 @@ import (
 )
 
 // Reports of progress are debounced as their plans ask for it, see docs/decisions/0003. The backlog of a controller is the number of
-// keys in its queue or with a report that waits. While it is more than longBacklog, a report waits until the controller
-// has written nothing else for quietController, but not longer than longestDebounce. So the number of writes that a large piece of
+// keys that are in its queue or have a report that waits. While it is more than longBacklog, a report waits until the controller has
+// written nothing else for quietController, but not longer than longestDebounce. So the number of writes that a large piece of
 // work takes depends on the work and not on the speed of the machine, and small work does not wait.
 const (
 	longBacklog     = 24
@@ -57,7 +57,7 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 	wait := d.postpone(now, rep.Steps, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
 	r.keys.setReport(s, d)
 	waited := now.Sub(d.since)
-	if remaining := longestDebounce - waited; r.backlogged() && now.Sub(r.executor.LastWrite()) <= quietController {
+	if remaining := longestDebounce - waited; now.Sub(r.executor.LastWrite()) <= quietController && r.backlogged() {
 		again := min(max(waited, soonest), quietController, remaining) // ever more rarely, as a short backlog is over soon
 		wait = max(wait, again)                                        // timerAt is early by as much, so that the object counts as quiet sooner
 	}
@@ -68,7 +68,8 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 	return 0
 }
 
-// backlogged reports whether the controller's backlog is long. To know that, a few of the queued keys are enough.
+// backlogged reports whether the controller's backlog is more than longBacklog. So many of the queued keys, and one more, are enough to
+// know that, however many there are.
 func (r *Runner[S, M]) backlogged() bool {
 	return r.keys.backlog(r.queue.Some(longBacklog+1)) > longBacklog
 }

@@ -22,11 +22,12 @@ var (
 )
 
 // Mutants that are found by at most foundSoon random scripts, as docs/reliability.md says, are looked for in each run of the
-// tests. The seed does not decide in which order goroutines run, so it is an error only if a mutant is not found by so many
-// times as many scripts.
+// tests. The seed does not decide in which order goroutines run, so one run may find by luck what others do not find for long.
+// The figures are therefore the largest of several runs with different scripts, and a test fails only if many more have been run.
 const (
 	foundSoon = 10
-	allowance = 4
+	allowance = 20
+	samples   = 3
 )
 
 // TestMutantsAtRandom runs mutants with the random scripts of the simulation instead of their own, without faults and with
@@ -43,20 +44,22 @@ func TestMutantsAtRandom(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		for _, m := range mutants {
 			for mode, faults := range []bool{false, true} {
-				limit := *randomSeeds
-				expected, findable := known[m.Name][mode].scripts()
-				if limit == 0 && findable && expected <= foundSoon {
-					limit = allowance * foundSoon
-				}
-				if limit == 0 {
+				before := known[m.Name][mode]
+				soon := before.soon()
+				if !soon && *randomSeeds == 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/faults=%v", m.Name, faults), func(t *testing.T) {
 					t.Parallel()
-					now := firstSeed(t, m, limit, faults)
+					var now figure
+					if *randomSeeds == 0 {
+						now = firstSeed(t, m, 1, allowance*foundSoon, faults)
+					} else {
+						now = measure(t, m, faults)
+					}
 					t.Logf("found after %s random scripts", now)
-					if n, found := now.scripts(); findable && !found && n >= allowance*expected {
-						t.Errorf("not found by %d random scripts; %s says: by %d", n, docs, expected)
+					if soon && !*updateDocs && !now.found() && now.scripts() >= allowance*foundSoon {
+						t.Errorf("%s random scripts do not find it; %s says: %s", now, docs, before)
 					}
 					mu.Lock()
 					defer mu.Unlock()
@@ -73,7 +76,25 @@ func TestMutantsAtRandom(t *testing.T) {
 			}
 		}
 	})
-	t.Log("\n" + tableOf(known))
+	if *randomSeeds > 0 { // otherwise the figures are of single runs
+		t.Log("\n" + tableOf(known))
+	}
+}
+
+// measure returns the figure for docs/reliability.md. Only mutants that are found soon are measured more than once, as only
+// they are looked for in each run of the tests.
+func measure(t *testing.T, m suite.Mutant, faults bool) figure {
+	var worst figure
+	for i := range samples {
+		now := firstSeed(t, m, 1+i**randomSeeds, *randomSeeds, faults)
+		if i == 0 || now.scripts() > worst.scripts() {
+			worst = now
+		}
+		if !worst.soon() {
+			break
+		}
+	}
+	return worst
 }
 
 var (
@@ -81,14 +102,20 @@ var (
 	seedsRun   = regexp.MustCompile(`: (\d+) seeds, `)
 )
 
-// firstSeed returns how many random scripts are run until the mutant is found.
-func firstSeed(t *testing.T, m suite.Mutant, limit int, faults bool) figure {
-	output, _ := run(t, m.Name, "-test.run=^TestSeeds$", "-test.v", fmt.Sprint("-seeds=", limit), fmt.Sprint("-faults=", faults), "-shrink=0")
+// firstSeed returns how many random scripts, of those with the seeds from first on, are run until the mutant is found.
+func firstSeed(t *testing.T, m suite.Mutant, first, limit int, faults bool) figure {
+	output, _ := run(t, m.Name, "-test.run=^TestSeeds$", "-test.v", "-shrink=0",
+		fmt.Sprint("-first=", first), fmt.Sprint("-seeds=", limit), fmt.Sprint("-faults=", faults))
 	if found := seedFailed.FindStringSubmatch(output); found != nil {
-		if found[2] == m.Oracle {
-			return figure(found[1])
+		seed, err := strconv.Atoi(found[1])
+		if err != nil {
+			t.Fatal(err)
 		}
-		return figure(fmt.Sprintf("%s (%s)", found[1], found[2]))
+		n := figure(strconv.Itoa(seed - first + 1))
+		if found[2] == m.Oracle {
+			return n
+		}
+		return n + figure(" ("+found[2]+")")
 	}
 	if done := seedsRun.FindStringSubmatch(output); done != nil {
 		return figure("> " + done[1])
@@ -101,12 +128,21 @@ func firstSeed(t *testing.T, m suite.Mutant, limit int, faults bool) figure {
 // as many do not; empty if it was not measured.
 type figure string
 
-// scripts is how many were run, and whether the last one has found the mutant.
-func (f figure) scripts() (n int, found bool) {
-	number, missed := strings.CutPrefix(string(f), "> ")
-	number, _, _ = strings.Cut(number, " ")
-	n, err := strconv.Atoi(number)
-	return n, err == nil && !missed
+// scripts is how many were run.
+func (f figure) scripts() int {
+	number, _, _ := strings.Cut(strings.TrimPrefix(string(f), "> "), " ")
+	n, _ := strconv.Atoi(number) // 0 if it was not measured
+	return n
+}
+
+// found is whether the last script has found the mutant.
+func (f figure) found() bool {
+	return f.scripts() > 0 && !strings.HasPrefix(string(f), "> ")
+}
+
+// soon is whether it was found by so few scripts that each run of the tests looks for it.
+func (f figure) soon() bool {
+	return f.found() && f.scripts() <= foundSoon
 }
 
 // figures are those without faults and with them, by the names of mutants.
@@ -169,14 +205,16 @@ func TestMutantsInDocs(t *testing.T) {
 	}
 	_, rows, _, err := cutTable()
 	if want := tableOf(known); err != nil || tableHead+rows != want {
-		t.Errorf("%s, %v; the table should be:\n%s\nwrite it with: go test ./test/mutation -run TestMutantsAtRandom -seeds=1000 -docs -timeout=0", docs, err, want)
+		t.Errorf("%s, %v; the table should be:\n%s\nwrite it with: go test ./test/mutation -run TestMutantsAtRandom -seeds=40 -docs -timeout=0", docs, err, want)
 	}
 }
 
 func TestFigure(t *testing.T) {
-	for f, want := range map[figure]string{"": "0 false", "12": "12 true", "3 (L1)": "3 true", "> 100": "100 false"} {
-		if n, found := f.scripts(); fmt.Sprint(n, " ", found) != want {
-			t.Errorf("%q: %d %v, want %s", f, n, found, want)
+	for f, want := range map[figure]string{
+		"": "0 false false", "10": "10 true true", "11": "11 true false", "3 (L1)": "3 true true", "> 5": "5 false false",
+	} {
+		if got := fmt.Sprint(f.scripts(), " ", f.found(), " ", f.soon()); got != want {
+			t.Errorf("%q: %s, want %s", f, got, want)
 		}
 	}
 }

@@ -34,8 +34,6 @@ type model struct {
 	writes  []write
 	// What is promised to dependents that had been seen when their owner was deleted, by owner.
 	orphaned, blocked map[types.UID][]types.UID
-	// Owners that were deleted in the foreground, so that their dependents shall go, also when a finalizer of users keeps the owner.
-	foreground map[types.UID]bool
 }
 
 type stored struct {
@@ -52,12 +50,13 @@ type write struct {
 	uid types.UID
 	decision
 	orphan bool
+	waited []types.UID // owners that waited for their dependents when it was decided, as the collector had seen them
 }
 
 func newModel(t *rapid.T) *model {
 	m := &model{
 		T: t, w: newWorld(), now: now, objects: map[types.UID]*stored{}, events: map[string][]watched{},
-		orphaned: map[types.UID][]types.UID{}, blocked: map[types.UID][]types.UID{}, foreground: map[types.UID]bool{},
+		orphaned: map[types.UID][]types.UID{}, blocked: map[types.UID][]types.UID{},
 		kinds: map[string]*schema.GroupVersionKind{"Pod": podKind, "ReplicaSet": setKind, "Node": nodeKind},
 	}
 	return m
@@ -169,7 +168,6 @@ func (m *model) delete(s *stored, policy metav1.DeletionPropagation) {
 	switch policy {
 	case metav1.DeletePropagationForeground:
 		after.Finalizers = append(after.Finalizers, foreground)
-		m.foreground[s.UID] = true
 	case metav1.DeletePropagationOrphan:
 		after.Finalizers = append(after.Finalizers, orphan)
 	}
@@ -235,7 +233,7 @@ func (m *model) work() {
 		uid := m.orphans[0]
 		m.orphans = m.orphans[1:]
 		if n := m.w.nodes[uid]; n != nil {
-			m.writes = append(m.writes, write{uid, m.w.decideOrphan(n), true})
+			m.writes = append(m.writes, write{uid: uid, decision: m.w.decideOrphan(n), orphan: true})
 		}
 	}
 }
@@ -261,14 +259,24 @@ func (m *model) decide(uid types.UID) {
 	if d.deletes {
 		n.attempt = &attempt{n.version, m.now}
 	}
-	m.writes = append(m.writes, write{uid, d, false})
+	m.writes = append(m.writes, write{uid: uid, decision: d, waited: m.waitingOwners(n)})
+}
+
+// waitingOwners are the owners of an object that are deleted in the foreground, as far as the collector knows.
+func (m *model) waitingOwners(n *node) (all []types.UID) {
+	for _, r := range n.owners {
+		if owner := m.w.nodes[r.UID]; owner != nil && owner.deleting && slices.Contains(owner.finalizers, foreground) {
+			all = append(all, r.UID)
+		}
+	}
+	return all
 }
 
 // send carries out a write of the collector.
 func (m *model) send(i int) {
 	w := m.writes[i]
 	m.writes = slices.Delete(m.writes, i, i+1)
-	if !m.carryOut(w.Steps) {
+	if !m.carryOut(w, w.Steps) {
 		if w.orphan {
 			m.orphans = append(m.orphans, w.uid)
 		} else {
@@ -277,19 +285,19 @@ func (m *model) send(i int) {
 	}
 }
 
-func (m *model) carryOut(steps []plan.Step) bool {
+func (m *model) carryOut(w write, steps []plan.Step) bool {
 	for _, step := range steps {
 		switch step := step.(type) {
 		case plan.Each:
 			ok := true
 			for _, sequence := range step.Sequences {
-				ok = m.carryOut(sequence) && ok
+				ok = m.carryOut(w, sequence) && ok
 			}
 			if !ok {
 				return false
 			}
 		case plan.Delete:
-			m.collectorDeletes(step)
+			m.collectorDeletes(w, step)
 		case plan.Change:
 			if !m.collectorChanges(step) {
 				return false
@@ -299,7 +307,9 @@ func (m *model) carryOut(steps []plan.Step) bool {
 	return true
 }
 
-func (m *model) collectorDeletes(step plan.Delete) {
+// collectorDeletes deletes an object. An owner that waited when that was decided may have stopped to wait, while a finalizer of users
+// keeps it.
+func (m *model) collectorDeletes(w write, step plan.Delete) {
 	o := step.Objects[0]
 	s := m.objects[o.GetUID()]
 	if s == nil || s.ResourceVersion != o.GetResourceVersion() {
@@ -312,7 +322,11 @@ func (m *model) collectorDeletes(step plan.Delete) {
 		if slices.Contains(m.orphaned[r.UID], s.UID) {
 			m.Fatalf("%s is deleted, an orphan of %s", s.Name, r.Name)
 		}
-		if owner := m.objects[r.UID]; m.isRight(s, r) && !m.foreground[owner.UID] {
+		owner := m.objects[r.UID]
+		if !m.isRight(s, r) || slices.Contains(w.waited, r.UID) {
+			continue
+		}
+		if owner.DeletionTimestamp == nil || !slices.Contains(owner.Finalizers, foreground) {
 			m.Fatalf("%s is deleted, although its owner %s is there", s.Name, owner.Name)
 		}
 	}
@@ -415,8 +429,8 @@ func (m *model) held(s *stored, by []types.UID) bool {
 	return false
 }
 
-// Whatever users do and however late watches and writes are: nothing is deleted that has an owner which is not deleted in the foreground, nothing
-// twice or in another version, orphans stay, owners that are deleted in the foreground go after the dependents that block them; and
+// Whatever users do and however late watches and writes are: nothing is deleted that has an owner which neither waits for it nor
+// waited when that was decided, nothing twice or in another version, orphans stay, owners that are deleted in the foreground go after the dependents that block them; and
 // in the end all is gone that is to go. (GC-9, GC-35, GC-39, GC-53)
 func TestNothingIsDeletedThatHasAnOwner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
