@@ -245,12 +245,16 @@ func (j job) figures(m measured) []figure {
 		exactly("writes without effect", m.writes.noOps, 0),
 		count("events", m.writes.events),
 		seconds("time until all is rolled out", m.wall),
-		seconds("a Deployment's rollout, median", percentile(m.took, 50)),
+	}
+	if len(m.took) > 0 {
+		all = append(all, seconds("a Deployment's rollout, median", percentile(m.took, 50)))
+	}
+	all = append(all,
 		seconds("CPU of the manager", m.cpu),
 		millis("the simulated kubelet's part for a pod, median", percentile(m.played, 50)),
 		exactly("pods above replicas + maxSurge", m.excess.tooMany, 0),
 		exactly("available pods below replicas - maxUnavailable", m.excess.tooFew, 0),
-	}
+	)
 	if m.cpuFloor == 0 {
 		return all
 	}
