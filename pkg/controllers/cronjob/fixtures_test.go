@@ -5,7 +5,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -46,10 +45,6 @@ func backup(edits ...edit) *batchv1.CronJob {
 }
 
 func every(schedule string) edit { return func(c *batchv1.CronJob) { c.Spec.Schedule = schedule } }
-
-func created(at string) edit {
-	return func(c *batchv1.CronJob) { c.CreationTimestamp = *metaTime(at) }
-}
 
 func ranAt(at string) edit {
 	return func(c *batchv1.CronJob) { c.Status.LastScheduleTime = metaTime(at) }
@@ -190,5 +185,3 @@ func carriedOut(steps []plan.Step) (did plan.Outcome) {
 	}
 	return did
 }
-
-const normal, warningType = corev1.EventTypeNormal, corev1.EventTypeWarning

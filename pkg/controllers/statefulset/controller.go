@@ -118,7 +118,7 @@ func (o *owners) enqueuesByClaim(before, after plan.Object) (keys []plan.Key) {
 	namespace := before.GetNamespace()
 	pod := before.GetName()
 	for {
-		template, rest, ok := strings.Cut(pod, "-")
+		_, rest, ok := strings.Cut(pod, "-")
 		if !ok {
 			return keys
 		}
@@ -128,7 +128,7 @@ func (o *owners) enqueuesByClaim(before, after plan.Object) (keys []plan.Key) {
 		if set == nil {
 			continue
 		}
-		template = strings.TrimSuffix(before.GetName(), "-"+pod)
+		template := strings.TrimSuffix(before.GetName(), "-"+pod)
 		for i := range set.Spec.VolumeClaimTemplates {
 			if set.Spec.VolumeClaimTemplates[i].Name == template {
 				keys = append(keys, plan.Key{Namespace: namespace, Name: name})

@@ -175,7 +175,7 @@ func run(t *testing.T, test func(s *apitest.Server, put func(*batchv1.Job))) (lo
 
 // finishedNow is a Job that has finished at this moment.
 func finishedNow(edits ...func(*batchv1.Job)) *batchv1.Job {
-	return done(epoch.Sub(time.Now()), edits...)
+	return done(-time.Since(epoch), edits...)
 }
 
 // One request deletes a Job: the preconditions make a live read needless. A line of the log says what went and why.
