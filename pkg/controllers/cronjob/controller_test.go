@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -473,14 +474,14 @@ func TestRefusedDeletionOfHistory(t *testing.T) { // CJ-61, CJ-94, CJ-96
 	begin(t, func(c *cluster) {
 		c.lasting(30 * time.Second)
 		c.until("00:12:30")
-		refused := false
+		var refused atomic.Bool
 		c.BeforeWrite(func(w apitest.Write) error {
-			if refused && w.Verb == "delete" {
+			if refused.Load() && w.Verb == "delete" {
 				return apierrors.NewForbidden(batchv1.Resource("jobs"), w.Key.Name, errors.New("a webhook says no"))
 			}
 			return nil
 		})
-		refused = true
+		refused.Store(true)
 		c.start(limits(ptr.To[int32](0), nil))
 		c.until("00:16:00")
 		byHand := newJob(c.cronJob("backup"), time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC), zone{time.UTC})
@@ -497,7 +498,7 @@ func TestRefusedDeletionOfHistory(t *testing.T) { // CJ-61, CJ-94, CJ-96
 		if n := c.events("FailedDelete"); n < 10 {
 			t.Errorf("%d deletions were tried", n)
 		}
-		refused = false
+		refused.Store(false)
 		c.until("00:28:00")
 		if jobs := c.Names(jobKind()); !slices.Equal(jobs, []string{"by-hand"}) {
 			t.Errorf("left: %v", jobs)
