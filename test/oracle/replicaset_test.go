@@ -208,6 +208,15 @@ func TestS3(t *testing.T) {
 			set := s.User().Create(aSet(nil, "a", 0))
 			s.Manager().Terminate(s.Manager().Edit(s.pods(set, 1)[0], orphaned))
 		}, want: "no controller owns it"},
+		{name: "a pod that the garbage collector has just released", write: func(s *scene) { // simulation seed 362
+			set := s.User().Create(aSet(nil, "a", 0))
+			s.Manager().Terminate(s.collector().Edit(s.pods(set, 1)[0], orphaned))
+		}},
+		{name: "a pod that the garbage collector has released long ago", write: func(s *scene) {
+			p := s.collector().Edit(s.pods(s.User().Create(aSet(nil, "a", 0)), 1)[0], orphaned)
+			s.Wait(time.Minute)
+			s.Manager().Terminate(p)
+		}, want: "no controller owns it"},
 		{name: "a pod of a controller that never was", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 0))
 			p := s.aPod(set)

@@ -55,10 +55,12 @@ func (w *world) applyPod(r *revision, o *corev1.Pod) {
 	}
 }
 
-// releasedAt tells when the environment took its controller from a pod that is changed now.
+// releasedAt tells when others took its controller from a pod that is changed now: the environment, or the garbage collector, of
+// which the controllers learn no sooner.
 func releasedAt(before, now *pod, r *revision, at time.Time) time.Time {
+	byItself := r.manager && (r.by == nil || !collects(r.by.Request))
 	switch {
-	case now.controller != "" || r.manager && before.controller != "":
+	case now.controller != "" || byItself && before.controller != "":
 		return time.Time{}
 	case before.controller != "":
 		return at
