@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -159,12 +160,20 @@ func (l *linked) attribute(o *Options) {
 // endSeenWithin is how long after the answer to a deletion its revision may be seen.
 const endSeenWithin = 10 * time.Second
 
-// chooseEnd is the revision that a deletion made, of those of the same object: there are two if it ended with grace. There is
-// none if the object was being deleted already.
+// held reports whether the revision removes an object that a finalizer has kept until then. No deletion does that, but who takes
+// off the finalizer. The finalizers of the garbage collector are not meant: deletions take them off.
+func (r *revision) held() bool {
+	return r.Type == Deleted && r.old != nil && slices.ContainsFunc(r.old.GetFinalizers(), func(f string) bool {
+		return f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents
+	})
+}
+
+// chooseEnd is the revision that a request made which ended an object, of those of that object: there are two if it ended with
+// grace. There is none if the object was being deleted already.
 func (q *request) chooseEnd(ends []*revision) *revision {
 	for _, r := range ends {
 		inTime := !r.When.Before(q.Received.Add(-time.Second)) && !r.When.After(q.Done.Add(endSeenWithin))
-		if r.by == nil && (q.Done.IsZero() || r.When.IsZero() || inTime) {
+		if r.by == nil && !(q.Verb == "delete" && r.held()) && (q.Done.IsZero() || r.When.IsZero() || inTime) {
 			return r
 		}
 	}

@@ -67,6 +67,14 @@ func TestS14(t *testing.T) {
 			s.Manager().Edit(set, observe)
 			s.Requests = append(s.Requests, s.Requests[len(s.Requests)-1])
 		}, want: "changed nothing"},
+		{name: "a finalizer is taken off a pod whose deletion was forced before", write: func(s *scene) { // simulation seed 534
+			p := s.User().Edit(s.pods(s.User().Create(aSet(nil, "a", 1)), 1)[0], finalizers("example.com/kept"))
+			p = s.Manager().Terminate(p)
+			s.Podgc().Ask("delete", "pods", p.GetName(), 200)
+			forced := &s.Requests[len(s.Requests)-1]
+			forced.ResponseUID, forced.Version = p.GetUID(), 3
+			s.Manager().Release(p)
+		}},
 		{name: "an update of what another has written", write: func(s *scene) {
 			s.User().Create(aSet(nil, "a", 1))
 			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1}}
