@@ -18,7 +18,8 @@ const disruptedFor = 2 * time.Minute
 
 // S24: when the API server allows an eviction (DIS-29), the budget has as many healthy pods left as it asks for (DIS-17 to DIS-18b),
 // counted from the pods and sizes of that moment and not from any status. What a pod loses by itself, or a size gains, excuses for the
-// lag of a manager; evictions never do, since each is in the status from which the next one is taken.
+// lag of a manager, and before it while no manager works, as after a crash; evictions never do, since each is in the status from
+// which the next one is taken.
 func S24() Oracle {
 	return Oracle{"S24", "evictions leave budgets the healthy pods that they ask for", func(j *judge) hooks {
 		budgets := budgetTimes{world: j.world, all: map[string]*budgetTime{}}
@@ -33,6 +34,9 @@ func S24() Oracle {
 			switch r.kind {
 			case Pod, ReplicaSet, ReplicationController, Deployment:
 				budgets.apply(r)
+			}
+			if r.manager && r.kind != Lease {
+				budgets.managed()
 			}
 		}}
 	}}
@@ -50,6 +54,7 @@ type budgetTime struct {
 	healthy  map[types.UID]bool
 	desired  int       // -1 if that cannot be known
 	harmed   time.Time // when something else than an eviction last took a healthy pod, or asked for more
+	worked   time.Time // when a manager first wrote something after that
 }
 
 func (t *budgetTimes) applyBudget(r *revision, b *policyv1.PodDisruptionBudget) {
@@ -63,7 +68,7 @@ func (t *budgetTimes) applyBudget(r *revision, b *policyv1.PodDisruptionBudget) 
 	}
 	next := &budgetTime{PodDisruptionBudget: b, selector: selector}
 	if before := t.all[r.key]; before != nil && before.UID == b.UID {
-		next.harmed = before.harmed
+		next.harmed, next.worked = before.harmed, before.worked
 	}
 	next.healthy, next.desired = t.look(next)
 	t.all[r.key] = next
@@ -78,13 +83,22 @@ func (t *budgetTimes) apply(r *revision) {
 		healthy, desired := t.look(b)
 		for uid := range b.healthy {
 			if !healthy[uid] && !b.evicting(r, uid) {
-				b.harmed = t.now
+				b.harmed, b.worked = t.now, time.Time{}
 			}
 		}
 		if desired != b.desired && (desired > b.desired || desired < 0) {
-			b.harmed = t.now
+			b.harmed, b.worked = t.now, time.Time{}
 		}
 		b.healthy, b.desired = healthy, desired
+	}
+}
+
+// managed notes that a manager works.
+func (t *budgetTimes) managed() {
+	for _, b := range t.all {
+		if b.worked.IsZero() && t.now.After(b.harmed) {
+			b.worked = t.now
+		}
 	}
 }
 
@@ -172,7 +186,8 @@ func (j *judge) evicted(r *revision, old, b *policyv1.PodDisruptionBudget, t *bu
 			left++
 		}
 	}
-	excused := t.desired < 0 || !t.harmed.IsZero() && !t.harmed.Before(j.lagAt(j.now, "", Pod, PodDisruptionBudget, ReplicaSet, Deployment, ReplicationController))
+	lag := j.lagAt(j.now, "", Pod, PodDisruptionBudget, ReplicaSet, Deployment, ReplicationController)
+	excused := t.desired < 0 || !t.harmed.IsZero() && (t.worked.IsZero() || !t.worked.Before(lag))
 	if j.judges(excused && left < t.desired); excused || left >= t.desired {
 		return
 	}

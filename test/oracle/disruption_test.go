@@ -79,9 +79,16 @@ func TestS24(t *testing.T) {
 		{name: "a pod has failed long before", write: func(s *scene) {
 			b, pods := begin(s)
 			s.User().Edit(pods[2], unready)
+			s.Manager().Edit(s.find(ReplicaSet), observe)
 			s.Wait(time.Minute)
 			s.evict(b, pods[0])
 		}, want: broken},
+		{name: "a pod has failed long before, but no manager works since", write: func(s *scene) { // simulation seed 2766448941
+			b, pods := begin(s)
+			s.User().Edit(pods[2], unready)
+			s.Wait(time.Minute)
+			s.evict(b, pods[0])
+		}},
 		{name: "a pod has failed while the manager could not see", write: func(s *scene) {
 			b, pods := begin(s)
 			s.User().Edit(pods[2], unready)
@@ -90,7 +97,7 @@ func TestS24(t *testing.T) {
 		}, options: Options{Outages: []Outage{Blackout(time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC), time.Date(2026, 1, 1, 0, 3, 0, 0, time.UTC))}}},
 		{name: "more pods are asked for long before", write: func(s *scene) {
 			b, pods := begin(s)
-			s.User().Edit(s.find(ReplicaSet), size(4))
+			s.Manager().Edit(s.User().Edit(s.find(ReplicaSet), size(4)), observe)
 			s.Wait(time.Minute)
 			s.evict(b, pods[0])
 		}, want: "leaves 2 healthy pods of the 3"},
