@@ -76,7 +76,7 @@ var meetsTheWorld = []string{
 func (s source) decides() bool {
 	folder, base := path.Split(s.path)
 	controller := strings.HasPrefix(folder, "pkg/controllers/") && folder != "pkg/controllers/" || folder == "pkg/replicas/" || folder == "pkg/endpoints/" ||
-		folder == "pkg/history/"
+		folder == "pkg/history/" || folder == "pkg/csrutil/"
 	return controller && !s.isTest() && !slices.Contains(meetsTheWorld, base) && !observes(base) && !runs(base)
 }
 
@@ -92,7 +92,7 @@ func observes(base string) bool {
 
 func TestPlannersArePure(t *testing.T) {
 	impure := regexp.MustCompile(`^(context|net|net/.*|os|os/.*|sync|sync/.*|math/rand.*|k8s\.io/client-go.*|k8s\.io/klog.*|k8s\.io/component-base.*)$`)
-	ours := []string{"pkg/endpoints", "pkg/history", "pkg/jobutil", "pkg/plan", "pkg/podutil", "pkg/rbac"}
+	ours := []string{"pkg/bootstraptoken", "pkg/csrutil", "pkg/endpoints", "pkg/history", "pkg/jobutil", "pkg/plan", "pkg/podutil", "pkg/quota", "pkg/rbac"}
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 	checked := 0
 	for _, s := range sources(t) {
@@ -134,6 +134,9 @@ var mayImport = map[string]string{
 	"pkg/plan":                   "", // at the bottom
 	"pkg/podutil":                "",
 	"pkg/jobutil":                "",
+	"pkg/csrutil":                "",
+	"pkg/bootstraptoken":         "pkg/plan",
+	"pkg/quota":                  "",
 	"pkg/history":                "pkg/plan",
 	"pkg/endpoints":              "pkg/plan pkg/podutil",
 	"pkg/endpoints/slicemetrics": "pkg/endpoints pkg/informers pkg/plan",
@@ -151,7 +154,7 @@ var mayImport = map[string]string{
 	"pkg/informers":              "pkg/fieldmask pkg/plan pkg/podutil pkg/projection",
 	"pkg/manager":                "pkg/api pkg/clients pkg/freshness pkg/health pkg/informers pkg/leaderelection pkg/plan pkg/projection pkg/rbac pkg/reconcile", // and no controller
 	"pkg/replicas":               "pkg/informers pkg/manager pkg/plan pkg/podutil pkg/projection pkg/reconcile",
-	"pkg/controllers":            "pkg/api pkg/endpoints pkg/endpoints/slicemetrics pkg/executor pkg/files pkg/flagutil pkg/freshness pkg/history pkg/informers pkg/jobutil pkg/legacytoken pkg/manager pkg/plan pkg/podutil pkg/projection pkg/queue pkg/rbac pkg/reconcile pkg/replicas pkg/rootca",
+	"pkg/controllers":            "pkg/api pkg/bootstraptoken pkg/csrutil pkg/endpoints pkg/endpoints/slicemetrics pkg/executor pkg/files pkg/flagutil pkg/freshness pkg/history pkg/informers pkg/jobutil pkg/legacytoken pkg/manager pkg/plan pkg/podutil pkg/projection pkg/queue pkg/quota pkg/rbac pkg/reconcile pkg/replicas pkg/rootca",
 }
 
 // allowed returns the line of a package in mayImport.

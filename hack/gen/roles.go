@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
 
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
@@ -37,6 +39,13 @@ func files(registry []manager.Controller) []file {
 		{"deploy/kustomize/base/rbac.yaml", func([]byte) ([]byte, error) { return render(roles(controllers)) }},
 		{"docs/security.md", func(before []byte) ([]byte, error) { return replaceTable(before, table(controllers)) }},
 		{"deploy/monitoring/alerts-beside-upstream.yaml", alertsBeside},
+		{controllersPage, func(before []byte) ([]byte, error) {
+			pages, err := pagesOfControllers(filepath.Dir(controllersPage), registry)
+			if err != nil {
+				return nil, err
+			}
+			return markControllers(before, registry, options.Upstream(), pages)
+		}},
 	}
 	for _, path := range listed {
 		all = append(all, file{path, func(before []byte) ([]byte, error) { return listControllers(before, registry), nil }})

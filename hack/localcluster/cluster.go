@@ -121,6 +121,7 @@ type options struct {
 	controllerManager string // the binary; none if empty
 	nodes             int
 	timeout           time.Duration
+	kubeadmAdmission  bool // exactly the admission plugins of kubeadm
 }
 
 // create makes a cluster and waits until it is ready. The caller owns it until it closes the returned lock.
@@ -254,8 +255,13 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 		"Kubectl":           kubectl,
 		"ControllerManager": o.controllerManager,
 		"AuditPolicy":       c.file("localcluster", "audit-policy.yaml"),
+		"ClusterPKI":        c.file("pki"),
+		"PKI":               c.file("localcluster", "pki"),
 		"SchedulerConfig":   c.file("localcluster", "scheduler.yaml"),
 		"Stages":            stages,
+	}
+	if o.kubeadmAdmission {
+		data["KubeadmAdmission"] = "true"
 	}
 	for key, name := range map[string]string{"Etcd": "etcd", "APIServer": "kube-apiserver", "Scheduler": "kube-scheduler", "Kwok": "kwok"} {
 		if data[key], err = c.tools.path(name); err != nil {
@@ -270,6 +276,9 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 	}
 	var config bytes.Buffer
 	if err := template.Must(template.New("").Parse(kwokctlConfig)).Execute(&config, data); err != nil {
+		return err
+	}
+	if err := writePKI(data["PKI"]); err != nil {
 		return err
 	}
 	if err := os.WriteFile(data["AuditPolicy"], policy, 0o600); err != nil {

@@ -26,6 +26,7 @@ func createFlags(flags *flag.FlagSet) *options {
 	o := &options{}
 	flags.StringVar(&o.controllerManager, "kube-controller-manager-binary", "", "run this program as the cluster's controller manager (default none)")
 	flags.IntVar(&o.nodes, "nodes", 3, "number of simulated nodes, each with room for 10,000 pods")
+	flags.BoolVar(&o.kubeadmAdmission, "kubeadm-admission", false, "exactly the admission plugins of kubeadm: new nodes keep the taint not-ready until somebody takes it away")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long the cluster may take to get ready")
 	return o
 }

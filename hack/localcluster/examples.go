@@ -1,25 +1,33 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
 // example is an object of examples/ and what is to become of it.
 type example struct {
 	kind, name string
-	path       string // of its resource, in the namespace default
+	path       string // of its resource, in its namespace
 	became     func(object) (what string, done bool)
 }
 
 // object is as much of any workload as it takes to see what became of it.
 type object struct {
 	Metadata struct{ Generation int64 }
-	Spec     struct{ Replicas, Completions int }
-	Status   struct {
+	Spec     struct {
+		Replicas, Completions, MinReplicas int
+		Hard                               map[string]string
+		Metrics                            []struct{ Resource struct{ Target utilization } }
+	}
+	Status struct {
 		ObservedGeneration                                              int64
 		Replicas, UpdatedReplicas, AvailableReplicas                    int
 		CurrentRevision, UpdateRevision                                 string
@@ -28,8 +36,13 @@ type object struct {
 		Conditions                                                      []struct{ Type, Status string }
 		LastScheduleTime, LastSuccessfulTime                            string
 		ExpectedPods, CurrentHealthy, DisruptionsAllowed                int
+		Hard, Used                                                      map[string]string
+		CurrentReplicas, DesiredReplicas                                int
+		CurrentMetrics                                                  []struct{ Resource struct{ Current utilization } }
 	}
 }
+
+type utilization struct{ AverageUtilization int }
 
 // examples are all workloads of examples/, each kind that the controller manager looks after. An example that is to go has no became.
 func examples() []example {
@@ -42,6 +55,10 @@ func examples() []example {
 		{"Job", "sum", "/apis/batch/v1/namespaces/default/jobs/", completed},
 		{"Job", "cleanup", "/apis/batch/v1/namespaces/default/jobs/", nil},
 		{"CronJob", "report", "/apis/batch/v1/namespaces/default/cronjobs/", ran},
+		{"Deployment", "api", "/apis/apps/v1/namespaces/team/deployments/", replicated},
+		{"ResourceQuota", "team", "/api/v1/namespaces/team/resourcequotas/", counted},
+		{"HorizontalPodAutoscaler", "shop", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/", autoscaled},
+		{"Deployment", "shop", "/apis/apps/v1/namespaces/default/deployments/", replicated},
 	}
 }
 
@@ -89,6 +106,28 @@ func ran(o object) (string, bool) {
 		return what, false
 	}
 	return what + ", and one was successful at " + o.Status.LastSuccessfulTime, true
+}
+
+// counted says how much of a quota is used. All of the example is.
+func counted(o object) (string, bool) {
+	what, done := "", len(o.Spec.Hard) > 0
+	for _, name := range slices.Sorted(maps.Keys(o.Spec.Hard)) {
+		hard, used := o.Status.Hard[name], cmp.Or(o.Status.Used[name], "0")
+		what += fmt.Sprintf(", %s of %s %s", used, o.Spec.Hard[name], name)
+		done = done && hard == o.Spec.Hard[name] && used != "0"
+	}
+	return "in use are " + strings.TrimPrefix(what, ", "), done
+}
+
+// autoscaled is done when as many replicas were added as it takes to use no more than was said.
+func autoscaled(o object) (string, bool) {
+	s := o.Status
+	if len(s.CurrentMetrics) == 0 || len(o.Spec.Metrics) == 0 {
+		return "it has no metrics yet", false
+	}
+	used, most := s.CurrentMetrics[0].Resource.Current.AverageUtilization, o.Spec.Metrics[0].Resource.Target.AverageUtilization
+	what := fmt.Sprintf("%d pods, with at least %d, use %d%% of the CPU time that they request", s.CurrentReplicas, o.Spec.MinReplicas, used)
+	return what, s.CurrentReplicas == s.DesiredReplicas && s.CurrentReplicas > o.Spec.MinReplicas && used > 0 && used <= most
 }
 
 func (o object) observed() bool { return o.Status.ObservedGeneration >= o.Metadata.Generation }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -22,21 +23,23 @@ func TestEveryExampleIsAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	var there, awaited []string
-	document := regexp.MustCompile(`(?m)^kind: (\w+)\nmetadata:\n  name: (\w+)$`)
+	document := regexp.MustCompile(`(?m)^kind: (\w+)\nmetadata:\n  name: (\w+)$(?:\n  namespace: (\w+)$)?`)
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, found := range document.FindAllStringSubmatch(string(data), -1) {
-			if found[1] != "Service" {
-				there = append(there, found[1]+" "+found[2])
+			if found[1] != "Service" && found[1] != "Namespace" {
+				there = append(there, found[1]+" "+found[2]+" in "+cmp.Or(found[3], "default"))
 			}
 		}
 	}
 	for _, e := range examples() {
-		awaited = append(awaited, e.kind+" "+e.name)
-		if want := strings.ToLower(e.kind) + "s/"; !strings.HasSuffix(e.path, "/"+want) {
+		_, namespaced, _ := strings.Cut(e.path, "/namespaces/")
+		namespace, resource, _ := strings.Cut(namespaced, "/")
+		awaited = append(awaited, e.kind+" "+e.name+" in "+namespace)
+		if want := strings.ToLower(e.kind) + "s/"; resource != want {
 			t.Errorf("%s %s is looked for in %s", e.kind, e.name, e.path)
 		}
 	}
@@ -67,17 +70,27 @@ func TestWhatBecameOfExamples(t *testing.T) {
 		{"PodDisruptionBudget", `{"observedGeneration":2}`, ""},
 		{"PodDisruptionBudget", `{"observedGeneration":2,"expectedPods":3,"currentHealthy":2,"disruptionsAllowed":0}`, ""},
 		{"PodDisruptionBudget", `{"observedGeneration":2,"expectedPods":3,"currentHealthy":3,"disruptionsAllowed":1}`, "3 of 3 pods are healthy, 1 may be evicted"},
+		{"ResourceQuota", `{}`, ""},
+		{"ResourceQuota", `{"hard":{"pods":"4","cpu":"2"},"used":{"pods":"0","cpu":"0"}}`, ""},
+		{"ResourceQuota", `{"hard":{"pods":"5","cpu":"2"},"used":{"pods":"3","cpu":"1500m"}}`, ""},
+		{"ResourceQuota", `{"hard":{"pods":"4","cpu":"2"},"used":{"pods":"3","cpu":"1500m"}}`, "in use are 1500m of 2 cpu, 3 of 4 pods"},
 		{"Job", `{"succeeded":3,"conditions":[{"type":"SuccessCriteriaMet","status":"True"}]}`, ""},
 		{"Job", `{"succeeded":3,"conditions":[{"type":"Complete","status":"True"}]}`, "3 of 3 pods have succeeded"},
 		{"CronJob", `{}`, ""},
 		{"CronJob", `{"lastScheduleTime":"2026-01-01T00:00:00Z"}`, ""},
 		{"CronJob", `{"lastScheduleTime":"2026-01-01T00:00:00Z","lastSuccessfulTime":"2026-01-01T00:00:05Z"}`,
 			"the Job of 2026-01-01T00:00:00Z was created, and one was successful at 2026-01-01T00:00:05Z"},
+		{"HorizontalPodAutoscaler", `{}`, ""},
+		{"HorizontalPodAutoscaler", `{"currentReplicas":1,"desiredReplicas":4,"currentMetrics":[{"resource":{"current":{"averageUtilization":50}}}]}`, ""},
+		{"HorizontalPodAutoscaler", `{"currentReplicas":4,"desiredReplicas":4,"currentMetrics":[{"resource":{"current":{"averageUtilization":75}}}]}`, ""},
+		{"HorizontalPodAutoscaler", `{"currentReplicas":4,"desiredReplicas":4,"currentMetrics":[{"type":""}]}`, ""},
+		{"HorizontalPodAutoscaler", `{"currentReplicas":6,"desiredReplicas":6,"currentMetrics":[{"resource":{"current":{"averageUtilization":50}}}]}`,
+			"6 pods, with at least 1, use 50% of the CPU time that they request"},
 	} {
 		all := examples()
 		e := all[slices.IndexFunc(all, func(e example) bool { return e.kind == c.kind })]
 		var o object
-		if err := json.Unmarshal([]byte(`{"metadata":{"generation":2},"spec":{"replicas":3,"completions":3},"status":`+c.status+`}`), &o); err != nil {
+		if err := json.Unmarshal([]byte(`{"metadata":{"generation":2},"spec":{"replicas":3,"completions":3,"minReplicas":1,"metrics":[{"resource":{"target":{"averageUtilization":50}}}],"hard":{"pods":"4","cpu":"2"}},"status":`+c.status+`}`), &o); err != nil {
 			t.Fatal(err)
 		}
 		what, done := e.became(o)

@@ -3,20 +3,14 @@ package main
 import (
 	"bytes"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"text/template"
-	"time"
 )
 
 // managerUser is who kube-controller-manager is to the API server. Its rights come with the API server's own RBAC roles.
@@ -57,34 +51,7 @@ func newCredentials(pki, user string) (credentials, error) {
 	if err != nil {
 		return credentials{}, fmt.Errorf("cluster CA: %w", err)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return credentials{}, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return credentials{}, err
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: user},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     ca.NotAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, ca, key.Public(), caKey)
-	if err != nil {
-		return credentials{}, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return credentials{}, err
-	}
-	return credentials{
-		ca:   caPEM,
-		cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-	}, nil
+	return (&authority{ca, caKey}).issue(user)
 }
 
 func parseCA(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error) {

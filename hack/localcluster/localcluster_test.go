@@ -337,6 +337,61 @@ func TestKwokctlConfigWithAndWithoutControllerManager(t *testing.T) {
 	}
 }
 
+func TestAdmissionIsThatOfKubeadmIfAsked(t *testing.T) {
+	for _, asked := range []string{"", "true"} {
+		var config bytes.Buffer
+		err := template.Must(template.New("").Parse(kwokctlConfig)).Execute(&config, map[string]string{"KubeadmAdmission": asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact := strings.Contains(config.String(), "value: NodeRestriction}") && !strings.Contains(config.String(), "disable-admission-plugins")
+		if exact != (asked != "") {
+			t.Errorf("asked for kubeadm's admission: %q, but got\n%s", asked, &config)
+		}
+	}
+}
+
+func TestPKIIsThatOfKubeadm(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	if err := writePKI(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	pair, err := tls.LoadX509KeyPair(file("front-proxy-client.crt"), file("front-proxy-client.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := tls.LoadX509KeyPair(file("front-proxy-ca.crt"), file("front-proxy-ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.Leaf)
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Error(err)
+	}
+	if pair.Leaf.Subject.CommonName != frontProxy {
+		t.Errorf("the certificate is for %v", pair.Leaf.Subject)
+	}
+	private, err := os.ReadFile(file("sa.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := os.ReadFile(file("sa.pub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(private)
+	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ = pem.Decode(public)
+	if got, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !key.PublicKey.Equal(got) {
+		t.Errorf("sa.pub is not the public key of sa.key: %v", err)
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(program, nil, 0o755); err != nil {

@@ -99,6 +99,9 @@ func (c *cluster) rollOut(ctx context.Context, d *description, manifest string, 
 			[]string{"get", "deployments,replicasets,pods,services,endpointslices,serviceaccounts", "--output=wide"},
 		)
 	}
+	if err := c.serveMetrics(ctx, d); err != nil {
+		return err
+	}
 	if err := c.kubectl(ctx, d, []string{"apply", "--filename", manifest}); err != nil {
 		return err
 	}
@@ -109,8 +112,11 @@ func (c *cluster) rollOut(ctx context.Context, d *description, manifest string, 
 	if err := a.awaitAll(ctx); err != nil {
 		return err
 	}
-	return c.kubectl(ctx, d, []string{"get", "deployments,replicasets,daemonsets,statefulsets,persistentvolumeclaims,jobs,cronjobs," +
-		"poddisruptionbudgets,pods,services,endpointslices", "--output=wide"})
+	return c.kubectl(ctx, d,
+		[]string{"get", "deployments,replicasets,daemonsets,statefulsets,persistentvolumeclaims,jobs,cronjobs," +
+			"poddisruptionbudgets,horizontalpodautoscalers,pods,services,endpointslices", "--output=wide"},
+		[]string{"get", "--namespace=team", "resourcequotas,deployments,pods"},
+	)
 }
 
 // kubectl runs kubectl with each of the lists of arguments, and shows what it says.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,13 +28,15 @@ const (
 )
 
 // MethodFor returns how somebody with these rights changes objects, or a subresource of them: by update where they may
-// update and not patch, because the bootstrap roles allow nothing else (RB-13); by patch otherwise.
+// update and not patch, because the bootstrap roles allow nothing else (RB-13); by patch otherwise. A right in one namespace counts like one
+// in all.
 func MethodFor(rights rbac.Rights, resource schema.GroupResource, subresource string) Method {
 	if subresource != "" {
 		resource.Resource += "/" + subresource
 	}
+	all := slices.Concat(append(slices.Collect(maps.Values(rights.In)), rights.Own)...)
 	may := func(verb string) bool {
-		return slices.ContainsFunc(rights.Own, func(r rbac.Rule) bool { return allows(r, resource, subresource, verb) })
+		return slices.ContainsFunc(all, func(r rbac.Rule) bool { return allows(r, resource, subresource, verb) })
 	}
 	if may("update") && !may("patch") {
 		return MethodUpdate

@@ -21,6 +21,7 @@ import (
 func TestMethodFollowsRights(t *testing.T) {
 	all := rbac.Rights{Own: []rbac.Rule{{Group: "*", Resource: "*", Verbs: []string{"*"}}}}
 	scales := rbac.Rights{Own: []rbac.Rule{{Group: "*", Resource: "*/scale", Verbs: []string{"get", "update"}}}}
+	one := rbac.Rights{In: map[string][]rbac.Rule{"kube-public": {{Resource: "configmaps", Verbs: []string{"update"}}}}}
 	for name, c := range map[string]struct {
 		rights                       rbac.Rights
 		group, resource, subresource string
@@ -37,6 +38,7 @@ func TestMethodFollowsRights(t *testing.T) {
 		"HPA-65: every scale":       {scales, "example.com", "widgets", "scale", api.MethodUpdate},
 		"not the object itself":     {scales, "example.com", "widgets", "", api.MethodPatch},
 		"of another group":          {deployment.Rights(), "example.com", "deployments", "", api.MethodPatch},
+		"BOOT-29: in one namespace": {one, "", "configmaps", "", api.MethodUpdate},
 		"nothing declared":          {rbac.Rights{}, "apps", "deployments", "", api.MethodPatch},
 	} {
 		if got := api.MethodFor(c.rights, schema.GroupResource{Group: c.group, Resource: c.resource}, c.subresource); got != c.want {

@@ -113,7 +113,11 @@ func (r reader) GetRaw(ctx context.Context, path string, query url.Values) ([]by
 			req.Param(name, value)
 		}
 	}
-	return r.do(ctx, req).Raw()
+	answer := r.do(ctx, req)
+	if err := answer.Error(); err != nil { // in the words of the server, which Raw does not read
+		return nil, err
+	}
+	return answer.Raw()
 }
 
 func (w writer) Create(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {

@@ -55,6 +55,7 @@ func (w *Writing) createOne(m api.Mapping, s plan.Create) error {
 	case err == nil:
 		result.Name, result.UID, result.Version = made.GetName(), made.GetUID(), made.GetResourceVersion()
 		w.remember(m, made)
+		w.await(func(b *freshness.Barrier) { b.WaitForCreation(m.GroupVersionKind, made) })
 		w.emit(s.Events.Done, made.GetName(), nil)
 	case namespaceEnds(err): // RS-28, DEP-26: nothing to report
 		w.stop()
@@ -89,7 +90,7 @@ func (w *Writing) lookUp(m api.Mapping, s plan.Create, taken error) (name string
 }
 
 func (w *Writing) change(s plan.Change) error {
-	m, err := w.Mapper.MappingFor(w.ctx, s.New)
+	m, err := w.mappingOf(s)
 	if err != nil {
 		return err
 	}
@@ -131,6 +132,14 @@ func (w *Writing) change(s plan.Change) error {
 	return nil
 }
 
+// mappingOf returns how the object of a change is addressed.
+func (w *Writing) mappingOf(s plan.Change) (api.Mapping, error) {
+	if !s.Kind.Empty() {
+		return w.Mapper.Mapping(w.ctx, s.Kind)
+	}
+	return w.Mapper.MappingFor(w.ctx, s.New)
+}
+
 // changed notes what became of a change, and returns the error that is left.
 func (w *Writing) changed(m api.Mapping, s plan.Change, made *metav1.PartialObjectMetadata, err error) error {
 	result := plan.Result{Verb: plan.Changed, Object: s.New, Subresource: s.Subresource, Name: s.New.GetName()}
@@ -138,6 +147,9 @@ func (w *Writing) changed(m api.Mapping, s plan.Change, made *metav1.PartialObje
 	case err == nil:
 		result.UID, result.Version = made.GetUID(), made.GetResourceVersion()
 		w.remember(m, made)
+		if removes(s) && made.GetResourceVersion() == s.Old.GetResourceVersion() {
+			w.await(func(b *freshness.Barrier) { b.WaitForRemoval(m.GroupVersionKind, s.Old) })
+		}
 		w.emit(s.Events.Done, s.New.GetName(), nil)
 	case apierrors.IsConflict(err) && s.Apply == nil, apierrors.IsNotFound(err) && w.owner == nil:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
@@ -154,6 +166,11 @@ func (w *Writing) changed(m api.Mapping, s plan.Change, made *metav1.PartialObje
 	result.Err = err
 	w.result(result)
 	return err
+}
+
+// removes reports whether the change takes the last finalizer off an object that is being deleted.
+func removes(s plan.Change) bool {
+	return s.Old.GetDeletionTimestamp() != nil && len(s.Old.GetFinalizers()) > 0 && len(s.New.GetFinalizers()) == 0
 }
 
 // options says how a change is sent.

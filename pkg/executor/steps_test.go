@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
@@ -373,6 +374,48 @@ func TestVersionedPatch(t *testing.T) {
 	}
 	if did := b.apply(owner, plan.Change{Old: newer, New: labelled(newer), Version: true}); did.Err != nil {
 		t.Errorf("planned from the latest version: %+v", did)
+	}
+}
+
+// sameVersion is a server that answers updates with the version of before, as it does when it removes the object.
+type sameVersion struct{ *apitest.Server }
+
+func (s sameVersion) Update(_ context.Context, _ api.Mapping, o plan.Object, _ api.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.GetName(), ResourceVersion: o.GetResourceVersion()}}, nil
+}
+
+// The removal of an object whose last finalizer was taken off is awaited, although no new version tells of it.
+func TestRemovalIsAwaited(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		leaving bool
+		before  []string
+		after   []string
+		want    bool
+	}{
+		{"the last finalizer", true, []string{"a"}, nil, true},
+		{"one of two", true, []string{"a", "b"}, []string{"b"}, false},
+		{"of an object that is not being deleted", false, []string{"a"}, nil, false},
+	} {
+		b := newBench(t)
+		b.Client, b.Method = sameVersion{b.Server}, func(schema.GroupResource, string) api.Method { return api.MethodUpdate }
+		p := newPod("p", nil)
+		if p.Finalizers = c.before; c.leaving {
+			p.DeletionTimestamp = &metav1.Time{}
+		}
+		p = put(b, p)
+		after := p.DeepCopy()
+		after.Finalizers = c.after
+		did := b.apply(nil, plan.Change{Old: p, New: after})
+		var caches freshness.Caches
+		pods := &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "100"}
+		if err := pods.Add(p); err != nil {
+			t.Fatal(err)
+		}
+		b.Tracker.Add(&caches, podKind, pods)
+		if awaited := !b.barrier.Check(caches).Open; did.Err != nil || awaited != c.want {
+			t.Errorf("%s: %t, %+v", c.name, awaited, did)
+		}
 	}
 }
 

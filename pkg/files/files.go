@@ -67,6 +67,16 @@ func (f *File[T]) Get() T {
 	return f.value
 }
 
+// Now returns what the file says at this moment. Like Get, it returns what the file said before if it cannot be read or parsed.
+func (f *File[T]) Now() T {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.path != "" {
+		f.look()
+	}
+	return f.value
+}
+
 // look reads the file.
 func (f *File[T]) look() {
 	f.looked = time.Now()

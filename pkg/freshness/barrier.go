@@ -17,7 +17,15 @@ import (
 type Barrier struct {
 	versions map[schema.GroupVersionKind]string
 	changes  []change
+	created  []Created
 	refused  int // times in a row that the server has refused a write for a reason that the caches don't show
+}
+
+// Created is an object that was created. It says who is to be told if the caches never come to show it.
+type Created struct {
+	Kind    schema.GroupVersionKind
+	Key     plan.Key
+	Version string
 }
 
 // change is something about an object that the caches must come to show: that it is gone or, with a version or a selector,
@@ -48,6 +56,19 @@ func (b *Barrier) WaitForVersion(kind schema.GroupVersionKind, version string) {
 	}
 }
 
+// WaitForCreation waits until the caches have come as far as the creation of o.
+func (b *Barrier) WaitForCreation(kind schema.GroupVersionKind, o plan.Object) {
+	b.WaitForVersion(kind, o.GetResourceVersion())
+	b.created = append(b.created, Created{kind, keyOf(o), o.GetResourceVersion()})
+}
+
+// TakeCreated returns what was created since the last call.
+func (b *Barrier) TakeCreated() []Created {
+	all := b.created
+	b.created = nil
+	return all
+}
+
 // WaitForDeletion waits until the caches show that o is gone, or is being deleted. Deletions are tracked by uid, because
 // the answer to a deletion does not have to tell a version. Refused says that the server found another object than o under
 // its name: then there is an end to the waiting.
@@ -63,6 +84,14 @@ func (b *Barrier) WaitForDeletion(kind schema.GroupVersionKind, o plan.Object, r
 func (b *Barrier) WaitForChange(kind schema.GroupVersionKind, o plan.Object) {
 	b.changes = append(b.changes, change{
 		kind: kind, key: keyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: b.refusal(),
+	})
+}
+
+// WaitForRemoval waits until the caches show that o is gone, of which a change has taken the last finalizer off. The answer to that has
+// the version of before. There is an end to the waiting, because it may also be that somebody has undone the change on its way.
+func (b *Barrier) WaitForRemoval(kind schema.GroupVersionKind, o plan.Object) {
+	b.changes = append(b.changes, change{
+		kind: kind, key: keyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: time.Now().Add(queue.MaxBackoff),
 	})
 }
 
@@ -83,7 +112,9 @@ func (b *Barrier) DropAbsences() bool {
 func (b *Barrier) Explained() { b.refused = 0 }
 
 // Empty reports whether the barrier has nothing to wait for and nothing to remember.
-func (b *Barrier) Empty() bool { return len(b.versions) == 0 && len(b.changes) == 0 && b.refused == 0 }
+func (b *Barrier) Empty() bool {
+	return len(b.versions) == 0 && len(b.changes) == 0 && len(b.created) == 0 && b.refused == 0
+}
 
 // State is what a barrier finds.
 type State struct {
@@ -128,7 +159,7 @@ func (b *Barrier) refusal() time.Time {
 
 func (c change) shown(caches Caches) bool {
 	o := caches.get(c.kind, c.key)
-	return o == nil || o.GetUID() != c.uid || o.GetDeletionTimestamp() != nil ||
+	return o == nil || o.GetUID() != c.uid || c.version == "" && o.GetDeletionTimestamp() != nil ||
 		c.version != "" && o.GetResourceVersion() != c.version ||
 		c.selector != nil && !c.selector.Matches(labels.Set(o.GetLabels()))
 }

@@ -197,6 +197,30 @@ func TestOwnDeletionExplainsNoRefusal(t *testing.T) {
 	})
 }
 
+// An object that has lost its last finalizer is awaited to be gone, though it was being deleted all the time; and so is the reason of a
+// refusal to write to it.
+func TestRemovalOfAnObjectThatIsBeingDeleted(t *testing.T) {
+	for name, wait := range map[string]func(*Barrier, *corev1.Pod){
+		"removed": func(b *Barrier, p *corev1.Pod) { b.WaitForRemoval(podKind, p) },
+		"refused": func(b *Barrier, p *corev1.Pod) { b.WaitForChange(podKind, p) },
+	} {
+		leaving := pod("1", "web")
+		leaving.DeletionTimestamp = &metav1.Time{}
+		caches, s := cachesOf(t, podKind, 1, leaving)
+		var b Barrier
+		wait(&b, leaving)
+		if b.Check(caches).Open {
+			t.Errorf("%s: not awaited", name)
+		}
+		if err := s.Delete(leaving); err != nil {
+			t.Fatal(err)
+		}
+		if !b.Check(caches).Open {
+			t.Errorf("%s: awaited for too long", name)
+		}
+	}
+}
+
 func TestOutdated(t *testing.T) {
 	tracker, written := NewTracker(), pod("1", "web")
 	written.ResourceVersion = "7"

@@ -114,7 +114,7 @@ func informerOf[T apiObject](f informers.SharedInformerFactory) (cache.SharedInd
 	}
 	return f.InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return cache.NewSharedIndexInformerWithOptions(lw, example, cache.SharedIndexInformerOptions{
-			ResyncPeriod: resync, Identifier: f.InformerName().WithResource(resource),
+			ResyncPeriod: resync, Identifier: own.identity(resource),
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
 	}), nil
@@ -148,11 +148,18 @@ func (s Store[T]) Get(namespace, name string) (found T) {
 	return found
 }
 
+// All returns all objects.
+func (s Store[T]) All() []T { return typed[T](s.informer.GetIndexer().List()) }
+
 // In returns all objects of a namespace. Its cost grows with the namespace, so it is not for frequent lookups.
 func (s Store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace) }
 
 func (s Store[T]) by(index, value string) []T {
-	found := byIndex(s.informer.GetIndexer(), index, value)
+	return typed[T](byIndex(s.informer.GetIndexer(), index, value))
+}
+
+// typed returns those of the objects that are of a type.
+func typed[T any](found []any) []T {
 	all := make([]T, 0, len(found))
 	for _, o := range found {
 		if t, ok := o.(T); ok {

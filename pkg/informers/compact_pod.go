@@ -23,6 +23,7 @@ type compactPod struct {
 	nodeName, hostname, podIP string
 	podIPs                    []corev1.PodIP
 	conditions                []corev1.PodCondition
+	volumes                   []corev1.Volume
 
 	mu       sync.Mutex
 	expanded weak.Pointer[corev1.Pod] // so that frequent readers do not make a new pod each time
@@ -38,8 +39,9 @@ func (i *interner) compact(p *corev1.Pod) *compactPod {
 		ObjectMeta: p.ObjectMeta,
 		nodeName:   p.Spec.NodeName, hostname: p.Spec.Hostname,
 		podIP: p.Status.PodIP, podIPs: p.Status.PodIPs, conditions: p.Status.Conditions,
+		volumes: p.Spec.Volumes,
 	}
-	p.Spec.NodeName, p.Spec.Hostname = "", ""
+	p.Spec.NodeName, p.Spec.Hostname, p.Spec.Volumes = "", "", nil
 	p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions = "", nil, nil
 	parts.spec, parts.status = same(parts.spec, &p.Spec), same(parts.status, &p.Status)
 	c.spec, c.status = parts.spec, parts.status
@@ -72,7 +74,7 @@ func (c *compactPod) expand() *corev1.Pod {
 		return p
 	}
 	p := &corev1.Pod{ObjectMeta: c.ObjectMeta, Spec: *c.spec, Status: *c.status}
-	p.Spec.NodeName, p.Spec.Hostname = c.nodeName, c.hostname
+	p.Spec.NodeName, p.Spec.Hostname, p.Spec.Volumes = c.nodeName, c.hostname, c.volumes
 	p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions = c.podIP, c.podIPs, c.conditions
 	c.expanded = weak.Make(p)
 	return p

@@ -18,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -32,6 +33,7 @@ type factory struct {
 	selector                        string  // of fields; empty for none
 	client                          *Client // that decodes in part; nil if the client is another one
 	build                           func(selector string) *factory
+	named                           *sync.Map // by resource, of all selectors: metrics tell informers apart by nothing else
 
 	mu       sync.Mutex
 	selected map[string]*factory // by selector
@@ -47,12 +49,13 @@ func NewFactory(client kubernetes.Interface, resync time.Duration, options ...in
 		project = own.projection.Transform
 	}
 	var build func(selector string) *factory
+	var named sync.Map
 	build = func(selector string) *factory {
 		all := append(slices.Clone(options), informers.WithTransform(newInterner(project).transform),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
 		return &factory{
 			SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, resync, all...),
-			selector:              selector, client: own, build: build, selected: map[string]*factory{},
+			selector:              selector, client: own, build: build, named: &named, selected: map[string]*factory{},
 		}
 	}
 	return build("")
@@ -73,6 +76,15 @@ func Selecting(f informers.SharedInformerFactory, selector fields.Selector) info
 		own.selected[name] = own.build(name)
 	}
 	return own.selected[name]
+}
+
+// identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name: client-go logs the
+// second one as an error.
+func (f *factory) identity(resource schema.GroupVersionResource) cache.InformerNameAndResource {
+	if _, taken := f.named.LoadOrStore(resource, true); taken {
+		return (*cache.InformerName)(nil).WithResource(resource)
+	}
+	return f.InformerName().WithResource(resource)
 }
 
 // parts are the factories of the informers with selectors.

@@ -73,7 +73,7 @@ func TestSharingComparesWholeParts(t *testing.T) {
 			func(p *corev1.Pod) any { return &p.OwnerReferences[0] }, func(c *compactPod) any { return &c.OwnerReferences[0] },
 		},
 	}
-	own := strings.Fields("spec.NodeName spec.Hostname status.PodIP status.PodIPs status.Conditions") // each pod has its own
+	own := strings.Fields("spec.NodeName spec.Hostname spec.Volumes status.PodIP status.PodIPs status.Conditions") // each pod has its own
 	for name, part := range parts {
 		fields := reflect.TypeOf(part.of(pod())).Elem()
 		for i := range fields.NumField() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -16,12 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -149,13 +145,7 @@ func (w *metadataWatch) run(ctx context.Context, sink *metadataSink) {
 	}
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.client), &metav1.PartialObjectMetadata{}, sink,
 		cache.ReflectorOptions{Name: "metadata of " + w.errors.of, TypeDescription: w.errors.of})
-	pauses := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestRefusal, Steps: math.MaxInt32}
-	_ = pauses.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
-			w.errors.log(klog.FromContext(ctx).WithValues("type", w.errors.of), err)
-		}
-		return false, nil
-	}) // ends with ctx only
+	follow(ctx, reflector, &w.errors)
 }
 
 // list lists the resource. A list is never older than what the handlers know, or they would be told that new objects are

@@ -69,6 +69,16 @@ func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
 	return keys
 }
 
+// ItselfIf returns the key of the object that has changed if it matches, or has matched before it changed or was deleted.
+func ItselfIf[T plan.Object](before, after plan.Object, matches func(T) bool) []plan.Key {
+	for _, o := range []plan.Object{after, before} {
+		if typed, ok := o.(T); ok && matches(typed) {
+			return []plan.Key{{Namespace: o.GetNamespace(), Name: o.GetName()}}
+		}
+	}
+	return nil
+}
+
 // Itself returns the key of the object that has changed.
 func Itself(before, after plan.Object) []plan.Key {
 	if after == nil {

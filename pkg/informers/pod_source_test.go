@@ -308,7 +308,7 @@ func TestStoppedWatch(t *testing.T) {
 	for range 5 {
 		source.Add(projectiontest.FullPod("a"))
 	}
-	if e := <-w.ResultChan(); e.Object.(*compactPod).spec.Volumes != nil {
+	if e := <-w.ResultChan(); e.Object.(*compactPod).volumes != nil {
 		t.Error("it was not projected")
 	}
 	w.Stop()

@@ -14,7 +14,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-const byNode = "node" // the index of pods by the node they are assigned to
+const (
+	byNode  = "node"  // the index of pods by the node they are assigned to
+	byClaim = "claim" // the index of pods that are assigned to a node, by the claims of their volumes
+)
 
 // byStage indexes the few pods that are at the end of their life, so that who looks for them need not go through all.
 const byStage = "stage"
@@ -44,6 +47,9 @@ type LabeledPodCache struct {
 // EndingPodCache finds pods by their nodes, those that have finished, and those that are being deleted.
 type EndingPodCache struct{ NodePodCache }
 
+// ClaimPodCache finds pods by the claims of their volumes.
+type ClaimPodCache struct{ Store[*corev1.Pod] }
+
 // Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
 // only once, however many controllers ask. It must be called before the factory starts.
 func Pods(f informers.SharedInformerFactory) (PodCache, error) {
@@ -70,6 +76,28 @@ func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
 func EndingPods(f informers.SharedInformerFactory) (EndingPodCache, error) {
 	s, err := podStore(f, cache.Indexers{byNode: nodeOf, byStage: stagesOf})
 	return EndingPodCache{NodePodCache{s}}, err
+}
+
+// PodsByClaim returns the same cache of pods as [Pods], with an index by the claims of volumes.
+func PodsByClaim(f informers.SharedInformerFactory) (ClaimPodCache, error) {
+	s, err := podStore(f, cache.Indexers{byClaim: claimsOf})
+	return ClaimPodCache{s}, err
+}
+
+// Naming returns the pods on nodes whose volumes name the claim, also those with an ephemeral volume whose claim would have that name.
+func (c ClaimPodCache) Naming(namespace, claim string) []*corev1.Pod {
+	return c.by(byClaim, cache.NewObjectName(namespace, claim).String())
+}
+
+func claimsOf(o any) (claims []string, err error) {
+	p, ok := o.(*corev1.Pod)
+	if !ok || p.Spec.NodeName == "" {
+		return nil, nil
+	}
+	for _, name := range podutil.Claims(p) {
+		claims = append(claims, cache.NewObjectName(p.Namespace, name).String())
+	}
+	return claims, nil
 }
 
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.

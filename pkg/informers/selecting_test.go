@@ -10,8 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
 
 // asked is a server that answers nothing and notes what it was asked for.
@@ -75,5 +78,23 @@ func TestIndexedObjects(t *testing.T) {
 	}
 	if got := names(byNode.By("n1")); got != "a c" {
 		t.Errorf("on n1: %s", got)
+	}
+}
+
+// Of several informers of a resource one has a name in metrics. client-go would log an error about a second one.
+func TestNamesOfInformersAreUnique(t *testing.T) {
+	name := must(cache.NewInformerName("test-of-names"))
+	defer name.Release()
+	f := NewFactory(must(NewClient(&rest.Config{Host: "http://api"}, sample)), 0, informers.WithInformerName(name)).(*factory)
+	secrets, configMaps := corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps")
+	selected := Selecting(f, fields.OneTermEqualSelector("type", "x")).(*factory)
+	for i, c := range []struct {
+		factory  *factory
+		resource schema.GroupVersionResource
+		want     bool
+	}{{selected, secrets, true}, {f, secrets, false}, {f, configMaps, true}} {
+		if got := c.factory.identity(c.resource); got.Reserved() != c.want || got.GroupVersionResource() != c.resource {
+			t.Errorf("%d: %+v", i, got)
+		}
 	}
 }

@@ -70,7 +70,10 @@ func emptyServer(t *testing.T) *rest.Config {
 		case r.URL.Path == "/healthz":
 		default:
 			kinds := map[string]string{"deployments": "Deployment", "replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "pods": "Pod", "services": "Service", "endpoints": "Endpoints", "nodes": "Node",
-				"endpointslices": "EndpointSlice", "namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap"}
+				"endpointslices": "EndpointSlice", "namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap",
+				"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume", "resourcequotas": "ResourceQuota", "jobs": "Job", "cronjobs": "CronJob",
+				"daemonsets": "DaemonSet", "statefulsets": "StatefulSet", "controllerrevisions": "ControllerRevision", "poddisruptionbudgets": "PodDisruptionBudget",
+				"certificatesigningrequests": "CertificateSigningRequest", "clusterroles": "ClusterRole", "horizontalpodautoscalers": "HorizontalPodAutoscaler"}
 			group := strings.TrimPrefix(strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"), "/api/")
 			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kinds[path.Base(r.URL.Path)]+"List", group)
 		}

@@ -33,6 +33,14 @@ type Plan struct {
 	Progressing bool
 }
 
+// Sooner returns the smaller of two waits, where zero stands for none.
+func Sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // Empty reports whether the plan asks for nothing.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 
@@ -66,7 +74,9 @@ const Status = "status"
 // as an update or as a patch follows from the kind and from the rights of the controller, not from the step, unless Apply is
 // set.
 type Change struct {
-	Old, New    Object
+	Old, New Object
+	// Kind is that of the object, where Old and New are of another one, as a Scale is for a Deployment; empty for their own.
+	Kind        schema.GroupVersionKind
 	Subresource string // such as [Status], "scale", "approval" or "finalize"; empty for the object itself
 	// Apply sends New by server-side apply: it has the fields that the manager owns, and no others. Old may be nil.
 	Apply   *Apply

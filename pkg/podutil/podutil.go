@@ -131,3 +131,19 @@ func RequiredNodeTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	}
 	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
+
+// Claims returns the names of the claims that the volumes of the pod name, also those of its ephemeral volumes.
+func Claims(p *corev1.Pod) (names []string) {
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			names = append(names, EphemeralClaim(p, v))
+		}
+	}
+	return names
+}
+
+// EphemeralClaim returns the name of the claim of an ephemeral volume.
+func EphemeralClaim(p *corev1.Pod, v *corev1.Volume) string { return p.Name + "-" + v.Name }

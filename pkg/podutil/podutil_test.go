@@ -1,6 +1,7 @@
 package podutil
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -189,4 +190,21 @@ func podGen() *rapid.Generator[*corev1.Pod] {
 		}
 		return p
 	})
+}
+
+func TestClaims(t *testing.T) { // SM-32
+	volume := func(name string, source corev1.VolumeSource) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: source}
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+		volume("token", corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+		volume("a", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}),
+		volume("b", corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}),
+	}}}
+	if got := Claims(p); !slices.Equal(got, []string{"data", "web-b"}) {
+		t.Error(got)
+	}
+	if got := Claims(&corev1.Pod{}); got != nil {
+		t.Error(got)
+	}
 }

@@ -5,6 +5,7 @@ package projection
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 
@@ -187,7 +188,8 @@ func TestDecodingCostsWhatIsKept(t *testing.T) {
 		large.Annotations[fmt.Sprint("example.com/", i)] = "v"
 		large.Spec.Tolerations = append(large.Spec.Tolerations, large.Spec.Tolerations[0])
 	}
-	if a, b := cost(small), cost(large); b != a {
+	// Under the race detector a sync.Pool drops some of what is put into it at random, so the averages are rounded differently at times.
+	if a, b := cost(small), cost(large); math.Abs(b-a) > 1 {
 		t.Errorf("%v allocations for a pod, %v for one that has more of what is dropped", a, b)
 	}
 }

@@ -26,6 +26,8 @@ type Fields struct {
 	// [MetadataOnly] asks for nothing else. An empty list means all fields but managedFields; what is written back whole needs
 	// it. The affinity of a pod is kept until the pod is assigned to a node.
 	Kinds map[schema.GroupVersionKind][]string
+	// Containers says that containers of pods are read of which nothing else is kept than the name. Without it they are left out.
+	Containers bool
 	// PodCondition reports whether a condition of that type is read of a pod, if "status.conditions" is among the paths of
 	// pods. It may be nil for none.
 	PodCondition func(*corev1.Pod, corev1.PodConditionType) bool
@@ -54,6 +56,7 @@ type Projection struct {
 
 	// Of pods.
 	wholePods, allAnnotations bool
+	allContainers             bool
 	annotations               []string
 	conditions                []func(*corev1.Pod, corev1.PodConditionType) bool
 }
@@ -69,6 +72,7 @@ func New(controllers ...Fields) (*Projection, error) {
 			paths[kind] = append(paths[kind], fields...)
 			whole[kind] = whole[kind] || len(fields) == 0
 		}
+		p.allContainers = p.allContainers || c.Containers
 		if c.PodCondition != nil {
 			p.conditions = append(p.conditions, c.PodCondition)
 		}
@@ -233,8 +237,9 @@ func (p *Projection) fit(decoded *corev1.Pod) *corev1.Pod {
 	if kept.Spec.NodeName != "" && !p.wholePods { // it has served its purpose, and differs between the pods of a DaemonSet
 		kept.Spec.Affinity = nil
 	}
-	kept.Spec.Containers = fitContainers(decoded.Spec.Containers)
-	kept.Spec.InitContainers = fitContainers(decoded.Spec.InitContainers)
+	kept.Spec.Containers = p.fitContainers(decoded.Spec.Containers)
+	kept.Spec.InitContainers = p.fitContainers(decoded.Spec.InitContainers)
+	kept.Spec.Volumes = fitVolumes(decoded.Spec.Volumes)
 	kept.Status.PodIPs = fitted(decoded.Status.PodIPs)
 	kept.Status.Conditions = p.fitConditions(decoded)
 	kept.Status.ContainerStatuses = fitStatuses(decoded.Status.ContainerStatuses)
@@ -267,14 +272,25 @@ func (p *Projection) fitAnnotations(annotations map[string]string) map[string]st
 	return kept
 }
 
-// fitContainers leaves out containers of which nothing is kept but the name.
-func fitContainers(containers []corev1.Container) []corev1.Container {
+// fitContainers leaves out containers of which nothing is kept but the name, unless somebody reads those.
+func (p *Projection) fitContainers(containers []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for _, c := range containers {
 		name := c.Name
-		if c.Name = ""; !reflect.ValueOf(&c).Elem().IsZero() {
+		if c.Name = ""; p.allContainers || !reflect.ValueOf(&c).Elem().IsZero() {
 			c.Name, c.Ports = name, fitted(c.Ports)
 			kept = append(kept, c)
+		}
+	}
+	return fitted(kept)
+}
+
+// fitVolumes leaves out volumes of which nothing is kept but the name, such as those with tokens, whose names differ from pod to pod.
+func fitVolumes(volumes []corev1.Volume) []corev1.Volume {
+	var kept []corev1.Volume
+	for _, v := range volumes {
+		if !reflect.ValueOf(&v.VolumeSource).Elem().IsZero() {
+			kept = append(kept, v)
 		}
 	}
 	return fitted(kept)

@@ -337,3 +337,41 @@ func TestProjectAffinity(t *testing.T) {
 		t.Error("whole pods keep their affinity")
 	}
 }
+
+// Of the volumes of a pod, those are kept of which more than the name is read. The others, such as those with tokens, have names that
+// differ from pod to pod.
+func TestProjectVolumes(t *testing.T) {
+	const of = "spec.volumes.volumeSource."
+	p, err := New(Fields{Kinds: map[schema.GroupVersionKind][]string{podKind: {
+		"spec.volumes.name", of + "persistentVolumeClaim.claimName", of + "ephemeral.volumeClaimTemplate.metadata.name",
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "x"}}
+	full := projectiontest.FullPod("a")
+	full.Spec.Volumes = append(full.Spec.Volumes,
+		corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c", ReadOnly: true}}},
+		corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}},
+	)
+	want := []corev1.Volume{
+		{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}},
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}},
+	}
+	data, err := full.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := p.PodDecoder()
+	for range 3 { // the decoder uses its memory again
+		decoded, err := decoder.Decode(p.PodMask().Apply(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []*corev1.Pod{p.ProjectPod(full), decoded} {
+			if diff := cmp.Diff(want, got.Spec.Volumes); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	}
+}

@@ -111,13 +111,13 @@ func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) (did p
 	resumed := time.Now()
 	rep := r.Report(r.record.Time, s, did)
 	r.cost += time.Since(resumed)
-	r.record.Next = sooner(r.record.Next, rep.Requeue)
+	r.record.Next = plan.Sooner(r.record.Next, rep.Requeue)
 	r.state.progressing = rep.Progressing
 	if rep.Why != "" {
 		r.record.Why = rep.Why
 	}
 	if wait := r.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
-		r.record.Next = sooner(r.record.Next, wait)
+		r.record.Next = plan.Sooner(r.record.Next, wait)
 		rep.Steps = nil
 	}
 	writing.Debounced = rep.Debounce > 0
@@ -183,6 +183,7 @@ func (r *run[S, M]) finish(logger klog.Logger, err error) {
 	default:
 		r.retry(logger, err)
 	}
+	r.created.add(r.key, r.state.barrier.TakeCreated())
 	r.keys.release(r.key, r.state, r.cost)
 	r.shared.Explain.Put(r.Name, r.key, *rec)
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", rec.Next.String())
@@ -197,7 +198,7 @@ func (r *run[S, M]) retry(logger klog.Logger, err error) {
 	if wait <= 0 {
 		wait = r.Backoff(r.key, rec.Retries, err)
 	}
-	rec.Next = sooner(rec.Next, wait)
+	rec.Next = plan.Sooner(rec.Next, wait)
 	r.enqueueAfter(r.key, rec.Next)
 	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 		logger.Info("Failed, will retry", "failures", rec.Retries, "after", rec.Next.String(), "err", err.Error())
@@ -231,12 +232,4 @@ func controllerOf(key plan.Key, o plan.Object) types.UID {
 func groupResource(kind schema.GroupVersionKind) schema.GroupResource {
 	resource, _ := meta.UnsafeGuessKindToResource(kind)
 	return resource.GroupResource()
-}
-
-// sooner returns the smaller of two waits, where zero means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }

@@ -48,7 +48,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	case missing > 0 && unfit(s.Set, s.selector) != nil:
 		p.Why = unfit(s.Set, s.selector).Error()
 	case missing > 0 && back.pausing(now):
-		p.Requeue = sooner(p.Requeue, back.until.Sub(now))
+		p.Requeue = plan.Sooner(p.Requeue, back.until.Sub(now))
 		p.Why = fmt.Sprintf("%d pods are missing; %v", missing, back)
 	case missing > 0:
 		n := min(missing, burst)
@@ -64,14 +64,6 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 		p.Why = waiting(podutil.Count(s.mine, s.Set.Spec.MinReadySeconds, now))
 	}
 	return p
-}
-
-// sooner returns the smaller of two waits, where zero means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 {
-		return b
-	}
-	return min(a, b)
 }
 
 // snapshot is what one reconcile of a ReplicaSet has observed, see newSnapshot. The objects belong to shared caches.

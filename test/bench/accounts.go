@@ -15,9 +15,8 @@ import (
 
 // accountFlags switch on the controllers that make a namespace usable, beside those of all sessions.
 func accountFlags(p *plane) []string {
-	pki := filepath.Join(p.Dir, "pki")
 	return append(raisedLimits(), "--controllers=serviceaccount,root-ca-cert-publisher",
-		"--root-ca-file="+filepath.Join(pki, "ca.crt"), "--service-account-private-key-file="+filepath.Join(pki, "admin.key"))
+		"--root-ca-file="+filepath.Join(p.Dir, "pki", "ca.crt"), "--service-account-private-key-file="+filepath.Join(p.Dir, "localcluster", "pki", "sa.key"))
 }
 
 // accounts measures how soon new namespaces can be used, and what Secrets and ConfigMaps cost that no controller reads.

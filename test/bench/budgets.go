@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -45,21 +44,13 @@ func (p *plane) newBudgets(ctx context.Context, sizes budgetSizes) (*budgeted, e
 	if err != nil {
 		return nil, err
 	}
-	clients, err := p.clients(kubeletConnections)
-	if err != nil {
-		return nil, err
-	}
-	n := &budgeted{budgetSizes: sizes, ns: ns, pods: make([]*corev1.Pod, sizes.pods)}
-	err = forEach(ctx, len(clients), sizes.pods, func(ctx context.Context, worker, i int) (err error) {
-		n.pods[i], err = makeReadyPod(ctx, clients[worker], loosePod(ns, fmt.Sprint("web-", i), n.app(i)), uint32(i))
-		return err
-	})
-	if err != nil {
+	n := &budgeted{budgetSizes: sizes, ns: ns}
+	if n.pods, err = p.makeReadyPods(ctx, ns, sizes.pods, n.app); err != nil {
 		return nil, err
 	}
 	one := intstr.FromInt32(1)
-	return n, forEach(ctx, len(clients), sizes.budgets, func(ctx context.Context, worker, i int) error {
-		_, err := clients[worker].PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{
+	return n, forEach(ctx, 8, sizes.budgets, func(ctx context.Context, _, i int) error {
+		_, err := p.client.PolicyV1().PodDisruptionBudgets(ns).Create(ctx, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Name: n.app(i)},
 			Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: n.app(i)}}},
 		}, metav1.CreateOptions{})
@@ -80,39 +71,25 @@ func (n *budgeted) measure(ctx context.Context, b *bench, t turn, s *session) er
 		}
 	}
 	filled := time.Since(began)
-	if err := s.quiet(ctx); err != nil {
-		return err
-	}
-	s.proxy.Reset()
-	before, err := s.manager.cpu()
+	var took time.Duration
+	c, err := s.costOf(ctx, func(ctx context.Context) error {
+		began := time.Now()
+		defer func() { took = time.Since(began) }()
+		return n.flip(ctx, s, each)
+	})
 	if err != nil {
 		return err
 	}
-	stop := s.plane.profiles.take(ctx, s.name, s.serving)
-	began = time.Now()
-	err = n.flip(ctx, s, each)
-	if err := errors.Join(err, stop()); err != nil {
-		return err
-	}
-	took := time.Since(began)
-	after, err := s.manager.cpu()
-	if err != nil {
-		return err
-	}
-	if err := s.quiet(ctx); err != nil {
-		return err
-	}
-	writes := countWrites(s.proxy.Requests())
 	one := float64(n.flips)
 	b.keep(t, sample{
 		Scenario: fmt.Sprintf("readiness of single pods among %d, with %d PodDisruptionBudgets", len(n.pods), n.budgets), Began: began, Flags: s.flags,
-		Writes: writes.rows,
+		Writes: c.writes.rows,
 		Figures: []figure{
-			{Name: "writes", Value: float64(writes.writes), Floor: &one, Most: &one},
-			millis("CPU of the manager for each change", (after-before)/time.Duration(n.flips)),
+			{Name: "writes", Value: float64(c.writes.writes), Floor: &one, Most: &one},
+			millis("CPU of the manager for each change", c.cpu/time.Duration(n.flips)),
 			millis("time until the budget shows a change", took/time.Duration(n.flips)),
 			seconds("time until all budgets are filled", filled),
-			exactly("refused with 409", writes.conflicts, 0),
+			exactly("refused with 409", c.writes.conflicts, 0),
 		},
 	})
 	return nil

@@ -336,6 +336,19 @@ func loosePod(ns, name, app string) *corev1.Pod {
 	return p
 }
 
+// makeReadyPods makes pods in a namespace that no controller looks after, each with a label of its own choice.
+func (p *plane) makeReadyPods(ctx context.Context, ns string, count int, app func(pod int) string) ([]*corev1.Pod, error) {
+	clients, err := p.clients(kubeletConnections)
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, count)
+	return pods, forEach(ctx, len(clients), count, func(ctx context.Context, worker, i int) (err error) {
+		pods[i], err = makeReadyPod(ctx, clients[worker], loosePod(ns, fmt.Sprint("web-", i), app(i)), uint32(i))
+		return err
+	})
+}
+
 // makeReadyPod creates a pod and then sets it running and ready: the API server accepts no status with a new pod.
 func makeReadyPod(ctx context.Context, client kubernetes.Interface, p *corev1.Pod, number uint32) (*corev1.Pod, error) {
 	made, err := client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})

@@ -94,25 +94,16 @@ func (b *bench) abandon(ctx context.Context, t turn, s *session, owners, each in
 
 // collected measures a piece of the garbage collector's work, after which dependents have gone.
 func (b *bench) collected(ctx context.Context, t turn, s *session, name string, dependents int, do func(ctx context.Context) error) error {
-	if err := s.quiet(ctx); err != nil {
+	var began time.Time
+	var took time.Duration
+	c, err := s.costOf(ctx, func(ctx context.Context) error {
+		began = time.Now()
+		err := do(ctx)
+		took = time.Since(began)
 		return err
-	}
-	before, err := s.manager.cpu()
+	})
 	if err != nil {
-		return err
-	}
-	s.proxy.Reset()
-	began := time.Now()
-	if err := do(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
-	}
-	took := time.Since(began)
-	if err := s.quiet(ctx); err != nil {
-		return err
-	}
-	after, err := s.manager.cpu()
-	if err != nil {
-		return err
 	}
 	seen := s.proxy.Requests()
 	deletions, reads := 0, 0
@@ -131,7 +122,7 @@ func (b *bench) collected(ctx context.Context, t turn, s *session, name string, 
 		seconds("from the first request until all are gone", took),
 		{Name: "deletions", Value: float64(deletions), Floor: &least},
 		count("live reads", reads),
-		seconds("CPU of the manager", after-before),
+		seconds("CPU of the manager", c.cpu),
 	}})
 	return nil
 }

@@ -139,14 +139,25 @@ func (l *large) start(ctx context.Context, b *bench, t turn, s *session, ns *nam
 // forcedCollection is when at the latest the Go runtime has collected garbage in a process that has nothing to do.
 const forcedCollection = 150 * time.Second
 
-// rest measures the memory of a manager that has nothing to do. The full benchmark waits for the collection that the Go
+// rest measures the memory of a manager that has nothing to do.
+func (l *large) rest(ctx context.Context, b *bench, t turn, s *session) error {
+	began := time.Now()
+	figures, err := b.memoryAtRest(ctx, s)
+	if err != nil {
+		return err
+	}
+	b.keep(t, sample{Scenario: fmt.Sprintf("memory with %v, a pod of %.1f KB", l, float64(l.podSize)/1024), Began: began, Flags: s.flags, Figures: figures})
+	return nil
+}
+
+// memoryAtRest returns the memory of a manager that has nothing to do. The full benchmark waits for the collection that the Go
 // runtime makes when there was none for two minutes: the heap is then what is really alive, and unused memory has been
 // given back. A manager that collects by itself now and then has no such collection: then that time is waited out.
-func (l *large) rest(ctx context.Context, b *bench, t turn, s *session) error {
+func (b *bench) memoryAtRest(ctx context.Context, s *session) ([]figure, error) {
 	began := time.Now()
 	_, peak, err := s.manager.memory()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if b.quick {
 		err = sleep(ctx, restTime)
@@ -158,19 +169,18 @@ func (l *large) rest(ctx context.Context, b *bench, t turn, s *session) error {
 		})
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now, _, err := s.manager.memory()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	heap, _ := s.manager.out.collected()
-	b.keep(t, sample{Scenario: fmt.Sprintf("memory with %v, a pod of %.1f KB", l, float64(l.podSize)/1024), Began: began, Flags: s.flags, Figures: []figure{
+	return []figure{
 		megabytes("resident at its highest, start", peak),
 		megabytes("resident at rest", now),
 		megabytes("live heap at the last collection", heap),
-	}})
-	return nil
+	}, nil
 }
 
 // relist cuts all watches, so that everything has to be listed anew.

@@ -48,7 +48,13 @@ func scenarios() []scenario {
 		{"job", "a Job of 1000 pods, 100 at a time; Jobs of one pod, from its end", false, runJobs},
 		{"cronjobs", "300 CronJobs that are due at the same minute", false, cronJobs},
 		{"slices", "EndpointSlices of a Service of 5000 pods, and of one that is updated", false, endpointSlices},
+		{"protection", "1000 claims that pods use are deleted, and then the pods", false, protection},
 		{"budgets", "a namespace of 10,000 pods and 500 PodDisruptionBudgets", false, budgets},
+		{"certificates", "500 kubelets ask for their client certificates", false, certificates},
+		{"nodettl", "1980 nodes come and report their status, and the cluster grows past a limit", false, nodeTTLs},
+		{"clusterroles", "100 ClusterRoles are added to view, edit and admin, beside 2000 others that change", false, clusterRoles},
+		{"autoscalers", "2000 HorizontalPodAutoscalers, whose metrics an aggregated API server has", false, autoscalers},
+		{"quotas", "pods of a namespace of 10,000 with 5 quotas are deleted", false, quotas},
 	}
 }
 

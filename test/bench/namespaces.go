@@ -68,27 +68,18 @@ func (b *bench) endFull(ctx context.Context, t turn, s *session, each, others in
 			return err
 		}
 	}
-	if err := s.quiet(ctx); err != nil {
+	var began time.Time
+	var took, all time.Duration
+	c, err := s.costOf(ctx, func(ctx context.Context) error {
+		began = time.Now()
+		ended := make(chan error, 1)
+		go func() { ended <- s.endNamespaces(ctx, beside...) }()
+		err := s.endNamespaces(ctx, ns)
+		took = time.Since(began)
+		err = errors.Join(err, <-ended)
+		all = time.Since(began)
 		return err
-	}
-	before, err := s.manager.cpu()
-	if err != nil {
-		return err
-	}
-	s.proxy.Reset()
-	began := time.Now()
-	ended := make(chan error, 1)
-	go func() { ended <- s.endNamespaces(ctx, beside...) }()
-	err = s.endNamespaces(ctx, ns)
-	took := time.Since(began)
-	if err := errors.Join(err, <-ended); err != nil {
-		return err
-	}
-	all := time.Since(began)
-	if err := s.quiet(ctx); err != nil {
-		return err
-	}
-	after, err := s.manager.cpu()
+	})
 	if err != nil {
 		return err
 	}
@@ -105,7 +96,7 @@ func (b *bench) endFull(ctx context.Context, t turn, s *session, each, others in
 		figures = append(figures, seconds("from the first deletion until all are gone", all))
 	}
 	b.keep(t, sample{Scenario: name, Began: began, Flags: s.flags, Figures: append(figures,
-		count("requests of the manager", requests), seconds("CPU of the manager", after-before))})
+		count("requests of the manager", requests), seconds("CPU of the manager", c.cpu))})
 	return nil
 }
 
@@ -138,7 +129,7 @@ func kinds() []kindOf {
 		{"", "v1", "services", `{kind: Service, spec: {clusterIP: None}}`},
 		{"", "v1", "podtemplates", `{kind: PodTemplate, ` + pods + `}`},
 		{"", "v1", "limitranges", `{kind: LimitRange, spec: {limits: []}}`},
-		{"", "v1", "persistentvolumeclaims", `{kind: PersistentVolumeClaim, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`},
+		{"", "v1", "replicationcontrollers", `{kind: ReplicationController, spec: {replicas: 0, selector: {app: x}, template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x, image: x}]}}}}`},
 		{"apps", "v1", "controllerrevisions", `{kind: ControllerRevision, revision: 1, data: {x: y}}`},
 		{"apps", "v1", "daemonsets", `{kind: DaemonSet, spec: {` + selected + `}}`},
 		{"apps", "v1", "statefulsets", `{kind: StatefulSet, spec: {serviceName: x, replicas: 0, ` + selected + `}}`},

@@ -196,6 +196,51 @@ func (s *session) measure(ctx context.Context, ns *namespace, do func(ctx contex
 	return m, errors.Join(err, ns.errs.first())
 }
 
+// cost is what work that Deployments have no part in has cost a manager.
+type cost struct {
+	writes counts
+	cpu    time.Duration // until the manager is quiet again
+}
+
+// costOf returns what some work costs a manager, from when it is quiet until it is quiet again.
+func (s *session) costOf(ctx context.Context, do func(context.Context) error) (c cost, err error) {
+	if err := s.quiet(ctx); err != nil {
+		return c, err
+	}
+	s.proxy.Reset()
+	before, err := s.manager.cpu()
+	if err != nil {
+		return c, err
+	}
+	stop := s.plane.profiles.take(ctx, s.name, s.serving)
+	if err := errors.Join(do(ctx), stop()); err != nil {
+		return c, err
+	}
+	if err := s.quiet(ctx); err != nil {
+		return c, err
+	}
+	after, err := s.manager.cpu()
+	c.writes, c.cpu = countWrites(s.proxy.Requests()), after-before
+	return c, err
+}
+
+// keepCost does some work, and keeps what it costs a manager, with the figures that the work returns. It is told the limits of the writes.
+func (b *bench) keepCost(ctx context.Context, t turn, s *session, name string, writes figure, do func(context.Context) ([]figure, error)) error {
+	began := time.Now()
+	var figures []figure
+	c, err := s.costOf(ctx, func(ctx context.Context) (err error) {
+		figures, err = do(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	writes.Name, writes.Value = "writes", float64(c.writes.writes)
+	b.keep(t, sample{Scenario: name, Began: began, Flags: s.flags, Writes: c.writes.rows, Figures: append([]figure{writes},
+		append(figures, exactly("writes without effect", c.writes.noOps, 0), seconds("CPU of the manager", c.cpu))...)})
+	return nil
+}
+
 // counts are the writes that a manager has made.
 type counts struct {
 	writes, conflicts, otherRefusals, noOps int // without events and leases

@@ -62,15 +62,8 @@ func (p *plane) newLargeService(ctx context.Context, n int) (*largeService, erro
 	if err != nil {
 		return nil, err
 	}
-	clients, err := p.clients(kubeletConnections)
-	if err != nil {
-		return nil, err
-	}
-	large := &largeService{ns: ns, pods: make([]*corev1.Pod, n), ready: n}
-	err = forEach(ctx, len(clients), n, func(ctx context.Context, worker, i int) (err error) {
-		large.pods[i], err = makeReadyPod(ctx, clients[worker], loosePod(ns, fmt.Sprint("web-", i), "web"), uint32(i))
-		return err
-	})
+	large := &largeService{ns: ns, ready: n}
+	large.pods, err = p.makeReadyPods(ctx, ns, n, func(int) string { return "web" })
 	return large, errors.Join(err, makeService(ctx, p.client, ns, "web"))
 }
 

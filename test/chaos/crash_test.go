@@ -34,11 +34,12 @@ func TestCrashAtEveryWrite(t *testing.T) {
 					t.Parallel()
 					r := newRun(t, c, tally, at.script(), podgcThreshold)
 					t.Cleanup(func() { r.replayBy("CHAOS_FULL=1 ") }) // the selection depends on the number of writes
+					r.reference = reference
 					h := s.run(r)
 					if r.kills.Load() == 0 {
 						t.Logf("it made only %d writes this time", r.proxy.Writes())
 					}
-					r.judge(h, reference, oracle.Options{})
+					r.judge(h, oracle.Options{})
 				})
 			}
 		})
@@ -83,7 +84,7 @@ func (s scenario) undisturbed(t *testing.T, c *cluster.Cluster, y *tally) (h *or
 		r := newRun(t, c, y, "", podgcThreshold)
 		h = s.run(r)
 		writes = r.proxy.Writes()
-		r.judge(h, nil, oracle.Options{})
+		r.judge(h, oracle.Options{})
 	})
 	if !ok && h == nil {
 		t.FailNow()

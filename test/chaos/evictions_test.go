@@ -80,7 +80,7 @@ func TestParallelEvictions(t *testing.T) {
 				return errors.Join(err, suite.Complete(u.Get("web")))
 			})
 			h := r.end()
-			r.judge(h, nil, oracle.Options{})
+			r.judge(h, oracle.Options{})
 			if t.Logf("%d evictions", evicted); evicted == 0 {
 				t.Error("no pod was evicted")
 			}

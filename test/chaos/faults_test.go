@@ -71,7 +71,8 @@ func TestFaults(t *testing.T) {
 				r.elect()
 			}
 			t.Cleanup(func() { r.replayBy("", "-faults="+faultsLast.String()) })
-			r.disturb(script, reference, true)
+			r.reference = reference
+			r.disturb(script, true)
 		})
 	}
 }
@@ -99,7 +100,8 @@ func TestRandomFaults(t *testing.T) {
 					r.replayBy("", "-faults="+faultsLast.String(), "-seeds=1", "-seed="+strings.TrimPrefix(name, "seed "))
 				}
 			})
-			r.disturb(script, reference, false)
+			r.reference = reference
+			r.disturb(script, false)
 		})
 	}
 }
@@ -160,7 +162,7 @@ type disturbance struct{ begin, end func() }
 
 // disturb plays the work under a script of faults and judges what has happened. One made at random may find nothing that its
 // rules apply to; the others must inject something.
-func (r *run) disturb(script string, reference *oracle.History, injects bool) {
+func (r *run) disturb(script string, injects bool) {
 	r.Helper()
 	parsed, err := proxy.Parse(script)
 	if err != nil {
@@ -184,7 +186,7 @@ func (r *run) disturb(script string, reference *oracle.History, injects bool) {
 	if n := len(r.proxy.Injections()); n == 0 && injects {
 		r.Errorf("no fault was injected")
 	}
-	r.judge(h, reference, o)
+	r.judge(h, o)
 }
 
 // elect makes the manager hold a lease of its own.

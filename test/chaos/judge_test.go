@@ -110,8 +110,17 @@ func (y *tally) count(ids []string, injections int, counts oracle.Counts) {
 	}
 }
 
+// differences compares the end of a history with that of the run without faults, if there was one (L2).
+func (r *run) differences(h *oracle.History) []string {
+	if r.reference == nil {
+		return nil
+	}
+	sameNamespace := func(string) string { return "" }
+	return oracle.Diff(final(r.reference), final(h), sameNamespace)
+}
+
 // judge checks a history with all oracles, and its end against that of the run without faults, if there was one.
-func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
+func (r *run) judge(h *oracle.History, o oracle.Options) {
 	r.Helper()
 	r.judged = true
 	unfinished := r.Failed()
@@ -119,10 +128,9 @@ func (r *run) judge(h, reference *oracle.History, o oracle.Options) {
 	o.Outages = append(o.Outages, r.lives.own(r.proxy.Outages(), time.Time{})...)
 	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
 	ids := report(r.T, violations)
-	if reference != nil {
+	if r.reference != nil {
 		counts.Add(oracle.Counts{"L2": {Judged: 1}})
-		sameNamespace := func(string) string { return "" }
-		if differences := oracle.Diff(final(reference), final(h), sameNamespace); len(differences) > 0 {
+		if differences := r.differences(h); len(differences) > 0 {
 			r.Errorf("L2: the end differs from that of the run without faults:\n%s", strings.Join(differences, "\n"))
 			ids = append(ids, "L2")
 		}

@@ -38,6 +38,7 @@ type run struct {
 	mayEnd  bool // by itself, when it has lost its lease
 	kills   atomic.Int32
 
+	reference   *oracle.History // of a run without faults, which ends in the same state; nil if there is none
 	disturbance disturbance
 	disturbed   oracle.Interval // when there were faults; zero if there were none
 
@@ -94,6 +95,13 @@ func (r *run) start() {
 	r.process = process
 }
 
+// spare lets the manager live, whatever the script says: it may write once more while objects of the whole cluster are cleaned up.
+func (r *run) spare() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.process = nil
+}
+
 // kill ends the manager as a crash would. The proxy calls it.
 func (r *run) kill() {
 	r.mu.Lock()
@@ -148,15 +156,17 @@ func (r *run) quiet(long, timeout time.Duration) {
 }
 
 // end waits until the manager has come to rest with its work done, and returns all that has happened. A manager that
-// pauses before it tries again is at rest for a while too; so it is asked whether something is left to do. If there is to the
-// last, the oracles will say what.
+// pauses before it tries again, or before it opens a watch again, is at rest for a while too. So it is asked whether something is left to
+// do, and whether the end is that of the run without faults. If it is not to the last, the oracles will say why.
 func (r *run) end() *oracle.History {
 	r.Helper()
 	o := oracle.Options{Settled: true, Unhindered: true, TerminatedPodThreshold: suite.TerminatedThreshold}
 	for deadline := time.Now().Add(recovery); ; {
 		r.quiet(restfulness, suite.Patience)
-		left := oracle.Check(r.recording.now(r.T, r.RESTConfig), o, oracle.L1(), oracle.L3())
-		if len(left) == 0 || time.Now().After(deadline) {
+		h := r.recording.now(r.T, r.RESTConfig)
+		done := len(oracle.Check(h, o, oracle.L1(), oracle.L3()))+len(r.differences(h)) == 0
+		if done || time.Now().After(deadline) {
+			r.spare()
 			return r.recording.end(r.T)
 		}
 	}

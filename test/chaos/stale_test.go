@@ -183,7 +183,7 @@ func TestStaleAPIServer(t *testing.T) {
 			stale.etcd.Thaw()
 			r.wait("the rollout ends", recovery, func() error { return suite.Complete(r.user().Get("web")) })
 			r.disturbed = oracle.Interval{From: began, To: time.Now()} // the proxy does not see what a server hides
-			r.judge(r.end(), nil, oracle.Options{Outages: []oracle.Outage{{Interval: r.disturbed}}})
+			r.judge(r.end(), oracle.Options{Outages: []oracle.Outage{{Interval: r.disturbed}}})
 		})
 	}
 }

@@ -192,7 +192,19 @@ while :; do '%s' "$@" & pid=$!; wait $pid && exit; sleep 1; done
 	if err := os.WriteFile(again, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	other, err := start("-with", "--kube-controller-manager-binary", again)
+	return startOther(t, "-with", "--kube-controller-manager-binary", again)
+}
+
+// StartLikeKubeadm starts another control plane, with exactly the admission plugins of kubeadm. Its nodes keep the taint
+// node.kubernetes.io/not-ready until somebody takes it away. It ends with the test.
+func (c *Cluster) StartLikeKubeadm(t testing.TB) *Cluster {
+	t.Helper()
+	return startOther(t, "-kubeadm", "--kubeadm-admission")
+}
+
+func startOther(t testing.TB, suffix string, args ...string) *Cluster {
+	t.Helper()
+	other, err := start(suffix, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,9 +179,14 @@ func TestCountingProxyInFrontOfTheAPIServer(t *testing.T) {
 func TestManagerFlagsHaveDefaults(t *testing.T) {
 	c := &Cluster{ManagerKubeconfig: "K", CAFile: "CA", Dir: "D"}
 	got := c.withDefaults([]string{"--leader-elect", "--secure-port=1", "--controllers=*"})
-	want := []string{"--kubeconfig=K", "--root-ca-file=CA", "--service-account-private-key-file=D/pki/admin.key", "--use-service-account-credentials=true", "--leader-elect", "--secure-port=1", "--controllers=*"}
+	want := []string{"--kubeconfig=K", "--root-ca-file=CA", "--service-account-private-key-file=D/localcluster/pki/sa.key", "--use-service-account-credentials=true",
+		"--cluster-signing-cert-file=CA", "--cluster-signing-key-file=D/pki/ca.key", "--leader-elect", "--secure-port=1", "--controllers=*"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	got = c.withDefaults([]string{"--cluster-signing-kubelet-client-cert-file=X", "--cluster-signing-duration=1h"})
+	if slices.Contains(got, "--cluster-signing-cert-file=CA") {
+		t.Errorf("a CA for one signer and one for all exclude one another: %q", got)
 	}
 }
 

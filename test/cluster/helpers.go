@@ -106,6 +106,8 @@ func (c *Cluster) empty(t testing.TB, namespace string) {
 		t.Errorf("clean up namespace %s: %v", namespace, err)
 	}
 	for _, deleteAll := range []func(context.Context, metav1.DeleteOptions, metav1.ListOptions) error{
+		c.Client.AutoscalingV2().HorizontalPodAutoscalers(namespace).DeleteCollection,
+		c.Client.CoreV1().ResourceQuotas(namespace).DeleteCollection,
 		c.Client.AppsV1().Deployments(namespace).DeleteCollection,
 		c.Client.AppsV1().ReplicaSets(namespace).DeleteCollection,
 		c.Client.CoreV1().Pods(namespace).DeleteCollection,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type Manager struct {
 // Manager starts a controller manager with the given flags. Flags that are not given have these values:
 //
 //	--kubeconfig                        that of the user system:kube-controller-manager
+//	--cluster-signing-{cert,key}-file   the cluster's CA, unless there are other --cluster-signing-... files
 //	--use-service-account-credentials   true, because that user alone may write almost nothing
 //	--leader-elect                      false, so that tests need not wait for a lease
 //	--secure-port                       0, so that two managers don't compete for a port
@@ -100,6 +102,9 @@ func (c *Cluster) withDefaults(args []string) []string {
 		{"leader-elect", "false"},
 		{"secure-port", "0"},
 	}
+	if !slices.ContainsFunc(args, namesSigner) {
+		defaults = append(defaults, [2]string{"cluster-signing-cert-file", c.CAFile}, [2]string{"cluster-signing-key-file", c.CAKeyFile()})
+	}
 	var all []string
 	for _, flag := range defaults {
 		if !hasFlag(args, flag[0]) {
@@ -118,8 +123,21 @@ func hasFlag(args []string, name string) bool {
 	return false
 }
 
+// namesSigner tells whether a flag names a file of a CA that signs: the flag for all signers excludes those for one.
+func namesSigner(arg string) bool {
+	return strings.HasPrefix(arg, "--cluster-signing-") && !strings.HasPrefix(arg, "--cluster-signing-duration")
+}
+
 // TokenKeyFile is the private key to which the API server has the public key of tokens of service accounts.
-func (c *Cluster) TokenKeyFile() string { return filepath.Join(c.Dir, "pki", "admin.key") }
+func (c *Cluster) TokenKeyFile() string { return c.pki("sa.key") }
+
+// CAKeyFile is the private key of the CA in CAFile.
+func (c *Cluster) CAKeyFile() string { return filepath.Join(c.Dir, "pki", "ca.key") }
+
+// FrontProxyCAFile is the CA that has signed the certificate that the API server shows to aggregated API servers.
+func (c *Cluster) FrontProxyCAFile() string { return c.pki("front-proxy-ca.crt") }
+
+func (c *Cluster) pki(name string) string { return filepath.Join(c.Dir, "localcluster", "pki", name) }
 
 // Stop sends SIGTERM and returns the exit code.
 func (m *Manager) Stop(t testing.TB) int {

@@ -17,7 +17,7 @@ import (
 func TestWriteBudget(t *testing.T) {
 	c := cluster.Start(t)
 	proxy, kubeconfig := c.CountingProxy(t, c.AdminKubeconfig)
-	m := c.Manager(t, "--controllers=*", "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false",
+	m := c.Manager(t, suite.ControllersFlag(), "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false",
 		fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold))
 	for _, e := range suite.Entries() {
 		for _, piece := range e.Budgets {
@@ -42,7 +42,8 @@ func (b *bench) budget(proxy *countproxy.Proxy, m *cluster.Manager, piece suite.
 	if piece.Prepare != nil {
 		piece.Prepare(user)
 	}
-	b.quiet(proxy)
+	written := func() int { return proxy.Writes().Total }
+	b.quiet(written, 1500*time.Millisecond)
 	if piece.MostPods > 0 {
 		defer b.watchInvariants(piece.MostPods, piece.LeastAvailable)()
 	}
@@ -50,7 +51,7 @@ func (b *bench) budget(proxy *countproxy.Proxy, m *cluster.Manager, piece suite.
 	began, busy := time.Now(), m.CPU(b.T)
 	piece.Do(user)
 	took := time.Since(began)
-	b.quiet(proxy)
+	b.quiet(written, 3*time.Second)
 	busy = m.CPU(b.T) - busy
 	s := proxy.Writes()
 	total := piece.Floor.Total()
@@ -76,14 +77,14 @@ func statuses(s countproxy.Summary) (n int) {
 	return n
 }
 
-// quiet waits until nothing has been written for three seconds.
-func (b *bench) quiet(proxy *countproxy.Proxy) {
+// quiet waits until the number of writes has not changed for some time.
+func (b *bench) quiet(written func() int, enough time.Duration) {
 	last, since := -1, time.Now()
 	b.wait("the manager is quiet", func() error {
-		if n := proxy.Writes().Total; n != last {
+		if n := written(); n != last {
 			last, since = n, time.Now()
 		}
-		if rest := time.Since(since); rest < 3*time.Second {
+		if rest := time.Since(since); rest < enough {
 			return fmt.Errorf("quiet for %v", rest)
 		}
 		return nil

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
@@ -135,17 +134,8 @@ func TestStatusOfManySetsThatNeverBecomeReady(t *testing.T) {
 	})
 }
 
-// quota lets the namespace have so many pods. No quota controller runs here, so its part is played by the test.
+// quota lets the namespace have so many pods.
 func (b *bench) quota(pods int64) {
 	b.Helper()
-	hard := corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(pods, resource.DecimalSI)}
-	quota, err := b.Client.CoreV1().ResourceQuotas(b.ns).Create(b.Context(),
-		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}
-	if _, err := b.Client.CoreV1().ResourceQuotas(b.ns).UpdateStatus(b.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	b.quotaOf(corev1.ResourcePods, pods)
 }

@@ -2,11 +2,6 @@ package integration
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"os"
@@ -27,7 +22,7 @@ const etc = "/etc/kubernetes"
 
 // TestLaunchers starts the manager with the argument lists that others start kube-controller-manager with, under the
 // rights that every cluster gives to that. It gets healthy, rolls out a Deployment where the list has its controllers, and
-// is refused nothing.
+// is refused nothing. TestKubeadm has the list of kubeadm itself.
 func TestLaunchers(t *testing.T) {
 	c := cluster.Start(t)
 	kubeconfig := c.UpstreamRoles(t)
@@ -40,7 +35,6 @@ func TestLaunchers(t *testing.T) {
 		rollsOut  bool
 		byAnAdmin bool // the launcher's kubeconfig is that of an administrator
 	}{
-		{"kubeadm", kubeadmArgs(t), true, false}, // CLI-75 to CLI-80
 		{"kubeadm with a pod subnet and an external CA", withPodSubnet(kubeadmArgs(t)), true, false},
 		{"kwokctl", kwokctlArgs, true, true},
 		{"vcluster", vclusterArgs, true, false},
@@ -187,9 +181,9 @@ func kubernetesFolder(t *testing.T, c *cluster.Cluster, kubeconfig string) (dir 
 	if err := os.Mkdir(filepath.Join(dir, "pki"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ca, caKey := filepath.Join(c.Dir, "pki", "ca.crt"), filepath.Join(c.Dir, "pki", "ca.key")
 	for to, from := range map[string]string{
-		"controller-manager.conf": kubeconfig, "pki/ca.crt": ca, "pki/ca.key": caKey, "pki/front-proxy-ca.crt": ca,
+		"controller-manager.conf": kubeconfig, "pki/ca.crt": c.CAFile, "pki/ca.key": c.CAKeyFile(),
+		"pki/front-proxy-ca.crt": c.FrontProxyCAFile(), "pki/sa.key": c.TokenKeyFile(),
 	} {
 		data, err := os.ReadFile(from)
 		if err != nil {
@@ -198,18 +192,6 @@ func kubernetesFolder(t *testing.T, c *cluster.Cluster, kubeconfig string) (dir 
 		if err := os.WriteFile(filepath.Join(dir, to), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: data})
-	if err := os.WriteFile(filepath.Join(dir, "pki", "sa.key"), data, 0o600); err != nil {
-		t.Fatal(err)
 	}
 	return dir
 }

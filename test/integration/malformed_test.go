@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -28,7 +30,7 @@ import (
 func TestMalformedObjectsHarmNobody(t *testing.T) {
 	c := cluster.Start(t)
 	proxy, kubeconfig := c.CountingProxy(t, c.AdminKubeconfig)
-	m := c.Manager(t, "--controllers=*", "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false")
+	m := c.Manager(t, suite.ControllersFlag(), "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false")
 	b := &bench{t, c, c.Namespace(t)}
 	// A manager that starts deletes Endpoints that have no Service. It is done with that when it has served one.
 	b.service("early", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "nobody"} })
@@ -51,7 +53,7 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 		var errs []error
 		for _, e := range suite.Entries() {
 			for key, object := range e.Malformed {
-				_, err := client.Resource(resourceOf(t, object)).Namespace(b.ns).Get(t.Context(), path.Base(key), metav1.GetOptions{})
+				_, err := client.Resource(resourceOf(t, object)).Namespace(b.namespaceOf(object)).Get(t.Context(), path.Base(key), metav1.GetOptions{})
 				errs = append(errs, err)
 			}
 		}
@@ -79,7 +81,7 @@ func TestMalformedObjectsHarmNobody(t *testing.T) {
 		t.Errorf("%d pods, want %d: %v", len(list.Items), 3+pods, err)
 	}
 	m.Kill(t) // and a manager that finds them when it starts
-	m = c.Manager(t, "--controllers=*")
+	m = c.Manager(t, suite.ControllersFlag())
 	b.setImage("web", "web:3")
 	b.waitComplete("web")
 	if log := m.Log(); strings.Contains(log, "panicked") {
@@ -98,6 +100,19 @@ func resourceOf(t *testing.T, object string) schema.GroupVersionResource {
 	return resource
 }
 
+// namespaceOf returns the namespace of an object as suite.Entry has it; empty if objects of its kind have none.
+func (b *bench) namespaceOf(object string) string {
+	b.Helper()
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal([]byte(filled(object, "")), &o); err != nil {
+		b.Fatal(err)
+	}
+	if m, ok := api.BuiltIn(o.GroupVersionKind()); ok && !m.Namespaced {
+		return ""
+	}
+	return cmp.Or(o.Namespace, b.ns)
+}
+
 // filled returns the object with its metadata.
 func filled(object, metadata string) string {
 	object = strings.ReplaceAll(object, `"metadata":${META}`, `"metadata":{`+metadata+`}`)
@@ -112,22 +127,32 @@ func (b *bench) store(key, object string) {
 	b.Helper()
 	parts := strings.Split(key, "/")
 	name, resource := parts[len(parts)-1], strings.Join(parts[:len(parts)-1], "/")
-	metadata := fmt.Sprintf(`"namespace":%q,"name":%q,"uid":%q,"generation":1`, b.ns, name, key)
+	namespace := b.namespaceOf(object)
+	metadata := fmt.Sprintf(`"namespace":%q,"name":%q,"uid":%q,"generation":1`, namespace, name, key)
 	object = filled(object, metadata)
 	if !json.Valid([]byte(object)) {
 		b.Fatalf("%s is not JSON: %s", key, object)
 	}
-	body, err := json.Marshal(map[string][]byte{"key": []byte("/registry/" + resource + "/" + b.ns + "/" + name), "value": []byte(object)})
+	body, err := json.Marshal(map[string][]byte{"key": []byte(path.Join("/registry", resource, namespace, name)), "value": []byte(object)})
 	if err != nil {
 		b.Fatal(err)
 	}
-	resp, err := http.Post(b.etcd()+"/v3/kv/put", "application/json", bytes.NewReader(body))
+	b.askEtcd("put", body)
+	if namespace != b.ns { // nobody deletes it with its namespace
+		b.Cleanup(func() { b.askEtcd("deleterange", body) })
+	}
+}
+
+// askEtcd changes what the API server keeps.
+func (b *bench) askEtcd(verb string, body []byte) {
+	b.Helper()
+	resp, err := http.Post(b.etcd()+"/v3/kv/"+verb, "application/json", bytes.NewReader(body))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		b.Fatalf("store %s: %s", key, resp.Status)
+		b.Fatalf("%s %s: %s", verb, body, resp.Status)
 	}
 }
 

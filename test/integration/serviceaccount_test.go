@@ -326,28 +326,35 @@ func TestNothingIsWrittenAtATakeover(t *testing.T) {
 	if _, err := b.Client.CoreV1().ConfigMaps(b.ns).Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	m := c.Manager(t, serviceAccounts)
+	proxy, kubeconfig := c.CountingProxy(t, c.AdminKubeconfig)
+	written := func() int {
+		writes := proxy.Writes()
+		n := writes.Total
+		for _, row := range writes.Rows {
+			if row.Code == http.StatusUnprocessableEntity { // for objects that other tests have stored and the server accepts no more
+				n -= row.Count
+			}
+		}
+		return n
+	}
+	flags := []string{serviceAccounts, "--kubeconfig=" + kubeconfig, "--use-service-account-credentials=false"}
+	m := c.Manager(t, flags...)
 	b.tokenOf("builder")
 	b.waitToken("builder")
 	b.waitAccount()
+	b.quiet(written, 1500*time.Millisecond) // it has also done what other tests have left
 	m.Stop(t)
 	before := b.versions()
-	proxy, kubeconfig := c.CountingProxy(t, c.AdminKubeconfig)
-	c.Manager(t, serviceAccounts, "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false")
+	proxy.Reset()
+	c.Manager(t, flags...)
 	mark := &bench{t, c, c.BareNamespace(t)} // a namespace that comes later than all else
 	mark.waitAccount()
 	mark.waitPublished(string(authorities))
-	b.quiet(proxy)
+	b.quiet(written, 3*time.Second)
 	if after := b.versions(); !slices.Equal(before, after) {
 		t.Errorf("versions were %v, and are %v", before, after)
 	}
-	n := proxy.Writes().Total
-	for _, row := range proxy.Writes().Rows {
-		if row.Code == http.StatusUnprocessableEntity { // for objects that other tests have stored and the server accepts no more
-			n -= row.Count
-		}
-	}
-	if n != 2 {
+	if n := written(); n != 2 {
 		t.Errorf("%d writes, want those for the new namespace:\n%v", n, proxy.Writes())
 	}
 }

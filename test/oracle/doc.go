@@ -69,6 +69,7 @@
 //	S22  a StatefulSet has one pod for each identity, and creates and deletes them in order
 //	S23  claims get the owners that the retention policy names, and none is deleted otherwise
 //	S24  no eviction leaves a budget with fewer healthy pods than it asks for
+//	S25  no object is admitted above the hard limit of a quota
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -46,6 +46,7 @@ const (
 	Namespace             = "Namespace"
 	ConfigMap             = "ConfigMap"
 	PodDisruptionBudget   = "PodDisruptionBudget"
+	ResourceQuota         = "ResourceQuota"
 	Lease                 = "Lease"
 	Job                   = "Job"
 )
@@ -154,6 +155,8 @@ func kindOf(o Object) string {
 		return known(o != nil, ConfigMap)
 	case *policyv1.PodDisruptionBudget:
 		return known(o != nil, PodDisruptionBudget)
+	case *corev1.ResourceQuota:
+		return known(o != nil, ResourceQuota)
 	case *coordinationv1.Lease:
 		return known(o != nil, Lease)
 	case *batchv1.Job:
@@ -200,6 +203,8 @@ func newObject(kind string) Object {
 		return &corev1.ConfigMap{}
 	case PodDisruptionBudget:
 		return &policyv1.PodDisruptionBudget{}
+	case ResourceQuota:
+		return &corev1.ResourceQuota{}
 	case Lease:
 		return &coordinationv1.Lease{}
 	case Job:

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -41,7 +42,7 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 			}
 		},
 		"a hundred writes a second for a minute: small rollouts, half of them get stuck": func(b *busy) {
-			for i := range 300 {
+			for i := range plantest.Tries(300, 50) {
 				b.apply(fmt.Sprint("web-", i), 2)
 				if last := i - 5; last >= 0 {
 					b.setImage(fmt.Sprint("web-", last), []string{"web:2", "bad:1"}[last%2])
@@ -82,6 +83,7 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 
 // Large work takes at most a twentieth more writes than its floor. TestManyRolloutsEndOneAfterTheOther counts those of updates.
 func TestWritesOfLargeWork(t *testing.T) {
+	skipLarge(t)
 	t.Run("create 250 Deployments of 2", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBusy(t)
@@ -102,6 +104,15 @@ func TestWritesOfLargeWork(t *testing.T) {
 			b.judgeWrites(1009)
 		})
 	})
+}
+
+// skipLarge skips a test of much work under the race detector, where it takes minutes: its subject is numbers. The same code runs there
+// in the tests of little work.
+func skipLarge(t *testing.T) {
+	t.Helper()
+	if plantest.Race {
+		t.Skip("large work, of which the writes are counted")
+	}
 }
 
 // judgeWrites waits until the last reports have been written, and compares the number of writes with their floor.

@@ -116,6 +116,7 @@ func (run *jobRun) read(w *world, began time.Time) {
 // A Job of many pods takes few status writes, at most one a second and two, nearly no other writes than each pod needs, and no
 // conflicts.
 func TestWritesOfALargeJob(t *testing.T) {
+	skipLarge(t)
 	const completions, parallelism = 1000, 100
 	for name, edit := range map[string]func(*batchv1.Job){
 		"non-indexed": func(*batchv1.Job) {},

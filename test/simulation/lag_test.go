@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -15,7 +16,7 @@ import (
 // TestServersThatLag lets the random scripts of some seeds meet servers whose caches are behind: when a watch breaks, and when
 // a manager begins, its caches are filled with the past.
 func TestServersThatLag(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range uint64(plantest.Tries(25, 4)) {
 		s := suite.Mix().Random(seed)
 		random := rand.New(rand.NewPCG(seed, 9))
 		for range 3 {

@@ -33,6 +33,7 @@ const (
 // When many rollouts share an API server, those that began first end first, and don't wait for all others. Half of them take
 // about half of the time of all, each from its own change; in step with each other they would take nearly all of it.
 func TestManyRolloutsEndOneAfterTheOther(t *testing.T) {
+	skipLarge(t)
 	const many, floor = 250, 250 * 11
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy(t)

@@ -63,6 +63,8 @@ func flags(s script.Script) map[string]string {
 		"concurrent-endpoint-syncs":                    workers,
 		"endpoint-updates-batch-period":                strconv.Itoa(s.Setting("batch", 0)) + "ms",
 		"service-account-private-key-file":             suite.TokenKeyFile(),
+		"cluster-signing-cert-file":                    suite.RootCAFile(), // the key of tokens is that of the authority
+		"cluster-signing-key-file":                     suite.TokenKeyFile(),
 		"legacy-service-account-token-clean-up-period": suite.LegacyTokenPeriod,
 		"terminated-pod-gc-threshold":                  strconv.Itoa(s.Setting("terminated", 12500)),
 		// Off, as a world would take longer than restful to come to rest.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -136,7 +137,7 @@ func (s *totals) log(t *testing.T, real time.Duration) {
 func TestEntries(t *testing.T) {
 	for _, e := range suite.Entries() {
 		t.Run(e.Controller, func(t *testing.T) {
-			for seed := range uint64(3) {
+			for seed := range uint64(plantest.Tries(3, 1)) {
 				for _, v := range Run(t, suite.MixOf(e).Random(seed), controllers.Registry).Violations {
 					t.Errorf("seed %d: %s", seed, v)
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestGroupsThatVanish(t *testing.T) {
 	entries := slices.DeleteFunc(suite.Entries(), func(e suite.Entry) bool { return e.Controller == "namespace-controller" })
 	judged := 0
-	for seed := range uint64(10) {
+	for seed := range uint64(plantest.Tries(10, 2)) {
 		s := suite.MixOf(entries...).Random(seed)
 		s.Settings["garbage"] = "0"
 		group := []string{"apps", "discovery.k8s.io"}[seed%2]

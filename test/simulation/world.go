@@ -153,13 +153,14 @@ func (w *world) do(l script.Line) {
 	}
 }
 
-// heal ends all faults, lifts the quota, suspends all CronJobs and repairs all nodes.
+// heal ends all faults, lifts the quotas, suspends all CronJobs and repairs all nodes.
 func (w *world) heal() {
 	w.healed, w.ready = time.Now(), time.Now()
 	for _, p := range w.processes {
 		p.link.Heal(w.latency())
 	}
 	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
+	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})
 	w.do(script.Line{Words: []string{"cron", "*", "suspend=true"}}) // or the world would never come to rest
 	for i := range w.script.Setting("nodes", 3) {
 		if err := w.cluster.AddNode(nodeName(i)); err != nil {

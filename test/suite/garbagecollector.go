@@ -144,7 +144,7 @@ func garbageSettled(s *apiserver.Server) (wrong []string) {
 		refs, finalizers := o.GetOwnerReferences(), o.GetFinalizers()
 		waits := slices.Contains(finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 		switch {
-		case o.GetDeletionTimestamp() != nil && waits:
+		case o.GetDeletionTimestamp() != nil && waits && !heldByClaim(s, o):
 			wrong = append(wrong, fmt.Sprintf("%s %s waits for its dependents", o.Resource, o.GetName()))
 		case o.GetDeletionTimestamp() == nil && len(refs) > 0 && !slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return exists[r.UID] }):
 			wrong = append(wrong, fmt.Sprintf("%s %s has no owner any more", o.Resource, o.GetName()))
@@ -165,6 +165,15 @@ func garbageSettled(s *apiserver.Server) (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// heldByClaim reports whether an object waits for one of its claims, which is being deleted and is protected: a pod that was taken away from
+// a StatefulSet still uses it. claimsSettled checks that there is such a pod.
+func heldByClaim(s *apiserver.Server, owner metav1.Object) bool {
+	return slices.ContainsFunc(apiserver.All[*corev1.PersistentVolumeClaim](s), func(c *corev1.PersistentVolumeClaim) bool {
+		return c.DeletionTimestamp != nil && slices.Contains(c.Finalizers, claimProtection) &&
+			slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+	})
 }
 
 // beginsDeletion reports whether a manager has deleted an object that nobody else had deleted before.

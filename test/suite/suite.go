@@ -32,10 +32,12 @@ type Entry struct {
 	Settled func(*apiserver.Server) []string
 
 	Scenarios []Scenario // for the crash tests in test/chaos
+	// NoScenarios says why there are none.
+	NoScenarios string
 	// Malformed are, for test/integration, objects that no server accepts today. An old version, or somebody with access to etcd,
 	// may have stored them all the same, and then every watch brings them. The keys are those of etcd without /registry/ and the
 	// namespace: "services/specs/NAME", "controllers/NAME" for a ReplicationController, for most kinds "RESOURCE/NAME". ${META}
-	// stands for namespace, name and uid.
+	// stands for namespace, name and uid. An object that says its namespace before ${META} belongs there, and not into that of the test.
 	Malformed map[string]string
 	Mutants   []Mutant // for test/mutation
 	Budgets   []Budget // for test/integration: the fewest writes that pieces of work take
@@ -44,7 +46,12 @@ type Entry struct {
 // Entries returns the entries of all controllers. To add one: a file and a line.
 func Entries() []Entry {
 	return []Entry{
+		clusterRoleAggregationEntry(),
+		bootstrapSignerEntry(),
 		cronJobEntry(),
+		csrApprovingEntry(),
+		csrCleanerEntry(),
+		csrSigningEntry(),
 		daemonSetEntry(),
 		deploymentEntry(),
 		disruptionEntry(),
@@ -52,17 +59,23 @@ func Entries() []Entry {
 		endpointSliceEntry(),
 		endpointSliceMirroringEntry(),
 		garbageCollectorEntry(),
+		autoscalerEntry(),
 		jobEntry(),
 		legacyTokenCleanerEntry(),
 		namespaceEntry(),
+		claimProtectionEntry(),
 		podGCEntry(),
 		replicaSetEntry(),
 		replicationControllerEntry(),
+		resourceQuotaEntry(),
 		rootCAPublisherEntry(),
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
 		statefulSetEntry(),
+		nodeTTLEntry(),
+		tokenCleanerEntry(),
 		ttlAfterFinishedEntry(),
+		volumeProtectionEntry(),
 	}
 }
 

@@ -21,7 +21,7 @@ func TestEveryControllerHasAnEntry(t *testing.T) {
 		e := entries[i]
 		entries = slices.Delete(entries, i, i+1)
 		for what, n := range map[string]int{
-			"crash scenarios": len(e.Scenarios), "malformed objects": len(e.Malformed), "mutants": len(e.Mutants), "write budgets": len(e.Budgets),
+			"malformed objects": len(e.Malformed), "mutants": len(e.Mutants), "write budgets": len(e.Budgets),
 		} {
 			if n == 0 {
 				t.Errorf("%s has no %s", e.Controller, what)
@@ -29,6 +29,9 @@ func TestEveryControllerHasAnEntry(t *testing.T) {
 		}
 		if (len(e.Choices) == 0) != (e.NoChoices != "") {
 			t.Errorf("%s has %d choices for the random workload, and says why there are none: %q", e.Controller, len(e.Choices), e.NoChoices)
+		}
+		if (len(e.Scenarios) == 0) != (e.NoScenarios != "") {
+			t.Errorf("%s has %d crash scenarios, and says why there are none: %q", e.Controller, len(e.Scenarios), e.NoScenarios)
 		}
 	}
 	for _, e := range entries {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -271,4 +272,14 @@ func (u *User) Follow(n int, work func()) (latencies []time.Duration) {
 	slices.Sort(latencies)
 	u.Logf("from change to rolled out: median %v, 99%% %v, last %v", latencies[n/2], latencies[n*99/100], latencies[n-1])
 	return latencies
+}
+
+// mark labels an object of the whole cluster with the namespace of the user, so that test/chaos can tell them apart.
+func (u *User) mark(o metav1.Object) {
+	labels := maps.Clone(o.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["of-namespace"] = u.Namespace
+	o.SetLabels(labels)
 }

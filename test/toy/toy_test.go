@@ -134,21 +134,19 @@ func inGeneratedFiles(t *testing.T, gen string) {
 			t.Errorf("--check, exit code %d, does not say: %s\n%s", code, want, out)
 		}
 	}
-	written := []string{roles, rights, "deploy/README.md", "deploy/kustomize/overlays/beside-upstream/kustomization.yaml", "docs/operations.md", "docs/parity.md"}
+	written := []string{roles, rights, "docs/controllers.md", "deploy/README.md", "deploy/kustomize/overlays/beside-upstream/kustomization.yaml", "docs/operations.md", "docs/parity.md"}
 	if out, code := run(t, copied, gen); code != 0 || out != strings.Join(written, "\n")+"\n" {
 		t.Errorf("it has written, with exit code %d:\n%s", code, out)
 	}
 	for path, all := range map[string]map[string]string{
 		roles: {
-			"the role of its account":     "name: controller-manager:toy-account\nrules:\n# the answer of the toy\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  verbs: [patch]\n---\n",
-			"the binding of its account":  "  name: controller-manager:toy-account\nsubjects:\n- kind: ServiceAccount\n  name: toy-account\n  namespace: kube-system\n",
-			"the rights of its cache":     "# the shared caches\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  verbs: [list, watch]\n",
-			"the right to have its token": ", toy-account, ttl-after-finished-controller]\n  verbs: [create]\n",
+			"the role of its account":    "name: controller-manager:toy-account\nrules:\n# the answer of the toy\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  verbs: [patch]\n---\n",
+			"the binding of its account": "  name: controller-manager:toy-account\nsubjects:\n- kind: ServiceAccount\n  name: toy-account\n  namespace: kube-system\n",
+			"the rights of its cache":    "# the shared caches\n- apiGroups: [\"\"]\n  resources: [configmaps]\n  verbs: [list, watch]\n",
 		},
 		rights: {
-			"its rights":                  "| toy-account | everywhere | configmaps | patch | the answer of the toy |\n",
-			"the rights of its cache":     "| controller-manager | everywhere | configmaps | list, watch | the shared caches |\n",
-			"the right to have its token": ", toy-account, ttl-after-finished-controller | create | the controllers' identities |\n",
+			"its rights":              "| toy-account | everywhere | configmaps | patch | the answer of the toy |\n",
+			"the rights of its cache": "| controller-manager | everywhere | configmaps | list, watch | the shared caches |\n",
 		},
 	} {
 		text := read(t, filepath.Join(copied, path))
@@ -156,6 +154,9 @@ func inGeneratedFiles(t *testing.T, gen string) {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s lacks %s:\n%s", path, what, want)
 			}
+		}
+		if token := regexp.MustCompile(`, toy-account[^\n|]*(\]\n  verbs: \[create\]| \| create \| the controllers' identities)`); !token.MatchString(text) {
+			t.Errorf("%s lacks the right to have its token: %s", path, token)
 		}
 	}
 	if out, code := run(t, copied, gen, "--check"); code != 0 {

@@ -358,7 +358,7 @@ func TestManagerConfig(t *testing.T) {
 	if !m.Controllers["deployment-controller"] || m.Controllers["replicaset-controller"] {
 		t.Errorf("CLI-50: %v", m.Controllers)
 	}
-	if !slices.Contains(m.Lacking, "resource quota") || slices.Contains(m.Lacking, "ReplicaSets") {
+	if !slices.Contains(m.Lacking, "attaching volumes to nodes") || slices.Contains(m.Lacking, "ReplicaSets") {
 		t.Errorf("lacking: %q", m.Lacking)
 	}
 	c := m.Clients

@@ -36,8 +36,8 @@ func (s *Server) Get(_ context.Context, m api.Mapping, key plan.Key, into plan.O
 	return copyInto(m, o, into)
 }
 
-// List reads what matches, in the order of namespaces and names (api.Reader). Of fields, metadata.name and
-// metadata.namespace can be selected.
+// List reads what matches, in the order of namespaces and names (api.Reader). Of fields, name and namespace can
+// be selected, the type of Secrets, and the node of pods.
 func (s *Server) List(_ context.Context, m api.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Server) matching(m api.Mapping, namespace string, o metav1.ListOptions)
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	for _, r := range field.Requirements() {
-		if r.Field != metav1.ObjectNameField && r.Field != "metadata.namespace" && (r.Field != "type" || m.Kind != "Secret") {
+		if !slices.Contains(selectable(m.Kind), r.Field) {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the field %s cannot be selected", r.Field))
 		}
 	}
@@ -136,11 +136,20 @@ func (s *Server) matching(m api.Mapping, namespace string, o metav1.ListOptions)
 	return found, nil
 }
 
-// fieldsOf are the fields by which objects can be selected.
+// selectable are the fields by which objects of a kind can be selected.
+func selectable(kind string) []string {
+	of := map[string]string{"Secret": "type", "Pod": "spec.nodeName"}
+	return []string{metav1.ObjectNameField, "metadata.namespace", of[kind]}
+}
+
+// fieldsOf are the values of these fields.
 func fieldsOf(key plan.Key, o plan.Object) fields.Set {
 	set := fields.Set{metav1.ObjectNameField: key.Name, "metadata.namespace": key.Namespace}
-	if secret, ok := o.(*corev1.Secret); ok {
-		set["type"] = string(secret.Type)
+	switch o := o.(type) {
+	case *corev1.Secret:
+		set["type"] = string(o.Type)
+	case *corev1.Pod:
+		set["spec.nodeName"] = o.Spec.NodeName
 	}
 	return set
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +73,8 @@ func NewServer() *Server {
 }
 
 // BeforeWrite sets a function that is called with each write before it is carried out. When it returns an error, the write is
-// neither carried out nor kept in the log, and that is its error. Nil stands for none.
+// neither carried out nor kept in the log, and that is its error. Nil stands for none. The function may be called from several
+// goroutines at once.
 func (s *Server) BeforeWrite(f func(Write) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,11 +82,22 @@ func (s *Server) BeforeWrite(f func(Write) error) {
 }
 
 // AfterWrite sets a function that is called with each write that was carried out. When it returns an error, that is the
-// write's error, although it was carried out. Nil stands for none.
+// write's error, although it was carried out. Nil stands for none. The function may be called from several goroutines at once.
 func (s *Server) AfterWrite(f func(Write) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.after = f
+}
+
+// RefuseFirst returns a function for BeforeWrite that refuses the first n writes, with these errors in turn.
+func RefuseFirst(n int, refusals ...error) func(Write) error {
+	var taken atomic.Int64
+	return func(Write) error {
+		if i := int(taken.Add(1)) - 1; i < n {
+			return refusals[i%len(refusals)]
+		}
+		return nil
+	}
 }
 
 // Authorize sets what SubjectAccessReview answers. Without it everything is allowed.

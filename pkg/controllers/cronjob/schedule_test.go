@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/robfig/cron/v3"
 	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
 func in(t testing.TB, name string) zone {
@@ -95,8 +97,11 @@ var (
 func TestLatestIsTheLibrarysLatest(t *testing.T) {
 	began := time.Date(2025, 12, 30, 13, 7, 11, 0, time.UTC)
 	ends := began.AddDate(2, 0, 0)
-	for _, text := range texts {
-		for _, name := range zones {
+	for i, text := range texts {
+		for j, name := range zones {
+			if plantest.Race && j > 0 && j != i%len(zones) {
+				continue // UTC and another zone are enough there
+			}
 			if strings.HasPrefix(text, "@every") && name != "UTC" {
 				continue // it has no zone
 			}

@@ -1,9 +1,7 @@
 package daemonset
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,8 +16,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
-
-var update = flag.Bool("update", false, "write the diaries in testdata anew")
 
 // simulation runs the controller over a world, as the runtime does, and keeps a diary. A second is a turn: the controller reconciles
 // until it has nothing to write, and then scheduler and kubelets do their work.
@@ -253,19 +249,7 @@ func TestDiaries(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSimulation(t, c.d, "n1", "n2", "n3")
 			c.play(s)
-			file := filepath.Join("testdata", strings.ReplaceAll(c.name, " ", "-")+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(s.diary.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), s.diary.String()); diff != "" {
-				t.Errorf("%s (-want +got; write it anew with -update):\n%s", file, diff)
-			}
+			plantest.Golden(t, filepath.Join("testdata", strings.ReplaceAll(c.name, " ", "-")+".txt"), s.diary.String())
 		})
 	}
 }

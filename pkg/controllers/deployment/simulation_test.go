@@ -94,9 +94,9 @@ func (s *simulation) look() (wrote int, next time.Duration, err error) {
 		return wrote, next, err
 	}
 	r := reportStatus(s.world.Now(), snap, did)
-	next = sooner(next, r.Requeue)
+	next = plan.Sooner(next, r.Requeue)
 	if wait := s.debounce(r); wait > 0 {
-		return wrote, sooner(next, wait), err
+		return wrote, plan.Sooner(next, wait), err
 	}
 	told := s.world.Apply(r)
 	s.cache.Learn(told)
@@ -186,11 +186,4 @@ func (s *simulation) statuses() (n int) {
 		}
 	}
 	return n
-}
-
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }

@@ -1,10 +1,8 @@
 package disruption
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,8 +18,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-var update = flag.Bool("update", false, "write the diaries anew")
-
 // A diary tells what happens in the life of a budget, step by step. Whoever changes one should read what has changed.
 func TestDiaries(t *testing.T) {
 	for name, story := range map[string]func(*diary){
@@ -36,19 +32,7 @@ func TestDiaries(t *testing.T) {
 			d.bench = newBench(t)
 			d.large = 1
 			story(d)
-			file := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(d.text.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := d.text.String(); got != string(want) {
-				t.Errorf("the diary is now\n%s", got)
-			}
+			plantest.Golden(t, filepath.Join("testdata", name+".txt"), d.text.String())
 		})
 	}
 }

@@ -72,7 +72,7 @@ func (k *scaling) observe(ctx context.Context, pods *selection) (s scale) {
 	s.Owners = len(seen)
 	for _, l := range k.read {
 		if age := k.request.Now.Sub(l.Read); age > 0 {
-			s.Stale = sooner(s.Stale, max(rememberedFor-age, time.Millisecond))
+			s.Stale = plan.Sooner(s.Stale, max(rememberedFor-age, time.Millisecond))
 		}
 	}
 	return s

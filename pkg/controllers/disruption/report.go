@@ -55,7 +55,7 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 		p = write(s, after, nil)
 		why = "no disruptions are allowed, as the status could not be written: " + s.WriteError
 	}
-	p.Why, p.Requeue = why, sooner(d.Next, s.Scale.Stale)
+	p.Why, p.Requeue = why, plan.Sooner(d.Next, s.Scale.Stale)
 	if !urgent(s.Budget, after) {
 		p.Debounce, p.MaxWait = podutil.Debounce(int64(s.Counts.Pods))
 	}
@@ -148,7 +148,7 @@ func disrupted(now time.Time, s snapshot) (d disruptions) {
 			d.Kept = map[string]metav1.Time{}
 		}
 		d.Kept[name] = since
-		d.Next = sooner(d.Next, left)
+		d.Next = plan.Sooner(d.Next, left)
 		if healthy(p) {
 			d.Shielded++
 		}
@@ -158,11 +158,3 @@ func disrupted(now time.Time, s snapshot) (d disruptions) {
 
 // clamped returns the number as a status takes it.
 func clamped(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
-
-// sooner returns the smaller of two waits, where zero means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}

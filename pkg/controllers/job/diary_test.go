@@ -1,9 +1,7 @@
 package job
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,8 +13,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
-
-var update = flag.Bool("update", false, "write the diaries anew")
 
 // A diary tells what happens in the life of a Job, step by step. Whoever changes one should read what has changed.
 func TestDiaries(t *testing.T) {
@@ -35,19 +31,7 @@ func TestDiaries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := &diary{}
 			story(d)
-			file := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(d.text.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := d.text.String(); got != string(want) {
-				t.Errorf("the diary is now\n%s", got)
-			}
+			plantest.Golden(t, filepath.Join("testdata", name+".txt"), d.text.String())
 		})
 	}
 }

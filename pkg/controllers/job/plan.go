@@ -39,11 +39,11 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 		if len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
 			p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 		}
-		p.Requeue = sooner(p.Requeue, adoptionCheck)
+		p.Requeue = plan.Sooner(p.Requeue, adoptionCheck)
 	}
 	p.Steps = slices.Concat(s.claims, releaseCounted(s, p.Steps))
 	if wait := untilDeadline(now, s.Job); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
-		p.Requeue = sooner(p.Requeue, wait) // JOB-4
+		p.Requeue = plan.Sooner(p.Requeue, wait) // JOB-4
 	}
 	return p
 }
@@ -153,12 +153,4 @@ func written(steps []plan.Step) map[types.UID]bool {
 		}
 	}
 	return uids
-}
-
-// sooner returns the smaller of two waits, where zero means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 {
-		return b
-	}
-	return min(a, b)
 }

@@ -282,15 +282,11 @@ func TestTakenOverWithoutAWrite(t *testing.T) {
 }
 
 func TestErrorsAreRetried(t *testing.T) { // RCA-7
-	taken := 0
-	run(t, []plan.Object{namespace("Active")}, func(apitest.Write) error {
-		if taken++; taken <= 20 {
-			return []error{apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName), apierrors.NewInternalError(os.ErrClosed)}[taken%2]
-		}
-		return nil
-	}, func(s *apitest.Server, _ string) {
+	run(t, []plan.Object{namespace("Active")}, apitest.RefuseFirst(20,
+		apierrors.NewInternalError(os.ErrClosed), apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName),
+	), func(s *apitest.Server, _ string) {
 		if published(t, s) == "" {
-			t.Errorf("given up after %d tries", taken)
+			t.Error("given up")
 		}
 	})
 }

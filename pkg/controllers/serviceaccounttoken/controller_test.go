@@ -167,15 +167,9 @@ func TestTOK12LiveRead(t *testing.T) {
 
 // A Secret that is met while the server cannot be written to is filled later (TOK-23).
 func TestTOK20NeverGivenUp(t *testing.T) {
-	tries := 0
-	inCluster(t, func(apitest.Write) error {
-		if tries++; tries <= 12 {
-			return apierrors.NewInternalError(os.ErrClosed)
-		}
-		return nil
-	}, func(c *cluster) {
+	inCluster(t, apitest.RefuseFirst(12, apierrors.NewInternalError(os.ErrClosed)), func(c *cluster) {
 		if s := c.secret("token"); len(s.Data["token"]) == 0 {
-			t.Errorf("given up after %d tries", tries)
+			t.Error("given up")
 		}
 	}, account("a1"), secret())
 }

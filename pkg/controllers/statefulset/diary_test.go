@@ -1,16 +1,13 @@
 package statefulset
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +16,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
-
-var update = flag.Bool("update", false, "write testdata anew")
 
 // simulation runs the controller over a world, as the runtime does: it applies the plan, then the report. Its diary says what happened.
 type simulation struct {
@@ -210,19 +205,7 @@ func TestDiaries(t *testing.T) {
 			s := newSimulation(web(3))
 			play(s)
 			got := strings.TrimLeft(strings.Join(s.diary, "\n"), "\n") + "\n"
-			file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "_")+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			plantest.Golden(t, filepath.Join("testdata", strings.ReplaceAll(name, " ", "_")+".txt"), got)
 		})
 	}
 }

@@ -1,18 +1,15 @@
 package ttlafterfinished
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
@@ -152,25 +149,11 @@ func TestAnyObjectsAtAll(t *testing.T) {
 
 // run runs the controller in virtual time, which begins at the epoch of Jobs, while a test works. It returns the log.
 func run(t *testing.T, test func(s *apitest.Server, put func(*batchv1.Job))) (log string) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(epoch))
-		var lines bytes.Buffer
-		klog.SetLogger(funcr.New(func(_, args string) { lines.WriteString(args + "\n") }, funcr.Options{}))
-		defer klog.ClearLogger()
-		server := apitest.NewServer()
+	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *apitest.Server) {
 		entry := Controller()
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
-		managertest.Run(t, c, entry, func() {
-			test(server, func(job *batchv1.Job) {
-				if _, err := server.Put(job); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-			})
-		})
-		log = lines.String()
+		managertest.Run(t, c, entry, func() { test(server, managertest.Putter[*batchv1.Job](t, server)) })
 	})
-	return log
 }
 
 // finishedNow is a Job that has finished at this moment.

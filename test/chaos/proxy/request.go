@@ -52,7 +52,7 @@ var clusterScoped = strings.Fields(`
 `)
 
 // parseRequest reads a request. If only is not empty, a list or watch of all namespaces becomes one of that namespace, in
-// r's URL too, and of Namespaces themselves it is the only one.
+// r's URL too. Of Namespaces themselves it is the only one, and of other objects of the whole cluster those that are made for it are.
 func parseRequest(r *http.Request, only string) Request {
 	request := Request{apirequest.Parse(r), r.UserAgent()}
 	all := request.Namespace == "" && request.Name == "" && (request.Verb == "list" || request.Verb == "watch")
@@ -61,10 +61,19 @@ func parseRequest(r *http.Request, only string) Request {
 		scope := strings.TrimSuffix(strings.TrimRight(r.URL.Path, "/"), request.Resource)
 		r.URL.Path, r.URL.RawPath = scope+"namespaces/"+only+"/"+request.Resource, ""
 	}
-	if only != "" && all && request.Resource == "namespaces" {
+	selector := map[string][2]string{
+		"namespaces":                 {"fieldSelector", "metadata.name=" + only},
+		"certificatesigningrequests": {"labelSelector", OfNamespace + "=" + only},
+		"persistentvolumes":          {"labelSelector", OfNamespace + "=" + only},
+		"clusterroles":               {"labelSelector", OfNamespace + "=" + only},
+	}[request.Resource]
+	if only != "" && all && selector[0] != "" {
 		query := r.URL.Query()
-		query.Set("fieldSelector", "metadata.name="+only)
+		query.Set(selector[0], selector[1])
 		r.URL.RawQuery = query.Encode()
 	}
 	return request
 }
+
+// OfNamespace is the label of objects of the whole cluster that names the namespace that they are made for.
+const OfNamespace = "of-namespace"

@@ -130,6 +130,7 @@ func TestRequestsAreParsed(t *testing.T) {
 		{"GET", "/api/v1/nodes", "list nodes ", ""},
 		{"GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true", "watch clusterroles ", ""},
 		{"GET", "/api/v1/namespaces?watch=true", "watch namespaces ", "/api/v1/namespaces"},
+		{"GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests", "list certificatesigningrequests ", ""},
 		{"GET", "/api/v1/namespaces/shop/pods/web", "get pods shop/web", ""},
 		{"GET", "/api/v1/namespaces/shop/pods", "list pods shop/", ""},
 		{"PUT", "/apis/apps/v1/namespaces/shop/deployments/web/status", "update deployments/status shop/web", ""},
@@ -141,6 +142,10 @@ func TestRequestsAreParsed(t *testing.T) {
 		r := httptest.NewRequest(row.method, row.url, http.NoBody)
 		got := parseRequest(r, "only").String()
 		if selector := r.URL.Query().Get("fieldSelector"); (selector == "metadata.name=only") != strings.Contains(got, " namespaces ") {
+			t.Errorf("%s %s selects %q", row.method, row.url, selector)
+		}
+		marked := strings.Contains(got, " certificatesigningrequests ") || strings.Contains(got, " clusterroles ")
+		if selector := r.URL.Query().Get("labelSelector"); (selector == OfNamespace+"=only") != marked {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}
 		if row.path == "" {

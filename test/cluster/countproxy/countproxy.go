@@ -184,6 +184,7 @@ current-context: proxy
 type exchange struct {
 	request Request
 	version uint64 // the object's resourceVersion in the body of an update
+	removes bool   // the update takes the last finalizer off an object that is being deleted: the answer has the version of before
 	newest  uint64 // the highest resourceVersion that had been seen before
 }
 
@@ -213,7 +214,8 @@ func (p *Proxy) handler(target *url.URL) http.Handler {
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			x.version = resourceVersion(r.Header, body)
+			about := metadataOf(r.Header, body)
+			x.version, x.removes = versionOf(about), about.DeletionTimestamp != nil && len(about.Finalizers) == 0
 		}
 		p.mu.Lock()
 		x.newest = p.newest
@@ -275,7 +277,7 @@ func (p *Proxy) responseVersion(x *exchange, resp *http.Response) (uint64, error
 		return 0, err
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return resourceVersion(resp.Header, body), nil
+	return versionOf(metadataOf(resp.Header, body)), nil
 }
 
 // changedNothing tells whether a write was accepted but left the object as it was. The server then answers with the
@@ -283,7 +285,7 @@ func (p *Proxy) responseVersion(x *exchange, resp *http.Response) (uint64, error
 // request was made. The latter needs all objects to be in one etcd, where each change gets a higher version than any
 // before it. To take the last finalizer of a namespace is answered in this way as well, and removes it.
 func (x *exchange) changedNothing(version uint64) bool {
-	if version == 0 || x.request.Verb != "update" && x.request.Verb != "patch" || x.request.Subresource == "finalize" {
+	if version == 0 || x.request.Verb != "update" && x.request.Verb != "patch" || x.request.Subresource == "finalize" || x.removes {
 		return false
 	}
 	return version == x.version || version <= x.newest

@@ -379,3 +379,19 @@ func encode(t *testing.T, contentType, version string) string {
 	}
 	return string(data)
 }
+
+// An update that takes the last finalizer off is answered with the version of before, and has an effect all the same.
+func TestRemovalIsAnEffect(t *testing.T) {
+	const object = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","resourceVersion":"10","deletionTimestamp":"2026-01-01T00:00:00Z"%s}}`
+	for finalizers, want := range map[string]int{"": 0, `,"finalizers":["a"]`: 1} {
+		body := fmt.Sprintf(object, finalizers)
+		proxy := startProxy(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", k8sruntime.ContentTypeJSON)
+			_, _ = io.WriteString(w, body)
+		})
+		sendAs(t, "PUT", proxy.URL()+"/api/v1/namespaces/a/configmaps/m", k8sruntime.ContentTypeJSON, body)
+		if got := proxy.Writes().NoOps; got != want {
+			t.Errorf("%q: %d writes without effect, want %d", finalizers, got, want)
+		}
+	}
+}

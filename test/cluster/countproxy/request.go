@@ -49,29 +49,34 @@ func parseRequest(r *http.Request) Request {
 // protobufPrefix begins every object in Kubernetes' protobuf format.
 var protobufPrefix = []byte("k8s\x00")
 
-// resourceVersion reads the version of the object in a body, JSON or protobuf. It is zero if there is none.
-func resourceVersion(header http.Header, body []byte) uint64 {
+// metadataOf reads the metadata of the object in a body, JSON or protobuf. They are empty if there is none.
+func metadataOf(header http.Header, body []byte) (none metav1.ObjectMeta) {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	if err != nil {
-		return 0
+		return none
 	}
 	// Every object has its metadata in the same place, so this type does for all of them.
 	var object metav1.PartialObjectMetadata
 	switch mediaType {
 	case runtime.ContentTypeJSON:
 		if json.Unmarshal(body, &object) != nil || object.Kind == "Status" {
-			return 0
+			return none
 		}
 	case runtime.ContentTypeProtobuf:
 		var envelope runtime.Unknown
 		raw, ok := bytes.CutPrefix(body, protobufPrefix)
 		if !ok || envelope.Unmarshal(raw) != nil || envelope.Kind == "Status" || object.Unmarshal(envelope.Raw) != nil {
-			return 0
+			return none
 		}
 	default:
-		return 0
+		return none
 	}
-	version, err := strconv.ParseUint(object.ResourceVersion, 10, 64)
+	return object.ObjectMeta
+}
+
+// versionOf returns the version that the metadata say, zero if there is none.
+func versionOf(m metav1.ObjectMeta) uint64 {
+	version, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -77,6 +77,7 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.ConfigMap, client: core, resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} }},
 		{name: oracle.Job, client: c.BatchV1().RESTClient(), resource: "jobs", list: func() runtime.Object { return &batchv1.JobList{} }},
 		{name: oracle.PodDisruptionBudget, client: c.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", list: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} }},
+		{name: oracle.ResourceQuota, client: core, resource: "resourcequotas", list: func() runtime.Object { return &corev1.ResourceQuotaList{} }},
 		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},
 	}
 }

@@ -134,7 +134,20 @@ func defaultVolume(v *corev1.PersistentVolume) {
 	}
 }
 
+// createClaim does what the admission plugin does that protects claims in use.
+func createClaim(_ *Server, c *corev1.PersistentVolumeClaim) {
+	protect(c, "kubernetes.io/pvc-protection")
+}
+
+// protect gives a new object the finalizer of the controller that protects objects of the kind.
+func protect(o Object, finalizer string) {
+	if !slices.Contains(o.GetFinalizers(), finalizer) {
+		o.SetFinalizers(append(slices.Clone(o.GetFinalizers()), finalizer))
+	}
+}
+
 func createVolume(_ *Server, v *corev1.PersistentVolume) {
+	protect(v, "kubernetes.io/pv-protection")
 	v.Status.LastPhaseTransitionTime = ptr.To(now())
 }
 

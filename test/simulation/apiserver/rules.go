@@ -153,7 +153,7 @@ func coreRules() map[string]rules {
 			defaults: each(defaultSecret),
 			fields:   asks(func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} }),
 		},
-		"persistentvolumeclaims": {answered: true, defaults: each(defaultClaim)},
+		"persistentvolumeclaims": {answered: true, defaults: each(defaultClaim), create: creates(createClaim)},
 		"persistentvolumes":      {answered: true, defaults: each(defaultVolume), create: creates(createVolume), update: updates(updateVolume)},
 		"serviceaccounts":        {answered: true},
 		"resourcequotas":         {answered: true},

@@ -18,7 +18,11 @@ import (
 
 // serve carries out a request that is no watch.
 func (c *Client) serve(r request, req *http.Request, body []byte) (code int, o runtime.Object, err error) {
-	if r.store == nil {
+	switch {
+	case r.Resource == reviews:
+		o, err = c.Server.review(body)
+		return http.StatusCreated, o, err
+	case r.store == nil:
 		o, err = c.Server.discover(req)
 		return http.StatusOK, o, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,8 @@ type Server struct {
 	writer    string          // who makes the change that is under way
 	dryRun    bool            // the change that is under way is not stored
 	hidden    map[string]bool // groups that discovery does not show
+	allowed   func(authorizationv1.SubjectAccessReviewSpec) bool
+	loads     map[string]int64
 }
 
 // Result is what became of a write.

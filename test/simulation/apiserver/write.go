@@ -143,6 +143,9 @@ func (s *Server) create(st *store, w Write) (Object, error) {
 	if err := s.admit(w, nil, o); err != nil {
 		return nil, err
 	}
+	if err := s.charge(st, o); err != nil {
+		return nil, err
+	}
 	if st.objects[keyOf(w.Namespace, o.GetName())] != nil {
 		return nil, apierrors.NewAlreadyExists(st.groupResource(), o.GetName())
 	}

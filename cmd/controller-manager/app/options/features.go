@@ -21,7 +21,8 @@ const oldestEmulated = "1.33"
 // obeyed are the gates that change what this build does. All others are accepted, because operators give one list to all
 // components (CLI-28).
 var obeyed = []string{
-	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DeploymentReplicaSetTerminatingReplicas", "PodDeletionCost",
+	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource", "DeploymentReplicaSetTerminatingReplicas",
+	"InPlacePodLevelResourcesVerticalScaling", "PodDeletionCost", "PodLevelResources",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library

@@ -163,8 +163,8 @@ func TestBadFlags(t *testing.T) {
 		{"CLI-5 bad duration", "--min-resync-period=abc",
 			`invalid argument "abc" for "--min-resync-period" flag: time: invalid duration "abc"`},
 		{"CLI-3 no configuration file", "--config=x", "unknown flag: --config"},
-		{"CLI-49 an ignored flag has a type", "--concurrent-resource-quota-syncs=many",
-			`invalid argument "many" for "--concurrent-resource-quota-syncs" flag: strconv.ParseInt: parsing "many": invalid syntax`},
+		{"CLI-49 an ignored flag has a type", "--concurrent-service-syncs=many",
+			`invalid argument "many" for "--concurrent-service-syncs" flag: strconv.ParseInt: parsing "many": invalid syntax`},
 		{"CLI-31 bad address", "--bind-address=x", `invalid argument "x" for "--bind-address" flag: failed to parse IP: "x"`},
 		{"CLI-43 bad vmodule", "--vmodule=x", `invalid argument "x" for "--vmodule" flag: "x" does not have the pattern=N format`},
 	} {

@@ -1,0 +1,86 @@
+// Package bootstrapsigner is the bootstrap signer: it signs the public ConfigMap cluster-info with each bootstrap token, so that who knows a
+// token can trust what the ConfigMap says of the cluster.
+package bootstrapsigner
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cluster-bootstrap/token/api"
+
+	"github.com/standalone-kcm/controller-manager/pkg/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the bootstrap signer's entry in the registry. It has no flags (BOOT-3).
+func Controller() manager.Controller {
+	return manager.Controller{
+		Name:         "bootstrap-signer-controller",
+		Alias:        "bootstrapsigner",
+		Account:      "bootstrap-signer",
+		OffByDefault: true,
+		Rights:       Rights,
+		Fields:       cached(),
+		Init:         initialize,
+	}
+}
+
+// clusterInfo is the only key.
+func clusterInfo() plan.Key {
+	return plan.Key{Namespace: metav1.NamespacePublic, Name: api.ConfigMapClusterInfo}
+}
+
+func configMapKind() schema.GroupVersionKind {
+	return corev1.SchemeGroupVersion.WithKind("ConfigMap")
+}
+
+// cached are the fields that the controller reads. The ConfigMap is written back whole.
+func cached() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
+		configMapKind(): {}, bootstraptoken.Kind(): bootstraptoken.Fields(),
+	}}
+}
+
+func initialize(c manager.Context) (manager.Runner, error) {
+	k, err := newCaches(c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+		Name:    "bootstrap_signer_queue", // of the queue
+		Workers: 1,
+		Kinds:   []string{"ConfigMap"},
+		Watches: []reconcile.Watch{
+			{Kind: configMapKind(), Informer: k.configMaps.Informer(), Enqueues: enqueuedByConfigMap, Resync: true},
+			{Kind: bootstraptoken.Kind(), Informer: k.secrets.Informer(), Enqueues: enqueuedBySecret, Resync: true},
+		},
+		Observe: k.observe,
+		Plan:    planSignatures,
+	}), nil
+}
+
+// selector selects the one ConfigMap (BOOT-34).
+func selector() fields.Selector {
+	key := clusterInfo()
+	return fields.AndSelectors(fields.OneTermEqualSelector("metadata.namespace", key.Namespace), fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name))
+}
+
+// enqueuedByConfigMap returns the ConfigMap (BOOT-11), also if it is gone, so that nothing more is remembered of it.
+func enqueuedByConfigMap(before, after plan.Object) []plan.Key {
+	return informers.ItselfIf(before, after, func(m *corev1.ConfigMap) bool {
+		return m.Namespace == clusterInfo().Namespace && m.Name == clusterInfo().Name
+	})
+}
+
+// enqueuedBySecret returns the ConfigMap for each change of a bootstrap token, and when one is gone (BOOT-11, BOOT-32).
+func enqueuedBySecret(before, after plan.Object) []plan.Key {
+	if bootstraptoken.Is(before) || bootstraptoken.Is(after) {
+		return []plan.Key{clusterInfo()}
+	}
+	return nil
+}

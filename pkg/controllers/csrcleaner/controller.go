@@ -1,0 +1,60 @@
+// Package csrcleaner is the controller that deletes requests for certificates that nobody needs any more.
+package csrcleaner
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the cleaner's entry in the registry.
+func Controller() manager.Controller {
+	return manager.Controller{
+		Name:    "certificatesigningrequest-cleaner-controller",
+		Alias:   "csrcleaner",
+		Account: "certificate-controller",
+		Rights:  Rights,
+		Fields:  cached(),
+		Init:    initialize,
+	}
+}
+
+// cached are the fields that the controller reads.
+func cached() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{csrutil.Kind(): {"status.conditions", "status.certificate"}}}
+}
+
+func initialize(c manager.Context) (manager.Runner, error) {
+	requests, err := informers.Objects[*csrutil.Request](c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+		Name:    "certificate_cleaner",
+		Workers: 1, // CSR-3
+		Kinds:   []string{csrutil.Kind().Kind},
+		Watches: []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: informers.Itself, Resync: true}},
+		Observe: (&caches{requests}).observe,
+		Plan:    planDeletion,
+		Applied: applied,
+	}), nil
+}
+
+// applied logs what was deleted (CSR-42).
+func applied(ctx context.Context, s snapshot, did plan.Outcome) {
+	for _, r := range did.Results {
+		if r.Err != nil || r.Needless {
+			continue
+		}
+		e, _ := s.first()
+		klog.FromContext(ctx).Info("Deleted a request for a certificate", "csr", s.Request.Name, "reason", e.Why)
+	}
+}

@@ -1,0 +1,23 @@
+package csrcleaner
+
+import (
+	"context"
+
+	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// caches are what the controller reads.
+type caches struct {
+	requests informers.Store[*csrutil.Request]
+}
+
+// observe finds the request. One that is being deleted is as good as gone.
+func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+	request := k.requests.Get("", r.Key.Name)
+	if request != nil && request.DeletionTimestamp == nil {
+		o.Exists, o.Snapshot = true, snapshot{Request: request}
+	}
+	return o, nil
+}

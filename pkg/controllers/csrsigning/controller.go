@@ -1,0 +1,127 @@
+// Package csrsigning is the controller that issues the certificates of approved requests, for the signers that Kubernetes has itself.
+package csrsigning
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// workers is how many certificates are signed at the same time (CSR-1).
+const workers = 5
+
+// Controller returns the signer's entry in the registry. Without the files of a certificate authority it is off, whatever --controllers
+// says (CSR-12).
+func Controller() manager.Controller {
+	o := &Options{Duration: 365 * 24 * time.Hour}
+	return manager.Controller{
+		Name:    "certificatesigningrequest-signing-controller",
+		Alias:   "csrsigning",
+		Account: "certificate-controller",
+		Options: o,
+		Rights:  Rights,
+		Fields:  cached(),
+		Init:    o.init,
+	}
+}
+
+// cached says that requests are kept whole: they are written back whole.
+func cached() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{csrutil.Kind(): {}}}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	pairs, off := o.pairs()
+	tellOff(off)
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	authorities, err := openAuthorities(pairs)
+	if err != nil {
+		return nil, err
+	}
+	requests, err := informers.Objects[*csrutil.Request](c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	k := &caches{requests: requests, authorities: authorities, duration: o.Duration}
+	own := newCollectors(authorities)
+	c.RegisterMetrics(own.all()...)
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+		Name:      "certificate_signing",
+		QueueName: "certificate", // shared with the approver, as in the original
+		Workers:   workers,
+		Kinds:     []string{csrutil.Kind().Kind},
+		Watches:   []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: k.enqueued, Resync: true}},
+		Source:    k.follow,
+		Observe:   k.observe,
+		Plan:      planCertificate,
+		Applied:   own.applied,
+	}), nil
+}
+
+// tellOff logs which signers are off (CSR-9, CSR-12), in one line if all are off for the same reason.
+func tellOff(off map[string]string) {
+	reasons := map[string][]string{}
+	for _, name := range csrutil.Signers() {
+		if why, ok := off[name]; ok {
+			reasons[why] = append(reasons[why], name)
+		}
+	}
+	for why, signers := range reasons {
+		klog.Background().Info("Skipping CSR signer controller because "+why, "signers", signers)
+	}
+}
+
+// openAuthorities reads the files. Signers with the same files share an authority.
+func openAuthorities(pairs map[string]Pair) (map[string]*authority, error) {
+	opened, all := map[Pair]*authority{}, map[string]*authority{}
+	for _, name := range csrutil.Signers() {
+		p, ok := pairs[name]
+		if !ok {
+			continue
+		}
+		if opened[p] == nil {
+			a, err := openAuthority(p)
+			if err != nil {
+				return nil, fmt.Errorf("failed to init %s certificate controller: %w", name, err)
+			}
+			opened[p] = a
+		}
+		all[name] = opened[p]
+	}
+	return all, nil
+}
+
+// follow enqueues what is to be signed when the files of an authority have changed: what the old one could not sign, the new one may. It
+// logs that the files of an authority do not belong together.
+func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
+	distinct := map[*authority]bool{}
+	for _, a := range k.authorities {
+		distinct[a] = true
+	}
+	var all sync.WaitGroup
+	for a := range distinct {
+		all.Go(func() {
+			a.follow(ctx, func() {
+				if err := a.mismatch(); err != nil {
+					klog.FromContext(ctx).Info("The files of a certificate authority do not belong together, what they said before stays", "err", err.Error())
+					return
+				}
+				k.enqueueAll(enqueue)
+			})
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,177 @@
+// Package horizontalpodautoscaler is the horizontal-pod-autoscaler controller: it changes the size of workloads so that metrics come near
+// their targets.
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubeinformers "k8s.io/client-go/informers"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+var (
+	autoscalerKind  = autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
+	podKind         = corev1.SchemeGroupVersion.WithKind("Pod")
+	deploymentKind  = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	replicaSetKind  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	statefulSetKind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+	controllerKind  = corev1.SchemeGroupVersion.WithKind("ReplicationController")
+)
+
+// Controller returns the horizontal-pod-autoscaler controller's entry in the registry.
+func Controller() manager.Controller {
+	o := defaultOptions()
+	return manager.Controller{
+		Name:    "horizontal-pod-autoscaler-controller",
+		Alias:   "horizontalpodautoscaling",
+		Account: "horizontal-pod-autoscaler",
+		Options: o,
+		Rights:  Rights,
+		Fields:  cached(),
+		Init:    o.init,
+	}
+}
+
+// cached is what the controller reads. The status of autoscalers is written back whole.
+func cached() projection.Fields {
+	scale := []string{"spec.replicas", "spec.selector", "status.replicas"}
+	return projection.Fields{
+		Kinds: map[schema.GroupVersionKind][]string{
+			autoscalerKind: nil,
+			podKind: {
+				"spec.resources.requests", "spec.containers.name", "spec.containers.resources.requests",
+				"spec.initContainers.name", "spec.initContainers.restartPolicy", "spec.initContainers.resources.requests",
+				"status.phase", "status.startTime", "status.conditions",
+			},
+			deploymentKind: scale, replicaSetKind: scale, statefulSetKind: scale, controllerKind: scale,
+		},
+		Containers:   true, // those without requests matter (HPA-31)
+		PodCondition: func(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady },
+	}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	clients, err := c.Faster(bucketsOfOriginal, bucketsOfOriginal)
+	if err != nil {
+		return nil, err
+	}
+	access := c.Access
+	access.Client = clients.Client()
+	schedule := schedule{Period: o.SyncPeriod}
+	k, err := newCaches(c.Informers, schedule)
+	if err != nil {
+		return nil, err
+	}
+	k.mapper = c.Clients.Mapper()
+	k.settings = o.settings(c.Enabled)
+	own := newCollectors()
+	c.RegisterMetrics(own.all()...)
+	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, memory]{
+		Name:    "horizontalpodautoscaler", // of the queue
+		Workers: int(o.Workers),
+		Kinds:   []string{autoscalerKind.Kind},
+		Watches: k.watches(own),
+		Period:  o.SyncPeriod, // HPA-8
+		Source: func(ctx context.Context, _ func(plan.Key)) {
+			own.begin(k.autoscalers.All)
+			<-ctx.Done()
+			own.end()
+		},
+		Observe:  k.observe,
+		Plan:     planScale,
+		Remember: remember,
+		Report:   reportStatus,
+		Applied:  own.applied,
+		Owner:    func(s snapshot) plan.Object { return s.Autoscaler },
+	}), nil
+}
+
+// bucketsOfOriginal is how many limits of requests the original has, one for each API that it uses; ours share one of that size (HPA-66).
+const bucketsOfOriginal = 5
+
+func newCaches(f kubeinformers.SharedInformerFactory, r schedule) (*caches, error) {
+	autoscalers, err1 := informers.Objects[*autoscalingv2.HorizontalPodAutoscaler](f)
+	pods, err2 := informers.PodsByLabels(f)
+	deployments, err3 := informers.Objects[*appsv1.Deployment](f)
+	replicaSets, err4 := informers.Objects[*appsv1.ReplicaSet](f)
+	statefulSets, err5 := informers.Objects[*appsv1.StatefulSet](f)
+	controllers, err6 := informers.Objects[*corev1.ReplicationController](f)
+	k := &caches{
+		autoscalers: autoscalers, pods: pods, deployments: deployments, replicaSets: replicaSets, statefulSets: statefulSets,
+		controllers: controllers, schedule: r,
+	}
+	k.answers, k.namespaces = newAnswers(r), newNamespaces(k)
+	return k, errors.Join(err1, err2, err3, err4, err5, err6)
+}
+
+// watches: the clock is what enqueues autoscalers. Changes of pods and targets enqueue nothing (HPA-9).
+func (k *caches) watches(own *collectors) []reconcile.Watch {
+	enqueues := func(before, after plan.Object) []plan.Key {
+		if after == nil {
+			k.namespaces.forget(before)
+		}
+		return own.itself(before, after)
+	}
+	return []reconcile.Watch{
+		{Kind: autoscalerKind, Informer: k.autoscalers.Informer(), Enqueues: enqueues, Delay: k.delay, Resync: true}, // HPA-8
+		{Kind: podKind, Informer: k.pods.Informer(), Enqueues: nothing},
+		{Kind: deploymentKind, Informer: k.deployments.Informer(), Enqueues: nothing},
+		{Kind: replicaSetKind, Informer: k.replicaSets.Informer(), Enqueues: nothing},
+		{Kind: statefulSetKind, Informer: k.statefulSets.Informer(), Enqueues: nothing},
+		{Kind: controllerKind, Informer: k.controllers.Informer(), Enqueues: nothing},
+	}
+}
+
+func nothing(plan.Object, plan.Object) []plan.Key { return nil }
+
+// delay returns how long it takes until an autoscaler that has changed is evaluated. One that has just been created leaves the next evaluation
+// of its namespace out if that would come within a third of a period: mostly its pods are new, too, and have no metrics yet.
+func (k *caches) delay(key plan.Key) time.Duration {
+	now := time.Now()
+	wait := k.schedule.wait(now, key.Namespace)
+	h := k.autoscalers.Get(key.Namespace, key.Name)
+	if h != nil && now.Add(wait).Before(h.CreationTimestamp.Add(k.schedule.Period/3)) {
+		wait += k.schedule.Period
+	}
+	return wait
+}
+
+// schedule says when the autoscalers of a namespace are evaluated: all at the same time, once in a period, so that they can share what is read
+// of the metrics. Namespaces have different times, so that the requests are spread over the period.
+type schedule struct{ Period time.Duration }
+
+// early is how much too early an evaluation may be and still be that of the next period: timers do not follow when the clock is set back a
+// little. Otherwise, it would take the answers of the period before, and be repeated at once.
+func (r schedule) early() time.Duration { return min(50*time.Millisecond, r.Period/10) }
+
+// slot returns the number of the period in which a namespace is at a time.
+func (r schedule) slot(now time.Time, namespace string) int64 {
+	return (now.Add(r.early()).UnixNano() - r.phase(namespace)) / int64(r.Period)
+}
+
+// wait returns how long it takes until the next evaluation. It is more than zero and little more than a period at most.
+func (r schedule) wait(now time.Time, namespace string) time.Duration {
+	left := r.Period - time.Duration((now.UnixNano()-r.phase(namespace))%int64(r.Period))
+	if left <= r.early() {
+		left += r.Period
+	}
+	return left
+}
+
+func (r schedule) phase(namespace string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(namespace))
+	return int64(h.Sum64() % uint64(r.Period))
+}

@@ -1,0 +1,183 @@
+package horizontalpodautoscaler
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func TestStatus(t *testing.T) {
+	scaled := at(4, 100)
+	done := writtenBy(reportStatus(now, scaled, carriedOut(planScale(now, scaled))))
+	if done.CurrentReplicas != 4 || done.DesiredReplicas != 8 || !done.LastScaleTime.Time.Equal(now) || *done.ObservedGeneration != 2 { // HPA-51, HPA-67
+		t.Errorf("%+v", done)
+	}
+	if reasonOf(*done, able) != "True SucceededRescale" || messageOf(*done, able) != "the HPA controller was able to update the target scale to 8" { // HPA-50
+		t.Errorf("%+v", done)
+	}
+	if got := conditionTypes(*done); got != "AbleToScale ScalingActive ScalingLimited" { // HPA-54
+		t.Error(got)
+	}
+	first := judge(now, at(12, 50)).Status // above the limit, so that the metrics are not asked yet
+	if got := conditionTypes(first); got != "AbleToScale ScalingLimited" {
+		t.Error(got)
+	}
+	if got := conditionTypes(judge(now, at(4, 50, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = first }))).Status); got != "AbleToScale ScalingActive ScalingLimited" {
+		t.Error(got)
+	}
+	m := done.CurrentMetrics[0].Resource.Current
+	if *m.AverageUtilization != 100 || m.AverageValue.String() != "100m" { // HPA-36, HPA-52
+		t.Errorf("%+v", m)
+	}
+	failed := at(4, 100, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status.CurrentReplicas = 3 }))
+	no := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Subresource: scaleSubresource, Err: errors.New("no")}}, Err: errors.New("no")}
+	after := writtenBy(reportStatus(now, failed, no))
+	if reasonOf(*after, able) != "False FailedUpdateScale" || after.CurrentReplicas != 4 || after.DesiredReplicas != 0 || after.LastScaleTime != nil { // HPA-49, HPA-51
+		t.Errorf("%+v", after)
+	}
+	memory := at(2, 50*1024*1024*1000, by(measuring(used(corev1.ResourceMemory, "50Mi"))))
+	if got := judge(now, memory).Status.CurrentMetrics[0].Resource.Current.AverageValue.String(); got != "50Mi" { // HPA-52
+		t.Error(got)
+	}
+}
+
+// conditionTypes are the types of the conditions, in their order.
+func conditionTypes(status autoscalingv2.HorizontalPodAutoscalerStatus) string {
+	var all []string
+	for _, c := range status.Conditions {
+		all = append(all, string(c.Type))
+	}
+	return strings.Join(all, " ")
+}
+
+// HPA-50: the time of a rescale is said by the next status if the one after the rescale could not be written.
+func TestTimeOfARescale(t *testing.T) {
+	s := at(4, 100)
+	began := now.Add(300 * time.Millisecond)
+	m := remember(began, s, carriedOut(planScale(began, s)))
+	next := func(status autoscalingv2.HorizontalPodAutoscalerStatus) snapshot {
+		return at(8, 50, func(n *snapshot) { n.Autoscaler.Status, n.Scaled = status, m.Scaled })
+	}
+	lost := writtenBy(reportStatus(now.Add(15*time.Second), next(s.Autoscaler.Status), plan.Outcome{}))
+	if lost.LastScaleTime == nil || !lost.LastScaleTime.Time.Equal(now) {
+		t.Errorf("%+v", lost)
+	}
+	if again := remember(now.Add(15*time.Second), next(*lost), plan.Outcome{}); !again.Scaled.Equal(now) {
+		t.Error(again.Scaled)
+	}
+	written := writtenBy(reportStatus(began, s, carriedOut(planScale(began, s))))
+	later := metav1.NewTime(now.Add(time.Minute)) // by another leader
+	for _, last := range []*metav1.Time{{Time: written.LastScaleTime.Truncate(time.Second)}, written.LastScaleTime, &later} {
+		status := *lost
+		status.LastScaleTime = last
+		if p := reportStatus(now.Add(15*time.Second), next(status), plan.Outcome{}); !p.Empty() {
+			t.Error(p)
+		}
+	}
+}
+
+// What has been written leaves nothing to write, and the time of a condition changes with its status only.
+func TestHPA55NothingNew(t *testing.T) {
+	s := at(4, 50)
+	first := reportStatus(now, s, plan.Outcome{})
+	if first.Steps[0].(plan.Change).Events.Failed != warning("FailedUpdateStatus", "{error}") { // HPA-58
+		t.Error(first)
+	}
+	s.Autoscaler = s.Autoscaler.DeepCopy()
+	s.Autoscaler.Status = *writtenBy(first)
+	if p := reportStatus(now.Add(15*time.Second), s, plan.Outcome{}); !p.Empty() {
+		t.Error(p)
+	}
+	s.Readings[0].Err = "gone"
+	later := writtenBy(reportStatus(now.Add(15*time.Second), s, plan.Outcome{}))
+	for _, c := range later.Conditions {
+		if changed := c.LastTransitionTime.After(now); changed != (c.Type == active) { // HPA-54
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A change of values by less than a tenth waits for the next evaluation, unless something else changes (HPA-55).
+func TestSmallChanges(t *testing.T) {
+	s := at(4, 50)
+	s.Autoscaler.Status = *writtenBy(reportStatus(now, s, plan.Outcome{}))
+	next := func(use int64, unsaid time.Duration) snapshot {
+		return at(4, use, func(n *snapshot) {
+			if n.Autoscaler = s.Autoscaler; unsaid > 0 {
+				n.Unsaid = now.Add(-unsaid)
+			}
+		})
+	}
+	for _, c := range []struct {
+		name    string
+		s       snapshot
+		written bool
+	}{
+		{"a small change", next(52, 0), false},
+		{"a tenth is small", next(45, 0), false},
+		{"a larger change", next(44, 0), true},
+		{"a second later, after a conflict", next(52, time.Second), false},
+		{"at the next evaluation", next(52, 15*time.Second-3*time.Millisecond), true},
+		{"no change", next(50, 15*time.Second), false},
+	} {
+		if p := reportStatus(now, c.s, plan.Outcome{}); p.Empty() == c.written {
+			t.Errorf("%s: %+v", c.name, p)
+		}
+	}
+}
+
+// Whatever the values are, and whether or not writes fail: what differs is shown at the second evaluation at which it does.
+func TestSmallChangesAreShown(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		use     []int64
+		failing int // how many writes fail
+		when    int // the evaluation at which the first write succeeds
+	}{
+		{"they stay", []int64{52, 52}, 0, 1},
+		{"they change", []int64{52, 51}, 0, 1},
+		{"they alternate", []int64{52, 50, 52}, 0, 2},
+		{"writes fail", []int64{52, 52, 52, 52}, 2, 3},
+		{"they alternate, and a write fails", []int64{52, 50, 52, 50, 52}, 1, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := at(4, 50)
+			h := s.Autoscaler
+			h.Status = *writtenBy(reportStatus(now, s, plan.Outcome{}))
+			at, m := now, remember(now, s, plan.Outcome{})
+			for i, use := range c.use {
+				at = at.Add(15 * time.Second)
+				s := atSame(use, h, m)
+				m = remember(at, s, plan.Outcome{})
+				status := writtenBy(reportStatus(at, s, plan.Outcome{}))
+				if status == nil {
+					continue
+				}
+				if c.failing--; c.failing >= 0 {
+					continue
+				}
+				if h = h.DeepCopy(); i != c.when {
+					t.Errorf("written at %d", i)
+				}
+				h.Status = *status
+				if !m.unsaid(h).IsZero() {
+					t.Error("what was written waits still")
+				}
+				return
+			}
+			t.Error("it is not written")
+		})
+	}
+}
+
+// atSame is a snapshot of four replicas of an autoscaler of which something is remembered.
+func atSame(use int64, h *autoscalingv2.HorizontalPodAutoscaler, m *memory) snapshot {
+	return at(4, use, func(s *snapshot) { s.Autoscaler, s.History, s.Unsaid = h, m.History, m.unsaid(h) })
+}

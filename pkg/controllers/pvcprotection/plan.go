@@ -1,0 +1,114 @@
+package pvcprotection
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+)
+
+// protection is the finalizer of PersistentVolumeClaims (SM-30).
+const protection plan.Protection = "kubernetes.io/pvc-protection"
+
+const (
+	mostChanges = 100             // in one reconcile of a namespace
+	mostTold    = 3               // claims that the reason of a plan names with the pods that keep them
+	lookAgain   = 5 * time.Second // after a pod was found that the cache did not know of: its end may cause no event
+)
+
+// snapshot is what one reconcile of a namespace has observed. The objects belong to shared caches.
+type snapshot struct {
+	Claims []*claim      // by name: those that lack the finalizer, and those that are being deleted and have it
+	Pause  time.Duration // until the pods of the namespace may be listed live again; zero if they were, or if nobody needs that
+}
+
+// claim is a claim with something to do.
+type claim struct {
+	Claim   *corev1.PersistentVolumeClaim
+	Pod     string // that uses it; empty if none is known
+	Checked bool   // Pod was found in a live list, or is not in there either
+}
+
+// planClaims gives claims their finalizer, and takes it off those that are being deleted and that no pod uses. All changes are updates
+// of the versions that were observed (SM-38), and a failure ends only its own.
+func planClaims(_ time.Time, s snapshot) plan.Plan {
+	var each plan.Each
+	var kept []string
+	p := plan.Plan{Requeue: s.Pause}
+	left := 0
+	for _, c := range s.Claims {
+		var why string
+		switch {
+		case c.Claim.DeletionTimestamp == nil: // SM-35
+			why = "the claim lacks the finalizer that protects it while a pod uses it"
+		case c.Pod != "":
+			if kept = append(kept, fmt.Sprintf("%s because the pod %s uses it", c.Claim.Name, c.Pod)); c.Checked {
+				p.Requeue = lookAgain
+			}
+			continue
+		case !c.Checked: // SM-37
+			kept = append(kept, c.Claim.Name+" until the pods have been listed")
+			continue
+		default:
+			why = "the claim is being deleted and no pod uses it: take its finalizer off"
+		}
+		if len(each.Sequences) == mostChanges {
+			left++
+			continue
+		}
+		each.Sequences = append(each.Sequences, []plan.Step{protection.Toggle(c.Claim, why)})
+	}
+	if left > 0 {
+		p.Requeue = time.Millisecond
+	}
+	if len(each.Sequences) > 0 {
+		p.Steps = []plan.Step{each}
+	}
+	p.Why = explain(len(each.Sequences), left, kept)
+	return p
+}
+
+// explain says what is done in a namespace, and what is not.
+func explain(changes, left int, kept []string) string {
+	why := "there is nothing to do"
+	if changes > 0 {
+		why = fmt.Sprintf("add or remove the finalizers of %d claims, and later of %d", changes, left)
+	}
+	if len(kept) == 0 {
+		return why
+	}
+	why += fmt.Sprintf("; %d claims are being deleted and stay: %s", len(kept), strings.Join(kept[:min(len(kept), mostTold)], ", "))
+	if len(kept) > mostTold {
+		why += ", and others"
+	}
+	return why
+}
+
+// uses reports whether a pod keeps a claim from going (SM-36): it is assigned to a node, and a volume names the claim, or is an ephemeral
+// one whose claim this is. A pod whose end is decided does not keep the claims that it controls, which are those of ephemeral volumes and
+// those that a StatefulSet deletes with the pod: each would wait for the other.
+func uses(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
+	if p.Spec.NodeName == "" || p.Namespace != c.Namespace {
+		return false
+	}
+	own := metav1.IsControlledBy(c, p)
+	for i := range p.Spec.Volumes {
+		switch v := &p.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name,
+			v.Ephemeral != nil && podutil.EphemeralClaim(p, v) == c.Name && own:
+			return !own || !over(p)
+		}
+	}
+	return false
+}
+
+// over reports whether a pod has no time left to end.
+func over(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil && ptr.Deref(p.DeletionGracePeriodSeconds, 1) == 0
+}

@@ -1,0 +1,28 @@
+package pvprotection
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+)
+
+// Whatever the volume is, planning does not panic or change it, a bound volume keeps its finalizer, and what is written leaves nothing to do.
+func TestAnyObjectsAtAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := draw(t)
+		p := planFinalizer(epoch, snapshot{Volume: v})
+		finalizers := written(t, p)
+		if p.Empty() {
+			return
+		}
+		if len(finalizers) < len(v.Finalizers) && v.Status.Phase == corev1.VolumeBound {
+			t.Errorf("%s: it is bound", p.Why) // SM-22
+		}
+		v = v.DeepCopy()
+		v.Finalizers = finalizers
+		if len(enqueued(nil, v)) > 0 || !planFinalizer(epoch, snapshot{Volume: v}).Empty() {
+			t.Errorf("%s: it is not done", p.Why)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+// Package resourcequota is the resourcequota controller. It says in the status of quotas what the objects of their namespaces use.
+// Admission of the API server enforces the quotas: it raises what is used before an object is stored. The controller lowers it again when
+// objects are gone.
+//
+// # How usage is counted
+//
+// Watches keep sums for each namespace, resource and choice of scopes, so that a change of one object costs the same however many
+// there are. Only what some quota names is watched. Pods, Services and claims are watched whole and kept as what they are charged with;
+// of everything else the caches of metadata are shared with other controllers.
+//
+// # When usage may be lowered
+//
+// Admission raises the usage first, and the object is stored and shown by a watch later. Whoever counts in between finds too little. So
+// each increase that the watch of the quota shows is remembered as a reservation, until the watch of the objects shows an object that is
+// newer than the increase and accounts for it. What is written is never less than what is counted and reserved together. A reservation
+// whose object never comes, because the creation has failed after its admission, ends after a minute, which is the longest that an API
+// server works on a request with its default --request-timeout.
+package resourcequota
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/quota"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the resourcequota controller's entry in the registry.
+func Controller() manager.Controller {
+	o := &Options{Workers: 5, SyncPeriod: 5 * time.Minute}
+	return manager.Controller{
+		Name:    "resourcequota-controller",
+		Alias:   "resourcequota",
+		Account: "resourcequota-controller",
+		Options: o,
+		Rights:  Rights,
+		Fields:  projection.Fields{Kinds: map[schema.GroupVersionKind][]string{quotaKind: nil}}, // written back whole
+		Init:    o.init,
+	}
+}
+
+var quotaKind = corev1.SchemeGroupVersion.WithKind("ResourceQuota")
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	quotas, err := informers.Objects[*corev1.ResourceQuota](c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	root, err := c.Root()
+	if err != nil {
+		return nil, err
+	}
+	kept, err := projection.New(counted())
+	if err != nil {
+		return nil, err
+	}
+	config, _ := root.Config()
+	client, err := informers.NewClient(config, kept)
+	if err != nil {
+		return nil, err
+	}
+	gates := quota.Gates{
+		PodLevelResources: c.Enabled("PodLevelResources"), PodLevelResize: c.Enabled("InPlacePodLevelResourcesVerticalScaling"),
+		ExtendedResourcesByClaims: c.Enabled("DRAExtendedResource"),
+	}
+	k := newCaches(quotas, gates, o.SyncPeriod)
+	if c.Shared.Verifier != nil {
+		k.verifier = verifier{c.Shared.Verifier}
+	}
+	k.sources.resources = c.Clients.Mapper().PreferredResources
+	k.sources.metadata = c.Metadata
+	k.sources.feed = client.Feed
+	return reconcile.New(c.Shared, c.Access, k.controller(int(o.Workers))), nil
+}
+
+// controller returns the parts that the engine runs.
+func (k *caches) controller(workers int) reconcile.Controller[snapshot, memory] {
+	return reconcile.Controller[snapshot, memory]{
+		Name:      "resourcequota",
+		QueueName: "resourcequota_primary", // RQ-47
+		Workers:   workers,
+		Kinds:     []string{quotaKind.Kind},
+		Watches:   []reconcile.Watch{{Kind: quotaKind, Informer: k.quotas.Informer(), Enqueues: informers.Itself, Record: true}},
+		Observe:   k.observe,
+		Plan:      planUsage,
+		Remember:  remember,
+		Owner:     owner,
+		Unowned:   true, // the version is a precondition of the only write, so that nothing need be read before it
+		Source:    k.follow,
+	}
+}
+
+func owner(s snapshot) plan.Object {
+	if s.Quota == nil {
+		return nil
+	}
+	return s.Quota
+}
+
+// counted are the fields of the objects that are watched for what they are charged with.
+func counted() projection.Fields {
+	kinds := map[schema.GroupVersionKind][]string{deviceClassKind: {"spec.extendedResourceName"}}
+	for _, t := range typed() {
+		kinds[t.kind] = t.fields
+	}
+	return projection.Fields{Kinds: kinds}
+}
+
+// follow counts until ctx ends.
+func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
+	k.tally.reset()
+	k.sources.run(ctx, k, enqueue)
+	k.tally.reset()
+}

@@ -1,0 +1,268 @@
+package resourcequota
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+)
+
+// RQ-1, RQ-2, RQ-48
+func TestEntry(t *testing.T) {
+	e := Controller()
+	if e.Name != "resourcequota-controller" || e.Alias != "resourcequota" || e.Account != "resourcequota-controller" || e.OffByDefault {
+		t.Errorf("%+v", e)
+	}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	e.Options.AddFlags(fs)
+	for name, want := range map[string]string{"concurrent-resource-quota-syncs": "5", "resource-quota-sync-period": "5m0s"} {
+		if f := fs.Lookup(name); f == nil || f.DefValue != want {
+			t.Errorf("--%s is %+v, want %s", name, f, want)
+		}
+	}
+	if err := fs.Set("concurrent-resource-quota-syncs", "0"); err != nil || len(e.Options.Validate()) != 1 {
+		t.Error("no workers are accepted")
+	}
+	if section, _ := e.Options.Configz(); section != "ResourceQuotaController" {
+		t.Error(section)
+	}
+	if own := Rights().Own; len(own) != 1 || own[0].Resource != "resourcequotas/status" || strings.Join(own[0].Verbs, "") != "update" {
+		t.Errorf("%+v", own)
+	}
+}
+
+// RQ-4, RQ-8, RQ-38, RQ-43, RQ-46: a quota is counted, and follows its pods within a second.
+func TestUsageFollows(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(podNamed("a"))
+		b.put(quotaOf(amounts("pods", 5, "requests.cpu", 2, "beer", 1)))
+		time.Sleep(time.Second)
+		b.want("at first", "pods", "1")
+		b.want("at first", "requests.cpu", "100m")
+		b.want("nobody counts it", "beer", "")
+		b.raise("pods", "2")
+		b.put(podNamed("b"))
+		time.Sleep(time.Second)
+		b.want("with another one", "pods", "2")
+		b.want("with another one", "requests.cpu", "200m")
+		b.delete(podKind, "a")
+		time.Sleep(time.Second)
+		b.want("one is gone", "pods", "1")
+		b.delete(podKind, "b")
+		time.Sleep(time.Second)
+		b.want("RQ-44 all are gone", "pods", "0")
+		writes := len(b.server.Log())
+		time.Sleep(time.Hour)
+		if more := b.server.Log()[writes:]; len(more) > 0 {
+			b.Errorf("written at rest: %v", more)
+		}
+	})
+}
+
+// RQ-57: what admission has reserved is not lowered before its object is seen, or a minute has passed.
+func TestReservationsStay(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(podNamed("a"))
+		b.put(quotaOf(amounts("pods", 5)))
+		time.Sleep(time.Second)
+		b.raise("pods", "2")
+		b.delete(podKind, "a")
+		time.Sleep(time.Second)
+		b.want("one is reserved, and another one is gone", "pods", "1")
+		b.put(podNamed("b"))
+		time.Sleep(time.Second)
+		b.want("it is there", "pods", "1")
+		b.delete(podKind, "b")
+		time.Sleep(time.Second)
+		b.want("it is gone", "pods", "0")
+		b.raise("pods", "3")
+		time.Sleep(reservedFor - 5*time.Second)
+		b.want("nothing comes", "pods", "3")
+		time.Sleep(10 * time.Second)
+		b.want("nothing has come", "pods", "0")
+	})
+}
+
+// RQ-57: the watch of pods is late. Nothing is lowered meanwhile, and a new quota waits.
+func TestAWatchThatIsLate(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(quotaOf(amounts("pods", 5)))
+		time.Sleep(time.Second)
+		b.want("at first", "pods", "0")
+		b.server.FreezeWatches(podKind)
+		b.raise("pods", "1")
+		b.put(podNamed("a"))
+		time.Sleep(10 * time.Second)
+		b.want("while it is late", "pods", "1")
+		other := quotaOf(amounts("count/pods", 5))
+		other.Name, other.UID = "other", "o"
+		b.put(other)
+		time.Sleep(listWithin - 2*time.Second)
+		if n := b.server.CountWrites("update ResourceQuota other"); n > 0 {
+			b.Error("a new quota is counted from a watch that is late")
+		}
+		b.server.ResumeWatches(podKind)
+		time.Sleep(3 * time.Second)
+		b.want("it has caught up", "pods", "1")
+		if log := strings.Join(b.server.Log(), "\n"); !strings.Contains(log, "other") {
+			b.Errorf("the new quota is not counted: %s", log)
+		}
+		b.delete(podKind, "a")
+		time.Sleep(time.Second)
+		b.want("it is gone", "pods", "0")
+	})
+}
+
+// RQ-49, RQ-42, RQ-18: what cannot be listed keeps its own names from being counted, and nothing else.
+func TestAKindThatCannotBeListed(t *testing.T) {
+	run(t, func(b *bench) {
+		b.unlisted["secrets"] = true
+		b.put(podNamed("a"))
+		b.put(quotaOf(amounts("pods", 5, "secrets", 3), said(amounts("secrets", 2))))
+		time.Sleep(25 * time.Second)
+		b.want("of what is listed", "pods", "1")
+		b.want("of what is not listed, what was said before", "secrets", "2")
+	})
+}
+
+// RQ-19, RQ-20, RQ-14: objects of a kind without rules are counted.
+func TestObjectsAreCounted(t *testing.T) {
+	run(t, func(b *bench) {
+		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "a"}}
+		secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+		if err := b.metadata.Tracker().Create(secrets, o, "shop"); err != nil {
+			b.Fatal(err)
+		}
+		b.put(quotaOf(amounts("secrets", 5, "count/secrets", 5, "count/widgets.example.com", 1)))
+		time.Sleep(time.Second)
+		b.want("one", "secrets", "1")
+		b.want("one", "count/secrets", "1")
+		b.want("RQ-38 there is no such kind", "count/widgets.example.com", "")
+		if err := b.metadata.Tracker().Delete(secrets, "shop", "a"); err != nil {
+			b.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		b.want("none", "secrets", "0")
+	})
+}
+
+// RQ-51, RQ-50: only what a quota names is watched.
+func TestWatchesOnlyWhatIsNamed(t *testing.T) {
+	run(t, func(b *bench) {
+		watched := func() int {
+			b.sources.mu.Lock()
+			defer b.sources.mu.Unlock()
+			return len(b.sources.watched)
+		}
+		time.Sleep(time.Minute)
+		if n := watched(); n != 0 {
+			b.Errorf("%d resources are watched without a quota", n)
+		}
+		b.put(podNamed("a"))
+		b.put(quotaOf(amounts("pods", 5, "configmaps", 1)))
+		time.Sleep(time.Second)
+		if n := watched(); n != 2 {
+			b.Errorf("%d resources are watched, want 2", n)
+		}
+		b.delete(quotaKind, "some")
+		time.Sleep(time.Minute)
+		if n := watched(); n != 0 {
+			b.Errorf("%d resources are watched after the quota is gone", n)
+		}
+		b.tally.mu.Lock()
+		defer b.tally.mu.Unlock()
+		if len(b.tally.namespaces)+len(b.tally.interned)+len(b.tally.expiring) > 0 {
+			b.Errorf("remembered: %+v", b.tally.namespaces)
+		}
+	})
+}
+
+// RQ-9, RQ-24, RQ-55: a pod is not charged any more when it has finished, or when its time is over.
+func TestPodsEnd(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(podNamed("a"))
+		b.put(podNamed("b"))
+		b.put(quotaOf(amounts("pods", 5, "count/pods", 5, "cpu", 1)))
+		time.Sleep(time.Second)
+		b.want("both", "cpu", "200m")
+		b.put(podNamed("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+		time.Sleep(time.Second)
+		b.want("one has finished", "cpu", "100m")
+		b.want("it is counted", "count/pods", "2")
+		at := metav1.NewTime(time.Now())
+		b.put(podNamed("b", func(p *corev1.Pod) {
+			p.Finalizers, p.DeletionTimestamp, p.DeletionGracePeriodSeconds = []string{"x/y"}, &at, ptr.To(int64(10))
+		}))
+		time.Sleep(5 * time.Second)
+		b.want("the other is about to end", "cpu", "100m")
+		time.Sleep(10 * time.Second)
+		b.want("its time is over", "cpu", "0")
+	})
+}
+
+// RQ-5, RQ-39, RQ-59: limits and scopes change.
+func TestTheSpecChanges(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(podNamed("a"))
+		b.put(podNamed("b", func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }))
+		q := quotaOf(amounts("pods", 5), func(q *corev1.ResourceQuota) {
+			q.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+				{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}}}}
+		})
+		b.put(q)
+		time.Sleep(time.Second)
+		b.want("pods of the class", "pods", "1")
+		q.Spec.ScopeSelector.MatchExpressions[0].Values = []string{"low"}
+		q.Status = corev1.ResourceQuotaStatus{Hard: amounts("pods", 5), Used: amounts("pods", 1)}
+		b.put(q)
+		time.Sleep(time.Second)
+		b.want("pods of another class", "pods", "0")
+		q.Spec.ScopeSelector, q.Spec.Hard = nil, amounts("pods", 1, "cpu", 7)
+		q.Status.Used = amounts("pods", 0)
+		b.put(q)
+		time.Sleep(time.Second)
+		b.want("RQ-45 all pods", "pods", "2")
+		b.want("another limit", "cpu", "200m")
+		synctest.Wait()
+	})
+}
+
+// RQ-40, RQ-41, RQ-54: the version that was seen is a precondition.
+func TestConflict(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(podNamed("a"))
+		b.put(quotaOf(amounts("pods", 5)))
+		time.Sleep(time.Second)
+		b.server.FreezeWatches(quotaKind)
+		b.raise("pods", "2")
+		b.delete(podKind, "a")
+		time.Sleep(5 * time.Second)
+		b.want("the quota has changed, and the watch does not show that", "pods", "2")
+		b.server.ResumeWatches(quotaKind)
+		time.Sleep(time.Minute + 20*time.Second)
+		b.want("in the end", "pods", "0")
+	})
+}
+
+// RQ-2, RQ-7: sums are made anew in each period.
+func TestRecount(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(podNamed("a"))
+		b.put(quotaOf(amounts("pods", 5)))
+		time.Sleep(time.Second)
+		b.tally.mu.Lock()
+		for _, sum := range b.tally.namespaces["shop"].sums {
+			sum["pods"] = resource.MustParse("7")
+		}
+		b.tally.mu.Unlock()
+		time.Sleep(6 * time.Minute)
+		b.want("after the period", "pods", "1")
+	})
+}

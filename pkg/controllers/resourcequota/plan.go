@@ -1,0 +1,113 @@
+package resourcequota
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/quota"
+)
+
+// snapshot is what one reconcile of a quota has observed. The quota belongs to a shared cache.
+type snapshot struct {
+	Quota *corev1.ResourceQuota
+	// Counted has those of the limited names of which all objects are known.
+	Counted corev1.ResourceList
+	Waiting []string // resources that are being listed
+	Failing []string // resources that have been listed for long
+	Late    []string // resources whose watches lack objects that the server has
+	Waited  bool     // for as long as a new quota waits for what is late
+	Error   string   // in the scopes of the quota
+	Memory  memory
+}
+
+const (
+	// lookAgain is when a quota is looked at again that waits for lists. That they are complete enqueues it; this is a safety net.
+	lookAgain = listWithin + time.Second
+)
+
+// planUsage writes the limits and what is used of them into the status (RQ-36..40).
+func planUsage(now time.Time, s snapshot) plan.Plan {
+	switch {
+	case s.Quota == nil:
+		return plan.Plan{Why: "there is no such quota"}
+	case s.Error != "":
+		return plan.Plan{Why: "the quota cannot be counted: " + s.Error}
+	}
+	waits, again := s.waits()
+	if waits != "" && s.Quota.Status.Hard == nil && !s.Waited { // one write instead of several
+		return plan.Plan{Why: waits, Requeue: again}
+	}
+	p := plan.Plan{Why: "the status says what is used"}
+	reserved, ends := s.Memory.reserved()
+	used, held := usage(s, reserved)
+	if held {
+		p.Why = "the status says what is used, and what was reserved for objects that are not there yet"
+		p.Requeue = max(ends.Sub(now), time.Second)
+	}
+	if waits != "" {
+		p.Why += "; " + waits
+		p.Requeue = plan.Sooner(p.Requeue, again)
+	}
+	if len(s.Failing) > 0 { // RQ-42
+		p.Why += "; what cannot be listed is not counted: " + strings.Join(s.Failing, ", ")
+		p.Requeue = plan.Sooner(p.Requeue, lookAgain)
+	}
+	q := s.Quota
+	if quota.Equal(q.Spec.Hard, q.Status.Hard) && quota.Equal(used, q.Status.Used) { // RQ-39
+		return p
+	}
+	changed := q.DeepCopy()
+	changed.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: used}
+	why := fmt.Sprintf("of %d limits, %d are counted", len(q.Spec.Hard), len(s.Counted))
+	p.Steps = []plan.Step{plan.Change{Old: q, New: changed, Subresource: plan.Status, Version: true, Why: why}} // RQ-40
+	return p
+}
+
+// waits says what the quota waits for, and when it is looked at again. Meanwhile, the other names are counted.
+func (s *snapshot) waits() (why string, again time.Duration) {
+	var all []string
+	if len(s.Waiting) > 0 {
+		all, again = append(all, "waiting for the list of "+strings.Join(s.Waiting, ", ")), lookAgain
+	}
+	if len(s.Late) > 0 {
+		all = append(all, "waiting for the watch of "+strings.Join(s.Late, ", ")+" to catch up")
+		if !s.Waited {
+			again = time.Second
+		} else {
+			again = lookAgain
+		}
+	}
+	return strings.Join(all, "; "), again
+}
+
+// usage returns what is used of each limited name. It is lowered only as far as nothing is reserved (RQ-57), and names that are not
+// counted keep what was written before (RQ-38). Held reports whether something would be lower without reservations.
+func usage(s snapshot, reserved corev1.ResourceList) (used corev1.ResourceList, held bool) {
+	used = corev1.ResourceList{}
+	for name := range s.Quota.Spec.Hard {
+		before, written := s.Quota.Status.Used[name]
+		counted, known := s.Counted[name]
+		if !known {
+			if written {
+				used[name] = before
+			}
+			continue
+		}
+		used[name] = counted // RQ-44
+		if counted.Cmp(before) >= 0 {
+			continue
+		}
+		both := counted.DeepCopy()
+		if both.Add(reserved[name]); both.Cmp(before) > 0 {
+			both = before
+		}
+		if both.Cmp(counted) > 0 {
+			used[name], held = both, true
+		}
+	}
+	return used, held
+}

@@ -1,0 +1,184 @@
+package resourcequota
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/quota"
+)
+
+var deviceClassKind = resourcev1.SchemeGroupVersion.WithKind("DeviceClass")
+
+// typedResource is a resource whose objects are charged with more than their number.
+type typedResource struct {
+	kind    schema.GroupVersionKind
+	builtIn bool // every API server has it
+	fields  []string
+}
+
+func typed() map[schema.GroupResource]typedResource {
+	core := corev1.SchemeGroupVersion
+	return map[schema.GroupResource]typedResource{
+		quota.Pods:           {core.WithKind("Pod"), true, quota.PodFields()},
+		quota.Services:       {core.WithKind("Service"), true, quota.ServiceFields()},
+		quota.Claims:         {core.WithKind("PersistentVolumeClaim"), true, quota.ClaimFields()},
+		quota.ResourceClaims: {resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), false, quota.ResourceClaimFields()},
+	}
+}
+
+// startTyped watches whole objects. The returned function ends that and waits for it.
+func (s *sources) startTyped(ctx context.Context, cancel func(), of schema.GroupResource, kind schema.GroupVersionKind, complete func()) (stop func()) {
+	counter := s.newCounter(of, complete)
+	follow := func(kind schema.GroupVersionKind, plural string, h informers.FeedHandler) {
+		s.running.Go(func() {
+			if err := s.feed(ctx, kind, kind.GroupVersion().WithResource(plural), h); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot count", "resource", of.String())
+			}
+		})
+	}
+	if of == quota.ResourceClaims {
+		counter.classes = make(chan struct{})
+		follow(deviceClassKind, "deviceclasses", &classFollower{sources: s, listed: counter.classes})
+		counter.complete = func() { // the classes say what claims are charged with
+			s.running.Go(func() {
+				select {
+				case <-counter.classes:
+					complete()
+				case <-ctx.Done():
+				}
+			})
+		}
+	}
+	follow(kind, of.Resource, counter)
+	return func() {
+		counter.mu.Lock()
+		defer counter.mu.Unlock()
+		counter.ended = true
+		cancel()
+	}
+}
+
+// typedCounter says what the objects of a resource are charged with.
+type typedCounter struct {
+	sources  *sources
+	of       schema.GroupResource
+	complete func()
+	classes  chan struct{}
+
+	mu     sync.Mutex // held while something is told, so that nothing comes after the end
+	ended  bool
+	listed bool
+}
+
+func (s *sources) newCounter(of schema.GroupResource, complete func()) *typedCounter {
+	return &typedCounter{sources: s, of: of, complete: complete}
+}
+
+// OnList implements informers.FeedHandler.
+func (c *typedCounter) OnList(all []metav1.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	there := make(map[types.UID]bool, len(all))
+	for _, o := range all {
+		there[o.GetUID()] = true
+	}
+	c.sources.devices.retain(c.of, there, c.sources)
+	c.sources.tally.retain(c.of, there)
+	for _, o := range all {
+		c.put(o, !c.listed)
+	}
+	if !c.listed {
+		c.listed = true
+		c.complete()
+	}
+}
+
+// OnUpdate implements informers.FeedHandler.
+func (c *typedCounter) OnUpdate(o metav1.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.put(o, !c.listed)
+	}
+}
+
+// OnDelete implements informers.FeedHandler.
+func (c *typedCounter) OnDelete(o metav1.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.sources.devices.remove(c.of, o.GetNamespace(), o.GetUID(), c.sources) // first, or it might put a claim into the tally again
+	c.sources.tally.remove(c.of, o.GetNamespace(), o.GetUID())
+}
+
+func (c *typedCounter) put(o metav1.Object, initial bool) {
+	s := c.sources
+	switch o := o.(type) {
+	case *corev1.Pod:
+		item := quota.Pod(o, s.gates)
+		s.tally.put(c.of, identityOf(o), item, initial)
+		s.devices.putPod(o, item, s)
+	case *corev1.Service:
+		s.tally.put(c.of, identityOf(o), quota.Service(o), initial)
+	case *corev1.PersistentVolumeClaim:
+		s.tally.put(c.of, identityOf(o), quota.Claim(o), initial)
+	case *resourcev1.ResourceClaim:
+		s.devices.putClaim(o, initial, s)
+	}
+}
+
+// classFollower follows the device classes.
+type classFollower struct {
+	sources *sources
+	listed  chan struct{}
+	once    sync.Once
+}
+
+// OnList implements informers.FeedHandler.
+func (f *classFollower) OnList(all []metav1.Object) {
+	classes := map[string]corev1.ResourceName{}
+	for _, o := range all {
+		if c, ok := o.(*resourcev1.DeviceClass); ok {
+			classes[c.Name] = standsFor(c)
+		}
+	}
+	f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) {
+		clear(all)
+		maps.Copy(all, classes)
+	})
+	f.once.Do(func() { close(f.listed) })
+}
+
+// OnUpdate implements informers.FeedHandler.
+func (f *classFollower) OnUpdate(o metav1.Object) {
+	if c, ok := o.(*resourcev1.DeviceClass); ok {
+		f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) { all[c.Name] = standsFor(c) })
+	}
+}
+
+// OnDelete implements informers.FeedHandler.
+func (f *classFollower) OnDelete(o metav1.Object) {
+	f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) { delete(all, o.GetName()) })
+}
+
+// standsFor returns the extended resource that a device class stands for.
+func standsFor(c *resourcev1.DeviceClass) corev1.ResourceName {
+	if c.Spec.ExtendedResourceName == nil {
+		return ""
+	}
+	return corev1.ResourceName(*c.Spec.ExtendedResourceName)
+}

@@ -1,0 +1,65 @@
+// Package tokencleaner is the token cleaner: it deletes bootstrap tokens that have expired.
+package tokencleaner
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Controller returns the token cleaner's entry in the registry. It has no flags (BOOT-3).
+func Controller() manager.Controller {
+	return manager.Controller{
+		Name:         "token-cleaner-controller",
+		Alias:        "tokencleaner",
+		Account:      "token-cleaner",
+		OffByDefault: true,
+		Rights:       Rights,
+		Fields:       cached(),
+		Init:         initialize,
+	}
+}
+
+// cached are the fields that the controller reads.
+func cached() projection.Fields {
+	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{bootstraptoken.Kind(): bootstraptoken.Fields()}}
+}
+
+func initialize(c manager.Context) (manager.Runner, error) {
+	k, err := newCaches(c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+		Name:    "token_cleaner", // of the queue
+		Workers: 1,
+		Kinds:   []string{"Secret"},
+		Watches: []reconcile.Watch{{Kind: bootstraptoken.Kind(), Informer: k.secrets.Informer(), Enqueues: enqueuedBySecret, Resync: true}},
+		Observe: k.observe,
+		Plan:    planDeletion,
+		Applied: applied,
+	}), nil
+}
+
+// enqueuedBySecret returns a bootstrap token, whatever its name is (BOOT-23). One that is gone is enqueued too, so that nothing more is
+// remembered of it.
+func enqueuedBySecret(before, after plan.Object) []plan.Key {
+	return informers.ItselfIf(before, after, bootstraptoken.Is)
+}
+
+// applied logs which tokens were deleted although nobody can tell when they expire (BOOT-31). Others go as their owners have asked.
+func applied(ctx context.Context, s snapshot, did plan.Outcome) {
+	for _, r := range did.Results {
+		if r.Err == nil && !r.Needless && s.Unreadable {
+			klog.FromContext(ctx).Info("Deleted a bootstrap token because its expiration is no time in the form of RFC 3339", "secret", klog.KObj(s.Secret))
+		}
+	}
+}

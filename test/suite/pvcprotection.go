@@ -1,0 +1,263 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+const claimProtection = "kubernetes.io/pvc-protection"
+
+func claimProtectionEntry() Entry {
+	return Entry{
+		Controller: "persistentvolumeclaim-protection-controller",
+		Operations: map[string]workload.Operation{
+			"pvc":    pvc,    // NAME: a claim; do=delete, strip
+			"mount":  mount,  // NAME claim=: a pod that uses the claim; image=; do=delete
+			"atonce": atOnce, // NAME: the pod is deleted without a grace period
+		},
+		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			claim := fmt.Sprintf("scratch-%s-%d", app, g.IntN(2))
+			g.Add(at, "pvc %s", claim)
+			for i := range 1 + g.IntN(2) {
+				g.Add(at+g.Early(), "mount %s-user-%d claim=%s image=%s:1", claim, i, claim, workload.Pick(g, actors.Good, actors.Done, actors.Slow))
+			}
+			g.Add(soon+g.Early(), "pvc %s do=%s", claim, workload.Pick(g, "delete", "delete", "delete", "strip"))
+			for i := range 2 {
+				g.Add(soon+2*g.Early(), "%s %s-user-%d", workload.Pick(g, "mount do=delete", "atonce"), claim, i)
+			}
+		}}},
+		Settled: claimsSettled,
+		Scenarios: []Scenario{{Name: "claims are deleted while pods use them", Play: func(u *User) {
+			u.createUsedClaims(3)
+			u.deleteClaims()
+			u.deletePods()
+			u.waitClaims("they are gone", 0)
+		}}},
+		Malformed: map[string]string{
+			"persistentvolumeclaims/absurd": `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"finalizers":["",""],${META}},"spec":{"volumeName":"../x"}}`,
+			"pods/odd-volumes": `{"apiVersion":"v1","kind":"Pod","metadata":${META},"spec":{"volumes":[{},{"name":"","ephemeral":{}},
+				{"name":"a","persistentVolumeClaim":{"claimName":""}},{"name":"b","persistentVolumeClaim":{"claimName":"../b"}}]}}`,
+		},
+		Mutants: claimProtectionMutants,
+		Budgets: []Budget{{
+			Name: "50 claims are deleted, and then the pods that use them", Floor: floor.Writes{Other: 50}, // each finalizer that admission has added
+			Prepare: func(u *User) { u.createUsedClaims(50) },
+			Do: func(u *User) {
+				u.deleteClaims()
+				u.deletePods()
+				u.waitClaims("they are gone", 0)
+			},
+		}},
+	}
+}
+
+// newClaim is a claim of a volume.
+func newClaim(namespace, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+}
+
+// usesClaim gives a pod a volume of a claim.
+func usesClaim(p *corev1.Pod, claim string) *corev1.Pod {
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}})
+	return p
+}
+
+// pvc makes a claim, deletes it, or takes its finalizers off.
+func pvc(u *workload.Users, l script.Line) error {
+	switch do, _ := l.Get("do"); do {
+	case "delete":
+		return remove(u, "persistentvolumeclaims", workload.Namespace, l.Arg(0))
+	case "strip":
+		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
+		return err
+	}
+	return create(u, newClaim(workload.Namespace, l.Arg(0)))
+}
+
+// mount makes a pod that uses a claim, or deletes it.
+func mount(u *workload.Users, l script.Line) error {
+	if do, _ := l.Get("do"); do == "delete" {
+		return remove(u, "pods", workload.Namespace, l.Arg(0))
+	}
+	claim, _ := l.Get("claim")
+	image, _ := l.Get("image")
+	template := workload.Template(l.Arg(0), image)
+	return create(u, usesClaim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0), Labels: template.Labels}, Spec: template.Spec}, claim))
+}
+
+// atOnce deletes a pod without a grace period.
+func atOnce(u *workload.Users, l script.Line) error {
+	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Delete, Resource: "pods", Namespace: workload.Namespace, Name: l.Arg(0),
+		Options: metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}})
+	return err
+}
+
+// claimsSettled says which claims lack the finalizer, which should be gone, and which have lost the finalizer while a pod used them.
+func claimsSettled(s *apiserver.Server) (wrong []string) {
+	pods := apiserver.All[*corev1.Pod](s)
+	for _, c := range apiserver.All[*corev1.PersistentVolumeClaim](s) {
+		user := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return mounts(p, c) })
+		switch has := slices.Contains(c.Finalizers, claimProtection); {
+		case !has && c.DeletionTimestamp == nil: // SM-35
+			wrong = append(wrong, fmt.Sprintf("the claim %s lacks the finalizer", c.Name))
+		case has && c.DeletionTimestamp != nil && user < 0: // SM-36
+			wrong = append(wrong, fmt.Sprintf("the claim %s is still there, and no pod uses it", c.Name))
+		}
+	}
+	for _, e := range s.Since("persistentvolumeclaims", 0) {
+		if !lostFinalizer(e, claimProtection) {
+			continue
+		}
+		before := e.Before.(*corev1.PersistentVolumeClaim)
+		if p := userSince(s, before, e.Version-1); p != nil { // SM-36, SM-37
+			wrong = append(wrong, fmt.Sprintf("the claim %s has lost the finalizer while the pod %s used it", before.Name, p.Name))
+		}
+	}
+	return wrong
+}
+
+// mounts reports whether a pod on a node uses a claim. One that has no time left to end does not keep a claim of its own.
+func mounts(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
+	if p.DeletionTimestamp != nil && ptr.Deref(p.DeletionGracePeriodSeconds, 1) == 0 && metav1.IsControlledBy(c, p) {
+		return false
+	}
+	return p.Namespace == c.Namespace && p.Spec.NodeName != "" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+	})
+}
+
+// userSince returns a pod that used the claim at a version, and that was on its node before the claim was deleted: the scheduler of the
+// simulation does not look at claims, as a real one does, which refuses those that are being deleted.
+func userSince(s *apiserver.Server, c *corev1.PersistentVolumeClaim, version uint64) *corev1.Pod {
+	bound := map[string]time.Time{}
+	for _, e := range s.Since("pods", 0) {
+		p := e.Object.(*corev1.Pod)
+		if before, ok := e.Before.(*corev1.Pod); p.Spec.NodeName != "" && (!ok || before.Spec.NodeName == "") {
+			bound[string(p.UID)] = e.Time
+		}
+	}
+	for _, o := range s.Past("pods", version) {
+		if p := o.(*corev1.Pod); mounts(p, c) && c.DeletionTimestamp != nil && bound[string(p.UID)].Before(c.DeletionTimestamp.Time) {
+			return p
+		}
+	}
+	return nil
+}
+
+const (
+	claimPlan    = "pkg/controllers/pvcprotection/plan.go"
+	claimObserve = "pkg/controllers/pvcprotection/observe.go"
+
+	usedClaim = withoutElection + `
+			at 5s   pvc data
+			at 10s  mount web claim=data image=good:1`
+)
+
+var claimProtectionMutants = []Mutant{
+	{
+		Name:   "a claim goes that a pod uses",
+		Edits:  []Edit{{claimPlan, "case c.Pod != \"\":", "case c.Pod == \"nobody\":"}, {claimPlan, "case !c.Checked:", "case c.Pod == \"somebody\":"}},
+		Script: usedClaim + "\n\t\t\tat 30s  pvc data do=delete",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:  "a claim goes on the word of the cache",
+		Edits: []Edit{{claimPlan, "case !c.Checked:", "case c.Pod == \"somebody\":"}, {claimObserve, "	if len(free) == 0 {\n", "	if len(free) < 1000 {\n"}},
+		Script: withoutElection + `
+			at 5s   pvc data
+			at 8s   fault m0 freeze pods for=60s
+			at 10s  mount web claim=data image=good:1
+			at 30s  pvc data do=delete`,
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "the end of a pod does not let its claim go",
+		Edits:  []Edit{{claimObserve, "is != nil && is.UID == was.UID && (over(was) || !over(is))", "is != nil || was.Name != \"\""}},
+		Script: usedClaim + "\n\t\t\tat 30s  pvc data do=delete\n\t\t\tat 60s  mount web do=delete",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "pods that have ended do not keep their claims",
+		Edits:  []Edit{{claimPlan, "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace {", "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace || p.DeletionTimestamp != nil {"}},
+		Script: usedClaim + "\n\t\t\tat 30s  mount web do=delete\n\t\t\tat 30s  pvc data do=delete",
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a claim that has lost its finalizer does not get it back",
+		Edits:  []Edit{{claimObserve, "if !protection.Due(after) {", "if !protection.Due(after) || after.GetDeletionTimestamp() == nil {"}},
+		Script: withoutElection + "\n\t\t\tat 5s   pvc data\n\t\t\tat 30s  pvc data do=strip",
+		Oracle: SettledOracle,
+	},
+}
+
+// createUsedClaims creates claims, each with a pod on a node that nobody plays.
+func (u *User) createUsedClaims(n int) {
+	u.Helper()
+	u.Each(n, func(i int) error {
+		name := fmt.Sprint("data-", i)
+		u.Try("create the claim "+name, func() error {
+			_, err := u.Client.CoreV1().PersistentVolumeClaims(u.Namespace).Create(ctx(), newClaim(u.Namespace, name), metav1.CreateOptions{})
+			return ignoreExists(err)
+		})
+		u.Try("create a pod that uses "+name, func() error {
+			p := usesClaim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user-" + name}}, name)
+			p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
+			_, err := u.Client.CoreV1().Pods(u.Namespace).Create(ctx(), p, metav1.CreateOptions{})
+			return ignoreExists(err)
+		})
+		return nil
+	})
+	u.Wait("the pods are on nodes", Patience, func() error {
+		for _, p := range u.Pods() {
+			if p.Spec.NodeName == "" {
+				return fmt.Errorf("%s is not", p.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// deleteClaims deletes all claims, which stay as long as their pods.
+func (u *User) deleteClaims() {
+	u.Helper()
+	n := len(u.Pods())
+	u.Try("delete the claims", func() error {
+		return u.Client.CoreV1().PersistentVolumeClaims(u.Namespace).DeleteCollection(ctx(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+	u.waitClaims("they are there still", n)
+}
+
+func (u *User) deletePods() {
+	u.Helper()
+	u.Try("delete the pods", func() error {
+		return u.Client.CoreV1().Pods(u.Namespace).DeleteCollection(ctx(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
+}
+
+func (u *User) waitClaims(what string, n int) {
+	u.Helper()
+	u.Wait("the claims: "+what, Patience, func() error {
+		list, err := u.Client.CoreV1().PersistentVolumeClaims(u.Namespace).List(ctx(), metav1.ListOptions{})
+		if err == nil && len(list.Items) != n {
+			err = fmt.Errorf("%d claims, not %d", len(list.Items), n)
+		}
+		return err
+	})
+}

@@ -1,0 +1,271 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite/floor"
+)
+
+func resourceQuotaEntry() Entry {
+	return Entry{
+		Controller: "resourcequota-controller",
+		Operations: map[string]workload.Operation{
+			"resourcequota": limitNamespace, // NAME pods= configmaps= jobs=; delete=true; * lift=true: all quotas have room for everything
+			"fill":          fill,           // NAME n=: ConfigMaps, one after the other; delete=true
+		},
+		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			g.Add(at, "resourcequota %s %s=%d", app, workload.Pick(g, "pods", "pods", "configmaps", "jobs"), g.IntN(12))
+			g.Add(at, "fill %s n=%d", app, g.IntN(8))
+			if g.IntN(2) == 0 {
+				g.Add(soon, "fill %s delete=true", app)
+			}
+			g.Add(soon, "resourcequota %s %s", app, workload.Pick(g, "lift=true", "delete=true"))
+			g.Add(soon, "fill more-%s n=%d", app, g.IntN(8))
+		}}},
+		Settled: settledQuotas,
+		Scenarios: []Scenario{{Name: "a quota that is used up and freed", Play: func(u *User) {
+			u.Try("create a quota", func() error { return u.createQuota("some", 8) })
+			u.waitUsed("some", 1)
+			for i := range 5 {
+				u.Try("create a ConfigMap", func() error { return u.createConfigMap(fmt.Sprint("filled-", i)) })
+			}
+			u.waitUsed("some", 6)
+			for i := range 3 {
+				u.Try("delete a ConfigMap", func() error { return u.deleteConfigMap(fmt.Sprint("filled-", i)) })
+			}
+			u.waitUsed("some", 3)
+		}}},
+		Malformed: map[string]string{
+			"resourcequotas/empty": `{"apiVersion":"v1","kind":"ResourceQuota","metadata":${META}}`,
+			"resourcequotas/absurd": `{"apiVersion":"v1","kind":"ResourceQuota","metadata":${META},
+				"spec":{"hard":{"":"1","count/":"-1","count/..":"1","count/x.example.com":"9999999999999999999999","requests./":"1","requests.a/":"0",
+					".deviceclass.resource.k8s.io/devices":"1"}},
+				"status":{"hard":{"":"-1"},"used":{"":"-99999999999999999999999999999999999"}}}`,
+			"resourcequotas/negative": `{"apiVersion":"v1","kind":"ResourceQuota","metadata":${META},
+				"spec":{"hard":{"example.com/widgets":"-5","requests.example.com/widgets":"-5"},"scopes":["Unknown"]},
+				"status":{"hard":{"pods":"-1"},"used":{"pods":"-7","x":"1E400"}}}`,
+		},
+		Mutants: quotaMutants,
+		Budgets: []Budget{{
+			Name: "20 quotas are counted", Floor: floor.Writes{Status: 20},
+			Do: func(u *User) {
+				u.Each(20, func(i int) error { return u.createQuota(fmt.Sprint("some-", i), 100) })
+				for i := range 20 {
+					u.waitUsed(fmt.Sprint("some-", i), 1)
+				}
+			},
+		}},
+	}
+}
+
+// newQuota limits the ConfigMaps of a namespace.
+func newQuota(name string, configMaps int64) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{corev1.ResourceConfigMaps: *resource.NewQuantity(configMaps, resource.DecimalSI)}}}
+}
+
+func (u *User) createQuota(name string, configMaps int64) error {
+	_, err := u.Client.CoreV1().ResourceQuotas(u.Namespace).Create(ctx(), newQuota(name, configMaps), metav1.CreateOptions{})
+	return ignoreExists(err)
+}
+
+func (u *User) createConfigMap(name string) error {
+	_, err := u.Client.CoreV1().ConfigMaps(u.Namespace).Create(ctx(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	return ignoreExists(err)
+}
+
+func (u *User) deleteConfigMap(name string) error {
+	return ignoreNotFound(u.Client.CoreV1().ConfigMaps(u.Namespace).Delete(ctx(), name, metav1.DeleteOptions{}))
+}
+
+// waitUsed waits until the status of a quota says how many ConfigMaps there are; the one with authorities is among them.
+func (u *User) waitUsed(name string, want int64) {
+	u.Helper()
+	u.Wait(fmt.Sprintf("the quota %s counts %d ConfigMaps", name, want), Patience, func() error {
+		q, err := u.Client.CoreV1().ResourceQuotas(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if used, ok := q.Status.Used[corev1.ResourceConfigMaps]; !ok || used.Value() != want {
+			return fmt.Errorf("the status is %+v", q.Status)
+		}
+		return nil
+	})
+}
+
+// limited are the names that scripts limit, and what is counted under them.
+var limited = map[string]corev1.ResourceName{"pods": corev1.ResourcePods, "configmaps": corev1.ResourceConfigMaps, "jobs": "count/jobs.batch"}
+
+// limitNamespace makes, changes or deletes a quota.
+func limitNamespace(u *workload.Users, l script.Line) error {
+	name := l.Arg(0)
+	if gone, _ := l.Get("delete"); gone == "true" {
+		return u.Remove("resourcequotas", name, l)
+	}
+	if lift, _ := l.Get("lift"); lift == "true" {
+		for _, q := range apiserver.All[*corev1.ResourceQuota](u.Server) {
+			if name == "*" || name == q.Name {
+				if _, err := actors.Edit(u.Server, workload.By, q.Namespace, q.Name, "", liftQuota); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	hard := corev1.ResourceList{}
+	for word, limit := range limited {
+		if n, ok := l.Int(word); ok {
+			hard[limit] = *resource.NewQuantity(int64(n), resource.DecimalSI)
+		}
+	}
+	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(q *corev1.ResourceQuota) { q.Spec.Hard = hard })
+	if found || err != nil {
+		return err
+	}
+	return create(u, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}})
+}
+
+func liftQuota(q *corev1.ResourceQuota) {
+	for limit := range q.Spec.Hard {
+		q.Spec.Hard[limit] = resource.MustParse("100000")
+	}
+}
+
+// fill makes ConfigMaps, or deletes them.
+func fill(u *workload.Users, l script.Line) error {
+	if gone, _ := l.Get("delete"); gone == "true" {
+		for _, m := range apiserver.All[*corev1.ConfigMap](u.Server) {
+			if m.Namespace == workload.Namespace && strings.HasPrefix(m.Name, "filled-"+l.Arg(0)+"-") {
+				if err := remove(u, "configmaps", m.Namespace, m.Name); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	n, _ := l.Int("n")
+	for i := range n {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: fmt.Sprintf("filled-%s-%d", l.Arg(0), i)}}
+		if err := create(u, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settledQuotas says which statuses are wrong.
+func settledQuotas(server *apiserver.Server) (wrong []string) {
+	for _, q := range apiserver.All[*corev1.ResourceQuota](server) {
+		for limit, hard := range q.Spec.Hard {
+			if enforced, ok := q.Status.Hard[limit]; !ok || enforced.Cmp(hard) != 0 {
+				wrong = append(wrong, fmt.Sprintf("the status of quota %s limits %s to %s, its spec to %s", q.Name, limit, enforced.String(), hard.String()))
+			}
+			used, ok := q.Status.Used[limit]
+			if n := countLimited(server, q.Namespace, limit); !ok || used.Value() != int64(n) {
+				wrong = append(wrong, fmt.Sprintf("the status of quota %s says that %s %s are used, and there are %d", q.Name, used.String(), limit, n))
+			}
+		}
+		if len(q.Status.Used) != len(q.Spec.Hard) {
+			wrong = append(wrong, fmt.Sprintf("the status of quota %s says %v, its spec %v", q.Name, q.Status.Used, q.Spec.Hard))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+func countLimited(server *apiserver.Server, namespace string, limit corev1.ResourceName) (n int) {
+	switch limit {
+	case corev1.ResourcePods:
+		for _, p := range apiserver.All[*corev1.Pod](server) {
+			if p.Namespace == namespace && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed && !overdue(p) {
+				n++
+			}
+		}
+	case corev1.ResourceConfigMaps:
+		for _, m := range apiserver.All[*corev1.ConfigMap](server) {
+			if m.Namespace == namespace {
+				n++
+			}
+		}
+	default:
+		for _, j := range apiserver.All[*batchv1.Job](server) {
+			if j.Namespace == namespace {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// overdue reports whether a pod should have ended long ago.
+func overdue(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil &&
+		time.Since(p.DeletionTimestamp.Time) > time.Duration(*p.DeletionGracePeriodSeconds)*time.Second
+}
+
+const (
+	quotaPlan  = "pkg/controllers/resourcequota/plan.go"
+	quotaTally = "pkg/controllers/resourcequota/observe_tally.go"
+)
+
+var quotaMutants = []Mutant{
+	{
+		Name:  "the usage is lowered to what the cache shows",
+		Edits: []Edit{{quotaPlan, "both.Add(reserved[name]); both.Cmp(before) > 0", "both.Cmp(before) > 0"}},
+		Script: withoutElection + `
+			at 1s   resourcequota q configmaps=4
+			at 30s  fault m0 freeze configmaps for=30s
+			at 32s  fill a n=3
+			at 40s  fill b n=3`,
+		Oracle: "S25",
+	},
+	{
+		Name:  "a new quota is counted from a watch that is late",
+		Edits: []Edit{{"pkg/controllers/resourcequota/observe.go", "return late", "return verified"}},
+		Script: withoutElection + `
+			at 1s   resourcequota first configmaps=100
+			at 30s  fault m0 freeze configmaps for=60s
+			at 32s  fill a n=3
+			at 40s  resourcequota q configmaps=4
+			at 60s  fill b n=3`,
+		Oracle: "S25",
+	},
+	{
+		Name:  "a quota is not told of objects that go",
+		Edits: []Edit{{quotaTally, "t.replace(namespace, of, before, nil)\n\tt.release(before)", "t.release(before)"}},
+		Script: withoutElection + `
+			at 1s   resourcequota q configmaps=9
+			at 20s  fill a n=3
+			at 40s  fill a delete=true`,
+		Oracle: SettledOracle,
+	},
+	{
+		Name:  "a new limit is not enforced",
+		Edits: []Edit{{quotaPlan, "quota.Equal(q.Spec.Hard, q.Status.Hard) && quota.Equal(used, q.Status.Used)", "len(q.Status.Hard) > 0 && quota.Equal(used, q.Status.Used)"}},
+		Script: withoutElection + `
+			at 1s   resourcequota q configmaps=9
+			at 20s  resourcequota q configmaps=5`,
+		Oracle: SettledOracle,
+	},
+	{
+		Name:  "what was reserved for an object that did not come stays reserved",
+		Edits: []Edit{{"pkg/controllers/resourcequota/plan_reserve.go", "if now.Sub(r.At) < reservedFor {", "if now.Sub(r.At) < 1000*reservedFor {"}},
+		Script: withoutElection + `
+			at 1s   resourcequota q configmaps=9
+			at 20s  fill a n=1
+			at 30s  fill a n=1`,
+		Oracle: SettledOracle,
+	},
+}
