@@ -104,12 +104,7 @@ var endpointSliceMutants = []Mutant{
 			"!is(c.Ready, m.ready(p, serving)) || !is(c.Serving, serving) || !is(c.Terminating, p.DeletionTimestamp != nil)", "c.Ready == nil && serving"}},
 		Script: withoutElection + `
 			at 1s   service web
-			at 1s   bare web replicas=2 image=bad:1
-			at 20s  bare web replicas=3
-			at 30s  node node-0 do=stop
-			at 30s  node node-1 do=stop
-			at 30s  node node-2 do=stop
-			at 31s  bare web replicas=0`,
+			at 1s   bare web replicas=3 image=slow:1`,
 		Oracle: "S15",
 	},
 	{

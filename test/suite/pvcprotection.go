@@ -196,7 +196,15 @@ var claimProtectionMutants = []Mutant{
 	{
 		Name:   "pods that have ended do not keep their claims",
 		Edits:  []Edit{{claimPlan, "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace {", "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace || p.DeletionTimestamp != nil {"}},
-		Script: usedClaim + "\n\t\t\tat 30s  mount web do=delete\n\t\t\tat 30s  pvc data do=delete",
+		Script: usedClaim + `
+			at 28s  node node-0 do=stop
+			at 28s  node node-1 do=stop
+			at 28s  node node-2 do=stop
+			at 30s  mount web do=delete
+			at 31s  pvc data do=delete
+			at 45s  node node-0 do=start
+			at 45s  node node-1 do=start
+			at 45s  node node-2 do=start`,
 		Oracle: SettledOracle,
 	},
 	{
