@@ -26,23 +26,23 @@ type Mask struct{ root *message }
 // message says what becomes of the fields of a protobuf message.
 type message struct {
 	fields []field // by number
-	others verdict // about those beyond
+	others action  // about those beyond
 }
 
 type field struct {
-	verdict
+	action
 	isMap bool
 	inner *message // if inspect
 	keys  []string // if pick
 }
 
-type verdict uint8
+type action uint8
 
 const (
-	drop    verdict = iota
-	keep            // as a whole
-	inspect         // keep what is wanted of the message in it
-	pick            // of a map from string to string, keep the entries with certain keys
+	drop    action = iota
+	keep           // as a whole
+	inspect        // keep what is wanted of the message in it
+	pick           // of a map from string to string, keep the entries with certain keys
 )
 
 // Only returns a mask that keeps the given fields and drops all others. A path is made of the names that fields have in
@@ -66,7 +66,7 @@ func (m *Mask) Apply(encoded []byte) []byte {
 	return kept
 }
 
-func newMask(example any, others, listed verdict, paths []string) (*Mask, error) {
+func newMask(example any, others, listed action, paths []string) (*Mask, error) {
 	root := newMessage(reflect.TypeOf(example), others)
 	for _, path := range paths {
 		path, key, keyed := strings.Cut(path, "[")
@@ -84,23 +84,23 @@ func newMask(example any, others, listed verdict, paths []string) (*Mask, error)
 			switch last := i == len(names)-1; {
 			case !last:
 				if f.inner == nil {
-					*f = field{verdict: inspect, inner: newMessage(within, others)}
+					*f = field{action: inspect, inner: newMessage(within, others)}
 				}
 				at, in = f.inner, within
 			case keyed && within != reflect.TypeFor[map[string]string]():
 				return nil, fmt.Errorf("mask of %T: %s: no map of strings", example, path)
 			case keyed:
-				*f = field{verdict: pick, isMap: true, keys: append(f.keys, strings.TrimSuffix(key, "]"))}
+				*f = field{action: pick, isMap: true, keys: append(f.keys, strings.TrimSuffix(key, "]"))}
 			default:
-				*f = field{verdict: listed, isMap: f.isMap}
+				*f = field{action: listed, isMap: f.isMap}
 			}
 		}
 	}
 	return &Mask{root}, nil
 }
 
-// newMessage returns what becomes of a message of that type, or of a list of them, when no field is named: all have one verdict.
-func newMessage(of reflect.Type, others verdict) *message {
+// newMessage returns what becomes of a message of that type, or of a list of them, when no field is named: all have one action.
+func newMessage(of reflect.Type, others action) *message {
 	m := &message{others: others}
 	if of = elementType(of); of == nil || of.Kind() != reflect.Struct {
 		return m
@@ -149,7 +149,7 @@ func lookUp(in reflect.Type, name string) (number int, within reflect.Type, err 
 // field returns the field of that number, to be changed.
 func (m *message) field(number int) *field {
 	for len(m.fields) <= number {
-		m.fields = append(m.fields, field{verdict: m.others})
+		m.fields = append(m.fields, field{action: m.others})
 	}
 	return &m.fields[number]
 }
@@ -205,18 +205,18 @@ func (m *message) appendTo(dst, data []byte) (out []byte, ok bool) {
 		if !ok {
 			return dst, false
 		}
-		f := field{verdict: m.others}
+		f := field{action: m.others}
 		if e.number < uint64(len(m.fields)) {
 			f = m.fields[e.number]
 		}
 		switch {
-		case f.isMap && f.verdict != drop && !isEntry(data[e.value:e.end], e):
+		case f.isMap && f.action != drop && !isEntry(data[e.value:e.end], e):
 			return dst, false
-		case f.verdict == inspect:
+		case f.action == inspect:
 			if dst, ok = f.inner.appendNested(dst, data[:e.end], e); !ok {
 				return dst, false
 			}
-		case f.verdict == keep, f.verdict == pick && wanted(data[e.value:e.end], f.keys):
+		case f.action == keep, f.action == pick && wanted(data[e.value:e.end], f.keys):
 			dst = append(dst, data[:e.end]...)
 		}
 		data = data[e.end:]

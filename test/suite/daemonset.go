@@ -293,13 +293,13 @@ var daemonSetMutants = []Mutant{
 	},
 	{
 		Name:   "a change of labels enqueues nothing",
-		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if !retainted && !judged.reads(relabeled) {", "if !retainted && len(relabeled) > 0 {"}},
+		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if !retainted && !cached.reads(relabeled) {", "if !retainted && len(relabeled) > 0 {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1 disk=ssd\n\t\t\tat 20s  mark node-1 disk=ssd",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "a new node gets no pod",
-		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if judged.eligibility(was) != judged.eligibility(is) || owners[d.UID] {", "if was != nil && judged.eligibility(was) != judged.eligibility(is) || owners[d.UID] {"}},
+		Edits:  []Edit{{"pkg/controllers/daemonset/observe_nodes.go", "if cached.eligibility(was) != cached.eligibility(is) || owners[d.UID] {", "if was != nil && cached.eligibility(was) != cached.eligibility(is) || owners[d.UID] {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1\n\t\t\tat 20s  node node-9 do=start",
 		Oracle: SettledOracle,
 	},

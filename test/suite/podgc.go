@@ -135,6 +135,7 @@ var podGCMalformed = map[string]string{
 
 var podGCBudgets = []Budget{{
 	Name: "105 pods have ended, of which 5 may stay", Floor: floor.Writes{Other: 100},
+	Flags: []string{fmt.Sprintf("--terminated-pod-gc-threshold=%d", TerminatedThreshold)}, // others count pods that have ended, too
 	Prepare: func(u *User) {
 		u.Each(100+TerminatedThreshold, func(i int) error {
 			u.bound(fmt.Sprintf("ended-%03d", i), "")

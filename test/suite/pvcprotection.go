@@ -194,8 +194,8 @@ var claimProtectionMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "pods that have ended do not keep their claims",
-		Edits:  []Edit{{claimPlan, "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace {", "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace || p.DeletionTimestamp != nil {"}},
+		Name:  "pods that have ended do not keep their claims",
+		Edits: []Edit{{claimPlan, "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace {", "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace || p.DeletionTimestamp != nil {"}},
 		Script: usedClaim + `
 			at 28s  node node-0 do=stop
 			at 28s  node node-1 do=stop

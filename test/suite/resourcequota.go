@@ -217,7 +217,7 @@ func overdue(p *corev1.Pod) bool {
 
 const (
 	quotaPlan  = "pkg/controllers/resourcequota/plan.go"
-	quotaTally = "pkg/controllers/resourcequota/observe_tally.go"
+	quotaUsage = "pkg/controllers/resourcequota/observe_usage.go"
 )
 
 var quotaMutants = []Mutant{
@@ -244,7 +244,7 @@ var quotaMutants = []Mutant{
 	},
 	{
 		Name:  "a quota is not told of objects that go",
-		Edits: []Edit{{quotaTally, "t.replace(namespace, of, before, nil)\n\tt.release(before)", "t.release(before)"}},
+		Edits: []Edit{{quotaUsage, "u.replace(namespace, of, before, nil)\n\tu.release(before)", "u.release(before)"}},
 		Script: withoutElection + `
 			at 1s   resourcequota q configmaps=9
 			at 20s  fill a n=3

@@ -119,6 +119,7 @@ type Budget struct {
 	Prepare func(*User) // not counted; may be nil
 	Do      func(*User) // waits until the work is done
 	Floor   floor.Writes
+	Flags   []string // of a manager that does this piece of work only; none for one that does all of them
 	// MostPods and LeastAvailable bound the pods at every moment, where the work must keep to limits; zero for no bound.
 	MostPods, LeastAvailable int
 }

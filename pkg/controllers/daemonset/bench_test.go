@@ -35,7 +35,7 @@ func BenchmarkPlan(b *testing.B) {
 }
 
 // BenchmarkNodesRelabeled gives all of 5000 nodes a label, in a cluster with 50 DaemonSets of which one asks for the label or none does:
-// to find out whom it concerns, and to observe those. "judged" counts decisions about a node and a template; without a memory, there
+// to find out whom it concerns, and to observe those. "evaluated" counts decisions about a node and a template; without a memory, there
 // would be 250,000.
 func BenchmarkNodesRelabeled(b *testing.B) {
 	const nodes, sets = 5000, 50
@@ -61,9 +61,9 @@ func BenchmarkNodesRelabeled(b *testing.B) {
 				k.nodesFor(d, nil)
 			}
 			b.ReportAllocs()
-			judged := 0
+			evaluated := 0
 			for b.Loop() {
-				begin, enqueued := k.judgements(), 0
+				begin, enqueued := k.evaluations(), 0
 				for _, n := range before {
 					after := worker(n.Name, label(c.key, "ssd"))
 					k.put(b, after)
@@ -75,20 +75,20 @@ func BenchmarkNodesRelabeled(b *testing.B) {
 				if enqueued > 0 {
 					k.nodesFor(asking, nil)
 				}
-				judged += k.judgements() - begin
+				evaluated += k.evaluations() - begin
 				for _, n := range before {
 					k.put(b, n)
 				}
 			}
-			b.ReportMetric(float64(judged)/float64(b.N), "judged")
+			b.ReportMetric(float64(evaluated)/float64(b.N), "evaluated")
 		})
 	}
 }
 
-// judgements counts the decisions about a node and a template so far.
-func (k *caches) judgements() (n int) {
-	for _, s := range k.judged.sets {
-		n += s.judged
+// evaluations counts the decisions about a node and a template so far.
+func (k *caches) evaluations() (n int) {
+	for _, s := range k.eligibility.sets {
+		n += s.misses
 	}
 	return n
 }

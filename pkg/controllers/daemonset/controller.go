@@ -60,8 +60,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
-	judged := newJudgedNodes(c.Enabled("TaintTolerationComparisonOperators"), sets.Get)
-	k := &caches{sets, revisions, pods, onNodes, nodes, judged}
+	cached := newEligibilityCache(c.Enabled("TaintTolerationComparisonOperators"), sets.Get)
+	k := &caches{sets, revisions, pods, onNodes, nodes, cached}
 	own := newCollectors()
 	own.register(c.RegisterMetrics)
 	owners := &owners{informers.Owners[*appsv1.DaemonSet]{

@@ -20,16 +20,16 @@ import (
 // simulation runs the controller over a world, as the runtime does, and keeps a diary. A second is a turn: the controller reconciles
 // until it has nothing to write, and then scheduler and kubelets do their work.
 type simulation struct {
-	t      failer
-	world  *plantest.World
-	judged *judgedNodes
-	memory *memory
-	turn   int
-	diary  strings.Builder
-	told   string          // how things were when they were last written down
-	broken map[string]bool // nodes on which pods fail
-	slow   map[string]bool // nodes on which pods do not become ready
-	stuck  map[string]bool // nodes on which pods do not end
+	t           failer
+	world       *plantest.World
+	eligibility *eligibilityCache
+	memory      *memory
+	turn        int
+	diary       strings.Builder
+	told        string          // how things were when they were last written down
+	broken      map[string]bool // nodes on which pods fail
+	slow        map[string]bool // nodes on which pods do not become ready
+	stuck       map[string]bool // nodes on which pods do not end
 }
 
 type failer interface {
@@ -40,7 +40,7 @@ type failer interface {
 func newSimulation(t failer, d *appsv1.DaemonSet, nodes ...string) *simulation {
 	d.Status, d.Generation = appsv1.DaemonSetStatus{}, 1
 	d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "1"}
-	s := &simulation{t: t, world: plantest.NewWorld(d), judged: newJudgedNodes(false, nil), broken: map[string]bool{}, slow: map[string]bool{}, stuck: map[string]bool{}}
+	s := &simulation{t: t, world: plantest.NewWorld(d), eligibility: newEligibilityCache(false, nil), broken: map[string]bool{}, slow: map[string]bool{}, stuck: map[string]bool{}}
 	for _, name := range nodes {
 		s.addNode(name)
 	}
@@ -81,7 +81,7 @@ func (s *simulation) snapshot() snapshot {
 	d := s.set()
 	snap := newSnapshot(d, s.pods(), plantest.All[*appsv1.ControllerRevision](s.world))
 	for _, n := range plantest.All[*corev1.Node](s.world) {
-		if e := s.judged.of(d).eligibility(n); e != excluded || len(snap.on[n.Name]) > 0 {
+		if e := s.eligibility.of(d).eligibility(n); e != excluded || len(snap.on[n.Name]) > 0 {
 			snap.Nodes = append(snap.Nodes, node{n.Name, e})
 		}
 	}

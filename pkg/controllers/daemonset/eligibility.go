@@ -55,8 +55,8 @@ func newNodeRules(d *appsv1.DaemonSet, comparisons bool) *nodeRules {
 	return r
 }
 
-// judge decides about a node (DS-20..22). Terms of the affinity that make no sense match nothing.
-func (r *nodeRules) judge(n *corev1.Node) eligibility {
+// evaluate decides about a node (DS-20..22). Terms of the affinity that make no sense match nothing.
+func (r *nodeRules) evaluate(n *corev1.Node) eligibility {
 	if r.nodeName != "" && r.nodeName != n.Name {
 		return excluded
 	}

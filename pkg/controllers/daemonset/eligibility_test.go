@@ -86,7 +86,7 @@ func TestEligibility(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newNodeRules(c.d, false)
-			if got := r.judge(c.n); got != c.want {
+			if got := r.evaluate(c.n); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -97,7 +97,7 @@ func TestEligibility(t *testing.T) {
 func TestTolerationsThatCompare(t *testing.T) {
 	d := agent(tolerates(corev1.Toleration{Key: "load", Operator: "Lt", Value: "5", Effect: "NoSchedule"}))
 	n := worker("n1", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "load", Value: "3", Effect: "NoSchedule"}} })
-	if off, on := newNodeRules(d, false).judge(n), newNodeRules(d, true).judge(n); off != tolerated || on != eligible {
+	if off, on := newNodeRules(d, false).evaluate(n), newNodeRules(d, true).evaluate(n); off != tolerated || on != eligible {
 		t.Errorf("off: %q, on: %q", off, on)
 	}
 }
@@ -107,8 +107,8 @@ func TestClassesDecide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newNodeRules(drawDaemonSet(t), rapid.Bool().Draw(t, "comparisons"))
 		a, b := drawNode(t, "a"), drawNode(t, "b")
-		if string(r.appendClass(nil, a)) == string(r.appendClass(nil, b)) && r.judge(a) != r.judge(b) {
-			t.Fatalf("%q and %q", r.judge(a), r.judge(b))
+		if string(r.appendClass(nil, a)) == string(r.appendClass(nil, b)) && r.evaluate(a) != r.evaluate(b) {
+			t.Fatalf("%q and %q", r.evaluate(a), r.evaluate(b))
 		}
 	})
 }
@@ -116,14 +116,14 @@ func TestClassesDecide(t *testing.T) {
 // What is remembered of a set is what would be decided anew, and a change of a node enqueues exactly the sets that it concerns.
 func TestRememberedEligibility(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d, judged := drawDaemonSet(t), newJudgedNodes(false, nil)
+		d, cached := drawDaemonSet(t), newEligibilityCache(false, nil)
 		for i := range 5 {
 			n := drawNode(t, fmt.Sprint(i))
 			if rapid.Bool().Draw(t, "edited") {
 				d = drawDaemonSet(t)
 				d.Generation = int64(i + 10)
 			}
-			if got, want := judged.of(d).eligibility(n), newNodeRules(d, false).judge(n); got != want {
+			if got, want := cached.of(d).eligibility(n), newNodeRules(d, false).evaluate(n); got != want {
 				t.Fatalf("got %q, want %q", got, want)
 			}
 		}

@@ -49,7 +49,7 @@ func look(t failer, seed int64, fits bool) {
 	r.Namespace, r.UID = d.Namespace, "revision"
 	r.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, kind())}
 	s := newSnapshot(d, pods, []*appsv1.ControllerRevision{r})
-	s.Nodes = []node{{"n1", newNodeRules(d, seed%2 == 0).judge(n)}, {"n2", eligible}}
+	s.Nodes = []node{{"n1", newNodeRules(d, seed%2 == 0).evaluate(n)}, {"n2", eligible}}
 	newNodeRules(d, true).appendClass(nil, n)
 	s.Backoff, _ = (*memory)(nil).see(now, s)
 	p := planDaemonSet(now, s)

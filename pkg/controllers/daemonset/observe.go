@@ -15,12 +15,12 @@ type observation = reconcile.Observation[snapshot, memory]
 
 // caches are what the controller reads.
 type caches struct {
-	sets      informers.Store[*appsv1.DaemonSet]
-	revisions informers.OwnedStore[*appsv1.ControllerRevision]
-	pods      informers.PodCache
-	onNodes   informers.NodePodCache // the same pods
-	nodes     informers.NodeCache
-	judged    *judgedNodes
+	sets        informers.Store[*appsv1.DaemonSet]
+	revisions   informers.OwnedStore[*appsv1.ControllerRevision]
+	pods        informers.PodCache
+	onNodes     informers.NodePodCache // the same pods
+	nodes       informers.NodeCache
+	eligibility *eligibilityCache
 }
 
 // observe finds the DaemonSet, its pods and revisions, the orphans that it may adopt, and the nodes that it has to do with. Nothing is
@@ -28,7 +28,7 @@ type caches struct {
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
 	d := k.sets.Get(r.Key.Namespace, r.Key.Name)
 	if d == nil {
-		k.judged.forget(r.Key)
+		k.eligibility.forget(r.Key)
 		return observation{}, nil
 	}
 	pods := append(k.pods.OwnedBy(d.Namespace, d.UID), k.pods.OrphansIn(d.Namespace)...)

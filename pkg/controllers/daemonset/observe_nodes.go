@@ -14,45 +14,45 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// judgedNodes remembers on which nodes DaemonSets run, so that what was decided about a node is not decided again until the node or
+// eligibilityCache remembers on which nodes DaemonSets run, so that what was decided about a node is not decided again until the node or
 // the template changes in something that counts (DS-104). It saves time and nothing else.
-type judgedNodes struct {
+type eligibilityCache struct {
 	comparisons bool                                           // see nodeRules
 	get         func(namespace, name string) *appsv1.DaemonSet // from the cache; nil if there is none
 
 	mu   sync.Mutex
-	sets map[plan.Key]*judgedSet
+	sets map[plan.Key]*setEligibility
 	kept int // sets, when those that are gone were last forgotten
 }
 
-// judgedSet is what is remembered for one DaemonSet.
-type judgedSet struct {
+// setEligibility is what is remembered for one DaemonSet.
+type setEligibility struct {
 	uid        types.UID
 	generation int64
 	*nodeRules
 
-	mu       sync.Mutex
-	verdicts map[string]eligibility // by class of node, see appendClass
-	text     []byte                 // of the class that was looked up last
-	judged   int                    // nodes that were not found in verdicts
+	mu     sync.Mutex
+	known  map[string]eligibility // by class of node, see appendClass
+	text   []byte                 // of the class that was looked up last
+	misses int                    // nodes that were not found in known
 }
 
 // mostClasses bounds what is remembered for one DaemonSet. Only where the name of a node counts, or labels that differ from node to
 // node, are there as many classes as nodes.
 const mostClasses = 20_000
 
-func newJudgedNodes(comparisons bool, get func(namespace, name string) *appsv1.DaemonSet) *judgedNodes {
-	return &judgedNodes{comparisons: comparisons, get: get, sets: map[plan.Key]*judgedSet{}}
+func newEligibilityCache(comparisons bool, get func(namespace, name string) *appsv1.DaemonSet) *eligibilityCache {
+	return &eligibilityCache{comparisons: comparisons, get: get, sets: map[plan.Key]*setEligibility{}}
 }
 
 // of returns what is remembered for a DaemonSet with the present spec.
-func (j *judgedNodes) of(d *appsv1.DaemonSet) *judgedSet {
+func (j *eligibilityCache) of(d *appsv1.DaemonSet) *setEligibility {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	key := plan.Key{Namespace: d.Namespace, Name: d.Name}
 	s := j.sets[key]
 	if s == nil || s.uid != d.UID || s.generation != d.Generation {
-		s = &judgedSet{uid: d.UID, generation: d.Generation, nodeRules: newNodeRules(d, j.comparisons), verdicts: map[string]eligibility{}}
+		s = &setEligibility{uid: d.UID, generation: d.Generation, nodeRules: newNodeRules(d, j.comparisons), known: map[string]eligibility{}}
 		j.sets[key] = s
 		j.sweep()
 	}
@@ -61,54 +61,54 @@ func (j *judgedNodes) of(d *appsv1.DaemonSet) *judgedSet {
 
 // sweep forgets the DaemonSets that are gone, when twice as many are remembered as there were the last time. Of those that are deleted
 // while another process leads, no reconcile tells.
-func (j *judgedNodes) sweep() {
+func (j *eligibilityCache) sweep() {
 	if len(j.sets) <= max(2*j.kept, 16) {
 		return
 	}
-	maps.DeleteFunc(j.sets, func(key plan.Key, _ *judgedSet) bool { return j.get(key.Namespace, key.Name) == nil })
+	maps.DeleteFunc(j.sets, func(key plan.Key, _ *setEligibility) bool { return j.get(key.Namespace, key.Name) == nil })
 	j.kept = len(j.sets)
 }
 
-func (j *judgedNodes) forget(key plan.Key) {
+func (j *eligibilityCache) forget(key plan.Key) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.sets, key)
 }
 
 // eligibility returns whether a node, nil for none, runs pods of the DaemonSet.
-func (s *judgedSet) eligibility(n *corev1.Node) eligibility {
+func (s *setEligibility) eligibility(n *corev1.Node) eligibility {
 	if n == nil {
 		return excluded
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text = s.appendClass(s.text[:0], n)
-	verdict, known := s.verdicts[string(s.text)]
-	if !known {
-		if len(s.verdicts) >= mostClasses {
-			clear(s.verdicts)
+	e, ok := s.known[string(s.text)]
+	if !ok {
+		if len(s.known) >= mostClasses {
+			clear(s.known)
 		}
-		verdict = s.judge(n)
-		s.judged++
-		s.verdicts[string(s.text)] = verdict
+		e = s.evaluate(n)
+		s.misses++
+		s.known[string(s.text)] = e
 	}
-	return verdict
+	return e
 }
 
 // reads reports whether one of the labels counts.
-func (s *judgedSet) reads(labels []string) bool {
+func (s *setEligibility) reads(labels []string) bool {
 	return slices.ContainsFunc(labels, func(key string) bool { return slices.Contains(s.labels, key) })
 }
 
 // nodesFor returns the nodes that a DaemonSet has to do with: those that run its pods or may keep them, and those that have some.
 func (k *caches) nodesFor(d *appsv1.DaemonSet, on map[string][]*corev1.Pod) (nodes []node) {
-	judged := k.judged.of(d)
+	cached := k.eligibility.of(d)
 	for _, o := range k.nodes.Informer().GetStore().List() {
 		n, ok := o.(*corev1.Node)
 		if !ok {
 			continue
 		}
-		if e := judged.eligibility(n); e != excluded || len(on[n.Name]) > 0 {
+		if e := cached.eligibility(n); e != excluded || len(on[n.Name]) > 0 {
 			nodes = append(nodes, node{n.Name, e})
 		}
 	}
@@ -138,11 +138,11 @@ func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 		if !ok {
 			continue
 		}
-		judged := k.judged.of(d)
-		if !retainted && !judged.reads(relabeled) {
+		cached := k.eligibility.of(d)
+		if !retainted && !cached.reads(relabeled) {
 			continue
 		}
-		if judged.eligibility(was) != judged.eligibility(is) || owners[d.UID] {
+		if cached.eligibility(was) != cached.eligibility(is) || owners[d.UID] {
 			keys = append(keys, plan.Key{Namespace: d.Namespace, Name: d.Name})
 		}
 	}

@@ -35,7 +35,7 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatalf("%v", err)
 	}
-	k := &caches{sets, revisions, pods, onNodes, nodes, newJudgedNodes(false, sets.Get)}
+	k := &caches{sets, revisions, pods, onNodes, nodes, newEligibilityCache(false, sets.Get)}
 	for _, o := range objects {
 		k.put(t, o)
 	}
@@ -89,7 +89,7 @@ func TestObserve(t *testing.T) {
 	if err := k.sets.Informer().GetStore().Delete(d); err != nil {
 		t.Fatal(err)
 	}
-	if o, err := k.observe(t.Context(), requestFor(d)); err != nil || o.Exists || len(k.judged.sets) != 0 {
+	if o, err := k.observe(t.Context(), requestFor(d)); err != nil || o.Exists || len(k.eligibility.sets) != 0 {
 		t.Errorf("DS-11: gone: %+v, %v", o, err)
 	}
 }
@@ -187,14 +187,14 @@ func TestJudgedNodesAreForgotten(t *testing.T) {
 		d := agent()
 		d.Name = fmt.Sprint("agent-", i)
 		k.put(t, d)
-		k.judged.of(d)
+		k.eligibility.of(d)
 		if i%100 != 0 {
 			if err := k.sets.Informer().GetStore().Delete(d); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if n := len(k.judged.sets); n > 32 {
+	if n := len(k.eligibility.sets); n > 32 {
 		t.Errorf("%d are remembered of 10", n)
 	}
 }

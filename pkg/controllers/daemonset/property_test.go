@@ -266,7 +266,7 @@ func TestDS104RelabeledNodes(t *testing.T) {
 		before := worker(fmt.Sprint("n", i))
 		enqueued += len(k.enqueuedByNode(before, worker(before.Name, label("key-7", "x"), label("other", "x"))))
 	}
-	if judged := k.judgements(); enqueued != 1000 || judged > 2 {
-		t.Errorf("%d enqueued, %d judged", enqueued, judged)
+	if evaluated := k.evaluations(); enqueued != 1000 || evaluated > 2 {
+		t.Errorf("%d enqueued, %d evaluated", enqueued, evaluated)
 	}
 }

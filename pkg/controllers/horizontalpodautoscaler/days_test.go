@@ -187,7 +187,7 @@ func (a *application) evaluate(load int64) {
 		s.Autoscaler, s.Pods, s.Known, s.Settings.ToZero = a.autoscaler, a.pods, a.memory != nil, a.toZero
 		s.Target.Replicas, s.Target.Observed = a.replicas, int32(len(a.pods))
 		if a.memory != nil {
-			s.History, s.Unsaid = a.memory.History, a.memory.unsaid(a.autoscaler)
+			s.History, s.StaleSince = a.memory.History, a.memory.staleSince(a.autoscaler)
 		}
 	})
 	p := planScale(a.now, s)

@@ -81,12 +81,12 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := at(c.current, 0, append(c.edits, by(measuring(external("queue", averaging("1"), nil))), answered(reading{Sum: int64(c.asked) * 1000}))...)
-			v := judge(now, s)
-			if v.Desired != c.want || reasonOf(v.Status, able) != c.able || reasonOf(v.Status, limits) != c.limited {
-				t.Errorf("%d replicas, want %d: %+v", v.Desired, c.want, v.Status.Conditions)
+			d := decide(now, s)
+			if d.Desired != c.want || reasonOf(d.Status, able) != c.able || reasonOf(d.Status, limits) != c.limited {
+				t.Errorf("%d replicas, want %d: %+v", d.Desired, c.want, d.Status.Conditions)
 			}
-			if *v.Asked != c.asked {
-				t.Errorf("%d are stored as asked for", *v.Asked)
+			if *d.Asked != c.asked {
+				t.Errorf("%d are stored as asked for", *d.Asked)
 			}
 		})
 	}
@@ -102,18 +102,18 @@ func TestTexts(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	v := judge(now, at(4, 50))
+	d := decide(now, at(4, 50))
 	for kind, want := range map[autoscalingv2.HorizontalPodAutoscalerConditionType]string{
 		able: "recommended size matches current size", limits: "the desired count is within the acceptable range",
 	} {
-		if got := messageOf(v.Status, kind); got != want {
+		if got := messageOf(d.Status, kind); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if got := messageOf(judge(now, at(0, 0)).Status, able); got != "the HPA controller was able to get the target's current scale" {
+	if got := messageOf(decide(now, at(0, 0)).Status, able); got != "the HPA controller was able to get the target's current scale" {
 		t.Error(got)
 	}
-	if got := messageOf(judge(now, at(8, 1, recommended(time.Minute, 6))).Status, able); got != "recent recommendations were higher than current one, applying the highest recent recommendation" {
+	if got := messageOf(decide(now, at(8, 1, recommended(time.Minute, 6))).Status, able); got != "recent recommendations were higher than current one, applying the highest recent recommendation" {
 		t.Error(got)
 	}
 	if got := stabilizedText("lower", "lowest"); got != "recent recommendations were lower than current one, applying the lowest recent recommendation" {

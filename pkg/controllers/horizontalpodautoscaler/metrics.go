@@ -107,39 +107,39 @@ func (c *collectors) want(key plan.Key, replicas int32) {
 // applied counts an evaluation, and logs what it has changed.
 func (c *collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
 	now := time.Now()
-	v := judge(s.Began, s)
+	d := decide(s.Began, s)
 	failure := "none"
 	switch {
 	case s.Unparsable: // HPA-13
 		failure = "spec"
-	case v.Failed || did.Err != nil:
+	case d.Failed || did.Err != nil:
 		failure = "internal"
 	}
 	done := "none"
-	if v.Rescale && did.Err == nil {
-		done = action(v.Desired, s.Target.Replicas)
+	if d.Rescale && did.Err == nil {
+		done = action(d.Desired, s.Target.Replicas)
 	}
 	c.reconciled.WithLabelValues(done, failure).Inc()
 	c.took.WithLabelValues(done, failure).Observe(now.Sub(s.Began).Seconds())
 	if !s.Due.IsZero() && !s.Began.Before(s.Due) {
 		c.lag.Observe(s.Began.Sub(s.Due).Seconds())
 	}
-	if s.Target != nil && !v.Failed {
-		c.want(plan.Key{Namespace: s.Autoscaler.Namespace, Name: s.Autoscaler.Name}, v.Desired)
+	if s.Target != nil && !d.Failed {
+		c.want(plan.Key{Namespace: s.Autoscaler.Namespace, Name: s.Autoscaler.Name}, d.Desired)
 	}
-	c.count(s, v)
+	c.count(s, d)
 	if rescaled(did) {
 		klog.FromContext(ctx).Info("Scaled the target of an autoscaler", "hpa", klog.KObj(s.Autoscaler), "target", s.Autoscaler.Spec.ScaleTargetRef.Name,
-			"kind", s.Target.Kind.Kind, "from", s.Target.Replicas, "to", v.Desired, "reason", v.Reason)
+			"kind", s.Target.Kind.Kind, "from", s.Target.Replicas, "to", d.Desired, "reason", d.Reason)
 	}
-	if v.Failed {
-		klog.FromContext(ctx).V(2).Info("An autoscaler cannot tell the size of its target", "hpa", klog.KObj(s.Autoscaler), "why", v.Why)
+	if d.Failed {
+		klog.FromContext(ctx).V(2).Info("An autoscaler cannot tell the size of its target", "hpa", klog.KObj(s.Autoscaler), "why", d.Why)
 	}
 }
 
 // count counts the evaluations of metrics (HPA-63).
-func (c *collectors) count(s snapshot, v verdict) {
-	for i, p := range v.Proposals {
+func (c *collectors) count(s snapshot, d decision) {
+	for i, p := range d.Proposals {
 		failure, done := "none", "none"
 		if p.Err != nil {
 			failure = "internal"

@@ -37,13 +37,13 @@ func remember(now time.Time, s snapshot, did plan.Outcome) *memory {
 	if s.Target == nil && !s.Known {
 		return nil
 	}
-	v := judge(now, s)
+	d := decide(now, s)
 	h := s.before(now)
-	if v.Asked != nil { // HPA-40
-		h.Recommendations = append(slices.Clone(h.Recommendations), recommendation{now, *v.Asked})
+	if d.Asked != nil { // HPA-40
+		h.Recommendations = append(slices.Clone(h.Recommendations), recommendation{now, *d.Asked})
 	}
 	if b := s.Autoscaler.Spec.Behavior; b != nil && rescaled(did) { // HPA-50
-		if by := v.Desired - s.Target.Replicas; by > 0 {
+		if by := d.Desired - s.Target.Replicas; by > 0 {
 			h.Ups = append(slices.Clone(h.Ups), rescale{now, by})
 		} else {
 			h.Downs = append(slices.Clone(h.Downs), rescale{now, -by})
@@ -54,20 +54,20 @@ func remember(now time.Time, s snapshot, did plan.Outcome) *memory {
 		m.Scaled = now.Truncate(time.Second) // as the status has it
 	}
 	m.History = h.pruned(now, s)
-	m.Unsaid, m.Shown = s.Unsaid, s.Autoscaler.Status.CurrentMetrics
-	if m.Unsaid.IsZero() && small(s.Autoscaler.Status, settled(now, s, v, did)) {
-		m.Unsaid = now
+	m.StaleSince, m.Shown = s.StaleSince, s.Autoscaler.Status.CurrentMetrics
+	if m.StaleSince.IsZero() && small(s.Autoscaler.Status, settled(now, s, d, did)) {
+		m.StaleSince = now
 	}
 	return m
 }
 
-// unsaid returns since when the values that the status of an autoscaler shows have not been those that were found. That ends when it shows
+// staleSince returns since when the values that the status of an autoscaler shows have not been those that were found. That ends when it shows
 // others, not when they are about to be written: the write may fail.
-func (m *memory) unsaid(h *autoscalingv2.HorizontalPodAutoscaler) time.Time {
+func (m *memory) staleSince(h *autoscalingv2.HorizontalPodAutoscaler) time.Time {
 	if !equality.Semantic.DeepEqual(m.Shown, h.Status.CurrentMetrics) {
 		return time.Time{}
 	}
-	return m.Unsaid
+	return m.StaleSince
 }
 
 // rescaled reports whether the target was scaled.

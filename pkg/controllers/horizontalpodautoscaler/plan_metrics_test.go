@@ -74,9 +74,9 @@ func TestPods(t *testing.T) {
 		{"HPA-69 a pod that has ended need not request anything", at(3, 100, having(2, phase(corev1.PodFailed), func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })), 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := judge(now, c.s)
-			if v.Desired != c.want || v.Failed || reasonOf(v.Status, active) != "True ValidMetricFound" {
-				t.Errorf("%d replicas, want %d: %s, %+v", v.Desired, c.want, v.Why, v.Status.Conditions)
+			d := decide(now, c.s)
+			if d.Desired != c.want || d.Failed || reasonOf(d.Status, active) != "True ValidMetricFound" {
+				t.Errorf("%d replicas, want %d: %s, %+v", d.Desired, c.want, d.Why, d.Status.Conditions)
 			}
 		})
 	}
@@ -108,11 +108,11 @@ func TestObjectsAndExternalMetrics(t *testing.T) {
 		{"HPA-69 an average of no replicas", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(50_000), func(s *snapshot) { s.Target.Observed = 0 }), 5, "50"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := judge(now, c.s)
-			if v.Desired != c.want || v.Failed {
-				t.Errorf("%d replicas, want %d: %s", v.Desired, c.want, v.Why)
+			d := decide(now, c.s)
+			if d.Desired != c.want || d.Failed {
+				t.Errorf("%d replicas, want %d: %s", d.Desired, c.want, d.Why)
 			}
-			if got := shownIn(v.Status); got != c.shown {
+			if got := shownIn(d.Status); got != c.shown {
 				t.Errorf("the status shows %s, want %s", got, c.shown)
 			}
 		})
@@ -205,14 +205,14 @@ func TestSeveralMetrics(t *testing.T) {
 		{"HPA-22 both fail, the first one counts", at(4, 0, two, answered(reading{Err: "lost"}, reading{Err: "gone"})), 4, "False FailedGetResourceMetric"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := judge(now, c.s)
-			if v.Desired != c.want || reasonOf(v.Status, active) != c.active || len(v.Status.CurrentMetrics) != 2 { // HPA-52
-				t.Errorf("%d replicas, want %d: %+v", v.Desired, c.want, v.Status)
+			d := decide(now, c.s)
+			if d.Desired != c.want || reasonOf(d.Status, active) != c.active || len(d.Status.CurrentMetrics) != 2 { // HPA-52
+				t.Errorf("%d replicas, want %d: %+v", d.Desired, c.want, d.Status)
 			}
 		})
 	}
-	if v := judge(now, at(4, 0, two, answered(reading{Err: "lost"}, reading{Err: "gone"}))); !strings.Contains(v.Why, "invalid metrics (2 invalid out of 2), first error is: ") {
-		t.Error(v.Why)
+	if d := decide(now, at(4, 0, two, answered(reading{Err: "lost"}, reading{Err: "gone"}))); !strings.Contains(d.Why, "invalid metrics (2 invalid out of 2), first error is: ") {
+		t.Error(d.Why)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestReasons(t *testing.T) { // HPA-61
 			t.Errorf("%+v, want %s", step, c.want)
 			continue
 		}
-		if got := messageOf(judge(now, s).Status, active); got != "the HPA was able to successfully calculate a replica count from "+c.want { // HPA-24
+		if got := messageOf(decide(now, s).Status, active); got != "the HPA was able to successfully calculate a replica count from "+c.want { // HPA-24
 			t.Error(got)
 		}
 	}

@@ -38,12 +38,12 @@ func TestWithoutMetrics(t *testing.T) {
 			if (step != nil) != (c.want != c.s.Target.Replicas) || step != nil && (step.New.(*autoscalingv1.Scale).Spec.Replicas != c.want || step.Why != c.reason) {
 				t.Fatalf("%+v, want %d replicas", step, c.want)
 			}
-			v := judge(now, c.s)
-			if reasonOf(v.Status, limits) != c.limited || v.Status.CurrentMetrics != nil { // HPA-52, HPA-72
-				t.Errorf("%+v", v.Status)
+			d := decide(now, c.s)
+			if reasonOf(d.Status, limits) != c.limited || d.Status.CurrentMetrics != nil { // HPA-52, HPA-72
+				t.Errorf("%+v", d.Status)
 			}
-			if c.want == 0 && (reasonOf(v.Status, active) != "False ScalingDisabled" || messageOf(v.Status, active) != "scaling is disabled since the replica count of the target is zero") {
-				t.Errorf("%+v", v.Status)
+			if c.want == 0 && (reasonOf(d.Status, active) != "False ScalingDisabled" || messageOf(d.Status, active) != "scaling is disabled since the replica count of the target is zero") {
+				t.Errorf("%+v", d.Status)
 			}
 		})
 	}
@@ -81,8 +81,8 @@ func TestHPA21ScaleToZero(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%d replicas, want %d: %s", got, c.want, p.Why)
 			}
-			if v := judge(now, c.s); reasonOf(settled(now, c.s, v, carriedOut(p)), atZero) != c.zero {
-				t.Errorf("%+v, want %s", v.Status.Conditions, c.zero)
+			if d := decide(now, c.s); reasonOf(settled(now, c.s, d, carriedOut(p)), atZero) != c.zero {
+				t.Errorf("%+v, want %s", d.Status.Conditions, c.zero)
 			}
 		})
 	}
@@ -106,8 +106,8 @@ func TestSelectors(t *testing.T) {
 			if first != c.event || !strings.HasPrefix(second, "Warning FailedComputeMetricsReplicas: ") || scaledBy(p) != nil {
 				t.Error(eventsOf(p))
 			}
-			if v := judge(now, s); reasonOf(v.Status, active) != c.active || messageOf(v.Status, active) != c.message {
-				t.Errorf("%+v", v.Status)
+			if d := decide(now, s); reasonOf(d.Status, active) != c.active || messageOf(d.Status, active) != c.message {
+				t.Errorf("%+v", d.Status)
 			}
 		})
 	}

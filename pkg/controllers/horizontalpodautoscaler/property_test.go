@@ -106,8 +106,8 @@ func TestPromises(t *testing.T) {
 			if from == 0 && !s.wakes() { // HPA-17
 				t.Fatal("WakesNobody")
 			}
-			if v := judge(now, s); v.Failed || to == from {
-				t.Fatalf("ScalesWithReason: %+v", v)
+			if d := decide(now, s); d.Failed || to == from {
+				t.Fatalf("ScalesWithReason: %+v", d)
 			}
 			if to == 0 && !isTrue(s.Autoscaler.Status.Conditions, atZero) { // HPA-21
 				t.Fatal("SaysThatItIsScaledToZero")
@@ -120,7 +120,7 @@ func TestPromises(t *testing.T) {
 		after := s
 		after.Autoscaler = s.Autoscaler.DeepCopy()
 		after.Autoscaler.Status, after.Known, after.History = *status, true, m.History
-		if scaledBy(p) == nil && !judge(now, s).Prepare {
+		if scaledBy(p) == nil && !decide(now, s).Prepare {
 			if more := reportStatus(now, after, plan.Outcome{}); !more.Empty() && writtenBy(more).DesiredReplicas != status.DesiredReplicas {
 				t.Fatalf("RepeatedReportIsEmpty: %s", cmp.Diff(*status, *writtenBy(more)))
 			}
@@ -134,7 +134,7 @@ func TestMoreLoadNeverAsksForFewer(t *testing.T) {
 		n := rapid.Int32Range(1, 9).Draw(t, "replicas")
 		less := rapid.Int64Range(0, 200).Draw(t, "less")
 		more := less + rapid.Int64Range(0, 100).Draw(t, "more")
-		if a, b := *judge(now, at(n, less)).Asked, *judge(now, at(n, more)).Asked; a > b {
+		if a, b := *decide(now, at(n, less)).Asked, *decide(now, at(n, more)).Asked; a > b {
 			t.Fatalf("%d for %d, and %d for %d", a, less, b, more)
 		}
 	})

@@ -17,7 +17,7 @@ import (
 // reportStatus writes the status, if it differs (HPA-55).
 func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	h := s.Autoscaler
-	status := settled(now, s, judge(now, s), did)
+	status := settled(now, s, decide(now, s), did)
 	if equality.Semantic.DeepEqual(h.Status, status) || !s.written(now, status) {
 		return plan.Plan{}
 	}
@@ -30,29 +30,29 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 }
 
 // settled is the status when it is known whether the target was scaled (HPA-49, HPA-50).
-func settled(now time.Time, s snapshot, v verdict, did plan.Outcome) autoscalingv2.HorizontalPodAutoscalerStatus {
-	if !v.Rescale {
-		return v.Status
+func settled(now time.Time, s snapshot, d decision, did plan.Outcome) autoscalingv2.HorizontalPodAutoscalerStatus {
+	if !d.Rescale {
+		return d.Status
 	}
 	switch err := did.Failed(plan.Changed); {
 	case err != nil:
-		v.set(now, able, conditionFalse, "FailedUpdateScale", "the HPA controller was unable to update the target scale: "+err.Error())
-		v.Status.DesiredReplicas = s.Autoscaler.Status.DesiredReplicas
+		d.set(now, able, conditionFalse, "FailedUpdateScale", "the HPA controller was unable to update the target scale: "+err.Error())
+		d.Status.DesiredReplicas = s.Autoscaler.Status.DesiredReplicas
 	case rescaled(did) || !did.Wrote(): // when it is asked what the report would write, nothing has been tried
-		v.set(now, able, conditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", v.Desired))
+		d.set(now, able, conditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", d.Desired))
 		at := metav1.NewTime(now)
-		v.Status.LastScaleTime = &at
-		if s.Settings.ToZero && v.Desired != 0 { // not before: a target that was to wake up and did not must be woken again
-			v.set(now, atZero, conditionFalse, "NotScaledToZero", notScaledToZero)
+		d.Status.LastScaleTime = &at
+		if s.Settings.ToZero && d.Desired != 0 { // not before: a target that was to wake up and did not must be woken again
+			d.set(now, atZero, conditionFalse, "NotScaledToZero", notScaledToZero)
 		}
 	}
-	return v.Status
+	return d.Status
 }
 
 // written reports whether a status that differs is to be written now: values that change a little wait for the next evaluation, so that
 // autoscalers at rest do not write in every period. A decision that was repeated at once, after a conflict, is no next evaluation.
 func (s snapshot) written(now time.Time, status autoscalingv2.HorizontalPodAutoscalerStatus) bool {
-	return !small(s.Autoscaler.Status, status) || !s.Unsaid.IsZero() && now.Sub(s.Unsaid) >= s.Settings.Period/2
+	return !small(s.Autoscaler.Status, status) || !s.StaleSince.IsZero() && now.Sub(s.StaleSince) >= s.Settings.Period/2
 }
 
 // small reports whether two statuses differ, but by nothing else than values of metrics, none by more than a tenth.
@@ -113,8 +113,8 @@ func nearPercent(a, b *int32) bool {
 func nearNumber(a, b float64) bool { return max(a, b)-min(a, b) <= max(a, -a)*0.100001 }
 
 // set sets a condition. The time of its transition changes with its status only (HPA-54).
-func (v *verdict) set(now time.Time, t autoscalingv2.HorizontalPodAutoscalerConditionType, is corev1.ConditionStatus, reason, message string) {
-	all := v.Status.Conditions
+func (d *decision) set(now time.Time, t autoscalingv2.HorizontalPodAutoscalerConditionType, is corev1.ConditionStatus, reason, message string) {
+	all := d.Status.Conditions
 	i := slices.IndexFunc(all, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == t })
 	if i < 0 {
 		i = 0
@@ -127,10 +127,10 @@ func (v *verdict) set(now time.Time, t autoscalingv2.HorizontalPodAutoscalerCond
 		all[i].Status, all[i].LastTransitionTime = is, metav1.NewTime(now)
 	}
 	all[i].Reason, all[i].Message = reason, message
-	v.Status.Conditions = all
+	d.Status.Conditions = all
 }
 
 // drop takes a condition away.
-func (v *verdict) drop(t autoscalingv2.HorizontalPodAutoscalerConditionType) {
-	v.Status.Conditions = slices.DeleteFunc(v.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == t })
+func (d *decision) drop(t autoscalingv2.HorizontalPodAutoscalerConditionType) {
+	d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == t })
 }

@@ -25,11 +25,11 @@ func TestStatus(t *testing.T) {
 	if got := conditionTypes(*done); got != "AbleToScale ScalingActive ScalingLimited" { // HPA-54
 		t.Error(got)
 	}
-	first := judge(now, at(12, 50)).Status // above the limit, so that the metrics are not asked yet
+	first := decide(now, at(12, 50)).Status // above the limit, so that the metrics are not asked yet
 	if got := conditionTypes(first); got != "AbleToScale ScalingLimited" {
 		t.Error(got)
 	}
-	if got := conditionTypes(judge(now, at(4, 50, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = first }))).Status); got != "AbleToScale ScalingActive ScalingLimited" {
+	if got := conditionTypes(decide(now, at(4, 50, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = first }))).Status); got != "AbleToScale ScalingActive ScalingLimited" {
 		t.Error(got)
 	}
 	m := done.CurrentMetrics[0].Resource.Current
@@ -43,7 +43,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", after)
 	}
 	memory := at(2, 50*1024*1024*1000, by(measuring(used(corev1.ResourceMemory, "50Mi"))))
-	if got := judge(now, memory).Status.CurrentMetrics[0].Resource.Current.AverageValue.String(); got != "50Mi" { // HPA-52
+	if got := decide(now, memory).Status.CurrentMetrics[0].Resource.Current.AverageValue.String(); got != "50Mi" { // HPA-52
 		t.Error(got)
 	}
 }
@@ -111,7 +111,7 @@ func TestSmallChanges(t *testing.T) {
 	next := func(use int64, unsaid time.Duration) snapshot {
 		return at(4, use, func(n *snapshot) {
 			if n.Autoscaler = s.Autoscaler; unsaid > 0 {
-				n.Unsaid = now.Add(-unsaid)
+				n.StaleSince = now.Add(-unsaid)
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestSmallChangesAreShown(t *testing.T) {
 					t.Errorf("written at %d", i)
 				}
 				h.Status = *status
-				if !m.unsaid(h).IsZero() {
+				if !m.staleSince(h).IsZero() {
 					t.Error("what was written waits still")
 				}
 				return
@@ -179,5 +179,5 @@ func TestSmallChangesAreShown(t *testing.T) {
 
 // atSame is a snapshot of four replicas of an autoscaler of which something is remembered.
 func atSame(use int64, h *autoscalingv2.HorizontalPodAutoscaler, m *memory) snapshot {
-	return at(4, use, func(s *snapshot) { s.Autoscaler, s.History, s.Unsaid = h, m.History, m.unsaid(h) })
+	return at(4, use, func(s *snapshot) { s.Autoscaler, s.History, s.StaleSince = h, m.History, m.staleSince(h) })
 }

@@ -28,10 +28,10 @@ type snapshot struct {
 	Pods        []*corev1.Pod // of the target
 	Readings    []reading     // one for each metric; none if no metrics are to be read
 
-	Known   bool // the history is what this process remembers of the autoscaler
-	History history
-	Scaled  time.Time // when this process has scaled the target last; zero if it has not
-	Unsaid  time.Time // since when the status has not shown the values that were found, which differed a little; zero if it has
+	Known      bool // the history is what this process remembers of the autoscaler
+	History    history
+	Scaled     time.Time // when this process has scaled the target last; zero if it has not
+	StaleSince time.Time // since when the status has not shown the values that were found, which differed a little; zero if it has
 }
 
 // settings are what decisions depend on, besides objects.
@@ -81,12 +81,12 @@ type sample struct {
 
 // memory is what is remembered of an autoscaler from one reconcile to the next.
 type memory struct {
-	UID     types.UID
-	History history
-	Due     time.Time
-	Scaled  time.Time
-	Unsaid  time.Time                    // since when the status has not shown the values that were found; zero if it has
-	Shown   []autoscalingv2.MetricStatus // what it has shown instead
+	UID        types.UID
+	History    history
+	Due        time.Time
+	Scaled     time.Time
+	StaleSince time.Time                    // since when the status has not shown the values that were found; zero if it has
+	Shown      []autoscalingv2.MetricStatus // what it has shown instead
 }
 
 // history is what decisions depend on, besides what is there now (HPA-11).

@@ -18,7 +18,7 @@ func BenchmarkPodDeletion(b *testing.B) {
 	for _, pods := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
 			s := newSources(quota.Gates{}, 0)
-			s.tally = newTally(s.dirty.add)
+			s.counters = newUsageCounters(s.dirty.add)
 			counter := s.newCounter(quota.Pods, func() {})
 			var quotas []*corev1.ResourceQuota
 			var specs []quotaSpec
@@ -29,7 +29,7 @@ func BenchmarkPodDeletion(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s.tally.setQuota(plan.Key{Namespace: "shop", Name: q.Name}, &c)
+				s.counters.setQuota(plan.Key{Namespace: "shop", Name: q.Name}, &c)
 				quotas, specs = append(quotas, q), append(specs, c)
 			}
 			all := make([]*corev1.Pod, pods)
@@ -43,7 +43,7 @@ func BenchmarkPodDeletion(b *testing.B) {
 			for b.Loop() {
 				counter.OnDelete(all[i%pods])
 				for j, q := range quotas {
-					sum, _, _ := s.tally.count("shop", specs[j], s.tally.sequence)
+					sum, _, _ := s.counters.count("shop", specs[j], s.counters.sequence)
 					snap := snapshot{Quota: q, Counted: sum}
 					snap.Memory = memory{UID: q.UID, Seen: 100, Known: []corev1.ResourceName{"limits.memory", "pods", "requests.cpu"}}.
 						advance(epoch, q, sum, []version{{Version: 100}}, nil)

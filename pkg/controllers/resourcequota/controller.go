@@ -115,7 +115,7 @@ func counted() projection.Fields {
 
 // follow counts until ctx ends.
 func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
-	k.tally.reset()
+	k.counters.reset()
 	k.sources.run(ctx, k, enqueue)
-	k.tally.reset()
+	k.counters.reset()
 }

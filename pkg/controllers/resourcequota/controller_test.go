@@ -176,10 +176,10 @@ func TestWatchesOnlyWhatIsNamed(t *testing.T) {
 		if n := watched(); n != 0 {
 			b.Errorf("%d resources are watched after the quota is gone", n)
 		}
-		b.tally.mu.Lock()
-		defer b.tally.mu.Unlock()
-		if len(b.tally.namespaces)+len(b.tally.interned)+len(b.tally.expiring) > 0 {
-			b.Errorf("remembered: %+v", b.tally.namespaces)
+		b.counters.mu.Lock()
+		defer b.counters.mu.Unlock()
+		if len(b.counters.namespaces)+len(b.counters.interned)+len(b.counters.expiring) > 0 {
+			b.Errorf("remembered: %+v", b.counters.namespaces)
 		}
 	})
 }
@@ -257,11 +257,11 @@ func TestRecount(t *testing.T) {
 		b.put(podNamed("a"))
 		b.put(quotaOf(amounts("pods", 5)))
 		time.Sleep(time.Second)
-		b.tally.mu.Lock()
-		for _, sum := range b.tally.namespaces["shop"].sums {
+		b.counters.mu.Lock()
+		for _, sum := range b.counters.namespaces["shop"].sums {
 			sum["pods"] = resource.MustParse("7")
 		}
-		b.tally.mu.Unlock()
+		b.counters.mu.Unlock()
 		time.Sleep(6 * time.Minute)
 		b.want("after the period", "pods", "1")
 	})

@@ -32,7 +32,7 @@ type devicesBench struct {
 
 func newDevicesBench() *devicesBench {
 	s := newSources(quota.Gates{ExtendedResourcesByClaims: true}, 0)
-	s.tally = newTally(func(plan.Key) {})
+	s.counters = newUsageCounters(func(plan.Key) {})
 	s.devices.setClasses(s, func(all map[string]corev1.ResourceName) { all["gpus"] = "example.com/gpu" })
 	return &devicesBench{s, s.newCounter(quota.Pods, func() {}), s.newCounter(quota.ResourceClaims, func() {})}
 }
@@ -41,7 +41,7 @@ func newDevicesBench() *devicesBench {
 func (b *devicesBench) used(namespace string) string {
 	var all []string
 	for _, of := range []schema.GroupResource{quota.Pods, quota.ResourceClaims} {
-		sum, _, _ := b.tally.count(namespace, quotaSpec{names: map[schema.GroupResource]bool{of: true}}, 0)
+		sum, _, _ := b.counters.count(namespace, quotaSpec{names: map[schema.GroupResource]bool{of: true}}, 0)
 		n := sum[gpu]
 		all = append(all, fmt.Sprintf("%s %s", of.Resource, n.String()))
 	}

@@ -20,13 +20,13 @@ func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
 		s := newSources(quota.Gates{ExtendedResourcesByClaims: true, PodLevelResources: true}, 0)
-		s.tally = newTally(func(plan.Key) {})
+		s.counters = newUsageCounters(func(plan.Key) {})
 		q := &corev1.ResourceQuota{}
 		fill(q)
 		q.Namespace, q.Name, q.UID = "shop", "some", "q"
 		c, err := quotaSpecOf(q, s.gates)
 		if err == nil {
-			s.tally.setQuota(someKey, &c)
+			s.counters.setQuota(someKey, &c)
 		}
 		counters := []*typedCounter{s.newCounter(quota.Pods, func() {}), s.newCounter(quota.Services, func() {}), s.newCounter(quota.Claims, func() {}), s.newCounter(quota.ResourceClaims, func() {})}
 		put := func(counter *typedCounter, o metav1.Object, name string) {
@@ -42,7 +42,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			put(counters[2], &corev1.PersistentVolumeClaim{}, fmt.Sprint(i))
 			put(counters[3], &resourcev1.ResourceClaim{}, fmt.Sprint(i))
 		}
-		sum, _, _ := s.tally.count("shop", c, 0)
+		sum, _, _ := s.counters.count("shop", c, 0)
 		snap := snapshot{Quota: q, Counted: corev1.ResourceList{}}
 		for name := range q.Spec.Hard {
 			if amount, ok := sum[name]; ok {
@@ -60,8 +60,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		for _, counter := range counters {
 			counter.OnList(nil)
 		}
-		s.tally.setQuota(someKey, nil)
-		if n := len(s.tally.namespaces) + len(s.tally.interned) + len(s.tally.expiring) + len(s.devices.claims) + len(s.devices.pods) + len(s.devices.byPod); n > 0 {
+		s.counters.setQuota(someKey, nil)
+		if n := len(s.counters.namespaces) + len(s.counters.interned) + len(s.counters.expiring) + len(s.devices.claims) + len(s.devices.pods) + len(s.devices.byPod); n > 0 {
 			t.Errorf("%d things are remembered of what is gone", n)
 		}
 	})

@@ -20,10 +20,10 @@ import (
 
 // caches are what the controller reads.
 type caches struct {
-	quotas  informers.Store[*corev1.ResourceQuota]
-	gates   quota.Gates
-	tally   *tally
-	sources *sources
+	quotas   informers.Store[*corev1.ResourceQuota]
+	gates    quota.Gates
+	counters *usageCounters
+	sources  *sources
 	// verifier reads live, as the identity that fills the caches; nil: they are trusted.
 	verifier api.Reader
 	hanging  hanging
@@ -32,8 +32,8 @@ type caches struct {
 func newCaches(quotas informers.Store[*corev1.ResourceQuota], g quota.Gates, period time.Duration) *caches {
 	k := &caches{quotas: quotas, gates: g}
 	k.sources = newSources(g, period)
-	k.tally = newTally(k.sources.dirty.add)
-	k.sources.tally = k.tally
+	k.counters = newUsageCounters(k.sources.dirty.add)
+	k.sources.counters = k.counters
 	return k
 }
 
@@ -83,14 +83,14 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	if r.Memory != nil && r.Memory.UID == q.UID {
 		before = r.Memory.under(c.selector.Key())
 	}
-	since := k.tally.quotaSince(r.Key, c)
+	since := k.counters.quotaSince(r.Key, c)
 	s.Waited = !since.IsZero() && r.Now.Sub(since) >= listWithin
 	states := k.sources.states(c.names)
 	compared, err := k.verify(ctx, q, since, before, states)
 	if err != nil {
 		return o, err
 	}
-	sum, arrived, sequence := k.tally.count(r.Key.Namespace, c, before.Sequence)
+	sum, arrived, sequence := k.counters.count(r.Key.Namespace, c, before.Sequence)
 	for of, now := range k.sources.states(c.names) {
 		if now.number != states[of].number { // some of what it has shown may be forgotten
 			states[of] = status{sourceState: listing}
@@ -161,7 +161,7 @@ func (k *caches) compare(ctx context.Context, of schema.GroupResource, m api.Map
 	if err != nil {
 		return failing
 	}
-	if k.tally.lacks(of, namespace, list.Items) {
+	if k.counters.lacks(of, namespace, list.Items) {
 		return late
 	}
 	return verified

@@ -21,7 +21,7 @@ import (
 func TestSumsAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		told := map[plan.Key]bool{}
-		tally := newTally(func(key plan.Key) { told[key] = true })
+		counters := newUsageCounters(func(key plan.Key) { told[key] = true })
 		names := map[schema.GroupResource]bool{quota.Pods: true}
 		quotas := map[plan.Key]quotaSpec{}
 		for i, scope := range []corev1.ResourceQuotaScope{"", corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort} {
@@ -36,15 +36,15 @@ func TestSumsAreKept(t *testing.T) {
 			key := plan.Key{Namespace: "shop", Name: fmt.Sprint(i)}
 			quotas[key] = quotaSpec{selector: selector, names: names}
 			c := quotas[key]
-			tally.setQuota(key, &c)
+			counters.setQuota(key, &c)
 		}
 		sums := func(anew bool) map[plan.Key]corev1.ResourceList {
 			if anew {
-				tally.recount()
+				counters.recount()
 			}
 			all := map[plan.Key]corev1.ResourceList{}
 			for key, c := range quotas {
-				all[key], _, _ = tally.count("shop", c, 0)
+				all[key], _, _ = counters.count("shop", c, 0)
 				all[key] = all[key].DeepCopy()
 			}
 			return all
@@ -54,7 +54,7 @@ func TestSumsAreKept(t *testing.T) {
 			clear(told)
 			uid := types.UID(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "pod")))
 			if rapid.IntRange(0, 3).Draw(t, "goes") == 0 {
-				tally.remove(quota.Pods, "shop", uid)
+				counters.remove(quota.Pods, "shop", uid)
 			} else {
 				p := podNamed(string(uid))
 				if cpu := rapid.SampledFrom([]string{"0", "100m", "2"}).Draw(t, "cpu"); cpu == "0" {
@@ -62,7 +62,7 @@ func TestSumsAreKept(t *testing.T) {
 				} else {
 					p.Spec.Containers[0].Resources.Requests = amounts("cpu", cpu)
 				}
-				tally.put(quota.Pods, identity{"shop", uid, uint64(i)}, quota.Pod(p, quota.Gates{}), false)
+				counters.put(quota.Pods, identity{"shop", uid, uint64(i)}, quota.Pod(p, quota.Gates{}), false)
 			}
 			after := sums(false)
 			for key := range quotas {
@@ -82,20 +82,20 @@ func TestSumsAreKept(t *testing.T) {
 
 // Arrivals are kept for as long as a reservation may wait for them.
 func TestArrivalsAreForgotten(t *testing.T) {
-	tally := newTally(func(plan.Key) {})
+	counters := newUsageCounters(func(plan.Key) {})
 	c := quotaSpec{names: map[schema.GroupResource]bool{quota.Pods: true}}
-	tally.setQuota(someKey, &c)
+	counters.setQuota(someKey, &c)
 	for i := range 10 {
-		tally.put(quota.Pods, identity{"shop", types.UID(fmt.Sprint(i)), uint64(i)}, quota.Object(quota.Pods), false)
+		counters.put(quota.Pods, identity{"shop", types.UID(fmt.Sprint(i)), uint64(i)}, quota.Object(quota.Pods), false)
 	}
-	a := tally.namespaces["shop"]
+	a := counters.namespaces["shop"]
 	for i := range a.arrivals {
 		a.arrivals[i].at = time.Now().Add(-time.Hour)
 	}
-	tally.put(quota.Pods, identity{"shop", "x", 11}, quota.Object(quota.Pods), false)
-	tally.put(quota.Pods, identity{"shop", "x", 12}, quota.Item{}, false) // it uses less
-	tally.tick(time.Now())
-	if _, arrived, last := tally.count("shop", c, 10); len(a.arrivals) != 1 || len(arrived) != 1 || last != 11 {
+	counters.put(quota.Pods, identity{"shop", "x", 11}, quota.Object(quota.Pods), false)
+	counters.put(quota.Pods, identity{"shop", "x", 12}, quota.Item{}, false) // it uses less
+	counters.tick(time.Now())
+	if _, arrived, last := counters.count("shop", c, 10); len(a.arrivals) != 1 || len(arrived) != 1 || last != 11 {
 		t.Errorf("%d arrivals are kept, %d are new", len(a.arrivals), len(arrived))
 	}
 }

@@ -16,7 +16,7 @@ import (
 // devices keeps what the charges of ResourceClaims depend on: device classes, and the pods for whose extended resources claims were made
 // (RQ-32). Only pods with extended resources are kept.
 type devices struct {
-	mu      sync.Mutex // taken before the lock of the tally
+	mu      sync.Mutex // taken before the lock of the counters
 	classes map[string]corev1.ResourceName
 	claims  map[types.UID]*resourcev1.ResourceClaim
 	byPod   map[podID]map[types.UID]*resourcev1.ResourceClaim // the claims that were made for a pod
@@ -187,7 +187,7 @@ func (d *devices) charge(c *resourcev1.ResourceClaim, initial bool, s *sources) 
 			owner = &o
 		}
 	}
-	s.tally.put(quota.ResourceClaims, identityOf(c), quota.ResourceClaim(c, d.classes, owner, s.gates), initial)
+	s.counters.put(quota.ResourceClaims, identityOf(c), quota.ResourceClaim(c, d.classes, owner, s.gates), initial)
 }
 
 // oldest returns the oldest claim that was made for a pod.

@@ -45,7 +45,7 @@ const (
 type sources struct {
 	gates     quota.Gates
 	period    time.Duration // of the recount
-	tally     *tally
+	counters  *usageCounters
 	dirty     dirty
 	devices   devices
 	resources func(ctx context.Context, verbs ...string) ([]api.Mapping, error)
@@ -53,7 +53,7 @@ type sources struct {
 	feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, informers.FeedHandler) error
 	wake      chan struct{} // some quota names a resource that was not wanted
 
-	mu      sync.Mutex // taken before the lock of the tally
+	mu      sync.Mutex // taken before the lock of the counters
 	watched map[schema.GroupResource]*source
 	sought  map[schema.GroupResource]time.Time // since when what is wanted is neither watched nor missing
 	missing map[schema.GroupResource]bool      // wanted and not found by the latest discovery that could tell
@@ -168,7 +168,7 @@ func (k *caches) quotaHandler() cache.ResourceEventHandler {
 			if err != nil {
 				c.names = nil
 			}
-			k.tally.setQuota(plan.Key{Namespace: q.Namespace, Name: q.Name}, &c)
+			k.counters.setQuota(plan.Key{Namespace: q.Namespace, Name: q.Name}, &c)
 			k.sources.want(c.names)
 		}
 	}
@@ -186,7 +186,7 @@ func (k *caches) quotaHandler() cache.ResourceEventHandler {
 				o = missed.Obj
 			}
 			if q, ok := o.(*corev1.ResourceQuota); ok {
-				k.tally.setQuota(plan.Key{Namespace: q.Namespace, Name: q.Name}, nil)
+				k.counters.setQuota(plan.Key{Namespace: q.Namespace, Name: q.Name}, nil)
 			}
 		},
 	}
@@ -224,12 +224,12 @@ func (s *sources) tick(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, pod := range s.tally.tick(time.Now()) {
+		for _, pod := range s.counters.tick(time.Now()) {
 			s.devices.podExpired(pod, s)
 		}
 		if s.period > 0 && time.Since(last) >= s.period { // RQ-7
 			last = time.Now()
-			for _, key := range s.tally.recount() {
+			for _, key := range s.counters.recount() {
 				s.dirty.add(key)
 			}
 		}
@@ -270,7 +270,7 @@ func errorText(err error) string {
 
 // update compares what is wanted with what is there. Discovery takes its time, so that what is wanted is read again after it.
 func (s *sources) update(ctx context.Context) error {
-	found, unknown, err := s.find(ctx, s.tally.wanted())
+	found, unknown, err := s.find(ctx, s.counters.wanted())
 	s.end(s.leave(func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *source) bool {
 		m, ok := found[of]
 		return wanted[of] && (ok && m == w.mapping || !ok && unknown(of.Group))
@@ -278,7 +278,7 @@ func (s *sources) update(ctx context.Context) error {
 	s.mu.Lock()
 	before, sought := s.missing, s.sought
 	s.missing, s.sought = map[schema.GroupResource]bool{}, map[schema.GroupResource]time.Time{}
-	for of := range s.tally.wanted() {
+	for of := range s.counters.wanted() {
 		m, ok := found[of]
 		switch {
 		case s.watched[of] != nil:
@@ -304,7 +304,7 @@ func (s *sources) update(ctx context.Context) error {
 
 // enqueue has the quotas looked at that limit a resource.
 func (s *sources) enqueue(of schema.GroupResource) {
-	for _, key := range s.tally.limiting(of) {
+	for _, key := range s.counters.limiting(of) {
 		s.dirty.add(key)
 	}
 }
@@ -313,7 +313,7 @@ func (s *sources) enqueue(of schema.GroupResource) {
 func (s *sources) leave(stays func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *source) bool) map[schema.GroupResource]*source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := s.tally.wanted()
+	wanted := s.counters.wanted()
 	left := map[schema.GroupResource]*source{}
 	for of, w := range s.watched {
 		if !stays(wanted, of, w) {
@@ -329,7 +329,7 @@ func (s *sources) end(left map[schema.GroupResource]*source) {
 	for of, w := range left {
 		w.stop()
 		s.devices.end(of)
-		s.tally.retain(of, nil)
+		s.counters.retain(of, nil)
 	}
 }
 
@@ -390,7 +390,7 @@ func (s *sources) start(ctx context.Context, of schema.GroupResource, m api.Mapp
 		w.stop = s.startTyped(ctx, cancel, of, t.kind, complete)
 		return w
 	}
-	counter := &metadataCounter{tally: s.tally, of: of}
+	counter := &metadataCounter{counters: s.counters, of: of}
 	sub := s.metadata.Subscribe(informers.MetadataOptions{Handler: counter})
 	counter.synced = sub.Synced
 	resource := m.GroupVersionResource()
@@ -414,17 +414,17 @@ func (s *sources) start(ctx context.Context, of schema.GroupResource, m api.Mapp
 
 // metadataCounter counts the objects of a resource.
 type metadataCounter struct {
-	tally  *tally
-	of     schema.GroupResource
-	synced func(schema.GroupVersionResource) bool
+	counters *usageCounters
+	of       schema.GroupResource
+	synced   func(schema.GroupVersionResource) bool
 }
 
 // OnUpdate implements informers.MetadataHandler.
 func (c *metadataCounter) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
-	c.tally.put(c.of, identityOf(o), quota.Object(c.of), !c.synced(resource))
+	c.counters.put(c.of, identityOf(o), quota.Object(c.of), !c.synced(resource))
 }
 
 // OnDelete implements informers.MetadataHandler.
 func (c *metadataCounter) OnDelete(_ schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
-	c.tally.remove(c.of, o.Namespace, o.UID)
+	c.counters.remove(c.of, o.Namespace, o.UID)
 }

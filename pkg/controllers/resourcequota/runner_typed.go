@@ -95,7 +95,7 @@ func (c *typedCounter) OnList(all []metav1.Object) {
 		there[o.GetUID()] = true
 	}
 	c.sources.devices.retain(c.of, there, c.sources)
-	c.sources.tally.retain(c.of, there)
+	c.sources.counters.retain(c.of, there)
 	for _, o := range all {
 		c.put(o, !c.listed)
 	}
@@ -121,8 +121,8 @@ func (c *typedCounter) OnDelete(o metav1.Object) {
 	if c.ended {
 		return
 	}
-	c.sources.devices.remove(c.of, o.GetNamespace(), o.GetUID(), c.sources) // first, or it might put a claim into the tally again
-	c.sources.tally.remove(c.of, o.GetNamespace(), o.GetUID())
+	c.sources.devices.remove(c.of, o.GetNamespace(), o.GetUID(), c.sources) // first, or it might put a claim into the counters again
+	c.sources.counters.remove(c.of, o.GetNamespace(), o.GetUID())
 }
 
 func (c *typedCounter) put(o metav1.Object, initial bool) {
@@ -130,12 +130,12 @@ func (c *typedCounter) put(o metav1.Object, initial bool) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		item := quota.Pod(o, s.gates)
-		s.tally.put(c.of, identityOf(o), item, initial)
+		s.counters.put(c.of, identityOf(o), item, initial)
 		s.devices.putPod(o, item, s)
 	case *corev1.Service:
-		s.tally.put(c.of, identityOf(o), quota.Service(o), initial)
+		s.counters.put(c.of, identityOf(o), quota.Service(o), initial)
 	case *corev1.PersistentVolumeClaim:
-		s.tally.put(c.of, identityOf(o), quota.Claim(o), initial)
+		s.counters.put(c.of, identityOf(o), quota.Claim(o), initial)
 	case *resourcev1.ResourceClaim:
 		s.devices.putClaim(o, initial, s)
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
-// tally keeps what the objects of each namespace are charged with, and the sums of that. Quotas are told by changed that theirs is not
-// what it was.
-type tally struct {
+// usageCounters keep what the objects of each namespace are charged with, and the sums of that. They tell by changed which quotas have other
+// sums than before.
+type usageCounters struct {
 	changed func(plan.Key)
 
 	mu         sync.Mutex
@@ -73,36 +73,36 @@ type expiry struct {
 	uid       types.UID
 }
 
-func newTally(changed func(plan.Key)) *tally {
-	t := &tally{changed: changed}
-	t.reset()
-	return t
+func newUsageCounters(changed func(plan.Key)) *usageCounters {
+	u := &usageCounters{changed: changed}
+	u.reset()
+	return u
 }
 
 // reset forgets everything.
-func (t *tally) reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.namespaces, t.interned, t.expiring = map[string]*account{}, map[string]*interned{}, map[expiry]struct{}{}
+func (u *usageCounters) reset() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.namespaces, u.interned, u.expiring = map[string]*account{}, map[string]*interned{}, map[expiry]struct{}{}
 }
 
-func (t *tally) account(namespace string) *account {
-	a := t.namespaces[namespace]
+func (u *usageCounters) account(namespace string) *account {
+	a := u.namespaces[namespace]
 	if a == nil {
 		a = &account{
 			quotas: map[string]quotaSpec{}, items: map[schema.GroupResource]map[types.UID]*interned{}, sums: map[sumKey]corev1.ResourceList{},
 			selectors: map[string]quota.Selector{},
 		}
-		t.namespaces[namespace] = a
+		u.namespaces[namespace] = a
 	}
 	return a
 }
 
 // setQuota notes what a quota limits; nil if the quota is gone.
-func (t *tally) setQuota(key plan.Key, c *quotaSpec) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.account(key.Namespace)
+func (u *usageCounters) setQuota(key plan.Key, c *quotaSpec) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a := u.account(key.Namespace)
 	if delete(a.quotas, key.Name); c != nil {
 		c.since = time.Now()
 		a.quotas[key.Name] = *c
@@ -113,15 +113,15 @@ func (t *tally) setQuota(key plan.Key, c *quotaSpec) {
 	}
 	maps.DeleteFunc(a.selectors, func(key string, _ quota.Selector) bool { return !used[key] })
 	maps.DeleteFunc(a.sums, func(key sumKey, _ corev1.ResourceList) bool { return !used[key.selector] })
-	t.tidy(key.Namespace, a)
+	u.tidy(key.Namespace, a)
 }
 
 // quotaSince returns since when it is known what a quota limits; zero if it is not. The cache may have a version of the quota already
-// that the tally has not been told of.
-func (t *tally) quotaSince(key plan.Key, c quotaSpec) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.namespaces[key.Namespace]
+// that the counters have not been told of.
+func (u *usageCounters) quotaSince(key plan.Key, c quotaSpec) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a := u.namespaces[key.Namespace]
 	if a == nil || a.quotas[key.Name].uid != c.uid || !maps.Equal(a.quotas[key.Name].names, c.names) {
 		return time.Time{}
 	}
@@ -129,25 +129,25 @@ func (t *tally) quotaSince(key plan.Key, c quotaSpec) time.Time {
 }
 
 // lacks reports whether an object of a namespace is not known.
-func (t *tally) lacks(of schema.GroupResource, namespace string, objects []metav1.PartialObjectMetadata) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.namespaces[namespace]
+func (u *usageCounters) lacks(of schema.GroupResource, namespace string, objects []metav1.PartialObjectMetadata) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a := u.namespaces[namespace]
 	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return a == nil || a.items[of][o.UID] == nil })
 }
 
 // tidy drops an account of which nothing is known.
-func (t *tally) tidy(namespace string, a *account) {
+func (u *usageCounters) tidy(namespace string, a *account) {
 	if len(a.quotas)+len(a.items) == 0 {
-		delete(t.namespaces, namespace)
+		delete(u.namespaces, namespace)
 	}
 }
 
 // put notes what an object is charged with. An initial object was there before the watch of its resource began.
-func (t *tally) put(of schema.GroupResource, o identity, item quota.Item, initial bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.account(o.namespace)
+func (u *usageCounters) put(of schema.GroupResource, o identity, item quota.Item, initial bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a := u.account(o.namespace)
 	items := a.items[of]
 	if items == nil {
 		items = map[types.UID]*interned{}
@@ -157,29 +157,29 @@ func (t *tally) put(of schema.GroupResource, o identity, item quota.Item, initia
 		item = item.Rested()
 	}
 	before := items[o.uid]
-	after := t.intern(item)
+	after := u.intern(item)
 	if before == after {
-		t.release(after)
+		u.release(after)
 		return
 	}
 	items[o.uid] = after
-	t.expire(expiry{o.namespace, of, o.uid}, after)
+	u.expire(expiry{o.namespace, of, o.uid}, after)
 	if new := (arrival{version: o.version, of: of, before: before.item(), after: after.item()}); !initial && new.adds() && a.limits(of) {
-		t.arrive(a, new)
+		u.arrive(a, new)
 	}
-	t.replace(o.namespace, of, before, after)
-	t.release(before)
+	u.replace(o.namespace, of, before, after)
+	u.release(before)
 }
 
 // remove notes that an object is gone.
-func (t *tally) remove(of schema.GroupResource, namespace string, uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.drop(of, namespace, uid)
+func (u *usageCounters) remove(of schema.GroupResource, namespace string, uid types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.drop(of, namespace, uid)
 }
 
-func (t *tally) drop(of schema.GroupResource, namespace string, uid types.UID) {
-	a := t.namespaces[namespace]
+func (u *usageCounters) drop(of schema.GroupResource, namespace string, uid types.UID) {
+	a := u.namespaces[namespace]
 	if a == nil || a.items[of][uid] == nil {
 		return
 	}
@@ -187,28 +187,28 @@ func (t *tally) drop(of schema.GroupResource, namespace string, uid types.UID) {
 	if delete(a.items[of], uid); len(a.items[of]) == 0 {
 		delete(a.items, of)
 	}
-	t.expire(expiry{namespace, of, uid}, nil)
-	t.replace(namespace, of, before, nil)
-	t.release(before)
-	t.tidy(namespace, a)
+	u.expire(expiry{namespace, of, uid}, nil)
+	u.replace(namespace, of, before, nil)
+	u.release(before)
+	u.tidy(namespace, a)
 }
 
 // retain drops all objects of a resource but those of these uids, by namespace.
-func (t *tally) retain(of schema.GroupResource, there map[types.UID]bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for namespace, a := range maps.Clone(t.namespaces) {
+func (u *usageCounters) retain(of schema.GroupResource, there map[types.UID]bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for namespace, a := range maps.Clone(u.namespaces) {
 		for uid := range maps.Clone(a.items[of]) {
 			if !there[uid] {
-				t.drop(of, namespace, uid)
+				u.drop(of, namespace, uid)
 			}
 		}
 	}
 }
 
 // replace brings the sums up to date, and tells the quotas whose sums have changed.
-func (t *tally) replace(namespace string, of schema.GroupResource, before, after *interned) {
-	a := t.namespaces[namespace]
+func (u *usageCounters) replace(namespace string, of schema.GroupResource, before, after *interned) {
+	a := u.namespaces[namespace]
 	for key, selector := range a.selectors {
 		sum, ok := a.sums[sumKey{of, key}]
 		if !ok {
@@ -223,15 +223,15 @@ func (t *tally) replace(namespace string, of schema.GroupResource, before, after
 	}
 	for name, q := range a.quotas {
 		if q.names[of] && (before != nil && q.selector.Matches(before.Traits) || after != nil && q.selector.Matches(after.Traits)) {
-			t.changed(plan.Key{Namespace: namespace, Name: name})
+			u.changed(plan.Key{Namespace: namespace, Name: name})
 		}
 	}
 }
 
 // arrive keeps an arrival for as long as a reservation may wait for it.
-func (t *tally) arrive(a *account, new arrival) {
-	t.sequence++
-	new.sequence, new.at = t.sequence, time.Now()
+func (u *usageCounters) arrive(a *account, new arrival) {
+	u.sequence++
+	new.sequence, new.at = u.sequence, time.Now()
 	a.arrivals = append(a.arrivals, new)
 }
 
@@ -263,11 +263,11 @@ func (a *account) limits(of schema.GroupResource) bool {
 
 // count returns what the selected objects of the resources use, and what has arrived of them since. The sequence is that of the latest
 // arrival in the sum.
-func (t *tally) count(namespace string, c quotaSpec, since uint64) (sum corev1.ResourceList, arrived []arrival, sequence uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.account(namespace)
-	defer t.tidy(namespace, a)
+func (u *usageCounters) count(namespace string, c quotaSpec, since uint64) (sum corev1.ResourceList, arrived []arrival, sequence uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a := u.account(namespace)
+	defer u.tidy(namespace, a)
 	sum = corev1.ResourceList{}
 	for of := range c.names {
 		quota.Add(sum, a.sum(of, c.selector))
@@ -278,7 +278,7 @@ func (t *tally) count(namespace string, c quotaSpec, since uint64) (sum corev1.R
 			arrived = append(arrived, one)
 		}
 	}
-	return sum, arrived, t.sequence
+	return sum, arrived, u.sequence
 }
 
 // sum returns one of the sums, and keeps it up to date from now on.
@@ -298,10 +298,10 @@ func (a *account) sum(of schema.GroupResource, s quota.Selector) corev1.Resource
 }
 
 // recount makes all sums anew (RQ-2).
-func (t *tally) recount() (all []plan.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for namespace, a := range t.namespaces {
+func (u *usageCounters) recount() (all []plan.Key) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for namespace, a := range u.namespaces {
 		clear(a.sums)
 		for name := range a.quotas {
 			all = append(all, plan.Key{Namespace: namespace, Name: name})
@@ -311,11 +311,11 @@ func (t *tally) recount() (all []plan.Key) {
 }
 
 // wanted returns the resources that some quota limits.
-func (t *tally) wanted() map[schema.GroupResource]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (u *usageCounters) wanted() map[schema.GroupResource]bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	all := map[schema.GroupResource]bool{}
-	for _, a := range t.namespaces {
+	for _, a := range u.namespaces {
 		for _, q := range a.quotas {
 			maps.Copy(all, q.names)
 		}
@@ -324,10 +324,10 @@ func (t *tally) wanted() map[schema.GroupResource]bool {
 }
 
 // limiting returns the quotas that limit a resource.
-func (t *tally) limiting(of schema.GroupResource) (all []plan.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for namespace, a := range t.namespaces {
+func (u *usageCounters) limiting(of schema.GroupResource) (all []plan.Key) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for namespace, a := range u.namespaces {
 		for name, q := range a.quotas {
 			if q.names[of] {
 				all = append(all, plan.Key{Namespace: namespace, Name: name})
@@ -338,30 +338,30 @@ func (t *tally) limiting(of schema.GroupResource) (all []plan.Key) {
 }
 
 // expire notes whether the first charge of an object ends by itself.
-func (t *tally) expire(e expiry, i *interned) {
-	if delete(t.expiring, e); i != nil && !i.Until.IsZero() {
-		t.expiring[e] = struct{}{}
+func (u *usageCounters) expire(e expiry, i *interned) {
+	if delete(u.expiring, e); i != nil && !i.Until.IsZero() {
+		u.expiring[e] = struct{}{}
 	}
 }
 
 // tick ends the charges whose time is over (RQ-24, RQ-55), and returns their pods. It forgets old arrivals, too.
-func (t *tally) tick(now time.Time) (expired []podID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, a := range t.namespaces {
+func (u *usageCounters) tick(now time.Time) (expired []podID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, a := range u.namespaces {
 		a.forget(now)
 	}
-	for e := range t.expiring {
-		a := t.namespaces[e.namespace]
+	for e := range u.expiring {
+		a := u.namespaces[e.namespace]
 		before := a.items[e.of][e.uid]
 		if !before.Ended(now) {
 			continue
 		}
-		after := t.intern(before.Rested())
+		after := u.intern(before.Rested())
 		a.items[e.of][e.uid] = after
-		delete(t.expiring, e)
-		t.replace(e.namespace, e.of, before, after)
-		t.release(before)
+		delete(u.expiring, e)
+		u.replace(e.namespace, e.of, before, after)
+		u.release(before)
 		if e.of == quota.Pods {
 			expired = append(expired, podID{e.namespace, e.uid})
 		}
@@ -370,24 +370,24 @@ func (t *tally) tick(now time.Time) (expired []podID) {
 }
 
 // intern returns the one copy of an item, which one more object has.
-func (t *tally) intern(item quota.Item) *interned {
+func (u *usageCounters) intern(item quota.Item) *interned {
 	key := keyOf(item)
-	i := t.interned[key]
+	i := u.interned[key]
 	if i == nil {
 		i = &interned{Item: item, key: key}
-		t.interned[key] = i
+		u.interned[key] = i
 	}
 	i.uses++
 	return i
 }
 
 // release notes that an object does not have an item any more.
-func (t *tally) release(i *interned) {
+func (u *usageCounters) release(i *interned) {
 	if i == nil {
 		return
 	}
 	if i.uses--; i.uses == 0 {
-		delete(t.interned, i.key)
+		delete(u.interned, i.key)
 	}
 }
 
