@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// mostUnknown is how many pods that the cache lacks are read live in one reconcile.
+	// mostUnknown is how many pods that the cache lacks are read live one by one. If it lacks more, all are.
 	mostUnknown = 10
 	// A namespace is left alone for so many times as long as its last live list took, but no longer than for longestPause.
 	pauses       = 10
@@ -93,7 +93,7 @@ func (k *caches) cachedUser(c *corev1.PersistentVolumeClaim) (name string) {
 }
 
 // findLiveUsers lists the metadata of all pods of the namespace that are on nodes, and notes which of them use the claims. The volumes of
-// a pod cannot be changed, so those of a pod in the cache are right. The others are read.
+// a pod cannot be changed, so those of a pod in the cache are right. The others are read: the cache is late, or they have gone meanwhile.
 func (k *caches) findLiveUsers(ctx context.Context, reader api.Reader, namespace string, free map[string]*claim) error {
 	pods, _ := api.BuiltIn(kind("Pod"))
 	list := &metav1.PartialObjectMetadataList{}
@@ -112,12 +112,15 @@ func (k *caches) findLiveUsers(ctx context.Context, reader api.Reader, namespace
 		p.ObjectMeta, p.Spec.NodeName = live.ObjectMeta, cmp.Or(cached.Spec.NodeName, "assigned since")
 		note(free, &p)
 	}
-	if len(unknown) > mostUnknown {
-		return fmt.Errorf("the cache lacks %d of them", len(unknown))
+	selectors := []fields.Selector{onNode}
+	if len(unknown) <= mostUnknown {
+		selectors = nil
+		for _, name := range unknown {
+			selectors = append(selectors, fields.AndSelectors(onNode, fields.OneTermEqualSelector(metav1.ObjectNameField, name)))
+		}
 	}
-	for _, name := range unknown {
+	for _, selector := range selectors {
 		whole := &corev1.PodList{}
-		selector := fields.AndSelectors(onNode, fields.OneTermEqualSelector(metav1.ObjectNameField, name))
 		if err := reader.List(ctx, pods, namespace, metav1.ListOptions{FieldSelector: selector.String()}, whole); err != nil {
 			return err
 		}

@@ -30,6 +30,9 @@ func TestEntry(t *testing.T) {
 	if err := fs.Set("concurrent-resource-quota-syncs", "0"); err != nil || len(e.Options.Validate()) != 1 {
 		t.Error("no workers are accepted")
 	}
+	if err := fs.Parse([]string{"--concurrent-resource-quota-syncs=1", "--resource-quota-sync-period=-1s"}); err != nil || len(e.Options.Validate()) != 1 {
+		t.Error("a negative period is accepted")
+	}
 	if section, _ := e.Options.Configz(); section != "ResourceQuotaController" {
 		t.Error(section)
 	}
@@ -117,6 +120,28 @@ func TestAWatchThatIsLate(t *testing.T) {
 		b.delete(podKind, "a")
 		time.Sleep(time.Second)
 		b.want("it is gone", "pods", "0")
+	})
+}
+
+// RQ-57: an object that was listed and is gone, as the watch says, is not missed: a new quota is counted at once.
+func TestAnObjectThatGoesWhileItIsListed(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(quotaOf(amounts("pods", 5)))
+		b.put(podNamed("a"))
+		b.put(podNamed("b"))
+		time.Sleep(time.Second)
+		b.live.after.Store(ptr.To(func(string) {
+			b.delete(podKind, "a")
+			time.Sleep(100 * time.Millisecond)
+		}))
+		b.put(second(amounts("count/pods", 5)))
+		time.Sleep(time.Second)
+		if got, n := b.secondUsed("count/pods"), b.live.n.Load(); got != "1" || n != 1 {
+			b.Errorf("%q pods are used, after %d live lists", got, n)
+		}
+		if n := len(b.counters.comparisons); n != 0 {
+			b.Errorf("%d comparisons have not ended", n)
+		}
 	})
 }
 

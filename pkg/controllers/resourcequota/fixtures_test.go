@@ -86,6 +86,7 @@ type lists struct {
 	api.Reader
 	n      atomic.Int32
 	before atomic.Pointer[func(resource string) error] // a list, which it may refuse
+	after  atomic.Pointer[func(resource string)]       // a list
 }
 
 // List implements api.Reader.
@@ -95,6 +96,9 @@ func (l *lists) List(ctx context.Context, m api.Mapping, namespace string, o met
 		if err := (*before)(m.Resource); err != nil {
 			return err
 		}
+	}
+	if after := l.after.Load(); after != nil {
+		defer (*after)(m.Resource)
 	}
 	return l.Reader.List(ctx, m, namespace, o, into)
 }

@@ -155,13 +155,15 @@ func (k *caches) compare(ctx context.Context, of schema.GroupResource, m api.Map
 	}
 	limited, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
+	comparison, end := k.counters.beginComparison(of, namespace)
+	defer end()
 	list := &metav1.PartialObjectMetadataList{}
 	err := k.verifier.List(limited, m, namespace, metav1.ListOptions{}, list)
 	k.hanging.asked(of, time.Now(), limited.Err() != nil)
 	if err != nil {
 		return failing
 	}
-	if k.counters.lacks(of, namespace, list.Items) {
+	if k.counters.lacks(comparison, list.Items) {
 		return late
 	}
 	return verified

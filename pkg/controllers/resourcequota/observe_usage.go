@@ -23,11 +23,19 @@ import (
 type usageCounters struct {
 	changed func(plan.Key)
 
-	mu         sync.Mutex
-	namespaces map[string]*account
-	interned   map[string]*interned
-	expiring   map[expiry]struct{} // of the objects whose first charge ends by itself
-	sequence   uint64              // of the latest arrival
+	mu          sync.Mutex
+	namespaces  map[string]*account
+	interned    map[string]*interned
+	expiring    map[expiry]struct{}      // of the objects whose first charge ends by itself
+	comparisons map[*comparison]struct{} // that have not ended
+	sequence    uint64                   // of the latest arrival
+}
+
+// comparison is that of a live list of a namespace with what is known of it. Objects that go while the list is read may be in it.
+type comparison struct {
+	of        schema.GroupResource
+	namespace string
+	gone      map[types.UID]bool
 }
 
 // account is what is known of one namespace.
@@ -74,7 +82,7 @@ type expiry struct {
 }
 
 func newUsageCounters(changed func(plan.Key)) *usageCounters {
-	u := &usageCounters{changed: changed}
+	u := &usageCounters{changed: changed, comparisons: map[*comparison]struct{}{}}
 	u.reset()
 	return u
 }
@@ -128,12 +136,28 @@ func (u *usageCounters) quotaSince(key plan.Key, c quotaSpec) time.Time {
 	return a.quotas[key.Name].since
 }
 
-// lacks reports whether an object of a namespace is not known.
-func (u *usageCounters) lacks(of schema.GroupResource, namespace string, objects []metav1.PartialObjectMetadata) bool {
+// beginComparison is called before a namespace is listed live, and end when the list has been compared.
+func (u *usageCounters) beginComparison(of schema.GroupResource, namespace string) (c *comparison, end func()) {
+	c = &comparison{of, namespace, map[types.UID]bool{}}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	a := u.namespaces[namespace]
-	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return a == nil || a.items[of][o.UID] == nil })
+	u.comparisons[c] = struct{}{}
+	return c, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.comparisons, c)
+	}
+}
+
+// lacks reports whether an object that was listed is not known, and has not been known either since the comparison began.
+func (u *usageCounters) lacks(c *comparison, objects []metav1.PartialObjectMetadata) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var known map[types.UID]*interned
+	if a := u.namespaces[c.namespace]; a != nil {
+		known = a.items[c.of]
+	}
+	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return known[o.UID] == nil && !c.gone[o.UID] })
 }
 
 // tidy drops an account of which nothing is known.
@@ -186,6 +210,11 @@ func (u *usageCounters) drop(of schema.GroupResource, namespace string, uid type
 	before := a.items[of][uid]
 	if delete(a.items[of], uid); len(a.items[of]) == 0 {
 		delete(a.items, of)
+	}
+	for c := range u.comparisons {
+		if c.of == of && c.namespace == namespace {
+			c.gone[uid] = true
+		}
 	}
 	u.expire(expiry{namespace, of, uid}, nil)
 	u.replace(namespace, of, before, nil)

@@ -24,7 +24,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Validate implements manager.Options.
 func (o *Options) Validate() []error {
-	return flagutil.AtLeastOne("concurrent-resource-quota-syncs", o.Workers)
+	return append(flagutil.AtLeastOne("concurrent-resource-quota-syncs", o.Workers), flagutil.NotNegative("resource-quota-sync-period", o.SyncPeriod)...)
 }
 
 // Configz implements manager.Options.

@@ -273,7 +273,8 @@ func (s *sources) update(ctx context.Context) error {
 	found, unknown, err := s.find(ctx, s.counters.wanted())
 	s.end(s.leave(func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *source) bool {
 		m, ok := found[of]
-		return wanted[of] && (ok && m == w.mapping || !ok && unknown(of.Group))
+		// While a group is known in part, none of its resources changes its version.
+		return wanted[of] && (ok && m == w.mapping || unknown(of.Group))
 	}))
 	s.mu.Lock()
 	before, sought := s.missing, s.sought

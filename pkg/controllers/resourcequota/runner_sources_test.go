@@ -72,6 +72,27 @@ func TestAGroupThatCannotBeDiscovered(t *testing.T) {
 	})
 }
 
+// RQ-15: the version of a resource that is watched cannot be discovered, and another one can. The watch stays.
+func TestAGroupThatIsDiscoveredInPart(t *testing.T) {
+	run(t, func(b *bench) {
+		b.put(quotaOf(amounts("pods", 5, "configmaps", 3)))
+		time.Sleep(time.Second)
+		names := map[schema.GroupResource]bool{{Resource: "configmaps"}: true}
+		before := b.sources.states(names)
+		b.discover.Store(ptr.To[discoverFunc](func() ([]api.Mapping, error) {
+			all, _ := found()
+			for i := range all {
+				all[i].GroupVersionKind.Version = "v2"
+			}
+			return all, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
+		}))
+		time.Sleep(2 * discoverEvery)
+		if after := b.sources.states(names); len(before) != 1 || !maps.Equal(before, after) {
+			b.Errorf("watched anew: %+v, then %+v", before, after)
+		}
+	})
+}
+
 // A resource that was not there stays so while discovery cannot tell: its names do not keep others waiting.
 func TestAMissingGroupThatFails(t *testing.T) {
 	run(t, func(b *bench) {

@@ -22,7 +22,7 @@ const oldestEmulated = "1.33"
 // components (CLI-28).
 var obeyed = []string{
 	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource", "DeploymentReplicaSetTerminatingReplicas",
-	"InPlacePodLevelResourcesVerticalScaling", "PodDeletionCost", "PodLevelResources",
+	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling", "PodDeletionCost", "PodLevelResources",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library
