@@ -74,8 +74,11 @@ func (j *judge) deletedByRollout(r *revision, p *pod, d *appsv1.DaemonSet, t *da
 	name := meantFor(p.Pod)
 	n := j.nodes[name]
 	needless := n == nil || !active(p.Pod) || !runsOn(d, n) || !available(p.Pod, d.Spec.MinReadySeconds, j.now) || len(j.availableOn(d, name)) > 1
+	lost := func(node string) bool { // the manager may not know that an available pod of that node was lost, or the node was changed
+		return !t.lost[d.UID][node].IsZero() && !t.lost[d.UID][node].Before(since) || !t.nodes[node].IsZero() && !t.nodes[node].Before(since)
+	}
 	fresh := !p.ready.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second).Before(since) // the manager may not know that it is available
-	excused := needless || fresh || d.DeletionTimestamp != nil || j.others(p) || t.changed(d.UID, since) || !t.nodes[name].IsZero() && !t.nodes[name].Before(since)
+	excused := needless || fresh || d.DeletionTimestamp != nil || j.others(p) || t.changed(d.UID, since) || lost(name)
 	if j.judges(excused); excused {
 		return
 	}
@@ -85,14 +88,18 @@ func (j *judge) deletedByRollout(r *revision, p *pod, d *appsv1.DaemonSet, t *da
 			continue
 		}
 		desired++
-		lost := t.lost[d.UID][n.Name]
-		recently := !lost.IsZero() && !lost.Before(since) || !t.nodes[n.Name].IsZero() && !t.nodes[n.Name].Before(since)
-		if n.Name != name && (recently || len(j.availableOn(d, n.Name)) > 0) {
+		if n.Name != name && (lost(n.Name) || len(j.availableOn(d, n.Name)) > 0) {
 			left++
 		}
 	}
 	if most := unavailableOf(d, desired); left < desired-most {
-		j.report(r, []string{DaemonSet + "/" + keyOf(d), Node + "//" + name}, "%d of %d nodes are left with an available pod of %s, and %d may lack one", left, desired, d.Name, most)
+		related := []string{DaemonSet + "/" + keyOf(d), Node + "//" + name}
+		for _, p := range j.podsOf[d.UID] {
+			if meantFor(p.Pod) == name {
+				related = append(related, Pod+"/"+keyOf(p.Pod))
+			}
+		}
+		j.report(r, related, "%d of %d nodes are left with an available pod of %s, and %d may lack one", left, desired, d.Name, most)
 	}
 }
 

@@ -136,6 +136,17 @@ func TestS21(t *testing.T) {
 			s.Manager().Create(s.daemonPod(d, "n1"))
 			s.Manager().Delete(pods[0])
 		}, want: "1 of 2 nodes are left"},
+		{name: "DS-63 with a surge, beside a new one of which the manager does not know yet that it is not ready any more", write: func(s *scene) {
+			d, pods := s.spread(aDaemonSet(1, 0), "n1", "n2")
+			s.User().Edit(s.User().Edit(s.Manager().Create(s.daemonPod(d, "n1")), runOn("n1")), unreadyNow)
+			s.Manager().Delete(pods[0])
+		}},
+		{name: "DS-63 with a surge, beside a new one that is not ready any more", write: func(s *scene) {
+			d, pods := s.spread(aDaemonSet(1, 0), "n1", "n2")
+			s.User().Edit(s.User().Edit(s.Manager().Create(s.daemonPod(d, "n1")), runOn("n1")), unreadyNow)
+			s.Wait(time.Minute)
+			s.Manager().Delete(pods[0])
+		}, want: "1 of 2 nodes are left"},
 		{name: "DS-34 misplaced", write: func(s *scene) {
 			_, pods := s.spread(aDaemonSet(0, 1), "n1", "n2")
 			s.Manager().Terminate(pods[1])

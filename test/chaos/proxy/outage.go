@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/oracle/outage"
 )
@@ -15,6 +16,11 @@ const aftermath = 30 * time.Second
 // Outages are the times, until now, in which the client could not see or act.
 func (p *Proxy) Outages() []oracle.Outage { return p.outages.Outages() }
 
+// watched is the watch that the client asks for.
+func (x *exchange) watched() outage.Watch {
+	return outage.Watch{Resource: x.request.Resource, Selection: apirequest.Selection(x.r)}
+}
+
 func (x *exchange) object() outage.Object {
 	return outage.Object{Resource: x.request.Resource, Namespace: x.request.Namespace, Name: x.request.Name}
 }
@@ -22,7 +28,7 @@ func (x *exchange) object() outage.Object {
 // refused notes that a fault keeps the client from what it asks for.
 func (x *exchange) refused() {
 	if x.request.Verb == "watch" {
-		x.outages.Blind(x.request.Resource, time.Now())
+		x.outages.Blind(x.watched(), time.Now())
 	} else {
 		x.outages.Refused(x.object())
 	}
@@ -48,8 +54,8 @@ const reconnecting = time.Second
 
 // disconnected notes that for a while nothing arrives.
 func (p *Proxy) disconnected(d time.Duration) {
-	p.outages.Blind("", time.Now().Add(d))
-	time.AfterFunc(d, func() { p.outages.CaughtUp("") })
+	p.outages.Blind(outage.Watch{}, time.Now().Add(d))
+	time.AfterFunc(d, func() { p.outages.CaughtUp(outage.Watch{}) })
 }
 
 // idle reports whether all that has arrived was delivered.

@@ -66,7 +66,7 @@ func (x *exchange) watch(upstream string) {
 		s.receive(resp.Body)
 	}()
 	end := s.deliver(ctx)
-	x.outages.Blind(x.request.Resource, time.Now()) // until it watches again
+	x.outages.Blind(x.watched(), time.Now()) // until it watches again
 	cancel()
 	<-received
 	if end != nil {
@@ -136,15 +136,15 @@ func (s *stream) decide(data []byte) bool {
 	switch a := rule.action; a.Name {
 	case "delay":
 		f.due = now.Add(a.Duration)
-		s.outages.Blind(s.request.Resource, f.due)
+		s.outages.Blind(s.watched(), f.due)
 	case "freeze":
 		s.freeze(now.Add(a.Duration))
-		s.outages.Blind(s.request.Resource, now.Add(a.Duration))
+		s.outages.Blind(s.watched(), now.Add(a.Duration))
 	case "blackhole":
 		s.silence(a.Duration)
 	case "drop":
 		s.lose(now.Add(a.Duration))
-		s.outages.Blind(s.request.Resource, now.Add(a.Duration))
+		s.outages.Blind(s.watched(), now.Add(a.Duration))
 		return true
 	case "gone":
 		s.put(s.goneFrame(now))
@@ -262,7 +262,7 @@ func (s *stream) deliver(ctx context.Context) (end func()) {
 			continue
 		}
 		if s.idle() {
-			s.outages.CaughtUp(s.request.Resource)
+			s.outages.CaughtUp(s.watched())
 		}
 		select {
 		case <-s.wake:

@@ -48,6 +48,13 @@ func ofResource(r *http.Request, group string, parts []string) Request {
 	return request
 }
 
+// Selection is what tells two watches of a resource apart: the selectors, the scope and the form of the answer, such as metadata
+// alone.
+func Selection(r *http.Request) string {
+	query := r.URL.Query()
+	return strings.Join([]string{r.URL.Path, query.Get("labelSelector"), query.Get("fieldSelector"), r.Header.Get("Accept")}, " ")
+}
+
 func verb(r *http.Request, named bool) string {
 	watch, _ := strconv.ParseBool(r.URL.Query().Get("watch"))
 	switch r.Method {

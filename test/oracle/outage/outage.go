@@ -15,13 +15,20 @@ const Slow = time.Second
 // Object is what a request is about.
 type Object struct{ Resource, Namespace, Name string }
 
+// Watch is one of those that a manager keeps open. A resource may be watched more than once: whole and for its metadata alone, or
+// with several selectors. The caches of each are filled for themselves.
+type Watch struct {
+	Resource  string // empty for all, and for all that the manager writes
+	Selection string // by which it is told from others of the resource
+}
+
 // Log has the outages of one manager. All its methods may be called in parallel.
 type Log struct {
 	aftermath time.Duration
 
 	mu      sync.Mutex
 	ended   []oracle.Outage
-	blind   map[string]*open // by resource
+	blind   map[Watch]*open
 	refused map[Object]*open
 }
 
@@ -33,31 +40,30 @@ type open struct {
 
 // New returns an empty log. What has not ended an aftermath after the last fault is the manager's fault, and no outage.
 func New(aftermath time.Duration) *Log {
-	return &Log{aftermath: aftermath, blind: map[string]*open{}, refused: map[Object]*open{}}
+	return &Log{aftermath: aftermath, blind: map[Watch]*open{}, refused: map[Object]*open{}}
 }
 
-// Blind notes that changes of a resource are not seen, because of a fault that lasts until a time; zero if that is not known
-// yet. An empty resource stands for all, and for all that the manager writes.
-func (l *Log) Blind(resource string, until time.Time) {
+// Blind notes that a watch does not show changes, because of a fault that lasts until a time; zero if that is not known yet.
+func (l *Log) Blind(watch Watch, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o := l.blind[resource]
+	o := l.blind[watch]
 	if o == nil {
 		o = &open{from: time.Now(), until: until}
-		l.blind[resource] = o
+		l.blind[watch] = o
 	}
 	if until.IsZero() || o.until.IsZero() || until.After(o.until) {
 		o.until = until
 	}
 }
 
-// CaughtUp notes that all changes of a resource have been seen. It ends no outage whose fault lasts.
-func (l *Log) CaughtUp(resource string) {
+// CaughtUp notes that a watch has shown all changes. It ends no outage whose fault lasts, and none of another watch.
+func (l *Log) CaughtUp(watch Watch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o := l.blind[resource]; o != nil && !o.until.IsZero() && !o.until.After(time.Now()) {
-		l.end(o, resource)
-		delete(l.blind, resource)
+	if o := l.blind[watch]; o != nil && !o.until.IsZero() && !o.until.After(time.Now()) {
+		l.end(o, watch.Resource)
+		delete(l.blind, watch)
 	}
 }
 
@@ -105,8 +111,8 @@ func (l *Log) Outages() []oracle.Outage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.ended)
-	for resource, o := range l.blind {
-		l.end(o, resource)
+	for watch, o := range l.blind {
+		l.end(o, watch.Resource)
 	}
 	for object, o := range l.refused {
 		l.end(o, object.Resource)

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
 // Network is what lies between a client and the server.
@@ -33,6 +35,8 @@ type Request struct {
 	Verb  string // get, list, watch, or that of a write
 
 	Resource, Subresource, Namespace, Name string
+
+	Selection string // of a list or watch, as apirequest.Selection has it
 }
 
 // Write reports whether it is one that may change something.
@@ -146,7 +150,7 @@ func (c *Client) parse(req *http.Request) (request, error) {
 	if err := parseQuery(req.URL.Query(), &r.list); err != nil {
 		return r, apierrors.NewBadRequest(err.Error())
 	}
-	r.Verb = verbOf(req.Method, r)
+	r.Verb, r.Selection = verbOf(req.Method, r), apirequest.Selection(req)
 	if r.Verb == "" || r.store == nil && r.Resource != reviews {
 		return r, unknownPath(req.Method, req.URL.Path)
 	}

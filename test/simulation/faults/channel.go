@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/test/oracle/outage"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -11,6 +12,7 @@ import (
 type channel struct {
 	link     *Link
 	resource string
+	watch    outage.Watch
 	base     time.Duration // that its events take at any rate, unless all takes less
 	epochs   [2]int        // how often watches had been cut when it began: of all resources, and of its own
 }
@@ -19,8 +21,9 @@ type channel struct {
 func (l *Link) Watching(r apiserver.Request) apiserver.Channel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.watches(r.Resource)
-	return &channel{l, r.Resource, time.Duration(l.random.Int64N(int64(l.latency) + 1)), [2]int{l.epochs[""], l.epochs[r.Resource]}}
+	watch := outage.Watch{Resource: r.Resource, Selection: r.Selection}
+	l.watches(watch)
+	return &channel{l, r.Resource, watch, time.Duration(l.random.Int64N(int64(l.latency) + 1)), [2]int{l.epochs[""], l.epochs[r.Resource]}}
 }
 
 // Due implements apiserver.Channel.
@@ -39,7 +42,7 @@ func (c *channel) CaughtUp() {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	if !c.broken() {
-		c.link.outages.CaughtUp(c.resource)
+		c.link.outages.CaughtUp(c.watch)
 	}
 }
 

@@ -38,8 +38,8 @@ type Link struct {
 	refuse  []Refusal
 	crash   *Crash
 
-	usual      time.Duration   // the latency without faults
-	watched    map[string]bool // resources that the process watches, and whether their events are held back
+	usual      time.Duration         // the latency without faults
+	watched    map[outage.Watch]bool // those of the process, and whether their events are held back
 	wasStopped bool
 	outages    *outage.Log
 }
@@ -75,7 +75,7 @@ func New(seed uint64, latency time.Duration) *Link {
 	return &Link{
 		random: rand.New(rand.NewPCG(seed, 1)), changed: make(chan struct{}), latency: latency, usual: latency,
 		delays: map[string]time.Duration{}, lags: map[string]time.Duration{}, frozen: map[string]int{}, epochs: map[string]int{},
-		watched: map[string]bool{}, outages: outage.New(aftermath),
+		watched: map[outage.Watch]bool{}, outages: outage.New(aftermath),
 	}
 }
 

@@ -23,34 +23,34 @@ func objectOf(r apiserver.Request) outage.Object {
 func (l *Link) noteFaults(cut func(resource string) bool) {
 	if stopped := l.stopped(); stopped != l.wasStopped {
 		l.wasStopped = stopped
-		l.note("", stopped)
-		l.outages.CaughtUp("")
+		l.note(outage.Watch{}, stopped)
+		l.outages.CaughtUp(outage.Watch{})
 	}
-	for resource, hidden := range l.watched {
-		if hides := l.hides(resource); hides != hidden || cut(resource) {
-			l.watched[resource] = hides
-			l.note(resource, hides)
+	for watch, hidden := range l.watched {
+		if hides := l.hides(watch.Resource); hides != hidden || cut(watch.Resource) {
+			l.watched[watch] = hides
+			l.note(watch, hides)
 		}
 	}
 }
 
-// note notes that a fault of a resource lasts, or has just ended.
-func (l *Link) note(resource string, lasts bool) {
+// note notes that a fault of a watch lasts, or has just ended.
+func (l *Link) note(watch outage.Watch, lasts bool) {
 	if lasts {
-		l.outages.Blind(resource, time.Time{})
+		l.outages.Blind(watch, time.Time{})
 	} else {
-		l.outages.Blind(resource, time.Now())
+		l.outages.Blind(watch, time.Now())
 	}
 }
 
-// watches notes that the process begins to watch a resource.
-func (l *Link) watches(resource string) {
-	if _, known := l.watched[resource]; known {
+// watches notes that the process begins a watch.
+func (l *Link) watches(watch outage.Watch) {
+	if _, known := l.watched[watch]; known {
 		return
 	}
-	l.watched[resource] = l.hides(resource)
-	if l.watched[resource] {
-		l.note(resource, true)
+	l.watched[watch] = l.hides(watch.Resource)
+	if l.watched[watch] {
+		l.note(watch, true)
 	}
 }
 

@@ -48,6 +48,18 @@ func TestOutages(t *testing.T) {
 			watch(l, "pods").CaughtUp()
 			time.Sleep(time.Minute)
 		}, []oracle.Outage{during(at(0), at(5), "pods")}},
+		{"cut, and of two watches of the resource one caught up late", func(l *Link) {
+			metadata := func() apiserver.Channel {
+				return l.Watching(apiserver.Request{Verb: "watch", Resource: "pods", Selection: "metadata"})
+			}
+			watch(l, "pods")
+			metadata()
+			l.Cut("pods")
+			metadata().CaughtUp()
+			time.Sleep(5 * time.Second)
+			watch(l, "pods").CaughtUp()
+			time.Sleep(time.Minute)
+		}, []oracle.Outage{during(at(0), at(0), "pods"), during(at(0), at(5), "pods")}},
 		{"never caught up", func(l *Link) {
 			watch(l, "pods")
 			l.Delay("", time.Second)
