@@ -49,6 +49,7 @@ const (
 	ResourceQuota         = "ResourceQuota"
 	Lease                 = "Lease"
 	Job                   = "Job"
+	ControllerRevision    = "ControllerRevision" // only its outages are read
 )
 
 // Type says what a revision did to its object.

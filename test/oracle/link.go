@@ -108,7 +108,7 @@ var resources = map[string]string{
 	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", DaemonSet: "daemonsets", StatefulSet: "statefulsets", PersistentVolumeClaim: "persistentvolumeclaims",
 	Service: "services", Endpoints: "endpoints",
 	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", ConfigMap: "configmaps", Lease: "leases", Job: "jobs",
-	PodDisruptionBudget: "poddisruptionbudgets", ResourceQuota: "resourcequotas",
+	PodDisruptionBudget: "poddisruptionbudgets", ControllerRevision: "controllerrevisions", ResourceQuota: "resourcequotas",
 }
 
 // attribute finds out who made each revision.

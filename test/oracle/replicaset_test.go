@@ -264,6 +264,13 @@ func TestS4(t *testing.T) {
 		p.OwnerReferences = nil
 		return s.User().Create(p)
 	}
+	refused := Options{Outages: []Outage{{Interval{start, start.Add(time.Minute)}, "manager", resources[ControllerRevision]}}}
+	late := func(s *scene) {
+		d := s.User().Create(aDaemonSet(0, 1))
+		s.User().Delete(d)
+		s.Wait(55 * time.Second)
+		s.Manager().Create(s.daemonPod(d, "n1"))
+	}
 	run(t, S4(), []history{
 		{name: "adopted by one that never was", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
@@ -286,6 +293,8 @@ func TestS4(t *testing.T) {
 			s.Wait(time.Minute)
 			s.pods(set, 1)
 		}, want: "is gone since version 2"},
+		{name: "created for a DaemonSet that is gone for long", write: late, want: "is gone since version"},
+		{name: "created for a DaemonSet that went while its ControllerRevision was refused", write: late, options: refused},
 		{name: "an owner of another namespace", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			p := s.aPod(set)
