@@ -159,18 +159,22 @@ func (c *sameClass) see(e *apiserver.Event) (wrong []string) {
 	if e.Type == "DELETED" {
 		delete(c.values, after.Name)
 	}
+	if value := after.Annotations[nodeTTL]; value != c.common && c.all(value) {
+		c.common, c.left = value, false
+	}
 	if n := len(c.values); n < nodeTTLs[c.common][0] || n > nodeTTLs[c.common][1] {
-		c.left = true
-	}
-	for _, value := range c.values {
-		if value != after.Annotations[nodeTTL] {
-			return wrong
-		}
-	}
-	if _, ok := nodeTTLs[after.Annotations[nodeTTL]]; ok && c.common != after.Annotations[nodeTTL] {
-		c.common, c.left = after.Annotations[nodeTTL], false
+		c.left = true // or it has never fitted: a user may annotate the only node
 	}
 	return wrong
+}
+
+// all reports whether all nodes have a value that the controller writes.
+func (c *sameClass) all(value string) bool {
+	_, ok := nodeTTLs[value]
+	for _, other := range c.values {
+		ok = ok && other == value
+	}
+	return ok
 }
 
 const ttlFolder = "pkg/controllers/ttl/"

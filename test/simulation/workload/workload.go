@@ -163,6 +163,9 @@ func (u *Users) pod(l script.Line) error {
 	case "restore":
 		err = Relabel(u, p, l.Arg(0))
 	case "evict":
+		if p.Status.Phase == corev1.PodSucceeded {
+			return fmt.Errorf("pod %s has succeeded: no kubelet evicts it", p.Name)
+		}
 		_, err = actors.Edit(u.Server, "kubelet", Namespace, p.Name, "status", func(p *corev1.Pod) {
 			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
 		})
