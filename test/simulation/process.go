@@ -39,7 +39,7 @@ func (p *process) start() {
 	name := p.identity()
 	link := faults.New(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
 	ctx, cancel := context.WithCancel(context.Background())
-	link.Died = cancel
+	link.Died, link.GaveUp = cancel, w.record.gaveUp
 	p.link, p.cancel, p.back = link, cancel, time.Second
 	if p.ended == nil {
 		p.ended = make(chan struct{})

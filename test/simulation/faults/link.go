@@ -22,6 +22,8 @@ import (
 type Link struct {
 	// Died is called, once, when the process dies of a fault.
 	Died func()
+	// GaveUp is called when the process gives up waiting for an answer that a fault has lost.
+	GaveUp func()
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -225,6 +227,9 @@ func (l *Link) deliver(ctx context.Context, err error) error {
 		return err
 	}
 	<-ctx.Done()
+	if l.GaveUp != nil {
+		l.GaveUp()
+	}
 	return ctx.Err()
 }
 
