@@ -74,11 +74,11 @@ func (j *judge) deletedByRollout(r *revision, p *pod, d *appsv1.DaemonSet, t *da
 	name := meantFor(p.Pod)
 	n := j.nodes[name]
 	needless := n == nil || !active(p.Pod) || !runsOn(d, n) || !available(p.Pod, d.Spec.MinReadySeconds, j.now) || len(j.availableOn(d, name)) > 1
-	lost := func(node string) bool { // the manager may not know that an available pod of that node was lost, or the node was changed
+	changed := func(node string) bool { // so lately that the manager may not know: an available pod was lost, or the node is another
 		return !t.lost[d.UID][node].IsZero() && !t.lost[d.UID][node].Before(since) || !t.nodes[node].IsZero() && !t.nodes[node].Before(since)
 	}
 	fresh := !p.ready.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second).Before(since) // the manager may not know that it is available
-	excused := needless || fresh || d.DeletionTimestamp != nil || j.others(p) || t.changed(d.UID, since) || lost(name)
+	excused := needless || fresh || d.DeletionTimestamp != nil || j.others(p) || t.changed(d.UID, since) || changed(name)
 	if j.judges(excused); excused {
 		return
 	}
@@ -88,7 +88,7 @@ func (j *judge) deletedByRollout(r *revision, p *pod, d *appsv1.DaemonSet, t *da
 			continue
 		}
 		desired++
-		if n.Name != name && (lost(n.Name) || len(j.availableOn(d, n.Name)) > 0) {
+		if n.Name != name && (changed(n.Name) || len(j.availableOn(d, n.Name)) > 0) {
 			left++
 		}
 	}

@@ -24,12 +24,12 @@ type record struct {
 
 	mu       sync.Mutex
 	requests []oracle.Request
-	stirred  time.Time // the last change of anything but leases and events, and the last time that a process gave up waiting
+	activity time.Time // the last change of anything but leases and events, and the last time that a process gave up waiting
 	broken   []string
 }
 
 func newRecord(s *apiserver.Server) *record {
-	r := &record{server: s, stirred: time.Now()}
+	r := &record{server: s, activity: time.Now()}
 	s.Wrote = r.wrote
 	return r
 }
@@ -40,18 +40,18 @@ func (r *record) violation(format string, args ...any) {
 	r.broken = append(r.broken, fmt.Sprintf(format, args...))
 }
 
-// lastStirred is when something has happened for the last time that a process may yet act upon.
-func (r *record) lastStirred() time.Time {
+// lastActivity is when something has happened for the last time that a process may yet act upon.
+func (r *record) lastActivity() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.stirred
+	return r.activity
 }
 
 // gaveUp notes that a process waits no longer for an answer. What it asked for may have been done, and it acts upon that only now.
 func (r *record) gaveUp() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stirred = time.Now()
+	r.activity = time.Now()
 }
 
 // managed reports whether a manager does what is done under that name.
@@ -62,7 +62,7 @@ func (r *record) wrote(w apiserver.Write, did apiserver.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if did.Err == nil && did.Before != did.After && w.Resource != "leases" && w.Resource != "events" {
-		r.stirred = time.Now()
+		r.activity = time.Now()
 	}
 	if !managed(w.By) {
 		return

@@ -180,7 +180,7 @@ func (w *world) rest() bool {
 		quiet = patient
 	}
 	for healed := time.Now(); time.Since(healed) < restive; time.Sleep(5 * time.Second) {
-		if time.Since(healed) > quiet && time.Since(w.record.lastStirred()) > quiet {
+		if time.Since(healed) > quiet && time.Since(w.record.lastActivity()) > quiet {
 			return true
 		}
 	}

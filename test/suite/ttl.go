@@ -159,7 +159,7 @@ func (c *sameClass) see(e *apiserver.Event) (wrong []string) {
 	if e.Type == "DELETED" {
 		delete(c.values, after.Name)
 	}
-	if value := after.Annotations[nodeTTL]; value != c.common && c.all(value) {
+	if value := after.Annotations[nodeTTL]; value != c.common && c.allHave(value) {
 		c.common, c.left = value, false
 	}
 	if n := len(c.values); n < nodeTTLs[c.common][0] || n > nodeTTLs[c.common][1] {
@@ -168,8 +168,8 @@ func (c *sameClass) see(e *apiserver.Event) (wrong []string) {
 	return wrong
 }
 
-// all reports whether all nodes have a value that the controller writes.
-func (c *sameClass) all(value string) bool {
+// allHave reports whether all nodes have a value that the controller writes.
+func (c *sameClass) allHave(value string) bool {
 	_, ok := nodeTTLs[value]
 	for _, other := range c.values {
 		ok = ok && other == value

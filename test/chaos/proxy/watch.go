@@ -246,7 +246,7 @@ func (s *stream) notify() {
 
 // deliver sends what is due, until the watch ends, and returns how to end it.
 func (s *stream) deliver(ctx context.Context) (end func()) {
-	flush := http.NewResponseController(s.w).Flush
+	flush, watched := http.NewResponseController(s.w).Flush, s.watched()
 	for {
 		f, wait, ok := s.take(time.Now())
 		if ok {
@@ -262,7 +262,7 @@ func (s *stream) deliver(ctx context.Context) (end func()) {
 			continue
 		}
 		if s.idle() {
-			s.outages.CaughtUp(s.watched())
+			s.outages.CaughtUp(watched)
 		}
 		select {
 		case <-s.wake:

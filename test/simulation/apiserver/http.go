@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
-
-	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
 // Network is what lies between a client and the server.
@@ -36,7 +34,7 @@ type Request struct {
 
 	Resource, Subresource, Namespace, Name string
 
-	Selection string // of a list or watch, as apirequest.Selection has it
+	Selection string // of a watch, as apirequest.Selection has it
 }
 
 // Write reports whether it is one that may change something.
@@ -150,7 +148,7 @@ func (c *Client) parse(req *http.Request) (request, error) {
 	if err := parseQuery(req.URL.Query(), &r.list); err != nil {
 		return r, apierrors.NewBadRequest(err.Error())
 	}
-	r.Verb, r.Selection = verbOf(req.Method, r), apirequest.Selection(req)
+	r.Verb = verbOf(req.Method, r)
 	if r.Verb == "" || r.store == nil && r.Resource != reviews {
 		return r, unknownPath(req.Method, req.URL.Path)
 	}

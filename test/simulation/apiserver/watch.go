@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
 // bookmarkEvery is how often a watch is told the current version if nothing else happens.
@@ -67,6 +69,7 @@ func (c *Client) watch(req *http.Request, r request) (*http.Response, error) {
 		closed: make(chan struct{}), ends: time.Now().Add(365 * 24 * time.Hour), bookmark: time.Now().Add(bookmarkEvery),
 	}
 	if c.Network != nil {
+		r.Selection = apirequest.Selection(req)
 		w.channel = c.Network.Watching(r.Request)
 	}
 	if n := r.list.TimeoutSeconds; n != nil {

@@ -10,11 +10,10 @@ import (
 
 // channel is the way of one watch.
 type channel struct {
-	link     *Link
-	resource string
-	watch    outage.Watch
-	base     time.Duration // that its events take at any rate, unless all takes less
-	epochs   [2]int        // how often watches had been cut when it began: of all resources, and of its own
+	link   *Link
+	watch  outage.Watch
+	base   time.Duration // that its events take at any rate, unless all takes less
+	epochs [2]int        // how often watches had been cut when it began: of all resources, and of its own
 }
 
 // Watching implements apiserver.Network.
@@ -23,7 +22,7 @@ func (l *Link) Watching(r apiserver.Request) apiserver.Channel {
 	defer l.mu.Unlock()
 	watch := outage.Watch{Resource: r.Resource, Selection: r.Selection}
 	l.watches(watch)
-	return &channel{l, r.Resource, watch, time.Duration(l.random.Int64N(int64(l.latency) + 1)), [2]int{l.epochs[""], l.epochs[r.Resource]}}
+	return &channel{l, watch, time.Duration(l.random.Int64N(int64(l.latency) + 1)), [2]int{l.epochs[""], l.epochs[r.Resource]}}
 }
 
 // Due implements apiserver.Channel.
@@ -31,10 +30,10 @@ func (c *channel) Due(e *apiserver.Event) time.Time {
 	l := c.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.paused || l.dead || l.frozen[c.resource] > 0 || l.frozen[""] > 0 {
+	if l.paused || l.dead || l.frozen[c.watch.Resource] > 0 || l.frozen[""] > 0 {
 		return time.Time{}
 	}
-	return e.Time.Add(min(c.base, l.latency) + max(l.delays[c.resource], l.delays[""], l.lag(c.resource)))
+	return e.Time.Add(min(c.base, l.latency) + max(l.delays[c.watch.Resource], l.delays[""], l.lag(c.watch.Resource)))
 }
 
 // CaughtUp implements apiserver.Channel.
@@ -66,5 +65,5 @@ func (c *channel) Cut() error {
 
 func (c *channel) broken() bool {
 	l := c.link
-	return l.dead || l.epochs[""] != c.epochs[0] || l.epochs[c.resource] != c.epochs[1]
+	return l.dead || l.epochs[""] != c.epochs[0] || l.epochs[c.watch.Resource] != c.epochs[1]
 }
