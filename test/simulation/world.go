@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -73,7 +72,7 @@ func Run(t *testing.T, s script.Script, registry func() []manager.Controller) Ou
 func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 func run(t *testing.T, s script.Script, registry func() []manager.Controller) (o Outcome) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, s.Seed, func(t *testing.T) {
 		w := newWorld(s, registry)
 		o = w.run(t.Context())
 	})
