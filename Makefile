@@ -2,6 +2,10 @@
 
 export GOTOOLCHAIN := local
 export GOWORK := off
+# All that is built here has these settings, but for the race detector, which needs cgo: programs, tests, checks, the local control plane
+# and releases share the packages that are compiled. "go env -w CGO_ENABLED=0 GOFLAGS=-trimpath" makes commands by hand share them, too.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath -trimpath=%,$(shell go env GOFLAGS)) -trimpath)
 
 # The Kubernetes release that the manager takes the place of; as with other distributions, what follows the + is ours.
 VERSION := v1.36.3+standalone
@@ -28,8 +32,20 @@ IMAGE_PLATFORMS ?= linux/$(shell go env GOARCH)
 BINARY_FROM ?= prebuilt
 BUILD_OF := -version '$(VERSION)' -date '$(COMMIT_DATE)' -ldflags '$(LDFLAGS)'
 
-# The race detector needs a C compiler.
+# The race detector needs a C compiler. It is asked where there are goroutines or locks; all else is tested ten times as fast without it.
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
+RACY = $(addprefix ./,$(sort $(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync' --include='*.go' --exclude='*_test.go' cmd pkg test/chaos test/cluster test/metricsapi))))
+
+# The seconds that the slowest package of each suite took last on two cores. A package may take three times as long.
+SECONDS_UNIT := 60
+SECONDS_RACE := 100
+SECONDS_CLUSTER := 60
+SECONDS_INTEGRATION := 900
+SECONDS_CHAOS := 450
+SECONDS_MUTATION := 130
+SECONDS_TOY := 60
+SECONDS_SIMULATION := 600
+timeout = -timeout=$$((3*$(SECONDS_$(1))))s
 
 # Modules that only pin programs have no code of their own to check.
 FILES = $(shell git ls-files --cached --others --exclude-standard)
@@ -40,21 +56,22 @@ CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 FUZZTIME ?= 1m
 SIM_TIME ?= 200s
 # A simulated world uses one core only, and switches between its goroutines more quickly if there is only one.
-SIMULATE := SIM_TIME=$(SIM_TIME) go test -count=1 -timeout=30m -exec 'env GOMAXPROCS=1' ./test/simulation
-# Half of the simulated seeds are always the same. The others are new with each commit.
-FRESH_SEED = $(shell printf '%d' 0x$(or $(shell git rev-parse --short=8 HEAD 2>/dev/null),1))
+SIMULATE := go test -count=1 -exec 'env GOMAXPROCS=1' ./test/simulation
+# The search of a night takes so long in all. Its seeds follow the minute in which it begins; to repeat a night, name its seed.
+NIGHTLY ?= 90m
+NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability simulate bench bench-writes clean image image-name image-test release generate \
-	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release
+	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release verify-platforms
 
 help: ## List the targets
 	@echo "Targets:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/controller-manager
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
+	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
 run: build ## Start a control plane with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/), stay until Ctrl-C
 	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
@@ -63,20 +80,32 @@ run: build ## Start a control plane with our controller manager, roll out exampl
 test: test-unit test-integration ## Run all tests
 
 # The tests of hack/tools and test/alerts read files outside their module, of which Go's cache of test results knows nothing: -count=1.
+# Rapid divides the number of its checks by five in short tests.
 test-unit: ## Run the tests that need no control plane
-	go test -short $(RACE) ./...
-	go test -run TestMemoryOfPods ./pkg/informers
-	go test -run 'TestTwoYears|TestLatest|TestTenThousand' ./pkg/controllers/cronjob
-	go -C hack/localcluster test $(RACE) ./...
+	RAPID_CHECKS=500 go test -short $(call timeout,UNIT) $$(go list ./... | grep -v /test/simulation$$)
+	go test -run TestMemoryOfPods $(call timeout,UNIT) ./pkg/informers
+	$(if $(RACE),CGO_ENABLED=1 go test -race -short $(call timeout,RACE) $(RACY))
+	$(if $(RACE),CGO_ENABLED=1 SIM_TIME=1h go test -race $(call timeout,RACE) ./test/simulation -run TestSeeds -seeds=8)
+	$(if $(RACE),CGO_ENABLED=1) go -C hack/localcluster test $(RACE) ./...
 	go -C hack/tools test -count=1 ./...
 	go -C test/bench test ./...
 	go -C test/alerts test -count=1 ./...
 
-test-integration: build localcluster ## Run the tests on a local control plane
-	go test -count=1 -p=1 -timeout=20m ./test/cluster/... ./test/integration ./test/oracle/... ./test/chaos ./test/mutation ./test/toy
-	@$(SIMULATE) -seeds=800 -least=500 & fixed=$$!; \
-	$(SIMULATE) -run TestSeeds -first=$(FRESH_SEED) -seeds=800 -least=500 & fresh=$$!; \
-	wait $$fixed; failed=$$?; wait $$fresh && exit $$failed
+# The simulation needs nothing but a processor, and waits for nothing: it takes what the others leave.
+SUITES := CLUSTER INTEGRATION CHAOS MUTATION TOY
+test-integration: build localcluster ## Run the tests on a local control plane, and the simulation beside them
+	@rm -rf bin/log && mkdir -p bin/log; \
+	suites() { failed=0; $(foreach each,$(SUITES),$(call suite,$(each)) || failed=1;) return $$failed; }; \
+	$(call simulation,-seeds=300) >bin/log/simulation-1 2>&1 & first=$$!; \
+	$(call simulation,-run TestSeeds -first=301 -seeds=500) >bin/log/simulation-2 2>&1 & second=$$!; \
+	suites >bin/log/suites 2>&1; suites=$$?; failed=; \
+	wait $$first && cat bin/log/simulation-1 || failed="$$failed bin/log/simulation-1"; \
+	wait $$second && cat bin/log/simulation-2 || failed="$$failed bin/log/simulation-2"; \
+	test $$suites = 0 && cat bin/log/suites || failed="$$failed bin/log/suites"; \
+	test -z "$$failed" || { cat $$failed; exit 1; }
+
+suite = go test -count=1 -p=1 $(call timeout,$(1)) -skip TestMutantsAtRandom ./test/$(shell echo $(1) | tr A-Z a-z)/...
+simulation = SIM_TIME=1h nice -n 19 $(SIMULATE) $(call timeout,SIMULATION) $(1)
 
 chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge
 	CHAOS_FULL=1 go test ./test/chaos -count=1 -v -timeout=60m
@@ -136,25 +165,21 @@ image-test: ## Build the image with buildah, unpack it and run what is in it; ne
 release: ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
 	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)
 
-# The bytes of one platform: to build all six twice takes long, and "make release" builds them. RELEASE_CACHE is the build cache
-# of the second build and of nothing else. So each package has been compiled twice, in different folders, and the dependencies
-# need not be compiled twice each time. Without a value it is empty.
-RELEASE_CACHE ?= $(shell go env GOCACHE)-release
-verify-release: ## Build a release twice, in different folders, and compare the bytes; compile for other systems
-	@go -C hack/tools run ./release $(BUILD_OF) -platforms linux/amd64 -verify -cache '$(RELEASE_CACHE)' $(CURDIR)
-	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/controller-manager
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/controller-manager
+# The bytes of one platform: to build all six twice takes long, and "make release" builds them. With STRICT=1 the second build has an
+# empty cache, so that each package is compiled twice, in different folders. Without, packages whose source, settings and dependencies
+# are the same are compiled once, and what is compared is that they are the same in both folders, and what the linker makes of them.
+verify-release: ## Build a release twice, in different folders, and compare the bytes (STRICT=1: and with two build caches)
+	@go -C hack/tools run ./release $(BUILD_OF) -platforms linux/amd64 -verify $(if $(STRICT),-strict) $(CURDIR)
+
+verify-platforms: ## Compile for other systems
+	GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/controller-manager
+	GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/controller-manager
 
 fuzz: ## Compile and fuzz all targets for FUZZTIME (1m) in all, as many at a time as there are processors
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
 
-nightly: ## What takes too long for each commit: all crashes, all ways to meet the past, a soak, many seeds, mutants at random, long fuzzing, a release from an empty cache
-	$(MAKE) chaos
-	$(MAKE) soak SOAK=$(or $(SOAK),30m)
-	SIM_TIME=30m go test -count=1 -timeout=60m ./test/simulation -run TestSeeds -first=$(FRESH_SEED) -least=5000
-	go test ./test/mutation -count=1 -v -timeout=0 -run TestMutantsAtRandom -seeds=1000
-	$(MAKE) fuzz FUZZTIME=30m
-	$(MAKE) verify-release RELEASE_CACHE=
+nightly: build localcluster ## Search for mistakes with what differs each time, for NIGHTLY (90m) in all, and write finds where they are committed
+	@go -C hack/tools run ./nightly -time $(NIGHTLY) -seed $(NIGHTLY_SEED) -simulate "$(SIMULATE)" $(CURDIR)
 
 clean: ## Remove what was built here, all local control planes and their programs
 	go -C hack/localcluster run . clean

@@ -198,7 +198,7 @@ func TestImportsPointOneWay(t *testing.T) {
 			if strings.HasPrefix(path, "k8s.io/"+"kubernetes") {
 				t.Errorf("%s imports the original: %s", s.path, path)
 			}
-			if !ours {
+			if !ours || s.isTest() && to == fixedSeed {
 				continue
 			}
 			switch {
@@ -217,6 +217,32 @@ func TestImportsPointOneWay(t *testing.T) {
 		if !found[name] {
 			t.Errorf("there is no package %s", name)
 		}
+	}
+}
+
+// fixedSeed is the package by which properties draw the same inputs in each run of the tests.
+const fixedSeed = "pkg/plantest/fixedseed"
+
+func TestPropertiesDrawTheSameEachTime(t *testing.T) {
+	draws, fixed := map[string]bool{}, map[string]bool{}
+	for _, s := range sources(t) {
+		folder := path.Dir(s.path)
+		for _, path := range s.imports() {
+			switch path {
+			case "pgregory.net/rapid":
+				draws[folder] = true
+			case module + "/" + fixedSeed, module + "/pkg/plantest":
+				fixed[folder] = true
+			}
+		}
+	}
+	for folder := range draws {
+		if !fixed[folder] && folder != fixedSeed {
+			t.Errorf("%s uses rapid and imports neither pkg/plantest nor %s", folder, fixedSeed)
+		}
+	}
+	if len(draws) < 30 {
+		t.Errorf("only %d folders use rapid", len(draws))
 	}
 }
 

@@ -27,9 +27,6 @@ var (
 	schedulerConfig []byte
 )
 
-// auditPolicyVariable names a file with another audit policy, in the environment.
-const auditPolicyVariable = "LOCALCLUSTER_AUDIT_POLICY"
-
 // managerGrace is how long a controller manager may take to end by itself.
 const managerGrace = 15 * time.Second
 
@@ -268,12 +265,6 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	policy := []byte(auditPolicy)
-	if file := os.Getenv(auditPolicyVariable); file != "" {
-		if policy, err = os.ReadFile(file); err != nil {
-			return fmt.Errorf("%s: %w", auditPolicyVariable, err)
-		}
-	}
 	var config bytes.Buffer
 	if err := template.Must(template.New("").Parse(kwokctlConfig)).Execute(&config, data); err != nil {
 		return err
@@ -281,7 +272,7 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 	if err := writePKI(data["PKI"]); err != nil {
 		return err
 	}
-	if err := os.WriteFile(data["AuditPolicy"], policy, 0o600); err != nil {
+	if err := os.WriteFile(data["AuditPolicy"], []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
 	if err := os.WriteFile(data["SchedulerConfig"], schedulerConfig, 0o600); err != nil {

@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 )
 
 // words are few, so that two drawn objects have much in common.

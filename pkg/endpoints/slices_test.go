@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
+
+	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 )
 
 func TestSlicePrefix(t *testing.T) { // EPS-45

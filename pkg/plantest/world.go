@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 )
 
 // World is an API server in memory, as far as planners can tell: it hands out uids and versions, bumps the generation

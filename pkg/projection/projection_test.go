@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
 )
 

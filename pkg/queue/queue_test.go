@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 )
 
 func TestStorage(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/queue"
 )
 

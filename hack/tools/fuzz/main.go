@@ -1,6 +1,7 @@
 // Fuzz runs every fuzz target of a module for a while, which "go test -fuzz" does with one target only. As many targets as
 // there are processors run at a time, each with one worker. The time is that of all together, with compiling: each target gets
-// its share of what is left when the test binaries are there, and at least a few seconds.
+// its share of what is left when the test binaries are there, and at least a few seconds. An input that fails is written to
+// testdata/fuzz in the folder of its package, where "go test" runs it from then on. To commit it is to keep it.
 package main
 
 import (
@@ -110,18 +111,18 @@ func share(all time.Duration, atOnce, targets int) time.Duration {
 }
 
 // pkg is a package with fuzz targets.
-type pkg struct{ path, dir string }
+type pkg struct{ path, dir, module string }
 
 // fuzzedPackages returns the packages with fuzz targets, and the folder of Go's build cache.
 func fuzzedPackages(dir string) (all []pkg, cache string, err error) {
-	list, err := run(dir, "go", "list", "-f", `{{.ImportPath}}{{"\t"}}{{.Dir}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}`, "./...")
+	list, err := run(dir, "go", "list", "-f", `{{.ImportPath}}{{"\t"}}{{.Dir}}{{"\t"}}{{.Module.Path}}{{range .TestGoFiles}}{{"\t"}}{{.}}{{end}}{{range .XTestGoFiles}}{{"\t"}}{{.}}{{end}}`, "./...")
 	if err != nil {
 		return nil, "", err
 	}
 	for line := range strings.Lines(list) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")
-		p := pkg{path: fields[0], dir: fields[1]}
-		found, err := p.hasTargets(fields[2:])
+		p := pkg{path: fields[0], dir: fields[1], module: fields[2]}
+		found, err := p.hasTargets(fields[3:])
 		if err != nil {
 			return nil, "", err
 		}
@@ -147,9 +148,11 @@ func (p pkg) hasTargets(files []string) (bool, error) {
 	return false, nil
 }
 
-// compile builds the package's instrumented test binary once for all of its targets, and returns those.
+// compile builds the package's instrumented test binary once for all of its targets, and returns those. Only the packages of its
+// module are instrumented, so that inputs lead into our code, and the dependencies are compiled as for any other test: "go test
+// -fuzz" would compile all of them, and the standard library, once more.
 func (p pkg) compile(binary, cache string) (targets []target, err error) {
-	if _, err := run(p.dir, "go", "test", "-c", "-fuzz", ".", "-o", binary, "."); err != nil {
+	if _, err := run(p.dir, "go", "test", "-c", "-vet=off", "-gcflags="+p.module+"/...=-d=libfuzzer", "-o", binary, "."); err != nil {
 		return nil, err
 	}
 	list, err := run(p.dir, binary, "-test.list", "^Fuzz")

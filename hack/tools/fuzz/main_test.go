@@ -27,7 +27,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A module with targets in one of its packages: they are found, compiled once and fuzzed, and a failure is told.
+// A module with targets in one of its packages: they are found, compiled once and fuzzed, and a failure is told, and kept where "go
+// test" finds it.
 func TestFuzzAll(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -61,9 +62,15 @@ func TestFuzzAll(t *testing.T) {
 		if strings.Contains(string(out), "not instrumented") {
 			t.Errorf("%s: %s", each.name, out)
 		}
+		if !strings.Contains(string(out), "new interesting") {
+			t.Errorf("%s is not guided by coverage: %s", each.name, out)
+		}
 		if failed := err != nil; failed != (each.name == "FuzzB") {
 			t.Errorf("%s: %v\n%s", each.name, err, out)
 		}
+	}
+	if kept, err := filepath.Glob(filepath.Join(dir, "some", "testdata", "fuzz", "FuzzB", "*")); len(kept) != 1 {
+		t.Errorf("the input that fails is kept in %v, %v", kept, err)
 	}
 	if !slices.Equal(names, []string{"FuzzA", "FuzzB"}) {
 		t.Errorf("targets %v", names)

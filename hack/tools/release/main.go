@@ -1,11 +1,10 @@
 // Release builds the binaries of a release for all platforms, with a software bill of materials for each, and their
 // checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it builds
-// two copies of the source, which lie in different folders, each with a build cache of its own, and compares. So each package
-// has been compiled twice, from different folders, also where it is in both caches from before.
+// two copies of the source, which lie in different folders, and compares. With -strict the second has a build cache of its own,
+// so that each package is compiled twice.
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -37,18 +36,18 @@ func main() {
 	flag.StringVar(&o.ldflags, "ldflags", "", "for the linker")
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64", "what to build for")
 	out := flag.String("out", "", "where to write the release")
-	verify := flag.Bool("verify", false, "build twice, in different folders and with different build caches, and compare")
-	otherCache := flag.String("cache", "", "with -verify: the build cache of the second build, for which nothing else may use it; by default one that is empty")
+	verify := flag.Bool("verify", false, "build twice, in different folders, and compare")
+	strict := flag.Bool("strict", false, "with -verify: the second time from an empty build cache")
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
 	if flag.NArg() != 1 || o.version == "" || *verify == (*out != "") {
-		fmt.Fprintln(os.Stderr, "usage: release -version V -date D -ldflags L [-platforms P] -out DIR|-verify REPOSITORY")
+		fmt.Fprintln(os.Stderr, "usage: release -version V -date D -ldflags L [-platforms P] -out DIR|-verify [-strict] REPOSITORY")
 		os.Exit(2)
 	}
 	o.repository = flag.Arg(0)
 	err := error(nil)
 	if *verify {
-		err = verifyTwice(o, *otherCache)
+		err = verifyTwice(o, *strict)
 	} else {
 		err = o.release(*out)
 	}
@@ -143,9 +142,8 @@ func list(dir string) (names []string, err error) {
 	return names, err
 }
 
-// verifyTwice makes the release from two copies of the source, in folders with names of different lengths, the second with
-// another build cache, and compares.
-func verifyTwice(o options, otherCache string) error {
+// verifyTwice makes the release from two copies of the source, in folders with names of different lengths, and compares.
+func verifyTwice(o options, strict bool) error {
 	work, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return err
@@ -158,8 +156,8 @@ func verifyTwice(o options, otherCache string) error {
 		if err := copySource(o.repository, once.repository); err != nil {
 			return err
 		}
-		if i == 1 {
-			once.cache = cmp.Or(otherCache, filepath.Join(work, "empty-cache"))
+		if i == 1 && strict {
+			once.cache = filepath.Join(work, "empty-cache")
 		}
 		if err := once.release(results[i]); err != nil {
 			return err

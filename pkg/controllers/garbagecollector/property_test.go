@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 )
 
 // model is an API server, its watches, which may lag, and a collector whose writes may lag. It fails when the collector does what

@@ -1,12 +1,9 @@
-// Package record makes a history for oracles from a live API server: one watch for each kind, from before the work begins,
-// and the server's audit log.
+// Package record makes the revisions of a history for oracles from a live API server: one watch for each kind, from before the
+// work begins. Whoever calls it adds the requests.
 //
 //	recorder, err := record.Start(ctx, config, oracle.Pod, oracle.ReplicaSet)
 //	... the work ...
 //	history, err := recorder.Stop(ctx)
-//	history.Requests, err = record.Requests(auditLog, began)
-//
-// The audit log must have been written under Policy. OnCluster does all of that on a control plane of package test/cluster.
 package record
 
 import (

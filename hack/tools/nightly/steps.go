@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// steps are those of a night. The ones that take what they take come first, so that the others share what is left.
+func steps() []step {
+	return []step{
+		{"platforms", 0, makes("verify-platforms", "windows and darwin compile")},
+		{"release", 0, makes("verify-release STRICT=1", "two builds with two caches")},
+		{"mutants", 0, mutants},
+		{"faults", 0, faults},
+		{"seeds", 30, seeds},
+		{"rapid", 15, properties},
+		{"fuzz", 15, fuzz},
+		{"crashes", 20, crashes},
+		{"soak", 20, soak},
+	}
+}
+
+// makes runs a target of the Makefile.
+func makes(target, ran string) func(*night, *os.File, time.Duration) outcome {
+	return func(n *night, log *os.File, _ time.Duration) outcome {
+		_, err := n.logged(log, n.command(context.Background(), nil, "make", strings.Fields(target)...))
+		return outcome{ran, err}
+	}
+}
+
+// logged runs a command, and returns what it has printed.
+func (n *night) logged(log *os.File, cmd *exec.Cmd) (output string, err error) {
+	fmt.Fprintln(log, "$", strings.Join(cmd.Args, " "))
+	out, err := cmd.CombinedOutput()
+	if _, err := log.Write(out); err != nil {
+		return "", err
+	}
+	return string(out), err
+}
+
+// mutants looks with random scripts for the known mistakes that such scripts find soon.
+func mutants(n *night, log *os.File, _ time.Duration) outcome {
+	out, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=1h", "-run=^TestMutantsAtRandom$", "./test/mutation"))
+	return counted(passed(out, "TestMutantsAtRandom/all/"), "mutants", err)
+}
+
+// faults runs all of test/chaos but for the crashes and the soak: faults of the network and the API server, random ones, stale API
+// servers, evictions.
+func faults(n *night, log *os.File, _ time.Duration) outcome {
+	out, err := n.logged(log, n.command(context.Background(), []string{"CHAOS_FULL=1"}, "go", "test", "-count=1", "-v", "-timeout=1h",
+		"-skip=^(TestCrashAtEveryWrite|TestSoak)$", "./test/chaos", fmt.Sprint("-seed=", n.seed)))
+	return counted(passed(out, "Test"), "tests and runs", err)
+}
+
+// passed is how many tests with such a beginning have passed.
+func passed(output, name string) int {
+	return len(regexp.MustCompile(`(?m)^ *--- PASS: `+regexp.QuoteMeta(name)).FindAllString(output, -1))
+}
+
+// counted is the outcome of a step that must have done something.
+func counted(count int, what string, err error) outcome {
+	if count == 0 && err == nil {
+		err = errors.New("nothing ran")
+	}
+	return outcome{fmt.Sprintf("%d %s", count, what), err}
+}
+
+// seedsAtOnce is how many random scripts a process runs: so few that it ends soon after the time is over.
+const seedsAtOnce = 150
+
+// seeds runs random scripts in virtual time.
+func seeds(n *night, log *os.File, budget time.Duration) outcome {
+	return n.until(budget, log, "seeds", func(i int) (int, []byte, error) {
+		first := n.seed*100_000 + uint64(i*seedsAtOnce)
+		cmd := n.command(context.Background(), []string{"SIM_TIME=24h"}, "sh", "-c",
+			fmt.Sprintf("%s -timeout=2h -run '^TestSeeds$' -first=%d -seeds=%d", n.simulate, first, seedsAtOnce))
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return seedsAtOnce, out, nil
+		}
+		f, ok := found(string(out))
+		if !ok {
+			return 0, out, fmt.Errorf("seeds from %d on: %w", first, err)
+		}
+		return int(f.seed-first) + 1, out, f.write(filepath.Join(n.dir, "test", "simulation", "testdata", "seeds"))
+	})
+}
+
+// until calls do with 0, 1, 2 and so on, by several workers, until the time is over. Do returns how much it has done, what it has
+// printed, and an error if something failed for which there is no file.
+func (n *night) until(budget time.Duration, log *os.File, what string, do func(i int) (count int, out []byte, err error)) outcome {
+	end := time.Now().Add(budget)
+	var mu sync.Mutex
+	var next, sum int
+	var failed []error
+	var workers sync.WaitGroup
+	for range n.workers {
+		workers.Go(func() {
+			for time.Now().Before(end) {
+				mu.Lock()
+				i := next
+				next++
+				mu.Unlock()
+				count, out, err := do(i)
+				mu.Lock()
+				sum += count
+				failed = append(failed, err)
+				_, err = log.Write(out)
+				failed = append(failed, err)
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return counted(sum, what, errors.Join(failed...))
+}
+
+// checks is how many inputs each property is tried with: the gate tries 100.
+const checks = 2000
+
+// properties checks the properties of all packages with other inputs than the gate.
+func properties(n *night, log *os.File, budget time.Duration) outcome {
+	list, err := n.command(context.Background(), nil, "go", "list", "-f", "{{.ImportPath}} {{.TestImports}} {{.XTestImports}}", "./...").Output()
+	if err != nil {
+		return outcome{"", fmt.Errorf("go list: %w", err)}
+	}
+	var packages []string
+	for line := range strings.Lines(string(list)) {
+		if strings.Contains(line, "pgregory.net/rapid") {
+			packages = append(packages, strings.Fields(line)[0])
+		}
+	}
+	if len(packages) == 0 {
+		return outcome{"", errors.New("no package has properties")}
+	}
+	what := fmt.Sprintf("packages of %d, %d inputs each property", len(packages), checks)
+	return n.until(budget, log, what, func(i int) (int, []byte, error) {
+		// The first is another one each night, as there may not be time for all.
+		pkg, round := packages[(n.seed+uint64(i))%uint64(len(packages))], uint64(i/len(packages))
+		env := []string{fmt.Sprint("RAPID_SEED=", n.seed+round), fmt.Sprint("RAPID_CHECKS=", checks)}
+		out, err := n.command(context.Background(), env, "go", "test", "-count=1", "-timeout=30m", pkg).CombinedOutput()
+		if err != nil {
+			return 0, out, fmt.Errorf("%s %s: %w", env[0], pkg, err)
+		}
+		return 1, out, nil
+	})
+}
+
+func fuzz(n *night, log *os.File, budget time.Duration) outcome {
+	cmd := n.command(context.Background(), nil, "go", "run", "./fuzz", "-time", budget.Truncate(time.Second).String(), n.dir)
+	cmd.Dir = filepath.Join(n.dir, "hack", "tools")
+	out, err := n.logged(log, cmd)
+	ran := regexp.MustCompile(`(?m)^(\d+ fuzz targets), .* (\S+) each`).FindStringSubmatch(out)
+	if ran == nil {
+		return outcome{"", errors.Join(err, errors.New("it does not say what it has fuzzed"))}
+	}
+	return outcome{ran[1] + ", " + ran[2] + " each", err}
+}
+
+// crashes kills the manager at the writes of each scenario on a real control plane: in one night before they are carried out, in
+// the next one after it. All of them take longer than there is time for; those that there was no time for are left out.
+func crashes(n *night, log *os.File, budget time.Duration) outcome {
+	half := []string{"before", "after"}[n.seed%2]
+	binary := filepath.Join(n.logs, "chaos.test")
+	if _, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-c", "-o", binary, "./test/chaos")); err != nil {
+		return outcome{"", err}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), budget)
+	defer cancel()
+	cmd := n.command(ctx, []string{"CHAOS_FULL=1"}, binary, "-test.v", "-test.timeout=0", "-test.run=^TestCrashAtEveryWrite$/./^(undisturbed|"+half+")")
+	cmd.Dir = filepath.Join(n.dir, "test", "chaos")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // with which the control plane ends, too
+	cmd.WaitDelay = time.Minute
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if _, err := log.Write(out.Bytes()); err != nil {
+		return outcome{"", err}
+	}
+	if ctx.Err() != nil && !strings.Contains(out.String(), "--- FAIL") {
+		err = nil
+	}
+	return counted(len(regexp.MustCompile(`(?m)^ *--- PASS: TestCrashAtEveryWrite/.*/`+half).FindAllString(out.String(), -1)), "crashes "+half+" a write", err)
+}
+
+func soak(n *night, log *os.File, budget time.Duration) outcome {
+	const rest = 3 * time.Minute // to start, and to finish the last epoch
+	out, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=0", "-run=^TestSoak$", "./test/chaos",
+		fmt.Sprint("-soak=", max(2*time.Minute, budget-rest).Truncate(time.Second)), fmt.Sprint("-seed=", n.seed)))
+	ran := regexp.MustCompile(`\d+ epochs`).FindString(out)
+	if ran == "" && err == nil {
+		err = errors.New("it does not say how many epochs there were")
+	}
+	return outcome{ran, err}
+}
