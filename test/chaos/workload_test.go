@@ -16,9 +16,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-// workload does what users, nodes and the garbage collector do, at random. What fails, because the API server is away or
+// randomWork does what users and nodes do, at random. What fails, because the API server is away or
 // someone else was faster, is left at that.
-type workload struct {
+type randomWork struct {
 	*rand.Rand
 	client     kubernetes.Interface
 	namespaces []string
@@ -29,7 +29,7 @@ type workload struct {
 const deployments = 6
 
 // run works until ctx ends.
-func (w *workload) run(ctx context.Context) {
+func (w *randomWork) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -43,7 +43,7 @@ func (w *workload) run(ctx context.Context) {
 	}
 }
 
-func (w *workload) step(ctx context.Context, ns string) error {
+func (w *randomWork) step(ctx context.Context, ns string) error {
 	name := fmt.Sprintf("d%d", w.IntN(deployments))
 	switch n := w.IntN(100); {
 	case n < 22:
@@ -65,12 +65,12 @@ func (w *workload) step(ctx context.Context, ns string) error {
 	return w.disturbPod(ctx, ns)
 }
 
-func (w *workload) patch(ctx context.Context, ns, name, document string) error {
+func (w *randomWork) patch(ctx context.Context, ns, name, document string) error {
 	_, err := w.client.AppsV1().Deployments(ns).Patch(ctx, name, types.StrategicMergePatchType, []byte(document), metav1.PatchOptions{})
 	return err
 }
 
-func (w *workload) create(ctx context.Context, ns, name string) error {
+func (w *randomWork) create(ctx context.Context, ns, name string) error {
 	d := suite.Deployment(name, int32(w.IntN(7)), suite.Rolling(1+w.IntN(2), w.IntN(2)))
 	limit := int32(1 + w.IntN(4))
 	d.Spec.RevisionHistoryLimit = &limit
@@ -93,7 +93,7 @@ func (w *workload) create(ctx context.Context, ns, name string) error {
 }
 
 // disturbPod does something to one pod.
-func (w *workload) disturbPod(ctx context.Context, ns string) error {
+func (w *randomWork) disturbPod(ctx context.Context, ns string) error {
 	list, err := w.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) == 0 {
 		return err
@@ -119,70 +119,8 @@ func (w *workload) disturbPod(ctx context.Context, ns string) error {
 	return err
 }
 
-// collect deletes, until ctx ends, what has lost its owner, and what was taken out of a ReplicaSet.
-func (w *workload) collect(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(500 * time.Millisecond):
-		}
-		for _, ns := range w.namespaces {
-			_ = w.collectIn(ctx, ns) // next time, then
-		}
-	}
-}
-
-func (w *workload) collectIn(ctx context.Context, ns string) error {
-	all := metav1.ListOptions{}
-	// Dependents first: an owner that is made later is seen, too.
-	pods, err := w.client.CoreV1().Pods(ns).List(ctx, all)
-	if err != nil {
-		return err
-	}
-	sets, err := w.client.AppsV1().ReplicaSets(ns).List(ctx, all)
-	if err != nil {
-		return err
-	}
-	owners, err := w.client.AppsV1().Deployments(ns).List(ctx, all)
-	if err != nil {
-		return err
-	}
-	live := map[types.UID]bool{}
-	for i := range owners.Items {
-		live[owners.Items[i].UID] = true
-	}
-	orphan := func(o metav1.Object) bool {
-		ref := metav1.GetControllerOf(o)
-		return ref != nil && !live[ref.UID] || o.GetLabels()["app"] == "looked-at"
-	}
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		live[set.UID] = true
-		if orphan(set) {
-			err := w.client.AppsV1().ReplicaSets(ns).Delete(ctx, set.Name, byUID(set))
-			if err != nil {
-				return err
-			}
-		}
-	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; orphan(pod) && pod.DeletionTimestamp == nil {
-			if err := w.client.CoreV1().Pods(ns).Delete(ctx, pod.Name, byUID(pod)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func byUID(o metav1.Object) metav1.DeleteOptions {
-	uid := o.GetUID()
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
-}
-
 // settle undoes what would keep Deployments from becoming complete.
-func (w *workload) settle(ctx context.Context) error {
+func (w *randomWork) settle(ctx context.Context) error {
 	for _, ns := range w.namespaces {
 		pods, err := w.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {

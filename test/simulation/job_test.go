@@ -17,7 +17,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
-	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 )
@@ -44,7 +43,7 @@ func runJob(t *testing.T, completions, parallelism int32, edit func(*batchv1.Job
 				t.Fatal(err)
 			}
 		}
-		client := &apiserver.Client{Server: w.server, Name: "m0.1", Network: faults.New(1, time.Millisecond)}
+		client := &apiserver.Client{Server: w.server, Name: "m0.1", Network: newLink(1, time.Millisecond)}
 		ended, played := make(chan error), make(chan struct{})
 		go func() {
 			ended <- manager.Run(ctx, w.processes[0].config(&rest.Config{Host: "http://simulation", Transport: client}), w.registry)

@@ -157,7 +157,7 @@ func (w *world) do(l script.Line) {
 func (w *world) heal() {
 	w.healed, w.ready = time.Now(), time.Now()
 	for _, p := range w.processes {
-		p.link.Heal(w.latency())
+		p.link.Heal()
 	}
 	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
 	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})

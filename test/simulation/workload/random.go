@@ -138,6 +138,16 @@ func (g *Generator) nodeLoss(at, soon time.Duration) {
 	}
 }
 
+// Faults returns a script of nothing but faults, as many as are asked for, that begin within a time.
+func Faults(seed uint64, n int, within time.Duration) script.Script {
+	g := &Generator{Rand: rand.New(rand.NewPCG(seed, 7)), Script: script.Script{Seed: seed, Settings: map[string]string{}}, span: within}
+	for range n {
+		g.fault()
+	}
+	g.Sort()
+	return g.Script
+}
+
 // fault adds something that goes wrong.
 func (g *Generator) fault() {
 	at, who := g.at(g.span), Pick(g, "m0", "m0", "m*")
