@@ -39,6 +39,7 @@ type Link struct {
 	epochs  map[string]int           // how often watches were cut, by resource
 	refuse  []Refusal
 	crash   *Crash
+	writes  int // that have left the process
 
 	usual      time.Duration         // the latency without faults
 	watched    map[outage.Watch]bool // those of the process, and whether their events are held back
@@ -156,6 +157,13 @@ func (l *Link) Refuse(r Refusal) { l.change(func() { l.refuse = append(l.refuse,
 // CrashAt lets the process die at a write to come.
 func (l *Link) CrashAt(c Crash) { l.change(func() { l.crash = &c }) }
 
+// Writes is how many writes have left the process, those of events and leases among them.
+func (l *Link) Writes() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.writes
+}
+
 // Heal ends all faults but death.
 func (l *Link) Heal(latency time.Duration) {
 	l.change(func() {
@@ -195,6 +203,9 @@ func (l *Link) leave(r apiserver.Request) error {
 			l.die()
 			return errDead
 		}
+	}
+	if r.Write() {
+		l.writes++
 	}
 	return l.fails(r, false)
 }
