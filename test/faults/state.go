@@ -22,6 +22,7 @@ type State struct {
 	changed  chan struct{} // closed when anything below changes
 	dead     bool
 	active   []*active
+	writes   int            // that have left the process
 	epochs   map[string]int // how often watches were cut, by resource
 	expiries map[string]int // how often they could not go on where they were
 
@@ -161,7 +162,17 @@ func (s *State) Sends(r apirequest.Request) *Fault {
 			return s.hit(r, a)
 		}
 	}
+	if IsWork(r) {
+		s.writes++
+	}
 	return s.refuses(r, false)
+}
+
+// Writes is how many writes have left the process of those that a crash at any write counts.
+func (s *State) Writes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
 }
 
 // Hears decides what becomes of the answer to a request that was carried out, likewise.

@@ -6,6 +6,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,8 +42,11 @@ type world struct {
 	healed  time.Time       // when all faults ended
 	ready   time.Time       // the same, or when the last process started after that
 	outages []oracle.Outage // of processes that have ended
+	writes  int             // of processes that have ended
 	ending  bool
-	notes   []string // what users were refused, and the like
+
+	noting sync.Mutex
+	notes  []string // what users were refused, and the like
 }
 
 // Outcome is what came of a simulation.
@@ -54,6 +58,7 @@ type Outcome struct {
 	Hash       uint64        // of everything that happened, in order
 	Counts     oracle.Counts // how often each oracle had something to judge
 	Impaired   time.Duration // time in which some manager could not see or act
+	Writes     int           // that managers have sent, without events and leases
 
 	end []oracle.Object
 }
@@ -100,19 +105,11 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 // run is the whole life of a world.
 func (w *world) run(ctx context.Context) Outcome {
 	began := time.Now()
-	for i := range w.script.Setting("nodes", 3) {
-		if err := w.cluster.AddNode(nodeName(i)); err != nil {
-			w.note("add a node: %v", err)
-		}
-	}
+	w.addNodes()
 	for _, p := range w.processes {
 		p.start()
 	}
-	var last time.Duration
-	for _, l := range w.script.Lines {
-		w.cluster.After(l.At, func() { w.do(l) })
-		last = max(last, l.At+lasts(l))
-	}
+	last := w.schedule()
 	w.cluster.After(last+time.Second, w.heal)
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -120,13 +117,9 @@ func (w *world) run(ctx context.Context) Outcome {
 	go func() { defer close(done); w.cluster.Run(ctx) }()
 	time.Sleep(last + 2*time.Second)
 	rested := w.rest()
-	w.cluster.Post(w.end)
-	for _, p := range w.processes {
-		p.wait()
-	}
+	o := w.finish(began, rested)
 	cancel()
 	<-done
-	o := w.outcome(began, rested)
 	time.Sleep(api.RequestTimeout) // discovery that is under way does not end with the process, but when it is answered
 	return o
 }
@@ -134,6 +127,8 @@ func (w *world) run(ctx context.Context) Outcome {
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
 func (w *world) note(format string, args ...any) {
+	w.noting.Lock()
+	defer w.noting.Unlock()
 	w.notes = append(w.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
@@ -162,9 +157,14 @@ func (w *world) heal() {
 	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
 	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})
 	w.do(script.Line{Words: []string{"cron", "*", "suspend=true"}}) // or the world would never come to rest
+	w.addNodes()
+}
+
+// addNodes adds the nodes of the script, or repairs them.
+func (w *world) addNodes() {
 	for i := range w.script.Setting("nodes", 3) {
 		if err := w.cluster.AddNode(nodeName(i)); err != nil {
-			w.note("repair a node: %v", err)
+			w.note("add a node: %v", err)
 		}
 	}
 }

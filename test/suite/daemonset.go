@@ -236,7 +236,9 @@ func runsDaemon(d *appsv1.DaemonSet, n *corev1.Node) (runs, may bool) {
 		}
 	}
 	has := func(effect corev1.TaintEffect) bool {
-		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == effect })
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Effect == effect && !slices.Contains(d.Spec.Template.Spec.Tolerations, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists})
+		})
 	}
 	may = !has(corev1.TaintEffectNoExecute)
 	return may && !has(corev1.TaintEffectNoSchedule), may

@@ -90,7 +90,14 @@ func tracking(u *workload.Users, l script.Line) error {
 	if found || err != nil {
 		return err
 	}
-	return create(u, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking}, Data: data})
+	return create(u, TokenTracking(days))
+}
+
+// TokenTracking is the ConfigMap in which API servers note since when they track the use of tokens.
+func TokenTracking(days int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking}, Data: map[string]string{"since": daysAgo(days)},
+	}
 }
 
 // legacyTokensSettled says which tokens were marked or deleted, and should not have been: each write of the manager is compared with what
@@ -202,7 +209,7 @@ func (u *User) oldTokens() {
 		if err != nil {
 			return err
 		}
-		m.Data = map[string]string{"since": "2020-01-01"}
+		m.Data = TokenTracking(1000).Data
 		_, err = maps.Update(ctx(), m, metav1.UpdateOptions{})
 		return err
 	})
@@ -212,7 +219,7 @@ func (u *User) oldTokens() {
 		return ignoreExists(err)
 	})
 	for name, labels := range map[string]map[string]string{
-		"unused": {lastUsed: "2021-01-01"}, "marked": {invalidSince: daysAgo(1)}, "by-hand": {lastUsed: "2021-01-01"},
+		"unused": {lastUsed: daysAgo(500)}, "marked": {invalidSince: daysAgo(1)}, "by-hand": {lastUsed: daysAgo(500)},
 	} {
 		s := tokenSecret(u.Namespace, name, "legacy")
 		s.Labels = labels

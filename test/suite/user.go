@@ -24,6 +24,9 @@ import (
 // Patience is how long a User waits for something.
 const Patience = 60 * time.Second
 
+// By is who users are, where writes are recorded.
+const By = "user"
+
 // User does what users and nodes do in one namespace of a real control plane.
 type User struct {
 	testing.TB
