@@ -11,9 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kuberuntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -54,7 +51,7 @@ func (w *world) play(t *testing.T, scenario suite.Scenario) Outcome {
 	done := make(chan struct{})
 	go func() { defer close(done); w.cluster.Run(ctx) }()
 
-	user, played := w.user(t), true
+	user, played := w.player(t), true
 	if scenario.Prepare != nil {
 		played = w.perform(user, scenario.Prepare)
 	}
@@ -117,23 +114,13 @@ func (w *world) finish(began time.Time, rested bool) Outcome {
 	return w.outcome(began, rested)
 }
 
-// client returns a clientset of somebody.
-func (w *world) client(who string) (kubernetes.Interface, error) {
-	return kubernetes.NewForConfig(&rest.Config{
-		Host: "http://simulation", QPS: -1, Transport: &apiserver.Client{Server: w.server, Name: who},
-		ContentConfig:  rest.ContentConfig{ContentType: kuberuntime.ContentTypeProtobuf},
-		WarningHandler: rest.NoWarnings{},
-	})
-}
-
-// user returns one who plays scenarios.
-func (w *world) user(t testing.TB) *suite.User {
-	client, err := w.client(suite.By)
-	if err != nil {
-		w.record.violation("%v", err)
-	}
+// player returns a user who plays scenarios.
+func (w *world) player(t testing.TB) *suite.User {
 	tb := &player{TB: t, world: w}
-	return &suite.User{TB: tb, Client: client, Namespace: playground, Wait: tb.wait}
+	return &suite.User{
+		TB: tb, Wait: tb.wait, Client: w.client(suite.By), As: w.client, Namespace: playground,
+		Machines: newMachines(w.server, w.cluster, w.at),
+	}
 }
 
 // perform lets the user play a part, in a goroutine of its own, and reports whether it came to its end.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -19,7 +20,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
-	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -34,10 +34,13 @@ type world struct {
 	registry  []manager.Controller
 	server    *apiserver.Server
 	cluster   *actors.Cluster
-	users     *workload.Users
+	users     *suite.User
 	processes []*process
 	record    *record
 	only      map[string]bool // the controllers that run; nil if all do
+
+	clientsMu sync.Mutex
+	clients   map[string]kubernetes.Interface // by who uses them
 
 	healed  time.Time       // when all faults ended
 	ready   time.Time       // the same, or when the last process started after that
@@ -90,9 +93,10 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	cluster := actors.New(server, s.Seed)
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
 	w := &world{
-		script: s, registry: registry(), server: server, cluster: cluster, users: workload.New(server, cluster, suite.Operations()),
-		record: newRecord(server),
+		script: s, registry: registry(), server: server, cluster: cluster, record: newRecord(server),
+		clients: map[string]kubernetes.Interface{},
 	}
+	w.users = w.newUsers()
 	if err := manager.SetFlags(w.registry, flags(s)); err != nil {
 		w.record.violation("%v", err)
 	}
@@ -134,16 +138,11 @@ func (w *world) note(format string, args ...any) {
 
 // do does what a line of the script says.
 func (w *world) do(l script.Line) {
-	var err error
-	switch {
-	case l.Op() == "fault":
-		err = w.fault(l)
-	case w.users.Known(l.Op()):
-		err = w.users.Do(l)
-	default:
-		err = fmt.Errorf("no such operation")
+	do := w.users.Do
+	if l.Op() == "fault" {
+		do = w.fault
 	}
-	if err != nil {
+	if err := do(l); err != nil {
 		w.note("%v: %v", l, err)
 	}
 }

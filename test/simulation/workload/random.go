@@ -1,3 +1,4 @@
+// Package workload makes random scripts of what users and operators do to a cluster.
 package workload
 
 import (
