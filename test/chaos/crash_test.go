@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,9 +28,9 @@ func TestCrashAtEveryWrite(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			s.undisturbed(t, c, tally)
-			points := []crashPoint{s.crashPoint()}
+			points := []crashPoint{{s.middle(), true}}
 			if full {
-				points = crashPoints(s.writes)
+				points = s.crashPoints()
 			}
 			for _, at := range points {
 				t.Run(at.String(), func(t *testing.T) {
@@ -54,65 +53,27 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashPoint is a write to crash at: which of those with a verb, to a resource with all its subresources or to one of them.
+// crashPoint is a write to crash at, before or after it is carried out.
 type crashPoint struct {
-	verb, path string
-	earlier    int // of the same kind
-	after      bool
+	writePoint
+	after bool
 }
 
 func (p crashPoint) String() string {
-	when := "before"
 	if p.after {
-		when = "after"
+		return "after " + p.writePoint.String()
 	}
-	return fmt.Sprintf("%s %d times %s %s", when, p.earlier, p.verb, p.path)
+	return "before " + p.writePoint.String()
 }
 
 func (p crashPoint) script() string {
-	return fmt.Sprintf("at 0s fault %s crash writes=%d after=%t back=0s verb=%s resource=%s", manager0, p.earlier, p.after, p.verb, p.path)
-}
-
-// certain reports whether each run makes such a write. Of changes there may be fewer, as several may become one.
-func (p crashPoint) certain() bool { return p.earlier == 0 || p.verb == "create" || p.verb == "delete" }
-
-// crashPoint is the one of the gate: at the creation or deletion in the middle, or where there is none at the first change, if
-// possible one that is not of a status.
-func (s scenario) crashPoint() crashPoint {
-	var certain []crashPoint
-	all := crashPoints(s.writes)
-	for _, p := range all {
-		if p.after && (p.verb == "create" || p.verb == "delete") {
-			certain = append(certain, p)
-		}
-	}
-	if len(certain) > 0 {
-		return certain[len(certain)/2]
-	}
-	first := func(ok func(p crashPoint) bool) int {
-		return slices.IndexFunc(all, func(p crashPoint) bool { return p.after && p.earlier == 0 && ok(p) })
-	}
-	if i := first(func(p crashPoint) bool { return !strings.Contains(p.path, "/") }); i >= 0 {
-		return all[i]
-	}
-	return all[first(func(crashPoint) bool { return true })]
+	return fmt.Sprintf("at 0s fault %s crash writes=%d after=%t back=0s verb=%s resource=%s", manager0, p.earlier, p.after, p.verb, p.path())
 }
 
 // crashPoints are all: before and after each write.
-func crashPoints(writes []oracle.Request) (points []crashPoint) {
-	for i, q := range writes {
-		p := crashPoint{verb: q.Verb, path: q.Resource}
-		if q.Subresource != "" {
-			p.path += "/" + q.Subresource
-		}
-		for _, other := range writes[:i] {
-			if other.Verb == q.Verb && other.Resource == q.Resource && (q.Subresource == "" || other.Subresource == q.Subresource) {
-				p.earlier++
-			}
-		}
-		for _, p.after = range []bool{false, true} {
-			points = append(points, p)
-		}
+func (s scenario) crashPoints() (points []crashPoint) {
+	for _, p := range s.points {
+		points = append(points, crashPoint{p, false}, crashPoint{p, true})
 	}
 	return points
 }

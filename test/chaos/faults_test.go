@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
-	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 )
@@ -82,12 +81,9 @@ func (f fault) suits(s scenario) bool {
 	if f.needs == "" {
 		return true
 	}
-	for _, q := range s.writes {
-		if q.Resource == f.needs || strings.Contains(f.needs, q.Verb) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.points, func(p writePoint) bool {
+		return p.resource == f.needs || strings.Contains(f.needs, p.verb)
+	})
 }
 
 // meetings is how many faults each scenario meets. Neighbours in the list are of one kind, so it meets some that are far apart.
@@ -227,7 +223,7 @@ func (r *run) elect() {
 func TestEveryFaultMeetsScenarios(t *testing.T) {
 	met := map[string]int{}
 	for i, s := range scenarios() {
-		s.baseline = &baseline{writes: []oracle.Request{{Verb: "patch", Resource: "pods"}, {Verb: "create", Resource: "replicasets"}}}
+		s.baseline = &baseline{points: []writePoint{{verb: "patch", resource: "pods"}, {verb: "create", resource: "replicasets"}}}
 		for _, f := range faultsFor(i, s) {
 			met[f.name]++
 		}

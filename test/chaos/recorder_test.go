@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -79,7 +80,11 @@ func (r *recording) all(t testing.TB) *oracle.History {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h.Requests = r.requests
+	for _, q := range r.requests {
+		if q.Namespace == "" || slices.Contains(r.namespaces, q.Namespace) {
+			h.Requests = append(h.Requests, q)
+		}
+	}
 	return h
 }
 

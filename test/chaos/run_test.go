@@ -15,7 +15,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
-	"github.com/standalone-kcm/controller-manager/test/faults"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/suite"
@@ -44,10 +43,9 @@ type run struct {
 	reference *oracle.History // of a run without faults, which ends in the same state; nil if there is none
 
 	mu        sync.Mutex
-	writes    int       // that the manager has sent
-	at        int       // the write before which something happens
-	happens   func()    // what that is; nil if it has happened, or nothing is to happen
-	acted     time.Time // when the user last changed something
+	at        writePoint // the write before which something happens
+	happens   func()     // what that is; nil if it has happened, or nothing is to happen
+	acted     time.Time  // when the user last changed something
 	disturbed oracle.Interval
 }
 
@@ -86,31 +84,28 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, flags ...string) *run {
 // podgcThreshold lets podgc leave few pods.
 var podgcThreshold = fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold)
 
-// asked counts the writes of the manager, and lets happen what is to happen before one of them. The proxy calls it.
+// asked lets happen what is to happen before a write. The proxy calls it.
 func (r *run) asked(q proxy.Request) {
-	if !faults.IsWork(q.Request) {
+	r.mu.Lock()
+	do := r.happens
+	if do == nil || !r.at.is(q.Verb, q.Resource, q.Subresource) {
+		r.mu.Unlock()
 		return
 	}
-	r.mu.Lock()
-	r.writes++
-	do := r.happens
-	if r.writes < r.at {
-		do = nil
+	if r.at.earlier--; r.at.earlier >= 0 {
+		r.mu.Unlock()
+		return
 	}
-	if do != nil {
-		r.happens = nil
-	}
+	r.happens = nil
 	r.mu.Unlock()
-	if do != nil {
-		do()
-	}
+	do()
 }
 
-// before lets something happen right before a write, counted from 1.
-func (r *run) before(write int, do func()) {
+// before lets something happen right before a write.
+func (r *run) before(at writePoint, do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at, r.happens = write, do
+	r.at, r.happens = at, do
 }
 
 // happened reports whether what was to happen has happened.

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,8 +24,9 @@ type scenario struct {
 // baseline is what is known of the run without faults. It is made once, for the first test that asks.
 type baseline struct {
 	once    sync.Once
-	history *oracle.History // nil if the run has failed
-	writes  []oracle.Request
+	history *oracle.History            // nil if the run has failed
+	points  []writePoint               // all writes
+	objects map[string]map[string]bool // that were written, by resource and name
 }
 
 // scenarios are those of all entries of the suite.
@@ -48,7 +50,8 @@ func (s scenario) undisturbed(t *testing.T, c *cluster.Cluster, y *tally) {
 			h := s.run(r)
 			r.judge(h, oracle.Options{})
 			if !t.Failed() {
-				s.history, s.writes = h, written(h)
+				s.history = h
+				s.points, s.objects = written(h)
 			}
 		})
 	})
@@ -57,30 +60,75 @@ func (s scenario) undisturbed(t *testing.T, c *cluster.Cluster, y *tally) {
 	}
 }
 
-// written are the writes of a history in the order in which they were sent, without those that are noise.
-func written(h *oracle.History) (all []oracle.Request) {
-	for _, q := range h.Requests {
-		r := apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}
-		if faults.IsWork(r) {
-			all = append(all, q)
-		}
-	}
-	slices.SortStableFunc(all, func(a, b oracle.Request) int { return a.Received.Compare(b.Received) })
-	return all
+// writePoint is one of the writes of a manager: the one with a verb, to a resource with all its subresources or to one of them, that
+// so many like it were sent before. It means the same in each run, as the number of a write does not.
+type writePoint struct {
+	verb, resource, subresource string
+	earlier                     int
 }
 
-// middle is the number, from 1, of the write in the middle of the scenario.
-func (s scenario) middle() int { return (len(s.writes) + 1) / 2 }
+func (p writePoint) String() string { return fmt.Sprintf("%s %s %d", p.verb, p.path(), p.earlier+1) }
 
-// mainResource is the one of which the manager writes most objects.
-func (s scenario) mainResource() (resource string) {
-	objects := map[string]map[string]bool{}
-	for _, q := range s.writes {
+func (p writePoint) path() string { return strings.TrimSuffix(p.resource+"/"+p.subresource, "/") }
+
+// is reports whether a request is like the write.
+func (p writePoint) is(verb, resource, subresource string) bool {
+	return verb == p.verb && resource == p.resource && (p.subresource == "" || p.subresource == subresource)
+}
+
+// certain reports whether each run makes such a write. Of changes there may be fewer, as several may become one.
+func (p writePoint) certain() bool { return p.earlier == 0 || p.verb == "create" || p.verb == "delete" }
+
+// written are the writes of a history, without those that are noise, in the order in which they were sent.
+func written(h *oracle.History) (points []writePoint, objects map[string]map[string]bool) {
+	requests := slices.Clone(h.Requests)
+	slices.SortStableFunc(requests, func(a, b oracle.Request) int { return a.Received.Compare(b.Received) })
+	objects = map[string]map[string]bool{}
+	var before []oracle.Request
+	for _, q := range requests {
+		if !faults.IsWork(apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}) {
+			continue
+		}
+		p := writePoint{verb: q.Verb, resource: q.Resource, subresource: q.Subresource}
+		for _, other := range before {
+			if p.is(other.Verb, other.Resource, other.Subresource) {
+				p.earlier++
+			}
+		}
+		before, points = append(before, q), append(points, p)
 		if objects[q.Resource] == nil {
 			objects[q.Resource] = map[string]bool{}
 		}
-		if objects[q.Resource][q.Name] = true; len(objects[q.Resource]) > len(objects[resource]) {
-			resource = q.Resource
+		objects[q.Resource][q.Name] = true
+	}
+	return points, objects
+}
+
+// middle is a write in the middle of the scenario that each run makes. It is about the resource of which the manager writes most: of
+// the creations and deletions the one in the middle, or else the first change, if possible one that is not of a status.
+func (s scenario) middle() writePoint {
+	main := s.mainResource()
+	points := slices.DeleteFunc(slices.Clone(s.points), func(p writePoint) bool { return p.resource != main })
+	var sure []writePoint
+	for _, p := range points {
+		if p.verb == "create" || p.verb == "delete" {
+			sure = append(sure, p)
+		}
+	}
+	if len(sure) > 0 {
+		return sure[len(sure)/2]
+	}
+	if i := slices.IndexFunc(points, func(p writePoint) bool { return p.earlier == 0 && p.subresource == "" }); i >= 0 {
+		return points[i]
+	}
+	return points[0]
+}
+
+// mainResource is the one of which the manager writes most objects.
+func (s scenario) mainResource() (resource string) {
+	for _, p := range s.points {
+		if len(s.objects[p.resource]) > len(s.objects[resource]) {
+			resource = p.resource
 		}
 	}
 	return resource

@@ -73,7 +73,7 @@ func TestSoak(t *testing.T) {
 			t.Logf("replay: go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$' -soak=%v -seed=%d", *soakFor, *firstSeed)
 		}
 	})
-	s.workload = &randomWork{Rand: rand.New(rand.NewPCG(*firstSeed, 2)), client: c.Client, namespaces: []string{c.Namespace(t), c.Namespace(t)}}
+	s.workload = &randomWork{Rand: rand.New(rand.NewPCG(*firstSeed, 2)), TB: t, client: c.Client, namespaces: []string{c.Namespace(t), c.Namespace(t)}}
 	for _, name := range []string{"m0", "m1"} {
 		s.candidates = append(s.candidates, newCandidate(s, name))
 	}
@@ -84,7 +84,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d: %d epochs, %d operations, faults %v, takeovers after a death %v, %d gaps while the control plane was away",
-		*firstSeed, s.epochs, s.workload.done, s.faults, s.takeovers, s.gaps)
+		*firstSeed, s.epochs, s.workload.done.Load(), s.faults, s.takeovers, s.gaps)
 }
 
 // epoch works under faults, waits until all is done, and judges.
@@ -94,7 +94,7 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 	defer s.recording.Stop(context.Background())
 	ctx, stop := context.WithCancel(context.Background())
 	var working sync.WaitGroup
-	working.Go(func() { s.workload.run(ctx) })
+	working.Go(func() { s.workload.run(ctx, epochLength) })
 
 	before := s.injected()
 	s.outages, s.deaths, s.began = nil, nil, time.Now()
