@@ -125,7 +125,7 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 		s.Errorf("epoch %d: %v", s.epochs, gap)
 		ids = append(ids, unfinishedOracle)
 	}
-	if lost := oracle.Cover(h, o).Lost; len(lost) > 0 {
+	if lost := lost(h, o); len(lost) > 0 {
 		s.Errorf("epoch %d: %d writes of managers match no revision: %+v", s.epochs, len(lost), lost[0])
 		ids = append(ids, unfinishedOracle)
 	}

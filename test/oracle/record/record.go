@@ -70,7 +70,6 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.Deployment, client: apps, resource: "deployments", list: func() runtime.Object { return &appsv1.DeploymentList{} }},
 		{name: oracle.DaemonSet, client: apps, resource: "daemonsets", list: func() runtime.Object { return &appsv1.DaemonSetList{} }},
 		{name: oracle.StatefulSet, client: apps, resource: "statefulsets", list: func() runtime.Object { return &appsv1.StatefulSetList{} }},
-		{name: oracle.ControllerRevision, client: apps, resource: "controllerrevisions", list: func() runtime.Object { return &appsv1.ControllerRevisionList{} }},
 		{name: oracle.PersistentVolumeClaim, client: core, resource: "persistentvolumeclaims", list: func() runtime.Object { return &corev1.PersistentVolumeClaimList{} }},
 		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
 		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
