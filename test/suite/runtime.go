@@ -1,5 +1,6 @@
 package suite
 
+
 // RuntimeMutants are mistakes in what all controllers share.
 var RuntimeMutants = []Mutant{
 	{
