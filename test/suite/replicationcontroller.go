@@ -59,10 +59,10 @@ func replicationControllerEntry() Entry {
 			},
 		},
 		Budgets: []Budget{{
-			Name: "create 100 ReplicationControllers of 2 replicas", Floor: floor.Writes{Other: 200, Status: 100},
+			Name: "create 250 ReplicationControllers of 2 replicas", Floor: floor.Writes{Other: 500, Status: 250}, // as for ReplicaSets
 			Do: func(u *User) {
-				u.Each(100, func(i int) error { return create(u, newReplicationController(fmt.Sprint("old-", i), "web:1", 2)) })
-				u.waitReplicationControllers(100)
+				u.Each(250, func(i int) error { return create(u, newReplicationController(fmt.Sprint("old-", i), "web:1", 2)) })
+				u.waitReplicationControllers(250)
 			},
 		}},
 	}

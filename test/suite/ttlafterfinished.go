@@ -129,7 +129,7 @@ var ttlMutants = []Mutant{
 	},
 	{
 		Name:   "failed Jobs live for ever",
-		Edits:  []Edit{{ttlPlan, "job.DeletionTimestamp == nil && finishedJob(job) != nil", "job.DeletionTimestamp == nil && finishedJob(job) != nil && finishedJob(job).Type != batchv1.JobFailed"}},
+		Edits:  []Edit{{ttlPlan, "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil", "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil && jobutil.Finished(job).Type != batchv1.JobFailed"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=5 image=failing:1",
 		Oracle: SettledOracle,
 	},
