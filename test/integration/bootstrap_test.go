@@ -151,10 +151,11 @@ func inTime(d time.Duration) string { return time.Now().Add(d).UTC().Format(time
 // TestBootstrapTokens: with the flag that kubeadm gives, who knows a token can trust what the cluster says of itself, and a token that has
 // expired is gone (BOOT-11, BOOT-15, BOOT-18, BOOT-22, BOOT-24, BOOT-25, BOOT-33).
 func TestBootstrapTokens(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t)
-	p := newBootstrapping(&bench{t, c, c.BareNamespace(t)})
+	m := shareManager(t, c)
+	p := newBootstrapping(&bench{t, c, ""})
 	early := p.token("early1", "")
-	m := c.Manager(t, "--controllers=*,bootstrapsigner,tokencleaner")
 	p.waitDiscovered(early, "https://first:6443")
 
 	p.token("badnam", "", api.BootstrapTokenIDKey, "othern")
@@ -177,15 +178,18 @@ func TestBootstrapTokens(t *testing.T) {
 	}
 	p.waitRefused(early)
 	p.waitDiscovered(late, "https://second:6443")
+}
 
-	// Without the cleaner a signature ends all the same, and the token stays.
-	m.Stop(t)
-	_, begin := c.Requests(t, 0)
+// TestBootstrapSignerWithoutTokenCleaner: a signature ends with its token all the same, and the token stays.
+func TestBootstrapSignerWithoutTokenCleaner(t *testing.T) {
+	c := cluster.Start(t)
+	p := newBootstrapping(&bench{t, c, ""})
+	begin := c.AuditEnd(t)
 	c.Manager(t, "--controllers=bootstrapsigner")
-	alone := p.token("alone1", inTime(5*time.Second))
-	p.waitDiscovered(alone, "https://second:6443")
-	p.waitRefused(alone)
-	if _, err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), api.BootstrapTokenSecretPrefix+alone.id, metav1.GetOptions{}); err != nil {
+	brief := p.token("alone1", inTime(5*time.Second))
+	p.waitDiscovered(brief, "https://first:6443")
+	p.waitRefused(brief)
+	if _, err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), api.BootstrapTokenSecretPrefix+brief.id, metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 	p.readsLittle(begin)

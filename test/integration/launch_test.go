@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -26,9 +25,15 @@ const etc = "/etc/kubernetes"
 func TestLaunchers(t *testing.T) {
 	c := cluster.Start(t)
 	kubeconfig := c.UpstreamRoles(t)
-	if err := createNamespace(t.Context(), c, "karmada-system"); err != nil {
+	const karmada = "karmada-system"
+	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: karmada}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := c.Client.CoreV1().Namespaces().Delete(context.Background(), karmada, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, row := range []struct {
 		launcher  string
 		args      []string
@@ -42,7 +47,7 @@ func TestLaunchers(t *testing.T) {
 	} {
 		t.Run(row.launcher, func(t *testing.T) {
 			b := &bench{t, c, c.Namespace(t)}
-			_, begin := c.Requests(t, 0)
+			begin := c.AuditEnd(t)
 			user := kubeconfig
 			if row.byAnAdmin {
 				user = c.AdminKubeconfig
@@ -70,6 +75,7 @@ func TestLaunchers(t *testing.T) {
 
 // TestKwokctl lets kwokctl itself start the binary in the original's place.
 func TestKwokctl(t *testing.T) {
+	t.Parallel() // on another control plane
 	c := cluster.Start(t)
 	if os.Getenv("MANAGER_BINARY") != "" {
 		t.Skip("it is about ours")
@@ -194,12 +200,4 @@ func kubernetesFolder(t *testing.T, c *cluster.Cluster, kubeconfig string) (dir 
 		}
 	}
 	return dir
-}
-
-func createNamespace(ctx context.Context, c *cluster.Cluster, name string) error {
-	_, err := c.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }

@@ -31,7 +31,7 @@ import (
 // and the webhook for that is dead. All other resources of the server are synced nevertheless, and the wait for all ends when
 // it may last no longer. A custom resource that vanishes has its watch ended; when it is back, so is its watch.
 func TestMetadataInformers(t *testing.T) {
-	t.Parallel() // without a manager; no other test of those that run in parallel may define custom resources
+	t.Parallel() // without a manager; no other test of those that run in parallel may define or delete custom resources
 	c := cluster.Start(t)
 	m := &metadataBench{T: t, Cluster: c, dynamic: must(dynamic.NewForConfig(c.RESTConfig)), open: &openWatches{byPath: map[string]int{}}}
 	m.define(healthy, "v1")
@@ -61,17 +61,11 @@ func TestMetadataInformers(t *testing.T) {
 		return nil
 	})
 	others := slices.DeleteFunc(sub.Resources(), func(r schema.GroupVersionResource) bool { return r == broken })
-	began := time.Now()
 	if unsynced := sub.WaitForSync(ctx, patience, others...); unsynced != nil {
 		t.Fatalf("not synced: %v", unsynced)
 	}
-	t.Logf("%d resources were synced after %v", len(others), time.Since(began))
-	began = time.Now()
-	if unsynced := sub.WaitForSync(ctx, 5*time.Second); !slices.Equal(unsynced, []schema.GroupVersionResource{broken}) {
+	if unsynced := sub.WaitForSync(ctx, time.Second); !slices.Equal(unsynced, []schema.GroupVersionResource{broken}) {
 		t.Errorf("not synced: %v, want the one whose webhook is dead", unsynced)
-	}
-	if took := time.Since(began); took > 6*time.Second {
-		t.Errorf("waited %v instead of 5s", took)
 	}
 	m.eventually("the reason is known", func() error { // first, client-go asks a server ten times that says it is not ready
 		if state := m.state(all, broken); state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "conversion webhook") {

@@ -36,11 +36,11 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	}
 	c.StrictLease(t)
 	b := &bench{t, c, c.Namespace(t)}
-	_, begin := c.Requests(t, 0)
+	begin := c.AuditEnd(t)
 
 	b.workForATakeover()
 	legacy := b.legacyTokens()
-	defer b.withGizmos()()
+	customKinds(t, c)
 	port := freePort(t)
 	m := c.Manager(t, autoscalerPeriod, "--controllers=*,bootstrapsigner,tokencleaner", "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
@@ -166,7 +166,7 @@ func (b *bench) loseTheLease(m *cluster.Manager) {
 // looks who has the name.
 func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 	b.Helper()
-	_, begin := b.Requests(b.T, 0)
+	begin := b.AuditEnd(b.T)
 	m := b.Manager(b.T, "--controllers=deployment,endpoint", "--kube-api-qps=1", "--kube-api-burst=1", listing,
 		"--concurrent-deployment-syncs=20", "--concurrent-endpoint-syncs=20")
 	b.create(deployment("first", 0))
