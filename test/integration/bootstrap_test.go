@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/cluster-bootstrap/token/api"
@@ -90,6 +91,15 @@ func (p bootstrapping) token(id, expiration string, changes ...string) token {
 	return made
 }
 
+// expires lets a token expire soon.
+func (p bootstrapping) expires(t token) {
+	p.Helper()
+	patch := fmt.Appendf(nil, `{"stringData":{"expiration":%q}}`, inTime(time.Second))
+	if _, err := p.Client.CoreV1().Secrets(metav1.NamespaceSystem).Patch(p.Context(), api.BootstrapTokenSecretPrefix+t.id, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		p.Fatal(err)
+	}
+}
+
 // discover does what kubeadm join does: it reads the ConfigMap and trusts it if it is signed with the token. It returns the server that the
 // kubeconfig names.
 func (t token) discover(p bootstrapping) (server string, err error) {
@@ -161,7 +171,7 @@ func TestBootstrapTokens(t *testing.T) {
 	p.token("badnam", "", api.BootstrapTokenIDKey, "othern")
 	p.token("badkey", "", api.BootstrapTokenSecretKey, "")
 	odd := p.token("badtim", "tomorrow")
-	brief, late := p.token("brief1", inTime(6*time.Second)), p.token("later1", inTime(time.Hour))
+	brief, late := p.token("brief1", inTime(time.Hour)), p.token("later1", inTime(time.Hour))
 	p.waitDiscovered(brief, "https://first:6443")
 	p.waitDiscovered(late, "https://first:6443")
 	p.waitDeleted(odd)
@@ -171,6 +181,7 @@ func TestBootstrapTokens(t *testing.T) {
 	p.waitDiscovered(early, "https://second:6443")
 	p.waitDiscovered(late, "https://second:6443")
 
+	p.expires(brief)
 	p.waitDeleted(brief)
 	p.waitRefused(brief)
 	if err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), api.BootstrapTokenSecretPrefix+early.id, metav1.DeleteOptions{}); err != nil {
@@ -186,8 +197,9 @@ func TestBootstrapSignerWithoutTokenCleaner(t *testing.T) {
 	p := newBootstrapping(&bench{t, c, ""})
 	begin := c.AuditEnd(t)
 	c.Manager(t, "--controllers=bootstrapsigner")
-	brief := p.token("alone1", inTime(5*time.Second))
+	brief := p.token("alone1", inTime(time.Hour))
 	p.waitDiscovered(brief, "https://first:6443")
+	p.expires(brief)
 	p.waitRefused(brief)
 	if _, err := c.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), api.BootstrapTokenSecretPrefix+brief.id, metav1.GetOptions{}); err != nil {
 		t.Error(err)
@@ -225,8 +237,9 @@ func (p bootstrapping) readsLittle(begin int64) {
 func (b *bench) workOfBootstrapTokens() {
 	b.Helper()
 	p := newBootstrapping(b)
-	brief := p.token("brief2", inTime(3*time.Second))
+	brief := p.token("brief2", inTime(time.Hour))
 	p.waitDiscovered(brief, "https://first:6443")
+	p.expires(brief)
 	p.waitDeleted(brief)
 	p.waitRefused(brief)
 }

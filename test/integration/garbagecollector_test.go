@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
@@ -244,39 +243,18 @@ func TestGarbageCollector(t *testing.T) {
 	}
 }
 
-// GC-15: a custom resource whose conversion webhook is dead delays nothing else. GC-64: one that vanishes and comes back is collected
-// again.
-func TestGarbageCollectorAndBrokenResources(t *testing.T) {
+// GC-15: when a manager starts, a custom resource whose conversion webhook is dead delays nothing else.
+func TestGarbageCollectorBesideABrokenResource(t *testing.T) {
 	c := cluster.Start(t)
-	b := &metadataBench{T: t, Cluster: c, dynamic: must(dynamic.NewForConfig(c.RESTConfig)), open: &openWatches{byPath: map[string]int{}}}
-	b.define(healthy, "v1")
+	b := newMetadataBench(t, c)
 	b.define(broken, "v1", "v2")
 	b.make(schema.GroupVersionResource{Group: broken.Group, Version: "v1", Resource: broken.Resource}, "old")
 	b.breakConversion()
 	f := newFamily(t, c)
 	f.make("child", f.make("owner"))
-	port := freePort(t)
-	c.Manager(t, onlyGarbageCollector, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), openPaths)
+	c.Manager(t, onlyGarbageCollector)
 	f.delete("owner", metav1.DeletePropagationBackground)
 	f.waitFor()
-
-	first := f.thing(b, "first")
-	f.waitFor("of-first")
-	cluster.Eventually(t, patience, "the collector watches the owner", func() error { return graphHas(t, port, first) })
-	b.undefine(healthy)
-	f.waitFor()
-	b.define(healthy, "v1")
-	f.thing(b, "second")
-	f.waitFor("of-second")
-	if err := b.dynamic.Resource(healthy).Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, 2*patience, "the dependent of what came back is gone", func() error {
-		if f.get("of-second") != nil {
-			return errors.New("it is there")
-		}
-		return nil
-	})
 	f.make("blocks", f.make("foreground"))
 	f.delete("foreground", metav1.DeletePropagationForeground)
 	f.waitFor()
