@@ -87,10 +87,10 @@ func (c *Cluster) BareNamespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// deleteNamespace deletes a namespace, and its pods at once: there may be no kubelet that ends them. In a namespace that is being
-// deleted nobody can make new ones.
+// deleteNamespace deletes a namespace, and the pods on nodes at once: there may be no kubelet that ends them. In a namespace that is
+// being deleted nobody can make new ones.
 func (c *Cluster) deleteNamespace(name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // the test's own context is over
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own context is over
 	defer cancel()
 	err := c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
@@ -99,7 +99,8 @@ func (c *Cluster) deleteNamespace(name string) error {
 	if err != nil {
 		return err
 	}
-	return c.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
+	onNodes := metav1.ListOptions{FieldSelector: "spec.nodeName!="}
+	return c.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, onNodes)
 }
 
 // waitForNamespaces waits until no namespaces are left but those that every cluster has: the manager that runs empties the others.

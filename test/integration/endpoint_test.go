@@ -200,10 +200,11 @@ func TestEndpointsLeftOver(t *testing.T) { // EP-7, EP-9
 
 func TestEndpointsOverCapacity(t *testing.T) { // EP-32, EP-33, EP-34
 	b := share(t)
-	b.service("web")
 	b.user().Each(1010, func(i int) error {
 		return b.loosePod(t.Context(), fmt.Sprintf("p%d", i), 8080, fmt.Sprintf("10.8.%d.%d", i/250, i%250))
 	})
+	b.service("web") // now, so that the Endpoints do not change with each pod
+	defer b.Kubectl(t, "-n", b.ns, "delete", "service", "web")
 	addresses := func() (ready []string, e *corev1.Endpoints) {
 		if e = b.endpoints("web"); e != nil {
 			for _, s := range e.Subsets {

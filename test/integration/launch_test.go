@@ -21,7 +21,7 @@ const etc = "/etc/kubernetes"
 
 // TestLaunchers starts the manager with the argument lists that others start kube-controller-manager with, under the
 // rights that every cluster gives to that. It gets healthy, rolls out a Deployment where the list has its controllers, and
-// is refused nothing. TestKubeadm has the list of kubeadm itself.
+// is refused nothing. TestKubeadm has the list of kubeadm itself, and TestKwokctl that of kwokctl.
 func TestLaunchers(t *testing.T) {
 	c := cluster.Start(t)
 	kubeconfig := c.UpstreamRoles(t)
@@ -41,7 +41,6 @@ func TestLaunchers(t *testing.T) {
 		byAnAdmin bool // the launcher's kubeconfig is that of an administrator
 	}{
 		{"kubeadm with a pod subnet and an external CA", withPodSubnet(kubeadmArgs(t)), true, false},
-		{"kwokctl", kwokctlArgs, true, true},
 		{"vcluster", vclusterArgs, true, false},
 		{"karmada", karmadaArgs, false, true},
 	} {
@@ -113,20 +112,6 @@ func withPodSubnet(args []string) (all []string) {
 		all = append(all, arg)
 	}
 	return append(all, "--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.96.0.0/12")
-}
-
-var kwokctlArgs = []string{
-	"--node-monitor-period=10m0s",
-	"--node-monitor-grace-period=1h0m0s",
-	"--kubeconfig=" + etc + "/controller-manager.conf",
-	"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
-	"--bind-address=127.0.0.1",
-	"--root-ca-file=" + etc + "/pki/ca.crt",
-	"--service-account-private-key-file=" + etc + "/pki/sa.key",
-	"--feature-gates=WatchListClient=true",
-	"--kube-api-qps=5000",
-	"--kube-api-burst=10000",
-	"--v=2",
 }
 
 var vclusterArgs = []string{

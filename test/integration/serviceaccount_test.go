@@ -221,6 +221,16 @@ func TestKeysAreRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, key, string(foreign))
+	put(t, ca, "no certificate")
+	m.WaitForLog(t, patience, "The file cannot be read again")
+	m.WaitForLog(t, patience, key) // it says that it has read the file again
+	b.tokenOf("second")
+	if who := b.review(b.waitToken("second")); who != "" {
+		t.Errorf("a token that was signed with a key that the API server does not know is of %s", who)
+	}
+	b.waitPublished(authorities)
+
+	put(t, key, right)
 	put(t, ca, authorities+authorities)
 	b.waitPublished(authorities + authorities)
 	b.wait("the Secret has the new authorities", func() error {
@@ -233,16 +243,6 @@ func TestKeysAreRotated(t *testing.T) {
 	if again := b.waitToken("first"); again != first {
 		t.Error("TOK-13: a token that exists was renewed")
 	}
-	m.WaitForLog(t, patience, key) // it says that it has read the file again
-	b.tokenOf("second")
-	if who := b.review(b.waitToken("second")); who != "" {
-		t.Errorf("a token that was signed with a key that the API server does not know is of %s", who)
-	}
-	put(t, ca, "no certificate")
-	m.WaitForLog(t, patience, "The file cannot be read again")
-	put(t, key, right)
-	put(t, ca, authorities)
-	b.waitPublished(authorities)
 	b.wait("tokens are signed with the right key again", func() error {
 		b.Kubectl(t, "-n", b.ns, "delete", "secret", "second")
 		b.tokenOf("second")
