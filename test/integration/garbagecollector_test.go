@@ -222,7 +222,8 @@ func TestGarbageCollector(t *testing.T) {
 			uid := strings.TrimSpace(c.Kubectl(t, "-n", f.ns, "get", kind, name, "-o=jsonpath={.metadata.uid}"))
 			return fmt.Sprintf("ownerReferences: [{apiVersion: batch/v1, kind: %s, name: %s, uid: %s, controller: true, blockOwnerDeletion: true}]", kind, name, uid)
 		}
-		f.Apply(t, f.ns, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: tonight, "+owner("CronJob", "nightly")+"}\nspec: {"+job+"}")
+		// Another controller than that of Jobs is responsible for the Job: it would give the pod away.
+		f.Apply(t, f.ns, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: tonight, "+owner("CronJob", "nightly")+"}\nspec: {managedBy: example.com/nobody, "+job+"}")
 		f.Apply(t, f.ns, "apiVersion: v1\nkind: Pod\nmetadata: {name: tonight-1, "+owner("Job", "tonight")+"}\nspec: {schedulerName: nobody, containers: [{name: a, image: a}]}")
 		c.Kubectl(t, "-n", f.ns, "delete", "cronjob", "nightly")
 		cluster.Eventually(t, patience, "all are gone", func() error {

@@ -133,14 +133,15 @@ func (e *embedded) has(path string, code int) error {
 	return nil
 }
 
-// idle is the resource of which nothing changes. The server sends a bookmark a minute after a watch begins, or shortly before it ends: a
-// gate has the server end watches of this resource soon, and does not tell.
+// idle is the resource of which nothing changes.
 const idle = "podtemplates"
 
-// gate is a proxy in front of the API server that can hold back what watches of a resource are sent.
+// gate is a proxy in front of the API server that can hold back what watches of a resource are sent. The server sends a bookmark a minute
+// after a watch has begun, or shortly before it ends, so the gate has watches end soon. Those of the idle resource it keeps open.
 type gate struct {
 	mu     sync.Mutex
 	frozen map[string]chan struct{} // by resource; closed when it thaws
+	ended  map[string]bool          // by resource: a watch has ended
 }
 
 // proxied starts a gate and returns the configuration that leads through it, with an administrator's rights.
@@ -154,12 +155,12 @@ func proxied(t *testing.T, c *cluster.Cluster) (*gate, *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{frozen: map[string]chan struct{}{}}
+	g := &gate{frozen: map[string]chan struct{}{}, ended: map[string]bool{}}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Host = target.Host
-			if query := r.Out.URL.Query(); query.Get("watch") == "true" && strings.HasSuffix(r.Out.URL.Path, "/"+idle) {
+			if query := r.Out.URL.Query(); query.Get("watch") == "true" {
 				query.Set("timeoutSeconds", "10")
 				r.Out.URL.RawQuery = query.Encode()
 			}
@@ -215,8 +216,13 @@ func (b *gated) Read(p []byte) (int, error) {
 		case <-b.ctx.Done():
 		}
 	}
-	if err != nil && b.resource == idle {
-		<-b.ctx.Done()
+	if err != nil {
+		b.gate.mu.Lock()
+		b.gate.ended[b.resource] = true
+		b.gate.mu.Unlock()
+		if b.resource == idle {
+			<-b.ctx.Done()
+		}
 	}
 	return n, err
 }
@@ -249,6 +255,14 @@ func TestAFrozenWatch(t *testing.T) {
 	defer stop()
 	e.wait(patience, "/livez/watch-pods", http.StatusOK)
 	cluster.Always(t, 2*bound, "a watch with events is alive", func() error { return e.has("/livez/watch-pods", http.StatusOK) })
+	cluster.Eventually(t, patience, "there was a bookmark of pods", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.ended["pods"] {
+			return errors.New("no watch has ended")
+		}
+		return nil
+	})
 	g.freeze("pods")
 	e.wait(patience, "/livez/watch-pods", http.StatusInternalServerError)
 	if _, body := e.get("/livez?verbose"); !strings.Contains(body, "[-]watch-pods failed: reason withheld\n") ||
