@@ -236,7 +236,7 @@ func (m *Manager) cleanUp(t testing.TB) {
 		m.Stop(t)
 	}
 	if err := m.panicked(); err != nil {
-		t.Error(err)
+		t.Errorf("%v", err)
 	}
 	m.explain(t)
 }
@@ -249,7 +249,7 @@ func (m *Manager) check(t testing.TB) {
 	default:
 	}
 	if err := m.panicked(); err != nil {
-		t.Error(err)
+		t.Errorf("%v", err)
 	}
 	m.explain(t)
 }
