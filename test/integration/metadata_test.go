@@ -212,7 +212,8 @@ func (m *metadataBench) breakConversion() {
 	m.Cleanup(func() { m.convert("None", nil) }) // or the definition could not be deleted
 	m.convert("Webhook", map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": map[string]any{"url": "https://" + address}})
 	m.eventually("lists fail", func() error {
-		if _, err := m.dynamic.Resource(broken).List(m.Context(), metav1.ListOptions{}); err == nil {
+		path := "/apis/" + broken.GroupVersion().String() + "/" + broken.Resource
+		if err := m.Client.Discovery().RESTClient().Get().AbsPath(path).MaxRetries(0).Do(m.Context()).Error(); err == nil {
 			return errors.New("one did not")
 		}
 		return nil
