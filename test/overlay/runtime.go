@@ -24,7 +24,7 @@ func Seeded(module string) (Files, error) {
 		return nil, fmt.Errorf("go env GOROOT: %w", err)
 	}
 	files := Files{}
-	if err := files.apply(filepath.Join(strings.TrimSpace(string(root)), "src", "runtime"), runtimeEdits(runtime.GOARCH)); err != nil {
+	if err := files.apply(filepath.Join(strings.TrimSpace(string(root)), "src"), runtimeEdits(runtime.GOARCH)); err != nil {
 		return nil, err
 	}
 	path, err := filepath.Abs(filepath.Join(module, "test/simulation/runtime_seed.go"))
@@ -45,47 +45,72 @@ func init() { seedBubble = runtimeSeedBubble }
 
 func runtimeEdits(arch string) []edit {
 	return []edit{
-		// Each bubble has a generator (splitmix64), in place of those that the threads have.
-		{"synctest.go", "\tid      uint64 // unique id\n", "\tid      uint64 // unique id\n\trandom  uint64 // state of the generator\n"},
-		{"synctest.go", "var bubbleGen atomic.Uint64", `// seedBubble seeds the bubble of the calling goroutine. The count of turns decides when the global queue is looked at.
+		// Each bubble has a generator (splitmix64) of its own.
+		{"runtime/synctest.go", "\tid      uint64 // unique id\n", "\tid      uint64 // unique id\n\tseed    uint64\n\trandom  uint64 // state of the generator\n"},
+		{"runtime/synctest.go", "var bubbleGen atomic.Uint64", `// seedBubble seeds the bubble of the calling goroutine, and forgets what was left by others: objects in pools, and the count of
+// turns, which decides when the global queue is looked at.
 //
 //go:linkname seedBubble
 var seedBubble = func(seed uint64) {
 	gp := getg()
-	gp.bubble.random = seed
+	gp.bubble.seed, gp.bubble.random = seed, seed
 	identities = identityTable{}
+	for range 2 {
+		poolcleanup()
+	}
 	gp.m.p.ptr().schedtick = 0
 }
 
 //go:nosplit
-func (bubble *synctestBubble) rand() uint64 {
+func splitmix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// draw takes the next number of the bubble's generator.
+func (bubble *synctestBubble) draw() uint64 {
 	bubble.random += 0x9e3779b97f4a7c15
-	z := bubble.random
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
+	return splitmix(bubble.random)
+}
+
+// bubbleRand is what math/rand draws from.
+//
+//go:linkname bubbleRand
+func bubbleRand() uint64 {
+	if bubble := getg().bubble; bubble != nil {
+		return bubble.draw()
+	}
+	return rand()
 }
 
 var bubbleGen atomic.Uint64`},
-		{"rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", "\tif bubble := getg().bubble; bubble != nil {\n\t\treturn bubble.rand()\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n"},
-		{"time.go", "t.rand = cheaprand()", "t.rand = uint32(getg().bubble.rand())"},
-		{"select.go", "\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := uint32(0)\n\t\tif gp.bubble != nil {\n\t\t\tj = uint32(gp.bubble.rand() % uint64(norder+1))\n\t\t} else {\n\t\t\tj = cheaprandn(uint32(norder + 1))\n\t\t}\n"},
+		{"math/rand/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
+		{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
+		// The seeds of maps, and where loops over them begin, follow from the seed and the time: a map more or less, in a cache that
+		// is filled once, makes no difference. The seeds have a mark.
+		{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", "\tif bubble := getg().bubble; bubble != nil {\n\t\treturn seedMark<<40 | splitmix(bubble.seed^uint64(bubble.now))>>24\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n"},
+		{"internal/sync/hashtriemap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
+		{"unique/canonmap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
+		{"runtime/time.go", "t.rand = cheaprand()", "t.rand = uint32(getg().bubble.draw())"},
+		{"runtime/select.go", "\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := uint32(0)\n\t\tif gp.bubble != nil {\n\t\t\tj = uint32(gp.bubble.draw() % uint64(norder+1))\n\t\t} else {\n\t\t\tj = cheaprandn(uint32(norder + 1))\n\t\t}\n"},
+		// Timers come into the heap in an order that does not depend on the addresses of their channels.
+		{"runtime/select.go", "\n\t\tif c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n", "\t}\n\tfor _, casei := range pollorder {\n\t\tif c := scases[casei].c; c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n"},
 		// Hashes are the same in each process, and so is the order of large maps.
-		{"alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = (uint64(i) + 1) * 0x9e3779b97f4a7c15\n"},
-		{"alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = (uintptr(i) + 1) * 0x9e3779b1\n"},
-		// Pointers to the heap have other values in each run. In maps that are made in a bubble their hash follows from the order in which
-		// they are hashed for the first time. What is generated for the seeds of such maps has a mark.
-		{"rand.go", "func maps_rand() uint64 {\n", "func maps_rand() uint64 {\n\tif getg().bubble != nil {\n\t\treturn seedMark<<40 | rand()>>24\n\t}\n"},
-		{"asm_" + arch + ".s", "TEXT runtime·memhash64<ABIInternal>(SB)", "TEXT runtime·memhash64bits<ABIInternal>(SB)"},
-		{"alg.go", "func memhash64(p unsafe.Pointer, h uintptr) uintptr\n", `func memhash64bits(p unsafe.Pointer, h uintptr) uintptr
+		{"runtime/alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = (uint64(i) + 1) * 0x9e3779b97f4a7c15\n"},
+		{"runtime/alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = (uintptr(i) + 1) * 0x9e3779b1\n"},
+		// Pointers to the heap have other values in each run. In maps whose seed has the mark their hash follows from the order in which
+		// they are hashed for the first time.
+		{"runtime/asm_" + arch + ".s", "TEXT runtime·memhash64<ABIInternal>(SB)", "TEXT runtime·memhash64bits<ABIInternal>(SB)"},
+		{"runtime/alg.go", "func memhash64(p unsafe.Pointer, h uintptr) uintptr\n", `func memhash64bits(p unsafe.Pointer, h uintptr) uintptr
 
 const seedMark = 0x5eed5e
 
 // memhash64 hashes pointers to the heap by their identity in maps whose seed has the mark, also as parts of interfaces.
 func memhash64(p unsafe.Pointer, h uintptr) uintptr {
 	if mark := h >> 40; mark == seedMark || mark == seedMark^c0>>40 {
-		const heap = 0xc000000000
-		if x := *(*uintptr)(p); x-heap < 1<<38 {
+		if x := *(*uintptr)(p); x > 1<<32 && x < 1<<47 { // it may be in the heap; what the linker places is below
 			id := identities.of(x, h)
 			return memhash64bits(noescape(unsafe.Pointer(&id)), h)
 		}
@@ -139,8 +164,11 @@ func (t *identityTable) slot(pointer, seed uintptr) *identity {
 }
 `},
 		// A goroutine in a bubble keeps its processor until it blocks, also in a system call.
-		{"proc.go", "\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n", "\t\tif mp := pp.m.ptr(); mp != nil {\n\t\t\tif gp := mp.curg; gp != nil && gp.bubble != nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t}\n\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n"},
+		{"runtime/proc.go", "\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n", "\t\tif mp := pp.m.ptr(); mp != nil {\n\t\t\tif gp := mp.curg; gp != nil && gp.bubble != nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t}\n\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n"},
+		// No goroutine of a bubble ends up in the global queue, which is looked at every 61st turn, those of others included.
+		{"runtime/runtime2.go", "[256]guintptr", "[4096]guintptr"},
+		{"runtime/proc.go", "batch *[256]guintptr", "batch *[4096]guintptr"},
 		// A mutex hands itself over when a goroutine has waited for long: by the bubble's clock.
-		{"sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n\tif bubble := getg().bubble; bubble != nil {\n\t\treturn bubble.now\n\t}\n"},
+		{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n\tif bubble := getg().bubble; bubble != nil {\n\t\treturn bubble.now\n\t}\n"},
 	}
 }

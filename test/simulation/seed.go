@@ -3,7 +3,6 @@ package simulation
 import (
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -28,19 +27,14 @@ func inBubble(t *testing.T, seed uint64, f func(*testing.T)) {
 	})
 }
 
-const (
-	garbage    = 1 << 30 // bytes that may be there when a world begins
-	memoryMost = 6 << 30 // bytes above which garbage is collected also during a world
-)
+// memoryMost is how many bytes may be there before garbage is collected during a world.
+const memoryMost = 8 << 30
 
 // withoutCollections has the runtime collect no garbage until the function that it returns is called: collections change which
 // goroutine is next.
 func withoutCollections() (end func()) {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	if metrics.Read(sample); sample[0].Value.Uint64() > garbage {
-		runtime.GC()
-	}
 	limit, percent := debug.SetMemoryLimit(memoryMost), debug.SetGCPercent(-1)
+	runtime.GC() // also ends one that is under way
 	return func() {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(limit)
