@@ -126,6 +126,9 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 	unfinished := r.Failed()
 	o = runOptions(o)
 	o.Outages = append(o.Outages, r.lives.own(r.proxy.Outages(), time.Time{})...)
+	for _, lost := range oracle.Cover(h, o).Problems() {
+		r.Error(lost)
+	}
 	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
 	ids := report(r.T, violations)
 	if r.reference != nil {
