@@ -99,7 +99,7 @@ func (j *judge) missed(r *revision, ref metav1.OwnerReference) bool {
 	})
 }
 
-// S4: an object has at most one controller. What the manager adopts or creates gets a controller that exists under that
+// S4: an object of one of the kinds that controllers make has at most one controller. What the manager adopts or creates gets a controller that exists under that
 // uid and name, in the same namespace; when adopting, one that is not being deleted (RS-14, RS-22, DEP-8). A controller that
 // went away within the lag excuses it. Who adopts has looked at the owner live just before: a cache that was cut off is no
 // excuse for it.
