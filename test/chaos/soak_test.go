@@ -111,6 +111,9 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 	h := s.recording.all(s.T)
 
 	o := s.options(h)
+	for _, lost := range oracle.Cover(h, o).Problems() {
+		s.Error(lost)
+	}
 	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
 	ids := report(s.T, violations)
 	if unfinished != nil {

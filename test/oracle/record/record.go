@@ -74,6 +74,7 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.Node, global: true, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
 		{name: oracle.Namespace, global: true, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
 		{name: oracle.ConfigMap, client: core, resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{name: oracle.ControllerRevision, client: apps, resource: "controllerrevisions", list: func() runtime.Object { return &appsv1.ControllerRevisionList{} }},
 		{name: oracle.Job, client: c.BatchV1().RESTClient(), resource: "jobs", list: func() runtime.Object { return &batchv1.JobList{} }},
 		{name: oracle.PodDisruptionBudget, client: c.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", list: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} }},
 		{name: oracle.ResourceQuota, client: core, resource: "resourcequotas", list: func() runtime.Object { return &corev1.ResourceQuotaList{} }},
