@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,7 @@ func TestWriteBudget(t *testing.T) {
 	for _, e := range suite.Entries() {
 		for _, piece := range e.Budgets {
 			t.Run(piece.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { spend(t, piece) })
+				inBubble(t, 1, func(t *testing.T) { spend(t, piece) })
 			})
 		}
 	}

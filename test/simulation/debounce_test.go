@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -72,7 +71,7 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T) {
 				b := newBusy(t)
 				work(b)
 				b.prompt()
@@ -85,7 +84,7 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 func TestWritesOfLargeWork(t *testing.T) {
 	skipLarge(t)
 	t.Run("create 250 Deployments of 2", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, 1, func(t *testing.T) {
 			b := newBusy(t)
 			b.each(250, b.create)
 			b.rolledOut(250, 1)
@@ -93,7 +92,7 @@ func TestWritesOfLargeWork(t *testing.T) {
 		})
 	})
 	t.Run("update one Deployment of 500", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, 1, func(t *testing.T) {
 			b := newBusy(t)
 			b.apply("web", 500)
 			b.rolledOut(1, 1)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -40,19 +39,20 @@ type Exploration struct {
 //
 // Two states are the same if all objects are, and everything that the caches show. What else the manager remembers is
 // taken to follow from that.
-func Explore(t *testing.T, s Scenario, registry func() []manager.Controller, budget time.Duration) Exploration {
-	m := &atlas{known: map[uint64]bool{}, open: [][]string{nil}}
-	deadline := time.Now().Add(budget)
+//
+// It ends after so many paths if there are more.
+func Explore(t *testing.T, s Scenario, registry func() []manager.Controller, paths int) Exploration {
+	m := &atlas{known: map[uint64]bool{}, open: [][]string{nil}, left: paths}
 	var explorers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		explorers.Go(func() {
-			for time.Now().Before(deadline) {
+			for {
 				prefix, ok := m.next()
 				if !ok {
 					return
 				}
 				var w walk
-				synctest.Test(t, func(t *testing.T) { w = walkFrom(t.Context(), s, registry, prefix, m) })
+				inBubble(t, 1, func(t *testing.T) { w = walkFrom(t.Context(), s, registry, prefix, m) })
 				m.add(w)
 			}
 		})
@@ -69,19 +69,21 @@ type atlas struct {
 	known  map[uint64]bool
 	open   [][]string // where paths begin that nobody has walked
 	walked int        // paths that are being walked
+	left   int        // paths that may yet be walked
 }
 
 // next returns where to walk; false when there is nothing left, and nothing will come.
 func (m *atlas) next() (prefix []string, ok bool) {
 	for {
 		m.mu.Lock()
-		if last := len(m.open) - 1; last >= 0 && len(m.Broken) == 0 {
+		if last := len(m.open) - 1; last >= 0 && m.left > 0 && len(m.Broken) == 0 {
 			prefix, m.open = m.open[last], m.open[:last]
 			m.walked++
+			m.left--
 			m.mu.Unlock()
 			return prefix, true
 		}
-		idle := m.walked == 0 || len(m.Broken) > 0
+		idle := m.walked == 0 || m.left == 0 || len(m.Broken) > 0
 		m.mu.Unlock()
 		if idle {
 			return nil, false

@@ -1,8 +1,8 @@
 package simulation
 
 import (
+	"flag"
 	"testing"
-	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -16,10 +16,14 @@ func scenario(name string, crashes int, lines ...string) Scenario {
 	return Scenario{Name: name, Lines: s.Lines, Crashes: crashes}
 }
 
-// TestExhaustive explores small scenarios, of one Deployment of up to three replicas, as far as its time allows: SIM_EXPLORE
-// for each of them.
+// pathsFlag is how far TestExhaustive goes.
+var pathsFlag = flag.Int("paths", 40, "for TestExhaustive: how many paths of each scenario are walked, if there are so many")
+
+// TestExhaustive explores small scenarios, of one Deployment of up to three replicas.
 func TestExhaustive(t *testing.T) {
-	each := budget(t, "SIM_EXPLORE", 2*time.Second)
+	if testing.Short() {
+		t.Skip("takes its time")
+	}
 	for _, s := range []Scenario{
 		scenario("one replica", 0, "create web replicas=1 image=good:1"),
 		scenario("one replica, new image", 0, "create web replicas=1 image=good:1", "image web good:2"),
@@ -32,10 +36,15 @@ func TestExhaustive(t *testing.T) {
 		scenario("a pod is taken away and given back", 0, "create web replicas=1 image=good:1", "pod web n=0 do=relabel", "pod web n=0 do=restore"),
 	} {
 		t.Run(s.Name, func(t *testing.T) {
-			x := Explore(t, s, controllers.Registry, each)
+			x := Explore(t, s, controllers.Registry, *pathsFlag)
 			t.Log(x)
-			if len(x.Broken) > 0 {
+			switch {
+			case len(x.Broken) > 0:
 				t.Error("a rule was broken")
+			case !x.Complete && x.Paths < *pathsFlag:
+				t.Errorf("%d paths were walked", x.Paths)
+			case seedBubble != nil && x.Lost > 0:
+				t.Error("the manager does not do again what it did before")
 			}
 		})
 	}

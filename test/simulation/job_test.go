@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -35,7 +34,7 @@ type jobRun struct {
 
 // runJob runs a Job whose pods succeed after up to ten seconds.
 func runJob(t *testing.T, completions, parallelism int32, edit func(*batchv1.Job)) (run jobRun) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newWorld(script.Script{Seed: 1}, controllers.Registry)
 		for _, node := range []string{"node-0", "node-1"} {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,7 +33,7 @@ const (
 func TestManyRolloutsEndOneAfterTheOther(t *testing.T) {
 	skipLarge(t)
 	const many, floor = 250, 250 * 11
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T) {
 		b := newBusy(t)
 		b.each(many, func(name string) { b.create(name) })
 		b.rolledOut(many, 1)

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +33,7 @@ func ScenarioScript(seed uint64) script.Script {
 // the faults; their times count from when the managers start, which is after Prepare. The end of the world is in the outcome if
 // the script says "set compare 1": differences compares it with that of another run.
 func PlayScenario(t *testing.T, scenario suite.Scenario, s script.Script, registry func() []manager.Controller) (o Outcome) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, s.Seed, func(t *testing.T) {
 		w := newWorld(s, registry)
 		o = w.play(t, scenario)
 	})

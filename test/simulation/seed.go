@@ -14,9 +14,6 @@ var seedBubble func(seed uint64)
 
 // inBubble runs f in virtual time. With the overlay, everything in it follows from the seed: see test/overlay.
 func inBubble(t *testing.T, seed uint64, f func(*testing.T)) {
-	if seedBubble != nil {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	}
 	defer withoutCollections()()
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package simulation
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -28,8 +29,7 @@ var (
 	seedFlag   = flag.String("seed", "", "for TestReplay: the seeds to replay, separated by commas")
 	scriptFlag = flag.String("script", "", "for TestReplay: the files of the scripts to replay, separated by commas")
 	firstFlag  = flag.Uint64("first", 1, "for TestSeeds: the first seed")
-	seedsFlag  = flag.Uint64("seeds", 0, "for TestSeeds: how many seeds at most; 0 for as many as there is time for")
-	leastFlag  = flag.Uint64("least", 0, "for TestSeeds: how many seeds there must be time for")
+	seedsFlag  = flag.Uint64("seeds", 40, "for TestSeeds: how many seeds; with SIM_TIME at most so many")
 	faultsFlag = flag.Bool("faults", true, "for TestSeeds and -seed: whether random scripts have faults")
 	shrinkFlag = flag.Int("shrink", 150, "for TestSeeds: how many runs it may take to make a failing script shorter")
 	logFlag    = flag.Int("log", -1, "verbosity of the managers' log; by default there is none")
@@ -38,37 +38,34 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // a run is short and makes much garbage
+	if seedBubble != nil {
+		runtime.GOMAXPROCS(1) // or goroutines run at the same time
+	}
 	var level klog.Level
 	if _ = level.Set(strconv.Itoa(*logFlag)); *logFlag < 0 {
 		klog.SetLogger(logr.Discard())
 	}
-	suite.TokenKeyFile() // made here, and not by the first world: it takes long, and the names of temporary files must be chosen by chance
+	suite.TokenKeyFile()                 // made here, and not by the first world: it takes long, and the names of temporary files must be chosen by chance
 	cluster.Main(m, cluster.WithoutKwok) // which would write to the nodes that are compared
 	if err := suite.RemoveFiles(); err != nil {
 		panic(err)
 	}
 }
 
-// budget is how long a test may take that could go on for ever: what the environment says, or the default.
-func budget(t *testing.T, variable string, byDefault time.Duration) time.Duration {
+// TestSeeds runs random scripts, as many as -seeds says, or those of a search: as many as there is time for in SIM_TIME. A failing one is
+// shrunk and printed.
+func TestSeeds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes its time")
 	}
-	text := os.Getenv(variable)
-	if text == "" {
-		return byDefault
+	least, deadline := *seedsFlag, time.Now().Add(365*24*time.Hour)
+	if text := os.Getenv("SIM_TIME"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("SIM_TIME: %v", err)
+		}
+		least, deadline = 1, time.Now().Add(d)
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return d
-}
-
-// TestSeeds runs one random script after the other for the time in SIM_TIME. A failing one is shrunk and printed. The first
-// seed is always the same, so that a run that was good is good again; -first has it look elsewhere.
-func TestSeeds(t *testing.T) {
-	deadline := time.Now().Add(budget(t, "SIM_TIME", 20*time.Second))
 	var next atomic.Uint64
 	var sum totals
 	next.Store(*firstFlag)
@@ -78,7 +75,7 @@ func TestSeeds(t *testing.T) {
 		workers.Go(func() {
 			for time.Now().Before(deadline) && !t.Failed() {
 				seed := next.Add(1) - 1
-				if *seedsFlag > 0 && seed >= *firstFlag+*seedsFlag {
+				if seed >= *firstFlag+*seedsFlag {
 					return
 				}
 				o := Run(t, random(seed), controllers.Registry)
@@ -90,8 +87,8 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	if !t.Failed() && sum.done < *leastFlag {
-		t.Errorf("there was time for %d seeds, fewer than %d", sum.done, *leastFlag)
+	if !t.Failed() && sum.done < least {
+		t.Errorf("%d seeds were run, fewer than %d", sum.done, least)
 	}
 	sum.log(t, time.Since(began))
 }
@@ -211,6 +208,21 @@ func given(t *testing.T) (scripts []script.Script) {
 		}
 	}
 	return scripts
+}
+
+// TestFoundSeeds runs the scripts in testdata/seeds: what a search has found, as it printed it.
+func TestFoundSeeds(t *testing.T) {
+	files, err := filepath.Glob("testdata/seeds/*.script")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			for _, v := range Run(t, read(t, file), controllers.Registry).Violations {
+				t.Error(v)
+			}
+		})
+	}
 }
 
 func read(t *testing.T, file string) script.Script {
