@@ -159,8 +159,8 @@ image: ## Build the container image IMAGE for IMAGE_PLATFORMS, with docker build
 image-name: ## Print the name of the image that "make image" builds
 	@echo '$(IMAGE)'
 
-image-test: ## Build the image with buildah, unpack it and run what is in it; needs Linux and root
-	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -test $(CURDIR)
+image-test: ## Make of the Dockerfile what a builder would, and run what is in it (BUILDER=1: build it with buildah); needs Linux and root
+	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -test $(if $(BUILDER),-builder) $(CURDIR)
 
 release: ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
 	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)
