@@ -12,9 +12,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
-// TestTemplateHash: new ReplicaSets are named as the original names them, so a hand-over does not rename any and so are the revisions of DaemonSets
+// TestDEP24TemplateHash: new ReplicaSets are named as the original names them, so a hand-over does not rename any and so are the revisions of DaemonSets
 // (DEP-22..24, DS-51).
-func TestTemplateHash(t *testing.T) {
+func TestDEP24TemplateHash(t *testing.T) {
 	defaulted := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1", "b": "2"}},
 		Spec: corev1.PodSpec{

@@ -46,7 +46,7 @@ func TestAStandbySeesTheReleaseAtOnce(t *testing.T) {
 	}
 }
 
-// A crash gives nothing up: then the standby waits for the stored duration, as ever, but not for its next try.
+// A crash gives nothing up (LE-29): then the standby waits for the stored duration, as ever, but not for its next try.
 func TestAStandbySeesTheExpiryLE8LE10(t *testing.T) {
 	for _, stored := range []int32{15, 40} {
 		t.Run(fmt.Sprintf("%ds", stored), func(t *testing.T) {

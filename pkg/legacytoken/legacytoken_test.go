@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	for alg, private := range keys {
-		t.Run("TOK-18 "+alg, func(t *testing.T) {
+		t.Run("TOK-18, TOK-19 "+alg, func(t *testing.T) {
 			key, err := ParseKey(encoded(t, private))
 			if err != nil {
 				t.Fatal(err)

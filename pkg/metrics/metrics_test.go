@@ -139,7 +139,6 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 		`controller_manager_write_slots_used{controller="pod-garbage-collector-controller"}`,
 		`controller_manager_cache_objects{resource="endpoints"}`,
 		`controller_manager_cache_age_seconds{resource="nodes"}`,
-		`workqueue_depth{name="orphaned_pods_nodes"}`, // MH-23
 		`workqueue_depth{name="replicationmanager"}`,  // RC-1, RC-30
 		// Those of the controllers' own, before they do anything (RS-9, MH-29).
 		`replicaset_controller_stale_sync_skips_total{group="",resource="pods"}`,
@@ -149,6 +148,15 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 		if _, ok := all[series]; !ok {
 			t.Errorf("no %s", series)
 		}
+	}
+	for _, queue := range []string{"deployment", "replicaset", "endpoint", "orphaned_pods_nodes"} {
+		t.Run("MH-23 the queue "+queue+" is there before it has worked", func(t *testing.T) {
+			for _, name := range []string{"depth", "adds_total", "retries_total", "work_duration_seconds", "unfinished_work_seconds"} {
+				if n, ok := all["workqueue_"+name+`{name="`+queue+`"}`]; !ok || n != 0 && name == "depth" {
+					t.Errorf("%s is there: %t, and is %v", name, ok, n)
+				}
+			}
+		})
 	}
 	stop1()
 	waitFor(t, running, 1)

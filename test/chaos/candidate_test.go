@@ -12,12 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-	"testing"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
-	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -30,28 +27,24 @@ const (
 
 // candidate is one of several managers that compete for a lease, with a proxy of its own.
 type candidate struct {
-	*testing.T
-	*cluster.Cluster
-	lives
-	proxy   *proxy.Proxy
-	flags   []string
-	port    string
-	manager *cluster.Manager
-	mayEnd  bool // the process was killed, or may have lost its lease
+	process
+	proxy *proxy.Proxy
+	port  string
 
 	leader  sync.Mutex
 	leading time.Time // when it last renewed the lease
 }
 
-func newCandidate(t *testing.T, c *cluster.Cluster, name string, rec *recording) *candidate {
+func newCandidate(s *soak, name string) *candidate {
+	t, c := s.T, s.Cluster
 	t.Helper()
-	k := &candidate{T: t, Cluster: c, lives: lives{name: name}, port: freePort(t)}
+	k := &candidate{process: process{T: t, Cluster: c, lives: lives{name: name}, mayEnd: true}, port: freePort(t)}
 	var err error
-	k.proxy, err = proxy.Start(proxy.Options{Kubeconfig: c.ManagerKubeconfig, Answered: func(e proxy.Exchange) {
+	k.proxy, err = proxy.Start(proxy.Options{Kubeconfig: c.ManagerKubeconfig, Process: &k.process, Answered: func(e proxy.Exchange) {
 		if e.Resource == "leases" && e.Verb != "get" && e.Code < 300 && e.Code > 0 {
 			k.renewed(e.Done)
 		}
-		rec.answered(k.identity(e.Sent), e)
+		s.answered(k.identity(e.Sent), e)
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -77,13 +70,6 @@ func newCandidate(t *testing.T, c *cluster.Cluster, name string, rec *recording)
 	return k
 }
 
-func (k *candidate) start() {
-	k.Helper()
-	k.begin()
-	k.mayEnd = false
-	k.manager = k.Manager(k.T, k.flags...)
-}
-
 func (k *candidate) renewed(at time.Time) {
 	k.leader.Lock()
 	defer k.leader.Unlock()
@@ -94,32 +80,6 @@ func (k *candidate) lastRenewal() time.Time {
 	k.leader.Lock()
 	defer k.leader.Unlock()
 	return k.leading
-}
-
-// signal sends a signal to the process, if it still runs.
-func (k *candidate) signal(s syscall.Signal) {
-	k.Helper()
-	select {
-	case <-k.manager.Ended():
-	default:
-		k.manager.Signal(k.T, s)
-	}
-}
-
-// revive starts the process anew if it has ended. One that was not killed may only end when it lost its lease.
-func (k *candidate) revive() {
-	k.Helper()
-	select {
-	case <-k.manager.Ended():
-	default:
-		return
-	}
-	code := k.manager.Wait(k.T, time.Second)
-	lost := strings.Contains(k.manager.Log(), "leaderelection lost") || strings.Contains(k.manager.Log(), "wait for apiserver")
-	if !k.mayEnd && !lost {
-		k.Errorf("manager %s ended by itself with exit code %d:\n%s", k.name, code, k.manager.Log())
-	}
-	k.start()
 }
 
 // vitals are what must not grow in a process.

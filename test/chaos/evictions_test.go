@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,24 +16,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
+type evictionFault struct {
+	name, script string
+	always       bool // in the gate, too
+}
+
 // evictionFaults are the scripts of TestParallelEvictions. D stands for how long the faults last.
-var evictionFaults = map[string]string{
-	"no faults":                    "",
-	"pods frozen":                  "event pods times=1 : freeze D",
-	"budgets late":                 "event poddisruptionbudgets for=D : delay 500ms",
-	"all events late":              "event * for=D : delay 300ms",
-	"pods lost until relist":       "event pods times=3 : drop D",
-	"internal errors":              "write,get,list,watch * for=D p=0.5 : answer 500",
-	"conflicts":                    "write poddisruptionbudgets for=D p=0.5 : answer 409",
-	"carried out, not answered":    "write * for=D p=0.4 : commit cut",
-	"killed while events are late": "write * for=D every=8 : kill after\nevent * for=D : delay 300ms",
-	"killed at writes of a status": "write poddisruptionbudgets for=D every=5 : kill before",
+var evictionFaults = []evictionFault{
+	{"no faults", "", false},
+	{"pods frozen", "freeze pods for=D", true},
+	{"budgets late", "delay poddisruptionbudgets 500ms for=D", false},
+	{"all events late", "delay all 300ms for=D", false},
+	{"pods lost until relist", "freeze pods for=D hide=true", false},
+	{"internal errors", "refuse each=2 code=500 verb=all for=D", false},
+	{"conflicts", "refuse code=409 resource=poddisruptionbudgets n=20 for=D", true},
+	{"carried out, not answered", "refuse each=1 code=0 after=true for=D", true},
+	{"killed at a write", "crash writes=8 after=true back=0s", false},
+	{"killed at the write of a status", "crash writes=3 after=true back=0s resource=poddisruptionbudgets", true},
 }
 
 const (
@@ -43,17 +48,18 @@ const (
 // TestParallelEvictions evicts pods of a budget from all sides, through the real API server, while their controller is disturbed. At no
 // revision may an eviction be allowed that leaves fewer healthy pods than the budget asks for (S24), and the work goes on all the same.
 func TestParallelEvictions(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t)
-	tally := newTally(t, fmt.Sprintf("evictions by %d at a time, faults for %v", evictors, *faultsLast), len(evictionFaults), "S1", "S24", "L1", "L4")
-	for name, script := range evictionFaults {
-		t.Run(name, func(t *testing.T) {
+	some := slices.Clone(evictionFaults)
+	if !full {
+		some = slices.DeleteFunc(some, func(f evictionFault) bool { return !f.always })
+	}
+	tally := newTally(t, fmt.Sprintf("evictions by %d at a time, faults for %v", evictors, *faultsLast), len(some), "S1", "S24", "L1", "L4")
+	for _, f := range some {
+		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRun(t, c, tally, "", podgcThreshold)
-			t.Cleanup(func() { r.replayBy("", "-faults="+faultsLast.String()) })
-			parsed, err := proxy.Parse("seed 1\n" + strings.NewReplacer("=D", "="+faultsLast.String(), " D", " "+faultsLast.String()).Replace(script))
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := newRun(t, c, tally)
+			t.Cleanup(func() { r.replayBy(environment(), "-faults="+faultsLast.String()) })
 			r.start()
 			u := r.user()
 			u.Create(suite.Deployment("web", underBudget))
@@ -66,11 +72,12 @@ func TestParallelEvictions(t *testing.T) {
 				return err
 			})
 			u.WaitComplete("web")
-			r.disturbed.From = time.Now()
-			r.proxy.Run(parsed)
+			r.disturbs()
+			if f.script != "" {
+				r.play("at 0s fault " + manager0 + " " + strings.ReplaceAll(f.script, "=D", "="+faultsLast.String()))
+			}
 			evicted := r.evictAll(*faultsLast)
-			r.proxy.Calm()
-			r.disturbed.To = time.Now().Add(*faultsLast)
+			r.calm()
 			evicted += r.evictAll(time.Second)
 			r.wait("all pods are back", recovery, func() error {
 				b, err := r.Client.PolicyV1().PodDisruptionBudgets(r.ns).Get(t.Context(), "web", metav1.GetOptions{})

@@ -1,112 +1,187 @@
 package chaos
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
-	"github.com/standalone-kcm/controller-manager/test/oracle"
-	"github.com/standalone-kcm/controller-manager/test/suite"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 )
 
 var (
 	faultsLast = flag.Duration("faults", 3*time.Second, "how long the faults of TestFaults last; up to ten minutes make sense")
-	seeds      = flag.Int("seeds", 0, "how many random scripts TestRandomFaults runs; with CHAOS_FULL=1 by default 10")
+	seeds      = flag.Int("seeds", 0, "how many random scripts TestRandomFaults runs; with CHAOS_FULL=1 by default 40")
 	firstSeed  = flag.Uint64("seed", 1, "the first seed of random scripts, and that of the soak")
-	scriptFile = flag.String("script", "", "a file with the one script that TestRandomFaults is to run instead")
+	scriptFile = flag.String("script", "", "a file with the one script that TestRandomFaults is to run instead, beside each scenario")
 )
 
-// faults are the scripts of TestFaults. D stands for how long the faults last, and HALF for half of it.
-var faults = []struct {
-	name, script string
-	election     bool // the manager has to hold a lease, and may end when it loses it
-}{
-	{name: "pods frozen", script: "event pods times=1 : freeze D"},
-	{name: "replicasets frozen", script: "event replicasets times=1 : freeze D"},
-	{name: "deployments frozen", script: "event deployments times=1 : freeze D"},
-	{name: "services and endpoints frozen", script: "event services,endpoints times=2 : freeze D"},
-	{name: "all events late", script: "event * for=D : delay HALF"},
-	{name: "pods lost until relist", script: "event pods times=1 : drop D"},
-	{name: "replicasets lost until relist", script: "event replicasets times=1 : drop D"},
-	{name: "everything lost until relist, twice", script: "event * for=D times=12 : drop HALF"},
-	{name: "watches gone", script: "event * for=D every=3 : gone\nwatch * for=D p=0.5 : gone"},
-	{name: "connections cut", script: "write * for=D every=3 : cut\nevent * for=D every=7 : cut"},
-	{name: "connection silent", script: "write * nth=4 : blackhole D"},
-	{name: "conflicts", script: "write * for=D p=0.4 : answer 409"},
-	{name: "too many requests", script: "write,get * for=D p=0.5 : answer 429 1"},
-	{name: "internal errors", script: "write,get,list,watch * for=D p=0.5 : answer 500"},
-	{name: "unavailable", script: "* * for=D : answer 503"},
-	{name: "unreachable", script: "* * for=D : cut"},
-	{name: "carried out, answered by timeout", script: "write * for=D p=0.4 : commit timeout"},
-	{name: "carried out, not answered", script: "write * for=D p=0.4 : commit cut"},
-	{name: "carried out, answered never", script: "write * for=D p=0.2 : commit hang D"},
-	{name: "carried out, not answered, and events late", script: "write * for=D p=0.4 : commit cut\nevent * for=D : delay HALF"},
-	{name: "killed again and again", script: "write * for=D every=6 : kill before"},
-	{name: "killed while events are late", script: "write * for=D every=8 : kill after\nevent * for=D : delay HALF"},
-	{name: "leases slow", script: "* leases for=D : delay 700ms", election: true},
-	{name: "leases fail", script: "* leases for=D : answer 500", election: true},
-	{name: "leases carried out, not answered", script: "* leases for=D : commit cut", election: true},
+// fault is a script of TestFaults. In its lines D stands for how long the faults last, HALF for half of it, and OBJECTS for the
+// resource of which the manager writes most.
+type fault struct {
+	name     string
+	lines    []string
+	needs    string // a verb that the manager must use, or a resource that the scenario must have
+	election bool   // the manager has to hold a lease, and may end when it loses it
 }
 
-// TestFaults rolls out and scales under each kind of fault. When the fault is over, the work must be done in bounded time,
-// with no rule broken, and end as it does without faults.
-func TestFaults(t *testing.T) {
-	c := cluster.Start(t)
-	tally := newTally(t, fmt.Sprintf("faults for %v", *faultsLast), len(faults),
-		strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S13 S14 L1 L2 L3 L4")...)
-	reference, _ := underFaults.undisturbed(t, c, tally)
-	for _, f := range faults {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			half := (*faultsLast / 2).String()
-			script := "seed 1\n" + strings.NewReplacer("=D", "="+faultsLast.String(), " D", " "+faultsLast.String(), "HALF", half).Replace(f.script)
-			r := newRun(t, c, tally, "", podgcThreshold)
-			if f.election {
-				r.elect()
+var allFaults = []fault{
+	{name: "objects frozen", lines: []string{"0s freeze OBJECTS for=D"}},
+	{name: "objects late", lines: []string{"0s delay OBJECTS HALF for=D"}},
+	{name: "objects lost until relist", lines: []string{"0s freeze OBJECTS for=D hide=true"}},
+	{name: "pods frozen", lines: []string{"0s freeze pods for=D"}, needs: "pods"},
+	{name: "replicasets frozen", lines: []string{"0s freeze replicasets for=D"}, needs: "replicasets"},
+	{name: "all frozen", lines: []string{"0s freeze all for=D"}},
+	{name: "all events late", lines: []string{"0s delay all HALF for=D"}},
+	{name: "pods lost until relist", lines: []string{"0s freeze pods for=D hide=true"}, needs: "pods"},
+	{name: "everything lost until relist, twice", lines: []string{"0s freeze all for=HALF hide=true", "HALF freeze all for=HALF hide=true"}},
+	{name: "watches expire", lines: []string{"0s expire all", "HALF expire all"}},
+	{name: "watches break", lines: []string{"0s cut all", "300ms cut all", "HALF cut all"}},
+	{name: "connections break", lines: []string{"0s refuse each=1 code=0 for=D"}},
+	{name: "connections silent", lines: []string{"0s silent for=D"}},
+	{name: "conflicts", lines: []string{"0s refuse each=2 code=409 for=D"}, needs: "patch or update"},
+	{name: "conflicts, and events late", lines: []string{"0s refuse each=1 code=409 for=D", "0s delay all HALF for=D"}, needs: "patch or update"},
+	{name: "too many requests", lines: []string{"0s refuse each=1 code=429 verb=all for=D"}},
+	{name: "internal errors", lines: []string{"0s refuse each=2 code=500 verb=all for=D"}},
+	{name: "unavailable", lines: []string{"0s refuse code=503 verb=all for=D"}},
+	{name: "unreachable", lines: []string{"0s down for=D"}},
+	{name: "requests slow", lines: []string{"0s slow 700ms for=D"}},
+	{name: "carried out, answered by timeout", lines: []string{"0s refuse each=1 code=504 after=true for=D"}},
+	{name: "carried out, answered by an error", lines: []string{"0s refuse each=1 code=500 after=true for=D"}},
+	{name: "carried out, not answered", lines: []string{"0s refuse each=1 code=0 after=true for=D"}},
+	{name: "carried out, answered never", lines: []string{"0s refuse each=1 code=-1 after=true for=D"}},
+	{name: "carried out, not answered, and events late", lines: []string{"0s refuse each=1 code=0 after=true for=D", "0s delay all HALF for=D"}},
+	{name: "the process stands still", lines: []string{"0s pause for=D"}},
+	{name: "stopped, and killed when it is back", lines: []string{"0s stop back=0s", "1s crash writes=1 after=true back=0s"}},
+	{name: "killed again and again", lines: []string{"0s crash writes=0 after=true back=0s", "1s crash writes=0 after=false back=0s", "HALF crash writes=1 after=true back=0s"}},
+	{name: "killed while events are late", lines: []string{"0s delay all HALF for=D", "0s crash writes=1 after=true back=0s", "HALF crash writes=0 after=true back=0s"}},
+	{name: "leases slow", lines: []string{"0s slow 700ms resource=leases for=D"}, election: true},
+	{name: "leases fail", lines: []string{"0s refuse code=500 verb=all resource=leases for=D"}, election: true},
+	{name: "leases carried out, not answered", lines: []string{"0s refuse code=0 after=true verb=all resource=leases for=D"}, election: true},
+}
+
+// script is the fault as a script for a scenario.
+func (f fault) script(s scenario) string {
+	half := (*faultsLast / 2).String()
+	text := ""
+	for _, line := range f.lines {
+		at, rest, _ := strings.Cut(line, " ")
+		text += fmt.Sprintf("at %s fault %s %s\n", at, manager0, rest)
+	}
+	return strings.NewReplacer("=D", "="+faultsLast.String(), "HALF", half, "OBJECTS", s.mainResource()).Replace(text)
+}
+
+// suits reports whether the scenario has what the fault needs.
+func (f fault) suits(s scenario) bool {
+	if f.needs == "" {
+		return true
+	}
+	return slices.ContainsFunc(s.points, func(p writePoint) bool {
+		return p.resource == f.needs || strings.Contains(f.needs, p.verb)
+	})
+}
+
+// meetings is how many faults each scenario meets. Neighbours in the list are of one kind, so it meets some that are far apart.
+func meetings() int {
+	if full {
+		return len(allFaults)
+	}
+	return 2
+}
+
+// faultsFor are the faults that the scenario of a number meets. Together the scenarios meet all faults about equally often.
+func faultsFor(number int, s scenario) (some []fault) {
+	n, wanted := len(allFaults), meetings()
+	for m := range wanted {
+		for i := range n { // the next one that suits it and is not among them
+			f := allFaults[(number+m*n/wanted+i)%n]
+			known := slices.ContainsFunc(some, func(other fault) bool { return other.name == f.name })
+			if f.suits(s) && !known {
+				some = append(some, f)
+				break
 			}
-			t.Cleanup(func() { r.replayBy("", "-faults="+faultsLast.String()) })
-			r.reference = reference
-			r.disturb(script, true)
+		}
+	}
+	return some
+}
+
+// TestFaults plays the scenarios of all entries, each under some of the faults. When the faults are over, the work must be done in
+// bounded time, with no rule broken, and end as it does without faults.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t)
+	tally := newTally(t, fmt.Sprintf("faults for %v", *faultsLast), meetings()*len(scenarios()),
+		strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S13 S15 S16 S18 S22 L1 L2 L3 L4")...)
+	for i, s := range scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			s.undisturbed(t, c, tally)
+			for _, f := range faultsFor(i, s) {
+				t.Run(f.name, func(t *testing.T) {
+					t.Parallel()
+					r := newRun(t, c, tally)
+					if f.election {
+						r.elect()
+					}
+					t.Cleanup(func() { r.replayBy("", "-faults="+faultsLast.String()) })
+					s.disturb(r, f.script(s), *faultsLast, true)
+				})
+			}
 		})
 	}
 }
 
 // TestRandomFaults does the same under scripts made from seeds.
 func TestRandomFaults(t *testing.T) {
-	scripts := randomScripts(t)
-	if len(scripts) == 0 {
+	t.Parallel()
+	if full && *seeds == 0 {
+		*seeds = 40
+	}
+	if *scriptFile == "" && *seeds == 0 {
 		t.Skip("runs with -seeds=N, -script=FILE or CHAOS_FULL=1")
 	}
 	c := cluster.Start(t)
-	tally := newTally(t, "random scripts of faults", 5, "S1", "S3", "S4", "S5", "S10", "L1", "L2", "L3", "L4")
-	reference, _ := underFaults.undisturbed(t, c, tally)
-	for name, script := range scripts {
-		t.Run(name, func(t *testing.T) {
+	promised := []string{"L2"}
+	if *scriptFile != "" || *seeds >= len(scenarios()) { // each scenario is played
+		promised = append(promised, "S1", "S3", "S4", "L1", "L3", "L4")
+	}
+	tally := newTally(t, "random scripts of faults", 1, promised...)
+	for i, s := range scenarios() {
+		scripts := randomScripts(t, i)
+		if len(scripts) == 0 {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			r := newRun(t, c, tally, "", podgcThreshold)
-			t.Cleanup(func() {
-				if r.Failed() {
-					r.Logf("the script:\n%s", script)
-				}
-				if *scriptFile != "" {
-					r.replayBy("", "-script="+*scriptFile)
-				} else {
-					r.replayBy("", "-faults="+faultsLast.String(), "-seeds=1", "-seed="+strings.TrimPrefix(name, "seed "))
-				}
-			})
-			r.reference = reference
-			r.disturb(script, false)
+			s.undisturbed(t, c, tally)
+			for name, text := range scripts {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					r := newRun(t, c, tally)
+					t.Cleanup(func() {
+						if r.Failed() {
+							r.Logf("the script:\n%s", text)
+						}
+						if *scriptFile != "" {
+							r.replayBy("", "-script="+*scriptFile)
+						} else {
+							r.replayBy("", "-faults="+faultsLast.String(), fmt.Sprintf("-seeds=%d -seed=%d", *seeds, *firstSeed))
+						}
+					})
+					s.disturb(r, text, *faultsLast, false)
+				})
+			}
 		})
 	}
 }
 
-func randomScripts(t *testing.T) map[string]string {
+// randomScripts are those for the scenario of a number: the seeds are dealt out.
+func randomScripts(t *testing.T, number int) map[string]string {
 	t.Helper()
 	if *scriptFile != "" {
 		text, err := os.ReadFile(*scriptFile)
@@ -115,78 +190,30 @@ func randomScripts(t *testing.T) map[string]string {
 		}
 		return map[string]string{"script": string(text)}
 	}
-	if full && *seeds == 0 {
-		*seeds = 10
-	}
 	scripts := map[string]string{}
-	for i := range *seeds {
+	for i := number; i < *seeds; i += len(scenarios()) {
 		seed := *firstSeed + uint64(i)
-		s, err := proxy.Generate(seed, *faultsLast, *faultsLast/2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		scripts[fmt.Sprintf("seed %d", seed)] = s.String()
+		scripts[fmt.Sprintf("seed %d", seed)] = shortened(workload.Faults(seed, 3+int(seed%4), *faultsLast)).String()
 	}
 	return scripts
 }
 
-// underFaults is what is done while there are faults: a rollout that is scaled in its middle, and one by Recreate. The end
-// does not depend on which states of the Deployments the manager gets to see.
-var underFaults = scenario{name: "rollout", play: func(r *run) {
-	u := r.user()
-	u.Expose("web")
-	u.Create(suite.Deployment("web", 4, suite.Rolling(2, 1)))
-	u.Create(suite.Deployment("batch", 3, suite.Recreate))
-	u.WaitComplete("web")
-	u.WaitComplete("batch")
-	u.Season()
-	r.disturbance.begin()
-	u.SetImage("web", "web:2")
-	u.SetImage("batch", "web:2")
-	time.Sleep(*faultsLast / 2) // whatever has become of it
-	u.Patch("web", `{"spec":{"replicas":6}}`)
-	time.Sleep(*faultsLast / 2)
-	r.disturbance.end()
-	r.wait("the rollouts end", recovery, func() error { return errors.Join(suite.Complete(u.Get("web")), suite.Complete(u.Get("batch"))) })
-}}
-
-const (
-	// longestBackOff is when a manager tries again at the latest (L4).
-	longestBackOff = 60 * time.Second
-	// recovery is how long a test waits for a manager to get over faults.
-	recovery = longestBackOff + 15*time.Second
-)
-
-// disturbance is what a run does to its manager for a while.
-type disturbance struct{ begin, end func() }
-
-// disturb plays the work under a script of faults and judges what has happened. One made at random may find nothing that its
-// rules apply to; the others must inject something.
-func (r *run) disturb(script string, injects bool) {
-	r.Helper()
-	parsed, err := proxy.Parse(script)
-	if err != nil {
-		r.Fatal(err)
+// shortened returns a script whose faults last at most half the time that faults last in a test, so that several fit into it.
+func shortened(s script.Script) script.Script {
+	for i, l := range s.Lines {
+		l.Words = slices.Clone(l.Words)
+		for j, word := range l.Words {
+			key, value, isKey := strings.Cut(word, "=")
+			if !isKey {
+				key, value = "", word
+			}
+			if d, err := time.ParseDuration(value); err == nil && d > *faultsLast/2 {
+				l.Words[j] = strings.TrimPrefix(key+"="+(*faultsLast/2).String(), "=")
+			}
+		}
+		s.Lines[i] = l
 	}
-	r.disturbance = disturbance{
-		begin: func() {
-			r.disturbed.From = time.Now()
-			r.proxy.Run(parsed)
-		},
-		end: func() {
-			r.proxy.Calm()
-			r.disturbed.To = time.Now().Add(*faultsLast) // what has been frozen near the end thaws so much later
-		},
-	}
-	h := underFaults.run(r)
-	o := oracle.Options{Lease: leaseNamespace + "/" + r.ns}
-	if took := oracle.Recovery(h, o, r.disturbed.To); took > 0 {
-		r.Logf("the last write came %v after the last fault", took.Round(time.Millisecond))
-	}
-	if n := len(r.proxy.Injections()); n == 0 && injects {
-		r.Errorf("no fault was injected")
-	}
-	r.judge(h, o)
+	return s
 }
 
 // elect makes the manager hold a lease of its own.
@@ -194,4 +221,20 @@ func (r *run) elect() {
 	r.mayEnd = true
 	r.flags = append(r.flags, "--leader-elect=true", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
 		"--leader-elect-retry-period=500ms", "--leader-elect-resource-name="+r.ns, "--leader-elect-resource-namespace="+leaseNamespace)
+}
+
+// TestEveryFaultMeetsScenarios: none is left over, and none meets a single scenario only.
+func TestEveryFaultMeetsScenarios(t *testing.T) {
+	met := map[string]int{}
+	for i, s := range scenarios() {
+		s.baseline = &baseline{points: []writePoint{{verb: "patch", resource: "pods"}, {verb: "create", resource: "replicasets"}}}
+		for _, f := range faultsFor(i, s) {
+			met[f.name]++
+		}
+	}
+	for _, f := range allFaults {
+		if met[f.name] < 2 {
+			t.Errorf("%q meets %d scenarios", f.name, met[f.name])
+		}
+	}
 }

@@ -1,9 +1,9 @@
 // Package chaos runs the real binary, as a process, on a real control plane, and breaks what is between them and around
 // them: see package proxy for the faults, and package oracle for what must hold all the same.
 //
-// Without flags it is a small set of runs: crashes at a selection of writes, each kind of fault once, and one API server
-// that shows the past. CHAOS_FULL=1 in the environment is for all of it: crashes at every write, random scripts, and all
-// ways to meet the past.
+// The work is that of the scenarios of all entries of test/suite. Without flags it is a small set of runs: each scenario is once
+// killed and meets two faults, and some meet an API server that shows the past. CHAOS_FULL=1 in the environment is for all of it:
+// crashes at every write, all faults beside all scenarios, random scripts, and all ways to meet the past.
 //
 // MANAGER_BINARY and MANAGER_FLAGS run another manager, for example the original. CHAOS_TABLE names a file to which the
 // result is appended as a table, CHAOS_HISTORIES a folder for the histories of runs that have failed, and CHAOS_WITHOUT
@@ -19,5 +19,13 @@ import (
 
 // full says that nothing is left out for the sake of time.
 var full = os.Getenv("CHAOS_FULL") != ""
+
+// environment is what a command that replays a run begins with.
+func environment() string {
+	if full {
+		return "CHAOS_FULL=1 "
+	}
+	return ""
+}
 
 func TestMain(m *testing.M) { cluster.Main(m) }

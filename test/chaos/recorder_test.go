@@ -2,15 +2,15 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/oracle/record"
 )
@@ -18,38 +18,35 @@ import (
 // leaseNamespace is where the managers' leases are.
 const leaseNamespace = "kube-system"
 
-// recording keeps what happens in some namespaces: all revisions, as the API server's watches show them, and all requests
-// of the managers, as their proxies see them.
+// recording keeps what happens in some namespaces, to nodes and to the managers' leases: all revisions, as the API server's watches
+// show them, and all requests of the managers, as their proxies see them.
 type recording struct {
+	*record.Recorder
 	namespaces []string
-
-	revisions *record.Recorder
-	cancel    context.CancelFunc
+	began      time.Time
 
 	mu       sync.Mutex
 	requests []oracle.Request
 }
 
-// begin records from now on what happens in the namespaces. What was recorded before is forgotten.
-func (r *recording) begin(t testing.TB, config *rest.Config) {
-	t.Helper()
-	r.stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
-	var err error
-	if r.revisions, err = record.Start(ctx, config); err != nil {
-		t.Fatal(err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.requests = nil
+// shared is the recorder of all runs, which work side by side. It starts with the first of them.
+var shared struct {
+	sync.Mutex
+	*record.Recorder
 }
 
-// stop ends the recording.
-func (r *recording) stop() {
-	if r.cancel != nil {
-		r.cancel()
+// newRecording records from now on what happens in a namespace.
+func newRecording(t testing.TB, c *cluster.Cluster, namespace string) *recording {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.Recorder == nil {
+		var err error
+		if shared.Recorder, err = record.Start(context.Background(), c.RESTConfig); err != nil {
+			t.Fatal(err)
+		}
 	}
+	return &recording{Recorder: shared.Recorder, namespaces: []string{namespace, leaseNamespace}, began: time.Now()}
 }
 
 // answered records a request of a manager.
@@ -69,36 +66,60 @@ func (r *recording) answered(identity string, e proxy.Exchange) {
 	r.requests = append(r.requests, request)
 }
 
-// end returns all that has happened in the namespaces, to nodes and to the managers' leases.
-func (r *recording) end(t testing.TB) *oracle.History {
+// catchUp is how long the recorder may take until it has seen all.
+const catchUp = time.Minute
+
+// all returns what has happened until now.
+func (r *recording) all(t testing.TB) *oracle.History {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
 	defer cancel()
-	h, err := r.revisions.Stop(ctx)
+	h, err := r.History(ctx, r.namespaces...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if gaps := r.revisions.Gaps(); len(gaps) > 0 {
-		t.Logf("the recording has gaps, because the API server had forgotten: %v", gaps)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &oracle.History{Revisions: within(h.Revisions, r.namespaces), Requests: r.requests}
+	for _, q := range r.requests {
+		if q.Namespace == "" || slices.Contains(r.namespaces, q.Namespace) {
+			h.Requests = append(h.Requests, q)
+		}
+	}
+	return h
 }
 
-// within are the revisions in some namespaces, of nodes and of the managers' leases.
-func within(all []oracle.Revision, namespaces []string) []oracle.Revision {
-	return slices.DeleteFunc(all, func(r oracle.Revision) bool {
-		ns := r.Object.GetNamespace()
-		return ns != "" && ns != leaseNamespace && !slices.Contains(namespaces, ns)
-	})
-}
-
-// now is a history of nothing but what exists in the namespaces at this moment.
-func (r *recording) now(t testing.TB, config *rest.Config) *oracle.History {
+// now is a history of nothing but what exists at this moment.
+func (r *recording) now(t testing.TB) *oracle.History {
 	t.Helper()
-	snapshot := recording{namespaces: r.namespaces}
-	defer func() { snapshot.stop() }()
-	snapshot.begin(t, config)
-	return snapshot.end(t)
+	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
+	defer cancel()
+	h, err := r.Present(ctx, r.namespaces...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// gap returns an error if revisions may be missing, because the API server had forgotten them before the recorder asked. A history
+// with a hole says nothing about the manager. Gaps are excused that lie within blackouts of the control plane.
+func (r *recording) gap(blackouts []oracle.Outage) (excused int, err error) {
+	for _, gap := range r.Gaps() {
+		switch {
+		case gap.To.Before(r.began):
+		case within(gap, blackouts):
+			excused++
+		default:
+			err = fmt.Errorf("from %v to %v revisions may be missing", gap.From, gap.To)
+		}
+	}
+	return excused, err
+}
+
+func within(gap oracle.Interval, blackouts []oracle.Outage) bool {
+	for _, b := range blackouts {
+		if b.Manager == "" && !gap.From.Before(b.From) && !gap.To.After(b.To) {
+			return true
+		}
+	}
+	return false
 }

@@ -2,16 +2,21 @@ package chaos
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -19,46 +24,42 @@ const (
 	// restfulness is how long a manager that has nothing to do must have written nothing: longer than it may hold back a
 	// status.
 	restfulness = 1500 * time.Millisecond
+	// longestBackOff is when a manager tries again at the latest (L4).
+	longestBackOff = 60 * time.Second
+	// recovery is how long a test waits for a manager to get over faults.
+	recovery = longestBackOff + 15*time.Second
 )
 
 // run is a manager that works on one namespace through a fault proxy. Runs don't see one another, so they may go on in
 // parallel.
 type run struct {
-	*testing.T
-	*cluster.Cluster
+	process
 	ns        string
 	proxy     *proxy.Proxy
-	recording recording
-	flags     []string
+	recording *recording
 	tally     *tally
 	judged    bool
 
-	lives   lives
-	manager *cluster.Manager
-	mayEnd  bool // by itself, when it has lost its lease
-	kills   atomic.Int32
+	reference *oracle.History // of a run without faults, which ends in the same state; nil if there is none
 
-	reference   *oracle.History // of a run without faults, which ends in the same state; nil if there is none
-	disturbance disturbance
-	disturbed   oracle.Interval // when there were faults; zero if there were none
-
-	mu      sync.Mutex
-	process *os.Process // of the manager
+	mu        sync.Mutex
+	at        writePoint // the write before which something happens
+	happens   func()     // what that is; nil if it has happened, or nothing is to happen
+	acted     time.Time  // when the user last changed something
+	disturbed oracle.Interval
 }
 
-// newRun starts a proxy with the script, for a run that the tally counts, however it ends. The manager behind it starts with [run.start].
-func newRun(t *testing.T, c *cluster.Cluster, y *tally, script string, flags ...string) *run {
+// manager0 is the name of a run's manager in scripts.
+const manager0 = "m0"
+
+// newRun starts a proxy, for a run that the tally counts, however it ends. The manager behind it starts with [run.start].
+func newRun(t *testing.T, c *cluster.Cluster, y *tally, flags ...string) *run {
 	t.Helper()
-	parsed, err := proxy.Parse(script)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &run{T: t, Cluster: c, tally: y, ns: c.Namespace(t), lives: lives{name: "manager"}, disturbance: disturbance{func() {}, func() {}}}
-	r.recording.namespaces = []string{r.ns}
-	r.recording.begin(t, c.RESTConfig)
-	t.Cleanup(r.recording.stop)
+	r := &run{process: process{T: t, Cluster: c, lives: lives{name: manager0}}, tally: y, ns: c.Namespace(t)}
+	r.recording = newRecording(t, c, r.ns)
+	var err error
 	r.proxy, err = proxy.Start(proxy.Options{
-		Kubeconfig: c.ManagerKubeconfig, Namespace: r.ns, Kill: r.kill,
+		Kubeconfig: c.ManagerKubeconfig, Namespace: r.ns, Process: &r.process, Asked: r.asked,
 		Answered: func(e proxy.Exchange) { r.recording.answered(r.lives.identity(e.Sent), e) },
 	})
 	if err != nil {
@@ -73,71 +74,96 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, script string, flags ...
 	if err := r.proxy.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.ControllersFlag(),
+	r.flags = append([]string{"--kubeconfig=" + kubeconfig, suite.ControllersFlag(), podgcThreshold,
 		"--legacy-service-account-token-clean-up-period=" + suite.LegacyTokenPeriod}, flags...)
 	t.Cleanup(r.explain)
 	t.Cleanup(r.giveUp)
-	r.proxy.Run(parsed)
 	return r
 }
 
-// start starts the manager's process.
-func (r *run) start() {
-	r.Helper()
-	r.lives.begin()
-	r.manager = r.Manager(r.T, r.flags...)
-	process, err := os.FindProcess(r.manager.Pid())
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.process = process
-}
+// podgcThreshold lets podgc leave few pods.
+var podgcThreshold = fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold)
 
-// spare lets the manager live, whatever the script says: it may write once more while objects of the whole cluster are cleaned up.
-func (r *run) spare() {
+// asked lets happen what is to happen before a write. The proxy calls it.
+func (r *run) asked(q proxy.Request) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.process = nil
-}
-
-// kill ends the manager as a crash would. The proxy calls it.
-func (r *run) kill() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.process != nil && r.process.Kill() == nil {
-		r.kills.Add(1)
-		r.process = nil
-	}
-}
-
-// revive starts the manager anew if it was killed.
-func (r *run) revive() {
-	r.Helper()
-	if r.manager == nil {
-		return // it has not been started yet
-	}
-	select {
-	case <-r.manager.Ended():
-		r.mu.Lock()
-		killed := r.process == nil
+	do := r.happens
+	if do == nil || !r.at.is(q.Verb, q.Resource, q.Subresource) {
 		r.mu.Unlock()
-		if code := r.manager.Wait(r.T, time.Second); !killed && !r.mayEnd {
-			r.Errorf("the manager ended by itself with exit code %d", code)
-		}
-		r.start()
-	default:
+		return
 	}
+	if r.at.earlier--; r.at.earlier >= 0 {
+		r.mu.Unlock()
+		return
+	}
+	r.happens = nil
+	r.mu.Unlock()
+	do()
 }
 
-// wait waits until check returns nil, while managers that are killed are started anew.
+// before lets something happen right before a write.
+func (r *run) before(at writePoint, do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at, r.happens = at, do
+}
+
+// happened reports whether what was to happen has happened.
+func (r *run) happened() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.happens == nil
+}
+
+// wait waits until check returns nil, while managers that are killed are started anew. It waits as long as faults may hold the work
+// up.
 func (r *run) wait(what string, timeout time.Duration, check func() error) {
 	r.Helper()
-	cluster.Eventually(r.T, timeout, what, func() error {
+	cluster.Eventually(r.T, max(timeout, recovery), what, func() error {
 		r.revive()
 		return check()
 	})
+}
+
+// user does what users do, while managers that are killed are started anew.
+func (r *run) user() *suite.User {
+	r.Helper()
+	config := rest.CopyConfig(r.RESTConfig)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchful{next, r} })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return &suite.User{TB: r.T, Client: client, Namespace: r.ns, Wait: r.wait}
+}
+
+// watchful notes when the user of a run changes something.
+type watchful struct {
+	http.RoundTripper
+	run *run
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w watchful) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.RoundTripper.RoundTrip(request)
+	if request.Method != http.MethodGet {
+		w.run.mu.Lock()
+		defer w.run.mu.Unlock()
+		w.run.acted = time.Now()
+	}
+	return response, err
+}
+
+// play injects the faults of a script, from now on.
+func (r *run) play(text string) {
+	r.Helper()
+	s, err := script.Parse(strings.NewReader(text))
+	if err == nil {
+		err = r.proxy.Play(s, manager0)
+	}
+	if err != nil {
+		r.Error(err)
+	}
 }
 
 // quiet waits until nothing has been written for as long as given.
@@ -163,11 +189,11 @@ func (r *run) end() *oracle.History {
 	o := oracle.Options{Settled: true, Unhindered: true, TerminatedPodThreshold: suite.TerminatedThreshold}
 	for deadline := time.Now().Add(recovery); ; {
 		r.quiet(restfulness, suite.Patience)
-		h := r.recording.now(r.T, r.RESTConfig)
+		h := r.recording.now(r.T)
 		done := len(oracle.Check(h, o, oracle.L1(), oracle.L3()))+len(r.differences(h)) == 0
 		if done || time.Now().After(deadline) {
 			r.spare()
-			return r.recording.end(r.T)
+			return r.recording.all(r.T)
 		}
 	}
 }

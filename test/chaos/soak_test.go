@@ -19,6 +19,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/oracle/record"
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -37,15 +39,17 @@ type soak struct {
 	*testing.T
 	*cluster.Cluster
 	*rand.Rand
-	recording  recording
+	mu         sync.Mutex
+	recording  *recording
 	candidates []*candidate
-	workload   *workload
+	workload   *randomWork
 	tally      *tally
 	outages    []oracle.Outage // that the proxies do not see, in this epoch
 	began      time.Time       // of this epoch
 	faults     map[string]int
 	epochs     int
-	firsts     map[string]vitals // of each process, in its first quiet moment
+	firsts     map[string]vitals // of each process in each role, in its first quiet moment
+	gaps       int               // in recordings, while the control plane was away
 	takeovers  []time.Duration
 	deaths     []time.Time     // of leaders, in this epoch
 	supervised map[string]bool // programs of the control plane that are started again when they end
@@ -69,11 +73,9 @@ func TestSoak(t *testing.T) {
 			t.Logf("replay: go test ./test/chaos -count=1 -v -timeout=0 -run '^TestSoak$' -soak=%v -seed=%d", *soakFor, *firstSeed)
 		}
 	})
-	s.workload = &workload{Rand: rand.New(rand.NewPCG(*firstSeed, 2)), client: c.Client, namespaces: []string{c.Namespace(t), c.Namespace(t)}}
-	s.recording.namespaces = s.workload.namespaces
-	t.Cleanup(s.recording.stop)
-	for _, name := range []string{"a", "b"} {
-		s.candidates = append(s.candidates, newCandidate(t, c, name, &s.recording))
+	s.workload = &randomWork{Rand: rand.New(rand.NewPCG(*firstSeed, 2)), TB: t, client: c.Client, namespaces: []string{c.Namespace(t), c.Namespace(t)}}
+	for _, name := range []string{"m0", "m1"} {
+		s.candidates = append(s.candidates, newCandidate(s, name))
 	}
 	began := time.Now()
 	for failed := 0; time.Since(began) < *soakFor && failed < 5; s.epochs++ {
@@ -81,20 +83,18 @@ func TestSoak(t *testing.T) {
 			failed++
 		}
 	}
-	t.Logf("seed %d: %d epochs, %d operations, faults %v, takeovers after a death %v", *firstSeed, s.epochs, s.workload.done, s.faults, s.takeovers)
+	t.Logf("seed %d: %d epochs, %d operations, faults %v, takeovers after a death %v, %d gaps while the control plane was away",
+		*firstSeed, s.epochs, s.workload.done.Load(), s.faults, s.takeovers, s.gaps)
 }
 
 // epoch works under faults, waits until all is done, and judges.
 func (s *soak) epoch(deadly bool) (ok bool) {
 	s.Helper()
-	s.recording.begin(s.T, s.RESTConfig)
+	s.record()
+	defer s.recording.Stop(context.Background())
 	ctx, stop := context.WithCancel(context.Background())
-	collecting, stopCollecting := context.WithCancel(context.Background())
 	var working sync.WaitGroup
-	working.Go(func() { s.workload.run(ctx) })
-	var collector sync.WaitGroup
-	collector.Go(func() { s.workload.collect(collecting) })
-	defer func() { stopCollecting(); collector.Wait() }()
+	working.Go(func() { s.workload.run(ctx, epochLength) })
 
 	before := s.injected()
 	s.outages, s.deaths, s.began = nil, nil, time.Now()
@@ -108,9 +108,12 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 	calm := time.Now()
 	unfinished := s.converge()
 	recovered := time.Since(calm)
-	h := s.recording.end(s.T)
+	h := s.recording.all(s.T)
 
 	o := s.options(h)
+	for _, lost := range oracle.Cover(h, o).Problems() {
+		s.Error(lost)
+	}
 	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
 	ids := report(s.T, violations)
 	if unfinished != nil {
@@ -120,6 +123,15 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 	seen := len(s.takeovers)
 	ids = append(ids, s.checkTakeovers(h, o)...)
 	counts.Add(oracle.Counts{"L5": {Judged: len(s.takeovers) - seen}})
+	excused, gap := s.recording.gap(s.outages)
+	if s.gaps += excused; gap != nil {
+		s.Errorf("epoch %d: %v", s.epochs, gap)
+		ids = append(ids, unfinishedOracle)
+	}
+	if lost := lost(h, o); len(lost) > 0 {
+		s.Errorf("epoch %d: %d writes of managers match no revision: %+v", s.epochs, len(lost), lost[0])
+		ids = append(ids, unfinishedOracle)
+	}
 	drift := s.checkVitals()
 	s.tally.count(ids, faults+s.injected()-before, counts)
 	s.Logf("epoch %d: %d revisions, %d requests, %d faults, at rest after %v, %d violations; %s", s.epochs, len(h.Revisions),
@@ -128,6 +140,27 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 		s.keep(h)
 	}
 	return len(ids) == 0
+}
+
+// record begins to record an epoch.
+func (s *soak) record() {
+	s.Helper()
+	recorder, err := record.Start(context.Background(), s.RESTConfig)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recording = &recording{Recorder: recorder, namespaces: append([]string{leaseNamespace}, s.workload.namespaces...), began: time.Now()}
+}
+
+// answered records a request of a manager.
+func (s *soak) answered(identity string, e proxy.Exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recording != nil {
+		s.recording.answered(identity, e)
+	}
 }
 
 func (s *soak) injected() (n int) {
@@ -161,7 +194,7 @@ func (s *soak) converge() (unfinished error) {
 		if unfinished = s.quiet(); unfinished != nil {
 			continue
 		}
-		h := s.recording.now(s.T, s.RESTConfig)
+		h := s.recording.now(s.T)
 		missing := oracle.Check(h, s.options(h), oracle.L1(), oracle.L3())
 		if len(missing) == 0 {
 			return nil
@@ -215,24 +248,30 @@ func (s *soak) checkTakeovers(h *oracle.History, o oracle.Options) (ids []string
 	return ids
 }
 
-// checkVitals compares each process with itself in its first quiet moment.
+// checkVitals compares each process with itself in its first quiet moment in the same role: a leader runs controllers, and a standby
+// none.
 func (s *soak) checkVitals() string {
 	var lines []string
+	leader, _ := s.leader()
 	for _, k := range s.candidates {
 		now, err := k.vitals()
 		if err != nil {
 			s.Errorf("vitals of %s: %v", k.name, err)
 			continue
 		}
-		first, known := s.firsts[now.process]
+		role := now.process + ", standby"
+		if k == leader {
+			role = now.process + ", leader"
+		}
+		first, known := s.firsts[role]
 		if !known {
 			first = now
-			s.firsts[now.process] = now
+			s.firsts[role] = now
 		}
 		if drift := drifted(first, now); drift != "" {
-			s.Errorf("epoch %d: process %s has grown: %s", s.epochs, now.process, drift)
+			s.Errorf("epoch %d: process %s has grown: %s", s.epochs, role, drift)
 		}
-		lines = append(lines, now.String())
+		lines = append(lines, fmt.Sprintf("%s (%s)", now, role))
 	}
 	return strings.Join(lines, "; ")
 }
@@ -305,15 +344,13 @@ func (s *soak) fault(deadly bool) {
 
 func (s *soak) killLeader() {
 	leader, _ := s.leader()
-	leader.mayEnd = true
 	s.deaths = append(s.deaths, time.Now())
-	leader.signal(syscall.SIGKILL)
+	leader.Kill(0)
 }
 
 func (s *soak) killStandby() {
 	_, standby := s.leader()
-	standby.mayEnd = true
-	standby.signal(syscall.SIGKILL)
+	standby.Kill(0)
 }
 
 // stopLeader lets the leader stand still for a while. If that is longer than its lease, another leads when it wakes up,
@@ -321,13 +358,12 @@ func (s *soak) killStandby() {
 func (s *soak) stopLeader(d time.Duration) {
 	leader, _ := s.leader()
 	if d > leaseDuration {
-		leader.mayEnd = true
 		s.deaths = append(s.deaths, time.Now())
 	}
 	stopped := time.Now()
-	leader.manager.Signal(s.T, syscall.SIGSTOP)
+	leader.Pause(true)
 	time.Sleep(d)
-	leader.manager.Signal(s.T, syscall.SIGCONT)
+	leader.Pause(false)
 	s.outages = append(s.outages, oracle.Outage{
 		Interval: oracle.Interval{From: stopped, To: time.Now().Add(breath)}, Manager: leader.identity(stopped),
 	})
@@ -336,9 +372,6 @@ func (s *soak) stopLeader(d time.Duration) {
 // restart kills one of the control plane's programs and has it started again.
 func (s *soak) restart(program string) {
 	s.Helper()
-	for _, k := range s.candidates {
-		k.mayEnd = true // without an API server the lease may be lost
-	}
 	id := processOf(s.T, s.Cluster, program)
 	pid, err := strconv.Atoi(id)
 	if err != nil {
@@ -414,12 +447,11 @@ func (s *soak) starve() {
 func (s *soak) randomScript() {
 	s.Helper()
 	lasts := time.Duration(3+s.IntN(6)) * time.Second
+	faults := workload.Faults(s.Uint64(), 3+s.IntN(4), lasts)
 	for _, k := range s.candidates {
-		script, err := proxy.Generate(s.Uint64(), lasts, lasts/2)
-		if err != nil {
+		if err := k.proxy.Play(faults, k.name); err != nil {
 			s.Fatal(err)
 		}
-		k.proxy.Run(script)
 	}
 	s.pause(lasts)
 	for _, k := range s.candidates {

@@ -2,199 +2,95 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-// workload does what users, nodes and the garbage collector do, at random. What fails, because the API server is away or
-// someone else was faster, is left at that.
-type workload struct {
+const (
+	scriptsAtOnce = 3 // that are played in each namespace, with the same few names of apps
+	focus         = 6 // controllers whose objects a script is about
+)
+
+// randomWork is what users do at random: scripts of the simulation, which know all controllers, played in real time. What fails,
+// because the API server is away or someone else was faster, is left at that.
+type randomWork struct {
 	*rand.Rand
+	testing.TB
 	client     kubernetes.Interface
 	namespaces []string
-	done       int // operations
+	done       atomic.Int32 // operations
 }
 
-// deployments are how many there may be in a namespace.
-const deployments = 6
-
-// run works until ctx ends.
-func (w *workload) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Duration(30+w.IntN(300)) * time.Millisecond):
-		}
-		ns := w.namespaces[w.IntN(len(w.namespaces))]
-		if w.step(ctx, ns) == nil {
-			w.done++
-		}
-	}
-}
-
-func (w *workload) step(ctx context.Context, ns string) error {
-	name := fmt.Sprintf("d%d", w.IntN(deployments))
-	switch n := w.IntN(100); {
-	case n < 22:
-		return w.create(ctx, ns, name)
-	case n < 40:
-		return w.patch(ctx, ns, name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, w.IntN(8)))
-	case n < 60: // few images, so that some rollouts are rollbacks
-		return w.patch(ctx, ns, name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:%d"}]}}}}`, w.IntN(4)))
-	case n < 66:
-		return w.patch(ctx, ns, name, fmt.Sprintf(`{"spec":{"paused":%t}}`, w.IntN(2) == 0))
-	case n < 71:
-		return w.patch(ctx, ns, name, `{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}`)
-	case n < 77:
-		return w.patch(ctx, ns, name, fmt.Sprintf(`{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":%d,"maxUnavailable":"%d%%"}}}}`,
-			1+w.IntN(3), 25*w.IntN(3)))
-	case n < 82:
-		return w.client.AppsV1().Deployments(ns).Delete(ctx, name, metav1.DeleteOptions{})
-	}
-	return w.disturbPod(ctx, ns)
-}
-
-func (w *workload) patch(ctx context.Context, ns, name, document string) error {
-	_, err := w.client.AppsV1().Deployments(ns).Patch(ctx, name, types.StrategicMergePatchType, []byte(document), metav1.PatchOptions{})
-	return err
-}
-
-func (w *workload) create(ctx context.Context, ns, name string) error {
-	d := suite.Deployment(name, int32(w.IntN(7)), suite.Rolling(1+w.IntN(2), w.IntN(2)))
-	limit := int32(1 + w.IntN(4))
-	d.Spec.RevisionHistoryLimit = &limit
-	d.Spec.MinReadySeconds = int32(w.IntN(2))
-	d.Spec.Template.Annotations = map[string]string{}
-	if w.IntN(2) == 0 {
-		d.Spec.Template.Annotations[cluster.ReadyAfter] = fmt.Sprintf("%dms", 100+w.IntN(900))
-	}
-	if w.IntN(2) == 0 {
-		d.Spec.Template.Annotations[cluster.TerminateAfter] = fmt.Sprintf("%dms", 100+w.IntN(900))
-	}
-	if _, err := w.client.AppsV1().Deployments(ns).Create(ctx, d, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	s.Spec.Selector = map[string]string{"app": name}
-	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt(8080)}}
-	_, _ = w.client.CoreV1().Services(ns).Create(ctx, s, metav1.CreateOptions{}) // it may be there from before
-	return nil
-}
-
-// disturbPod does something to one pod.
-func (w *workload) disturbPod(ctx context.Context, ns string) error {
-	list, err := w.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-	if err != nil || len(list.Items) == 0 {
-		return err
-	}
-	pods, pod := w.client.CoreV1().Pods(ns), list.Items[w.IntN(len(list.Items))]
-	annotate := func(key, value string) error {
-		document := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value)
-		_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(document), metav1.PatchOptions{})
-		return err
-	}
-	switch w.IntN(6) {
-	case 0:
-		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{})
-	case 1:
-		return annotate(cluster.NeverReady, `"true"`)
-	case 2, 3:
-		return annotate(cluster.NeverReady, "null")
-	case 4:
-		return annotate(cluster.Fail, `"true"`)
-	}
-	// Taken out of its ReplicaSet, for somebody to look at.
-	_, err = pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"looked-at"}}}`), metav1.PatchOptions{})
-	return err
-}
-
-// collect deletes, until ctx ends, what has lost its owner, and what was taken out of a ReplicaSet.
-func (w *workload) collect(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(500 * time.Millisecond):
-		}
-		for _, ns := range w.namespaces {
-			_ = w.collectIn(ctx, ns) // next time, then
-		}
-	}
-}
-
-func (w *workload) collectIn(ctx context.Context, ns string) error {
-	all := metav1.ListOptions{}
-	// Dependents first: an owner that is made later is seen, too.
-	pods, err := w.client.CoreV1().Pods(ns).List(ctx, all)
-	if err != nil {
-		return err
-	}
-	sets, err := w.client.AppsV1().ReplicaSets(ns).List(ctx, all)
-	if err != nil {
-		return err
-	}
-	owners, err := w.client.AppsV1().Deployments(ns).List(ctx, all)
-	if err != nil {
-		return err
-	}
-	live := map[types.UID]bool{}
-	for i := range owners.Items {
-		live[owners.Items[i].UID] = true
-	}
-	orphan := func(o metav1.Object) bool {
-		ref := metav1.GetControllerOf(o)
-		return ref != nil && !live[ref.UID] || o.GetLabels()["app"] == "looked-at"
-	}
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		live[set.UID] = true
-		if orphan(set) {
-			err := w.client.AppsV1().ReplicaSets(ns).Delete(ctx, set.Name, byUID(set))
-			if err != nil {
-				return err
-			}
-		}
-	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; orphan(pod) && pod.DeletionTimestamp == nil {
-			if err := w.client.CoreV1().Pods(ns).Delete(ctx, pod.Name, byUID(pod)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func byUID(o metav1.Object) metav1.DeleteOptions {
-	uid := o.GetUID()
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
-}
-
-// settle undoes what would keep Deployments from becoming complete.
-func (w *workload) settle(ctx context.Context) error {
+// run plays a few scripts in each namespace, all of them within a time.
+func (w *randomWork) run(ctx context.Context, lasts time.Duration) {
+	var all sync.WaitGroup
 	for _, ns := range w.namespaces {
-		pods, err := w.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
+		for range scriptsAtOnce {
+			s := suite.MixOf(w.entries()...).Random(w.Uint64())
+			all.Go(func() { w.play(ctx, w.user(ctx, ns), s, lasts) })
 		}
-		document := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cluster.NeverReady)
-		for _, pod := range pods.Items {
-			if pod.Annotations[cluster.NeverReady] != "" {
-				_, err := w.client.CoreV1().Pods(ns).Patch(ctx, pod.Name, types.MergePatchType, []byte(document), metav1.PatchOptions{})
-				if err != nil {
-					return err
-				}
+	}
+	all.Wait()
+}
+
+// entries are those of some controllers, drawn at random.
+func (w *randomWork) entries() (some []suite.Entry) {
+	all := suite.Entries()
+	for _, i := range w.Perm(len(all))[:focus] {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// user is one who does not wait for long, and does not mind.
+func (w *randomWork) user(ctx context.Context, ns string) *suite.User {
+	return &suite.User{TB: w.TB, Client: w.client, Namespace: ns, Wait: func(_ string, _ time.Duration, check func() error) {
+		for range 3 {
+			if check() == nil || ctx.Err() != nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}}
+}
+
+// play does what the lines of a script say, in their order. Their times are stretched or squeezed so that all is done within a time.
+func (w *randomWork) play(ctx context.Context, u *suite.User, s script.Script, lasts time.Duration) {
+	if len(s.Lines) == 0 {
+		return
+	}
+	began, last := time.Now(), s.Lines[len(s.Lines)-1].At
+	for _, l := range s.Lines {
+		if l.Op() == "fault" {
+			continue
+		}
+		at := time.Duration(float64(lasts) * l.At.Seconds() / last.Seconds())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(began.Add(at))):
+		}
+		if u.Do(l) == nil {
+			w.done.Add(1)
+		}
+	}
+}
+
+// settle undoes what would keep the managers from coming to rest, as the end of a simulation does.
+func (w *randomWork) settle(ctx context.Context) error {
+	for _, ns := range w.namespaces {
+		for _, line := range []string{"resourcequota * lift=true", "cron * suspend=true"} {
+			if err := w.user(ctx, ns).Do(script.Line{Words: strings.Fields(line)}); err != nil {
+				return err
 			}
 		}
 	}

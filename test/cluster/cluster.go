@@ -72,14 +72,14 @@ var shared struct {
 	cluster *Cluster
 	err     error
 	manager *Manager // see SharedManager
-	looked  int64    // up to where the audit log was looked at for its requests
 }
 
 // Option changes the control plane of a package before its first test.
 type Option func(testing.TB, *Cluster)
 
 // InstalledRoles makes the package's managers run as the service account that deploy/kustomize installs, under exactly its
-// roles, instead of as the user and the accounts to which the API server itself gives rights.
+// roles, instead of as the user and the accounts to which the API server itself gives rights. The package fails if the API
+// server has refused one of their requests for want of a right.
 func InstalledRoles(t testing.TB, c *Cluster) { c.installRoles(t) }
 
 // WithoutKwok ends kwok, so that only the tests write to nodes and pods.
@@ -88,7 +88,7 @@ func WithoutKwok(t testing.TB, c *Cluster) { c.stopComponent(t, "kwok-controller
 // parallel is how many tests run at the same time, unless the flag -parallel is given. They mostly wait.
 const parallel = "4"
 
-// Main runs a package's tests and then ends its control plane, and with it the shared manager.
+// Main runs a package's tests, and then ends its shared manager and its control plane.
 func Main(m *testing.M, options ...Option) {
 	flag.Parse()
 	given := false
@@ -97,57 +97,45 @@ func Main(m *testing.M, options ...Option) {
 		_ = flag.Set("test.parallel", parallel) // the flag exists
 	}
 	shared.options = options
-	m.Run() // the test binary exits with its result when TestMain returns
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.cluster == nil {
-		return
+	code := m.Run()
+	if err := end(); err != nil {
+		fmt.Fprintf(os.Stderr, "FAIL: after the tests: %v\n", err)
+		code = max(code, 1)
 	}
-	if err := shared.cluster.stop(); err != nil {
-		fmt.Fprintf(os.Stderr, "ending the control plane: %v\n", err)
-	}
+	os.Exit(code)
 }
 
-// SharedManager returns the package's manager with the flags of [Cluster.Manager], starting it if need be. It runs until all
-// tests have ended, so the test must be parallel: those that are not have ended by then, and with them their own managers.
-func (c *Cluster) SharedManager(t testing.TB) *Manager {
+// end ends what the package has started, and tells what is wrong with what the tests have left.
+func end() error {
+	shared.Lock()
+	defer shared.Unlock()
+	c := shared.cluster
+	if c == nil {
+		return nil
+	}
+	var problems []error
+	if shared.manager != nil {
+		problems = append(problems, c.waitForNamespaces(), shared.manager.end())
+	}
+	return errors.Join(append(problems, c.checkRights(), c.stop())...)
+}
+
+// SharedManager returns the package's manager with the flags of [Cluster.Manager], starting it if need be with those that are
+// given. It runs until all tests have ended, so the test must be parallel: those that are not have ended by then, and with them
+// their own managers. At last it empties the namespaces of all tests.
+func (c *Cluster) SharedManager(t testing.TB, args ...string) *Manager {
 	t.Helper()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.manager == nil {
-		_, looked := c.Requests(t, 0)
-		m, err := c.startManager(c.withDefaults(nil)...)
+		m, err := c.startManager(c.withDefaults(args)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared.manager, shared.looked = m, looked
+		shared.manager = m
 	}
-	t.Cleanup(func() { c.checkShared(t) })
+	t.Cleanup(func() { shared.manager.check(t) })
 	return shared.manager
-}
-
-// checkShared is done at the end of each test that uses the shared manager. It reports whether the manager has ended, whether a
-// controller has panicked, and what the API server has refused it for want of a right since the last look.
-func (c *Cluster) checkShared(t testing.TB) {
-	shared.Lock()
-	defer shared.Unlock()
-	m := shared.manager
-	select {
-	case <-m.ended:
-		t.Errorf("the shared manager ended by itself with exit code %d", m.cmd.ProcessState.ExitCode())
-	default:
-	}
-	if strings.Contains(m.Log(), "panicked") {
-		t.Error("a controller of the shared manager has panicked")
-	}
-	requests, end := c.Requests(t, shared.looked)
-	shared.looked = end
-	for _, r := range requests {
-		if r.ByManager() && r.Forbidden() {
-			t.Errorf("%s may not %s %s: %s", r.User.Username, r.Verb, r.RequestURI, r.Annotations["authorization.k8s.io/reason"])
-		}
-	}
-	m.explain(t)
 }
 
 // Start returns the package's control plane, starting it if need be. With -short it skips the test.
@@ -296,7 +284,8 @@ func (c *Cluster) localcluster(args ...string) *exec.Cmd {
 // StopAPIServer kills the API server. The test's end starts it again if the test did not.
 func (c *Cluster) StopAPIServer(t testing.TB) {
 	t.Helper()
-	t.Cleanup(func() { c.StartAPIServer(t) })
+	t.Cleanup(func() { c.StartAPIServer(cleanup{t}) })
+	c.Roles.rightless = append(c.Roles.rightless, c.AuditEnd(t))
 	c.stopComponent(t, "kube-apiserver")
 }
 
@@ -308,12 +297,21 @@ func (c *Cluster) stopComponent(t testing.TB, component string) {
 	}
 }
 
-// StartAPIServer starts the API server, unless it runs, and waits until it is ready.
+// StartAPIServer starts the API server, unless it runs, and waits until it is ready. The managers have the rights that they had
+// before.
 func (c *Cluster) StartAPIServer(t testing.TB) {
 	t.Helper()
+	if len(c.Roles.rightless)%2 == 0 {
+		return // it runs
+	}
 	if out, err := c.localcluster("start-component", "--name", c.Name, "kube-apiserver").CombinedOutput(); err != nil {
 		t.Fatalf("start the API server: %v\n%s", err, out)
 	}
+	if c.Roles.installed {
+		c.takeRoles(t)
+		c.waitForRights(t, installedUser, true)
+	}
+	c.Roles.rightless = append(c.Roles.rightless, c.AuditEnd(t))
 }
 
 // Kubectl runs kubectl as the administrator and returns what it prints. The test ends if kubectl fails.

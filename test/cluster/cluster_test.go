@@ -301,3 +301,37 @@ func (c *Cluster) podIs(t *testing.T, namespace string, phase corev1.PodPhase, r
 	}
 	return nil
 }
+
+func TestRefusalsCountExceptWhileAnAPIServerStarts(t *testing.T) {
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	var lines, offsets = "", []int64(nil)
+	for _, user := range []string{"first", "second", "third", "fourth"} {
+		offsets = append(offsets, int64(len(lines)))
+		lines += fmt.Sprintf(`{"user":{"username":"system:serviceaccount:kube-system:%s"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`+"\n", user)
+	}
+	lines += `{"user":{"username":"kubernetes-admin"},"annotations":{"authorization.k8s.io/decision":"forbid"}}` + "\n"
+	lines += `{"user":{"username":"system:serviceaccount:kube-system:half` // no whole line
+	if err := os.WriteFile(audit, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{AuditLog: audit}
+	if err := c.checkRights(); err != nil {
+		t.Errorf("the roles are not the installed ones: %v", err)
+	}
+	c.Roles.installed, c.Roles.rightless = true, []int64{offsets[1], offsets[3]}
+	err := c.checkRights()
+	if err == nil || strings.Count(err.Error(), " may not ") != 2 || !strings.Contains(err.Error(), ":first may not") || !strings.Contains(err.Error(), ":fourth may not") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPanicsFailTheTest(t *testing.T) {
+	c := fakeManager(t, "echo A controller panicked over a key; exec sleep 60")
+	inner := &recorder{TB: t}
+	m := c.Manager(inner)
+	m.WaitForLog(t, 10*time.Second, "panicked")
+	m.cleanUp(inner)
+	if log := inner.text.String(); !strings.Contains(log, "a controller has panicked: A controller panicked over a key") {
+		t.Errorf("the test says %q", log)
+	}
+}

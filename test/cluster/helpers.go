@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,9 +58,8 @@ func Always(t testing.TB, duration time.Duration, what string, check func() erro
 	}
 }
 
-// Namespace makes a namespace for the test. What the test leaves there of Deployments, ReplicaSets, Services and Pods is
-// deleted at its end; the namespace stays, because not every manager has the controller that finishes its deletion. It has the
-// ServiceAccount "default", without which no pod can be created.
+// Namespace makes a namespace for the test, which is deleted at its end. The objects in it go when a manager runs that empties
+// namespaces. It has the ServiceAccount "default", without which no pod can be created.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	name := c.BareNamespace(t)
@@ -78,42 +79,52 @@ func (c *Cluster) BareNamespace(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.empty(t, namespace.Name) })
+	t.Cleanup(func() {
+		if err := c.deleteNamespace(namespace.Name); err != nil {
+			t.Errorf("clean up namespace %s: %v", namespace.Name, err)
+		}
+	})
 	return namespace.Name
 }
 
-// empty deletes a namespace's objects, owners first, so that a manager which still runs does not make new ones.
-func (c *Cluster) empty(t testing.TB, namespace string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // t's own context is over
+// deleteNamespace deletes a namespace, and the pods on nodes at once: there may be no kubelet that ends them. In a namespace that is
+// being deleted nobody can make new ones.
+func (c *Cluster) deleteNamespace(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // the test's own context is over
 	defer cancel()
-	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	all := metav1.ListOptions{}
-	services, err := c.Client.CoreV1().Services(namespace).List(ctx, all)
+	err := c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // the test has deleted it
+	}
 	if err != nil {
-		t.Errorf("clean up namespace %s: %v", namespace, err)
-		return
+		return err
 	}
-	for _, service := range services.Items {
-		err := c.Client.CoreV1().Services(namespace).Delete(ctx, service.Name, now)
+	onNodes := metav1.ListOptions{FieldSelector: "spec.nodeName!="}
+	return c.Client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, onNodes)
+}
+
+// waitForNamespaces waits until no namespaces are left but those that every cluster has: the manager that runs empties the others.
+func (c *Cluster) waitForNamespaces() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	for {
+		list, err := c.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		if err != nil {
-			t.Errorf("clean up namespace %s: %v", namespace, err)
+			return err
 		}
-	}
-	owned := metav1.DeletePropagationBackground // by default the server keeps their pods, and adds a finalizer that nobody removes here
-	if err := c.Client.CoreV1().ReplicationControllers(namespace).DeleteCollection(ctx, metav1.DeleteOptions{
-		GracePeriodSeconds: new(int64), PropagationPolicy: &owned,
-	}, all); err != nil {
-		t.Errorf("clean up namespace %s: %v", namespace, err)
-	}
-	for _, deleteAll := range []func(context.Context, metav1.DeleteOptions, metav1.ListOptions) error{
-		c.Client.AutoscalingV2().HorizontalPodAutoscalers(namespace).DeleteCollection,
-		c.Client.CoreV1().ResourceQuotas(namespace).DeleteCollection,
-		c.Client.AppsV1().Deployments(namespace).DeleteCollection,
-		c.Client.AppsV1().ReplicaSets(namespace).DeleteCollection,
-		c.Client.CoreV1().Pods(namespace).DeleteCollection,
-	} {
-		if err := deleteAll(ctx, now, all); err != nil {
-			t.Errorf("clean up namespace %s: %v", namespace, err)
+		var left []string
+		for _, n := range list.Items {
+			if n.Name != metav1.NamespaceDefault && !strings.HasPrefix(n.Name, "kube-") {
+				left = append(left, fmt.Sprintf("%s, deleted at %v: %+v", n.Name, n.DeletionTimestamp, n.Status.Conditions))
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("there are namespaces that tests did not delete, or the manager has not emptied:\n%s", strings.Join(left, "\n"))
+		case <-time.After(pollInterval):
 		}
 	}
 }

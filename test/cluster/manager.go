@@ -235,7 +235,49 @@ func (m *Manager) cleanUp(t testing.TB) {
 	default:
 		m.Stop(t)
 	}
+	if err := m.panicked(); err != nil {
+		t.Errorf("%v", err)
+	}
 	m.explain(t)
+}
+
+// check is done at the end of each test that uses a manager together with others.
+func (m *Manager) check(t testing.TB) {
+	select {
+	case <-m.ended:
+		t.Errorf("the shared manager ended by itself with exit code %d", m.cmd.ProcessState.ExitCode())
+	default:
+	}
+	if err := m.panicked(); err != nil {
+		t.Errorf("%v", err)
+	}
+	m.explain(t)
+}
+
+// panicked reports whether a controller has panicked, which ends neither the process nor the controller.
+func (m *Manager) panicked() error {
+	for line := range strings.Lines(m.Log()) {
+		if strings.Contains(line, "panicked") {
+			return fmt.Errorf("a controller has panicked: %s", line)
+		}
+	}
+	return nil
+}
+
+// end ends the manager that tests have shared.
+func (m *Manager) end() error {
+	if err := m.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("signal the shared manager: %w", err)
+	}
+	select {
+	case <-m.ended:
+	case <-time.After(managerEnd):
+		return fmt.Errorf("the shared manager did not end in %v:\n%s", managerEnd, m.log.tail(64<<10))
+	}
+	if code := m.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("the shared manager ended with exit code %d:\n%s", code, m.log.tail(64<<10))
+	}
+	return m.panicked()
 }
 
 // explain logs what the manager has printed, if the test has failed.

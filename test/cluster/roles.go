@@ -2,11 +2,15 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +31,12 @@ import (
 // InstalledAccount is the service account that the manifests under deploy/kustomize run the manager as.
 const InstalledAccount = "controller-manager"
 
+// The users as which managers run: the original's, and that of [InstalledAccount].
+const (
+	originalUser  = "system:kube-controller-manager"
+	installedUser = "system:serviceaccount:" + rbac.Home + ":" + InstalledAccount
+)
+
 // anyLease is the binding with which tests may name their leases as they like.
 const anyLease = "test:any-lease"
 
@@ -35,6 +45,9 @@ type Roles struct {
 	installed bool
 	// taken are the bindings with which the API server itself gives the original and its controllers their rights.
 	taken []*rbacv1.ClusterRoleBinding
+	// rightless are the offsets in the audit log between which an API server that has just started did not know all roles yet:
+	// where such a time begins, where it ends, and so on.
+	rightless []int64
 }
 
 // installRoles gives the managers the identity that deploy/kustomize installs, and exactly its rights: the API server's
@@ -120,7 +133,7 @@ func (c *Cluster) takeRoles(t testing.TB) {
 		b.ResourceVersion, b.UID = "", ""
 		c.Roles.taken = append(c.Roles.taken, b)
 	}
-	c.waitForRights(t, false)
+	c.waitForRights(t, originalUser, false)
 }
 
 // UpstreamRoles gives the original's identities, until the test's end, the rights that they have in every cluster
@@ -142,7 +155,7 @@ func (c *Cluster) UpstreamRoles(t testing.TB) (kubeconfig string) {
 			t.Fatal(err)
 		}
 	}
-	c.waitForRights(t, true)
+	c.waitForRights(t, originalUser, true)
 	return c.CertKubeconfig
 }
 
@@ -151,12 +164,12 @@ type cleanup struct{ testing.TB }
 
 func (cleanup) Context() context.Context { return context.Background() }
 
-// waitForRights waits until the API server has noticed that the original's user has its rights, or has them no more.
-func (c *Cluster) waitForRights(t testing.TB, has bool) {
+// waitForRights waits until the API server has noticed that a manager's user has its rights, or has them no more.
+func (c *Cluster) waitForRights(t testing.TB, user string, has bool) {
 	t.Helper()
 	Eventually(t, 20*time.Second, "the API server knows the bindings", func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:kube-controller-manager",
+			User:               user,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"},
 		}}
 		review, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
@@ -195,30 +208,77 @@ func (r Request) Forbidden() bool { return r.Annotations["authorization.k8s.io/d
 // ByManager tells whether a manager asked, or one of the accounts of its controllers.
 func (r Request) ByManager() bool {
 	name := r.User.Username
-	return name == "system:kube-controller-manager" || strings.HasPrefix(name, "system:serviceaccount:"+rbac.Home+":")
+	return name == originalUser || strings.HasPrefix(name, "system:serviceaccount:"+rbac.Home+":")
+}
+
+// checkRights returns what the API server has refused the managers for want of a right, if they run under exactly the installed
+// roles.
+func (c *Cluster) checkRights() (problems error) {
+	if !c.Roles.installed {
+		return nil
+	}
+	_, err := c.eachAudited(0, func(offset int64, line []byte) error {
+		if !bytes.Contains(line, []byte(`"forbid"`)) || c.Roles.rightlessAt(offset) {
+			return nil
+		}
+		var r Request
+		err := json.Unmarshal(line, &r)
+		if err == nil && r.ByManager() && r.Forbidden() {
+			problems = errors.Join(problems, fmt.Errorf("%s may not %s %s: %s", r.User.Username, r.Verb, r.RequestURI, r.Annotations["authorization.k8s.io/reason"]))
+		}
+		return err
+	})
+	return errors.Join(err, problems)
+}
+
+func (r Roles) rightlessAt(offset int64) bool {
+	passed, _ := slices.BinarySearch(r.rightless, offset+1)
+	return passed%2 == 1
 }
 
 // Requests reads the audit log from an offset, 0 for its beginning, and returns how long it is by now.
 func (c *Cluster) Requests(t testing.TB, offset int64) (all []Request, end int64) {
 	t.Helper()
-	file, err := os.Open(c.AuditLog)
+	end, err := c.eachAudited(offset, func(_ int64, line []byte) error {
+		var r Request
+		err := json.Unmarshal(line, &r)
+		all = append(all, r)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	if _, err := file.Seek(offset, 0); err != nil {
+	return all, end
+}
+
+// AuditEnd returns how long the audit log is.
+func (c *Cluster) AuditEnd(t testing.TB) int64 {
+	t.Helper()
+	info, err := os.Stat(c.AuditLog)
+	if err != nil {
 		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// eachAudited calls a function with each line of the audit log from an offset, and returns where the last whole line ends.
+func (c *Cluster) eachAudited(offset int64, do func(offset int64, line []byte) error) (end int64, err error) {
+	file, err := os.Open(c.AuditLog)
+	if err != nil {
+		return offset, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return offset, err
 	}
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if err != nil { // the last line may be half written
-			return all, offset
+			return offset, nil
+		}
+		if err := do(offset, line); err != nil {
+			return offset, fmt.Errorf("audit log: %w", err)
 		}
 		offset += int64(len(line))
-		var r Request
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatalf("audit log: %v", err)
-		}
-		all = append(all, r)
 	}
 }

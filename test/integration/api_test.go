@@ -166,6 +166,7 @@ func read(ctx context.Context, t *testing.T, r api.Reader, m api.Mapping, key pl
 
 // Patches, subresources and apply of built-in kinds do on the real server what they say.
 func TestBuiltInObjects(t *testing.T) {
+	t.Parallel() // without a manager
 	c := cluster.Start(t)
 	clients, ns := apiClients(t, c.RESTConfig), c.Namespace(t)
 	client, ctx := clients.Client(), t.Context()

@@ -25,6 +25,7 @@ import (
 // After creations, changes and deletions on a real server the caches have what the projection of all controllers keeps of what a full client lists, in
 // protobuf and in JSON.
 func TestCachesEqualAFullList(t *testing.T) {
+	t.Parallel() // without a manager
 	c := cluster.Start(t)
 	namespace := c.Namespace(t)
 	projection := must(manager.Projection(controllers.Registry()))

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -223,7 +222,7 @@ func (j *joiner) asksToServe() {
 	j.Helper()
 	template := j.identity("system:nodes")
 	template.DNSNames = []string{j.node}
-	user := &suite.User{TB: j.T, Client: j.Client, Namespace: j.ns, Wait: func(what string, _ time.Duration, check func() error) { j.wait(what, check) }}
+	user := j.user()
 	j.asks("serving", certificatesv1.KubeletServingSignerName, template, certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth)
 	if r := j.waitFor("serving", "is there", func(*certificatesv1.CertificateSigningRequest) bool { return true }); len(r.Status.Conditions) > 0 {
 		j.Errorf("CSR-29: %+v", r.Status)
@@ -245,7 +244,7 @@ func (j *joiner) asksToServe() {
 // workOfCertificates has requests approved, signed, given up and deleted.
 func (b *bench) workOfCertificates() {
 	b.Helper()
-	user := &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns, Wait: func(what string, _ time.Duration, check func() error) { b.wait(what, check) }}
+	user := b.user()
 	for _, e := range suite.Entries() {
 		if !strings.HasPrefix(e.Controller, "certificatesigningrequest-") {
 			continue

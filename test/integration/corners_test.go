@@ -96,30 +96,30 @@ func TestRolloutPastASetInDeletion(t *testing.T) {
 
 // A failure that lasts does not keep the status from following the pods (RS-16).
 func TestStatusFollowsDuringAFailure(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	b.quota(2)
 	b.create(deployment("web", 3, annotated(cluster.NeverReady, "true")))
 	b.waitCondition("web", appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate")
-	time.Sleep(6 * time.Second) // not to wait for something, but to let the back-off grow
 	for _, p := range b.pods() {
 		b.patchMeta("pod", p.Name, `{"metadata":{"annotations":{"`+cluster.NeverReady+`":null}}}`)
 	}
-	cluster.Eventually(t, 6*time.Second, "both statuses show the ready pods", func() error {
+	b.wait("both statuses show the ready pods", func() error {
 		if d, rs := b.get("web"), b.sets()[0]; d.Status.ReadyReplicas != 2 || rs.Status.ReadyReplicas != 2 {
 			return fmt.Errorf("Deployment %d, ReplicaSet %d", d.Status.ReadyReplicas, rs.Status.ReadyReplicas)
 		}
 		return nil
 	})
+	b.waitCondition("web", appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate")
 }
 
 // Without a kubelet pods stay pending, as in many test suites: each set's status must show them soon all the same.
 func TestStatusOfManySetsThatNeverBecomeReady(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	const many = 30
 	for i := range many {
 		b.create(deployment(fmt.Sprintf("web-%d", i), 2, annotated(cluster.Pending, "true")))
 	}
-	cluster.Eventually(t, longestDebounce+10*time.Second, "all statuses show the pods", func() error {
+	b.wait("all statuses show the pods", func() error {
 		for _, rs := range b.sets() {
 			if rs.Status.Replicas != 2 || rs.Status.ObservedGeneration != rs.Generation {
 				return fmt.Errorf("%s: %+v", rs.Name, rs.Status)

@@ -99,7 +99,7 @@ func TestCronJob(t *testing.T) {
 	if err != nil || job.Name != fmt.Sprintf("backup-%d", at.Unix()/60) || !strings.HasSuffix(at.Format(time.RFC3339), "+05:45") { // CJ-50, CJ-51
 		t.Errorf("%s is for %v (%v)", job.Name, at, err)
 	}
-	if late := job.CreationTimestamp.Sub(at); late < 0 || late > 2*time.Second { // CJ-4; the timestamp has whole seconds
+	if late := job.CreationTimestamp.Sub(at); late < 0 { // CJ-4, as does TestTwoYears, which says how late it may be
 		t.Errorf("CJ-4: created %v late", late)
 	}
 	if !metav1.IsControlledBy(job, c) || !c.Status.LastScheduleTime.Time.Equal(at) || c.Status.Active[0].UID != job.UID || c.Status.Active[0].ResourceVersion == "" {

@@ -5,24 +5,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // daemonUser makes nodes that only the DaemonSets of the namespace run on.
 func (b *bench) daemonUser(nodes int) *suite.User {
 	b.Helper()
-	u := &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns, Wait: func(what string, timeout time.Duration, check func() error) {
-		b.Helper()
-		cluster.Eventually(b.T, timeout, what, check)
-	}}
+	u := b.user()
 	u.AddNodes(nodes)
 	return u
 }

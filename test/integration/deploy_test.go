@@ -21,6 +21,7 @@ var overlays = []string{"standalone", "beside-upstream", "minimal"}
 
 // TestManifestsAreAccepted: the API server takes every manifest as it is, unknown fields and all.
 func TestManifestsAreAccepted(t *testing.T) {
+	t.Parallel() // nothing is made
 	c := cluster.Start(t)
 	apply := func(what, path string) {
 		c.Kubectl(t, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", what, path)
@@ -54,6 +55,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 
 // TestOverlaysAreWhatTheySay: what makes them safe is in each of them.
 func TestOverlaysAreWhatTheySay(t *testing.T) {
+	t.Parallel() // nothing is made
 	c := cluster.Start(t)
 	for overlay, want := range map[string]struct {
 		replicas int32

@@ -100,28 +100,11 @@ func TestEvictions(t *testing.T) {
 // DIS-20e, DIS-20h: the owner of pods may be of any kind that has a scale, and the budget says if it has none.
 func TestBudgetsOfAnyOwner(t *testing.T) {
 	b := share(t)
-	const crd = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gizmos.disruption.example.com}
-spec:
-  group: disruption.example.com
-  scope: Namespaced
-  names: {plural: gizmos, kind: Gizmo}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-	b.Apply(t, b.ns, crd)
-	defer b.Kubectl(t, "delete", "crd", "gizmos.disruption.example.com")
-	b.Kubectl(t, "wait", "--for=condition=Established", "crd/gizmos.disruption.example.com", "--timeout=60s")
-	b.Apply(t, b.ns, fmt.Sprintf("apiVersion: disruption.example.com/v1\nkind: Gizmo\nmetadata: {name: g, namespace: %s}\nspec: {replicas: 4}\n", b.ns))
+	b.Apply(t, b.ns, fmt.Sprintf("apiVersion: autoscaling.example.com/v1\nkind: Gizmo\nmetadata: {name: g, namespace: %s}\nspec: {replicas: 4}\n", b.ns))
 	uid := b.Kubectl(t, "-n", b.ns, "get", "gizmo", "g", "--output=jsonpath={.metadata.uid}")
 	b.pdb("gizmo", "gizmo", func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = new(intstr.FromString("50%")) })
 	for i := range 3 {
-		b.loose(fmt.Sprint("gizmo-", i), "gizmo", metav1.OwnerReference{APIVersion: "disruption.example.com/v1", Kind: "Gizmo", Name: "g", UID: types.UID(strings.TrimSpace(uid))})
+		b.loose(fmt.Sprint("gizmo-", i), "gizmo", metav1.OwnerReference{APIVersion: gizmo.APIVersion, Kind: "Gizmo", Name: "g", UID: types.UID(strings.TrimSpace(uid))})
 	}
 	b.waitBudget("gizmo", "1 3 2 4 SufficientPods")
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
@@ -176,19 +173,20 @@ func TestEndpointsOfBothFamilies(t *testing.T) { // EP-13, EP-14
 	b.waitEndpoints("six-only", "ready fd00::1:8080", "ready fd00::2:8080", "ready fd00::4:8080")
 }
 
+// TestEndpointsLeftOver has a manager of its own, because one looks for them when it starts, beside the shared one: two of them do
+// no harm.
 func TestEndpointsLeftOver(t *testing.T) { // EP-7, EP-9
-	c := cluster.Start(t)
-	b := &bench{t, c, c.Namespace(t)}
+	b := share(t)
 	for name, annotations := range map[string]map[string]string{
 		"left": nil, "lock": {"control-plane.alpha.kubernetes.io/leader": "{}"}, "by-hand": nil,
 	} {
 		e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
-		if _, err := c.Client.CoreV1().Endpoints(b.ns).Create(t.Context(), e, metav1.CreateOptions{}); err != nil {
+		if _, err := b.Client.CoreV1().Endpoints(b.ns).Create(t.Context(), e, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.service("by-hand", func(s *corev1.Service) { s.Spec.Selector = nil })
-	c.Manager(t, "--controllers=endpoint")
+	b.Manager(t, "--controllers=endpoint")
 	b.wait("what no service has is gone", func() error {
 		if b.endpoints("left") != nil {
 			return fmt.Errorf("it is there")
@@ -200,34 +198,13 @@ func TestEndpointsLeftOver(t *testing.T) { // EP-7, EP-9
 	}
 }
 
-func TestEndpointsOfTheExample(t *testing.T) {
-	b := share(t)
-	b.create(deployment("web", 3))
-	b.service("web")
-	b.waitComplete("web")
-	b.wait("three addresses are ready", func() error {
-		if e := b.endpoints("web"); e == nil || len(e.Subsets) != 1 || len(e.Subsets[0].Addresses) != 3 {
-			return fmt.Errorf("%+v", e)
-		}
-		return nil
-	})
-}
-
 func TestEndpointsOverCapacity(t *testing.T) { // EP-32, EP-33, EP-34
 	b := share(t)
-	b.service("web")
-	const many = 1500
-	var wg sync.WaitGroup
-	for w := range 8 {
-		wg.Go(func() {
-			for i := w; i < many; i += 8 {
-				if err := b.loosePod(t.Context(), fmt.Sprintf("p%d", i), 8080, fmt.Sprintf("10.8.%d.%d", i/250, i%250)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	b.user().Each(1010, func(i int) error {
+		return b.loosePod(t.Context(), fmt.Sprintf("p%d", i), 8080, fmt.Sprintf("10.8.%d.%d", i/250, i%250))
+	})
+	b.service("web") // now, so that the Endpoints do not change with each pod
+	defer b.Kubectl(t, "-n", b.ns, "delete", "service", "web")
 	addresses := func() (ready []string, e *corev1.Endpoints) {
 		if e = b.endpoints("web"); e != nil {
 			for _, s := range e.Subsets {
@@ -263,17 +240,16 @@ func TestEndpointsOverCapacity(t *testing.T) { // EP-32, EP-33, EP-34
 }
 
 func TestEndpointsAreCleanedUpWhenDisabled(t *testing.T) {
-	c := cluster.Start(t)
-	b := &bench{t, c, c.Namespace(t)}
-	m := c.Manager(t, "--controllers=endpoint")
+	b := alone(t)
+	m := b.Manager(t, "--controllers=endpoint")
 	b.service("web")
 	b.waitEndpoints("web")
 	m.Stop(t)
 	own := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "by-hand"}}
-	if _, err := c.Client.CoreV1().Endpoints(b.ns).Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
+	if _, err := b.Client.CoreV1().Endpoints(b.ns).Create(t.Context(), own, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.Manager(t, "--controllers=*,-endpoint", "--endpoint-cleanup-when-disabled=true")
+	b.Manager(t, "--controllers=*,-endpoint", "--endpoint-cleanup-when-disabled=true")
 	b.wait("those of the controller are gone", func() error {
 		if b.endpoints("web") != nil {
 			return fmt.Errorf("they are there")

@@ -21,13 +21,6 @@ import (
 
 const sliceControllers = "--controllers=endpointslice,endpointslicemirroring,endpoint"
 
-func startSlices(t *testing.T, args ...string) *bench {
-	t.Helper()
-	c := cluster.Start(t)
-	c.Manager(t, append([]string{sliceControllers}, args...)...)
-	return &bench{t, c, c.Namespace(t)}
-}
-
 // slices returns the slices of a Service, by name.
 func (b *bench) slices(service string) []discoveryv1.EndpointSlice {
 	b.Helper()
@@ -78,21 +71,22 @@ func families(policy corev1.IPFamilyPolicy, all ...corev1.IPFamily) func(*corev1
 }
 
 func TestEndpointSlices(t *testing.T) { // EPS-15, EPS-17, EPS-24, EPS-26, EPS-29, EPS-41
-	b := startSlices(t, "--max-endpoints-per-slice=2")
+	b := share(t)
 	b.service("web", families(corev1.IPFamilyPolicyRequireDualStack, corev1.IPv4Protocol, corev1.IPv6Protocol))
 	b.waitSlices("web", "IPv4", "IPv6")
-	for name, ips := range map[string][]string{"a": {"10.9.0.1", "fd00::1"}, "b": {"10.9.0.2"}, "c": {"10.9.0.3"}} {
-		if err := b.loosePod(t.Context(), name, 8080, ips...); err != nil {
-			t.Fatal(err)
-		}
+	if err := b.loosePod(t.Context(), "a", 8080, "10.9.0.1", "fd00::1"); err != nil {
+		t.Fatal(err)
 	}
-	b.wait("three endpoints are in two slices of IPv4, one in one of IPv6", func() error {
+	b.user().Each(20, func(i int) error {
+		return b.loosePod(t.Context(), fmt.Sprint("more-", i), 8080, fmt.Sprint("10.9.1.", i))
+	})
+	b.wait("21 endpoints are in two slices of IPv4, one in one of IPv6", func() error {
 		n := map[discoveryv1.AddressType]int{}
 		all := b.slices("web")
 		for _, s := range all {
 			n[s.AddressType] += len(s.Endpoints)
 		}
-		if len(all) != 3 || n["IPv4"] != 3 || n["IPv6"] != 1 {
+		if len(all) != 3 || n["IPv4"] != 21 || n["IPv6"] != 1 {
 			return fmt.Errorf("%d slices: %v", len(all), n)
 		}
 		return nil
@@ -115,7 +109,7 @@ func TestEndpointSlices(t *testing.T) { // EPS-15, EPS-17, EPS-24, EPS-26, EPS-2
 		}
 		return nil
 	})
-	b.Kubectl(t, "-n", b.ns, "delete", "pod", "b", "c", "--force", "--grace-period=0")
+	b.Kubectl(t, "-n", b.ns, "delete", "pod", "--selector=pod!=a", "--force", "--grace-period=0")
 	b.waitSlices("web", "IPv4:8080 !10.9.0.1", "IPv6:8080 !fd00::1")
 	b.Kubectl(t, "-n", b.ns, "delete", "endpointslices", "-l", "kubernetes.io/service-name=web")
 	b.waitSlices("web", "IPv4:8080 !10.9.0.1", "IPv6:8080 !fd00::1")
@@ -150,7 +144,7 @@ func TestEndpointSlices(t *testing.T) { // EPS-15, EPS-17, EPS-24, EPS-26, EPS-2
 }
 
 func TestEndpointSlicesFollowNodes(t *testing.T) { // EPS-31, EPS-49, EPS-61, EPS-80
-	b := startSlices(t)
+	b := share(t)
 	b.service("web", func(s *corev1.Service) {
 		s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferClose)
 	})
@@ -190,7 +184,7 @@ func TestEndpointSlicesFollowNodes(t *testing.T) { // EPS-31, EPS-49, EPS-61, EP
 }
 
 func TestMirroredEndpoints(t *testing.T) { // ESM-4, ESM-6, ESM-9, ESM-13
-	b := startSlices(t, "--mirroring-max-endpoints-per-subset=3")
+	b := share(t)
 	b.service("hand", families(corev1.IPFamilyPolicyPreferDualStack), func(s *corev1.Service) { s.Spec.Selector = nil })
 	e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "hand"}, Subsets: []corev1.EndpointSubset{{
 		Ports:             []corev1.EndpointPort{{Port: 8080}},
@@ -214,8 +208,7 @@ func TestMirroredEndpoints(t *testing.T) { // ESM-4, ESM-6, ESM-9, ESM-13
 
 // Slices as the original leaves them are taken over without a write.
 func TestEndpointSlicesAreTakenOver(t *testing.T) { // EPS-30, EPS-32, EPS-45..47, ESM-14, ESM-20..22
-	c := cluster.Start(t)
-	b := &bench{t, c, c.Namespace(t)}
+	b := alone(t)
 	b.service("web")
 	b.service("hand", func(s *corev1.Service) { s.Spec.Selector = nil })
 	if err := b.loosePod(t.Context(), "a", 8080, "10.9.0.1"); err != nil {
@@ -257,7 +250,7 @@ func TestEndpointSlicesAreTakenOver(t *testing.T) { // EPS-30, EPS-32, EPS-45..4
 		}
 	}
 	before := []discoveryv1.EndpointSlice{b.slices("web")[0], b.slices("hand")[0]}
-	c.Manager(t, sliceControllers)
+	b.Manager(t, sliceControllers)
 	b.service("later") // what shows that the controllers are at work
 	b.waitSlices("later", "IPv4:8080 10.9.0.1")
 	cluster.Always(t, 2*time.Second, "nothing is written", func() error {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -132,10 +133,15 @@ func (e *embedded) has(path string, code int) error {
 	return nil
 }
 
-// gate is a proxy in front of the API server that can hold back what watches of a resource are sent.
+// idle is the resource of which nothing changes.
+const idle = "podtemplates"
+
+// gate is a proxy in front of the API server that can hold back what watches of a resource are sent. The server sends a bookmark a minute
+// after a watch has begun, or shortly before it ends, so the gate has watches end soon. Those of the idle resource it keeps open.
 type gate struct {
 	mu     sync.Mutex
 	frozen map[string]chan struct{} // by resource; closed when it thaws
+	ended  map[string]bool          // by resource: a watch has ended
 }
 
 // proxied starts a gate and returns the configuration that leads through it, with an administrator's rights.
@@ -149,9 +155,16 @@ func proxied(t *testing.T, c *cluster.Cluster) (*gate, *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{frozen: map[string]chan struct{}{}}
+	g := &gate{frozen: map[string]chan struct{}{}, ended: map[string]bool{}}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = target.Host },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = target.Host
+			if query := r.Out.URL.Query(); query.Get("watch") == "true" {
+				query.Set("timeoutSeconds", "10")
+				r.Out.URL.RawQuery = query.Encode()
+			}
+		},
 		Transport:     transport,
 		FlushInterval: -1,
 		ModifyResponse: func(resp *http.Response) error {
@@ -203,6 +216,14 @@ func (b *gated) Read(p []byte) (int, error) {
 		case <-b.ctx.Done():
 		}
 	}
+	if err != nil {
+		b.gate.mu.Lock()
+		b.gate.ended[b.resource] = true
+		b.gate.mu.Unlock()
+		if b.resource == idle {
+			<-b.ctx.Done()
+		}
+	}
 	return n, err
 }
 
@@ -220,12 +241,12 @@ func TestAFrozenWatch(t *testing.T) {
 	ns := c.Namespace(t)
 	g, client := proxied(t, c)
 	const bound = 5 * time.Second
-	e := embed(t, client, []manager.Controller{toy(func(string) {})}, func(c *manager.Config) { c.Bounds.Watch = bound })
+	e := embed(t, client, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Config) { c.Bounds.Watch = bound })
 	e.wait(patience, "/readyz", http.StatusOK)
 	e.wait(patience, "/livez", http.StatusOK)
 
 	// At rest, the server owes nothing until its first bookmark has come. From then on there is one each minute.
-	e.wait(3*time.Minute, "/livez/watch-podtemplates", http.StatusInternalServerError)
+	e.wait(patience, "/livez/watch-"+idle, http.StatusInternalServerError)
 	if err := e.has("/readyz", http.StatusOK); err != nil { // its bound is still 3m
 		t.Error(err)
 	}
@@ -234,6 +255,14 @@ func TestAFrozenWatch(t *testing.T) {
 	defer stop()
 	e.wait(patience, "/livez/watch-pods", http.StatusOK)
 	cluster.Always(t, 2*bound, "a watch with events is alive", func() error { return e.has("/livez/watch-pods", http.StatusOK) })
+	cluster.Eventually(t, patience, "there was a bookmark of pods", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.ended["pods"] {
+			return errors.New("no watch has ended")
+		}
+		return nil
+	})
 	g.freeze("pods")
 	e.wait(patience, "/livez/watch-pods", http.StatusInternalServerError)
 	if _, body := e.get("/livez?verbose"); !strings.Contains(body, "[-]watch-pods failed: reason withheld\n") ||
@@ -274,39 +303,56 @@ func churn(t *testing.T, c *cluster.Cluster, ns string) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// An API server that cannot be reached makes the process unready, and is no reason to restart it.
-func TestAnAPIServerThatCannotBeReached(t *testing.T) {
-	c := cluster.Start(t)
-	e := embed(t, c.RESTConfig, controllers.Registry(), func(c *manager.Config) { c.Bounds.Stale = 2 * time.Second })
+// TestAPIServerStopsAndStarts: an API server that cannot be reached makes a process unready, and is no reason to restart it. When it is
+// back, work goes on.
+func TestAPIServerStopsAndStarts(t *testing.T) {
+	b := alone(t)
+	e := embed(t, b.RESTConfig, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Config) { c.Bounds.Stale = 2 * time.Second })
+	m := b.Manager(t, onlyWorkloads)
+	b.create(deployment("web", 3))
+	b.waitComplete("web")
+	pods := names(b.pods())
 	e.waitForEach(patience, "/readyz")
-	c.StopAPIServer(t)
+	b.StopAPIServer(t)
 	e.wait(patience, "/readyz/watch-pods", http.StatusInternalServerError) // each watch becomes stale at a moment of its own
 	if _, body := e.get("/readyz?verbose"); !strings.Contains(body, "[+]cache-pods ok\n[-]watch-pods failed: reason withheld\n") {
 		t.Errorf("which check fails:\n%s", body)
 	}
-	cluster.Always(t, 5*time.Second, "it is alive", func() error { return e.has("/livez", http.StatusOK) })
-	c.StartAPIServer(t)
+	cluster.Always(t, 2*time.Second, "both are alive", func() error {
+		select {
+		case <-m.Ended():
+			return errors.New("the manager ended with the API server")
+		default:
+			return e.has("/livez", http.StatusOK)
+		}
+	})
+	b.StartAPIServer(t)
 	e.waitForEach(2*patience, "/readyz")
 	if err := e.has("/livez", http.StatusOK); err != nil {
 		t.Error(err)
 	}
+	if got := names(b.pods()); got != pods {
+		t.Errorf("pods were %s, are %s", pods, got)
+	}
+	b.setImage("web", "web:2")
+	b.waitComplete("web")
 }
 
 // A worker that never comes back from a key, and the keys that wait behind it.
 func TestAStuckWorker(t *testing.T) {
+	t.Parallel() // its controllers do nothing
 	c := cluster.Start(t)
 	ns := c.Namespace(t)
 	release := make(chan struct{})
 	var once sync.Once
 	free := func() { once.Do(func() { close(release) }) }
 	defer free()
-	stuck := toy(func(key string) { // at one pod, until it is released
+	stuck := toy("toy", func(key string) { // at one pod, until it is released
 		if key == ns+"/bad" {
 			<-release
 		}
 	})
-	registry := append([]manager.Controller{stuck}, controllers.Registry()...)
-	e := embed(t, c.RESTConfig, registry, func(c *manager.Config) {
+	e := embed(t, c.RESTConfig, []manager.Controller{stuck, toy("other", func(string) {})}, func(c *manager.Config) {
 		c.Bounds.Worker, c.Bounds.Queue = 4*time.Second, 3*time.Second
 	})
 	e.wait(patience, "/readyz", http.StatusOK)
@@ -318,7 +364,7 @@ func TestAStuckWorker(t *testing.T) {
 		e.wait(patience, "/livez/toy-controller-"+row.check, http.StatusInternalServerError)
 	}
 	_, body := e.get("/livez?verbose&exclude=toy-controller-queue&exclude=toy-controller-workers")
-	if !strings.Contains(body, "[+]replicaset-controller-workers ok\n") || !strings.HasSuffix(body, "livez check passed\n") {
+	if !strings.Contains(body, "[+]other-controller-workers ok\n") || !strings.HasSuffix(body, "livez check passed\n") {
 		t.Errorf("all others are alive:\n%s", body)
 	}
 	for _, path := range []string{"/healthz", "/readyz"} {
@@ -333,8 +379,8 @@ func TestAStuckWorker(t *testing.T) {
 
 // toy is a controller with one worker, which does something with the key of each pod and writes nothing. It watches
 // PodTemplates, too.
-func toy(work func(key string)) manager.Controller {
-	return manager.Controller{Name: "toy-controller", Alias: "toy", Account: "toy", Init: func(c manager.Context) (manager.Runner, error) {
+func toy(name string, work func(key string)) manager.Controller {
+	return manager.Controller{Name: name + "-controller", Alias: name, Account: name, Init: func(c manager.Context) (manager.Runner, error) {
 		pods, err := informers.Pods(c.Informers)
 		if err != nil {
 			return nil, err
@@ -344,7 +390,7 @@ func toy(work func(key string)) manager.Controller {
 			return nil, err
 		}
 		return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}]{
-			Name: "toy", Workers: 1,
+			Name: name, Workers: 1,
 			Watches: []reconcile.Watch{
 				{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: informers.Itself},
 				{Kind: corev1.SchemeGroupVersion.WithKind("PodTemplate"), Informer: templates.Informer(), Enqueues: informers.Itself},

@@ -247,14 +247,6 @@ func (a *autoscaled) leavesOutUnready() {
 	a.stays(3)
 }
 
-// withGizmos makes a kind with a scale, before a manager looks which kinds there are. The caller takes it away.
-func (b *bench) withGizmos() (end func()) {
-	b.Helper()
-	b.Apply(b.T, "default", gizmos)
-	b.Kubectl(b.T, "wait", "--for=condition=Established", "crd/gizmos.autoscaling.example.com", "--timeout=60s")
-	return func() { b.Kubectl(b.T, "delete", "crd", "gizmos.autoscaling.example.com") }
-}
-
 const gizmos = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: gizmos.autoscaling.example.com}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,7 +78,6 @@ func (a *autoscaled) autoscaler(least, most int32, edit func(*autoscalingv2.Hori
 	if _, err := all.Create(a.Context(), h, metav1.CreateOptions{}); err != nil {
 		a.Fatal(err)
 	}
-	a.Cleanup(func() { _ = all.Delete(context.Background(), "web", metav1.DeleteOptions{}) }) // it would look for its target again and again
 }
 
 func (a *autoscaled) status() autoscalingv2.HorizontalPodAutoscalerStatus {
@@ -263,12 +261,9 @@ func sources() []source {
 	}
 }
 
-// TestHorizontalPodAutoscalers has a manager whose periods are short, and the server for metrics.
+// TestHorizontalPodAutoscalers has the server for metrics.
 func TestHorizontalPodAutoscalers(t *testing.T) {
-	c := cluster.Start(t)
-	defer (&bench{t, c, ""}).withGizmos()()
-	c.Manager(t, "--controllers=deployment,replicaset,horizontal-pod-autoscaler-controller", "--horizontal-pod-autoscaler-sync-period=500ms",
-		"--horizontal-pod-autoscaler-downscale-stabilization=2s", "--horizontal-pod-autoscaler-cpu-initialization-period=1ms", "--horizontal-pod-autoscaler-initial-readiness-delay=1ms")
+	c := share(t).Cluster
 	withMetrics(t, c, metricsapi.Options{}, func(run func(string, func(*autoscaled))) {
 		for _, s := range sources() {
 			run(s.name, func(a *autoscaled) { a.followsLoad(s) })

@@ -42,7 +42,8 @@ func (b *bench) podOf(ns, name string) *corev1.Pod {
 }
 
 func TestOwnersInOtherNamespacesCountForNothing(t *testing.T) { // RS-11, RS-20
-	b := start(t) // without the garbage collector, which deletes such pods
+	b := alone(t)
+	b.Manager(t, onlyWorkloads) // without the garbage collector, which deletes such pods
 	b.create(deployment("web", 2))
 	b.waitComplete("web")
 	set := b.sets()[0]
@@ -191,7 +192,7 @@ func TestClocksThatAreADayOff(t *testing.T) {
 }
 
 func TestPodsThatFailAtStartAreReplacedAtAFallingRate(t *testing.T) {
-	b := start(t)
+	b := share(t)
 	b.create(deployment("web", 1, annotated(cluster.Fail, "true")))
 	b.wait("the ReplicaSet says that its pods fail", func() error {
 		sets := b.sets()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -185,39 +184,4 @@ func TestJobs(t *testing.T) {
 		}
 		b.untrackedAll("gone")
 	})
-}
-
-// JOB-125: a Job of one pod is complete half a second after its pod has ended.
-func TestASmallJobIsPrompt(t *testing.T) {
-	c := cluster.Start(t)
-	c.Manager(t, "--controllers=job")
-	b := &bench{t, c, c.Namespace(t)}
-	const runs = 5
-	var best time.Duration
-	for i := range runs {
-		name := fmt.Sprint("one-", i)
-		b.createJob(name, 1)
-		b.waitJob(name, "has its pod", running(1))
-		pod := b.podsOfJob(name, 1)[0]
-		w, err := b.Client.BatchV1().Jobs(b.ns).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		b.endPod(pod, corev1.PodSucceeded)
-		for e := range w.ResultChan() {
-			if j, ok := e.Object.(*batchv1.Job); ok && jobIs(j.Status, batchv1.JobComplete) {
-				break
-			}
-		}
-		w.Stop()
-		took := time.Since(began)
-		t.Logf("complete %v after its pod", took)
-		if best == 0 || took < best {
-			best = took
-		}
-	}
-	if best > 500*time.Millisecond {
-		t.Errorf("the fastest of %d was complete after %v", runs, best)
-	}
 }

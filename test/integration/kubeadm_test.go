@@ -27,6 +27,7 @@ import (
 // TestKubeadm runs the manager with exactly the arguments, files and rights that kubeadm gives to it, on an API server with exactly
 // kubeadm's admission (CLI-75 to CLI-80). Each controller of this build runs, no health check fails, and work gets done.
 func TestKubeadm(t *testing.T) {
+	t.Parallel() // on another control plane
 	shared := cluster.Start(t)
 	if os.Getenv("MANAGER_BINARY") != "" {
 		t.Skip("it is about ours")

@@ -3,6 +3,7 @@ package integration
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.InstalledRoles) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // unless it is given: they mostly wait
+	cluster.Main(m, cluster.InstalledRoles)
+}
 
 const (
 	onlyWorkloads = "--controllers=deployment,replicaset"
@@ -34,22 +38,19 @@ type bench struct {
 	ns string
 }
 
-// share has the test run in parallel with others, in a namespace of its own, with the one manager that they share. It is
-// for tests that need no manager with other flags, do not stop it, and judge neither times nor numbers of requests.
-func share(t *testing.T) *bench {
+// alone has the test run alone. It starts its managers itself.
+func alone(t *testing.T) *bench {
 	t.Helper()
-	t.Parallel()
 	c := cluster.Start(t)
-	c.SharedManager(t)
 	return &bench{t, c, c.Namespace(t)}
 }
 
-// start has the test run alone, with a manager of its own.
-func start(t *testing.T) *bench {
-	t.Helper()
-	c := cluster.Start(t)
-	c.Manager(t, onlyWorkloads)
-	return &bench{t, c, c.Namespace(t)}
+// user does what users and nodes do in the namespace.
+func (b *bench) user() *suite.User {
+	return &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns, Wait: func(what string, timeout time.Duration, check func() error) {
+		b.Helper()
+		cluster.Eventually(b.T, timeout, what, check)
+	}}
 }
 
 type edit func(*appsv1.Deployment)

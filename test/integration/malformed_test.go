@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,71 +23,145 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/pkg/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-// Objects that should not exist make nothing panic, keep nobody waiting, and cost little.
+// Objects that should not exist make nothing panic, keep nobody waiting, and are tried at a falling rate: each controller does its
+// work beside them, also if it finds them when it starts.
 func TestMalformedObjectsHarmNobody(t *testing.T) {
-	c := cluster.Start(t)
-	proxy, kubeconfig := c.CountingProxy(t, c.AdminKubeconfig)
-	m := c.Manager(t, suite.ControllersFlag(), "--kubeconfig="+kubeconfig, "--use-service-account-credentials=false")
-	b := &bench{t, c, c.Namespace(t)}
+	b := alone(t)
+	scenarios := b.prepareScenarios()
+	begin, began := b.AuditEnd(t), time.Now()
+	m := b.Manager(t, suite.ControllersFlag(), "--horizontal-pod-autoscaler-sync-period=1s", "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod)
 	// A manager that starts deletes Endpoints that have no Service. It is done with that when it has served one.
 	b.service("early", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "nobody"} })
 	b.waitEndpoints("early")
-	stored, pods := 0, 0
+	stored := b.storeMalformed()
+	b.Run("work", func(t *testing.T) { // all at the same time
+		for controller, play := range scenarios {
+			t.Run(controller, func(t *testing.T) {
+				t.Parallel()
+				play(t)
+			})
+		}
+	})
+	b.triedAtAFallingRate(begin, time.Since(began), stored)
+	b.create(deployment("web", 3))
+	b.waitComplete("web")
+	b.setImage("web", "web:2")
+	b.waitComplete("web")
+	for _, p := range b.pods() {
+		if app := p.Labels["app"]; app != "web" && !stored[p.Name] {
+			t.Errorf("there is a pod %s", p.Name)
+		}
+	}
+
+	m.Kill(t) // and a manager that finds them when it starts, with few enough terminated pods for the scenario of podgc
+	podgc := suite.Entries()[slices.IndexFunc(suite.Entries(), func(e suite.Entry) bool { return e.Controller == podGC })].Scenarios[0]
+	gc := &bench{t, b.Cluster, b.Namespace(t)}
+	podgc.Prepare(gc.user())
+	b.Manager(t, suite.ControllersFlag(), fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold))
+	podgc.Play(gc.user())
+	b.setImage("web", "web:3")
+	b.waitComplete("web")
+	clusterInfo := []byte("/registry/configmaps/kube-public/cluster-info") // without this one, there may be one that is signed
+	b.askEtcd("deleterange", map[string][]byte{"key": clusterInfo})
+	b.workOfBootstrapTokens()
+}
+
+const podGC = "pod-garbage-collector-controller"
+
+// storeMalformed stores the malformed objects of all entries, and returns their names.
+func (b *bench) storeMalformed() map[string]bool {
+	b.Helper()
+	names := map[string]bool{}
 	for _, e := range suite.Entries() {
 		for key, object := range e.Malformed {
 			b.store(key, object)
-			stored++
-			if strings.HasPrefix(key, "pods/") {
-				pods++
-			}
+			names[path.Base(key)] = true
 		}
 	}
-	client, err := dynamic.NewForConfig(c.RESTConfig)
+	client, err := dynamic.NewForConfig(b.RESTConfig)
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
 	b.wait("the server shows them", func() error {
 		var errs []error
 		for _, e := range suite.Entries() {
 			for key, object := range e.Malformed {
-				_, err := client.Resource(resourceOf(t, object)).Namespace(b.namespaceOf(object)).Get(t.Context(), path.Base(key), metav1.GetOptions{})
+				_, err := client.Resource(resourceOf(b.T, object)).Namespace(b.namespaceOf(object)).Get(b.Context(), path.Base(key), metav1.GetOptions{})
 				errs = append(errs, err)
 			}
 		}
 		return errors.Join(errs...)
 	})
-	b.create(deployment("web", 3))
-	b.waitComplete("web")
-	b.setImage("web", "web:2")
-	b.waitComplete("web")
+	return names
+}
 
-	// What the server refuses is tried again, with pauses that double: a few times in this span, not many.
-	b.wait("the manager pauses", func() error {
-		before := proxy.Requests().Total
-		time.Sleep(5 * time.Second)
-		if n := proxy.Requests().Total - before; n > 5*stored {
-			return fmt.Errorf("%d requests in 5 s:\n%s", n, proxy.Requests())
+// prepareScenarios prepares a scenario of each entry, in a namespace of its own, and returns what plays them. That of podgc needs a manager
+// with another flag.
+func (b *bench) prepareScenarios() map[string]func(*testing.T) {
+	b.Helper()
+	all := map[string]func(*testing.T){}
+	for _, e := range suite.Entries() {
+		if len(e.Scenarios) == 0 || e.Controller == podGC {
+			continue
 		}
-		return nil
-	})
-	if log := m.Log(); strings.Contains(log, "panicked") {
-		t.Error("a controller panicked")
+		s, in := e.Scenarios[0], &bench{b.T, b.Cluster, b.Namespace(b.T)}
+		if s.Prepare != nil {
+			s.Prepare(in.user())
+		}
+		all[e.Controller] = func(t *testing.T) { s.Play((&bench{t, in.Cluster, in.ns}).user()) }
 	}
-	list, err := c.Client.CoreV1().Pods(b.ns).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 3+pods { // those of web, and those that are malformed
-		t.Errorf("%d pods, want %d: %v", len(list.Items), 3+pods, err)
+	return all
+}
+
+// triedEachSecond are the accounts that may try once a second, and why.
+var triedEachSecond = map[string]string{
+	"horizontal-pod-autoscaler": "its period is a second here, and takes the place of the back-off",
+	"deployment-controller":     "what a plan wants to be looked at again is looked at in a second also if a write fails",
+	"daemon-set-controller":     "as Deployments",
+	"statefulset-controller":    "as Deployments",
+}
+
+// triedAtAFallingRate counts what the controllers have asked about the malformed objects since the audit log had that length. Each change
+// in their namespace may lead to one more try.
+func (b *bench) triedAtAFallingRate(begin int64, d time.Duration, names map[string]bool) {
+	b.Helper()
+	asked, changes := map[string]int{}, 0
+	requests, _ := b.Requests(b.T, begin)
+	for _, r := range requests {
+		o := r.ObjectRef
+		if r.ResponseStatus.Code < 300 && o.Namespace == b.ns && slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) && o.Resource != "events" {
+			changes++
+		}
+		if account, ours := strings.CutPrefix(r.User.Username, "system:serviceaccount:"+rbac.Home+":"); ours && names[o.Name] && (o.Namespace == b.ns || o.Namespace == "") {
+			asked[fmt.Sprint(account, " ", r.Verb, " ", o.Resource, "/", o.Subresource, " ", o.Name)]++
+		}
 	}
-	m.Kill(t) // and a manager that finds them when it starts
-	m = c.Manager(t, suite.ControllersFlag())
-	b.setImage("web", "web:3")
-	b.waitComplete("web")
-	if log := m.Log(); strings.Contains(log, "panicked") {
-		t.Error("a controller panicked after a restart")
+	for what, n := range asked {
+		most := mostTries(d) + changes
+		if account, _, _ := strings.Cut(what, " "); triedEachSecond[account] != "" {
+			most = int(d/time.Second) + mostTries(time.Second) + changes
+		}
+		if n > most {
+			b.Errorf("%s: %d times in %v with %d changes, want at most %d", what, n, d, changes, most)
+		}
 	}
+	if len(asked) < 20 {
+		b.Errorf("only %d kinds of requests are about the malformed objects", len(asked))
+	}
+}
+
+// mostTries returns how often something may be tried in that time, if each failure doubles the pause up to [queue.MaxBackoff], of
+// which a tenth may be taken off.
+func mostTries(d time.Duration) (n int) {
+	for at := time.Duration(0); at <= d; n++ {
+		at += min(5*time.Millisecond<<min(n, 20), queue.MaxBackoff) * 9 / 10
+	}
+	return n
 }
 
 // resourceOf returns the resource of an object as suite.Entry has it.
@@ -133,19 +208,19 @@ func (b *bench) store(key, object string) {
 	if !json.Valid([]byte(object)) {
 		b.Fatalf("%s is not JSON: %s", key, object)
 	}
-	body, err := json.Marshal(map[string][]byte{"key": []byte(path.Join("/registry", resource, namespace, name)), "value": []byte(object)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.askEtcd("put", body)
-	if namespace != b.ns { // nobody deletes it with its namespace
-		b.Cleanup(func() { b.askEtcd("deleterange", body) })
-	}
+	request := map[string][]byte{"key": []byte(path.Join("/registry", resource, namespace, name)), "value": []byte(object)}
+	b.askEtcd("put", request)
+	delete(request, "value")
+	b.Cleanup(func() { b.askEtcd("deleterange", request) }) // some could not be deleted through the server
 }
 
 // askEtcd changes what the API server keeps.
-func (b *bench) askEtcd(verb string, body []byte) {
+func (b *bench) askEtcd(verb string, request map[string][]byte) {
 	b.Helper()
+	body, err := json.Marshal(request)
+	if err != nil {
+		b.Fatal(err)
+	}
 	resp, err := http.Post(b.etcd()+"/v3/kv/"+verb, "application/json", bytes.NewReader(body))
 	if err != nil {
 		b.Fatal(err)

@@ -25,10 +25,8 @@ var appearsLater = map[string]string{
 	"controller_manager_stale_sync_skips_total":      "TestMetricsOfALeader and the tests of pkg/reconcile count them",
 }
 
-// Every metric that the dashboard and the alerts name is one that the binary exports.
-func TestDashboardAndAlertsNameWhatThereIs(t *testing.T) {
-	s := serve(t, cluster.Start(t), "--leader-elect=true", "--kube-api-qps=50", "--kube-api-burst=100")
-	cluster.Eventually(t, patience, "it is ready", func() error { _, err := s.get("/readyz"); return err })
+// hasAllThatIsNamed: every metric that the dashboard and the alerts name is one that the binary exports.
+func (s *served) hasAllThatIsNamed(t *testing.T) {
 	named := append(dashboardNames(t), alertNames(t)...)
 	if len(named) < 30 {
 		t.Fatalf("only %d metrics are named", len(named))

@@ -1,8 +1,10 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +16,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
-
-const onlyNamespaces = "--controllers=namespace"
 
 // tenant is a namespace that a test deletes.
 type tenant struct {
@@ -117,19 +117,11 @@ spec:
 `
 
 func TestNamespaces(t *testing.T) {
-	c := cluster.Start(t)
-	c.Apply(t, "default", gadgets)
-	defer c.Kubectl(t, "delete", "crd", "gadgets.shop.example.com", "--wait=false")
-	c.Kubectl(t, "wait", "--for=condition=Established", "crd/gadgets.shop.example.com", "--timeout=60s")
-	_, begin := c.Requests(t, 0)
-	m := c.Manager(t, onlyNamespaces)
-
+	c := share(t).Cluster
 	t.Run("NS-28, NS-36 an empty one is released", func(t *testing.T) {
 		n := newTenant(t, c)
-		began := time.Now()
 		n.delete()
 		n.waitGone()
-		t.Logf("gone after %v", time.Since(began))
 	})
 	t.Run("NS-16, NS-21 objects of all kinds are deleted, custom ones too", func(t *testing.T) {
 		n := newTenant(t, c)
@@ -182,18 +174,38 @@ func TestNamespaces(t *testing.T) {
 		n.Kubectl(t, "patch", "namespace", n.name, "--type=merge", `-p={"metadata":{"finalizers":null}}`)
 		n.waitGone()
 	})
-	t.Run("NS-14, NS-31, NS-43 an aggregated API that is down holds it, and nothing else is left", func(t *testing.T) {
-		n := newTenant(t, c)
-		n.configMap("a")
-		c.Apply(t, "default", "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.down.example.com}\n"+
-			"spec: {group: down.example.com, version: v1, groupPriorityMinimum: 10, versionPriority: 10, insecureSkipTLSVerify: true, service: {name: nobody, namespace: default}}")
-		cluster.Eventually(t, patience, "discovery fails", func() error {
-			_, err := c.Client.Discovery().ServerPreferredResources()
-			if failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(failed) != 1 {
-				return fmt.Errorf("%d groups fail: %w", len(failed), err)
+}
+
+// TestAnAggregatedAPIThatIsDown runs alone: while there is one, no namespace of another test could go.
+func TestAnAggregatedAPIThatIsDown(t *testing.T) {
+	c := cluster.Start(t)
+	c.Manager(t, "--controllers=namespace,garbagecollector")
+	n, f := newTenant(t, c), newFamily(t, c)
+	n.configMap("a")
+	c.Apply(t, "default", "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.down.example.com}\n"+
+		"spec: {group: down.example.com, version: v1, groupPriorityMinimum: 10, versionPriority: 10, insecureSkipTLSVerify: true, service: {name: nobody, namespace: default}}")
+	up := sync.OnceFunc(func() { c.Kubectl(t, "delete", "apiservice", "v1.down.example.com") })
+	defer up()
+	cluster.Eventually(t, patience, "discovery fails", func() error {
+		_, err := c.Client.Discovery().ServerPreferredResources()
+		if failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err); len(failed) != 1 {
+			return fmt.Errorf("%d groups fail: %w", len(failed), err)
+		}
+		return nil
+	})
+	t.Run("GC-34 an object whose owner is of its kinds stays", func(t *testing.T) {
+		f.Apply(t, f.ns, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, ownerReferences: [{apiVersion: down.example.com/v1, kind: Silent, name: nobody, uid: 00000000-0000-0000-0000-000000000005}]}")
+		f.make("late", f.make("last"))
+		f.delete("last", metav1.DeletePropagationBackground)
+		f.waitFor("held")
+		cluster.Always(t, 2*time.Second, "it stays", func() error {
+			if f.get("held") == nil {
+				return errors.New("it is gone")
 			}
 			return nil
 		})
+	})
+	t.Run("NS-14, NS-31, NS-43 it holds a namespace, in which nothing is left", func(t *testing.T) {
 		n.delete()
 		n.waitSays(corev1.NamespaceDeletionDiscoveryFailure, "Discovery failed for some groups, 1 failing: ")
 		cluster.Eventually(t, patience, "the ConfigMap is gone", func() error {
@@ -202,12 +214,7 @@ func TestNamespaces(t *testing.T) {
 			}
 			return nil
 		})
-		c.Kubectl(t, "delete", "apiservice", "v1.down.example.com")
+		up()
 		n.waitGone()
 	})
-	if code := m.Stop(t); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	requests, _ := c.Requests(t, begin)
-	t.Logf("%d requests in the audit log", len(requests))
 }

@@ -47,26 +47,20 @@ func (b *bench) pod(name string) *corev1.Pod {
 }
 
 func TestPodGCOfTerminatedPods(t *testing.T) {
-	c := cluster.Start(t)
-	b := &bench{t, c, c.Namespace(t)}
+	b := alone(t)
 	for i := range 50 {
 		b.bound(fmt.Sprintf("ended-%02d", i), "")
 		if err := b.podStatus(t.Context(), fmt.Sprintf("ended-%02d", i), corev1.PodStatus{Phase: corev1.PodFailed}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.Manager(t, "--controllers=podgc", "--terminated-pod-gc-threshold=10")
+	b.Manager(t, "--controllers=podgc", "--terminated-pod-gc-threshold=10")
 	b.wait("PGC-4: ten of the terminated pods are left", func() error {
-		left := 0
-		for i := range 50 {
-			if b.pod(fmt.Sprintf("ended-%02d", i)) != nil {
-				left++
-			}
+		left, err := b.Client.CoreV1().Pods(b.ns).List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(left.Items) != 10 {
+			err = fmt.Errorf("%d are left", len(left.Items))
 		}
-		if left != 10 {
-			return fmt.Errorf("%d are left", left)
-		}
-		return nil
+		return err
 	})
 }
 
@@ -90,7 +84,6 @@ func TestPodGC(t *testing.T) {
 
 	lost := time.Now() // from here on either manager may notice
 	b.Kubectl(t, "delete", "node", "gone")
-	began := time.Now()
 	b.Manager(t, "--controllers=podgc")
 	b.wait("PGC-7: the pod that terminates on the node out of service is gone", func() error {
 		if b.pod("stuck") != nil {
@@ -104,17 +97,14 @@ func TestPodGC(t *testing.T) {
 		}
 		return nil
 	})
-	if p, waited := b.pod("orphan"), time.Since(lost); p.DeletionTimestamp != nil && waited < 38*time.Second {
-		t.Fatalf("PGC-9: the orphan went after %v, without the grace period", waited)
-	}
-	cluster.Eventually(t, 70*time.Second, "PGC-8: the orphan is deleted", func() error {
+	cluster.Eventually(t, 2*patience, "PGC-8: the orphan is deleted", func() error {
 		if p := b.pod("orphan"); p.DeletionTimestamp == nil {
 			return fmt.Errorf("it is not")
 		}
 		return nil
 	})
-	if waited := time.Since(lost); waited < 38*time.Second || time.Since(began) > 65*time.Second {
-		t.Errorf("PGC-11: the orphan went after %v", waited)
+	if waited := time.Since(lost); waited < 38*time.Second { // and at the latest when? TestOrphanGoesAfterGracePeriodAndLiveRead says it
+		t.Errorf("PGC-9: the orphan went after %v, without the grace period", waited)
 	}
 	p := b.pod("orphan")
 	if p.Status.Phase != corev1.PodFailed || !hasDisruption(p) {

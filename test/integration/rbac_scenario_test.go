@@ -36,33 +36,17 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	}
 	c.StrictLease(t)
 	b := &bench{t, c, c.Namespace(t)}
-	_, begin := c.Requests(t, 0)
+	begin := c.AuditEnd(t)
 
 	b.workForATakeover()
 	legacy := b.legacyTokens()
-	defer b.withGizmos()()
+	customKinds(t, c)
 	port := freePort(t)
 	m := c.Manager(t, autoscalerPeriod, "--controllers=*,bootstrapsigner,tokencleaner", "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--authentication-kubeconfig="+c.ManagerKubeconfig, "--authorization-kubeconfig="+c.ManagerKubeconfig)
 	began := time.Now()
-	set := b.workOfDeployments()
-	b.workOfReplicationControllers()
-	b.workOfJobs()
-	b.workOfDaemonSets()
-	b.workOfStatefulSets()
-	b.workOfEndpoints()
-	b.workOfEndpointSlices()
-	b.workOfServiceAccounts()
-	b.workOfGarbage()
-	b.workOfNamespaces()
-	b.workOfCronJobs()
-	b.workOfBudgets()
-	b.workOfCertificates()
-	b.workOfBootstrapTokens()
-	b.workOfClusterRoles()
-	b.workOfProtection()
-	b.workOfAutoscalers()
+	set := b.work()
 	legacy()
 	b.scrape(port)
 	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
@@ -85,6 +69,44 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	requests, _ := c.Requests(t, begin)
 	b.refused(requests)
 	compareRights(t, requests)
+}
+
+// work does all kinds of work at the same time. It returns the ReplicaSet that a Deployment called "taken" has.
+func (b *bench) work() (set *appsv1.ReplicaSet) {
+	b.Helper()
+	here := map[string]func(*bench){ // with what there was before the manager
+		"workloads of a former leader": func(b *bench) {
+			set = b.workOfDeployments()
+			b.workOfEndpoints()
+			b.workOfEndpointSlices()
+			b.workOfBudgets()
+		},
+		"ReplicationControllers": (*bench).workOfReplicationControllers,
+	}
+	elsewhere := map[string]func(*bench){
+		"Jobs": (*bench).workOfJobs, "DaemonSets": (*bench).workOfDaemonSets, "StatefulSets": (*bench).workOfStatefulSets,
+		"service accounts": (*bench).workOfServiceAccounts, "garbage": (*bench).workOfGarbage, "namespaces": (*bench).workOfNamespaces,
+		"CronJobs": (*bench).workOfCronJobs, "certificates": (*bench).workOfCertificates, "bootstrap tokens": (*bench).workOfBootstrapTokens,
+		"cluster roles": (*bench).workOfClusterRoles, "protection": (*bench).workOfProtection, "autoscalers": (*bench).workOfAutoscalers,
+	}
+	b.Run("work", func(t *testing.T) {
+		for name, work := range here {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				work(&bench{t, b.Cluster, b.ns})
+			})
+		}
+		for name, work := range elsewhere {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				work(&bench{t, b.Cluster, b.Namespace(t)})
+			})
+		}
+	})
+	if b.Failed() {
+		b.FailNow()
+	}
+	return set
 }
 
 // workForATakeover leaves work that a former leader may have begun: keys in doubt are read live. And no lease, an account
@@ -166,7 +188,7 @@ func (b *bench) loseTheLease(m *cluster.Manager) {
 // looks who has the name.
 func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 	b.Helper()
-	_, begin := b.Requests(b.T, 0)
+	begin := b.AuditEnd(b.T)
 	m := b.Manager(b.T, "--controllers=deployment,endpoint", "--kube-api-qps=1", "--kube-api-burst=1", listing,
 		"--concurrent-deployment-syncs=20", "--concurrent-endpoint-syncs=20")
 	b.create(deployment("first", 0))

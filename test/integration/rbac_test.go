@@ -15,21 +15,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// TestNothingWasForbidden runs after almost all tests (by the name of its file): in none of those before has the API server
-// refused a request of the manager or of one of its service accounts for want of a right. But for those that say otherwise,
-// they run under exactly the roles of deploy/kustomize (RB-12).
-func TestNothingWasForbidden(t *testing.T) {
-	c := cluster.Start(t)
-	b := &bench{t, c, c.Namespace(t)}
-	c.Manager(t) // all controllers, so that the test has something to look at when it runs alone
-	b.create(deployment("web", 1))
-	b.waitComplete("web")
-	requests, _ := c.Requests(t, 0)
-	if n := b.refused(requests); n < 5 {
-		t.Errorf("the audit log has only %d requests of the manager", n)
-	}
-}
-
 // refused reports the requests of managers that were refused for want of a right, and returns how many were looked at.
 func (b *bench) refused(requests []cluster.Request) (seen int) {
 	b.Helper()
@@ -48,6 +33,7 @@ func (b *bench) refused(requests []cluster.Request) (seen int) {
 // TestDropInStaysWithinTheRolesOfTheOriginal: whoever puts the manager in the original's place needs no new roles (RB-1 to
 // RB-8).
 func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
+	t.Parallel() // without a manager
 	c := cluster.Start(t)
 	clusterRole := func(name string) []rbacv1.PolicyRule {
 		role, err := c.Client.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{})

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,31 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-const onlyReplicas = "--controllers=replicationcontroller,replicaset"
-
-// createRC makes a ReplicationController, which goes at the end of the test before what it has made.
+// createRC makes a ReplicationController.
 func (b *bench) createRC(rc *corev1.ReplicationController) {
 	b.Helper()
 	all := b.Client.CoreV1().ReplicationControllers(b.ns)
 	if _, err := all.Create(b.Context(), rc, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		ctx := context.Background()
-		_, err := all.Patch(ctx, rc.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		if live, getErr := all.Get(ctx, rc.Name, metav1.GetOptions{}); err == nil && getErr == nil && live.DeletionTimestamp == nil {
-			err = all.Delete(ctx, rc.Name, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
-		}
-		if err != nil {
-			b.Error(err)
-		}
-	})
 }
 
 func (b *bench) rc(name string) *corev1.ReplicationController {
@@ -78,9 +64,8 @@ func (b *bench) podsOf(owner metav1.Object) []corev1.Pod {
 }
 
 func TestReplicationControllers(t *testing.T) {
-	c := cluster.Start(t)
-	_, begin := c.Requests(t, 0)
-	b := &bench{t, c, c.Namespace(t)}
+	b := share(t)
+	begin := b.AuditEnd(t)
 	b.orphanOf("web")
 	web := replicationController("web", 3)
 	web.Spec.Selector = nil // RC-10: the server makes it of the template's labels
@@ -88,10 +73,9 @@ func TestReplicationControllers(t *testing.T) {
 	single := replicationController("single", 1)
 	single.Spec.Replicas = nil
 	b.createRC(single)
-	s := serve(t, c, onlyReplicas)
 
 	run := func(name string, test func(b *bench)) {
-		t.Run(name, func(t *testing.T) { test(&bench{t, c, b.ns}) })
+		t.Run(name, func(t *testing.T) { test(&bench{t, b.Cluster, b.ns}) })
 	}
 	run("RC-4 an orphan is adopted, the others are created", func(b *bench) {
 		own := b.waitRC("web", 3)
@@ -123,7 +107,7 @@ func TestReplicationControllers(t *testing.T) {
 	run("RC-17 what was asked", func(b *bench) { b.statusByUpdate(begin) })
 	run("RC-1, RC-30 the queue's name", func(b *bench) {
 		queue := metric{"RC-30", "workqueue_depth", "GAUGE", "name", "name=replicationmanager", ""}
-		if err := queue.check(s.scrape("/metrics")[queue.name]); err != nil {
+		if err := queue.check(askShared(t).scrape("/metrics")[queue.name]); err != nil {
 			b.Error(err)
 		}
 	})
@@ -150,12 +134,12 @@ func (b *bench) scalesRC() {
 
 func (b *bench) deletesRC() {
 	b.Helper()
-	if err := b.Client.CoreV1().ReplicationControllers(b.ns).Delete(b.Context(), "web", metav1.DeleteOptions{}); err != nil {
+	b.patchMeta("replicationcontroller", "web", hold)
+	background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)} // by default its pods would be orphans
+	if err := b.Client.CoreV1().ReplicationControllers(b.ns).Delete(b.Context(), "web", background); err != nil {
 		b.Fatal(err)
 	}
-	if rc := b.rc("web"); !slices.Equal(rc.Finalizers, []string{metav1.FinalizerOrphanDependents}) {
-		b.Errorf("finalizers %v", rc.Finalizers) // no garbage collector runs that would take it off
-	}
+	defer b.patchMeta("replicationcontroller", "web", `{"metadata":{"finalizers":null}}`)
 	own := b.podsOf(b.rc("web"))
 	if err := b.Client.CoreV1().Pods(b.ns).Delete(b.Context(), own[0].Name, metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
@@ -224,54 +208,5 @@ func (b *bench) statusByUpdate(begin int64) {
 	want := map[string]bool{account + "update status": true, account + "get ": true} // the latter before the adoption
 	if diff := cmp.Diff(want, asked); diff != "" {
 		b.Errorf("RC-1, RC-17: requests (-want +got):\n%s", diff)
-	}
-}
-
-// A manager that is killed while it creates pods leaves a successor that creates the rest, and not one more.
-func TestReplicationControllerRC13KilledWhileItGrows(t *testing.T) {
-	c := cluster.Start(t)
-	b := &bench{t, c, c.Namespace(t)}
-	m := c.Manager(t, onlyReplicas)
-	b.createRC(replicationController("web", 0))
-	b.waitRC("web", 0)
-	for round := range 2 {
-		had := 60 * round
-		stop := b.watchInvariants(had+60, 0)
-		grown := b.grownTo(had + 5)
-		b.scaleRC("web", int32(had+60))
-		grown()
-		m.Kill(t)
-		t.Logf("killed when there were %d pods of %d", len(b.pods()), had+60)
-		m = c.Manager(t, onlyReplicas)
-		b.waitRC("web", int32(had+60))
-		stop()
-	}
-}
-
-// grownTo begins to watch, and returns a function that waits until the namespace has so many pods.
-func (b *bench) grownTo(size int) (wait func()) {
-	b.Helper()
-	list, err := b.Client.CoreV1().Pods(b.ns).List(b.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	w, err := b.Client.CoreV1().Pods(b.ns).Watch(b.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return func() {
-		b.Helper()
-		defer w.Stop()
-		deadline := time.After(patience)
-		for n := len(list.Items); n < size; {
-			select {
-			case e := <-w.ResultChan():
-				if e.Type == "ADDED" {
-					n++
-				}
-			case <-deadline:
-				b.Fatalf("there are %d pods, not %d", n, size)
-			}
-		}
 	}
 }

@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
 func (b *bench) createQuota(name string, hard corev1.ResourceList, scopes ...corev1.ResourceQuotaScope) {
@@ -32,7 +30,7 @@ func (b *bench) createQuota(name string, hard corev1.ResourceList, scopes ...cor
 // waitUsed waits until the quota says what is used: pairs of names and amounts.
 func (b *bench) waitUsed(quota, what string, want ...string) {
 	b.Helper()
-	cluster.Eventually(b.T, 20*time.Second, quota+": "+what, func() error {
+	b.wait(quota+": "+what, func() error {
 		q, err := b.Client.CoreV1().ResourceQuotas(b.ns).Get(b.Context(), quota, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -203,7 +201,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 	b.createQuota("few", corev1.ResourceList{corev1.ResourceConfigMaps: *resource.NewQuantity(limit, resource.DecimalSI)})
 	b.waitUsed("few", "what is there counts", "configmaps", fmt.Sprint(others))
 	maps := b.Client.CoreV1().ConfigMaps(b.ns)
-	until := time.Now().Add(8 * time.Second)
+	until := time.Now().Add(4 * time.Second)
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {
@@ -237,7 +235,7 @@ func TestQuotaIsNeverExceeded(t *testing.T) {
 	if created < 3 {
 		t.Errorf("there were never more than %d", created)
 	}
-	cluster.Eventually(t, 70*time.Second, "the status is right", func() error {
+	b.wait("the status is right", func() error {
 		q, err := b.Client.CoreV1().ResourceQuotas(b.ns).Get(t.Context(), "few", metav1.GetOptions{})
 		if used := q.Status.Used[corev1.ResourceConfigMaps]; err == nil && used.Value() != others {
 			err = fmt.Errorf("%s are used, and there is %d", used.String(), others)

@@ -70,7 +70,10 @@ func (b *bench) waitAccount() (a *corev1.ServiceAccount) {
 // TestNamespacesAreUsable: each namespace, the system's own among them, has a ServiceAccount and the authorities, and has them again after
 // they were deleted or changed (SA-1, SA-5, SA-8, SA-14, RCA-1, RCA-8, RCA-11).
 func TestNamespacesAreUsable(t *testing.T) {
-	b, _ := accountBench(t)
+	t.Parallel()
+	c := cluster.Start(t)
+	shareManager(t, c)
+	b := &bench{t, c, c.BareNamespace(t)}
 	want, err := os.ReadFile(b.CAFile)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +154,7 @@ func (b *bench) secretIsGone(name string) {
 
 // TestTokensInSecrets: the API server accepts the tokens (TOK-16, TOK-18, TOK-19), and they go with their ServiceAccounts (TOK-10, TOK-12).
 func TestTokensInSecrets(t *testing.T) {
-	b, _ := accountBench(t)
+	b := share(t)
 	b.tokenOf("builder")
 	token := b.waitToken("builder")
 	if got, want := b.review(token), "system:serviceaccount:"+b.ns+":builder"; got != want {
@@ -218,6 +221,16 @@ func TestKeysAreRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, key, string(foreign))
+	put(t, ca, "no certificate")
+	m.WaitForLog(t, patience, "The file cannot be read again")
+	m.WaitForLog(t, patience, key) // it says that it has read the file again
+	b.tokenOf("second")
+	if who := b.review(b.waitToken("second")); who != "" {
+		t.Errorf("a token that was signed with a key that the API server does not know is of %s", who)
+	}
+	b.waitPublished(authorities)
+
+	put(t, key, right)
 	put(t, ca, authorities+authorities)
 	b.waitPublished(authorities + authorities)
 	b.wait("the Secret has the new authorities", func() error {
@@ -230,16 +243,6 @@ func TestKeysAreRotated(t *testing.T) {
 	if again := b.waitToken("first"); again != first {
 		t.Error("TOK-13: a token that exists was renewed")
 	}
-	m.WaitForLog(t, patience, key) // it says that it has read the file again
-	b.tokenOf("second")
-	if who := b.review(b.waitToken("second")); who != "" {
-		t.Errorf("a token that was signed with a key that the API server does not know is of %s", who)
-	}
-	put(t, ca, "no certificate")
-	m.WaitForLog(t, patience, "The file cannot be read again")
-	put(t, key, right)
-	put(t, ca, authorities)
-	b.waitPublished(authorities)
 	b.wait("tokens are signed with the right key again", func() error {
 		b.Kubectl(t, "-n", b.ns, "delete", "secret", "second")
 		b.tokenOf("second")
@@ -252,6 +255,7 @@ func TestKeysAreRotated(t *testing.T) {
 
 // TestBadKeysEndTheProcess: one line says what is wrong (TOK-2, TOK-3, LTC-1).
 func TestBadKeysEndTheProcess(t *testing.T) {
+	t.Parallel() // these managers end at once
 	c := cluster.Start(t)
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	put(t, garbage, "garbage")
@@ -263,12 +267,15 @@ func TestBadKeysEndTheProcess(t *testing.T) {
 		{"--root-ca-file=/nope", "error parsing root-ca-file at /nope: open /nope: no such file or directory"},
 		{"--legacy-service-account-token-clean-up-period=0", "failed to init the legacy service account token cleaner: invalid CleanUpPeriod: 0s"},
 	} {
-		m := c.Manager(t, test.flag)
-		code := m.Wait(t, patience)
-		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(m.Log()), "\n"), func(line string) bool { return !strings.Contains(line, test.want) })
-		if code != 1 || len(lines) != 1 {
-			t.Errorf("%s: exit code %d, log:\n%s", test.flag, code, m.Log())
-		}
+		t.Run(test.flag, func(t *testing.T) {
+			t.Parallel()
+			m := c.Manager(t, test.flag)
+			code := m.Wait(t, patience)
+			lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(m.Log()), "\n"), func(line string) bool { return !strings.Contains(line, test.want) })
+			if code != 1 || len(lines) != 1 {
+				t.Errorf("exit code %d, log:\n%s", code, m.Log())
+			}
+		})
 	}
 }
 
@@ -288,10 +295,7 @@ func TestTokensAreOffWithoutAKey(t *testing.T) {
 // legacyTokens makes what the crash tests have for the legacy token cleaner. The returned function waits until it has done its work.
 func (b *bench) legacyTokens() (wait func()) {
 	b.Helper()
-	u := &suite.User{TB: b.T, Client: b.Client, Namespace: b.ns, Wait: func(what string, timeout time.Duration, check func() error) {
-		b.Helper()
-		cluster.Eventually(b.T, timeout, what, check)
-	}}
+	u := b.user()
 	i := slices.IndexFunc(suite.Entries(), func(e suite.Entry) bool { return e.Controller == "legacy-serviceaccount-token-cleaner-controller" })
 	scenario := suite.Entries()[i].Scenarios[0]
 	scenario.Prepare(u)
@@ -342,7 +346,7 @@ func TestNothingIsWrittenAtATakeover(t *testing.T) {
 	b.tokenOf("builder")
 	b.waitToken("builder")
 	b.waitAccount()
-	b.quiet(written, 1500*time.Millisecond) // it has also done what other tests have left
+	b.rests(written) // it has also done what other tests have left
 	m.Stop(t)
 	before := b.versions()
 	proxy.Reset()
@@ -350,13 +354,28 @@ func TestNothingIsWrittenAtATakeover(t *testing.T) {
 	mark := &bench{t, c, c.BareNamespace(t)} // a namespace that comes later than all else
 	mark.waitAccount()
 	mark.waitPublished(string(authorities))
-	b.quiet(written, 3*time.Second)
+	b.rests(written)
 	if after := b.versions(); !slices.Equal(before, after) {
 		t.Errorf("versions were %v, and are %v", before, after)
 	}
 	if n := written(); n != 2 {
 		t.Errorf("%d writes, want those for the new namespace:\n%v", n, proxy.Writes())
 	}
+}
+
+// rests waits until the number of writes has not changed for some time.
+func (b *bench) rests(written func() int) {
+	b.Helper()
+	last, since := -1, time.Now()
+	b.wait("the manager rests", func() error {
+		if n := written(); n != last {
+			last, since = n, time.Now()
+		}
+		if rest := time.Since(since); rest < 2*time.Second {
+			return fmt.Errorf("it does for %v", rest)
+		}
+		return nil
+	})
 }
 
 // versions are those of what the controllers of this file write.

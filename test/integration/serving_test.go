@@ -39,13 +39,16 @@ type server struct {
 	address string
 }
 
+// onlyTokens is for managers that do no harm beside others.
+const onlyTokens = "--controllers=tokencleaner"
+
 // startServing starts a manager that asks the API server about its clients.
 func startServing(t *testing.T, args ...string) *server {
 	t.Helper()
 	c := cluster.Start(t)
 	port := strconv.Itoa(freePort(t))
 	s := &server{T: t, Cluster: c, address: net.JoinHostPort("127.0.0.1", port)}
-	s.manager = c.Manager(t, append([]string{onlyWorkloads, "--bind-address=127.0.0.1", "--secure-port=" + port,
+	s.manager = c.Manager(t, append([]string{onlyTokens, "--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--authentication-kubeconfig=" + c.ManagerKubeconfig, "--authorization-kubeconfig=" + c.ManagerKubeconfig,
 		"--authentication-token-webhook-cache-ttl=1s"}, args...)...)
 	s.waitFor("/healthz", "", http.StatusOK)
@@ -205,6 +208,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) string {
 
 // TestServing asks a manager as all kinds of clients do.
 func TestServing(t *testing.T) {
+	t.Parallel()
 	clients, proxies, strangers := newAuthority(t), newAuthority(t), newAuthority(t)
 	s := startServing(t, "--client-ca-file="+clients.file, "--requestheader-client-ca-file="+proxies.file, "--requestheader-allowed-names=proxy")
 	namespace := s.Namespace(t)
@@ -305,6 +309,7 @@ func (s *server) askByCurl(t *testing.T, scraper, guest string, clients *authori
 
 // TestServingByTheCluster is about a manager that is told nothing of its clients: the cluster knows (CLI-36).
 func TestServingByTheCluster(t *testing.T) {
+	t.Parallel()
 	s := startServing(t)
 	settings, err := rest.TLSConfigFor(s.RESTConfig)
 	if err != nil {
@@ -330,7 +335,8 @@ func TestServingByTheCluster(t *testing.T) {
 
 // TestAStandbyServes: MH-5, MH-18, CLI-57.
 func TestAStandbyServes(t *testing.T) {
-	flags := append(electing(t), "--profiling=false", "--feature-gates=ComponentFlagz=false,ComponentStatusz=false")
+	t.Parallel()
+	flags := append(electing(t), onlyTokens, "--profiling=false", "--feature-gates=ComponentFlagz=false,ComponentStatusz=false")
 	leader := startServing(t, flags...)
 	leader.manager.WaitForLog(t, patience, "Successfully acquired lease")
 	standby := startServing(t, flags...)
@@ -357,6 +363,7 @@ func TestAStandbyServes(t *testing.T) {
 
 // TestServingCertificateIsReloaded: CLI-32.
 func TestServingCertificateIsReloaded(t *testing.T) {
+	t.Parallel()
 	a, dir := newAuthority(t), t.TempDir()
 	cert, key := a.files(a.issue("before", time.Time{}), dir)
 	s := startServing(t, "--tls-cert-file="+cert, "--tls-private-key-file="+key)

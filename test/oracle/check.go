@@ -39,6 +39,8 @@ type Options struct {
 	End time.Time
 	// Surge says what S5 counts.
 	Surge Surge
+	// Slices says that a manager runs the endpointslice controller, so that slices are missed also if it never wrote one (S15).
+	Slices bool
 
 	// OrphanQuarantine is how long a node must be absent before its pods are orphans. By default 40 s.
 	OrphanQuarantine time.Duration
@@ -162,10 +164,10 @@ type judge struct {
 	count  Count
 }
 
-// Count says how often an oracle looked at something that its rule is about.
+// Count says on how many occasions an oracle had to ask whether its rule was kept. Each occasion counts once.
 type Count struct {
-	Judged  int // it compared what happened with its rule
-	Excused int // an outage, a change by others or another excuse kept it from that
+	Judged  int // what happened was compared with the rule, and no exemption made a difference
+	Excused int // an exemption that the oracle names decided: the rule was not asked, or is kept only because of a bound that the exemption widens
 }
 
 // Counts are the counts of oracles, by ID.

@@ -19,7 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Final returns the objects that exist at the end of a history, of the kinds that controllers write.
+// Final returns the objects that exist at the end of a history, of the kinds that controllers write. Revisions are left out: how many
+// there are depends on which templates a controller has seen.
 func Final(h *History) []Object {
 	last := map[string]*Revision{}
 	for i := range h.Revisions {
@@ -30,7 +31,7 @@ func Final(h *History) []Object {
 	}
 	var all []Object
 	for _, r := range last {
-		if r.Type != Deleted && r.Kind() != Lease && r.Kind() != Node && r.Kind() != Namespace {
+		if r.Type != Deleted && r.Kind() != Lease && r.Kind() != ControllerRevision && r.Kind() != Node && r.Kind() != Namespace {
 			all = append(all, r.Object)
 		}
 	}

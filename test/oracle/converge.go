@@ -23,10 +23,13 @@ func L1() Oracle {
 			if !j.o.Settled {
 				return
 			}
-			j.count.Judged += len(j.sets) + len(j.deployments) + len(j.services) + len(j.endpoints)
 			for _, s := range j.sets {
+				if s.gone != nil || !s.deleting.IsZero() || !selectable(s.selector) {
+					continue
+				}
+				j.judges(false)
 				problem := j.unsettledPods(s)
-				if problem == "" && j.o.Unhindered && s.gone == nil && s.deleting.IsZero() && failing(s.ReplicaSet) {
+				if problem == "" && j.o.Unhindered && failing(s.ReplicaSet) {
 					problem = "given up: says ReplicaFailure, though nothing refuses its pods any more"
 				}
 				if problem != "" {
@@ -34,20 +37,26 @@ func L1() Oracle {
 				}
 			}
 			for _, d := range j.deployments {
-				if d.gone != nil {
+				if d.gone != nil || !d.deleting.IsZero() || !selectable(selector(d.Spec.Selector)) {
 					continue
 				}
+				j.judges(false)
 				if problem := j.unsettledRollout(d); problem != "" {
 					j.reportEnd(Deployment, keyOf(d), j.family(d), "%s", problem)
 				}
 			}
-			for key := range j.services {
+			for key, service := range j.services {
+				if !hasEndpoints(service) {
+					continue
+				}
+				j.judges(false)
 				if problem := j.unsettledService(key); problem != "" {
 					j.reportEnd(Endpoints, key, []string{Service + "/" + key}, "%s", problem)
 				}
 			}
 			for key, e := range j.endpoints {
 				if j.services[key] == nil && e.Labels[managedBy] == endpointController {
+					j.judges(false)
 					j.reportEnd(Endpoints, key, []string{Service + "/" + key}, "left over: its Service is gone (EP-7, EP-8)")
 				}
 			}
@@ -65,9 +74,10 @@ func (j *judge) orphans() {
 		}
 	}
 	for _, p := range j.pods {
-		if _, ok := controller(p.Pod); ok || !active(p.Pod) {
+		if _, ok := controller(p.Pod); ok || !active(p.Pod) || len(setsIn[p.Namespace]) == 0 {
 			continue
 		}
+		j.judges(false)
 		for _, s := range setsIn[p.Namespace] {
 			if s.selector.Matches(labels.Set(p.Labels)) {
 				j.reportEnd(Pod, keyOf(p), j.related(s), "an orphan that %s selects", s.Name)
@@ -81,7 +91,10 @@ func (j *judge) orphans() {
 		}
 		match := selector(d.Spec.Selector)
 		for _, s := range setsIn[d.Namespace] {
-			if s.controller == "" && match.Matches(labels.Set(s.Labels)) {
+			if s.controller != "" {
+				continue
+			}
+			if j.judges(false); match.Matches(labels.Set(s.Labels)) {
 				j.reportEnd(ReplicaSet, keyOf(s), j.family(d), "an orphan that %s selects", d.Name)
 			}
 		}

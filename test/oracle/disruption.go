@@ -188,7 +188,7 @@ func (j *judge) evicted(r *revision, old, b *policyv1.PodDisruptionBudget, t *bu
 	}
 	lag := j.lagAt(j.now, "", Pod, PodDisruptionBudget, ReplicaSet, Deployment, ReplicationController)
 	excused := t.desired < 0 || !t.harmed.IsZero() && (t.worked.IsZero() || !t.worked.Before(lag))
-	if j.judges(excused && left < t.desired); excused || left >= t.desired {
+	if j.judges(excused); excused || left >= t.desired {
 		return
 	}
 	j.report(r, nil, "the eviction of %v leaves %d healthy pods of the %d that are asked for; the status said %+v", granted, left, t.desired, old.Status)

@@ -17,7 +17,8 @@
 //		fmt.Println(v)
 //	}
 //
-// Cover says how much of a history was recognised as the manager's; a test that expects no violations should ask it.
+// Cover says how much of a history was recognised as the manager's. A test that expects no violations asks it: what the history does not
+// show, no oracle can judge.
 //
 // Only Version, Type and Object are needed in a Revision. Objects are not copied and must not be changed afterwards.
 // Versions are those of the server (one count for all kinds); the order of the list does not matter.
@@ -44,6 +45,13 @@
 //
 // An excuse is used up when the manager has shown that it knows, and an exemption ends with its reason.
 //
+// # What was judged
+//
+// CheckAndCount says on how many occasions each oracle asked its question: when a pod is created, a status written, or, for what must
+// be so at all times, when it may have changed. Excused means the same in all oracles. It is an occasion on which an exemption decided
+// that the oracle names: the question was not asked, or the answer is good only because of a bound that the lag widens. All other
+// occasions were judged. An oracle that had nothing to judge has proved nothing.
+//
 // # Oracles
 //
 //	S1   a ReplicaSet's active pods never exceed its replicas by its own creations
@@ -59,17 +67,17 @@
 //	S11  ready addresses are ready pods within a lag; at most 1000; the annotation says if some are left out
 //	S12  podgc removes only what one of its rules names, in the right order
 //	S13  no write by a manager that does not hold the lease
-//	S14  quiet after convergence; no update without a change
+//	S14  nothing of any kind is written after a time of quiet; no update without a change
 //	S15  endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
 //	S16  the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
 //	S18  a Job counts each pod that ends once; the pod keeps its finalizer until then
 //	S19  a Job creates no pod beyond its parallelism, and none for an index that has one or is completed
 //	S20  a DaemonSet creates no pod on a node that has one, but for one beside another with a surge
 //	S21  a rolling update of a DaemonSet leaves as many nodes with an available pod as its strategy asks for
-//	S22  a StatefulSet has one pod for each identity, and creates and deletes them in order
+//	S22  a StatefulSet has one pod for each identity, creates and deletes them in order, and updates no more than maxUnavailable
 //	S23  claims get the owners that the retention policy names, and none is deleted otherwise
 //	S24  no eviction leaves a budget with fewer healthy pods than it asks for
-//	S25  no object is admitted above the hard limit of a quota
+//	S25  no object is admitted above the hard limit of a quota, of numbers, resources and storage
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -22,11 +22,11 @@ const (
 
 // S15: in the slices of a Service with a selector, each selected pod with an address is in exactly one slice of each family, and
 // ready if and only if it is (EPS-27..29), within the lag L. A manager writes no slice that is managed by somebody else. Histories
-// without slices of the endpointslice controller are not judged for what is missing.
+// without slices of the endpointslice controller are not judged for what is missing, unless Options.Slices says that it runs.
 func S15() Oracle {
 	return Oracle{"S15", "endpoint slices show the pods", func(j *judge) hooks {
 		s := &sliceJudge{judge: j, since: map[string]map[string]time.Time{}, dirty: map[string]bool{}}
-		s.judging = slices.ContainsFunc(j.revisions, func(r *revision) bool {
+		s.judging = j.o.Slices || slices.ContainsFunc(j.revisions, func(r *revision) bool {
 			o, ok := r.Object.(*discoveryv1.EndpointSlice)
 			return ok && o.Labels[discoveryv1.LabelManagedBy] == sliceController
 		})
@@ -94,7 +94,9 @@ func (s *sliceJudge) look() {
 			}
 		}
 		s.since[key] = now
-		s.judges(false)
+		if service := s.services[key]; service != nil && hasEndpoints(service) {
+			s.judges(len(now) > 0) // what is wrong is excused by the lag, until it has been so for longer
+		}
 	}
 	clear(s.dirty)
 	s.looked = s.now
@@ -107,6 +109,7 @@ func (s *sliceJudge) expire(*revision) {
 	for _, key := range slices.Sorted(maps.Keys(s.since)) {
 		for _, problem := range slices.Sorted(maps.Keys(s.since[key])) {
 			if since := s.since[key][problem]; since.Before(start) && since.After(epoch) {
+				s.judges(false)
 				s.reportEnd(Service, key, []string{Service + "/" + key}, "%s since %s, for more than %v", problem, since.UTC().Format(time.TimeOnly), s.o.EndpointsLag)
 				delete(s.since[key], problem)
 			}

@@ -88,6 +88,18 @@ func TestS15(t *testing.T) {
 			slice := s.User().Create(aSlice("theirs", "me", pods[1]))
 			s.collector().Delete(slice)
 		}},
+		{name: "no slice was ever written", write: func(s *scene) {
+			s.User().Create(aService())
+			p := s.up(s.User().Create(aSet(nil, "a", 1)), 1)[0].(*corev1.Pod)
+			s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName}})
+			later(s, time.Minute)
+		}, options: Options{Slices: true}, want: "is in no slice of family IPv4"},
+		{name: "no slice was ever written, and no such controller runs", write: func(s *scene) {
+			s.User().Create(aService())
+			p := s.up(s.User().Create(aSet(nil, "a", 1)), 1)[0].(*corev1.Pod)
+			s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.Spec.NodeName}})
+			later(s, time.Minute)
+		}},
 		{name: "outdated during an outage", write: func(s *scene) {
 			pods, slice := serving(s, 2)
 			s.User().Edit(pods[0], unready)

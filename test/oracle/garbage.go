@@ -42,7 +42,8 @@ func S16() Oracle {
 
 // collects reports whether a request is the garbage collector's.
 func collects(q *Request) bool {
-	return strings.HasSuffix(q.User, ":"+collectorAccount) || strings.HasSuffix(q.UserAgent, "/"+collectorAccount)
+	account := ":" + collectorAccount // the user agent ends with the whole name of the account, or with the short one
+	return strings.HasSuffix(q.User, account) || strings.HasSuffix(q.UserAgent, account) || strings.HasSuffix(q.UserAgent, "/"+collectorAccount)
 }
 
 // collectorJudge is what S16 remembers.

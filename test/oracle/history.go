@@ -49,7 +49,7 @@ const (
 	ResourceQuota         = "ResourceQuota"
 	Lease                 = "Lease"
 	Job                   = "Job"
-	ControllerRevision    = "ControllerRevision" // only its outages are read
+	ControllerRevision    = "ControllerRevision"
 )
 
 // Type says what a revision did to its object.
@@ -162,6 +162,8 @@ func kindOf(o Object) string {
 		return known(o != nil, Lease)
 	case *batchv1.Job:
 		return known(o != nil, Job)
+	case *appsv1.ControllerRevision:
+		return known(o != nil, ControllerRevision)
 	}
 	return ""
 }
@@ -210,6 +212,8 @@ func newObject(kind string) Object {
 		return &coordinationv1.Lease{}
 	case Job:
 		return &batchv1.Job{}
+	case ControllerRevision:
+		return &appsv1.ControllerRevision{}
 	}
 	return nil
 }

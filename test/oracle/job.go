@@ -21,7 +21,7 @@ type jobs map[types.UID]*jobTally
 type jobTally struct {
 	*batchv1.Job
 	ended  map[types.UID]bool // have ended while they had the finalizer, and must be counted
-	might  map[types.UID]bool // had the finalizer while they were being deleted, or the Job failed, or lost it to nobody knows whom: may be counted
+	might  map[types.UID]bool // had the finalizer while they were being deleted, or the Job failed, or lost it to nobody knows whom, or had ended when they were taken away: may be counted
 	wishes []jobWish          // oldest first
 	given  time.Time          // when the environment last changed who its pods are
 }
@@ -62,7 +62,7 @@ func (all jobs) notePod(r *revision, p *corev1.Pod, now time.Time) {
 	if old != nil {
 		before, was := controller(old)
 		if was && before.Kind == Job && before.UID != ref.UID && !all.of(before.UID).deleting() { // released, or taken away
-			delete(all.of(before.UID).ended, p.UID)
+			all.of(before.UID).mayHaveCounted(p.UID)
 		}
 	}
 	if !ok || ref.Kind != Job {
@@ -75,15 +75,22 @@ func (all jobs) notePod(r *revision, p *corev1.Pod, now time.Time) {
 	switch {
 	case !trackedPod(p):
 		if old != nil && trackedPod(old) && !r.manager && t.ended[p.UID] { // somebody else has taken the finalizer, or a manager that died at this write
-			delete(t.ended, p.UID)
-			t.might[p.UID] = true
+			t.mayHaveCounted(p.UID)
 		}
 	case !t.selects(p):
-		delete(t.ended, p.UID)
+		t.mayHaveCounted(p.UID)
 	case finished(p):
 		t.ended[p.UID] = true
 	case p.DeletionTimestamp != nil || t.Job != nil && jobHolds(t.Job, batchv1.JobFailureTarget):
 		t.might[p.UID] = true
+	}
+}
+
+// mayHaveCounted notes that a pod that has ended is the Job's no longer: it must not be counted, but may have been.
+func (t *jobTally) mayHaveCounted(uid types.UID) {
+	if t.ended[uid] {
+		delete(t.ended, uid)
+		t.might[uid] = true
 	}
 }
 
@@ -149,27 +156,29 @@ func (j *judge) freed(r *revision, p *corev1.Pod, all jobs) {
 		return
 	}
 	t := all.of(ref.UID)
-	j.judges(!t.ended[p.UID])
-	if !t.ended[p.UID] || t.Job == nil || j.owners[ref.UID].gone != nil || t.DeletionTimestamp != nil || jobEnded(t.Job) || t.counts(old) {
+	excused := !t.ended[p.UID] || t.Job == nil || j.owners[ref.UID].gone != nil || t.DeletionTimestamp != nil || jobEnded(t.Job) || t.ignores(old)
+	if j.judges(excused); excused || t.counts(old) {
 		return
 	}
 	j.report(r, []string{Job + "/" + t.Namespace + "/" + t.Name}, "%s loses its finalizer before it is counted", p.UID)
 }
 
-// counts reports whether the status counts the pod, or nothing has to.
+// ignores reports whether the pod need not be counted: a rule of a policy may say so, and there may be no such index.
+func (t *jobTally) ignores(p *corev1.Pod) bool {
+	if t.Spec.PodFailurePolicy != nil && p.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	index, err := strconv.Atoi(p.Annotations[batchv1.JobCompletionIndexAnnotation])
+	return indexedJob(t.Job) && (err != nil || t.Spec.Completions != nil && index >= int(*t.Spec.Completions))
+}
+
+// counts reports whether the status counts the pod.
 func (t *jobTally) counts(p *corev1.Pod) bool {
 	if lists := t.Status.UncountedTerminatedPods; lists != nil && (slices.Contains(lists.Succeeded, p.UID) || slices.Contains(lists.Failed, p.UID)) {
 		return true
 	}
-	if t.Spec.PodFailurePolicy != nil && p.Status.Phase == corev1.PodFailed {
-		return true // a rule may say that it is ignored
-	}
-	if !indexedJob(t.Job) {
-		return false
-	}
 	index, err := strconv.Atoi(p.Annotations[batchv1.JobCompletionIndexAnnotation])
-	return err != nil || t.Spec.Completions != nil && index >= int(*t.Spec.Completions) ||
-		p.Status.Phase == corev1.PodSucceeded && slices.Contains(expandIndexes(t.Status.CompletedIndexes), index)
+	return indexedJob(t.Job) && err == nil && p.Status.Phase == corev1.PodSucceeded && slices.Contains(expandIndexes(t.Status.CompletedIndexes), index)
 }
 
 // expandIndexes lists the numbers of a text such as "1,3-5".
@@ -210,7 +219,7 @@ func (j *judge) counters(r *revision, o *batchv1.Job, t *jobTally) {
 		}
 	}
 	total := int(after.Succeeded+after.Failed) + listed
-	if total > most && t.given.IsZero() {
+	if total > most {
 		j.report(r, nil, "%d pods are counted, but only %d have ended", total, most)
 	}
 	if jobEnded(o) && !jobEnded(old) && !indexedJob(o) && o.Spec.PodFailurePolicy == nil && o.DeletionTimestamp == nil && total < len(t.ended) {

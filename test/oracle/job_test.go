@@ -83,6 +83,21 @@ func TestS18(t *testing.T) {
 			job = s.Manager().Edit(job, counted(0, 0, p))
 			s.Manager().Edit(job, counted(1, 0, p))
 		}, want: "2 pods are counted, but only 1 have ended"},
+		{name: "counted twice, after somebody has given the Job a pod", write: func(s *scene) {
+			job := s.User().Create(aJob(1))
+			given := s.aPodOf(job, -1)
+			given = s.User().Edit(given, func(o Object) { o.SetLabels(map[string]string{"app": "web", "x": "y"}) })
+			p := s.User().Edit(given, succeed)
+			job = s.Manager().Edit(job, counted(0, 0, p))
+			s.Manager().Edit(job, counted(1, 0, p))
+		}, want: "2 pods are counted, but only 1 have ended"},
+		{name: "counted, and then somebody takes it away", write: func(s *scene) {
+			job := s.User().Create(aJob(1))
+			p := s.User().Edit(s.aPodOf(job, -1), succeed)
+			job = s.Manager().Edit(job, counted(0, 0, p))
+			s.User().Edit(p, orphaned)
+			s.Manager().Edit(job, counted(1, 0))
+		}},
 		{name: "missed", write: func(s *scene) {
 			job := s.User().Create(aJob(1))
 			s.User().Edit(s.aPodOf(job, -1), succeed)

@@ -71,12 +71,13 @@ func (t nodeTimes) note(now time.Time, r *revision, n *corev1.Node) {
 
 // collected judges a forced deletion of a pod.
 func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeTimes) {
-	j.judges(false)
 	node := j.nodes[p.Spec.NodeName]
 	related := []string{Node + "//" + p.Spec.NodeName}
-	terminated, unscheduled, outOf, orphan := j.tooMany(r, p), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
-		p.DeletionTimestamp != nil && node != nil && (outOfService(node) || j.recent(r, nodes.repaired[node.Name], Node)),
-		p.Spec.NodeName != "" && node == nil
+	terminated, unscheduled, outOf, orphan := j.tooMany(p, 0), p.DeletionTimestamp != nil && p.Spec.NodeName == "",
+		p.DeletionTimestamp != nil && node != nil && outOfService(node), p.Spec.NodeName != "" && node == nil
+	named := terminated || unscheduled || outOf || orphan
+	terminated = terminated || j.tooMany(p, len(j.endedLost.since(j.lag(r, Pod))))
+	outOf = outOf || p.DeletionTimestamp != nil && node != nil && j.recent(r, nodes.repaired[node.Name], Node)
 	problem, since := "", nodes.absent[p.Spec.NodeName]
 	if last := nodes.back[p.Spec.NodeName]; node != nil && j.recent(r, last.to, Node) {
 		orphan, since = true, last.from
@@ -84,6 +85,7 @@ func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeT
 	if orphan {
 		problem = j.orphaned(p, since, r)
 	}
+	j.judges(!named && finished(p.Pod) && (terminated || outOf || orphan && problem == "")) // the world was so a moment ago
 	switch {
 	case !terminated && !unscheduled && !outOf && !orphan:
 		j.report(r, related, "deleted by force, and no rule of podgc names it: phase %q, deleting %v, node %q, %d terminated pods",
@@ -100,16 +102,16 @@ func (j *judge) collected(r *revision, p *pod, failedByManager bool, nodes nodeT
 	}
 }
 
-// tooMany reports whether a pod is terminated and there are more of them than the threshold. Those that others, or another
-// rule, removed a moment ago still count.
-func (j *judge) tooMany(r *revision, p *pod) bool {
+// tooMany reports whether a pod is terminated and there are more of them than the threshold, with those that others, or another rule,
+// removed a moment ago.
+func (j *judge) tooMany(p *pod, removed int) bool {
 	if !finished(p.Pod) {
 		return false
 	}
 	if j.o.CollectsMore != nil && j.o.CollectsMore(p.Pod, j.now) {
 		return true
 	}
-	return j.o.TerminatedPodThreshold > 0 && j.ended+len(j.endedLost.since(j.lag(r, Pod))) > j.o.TerminatedPodThreshold
+	return j.o.TerminatedPodThreshold > 0 && j.ended+removed > j.o.TerminatedPodThreshold
 }
 
 // orphaned says why a pod without a node is not yet due.

@@ -8,45 +8,112 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// S14: when nobody else has done anything for Options.Quiet and what belongs to an object is at its fixpoint (L1), the
-// manager does not write it, nor does it ever send an update that leaves the resourceVersion as it was (RS-49, EP-27), unless
-// in an outage, as it may repeat what was done and not answered.
-// Writes of podgc are S12's business, and a progress deadline may pass at any time (DEP-73). Renewals of the lease are not
-// looked at.
+// S14: no update leaves the resourceVersion as it was (RS-49, EP-27), unless in an outage, as it may repeat what was done and not answered.
+// And when nobody else has done anything for Options.Quiet, and what belongs to an object is at its fixpoint (L1), the manager does not
+// write it. L1 knows the fixpoints of ReplicaSets, Deployments and Endpoints; objects of other kinds must not be written when it has
+// been quiet for twice as long. A time of quiet that ends without a write counts as judged, and so does each write in it.
+//
+// Excused are writes that something else has called for than a change that the history shows, see byTheClock; they count as changes.
+// So do writes that were refused: the manager tries again. Renewals of the lease are not looked at.
 func S14() Oracle {
 	return Oracle{"S14", "quiet when there is nothing to do", func(j *judge) hooks {
-		last := epoch
-		for _, q := range j.requests {
-			if !q.manager || q.Resource == resources[Lease] || q.Verb != "update" && q.Verb != "patch" {
-				continue
-			}
-			if out := j.outages.of(j.o.Identity(*q.Request), q.Resource).contain(q.Received); out || !q.noop {
-				j.judges(out)
-				continue
-			}
-			j.judges(false)
-			j.noop(q)
-		}
-		return hooks{
-			before: func(r *revision) {
-				if !r.manager || !last.After(epoch) || r.Object.GetDeletionTimestamp() != nil || !last.Before(j.outages.of("").before(j.now, j.o.Quiet)) {
-					return
-				}
-				if last.Before(j.outages.of("").before(j.now, j.o.Quiet+j.longestReady())) {
-					j.restless(r, last)
-				}
-			},
-			after: func(r *revision) {
-				if !r.manager && r.kind != Lease && !heartbeat(r) {
-					last = j.now
-				}
-			},
-		}
+		q := &quietJudge{judge: j, last: epoch, minReady: map[types.UID]time.Duration{}}
+		q.updates()
+		return hooks{before: q.before, after: q.after, end: func() { q.rest() }}
 	}}
+}
+
+// quietJudge is what the second half of S14 remembers.
+type quietJudge struct {
+	*judge
+	last  time.Time // when something happened that a manager may have to act upon
+	asked int       // how many of the requests were looked at
+	// minReady is how long pods of a workload must be ready; those that exist, and for which that is not zero.
+	minReady map[types.UID]time.Duration
+}
+
+// updates judges updates by whether they changed something.
+func (j *judge) updates() {
+	for _, q := range j.requests {
+		if !q.manager || q.Resource == resources[Lease] || q.Verb != "update" && q.Verb != "patch" {
+			continue
+		}
+		if out := j.outages.of(j.o.Identity(*q.Request), q.Resource).contain(q.Received); out || !q.noop {
+			j.judges(out)
+			continue
+		}
+		j.judges(false)
+		j.noop(q)
+	}
+}
+
+// quiet reports whether nothing has happened for some time, and for as long as pods may take to become available.
+func (q *quietJudge) quiet(d time.Duration) bool {
+	outages := q.outages.of("")
+	return q.last.After(epoch) && q.last.Before(outages.before(q.now, d)) && q.last.Before(outages.before(q.now, d+q.longestReady()))
+}
+
+// rest counts a time of quiet that is over.
+func (q *quietJudge) rest() {
+	if q.quiet(q.o.Quiet) {
+		q.judges(false)
+	}
+}
+
+func (q *quietJudge) before(r *revision) {
+	for q.asked < len(q.requests) && !q.requests[q.asked].Received.After(q.now) {
+		one := q.requests[q.asked]
+		if q.asked++; one.manager && one.write() && !one.Succeeded() && one.Resource != resources[Lease] && one.Received.After(q.last) {
+			q.last = one.Received
+		}
+	}
+	if !r.manager || r.kind == Lease || r.Object.GetDeletionTimestamp() != nil || !q.quiet(q.o.Quiet) {
+		return
+	}
+	if excused := adopts(r) || r.goes() && q.garbage(r.Object) || q.byTheClock(r); excused {
+		q.judges(true)
+		q.last = q.now
+		return
+	}
+	q.restless(r)
+}
+
+func (q *quietJudge) after(r *revision) {
+	q.noteReady(r)
+	if !r.manager && r.kind != Lease && !heartbeat(r) {
+		q.rest()
+		q.last = q.now
+	}
+}
+
+// byTheClock reports whether a write may come at any time, since the clock or something that is not in the history calls for it: what
+// Jobs, their pods and podgc do (back-offs, deadlines, schedules, times to live, graces), a pod that has ended and is replaced after a
+// back-off, the conditions of pods that were not evicted and the budgets that wait for that, a progress deadline (DEP-73), sizes that
+// metrics ask for, quotas, which count objects of all kinds, and ConfigMaps, which depend on Secrets and files.
+func (q *quietJudge) byTheClock(r *revision) bool {
+	if r.by != nil && r.by.Subresource == "scale" {
+		return true
+	}
+	switch o := r.Object.(type) {
+	case *corev1.Pod:
+		ref, _ := controller(o)
+		return ref.Kind == Job || finished(o) || r.forced() || r.by != nil && r.by.Subresource == "status"
+	case *appsv1.Deployment:
+		d := q.deployments[r.uid]
+		return d == nil || expires(d.Deployment, o) && q.incomplete(d) != ""
+	case *policyv1.PodDisruptionBudget:
+		old, ok := r.old.(*policyv1.PodDisruptionBudget)
+		return ok && len(old.Status.DisruptedPods) > 0
+	case *batchv1.Job, *corev1.ResourceQuota, *corev1.ConfigMap:
+		return true
+	}
+	return false
 }
 
 func (j *judge) noop(q *request) {
@@ -71,20 +138,32 @@ func heartbeat(r *revision) bool {
 	return ok && known && r.Type == Modified && nodeReady(n) == nodeReady(old) && outOfService(n) == outOfService(old)
 }
 
+// noteReady keeps for how long pods of a workload must be ready until they are available.
+func (q *quietJudge) noteReady(r *revision) {
+	seconds := int32(0)
+	switch o := r.Object.(type) {
+	case *appsv1.Deployment:
+		seconds = o.Spec.MinReadySeconds
+	case *appsv1.ReplicaSet:
+		seconds = o.Spec.MinReadySeconds
+	case *corev1.ReplicationController:
+		seconds = o.Spec.MinReadySeconds
+	case *appsv1.DaemonSet:
+		seconds = o.Spec.MinReadySeconds
+	case *appsv1.StatefulSet:
+		seconds = o.Spec.MinReadySeconds
+	default:
+		return
+	}
+	put(q.minReady, r.uid, time.Duration(seconds)*time.Second, r.Type == Deleted || seconds == 0)
+}
+
 // longestReady is how long a pod may take until it is available though nobody does anything.
-func (w *world) longestReady() time.Duration {
-	longest := int32(0)
-	for _, d := range w.deployments {
-		if d.gone == nil {
-			longest = max(longest, d.Spec.MinReadySeconds)
-		}
+func (q *quietJudge) longestReady() (longest time.Duration) {
+	for _, d := range q.minReady {
+		longest = max(longest, d)
 	}
-	for _, s := range w.sets {
-		if s.gone == nil {
-			longest = max(longest, s.Spec.MinReadySeconds)
-		}
-	}
-	return time.Duration(longest) * time.Second
+	return longest
 }
 
 // adopts reports whether an object gets a controller that had none: it was not settled, whatever that controller was. What
@@ -98,44 +177,35 @@ func adopts(r *revision) bool {
 	return has && !had
 }
 
-// restless judges a write of the manager after a time of quiet.
-func (j *judge) restless(r *revision, last time.Time) {
-	if adopts(r) || r.goes() && j.garbage(r.Object) {
-		return
-	}
-	problem := ""
-	var related []string
+// restless judges a write of the manager in a time of quiet. What is not at its fixpoint excuses it.
+func (q *quietJudge) restless(r *revision) {
+	problem, related := "", []string(nil)
 	switch o := r.Object.(type) {
 	case *corev1.Pod:
-		if r.by != nil && (ptr.Deref(r.by.Grace, 1) == 0 || r.by.Subresource == "status") {
-			return
-		}
 		ref, _ := controller(o)
-		s := j.sets[ref.UID]
-		if s == nil {
+		if s := q.sets[ref.UID]; s != nil {
+			problem, related = q.unquietSet(s), q.related(s)
+		} else if !q.quiet(2 * q.o.Quiet) {
 			return
 		}
-		problem, related = j.unquietSet(s), j.related(s)
 	case *appsv1.ReplicaSet:
 		owner, _ := controller(o)
-		if s := j.sets[r.uid]; s != nil {
-			problem, related = j.unquietSet(s), j.related(s)
-		} else if d := j.alive(owner.UID); d != nil { // it is created
-			problem, related = j.unquiet(d), j.family(d)
+		if s := q.sets[r.uid]; s != nil {
+			problem, related = q.unquietSet(s), q.related(s)
+		} else if d := q.alive(owner.UID); d != nil { // it is created
+			problem, related = q.unquiet(d), q.family(d)
 		}
 	case *appsv1.Deployment:
-		if d := j.deployments[r.uid]; d != nil && (!expires(d.Deployment, o) || j.incomplete(d) == "") {
-			problem, related = j.unquiet(d), j.family(d)
-		} else {
+		problem, related = q.unquiet(q.deployments[r.uid]), q.family(q.deployments[r.uid])
+	case *corev1.Endpoints:
+		problem, related = q.unsettledService(r.key), []string{Service + "/" + r.key}
+	default:
+		if !q.quiet(2 * q.o.Quiet) {
 			return
 		}
-	case *corev1.Endpoints:
-		problem, related = j.unsettledService(r.key), []string{Service + "/" + r.key}
-	default:
-		return
 	}
-	if problem == "" {
-		j.report(r, related, "written though it was settled, and nobody has done anything for %v", j.now.Sub(last).Round(time.Millisecond))
+	if q.judges(problem != ""); problem == "" {
+		q.report(r, related, "written though it was settled, and nobody has done anything for %v", q.now.Sub(q.last).Round(time.Millisecond))
 	}
 }
 

@@ -34,6 +34,23 @@ func TestS14(t *testing.T) {
 			s.Wait(2 * time.Minute)
 			s.Manager().Create(aSet(d, "b", 0))
 		}, want: "written though it was settled"},
+		{name: "an object of another kind at rest", write: func(s *scene) {
+			set := s.User().Create(aStatefulSet(1))
+			s.Wait(3 * time.Minute)
+			s.Manager().Edit(set, func(o Object) { o.SetAnnotations(map[string]string{"x": "y"}) })
+		}, want: "written though it was settled"},
+		{name: "what was refused is tried again", write: func(s *scene) {
+			set := s.User().Create(aStatefulSet(1))
+			s.Wait(3 * time.Minute)
+			s.Manager().Ask("create", "pods", "db-0", 403)
+			s.Wait(time.Minute)
+			s.member(set, 0)
+		}},
+		{name: "a Job begins by its schedule, and its pod after it", write: func(s *scene) {
+			s.User().Create(aStatefulSet(0))
+			s.Wait(3 * time.Minute)
+			s.aPodOf(s.Manager().Create(aJob(1)), -1)
+		}},
 		{name: "a ReplicaSet in place of one that was removed, late", write: func(s *scene) {
 			d, set, pod := settledScene(s)
 			s.User().Delete(set)

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -10,9 +11,12 @@ import (
 )
 
 // S25: no object is created above the hard limit that admission enforces, which is that of the status (RQ-57). Admission counts on
-// what the status says is used; so when too many are created, somebody has lowered that too far. The oracle counts for itself: pods that
-// have not ended and are not beyond their time (RQ-24), and the other objects that exist, of quotas without scopes. Excused for the lag
-// of a manager are a limit that was just lowered and a quota that was just made: a request may have been admitted before.
+// what the status says is used; so when too many are created, somebody has lowered that too far. The oracle counts and sums for itself:
+// pods that have not ended and are not beyond their time (RQ-24), with what their containers ask for (RQ-25, RQ-26), the storage of
+// claims (RQ-29), and the other objects that exist, in the scopes of the quota (RQ-27). A sum is the least that is charged: what else
+// a pod may cost, as overhead, is left out. Excused for the lag of a manager are a limit that was just lowered, a quota that was just
+// made, and a pod that has just come into a scope: a request may have been admitted before. Quotas with other scopes than those of time
+// and quality are not judged.
 func S25() Oracle {
 	return Oracle{"S25", "nothing is admitted above the limit of a quota", func(j *judge) hooks {
 		c := census{kinds: map[string]map[types.UID]Object{}, quotas: map[string]*limits{}}
@@ -21,13 +25,12 @@ func S25() Oracle {
 				c.applyQuota(r, q, j.now)
 				return
 			}
-			names := countedAs[r.kind]
-			if len(names) == 0 {
+			if _, counted := countedAs[r.kind]; !counted {
 				return
 			}
-			c.apply(r)
+			c.apply(r, j.now)
 			if r.Type == Added {
-				j.admitted(r, names, &c)
+				j.admitted(r, &c)
 			}
 		}}
 	}}
@@ -71,7 +74,7 @@ func (c *census) applyQuota(r *revision, q *corev1.ResourceQuota, now time.Time)
 	c.quotas[r.key] = next
 }
 
-func (c *census) apply(r *revision) {
+func (c *census) apply(r *revision, now time.Time) {
 	in := r.kind + "/" + r.Object.GetNamespace()
 	if c.kinds[in] == nil {
 		c.kinds[in] = map[types.UID]Object{}
@@ -79,39 +82,122 @@ func (c *census) apply(r *revision) {
 	if c.kinds[in][r.uid] = r.Object; r.Type == Deleted {
 		delete(c.kinds[in], r.uid)
 	}
+	p, ok := r.Object.(*corev1.Pod)
+	old, known := r.old.(*corev1.Pod)
+	if !ok || !known || limited(old) == limited(p) {
+		return
+	}
+	for _, q := range c.quotas {
+		for name := range q.tightened {
+			if q.Namespace == p.Namespace && len(q.Spec.Scopes) > 0 {
+				q.tightened[name] = now // it has come into a scope, perhaps
+			}
+		}
+	}
 }
 
 // admitted judges the creation of an object.
-func (j *judge) admitted(r *revision, names []corev1.ResourceName, c *census) {
+func (j *judge) admitted(r *revision, c *census) {
 	for _, q := range c.quotas {
-		if q.Namespace != r.Object.GetNamespace() || len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil {
+		if q.Namespace != r.Object.GetNamespace() || q.Spec.ScopeSelector != nil || !inScopes(q.Spec.Scopes, r.Object) {
 			continue
 		}
-		for _, name := range names {
-			hard, ok := q.Status.Hard[name]
-			if !ok {
+		for name, hard := range q.Status.Hard {
+			if cost := charge(r.Object, name, j.now); cost.IsZero() {
 				continue
 			}
-			n := c.count(r.kind, q.Namespace, name, j.now)
-			over := resource.NewQuantity(int64(n), resource.DecimalSI).Cmp(hard) > 0
+			sum := resource.Quantity{}
+			for _, o := range c.kinds[r.kind+"/"+q.Namespace] {
+				if inScopes(q.Spec.Scopes, o) {
+					sum.Add(charge(o, name, j.now))
+				}
+			}
 			excused := !q.tightened[name].Before(j.now.Add(-j.o.Lag))
-			if j.judges(excused && over); over && !excused {
+			if j.judges(excused); sum.Cmp(hard) > 0 && !excused {
 				used := q.Status.Used[name]
-				j.report(r, nil, "with it, quota %s has %d of %s %s; its status says that %s are used", q.Name, n, hard.String(), name, used.String())
+				j.report(r, nil, "with it, quota %s has %s of %s %s; its status says that %s are used", q.Name, sum.String(), hard.String(), name, used.String())
 			}
 		}
 	}
 }
 
-// count returns how many objects are charged to a name.
-func (c *census) count(kind, namespace string, name corev1.ResourceName, now time.Time) (n int) {
-	for _, o := range c.kinds[kind+"/"+namespace] {
-		p, ok := o.(*corev1.Pod)
-		if !ok || strings.HasPrefix(string(name), "count/") || charged(p, now) {
-			n++
+// charge is the least that an object costs of a name.
+func charge(o Object, name corev1.ResourceName, now time.Time) resource.Quantity {
+	p, isPod := o.(*corev1.Pod)
+	switch {
+	case slices.Contains(countedAs[kindOf(o)], name):
+		if isPod && name == corev1.ResourcePods && !charged(p, now) {
+			return resource.Quantity{}
+		}
+		return *resource.NewQuantity(1, resource.DecimalSI)
+	case isPod && charged(p, now):
+		return asked(p, name)
+	case name == corev1.ResourceRequestsStorage:
+		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok {
+			return claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
 	}
-	return n
+	return resource.Quantity{}
+}
+
+// asked is what the containers of a pod ask for under a name, or the largest of those that run before them.
+func asked(p *corev1.Pod, name corev1.ResourceName) (sum resource.Quantity) {
+	of := func(c corev1.Container) resource.Quantity {
+		if what, limit := strings.CutPrefix(string(name), "limits."); limit {
+			return c.Resources.Limits[corev1.ResourceName(what)]
+		}
+		return c.Resources.Requests[corev1.ResourceName(strings.TrimPrefix(string(name), "requests."))]
+	}
+	for _, c := range p.Spec.Containers {
+		sum.Add(of(c))
+	}
+	for _, c := range p.Spec.InitContainers {
+		if q := of(c); q.Cmp(sum) > 0 {
+			sum = q
+		}
+	}
+	return sum
+}
+
+// limited reports whether a pod may run only for some time.
+func limited(p *corev1.Pod) bool { return p.Spec.ActiveDeadlineSeconds != nil }
+
+// inScopes reports whether an object is in all of these scopes. Of those that are not judged, nothing is.
+func inScopes(scopes []corev1.ResourceQuotaScope, o Object) bool {
+	p, ok := o.(*corev1.Pod)
+	for _, scope := range scopes {
+		in := false
+		switch {
+		case !ok:
+		case scope == corev1.ResourceQuotaScopeTerminating:
+			in = limited(p)
+		case scope == corev1.ResourceQuotaScopeNotTerminating:
+			in = !limited(p)
+		case scope == corev1.ResourceQuotaScopeBestEffort:
+			in = bestEffort(p)
+		case scope == corev1.ResourceQuotaScopeNotBestEffort:
+			in = !bestEffort(p)
+		}
+		if !in {
+			return false
+		}
+	}
+	return true
+}
+
+// bestEffort reports whether a pod asks for neither processors nor memory.
+func bestEffort(p *corev1.Pod) bool {
+	asks := func(c corev1.Container) bool {
+		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				if q := list[name]; !q.IsZero() {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return p.Spec.Resources == nil && !slices.ContainsFunc(p.Spec.Containers, asks) && !slices.ContainsFunc(p.Spec.InitContainers, asks)
 }
 
 // charged reports whether a pod counts against what it asks for.

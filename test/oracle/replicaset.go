@@ -25,8 +25,8 @@ func S1() Oracle {
 			for _, o := range s.open() {
 				most = max(most, o.replicas)
 			}
-			j.judges(false)
-			if n := s.active - j.given(s, j.lag(r, Pod)); n > int(most) {
+			n := s.active - j.given(s, j.lag(r, Pod))
+			if j.judges(s.active > int(most) && n <= int(most)); n > int(most) {
 				j.report(r, j.related(s), "%s of replicas %d now has %d active pods", s.Name, most, n)
 			}
 		}}
@@ -99,14 +99,14 @@ func (j *judge) missed(r *revision, ref metav1.OwnerReference) bool {
 	})
 }
 
-// S4: an object has at most one controller. What the manager adopts or creates gets a controller that exists under that
+// S4: an object of one of the kinds that controllers make has at most one controller. What the manager adopts or creates gets a controller that exists under that
 // uid and name, in the same namespace; when adopting, one that is not being deleted (RS-14, RS-22, DEP-8). A controller that
 // went away within the lag excuses it. Who adopts has looked at the owner live just before: a cache that was cut off is no
 // excuse for it.
 func S4() Oracle {
 	return Oracle{"S4", "controllers are live and there is one", func(j *judge) hooks {
 		return hooks{after: func(r *revision) {
-			if r.kind != Pod && r.kind != ReplicaSet || r.Type == Deleted {
+			if r.Type == Deleted || !slices.Contains(dependents, r.kind) {
 				return
 			}
 			controllers := 0
@@ -116,6 +116,7 @@ func S4() Oracle {
 				}
 			}
 			if controllers > 1 {
+				j.judges(false)
 				j.report(r, nil, "%d controllers", controllers)
 			}
 			ref, ok := controller(r.Object)
@@ -130,6 +131,9 @@ func S4() Oracle {
 	}}
 }
 
+// dependents are the kinds of objects that controllers make, and that so have one themselves.
+var dependents = []string{Pod, ReplicaSet, Job, PersistentVolumeClaim, ControllerRevision, EndpointSlice}
+
 // liveLook is how much time may pass between a live look at an owner and the adoption that it allows.
 const liveLook = 30 * time.Second
 
@@ -138,7 +142,7 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 	switch {
 	case newObject(kind) == nil:
 		return "" // of kinds that are not recorded, nothing is known
-	case r.kind == EndpointSlice && (kind == Service || kind == Endpoints):
+	case r.kind == EndpointSlice && (kind == Service || kind == Endpoints), r.kind == PersistentVolumeClaim && kind == Pod:
 	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Namespace, kind == ConfigMap, kind == Lease:
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}

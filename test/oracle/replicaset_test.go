@@ -301,6 +301,27 @@ func TestS4(t *testing.T) {
 			p.Namespace = "elsewhere"
 			s.Manager().Create(p)
 		}, want: "in truth shop/web-a"},
+		{name: "a slice of a Service that is gone for long", write: func(s *scene) {
+			service := s.User().Create(aService())
+			s.User().Delete(service)
+			s.Wait(time.Minute)
+			slice := aSlice("web-1", sliceController)
+			ownedBy(slice, Service, service)
+			s.Manager().Create(slice)
+		}, want: "is gone since version 2"},
+		{name: "slices of a Service and of Endpoints", write: func(s *scene) {
+			for kind, owner := range map[string]Object{Service: s.User().Create(aService()), Endpoints: s.User().Create(someEndpoints())} {
+				slice := aSlice("web-"+kind, sliceController)
+				ownedBy(slice, kind, owner)
+				s.Manager().Create(slice)
+			}
+		}},
+		{name: "a Job with two controllers", write: func(s *scene) {
+			job, other := aJob(1), s.User().Create(aSet(nil, "a", 1))
+			ownedBy(job, ReplicaSet, other)
+			job.OwnerReferences = append(job.OwnerReferences, job.OwnerReferences[0])
+			s.User().Create(job)
+		}, want: "2 controllers"},
 		{name: "two controllers", write: func(s *scene) {
 			set := s.User().Create(aSet(nil, "a", 1))
 			p := s.aPod(set)

@@ -37,11 +37,11 @@ func S5() Oracle {
 						sum += each.size()
 					}
 				}
+				all, most := sum, d.fence().most
 				for _, gain := range d.gained.since(j.lag(r, ReplicaSet)) {
 					sum -= gain.count
 				}
-				j.judges(false)
-				if most := d.fence().most; sum > most {
+				if j.judges(all > most && sum <= most); sum > most {
 					j.report(r, j.family(d), "raised to %d, so the sizes of %s are %d in all, more than %d", s.size(), d.Name, sum, most)
 				}
 			}
@@ -198,18 +198,20 @@ func S7() Oracle {
 }
 
 func (j *judge) twins(r *revision) {
-	j.judges(false)
-	s := j.sets[r.uid]
+	s, excused := j.sets[r.uid], false
 	for _, other := range j.setsOf[s.controller] {
 		if s.controller == "" || other == s || other.template != s.template || !other.deleting.IsZero() {
 			continue
 		}
 		if j.recent(r, other.changed, ReplicaSet) {
-			continue // a user has just made it equal
+			excused = true // a user has just made it equal
+			continue
 		}
+		j.judges(false)
 		j.report(r, append(j.related(s), ReplicaSet+"/"+keyOf(other)), "created though %s, of the same Deployment, has the same template", other.Name)
 		return
 	}
+	j.judges(excused)
 }
 
 func collisions(d Object) int32 { return ptr.Deref(d.(*appsv1.Deployment).Status.CollisionCount, 0) }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // aStatefulSet has ordered pods and rolling updates.
@@ -28,6 +29,12 @@ func inParallel(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.Para
 func withPartition(n int32) func(*appsv1.StatefulSetSpec) {
 	return func(s *appsv1.StatefulSetSpec) {
 		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &n}
+	}
+}
+
+func upTo(unavailable int) func(*appsv1.StatefulSetSpec) {
+	return func(s *appsv1.StatefulSetSpec) {
+		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: pointer(intstr.FromInt32(int32(unavailable)))}
 	}
 }
 
@@ -148,6 +155,19 @@ func TestS22(t *testing.T) {
 		{name: "updated below the partition", want: "deleted below the partition 2", write: func(s *scene) {
 			set, pods := s.stateful(2, withPartition(2))
 			s.changed(set, toImage("b"))
+			s.Manager().Terminate(pods[1])
+		}},
+		{name: "STS-58 as many as may be unavailable are updated at once", write: func(s *scene) {
+			set, pods := s.stateful(4, inParallel, upTo(2))
+			s.changed(set, toImage("b"))
+			s.Manager().Terminate(pods[3])
+			s.Manager().Terminate(pods[2])
+		}},
+		{name: "STS-58 one more", want: "deleted while the pod with the ordinal", write: func(s *scene) {
+			set, pods := s.stateful(4, inParallel, upTo(2))
+			s.changed(set, toImage("b"))
+			s.Manager().Terminate(pods[3])
+			s.Manager().Terminate(pods[2])
 			s.Manager().Terminate(pods[1])
 		}},
 		{name: "updated on deletion", want: "pods are updated on deletion", write: func(s *scene) {

@@ -254,7 +254,7 @@ func (w *world) applyOwner(r *revision) {
 	}
 }
 
-func put[T any](m map[string]T, key string, o T, gone bool) {
+func put[K comparable, T any](m map[K]T, key K, o T, gone bool) {
 	if gone {
 		delete(m, key)
 	} else {

@@ -22,8 +22,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
-	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
-	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // The steps of a cell. Besides there is the arrival of an event, by the name of its resource.
@@ -59,7 +57,6 @@ func newCell(ctx context.Context, s Scenario, registry func() []manager.Controll
 		allowed: map[string]uint64{}, changed: make(chan struct{}),
 	}
 	c.only = map[string]bool{"deployment-controller": true, "replicaset-controller": true}
-	c.users = workload.New(c.server, c.cluster, suite.Operations())
 	c.start()
 	return c
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
-	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
-	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // jobRun is what became of a Job.
@@ -44,7 +43,7 @@ func runJob(t *testing.T, completions, parallelism int32, edit func(*batchv1.Job
 				t.Fatal(err)
 			}
 		}
-		client := &apiserver.Client{Server: w.server, Name: "m0.1", Network: faults.New(1, time.Millisecond)}
+		client := &apiserver.Client{Server: w.server, Name: "m0.1", Network: newLink(1, time.Millisecond)}
 		ended, played := make(chan error), make(chan struct{})
 		go func() {
 			ended <- manager.Run(ctx, w.processes[0].config(&rest.Config{Host: "http://simulation", Transport: client}), w.registry)
@@ -52,12 +51,12 @@ func runJob(t *testing.T, completions, parallelism int32, edit func(*batchv1.Job
 		go func() { defer close(played); w.cluster.Run(ctx) }()
 		defer func() { cancel(); <-ended; <-played }()
 		time.Sleep(time.Minute)
-		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: "sum"}, Spec: batchv1.JobSpec{
-			Completions: &completions, Parallelism: &parallelism, Template: workload.Template("sum", actors.Done+":1"),
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "sum"}, Spec: batchv1.JobSpec{
+			Completions: &completions, Parallelism: &parallelism, Template: suite.Template("sum", actors.Done+":1"),
 		}}
 		j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		edit(j)
-		if _, err := w.server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: j}); err != nil {
+		if _, err := w.server.Do(apiserver.Write{By: suite.By, Verb: apiserver.Create, Object: j}); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()

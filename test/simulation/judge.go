@@ -15,7 +15,7 @@ const knownWithin = 3 * time.Second
 
 // outcome says what came of it all.
 func (w *world) outcome(began time.Time, rested bool) Outcome {
-	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash()}
+	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash(), Writes: w.writes}
 	outages := w.outagesUntilNow()
 	o.Impaired = oracle.Impaired(outages, time.Now())
 	o.Violations, o.Counts = w.judge(rested, outages)
@@ -43,9 +43,11 @@ func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.C
 	broken := slices.Clone(w.record.broken)
 	options := oracle.Options{
 		Settled: settled, Unhindered: true, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500),
-		Lag: knownWithin, EndpointsLag: 10 * time.Second, Outages: outages,
+		Lag: knownWithin, EndpointsLag: 10 * time.Second, Outages: outages, Slices: w.only == nil || w.only["endpointslice-controller"],
 	}
-	violations, counts := oracle.CheckAndCount(w.record.history(), options, oracle.All()...)
+	h := w.record.history()
+	broken = append(broken, oracle.Cover(h, options).Problems()...)
+	violations, counts := oracle.CheckAndCount(h, options, oracle.All()...)
 	for _, v := range violations {
 		broken = append(broken, v.String())
 	}

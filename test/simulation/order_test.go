@@ -19,7 +19,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
-	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 )
 
@@ -80,7 +79,7 @@ type busy struct {
 func newBusy(t *testing.T) *busy {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := newWorld(script.Script{Seed: 1}, controllers.Registry)
-	b := &busy{T: t, server: w.server, slots: make(chan struct{}, writesAtOnce), Network: faults.New(1, time.Millisecond)}
+	b := &busy{T: t, server: w.server, slots: make(chan struct{}, writesAtOnce), Network: newLink(1, time.Millisecond)}
 	if err := w.cluster.AddNode("node-0"); err != nil { // without it podgc would collect the pods
 		t.Fatal(err)
 	}

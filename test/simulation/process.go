@@ -14,7 +14,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
-	"github.com/standalone-kcm/controller-manager/test/simulation/faults"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -25,7 +24,7 @@ type process struct {
 	name  string
 	lives int
 
-	link   *faults.Link
+	link   *link
 	cancel context.CancelFunc
 	back   time.Duration // from its death to the beginning of the next one
 	ended  chan struct{} // closed when it has ended and none follows
@@ -37,9 +36,9 @@ func (p *process) start() {
 	w.ready = time.Now()
 	p.lives++
 	name := p.identity()
-	link := faults.New(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
+	link := newLink(w.script.Seed+uint64(p.lives)*1000+uint64(p.name[1]), w.latency())
 	ctx, cancel := context.WithCancel(context.Background())
-	link.Died, link.GaveUp = cancel, w.record.gaveUp
+	link.died, link.gaveUp = cancel, w.record.gaveUp
 	p.link, p.cancel, p.back = link, cancel, time.Second
 	if p.ended == nil {
 		p.ended = make(chan struct{})
@@ -104,7 +103,8 @@ func (p *process) died(name string, err error) {
 	w := p.world
 	w.note("%s has ended: %v", name, err)
 	w.outages = append(w.outages, p.outages()...)
-	p.link = faults.New(0, 0) // nothing is between a process that has ended and the server
+	w.writes += p.link.Writes()
+	p.link = newLink(0, 0) // nothing is between a process that has ended and the server
 	if errors.Is(err, manager.ErrShutdownTimeout) || errors.Is(err, leaderelection.ErrStuck) {
 		w.record.violation("shutdown of %s takes too long: %v", name, err)
 	}
@@ -126,7 +126,7 @@ func (p *process) died(name string, err error) {
 
 // outages are the times, until now, in which the process could not see or act in its present life.
 func (p *process) outages() (all []oracle.Outage) {
-	for _, o := range p.link.Outages() {
+	for _, o := range p.link.Outages.All() {
 		o.Manager = p.identity()
 		all = append(all, o)
 	}

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	if _ = level.Set(strconv.Itoa(*logFlag)); *logFlag < 0 {
 		klog.SetLogger(logr.Discard())
 	}
+	suite.TokenKeyFile() // made here, and not by the first world: it takes long, and the names of temporary files must be chosen by chance
 	cluster.Main(m, cluster.WithoutKwok) // which would write to the nodes that are compared
 	if err := suite.RemoveFiles(); err != nil {
 		panic(err)

@@ -6,11 +6,12 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -18,7 +19,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
-	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -33,16 +33,22 @@ type world struct {
 	registry  []manager.Controller
 	server    *apiserver.Server
 	cluster   *actors.Cluster
-	users     *workload.Users
+	users     *suite.User
 	processes []*process
 	record    *record
 	only      map[string]bool // the controllers that run; nil if all do
 
+	clientsMu sync.Mutex
+	clients   map[string]kubernetes.Interface // by who uses them
+
 	healed  time.Time       // when all faults ended
 	ready   time.Time       // the same, or when the last process started after that
 	outages []oracle.Outage // of processes that have ended
+	writes  int             // of processes that have ended
 	ending  bool
-	notes   []string // what users were refused, and the like
+
+	noting sync.Mutex
+	notes  []string // what users were refused, and the like
 }
 
 // Outcome is what came of a simulation.
@@ -54,6 +60,7 @@ type Outcome struct {
 	Hash       uint64        // of everything that happened, in order
 	Counts     oracle.Counts // how often each oracle had something to judge
 	Impaired   time.Duration // time in which some manager could not see or act
+	Writes     int           // that managers have sent, without events and leases
 
 	end []oracle.Object
 }
@@ -73,7 +80,7 @@ func Run(t *testing.T, s script.Script, registry func() []manager.Controller) Ou
 func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 func run(t *testing.T, s script.Script, registry func() []manager.Controller) (o Outcome) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, s.Seed, func(t *testing.T) {
 		w := newWorld(s, registry)
 		o = w.run(t.Context())
 	})
@@ -84,10 +91,12 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	server := apiserver.New(s.Seed)
 	cluster := actors.New(server, s.Seed)
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
+	cluster.Pace = time.Duration(s.Setting("pace", 0)) * time.Millisecond
 	w := &world{
-		script: s, registry: registry(), server: server, cluster: cluster, users: workload.New(server, cluster, suite.Operations()),
-		record: newRecord(server),
+		script: s, registry: registry(), server: server, cluster: cluster, record: newRecord(server),
+		clients: map[string]kubernetes.Interface{},
 	}
+	w.users = w.newUsers()
 	if err := manager.SetFlags(w.registry, flags(s)); err != nil {
 		w.record.violation("%v", err)
 	}
@@ -100,55 +109,68 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 // run is the whole life of a world.
 func (w *world) run(ctx context.Context) Outcome {
 	began := time.Now()
-	for i := range w.script.Setting("nodes", 3) {
-		if err := w.cluster.AddNode(nodeName(i)); err != nil {
-			w.note("add a node: %v", err)
-		}
-	}
+	w.addNodes()
+	w.start()
+	last := w.schedule()
+	w.cluster.After(last+time.Second, w.heal)
+	defer w.animate(ctx)()
+	time.Sleep(last + 2*time.Second)
+	rested := w.rest()
+	w.finish()
+	return w.outcome(began, rested)
+}
+
+// start lets all processes begin.
+func (w *world) start() {
 	for _, p := range w.processes {
 		p.start()
 	}
-	var last time.Duration
+}
+
+// schedule enters the lines of the script into the agenda, and says when the last one has no effect any more.
+func (w *world) schedule() (last time.Duration) {
 	for _, l := range w.script.Lines {
 		w.cluster.After(l.At, func() { w.do(l) })
 		last = max(last, l.At+lasts(l))
 	}
-	w.cluster.After(last+time.Second, w.heal)
+	return last
+}
 
+// animate lets the cluster live until the returned function is called.
+func (w *world) animate(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); w.cluster.Run(ctx) }()
-	time.Sleep(last + 2*time.Second)
-	rested := w.rest()
+	return func() {
+		cancel()
+		<-done
+		time.Sleep(api.RequestTimeout) // discovery that is under way does not end with its process, but when it is answered
+	}
+}
+
+// finish ends all processes for good.
+func (w *world) finish() {
 	w.cluster.Post(w.end)
 	for _, p := range w.processes {
 		p.wait()
 	}
-	cancel()
-	<-done
-	o := w.outcome(began, rested)
-	time.Sleep(api.RequestTimeout) // discovery that is under way does not end with the process, but when it is answered
-	return o
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
 func (w *world) note(format string, args ...any) {
+	w.noting.Lock()
+	defer w.noting.Unlock()
 	w.notes = append(w.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
 // do does what a line of the script says.
 func (w *world) do(l script.Line) {
-	var err error
-	switch {
-	case l.Op() == "fault":
-		err = w.fault(l)
-	case w.users.Known(l.Op()):
-		err = w.users.Do(l)
-	default:
-		err = fmt.Errorf("no such operation")
+	do := w.users.Do
+	if l.Op() == "fault" {
+		do = w.fault
 	}
-	if err != nil {
+	if err := do(l); err != nil {
 		w.note("%v: %v", l, err)
 	}
 }
@@ -157,14 +179,19 @@ func (w *world) do(l script.Line) {
 func (w *world) heal() {
 	w.healed, w.ready = time.Now(), time.Now()
 	for _, p := range w.processes {
-		p.link.Heal(w.latency())
+		p.link.Heal()
 	}
 	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
 	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})
 	w.do(script.Line{Words: []string{"cron", "*", "suspend=true"}}) // or the world would never come to rest
+	w.addNodes()
+}
+
+// addNodes adds the nodes of the script, or repairs them.
+func (w *world) addNodes() {
 	for i := range w.script.Setting("nodes", 3) {
 		if err := w.cluster.AddNode(nodeName(i)); err != nil {
-			w.note("repair a node: %v", err)
+			w.note("add a node: %v", err)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/token/jws"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -32,7 +31,7 @@ const (
 func bootstrapSignerEntry() Entry {
 	return Entry{
 		Controller: "bootstrap-signer-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"clusterinfo": editClusterInfo, // content=: makes the ConfigMap, or changes it; do=delete, blank, forge, add
 			"bootstrap":   bootstrapToken,  // ID expires=, in seconds, never, odd; usage=false, named=ID; do=delete
 		},
@@ -59,7 +58,7 @@ func bootstrapSignerEntry() Entry {
 					id := fmt.Sprintf("sign%02d", i)
 					u.makeBootstrapToken(id, "")
 					u.waitSigned(id, true)
-					u.deleteBootstrapToken(id)
+					Remove[*corev1.Secret](u.in(metav1.NamespaceSystem), tokenPrefix+id)
 					u.waitSigned(id, false)
 				}
 			},
@@ -90,7 +89,7 @@ func tokenCleanerEntry() Entry {
 					u.makeBootstrapToken(fmt.Sprintf("goes%02d", i), at)
 				}
 				for i := range 20 {
-					u.waitTokenGone(fmt.Sprintf("goes%02d", i))
+					AwaitGone[*corev1.Secret](u.in(metav1.NamespaceSystem), fmt.Sprintf("%sgoes%02d", tokenPrefix, i))
 				}
 			},
 		}},
@@ -101,43 +100,40 @@ func tokenCleanerEntry() Entry {
 func anyID(g *workload.Generator) string { return fmt.Sprintf("token%d", g.IntN(4)) }
 
 // editClusterInfo makes the ConfigMap and its namespace, changes it, or does to it what users should not.
-func editClusterInfo(u *workload.Users, l script.Line) error {
+func editClusterInfo(u *User, l script.Line) error {
+	public := u.in(metav1.NamespacePublic)
 	do, _ := l.Get("do")
 	if do == "delete" {
-		return remove(u, "configmaps", metav1.NamespacePublic, clusterInfo)
+		return remove[*corev1.ConfigMap](public, clusterInfo)
 	}
 	content, changes := l.Get("content")
-	found, err := actors.Edit(u.Server, workload.By, metav1.NamespacePublic, clusterInfo, "", func(m *corev1.ConfigMap) {
-		data := maps.Clone(m.Data)
+	err := edit(public, clusterInfo, func(m *corev1.ConfigMap) {
 		switch {
 		case changes:
-			data[api.KubeConfigKey] = content
+			m.Data[api.KubeConfigKey] = content
 		case do == "blank":
-			delete(data, api.KubeConfigKey)
+			delete(m.Data, api.KubeConfigKey)
 		case do == "add":
-			data[otherData] = "x"
+			m.Data[otherData] = "x"
 		case do == "forge":
-			data[api.JWSSignatureKeyPrefix+"token0"] = "forged"
+			m.Data[api.JWSSignatureKeyPrefix+"token0"] = "forged"
 		}
-		m.Data = data
 	})
-	if found || err != nil || !changes {
+	if !apierrors.IsNotFound(err) || !changes {
 		return err
 	}
-	_ = create(u, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}}) // unless it is there
-	return create(u, newClusterInfo(content))
+	_ = create(u, newNamespace(metav1.NamespacePublic)) // unless it is there
+	return create(public, newClusterInfo(content))
 }
 
 func newClusterInfo(content string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: clusterInfo}, Data: map[string]string{api.KubeConfigKey: content},
-	}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: clusterInfo}, Data: map[string]string{api.KubeConfigKey: content}}
 }
 
 // newBootstrapToken is a token for signing, as kubeadm makes it.
 func newBootstrapToken(id, expiration string) *corev1.Secret {
 	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenPrefix + id}, Type: api.SecretTypeBootstrapToken,
+		ObjectMeta: metav1.ObjectMeta{Name: tokenPrefix + id}, Type: api.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
 			api.BootstrapTokenIDKey: []byte(id), api.BootstrapTokenSecretKey: []byte(tokenKey), api.BootstrapTokenUsageSigningKey: []byte("true"),
 		},
@@ -149,10 +145,10 @@ func newBootstrapToken(id, expiration string) *corev1.Secret {
 }
 
 // bootstrapToken makes a token, changes it, or deletes it.
-func bootstrapToken(u *workload.Users, l script.Line) error {
-	id, expiration := l.Arg(0), ""
+func bootstrapToken(u *User, l script.Line) error {
+	id, expiration, system := l.Arg(0), "", u.in(metav1.NamespaceSystem)
 	if do, _ := l.Get("do"); do == "delete" {
-		return remove(u, "secrets", metav1.NamespaceSystem, tokenPrefix+id)
+		return remove[*corev1.Secret](system, tokenPrefix+id)
 	}
 	switch text, _ := l.Get("expires"); text {
 	case "never":
@@ -168,11 +164,7 @@ func bootstrapToken(u *workload.Users, l script.Line) error {
 			s.Data[name] = []byte(text)
 		}
 	}
-	found, err := actors.Edit(u.Server, workload.By, s.Namespace, s.Name, "", func(old *corev1.Secret) { old.Data = s.Data })
-	if found || err != nil {
-		return err
-	}
-	return create(u, s)
+	return apply(system, s, func(old *corev1.Secret) { old.Data = s.Data })
 }
 
 // expiry is when a token expires: long ago if that cannot be read, in the far future if it never does.
@@ -343,13 +335,10 @@ var tokenCleanerMutants = []Mutant{
 // makeClusterInfo makes the ConfigMap until the end of the test.
 func (u *User) makeClusterInfo() {
 	u.Helper()
-	public := u.Client.CoreV1().ConfigMaps(metav1.NamespacePublic)
-	u.Try("create "+clusterInfo, func() error {
-		_, err := public.Create(ctx(), newClusterInfo("test"), metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
+	public := u.in(metav1.NamespacePublic)
+	public.Create(newClusterInfo("test"))
 	u.Cleanup(func() {
-		if err := ignoreNotFound(public.Delete(ctx(), clusterInfo, metav1.DeleteOptions{})); err != nil {
+		if err := ignoreNotFound(remove[*corev1.ConfigMap](public, clusterInfo)); err != nil {
 			u.Error(err)
 		}
 	})
@@ -357,42 +346,14 @@ func (u *User) makeClusterInfo() {
 
 func (u *User) makeBootstrapToken(id, expiration string) {
 	u.Helper()
-	u.Try("create the token "+id, func() error {
-		_, err := u.Client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx(), newBootstrapToken(id, expiration), metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
-}
-
-func (u *User) deleteBootstrapToken(id string) {
-	u.Helper()
-	u.Try("delete the token "+id, func() error {
-		return ignoreNotFound(u.Client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx(), tokenPrefix+id, metav1.DeleteOptions{}))
-	})
+	u.in(metav1.NamespaceSystem).Create(newBootstrapToken(id, expiration))
 }
 
 // waitSigned waits until there is a signature of a token that can be verified, or none.
 func (u *User) waitSigned(id string, signed bool) {
 	u.Helper()
-	u.Wait(fmt.Sprintf("%s signs: %t", id, signed), Patience, func() error {
-		m, err := u.Client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx(), clusterInfo, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	Await(u.in(metav1.NamespacePublic), clusterInfo, func(m *corev1.ConfigMap) error {
 		signature, ok := m.Data[api.JWSSignatureKeyPrefix+id]
-		if ok != signed || ok && !jws.DetachedTokenIsValid(signature, m.Data[api.KubeConfigKey], id, tokenKey) {
-			return fmt.Errorf("the signature is %q", signature)
-		}
-		return nil
-	})
-}
-
-func (u *User) waitTokenGone(id string) {
-	u.Helper()
-	u.Wait("the token "+id+" is gone", Patience, func() error {
-		_, err := u.Client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx(), tokenPrefix+id, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it is there (%v)", err)
+		return unless(ok == signed && (!ok || jws.DetachedTokenIsValid(signature, m.Data[api.KubeConfigKey], id, tokenKey)), signature)
 	})
 }

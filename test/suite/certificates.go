@@ -15,15 +15,12 @@ import (
 	"sync"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
-	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 )
 
 // The controllers of requests for certificates share these operations and checks.
@@ -64,8 +61,9 @@ var pemRequests = sync.OnceValue(func() map[string][]byte {
 })
 
 // newRequest returns a request of a kind.
-func newRequest(name, kind string) *signingRequest {
-	r := &signingRequest{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{requestKind: kind}}}
+func (u *User) newRequest(name, kind string) *signingRequest {
+	r := &signingRequest{ObjectMeta: metav1.ObjectMeta{Name: u.unique(name), Labels: map[string]string{requestKind: kind}}}
+	u.mark(r)
 	r.Spec.Request = pemRequests()[kind]
 	r.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	r.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
@@ -82,16 +80,16 @@ func newRequest(name, kind string) *signingRequest {
 }
 
 // request makes a request, changes its labels or deletes it.
-func request(u *workload.Users, l script.Line) error {
+func request(u *User, l script.Line) error {
+	name := u.unique(l.Arg(0))
 	switch do, _ := l.Get("do"); do {
 	case "delete":
-		return remove(u, "certificatesigningrequests", "", l.Arg(0))
+		return remove[*signingRequest](u, name)
 	case "label":
-		_, err := actors.Edit(u.Server, workload.By, "", l.Arg(0), "", func(r *signingRequest) { r.Labels["edited"] = time.Now().Format("150405") })
-		return err
+		return edit(u, name, func(r *signingRequest) { r.Labels["edited"] = time.Now().Format("150405") })
 	}
 	kind, _ := l.Get("kind")
-	r := newRequest(l.Arg(0), kind)
+	r := u.newRequest(l.Arg(0), kind)
 	if seconds, ok := l.Int("seconds"); ok {
 		asked := int32(seconds)
 		r.Spec.ExpirationSeconds = &asked
@@ -100,11 +98,15 @@ func request(u *workload.Users, l script.Line) error {
 }
 
 // decide approves or denies a request, as if that was some time ago.
-func decide(u *workload.Users, l script.Line) error {
+func decide(u *User, l script.Line) error {
 	ago, _ := l.Int("ago")
 	do, _ := l.Get("do")
-	_, err := actors.Edit(u.Server, workload.By, "", l.Arg(0), "approval", func(r *signingRequest) { decideRequest(r, do, ago) })
-	return err
+	return u.decide(l.Arg(0), do, ago)
+}
+
+// decide approves or denies a request, as if that was so many seconds ago.
+func (u *User) decide(name, do string, ago int) error {
+	return edit(u, u.unique(name), func(r *signingRequest) { decideRequest(r, do, ago) }, "approval")
 }
 
 // decideRequest adds the condition by which a request is approved or denied, unless it was decided.
@@ -125,15 +127,19 @@ func decideRequest(r *signingRequest, do string, ago int) {
 const refusal = "no-certificates"
 
 // permission grants or revokes the right to get certificates.
-func permission(u *workload.Users, l script.Line) error {
-	u.Server.Authorize(func(authorizationv1.SubjectAccessReviewSpec) bool {
-		_, err := u.Server.Get("configmaps", metav1.NamespaceSystem, refusal)
+func permission(u *User, l script.Line) error {
+	system := u.in(metav1.NamespaceSystem)
+	err := u.machines().Authorize(func() bool {
+		_, err := get[*corev1.ConfigMap](system, refusal)
 		return err != nil
 	})
-	if do, _ := l.Get("do"); do == "grant" {
-		return remove(u, "configmaps", metav1.NamespaceSystem, refusal)
+	if err != nil {
+		return err
 	}
-	return create(u, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: refusal}})
+	if do, _ := l.Get("do"); do == "grant" {
+		return remove[*corev1.ConfigMap](system, refusal)
+	}
+	return create(system, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: refusal}})
 }
 
 func requestCondition(r *signingRequest, kind certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequestCondition {

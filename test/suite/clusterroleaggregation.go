@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,9 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -26,7 +25,7 @@ const aggregateTo = "rbac.authorization.k8s.io/aggregate-to-"
 func clusterRoleAggregationEntry() Entry {
 	return Entry{
 		Controller: "clusterrole-aggregation-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"role": clusterRole, // NAME to= rules= aggregate= as words with plus signs between them, -: none; aggregate=all; do=delete
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, _ string, at, soon time.Duration) {
@@ -57,11 +56,11 @@ func clusterRoleAggregationEntry() Entry {
 			u.addToChain("pods")
 			u.addToChain("nodes")
 			u.waitChain("nodes", "pods")
-			u.patchRole(u.roleName("pods"), fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, aggregateTo+u.roleName(chain[0])))
+			u.role("pods to=-")
 			u.waitChain("nodes")
-			u.patchRole(u.roleName("edit"), `{"rules":[]}`)
+			u.role("edit rules=-")
 			u.waitChain("nodes")
-			u.patchRole(u.roleName("nodes"), `{"rules":[]}`)
+			u.role("nodes rules=-")
 			u.waitChain()
 		}}},
 		Malformed: map[string]string{
@@ -101,41 +100,44 @@ func wordsOf(words string) []string {
 }
 
 // clusterRole creates, changes or deletes a ClusterRole.
-func clusterRole(u *workload.Users, l script.Line) error {
+func clusterRole(u *User, l script.Line) error {
+	name := u.unique(l.Arg(0))
 	if do, _ := l.Get("do"); do == "delete" {
-		return remove(u, "clusterroles", "", l.Arg(0))
+		return remove[*rbacv1.ClusterRole](u, name)
 	}
-	edit := func(r *rbacv1.ClusterRole) {
+	return apply(u, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(r *rbacv1.ClusterRole) {
 		if words, ok := l.Get("to"); ok {
 			r.Labels = map[string]string{}
 			for _, word := range wordsOf(words) {
-				r.Labels[aggregateTo+word] = "true"
+				r.Labels[u.aggregateTo(word)] = "true"
 			}
 		}
 		if words, ok := l.Get("rules"); ok {
 			r.Rules = rulesOf(words)
 		}
 		if words, ok := l.Get("aggregate"); ok {
-			r.AggregationRule = nil
-			for _, word := range wordsOf(words) {
-				selector := metav1.LabelSelector{MatchLabels: map[string]string{aggregateTo + word: "true"}}
-				if word == "all" {
-					selector = metav1.LabelSelector{}
-				}
-				if r.AggregationRule == nil {
-					r.AggregationRule = &rbacv1.AggregationRule{}
-				}
-				r.AggregationRule.ClusterRoleSelectors = append(r.AggregationRule.ClusterRoleSelectors, selector)
-			}
+			r.AggregationRule = u.aggregation(wordsOf(words))
 		}
+		u.mark(r)
+	})
+}
+
+// aggregateTo is the label of ClusterRoles that one of that name aggregates.
+func (u *User) aggregateTo(name string) string { return aggregateTo + u.unique(name) }
+
+// aggregation selects the ClusterRoles that are for roles of those names, or all.
+func (u *User) aggregation(names []string) (rule *rbacv1.AggregationRule) {
+	for _, name := range names {
+		selector := metav1.LabelSelector{}
+		if name != "all" {
+			selector.MatchLabels = map[string]string{u.aggregateTo(name): "true"}
+		}
+		if rule == nil {
+			rule = &rbacv1.AggregationRule{}
+		}
+		rule.ClusterRoleSelectors = append(rule.ClusterRoleSelectors, selector)
 	}
-	found, err := actors.Edit(u.Server, workload.By, "", l.Arg(0), "", edit)
-	if found || err != nil {
-		return err
-	}
-	r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: l.Arg(0)}}
-	edit(r)
-	return create(u, r)
+	return rule
 }
 
 // clusterRolesSettled checks that ClusterRoles have the rules that they aggregate, each once (SM-2), or if there are none, no rules but those
@@ -321,85 +323,50 @@ var clusterRoleMutants = []Mutant{
 	},
 }
 
-// roleName is that of a ClusterRole of a scenario, which belongs to the whole cluster.
-func (u *User) roleName(name string) string { return u.Namespace + "-" + name }
-
-func (u *User) createRole(r *rbacv1.ClusterRole) {
+// role makes a ClusterRole of a scenario, or changes it, as a line of a script would.
+func (u *User) role(words string) {
 	u.Helper()
-	u.mark(r)
-	u.Try("create a ClusterRole", func() error {
-		_, err := u.Client.RbacV1().ClusterRoles().Create(ctx(), r, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
-}
-
-// removeRoles deletes the ClusterRoles of a scenario, those first that aggregate others, so that a manager has nothing to write.
-func (u *User) removeRoles() {
-	list, err := u.Client.RbacV1().ClusterRoles().List(ctx(), metav1.ListOptions{})
-	if err != nil {
-		u.Errorf("clean up: %v", err)
-		return
-	}
-	names := []string{u.roleName("admin"), u.roleName("edit"), u.roleName("view")}
-	for _, r := range list.Items {
-		if strings.HasPrefix(r.Name, u.roleName("")) && !slices.Contains(names, r.Name) {
-			names = append(names, r.Name)
-		}
-	}
-	for _, name := range names {
-		if err := ignoreNotFound(u.Client.RbacV1().ClusterRoles().Delete(ctx(), name, metav1.DeleteOptions{})); err != nil {
-			u.Errorf("clean up: %v", err)
-		}
-	}
-}
-
-// roleChain makes three ClusterRoles, of which each but the first aggregates the one before. They are there until the end of the test.
-func (u *User) roleChain() {
-	u.Helper()
-	u.Cleanup(u.removeRoles)
-	for i, name := range chain {
-		r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: u.roleName(name), Labels: map[string]string{}}}
-		r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{aggregateTo + r.Name: "true"}}}}
-		if i+1 < len(chain) {
-			r.Labels[aggregateTo+u.roleName(chain[i+1])] = "true"
-		}
-		u.createRole(r)
-	}
+	l := script.Line{Words: strings.Fields("role " + words)}
+	u.Try(l.String(), func() error { return clusterRole(u, l) })
 }
 
 var chain = []string{"view", "edit", "admin"}
 
+// roleChain makes three ClusterRoles, of which each but the first aggregates the one before. They are there until the end of the test, and
+// those go first that aggregate others, so that a manager has nothing to write.
+func (u *User) roleChain() {
+	u.Helper()
+	u.Cleanup(func() {
+		names := []string{u.unique("admin"), u.unique("edit"), u.unique("view")}
+		all, err := list[*rbacv1.ClusterRole](u)
+		for _, r := range all {
+			if strings.HasPrefix(r.Name, u.unique("")) && !slices.Contains(names, r.Name) {
+				names = append(names, r.Name)
+			}
+		}
+		for _, name := range names {
+			err = errors.Join(err, ignoreNotFound(remove[*rbacv1.ClusterRole](u, name)))
+		}
+		if err != nil {
+			u.Errorf("clean up: %v", err)
+		}
+	})
+	for i, name := range chain {
+		u.role(fmt.Sprintf("%s aggregate=%s to=%s", name, name, append(chain, "-")[i+1]))
+	}
+}
+
 // addToChain makes a ClusterRole that the first of the chain aggregates.
 func (u *User) addToChain(resource string) {
 	u.Helper()
-	u.createRole(&rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: u.roleName(resource), Labels: map[string]string{aggregateTo + u.roleName(chain[0]): "true"}},
-		Rules:      rulesOf(resource),
-	})
-}
-
-func (u *User) patchRole(name, document string) {
-	u.Helper()
-	u.Try("patch a ClusterRole", func() error {
-		_, err := u.Client.RbacV1().ClusterRoles().Patch(ctx(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{})
-		return err
-	})
+	u.role(fmt.Sprintf("%s to=%s rules=%s", resource, chain[0], resource))
 }
 
 // waitChain waits until all roles of the chain have just a rule for each resource.
 func (u *User) waitChain(resources ...string) {
 	u.Helper()
 	want := textsOf(rulesOf(strings.Join(resources, "+")))
-	u.Wait("the roles of the chain have the rules", Patience, func() error {
-		for _, name := range chain {
-			r, err := u.Client.RbacV1().ClusterRoles().Get(ctx(), u.roleName(name), metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if got := textsOf(r.Rules); !slices.Equal(got, want) {
-				return fmt.Errorf("%s has %v", name, got)
-			}
-		}
-		return nil
-	})
+	for _, name := range chain {
+		Await(u, u.unique(name), func(r *rbacv1.ClusterRole) error { return unless(slices.Equal(textsOf(r.Rules), want), r.Rules) })
+	}
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,12 +10,10 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -25,7 +24,7 @@ import (
 func cronJobEntry() Entry {
 	return Entry{
 		Controller: "cronjob-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"cron": cron,     // NAME minutes= policy= image= history= deadline=: a CronJob; again: changes it; suspend=; delete=true; * for all
 			"run":  cronRuns, // NAME n= do=delete: a Job of a CronJob
 		},
@@ -44,7 +43,7 @@ func cronJobEntry() Entry {
 			for _, policy := range []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent} {
 				u.runCronJob(strings.ToLower(string(policy)), policy)
 			}
-			u.waitJobs("no Job is left", func(jobs []batchv1.Job) bool { return len(jobs) == 0 })
+			AwaitAll[*batchv1.Job](u, 0, nil)
 		}}},
 		Malformed: cronJobMalformed,
 		Mutants:   cronJobMutants,
@@ -60,11 +59,11 @@ func cronJobEntry() Entry {
 			},
 			Do: func(u *User) {
 				u.Each(50, func(i int) error { return u.createCronJob(fmt.Sprint("cron-", i), batchv1.AllowConcurrent) })
-				u.waitJobs("all Jobs are there", func(jobs []batchv1.Job) bool { return len(jobs) == 50 })
-				u.waitCronJobs("they are active", "", func(s batchv1.CronJobStatus) bool { return len(s.Active) == 1 })
+				AwaitAll(u, 50, func(*batchv1.Job) error { return nil })
+				AwaitAll(u, 50, func(c *batchv1.CronJob) error { return unless(len(c.Status.Active) == 1, c.Status) })
 				u.Each(50, func(i int) error { return u.suspendCronJob(fmt.Sprint("cron-", i)) })
 				u.finishJobs()
-				u.waitCronJobs("their end is known", "", func(s batchv1.CronJobStatus) bool { return len(s.Active) == 0 && s.LastSuccessfulTime != nil })
+				AwaitAll(u, 50, cronJobOver)
 			},
 		}},
 	}
@@ -79,34 +78,29 @@ func JobSpec(image string) batchv1.JobSpec {
 }
 
 // cron makes a CronJob, changes it, or deletes it.
-func cron(u *workload.Users, l script.Line) error {
+func cron(u *User, l script.Line) error {
+	change := func(c *batchv1.CronJob) { applyCron(c, l) }
 	if l.Arg(0) == "*" {
-		for _, c := range apiserver.All[*batchv1.CronJob](u.Server) {
-			if err := editCronJob(u, c.Name, l); err != nil {
-				return err
-			}
+		all, err := list[*batchv1.CronJob](u)
+		for _, c := range all {
+			err = errors.Join(err, edit(u, c.Name, change))
 		}
-		return nil
+		return err
 	}
 	if _, gone := l.Get("delete"); gone {
-		return u.Remove("cronjobs", l.Arg(0), l)
-	}
-	if apiserver.One[*batchv1.CronJob](u.Server, workload.Namespace, l.Arg(0)) != nil {
-		return editCronJob(u, l.Arg(0), l)
+		return removeAsToldBy[*batchv1.CronJob](u, l.Arg(0), l)
 	}
 	image, ok := l.Get("image")
 	if !ok {
-		return fmt.Errorf("there is no CronJob %s", l.Arg(0))
+		return edit(u, l.Arg(0), change)
 	}
-	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)}}
-	c.Spec.JobTemplate.Spec = JobSpec(image)
-	applyCron(c, l)
-	return create(u, c)
+	return apply(u, newCronJob(l.Arg(0), image), change)
 }
 
-func editCronJob(u *workload.Users, name string, l script.Line) error {
-	_, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(c *batchv1.CronJob) { applyCron(c, l) })
-	return err
+func newCronJob(name, image string) *batchv1.CronJob {
+	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c.Spec.JobTemplate.Spec = JobSpec(image)
+	return c
 }
 
 // applyCron does to a CronJob what a line says.
@@ -129,12 +123,12 @@ func applyCron(c *batchv1.CronJob, l script.Line) {
 }
 
 // cronRuns deletes a Job of a CronJob.
-func cronRuns(u *workload.Users, l script.Line) error {
-	job, err := workload.Choose(u, l, func(*batchv1.Job) bool { return true })
+func cronRuns(u *User, l script.Line) error {
+	job, err := choose(u, l, func(*batchv1.Job) bool { return true })
 	if err != nil {
 		return err
 	}
-	return u.Remove("jobs", job.Name, l)
+	return removeAsToldBy[*batchv1.Job](u, job.Name, l)
 }
 
 // cronJobsSettled checks the end, and that no Job was created that should not have been.
@@ -144,7 +138,7 @@ func cronJobsSettled(server *apiserver.Server) (wrong []string) {
 		var active, listed []string
 		kept := map[batchv1.JobConditionType]int{}
 		for _, job := range jobs {
-			switch finished := jobutil.Finished(job); {
+			switch finished := finishedJob(job); {
 			case !metav1.IsControlledBy(job, c):
 			case finished != nil:
 				kept[finished.Type]++
@@ -193,7 +187,7 @@ func wrongRuns(server *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, wrongRun(e, job, cronJobs[ref.UID], ran[string(ref.UID)+job.Name], running)...)
 			ran[string(ref.UID)+job.Name] = true
 		}
-		if running[job.UID] = job; jobutil.Finished(job) != nil || job.DeletionTimestamp != nil || e.Type == "DELETED" {
+		if running[job.UID] = job; finishedJob(job) != nil || job.DeletionTimestamp != nil || e.Type == "DELETED" {
 			delete(running, job.UID)
 		}
 	}
@@ -301,76 +295,52 @@ var cronJobMutants = []Mutant{
 
 // createCronJob creates a CronJob that is due in a second, and then at most once a minute, since that is how long its Job has its name.
 func (u *User) createCronJob(name string, policy batchv1.ConcurrencyPolicy) error {
-	c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	c := newCronJob(name, "good:1")
 	c.Spec.Schedule, c.Spec.ConcurrencyPolicy = "@every 1s", policy
-	c.Spec.JobTemplate.Spec = JobSpec("good:1")
-	_, err := u.Client.BatchV1().CronJobs(u.Namespace).Create(ctx(), c, metav1.CreateOptions{})
-	return ignoreExists(err)
+	return ignoreExists(create(u, c))
 }
 
 func (u *User) suspendCronJob(name string) error {
-	_, err := u.Client.BatchV1().CronJobs(u.Namespace).Patch(ctx(), name, types.MergePatchType,
-		[]byte(`{"spec":{"suspend":true,"successfulJobsHistoryLimit":0}}`), metav1.PatchOptions{})
-	return err
+	return patch[*batchv1.CronJob](u, name, `{"spec":{"suspend":true,"successfulJobsHistoryLimit":0}}`)
 }
 
 // runCronJob creates a CronJob, deletes its first Job, and lets the history limit delete the others.
 func (u *User) runCronJob(name string, policy batchv1.ConcurrencyPolicy) {
 	u.Helper()
 	u.Try("create "+name, func() error { return u.createCronJob(name, policy) })
-	u.waitCronJobs("it is active", name, func(s batchv1.CronJobStatus) bool { return len(s.Active) > 0 })
+	Await(u, name, func(c *batchv1.CronJob) error { return unless(len(c.Status.Active) > 0, c.Status) })
 	u.Try("suspend "+name, func() error { return u.suspendCronJob(name) })
 	u.finishJobs()
-	u.waitCronJobs("its end is known", name, func(s batchv1.CronJobStatus) bool { return len(s.Active) == 0 && s.LastSuccessfulTime != nil })
-	u.waitJobs("the history limit has deleted it", func(jobs []batchv1.Job) bool { return len(jobs) == 0 })
+	Await(u, name, cronJobOver)
+	AwaitAll[*batchv1.Job](u, 0, nil) // the history limit has deleted it
 }
 
-// waitJobs waits until the Jobs are as they should be.
-func (u *User) waitJobs(what string, done func([]batchv1.Job) bool) {
-	u.Helper()
-	u.Wait(what, Patience, func() error {
-		list, err := u.Client.BatchV1().Jobs(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err == nil && !done(list.Items) {
-			err = fmt.Errorf("%d Jobs", len(list.Items))
-		}
-		return err
-	})
-}
-
-// waitCronJobs waits until the status of a CronJob is as it should be, or those of all if there is no name.
-func (u *User) waitCronJobs(what, name string, done func(batchv1.CronJobStatus) bool) {
-	u.Helper()
-	u.Wait(what, Patience, func() error {
-		list, err := u.Client.BatchV1().CronJobs(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, c := range list.Items {
-			if (name == "" || name == c.Name) && !done(c.Status) {
-				return fmt.Errorf("%s: %+v", c.Name, c.Status)
-			}
-		}
-		return nil
-	})
+// cronJobOver says whether a CronJob knows that its Job has ended.
+func cronJobOver(c *batchv1.CronJob) error {
+	return unless(len(c.Status.Active) == 0 && c.Status.LastSuccessfulTime != nil, c.Status)
 }
 
 // finishJobs lets all Jobs complete that have not finished.
 func (u *User) finishJobs() {
 	u.Helper()
 	u.Try("let the Jobs complete", func() error {
-		list, err := u.Client.BatchV1().Jobs(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, job := range list.Items {
-			if jobutil.Finished(&job) != nil {
-				continue
-			}
-			actors.FinishJob(&job.Status, false, metav1.Now().Rfc3339Copy())
-			if _, err := u.Client.BatchV1().Jobs(u.Namespace).UpdateStatus(ctx(), &job, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				return err
+		all, err := list[*batchv1.Job](u)
+		for _, job := range all {
+			if finishedJob(job) == nil {
+				now := metav1.Now().Rfc3339Copy()
+				err = errors.Join(err, ignoreNotFound(edit(u, job.Name, func(job *batchv1.Job) { actors.FinishJob(&job.Status, false, now) }, "status")))
 			}
 		}
-		return nil
+		return err
 	})
+}
+
+// finishedJob returns the condition that says that a Job has finished; nil if it has not.
+func finishedJob(j *batchv1.Job) *batchv1.JobCondition {
+	for i, c := range j.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return &j.Status.Conditions[i]
+		}
+	}
+	return nil
 }

@@ -1,13 +1,10 @@
 package suite
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -16,7 +13,7 @@ import (
 func csrApprovingEntry() Entry {
 	return Entry{
 		Controller: "certificatesigningrequest-approving-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"csr":           request,    // NAME kind= seconds=; do=label, delete
 			"csrpermission": permission, // do=revoke, grant
 		},
@@ -46,7 +43,10 @@ func csrApprovingEntry() Entry {
 		Budgets: []Budget{{
 			Name: "50 kubelets ask for certificates", Floor: floor.Writes{Status: 50, Other: 50}, // the certificate, the approval
 			Do: func(u *User) {
-				u.Each(50, func(i int) error { return u.createRequest(fmt.Sprint("join-", i), kubelet) })
+				u.Each(50, func(i int) error {
+					u.makeRequest(fmt.Sprint("join-", i), kubelet)
+					return nil
+				})
 				for i := range 50 {
 					u.waitCertificate(fmt.Sprint("join-", i))
 				}
@@ -55,76 +55,39 @@ func csrApprovingEntry() Entry {
 	}
 }
 
-// requestName is that of a request of the user: requests have no namespace.
-func (u *User) requestName(name string) string { return u.Namespace + "-" + name }
-
-// createRequest makes a request, which goes with the test, as no namespace takes it along.
-func (u *User) createRequest(name, kind string) error {
-	requests := u.Client.CertificatesV1().CertificateSigningRequests()
-	r := newRequest(u.requestName(name), kind)
-	u.mark(r)
-	_, err := requests.Create(ctx(), r, metav1.CreateOptions{})
-	if err == nil {
-		u.Cleanup(func() { _ = requests.Delete(ctx(), u.requestName(name), metav1.DeleteOptions{}) })
-	}
-	return ignoreExists(err)
-}
-
 func (u *User) makeRequest(name, kind string) {
 	u.Helper()
-	u.Try("make the request "+name, func() error { return u.createRequest(name, kind) })
+	u.Create(u.newRequest(name, kind))
+	u.Cleanup(func() { _ = remove[*signingRequest](u, u.unique(name)) }) // no namespace takes it along
 }
 
 // Approve approves a request that was made for the user.
 func (u *User) Approve(name string) {
 	u.Helper()
-	u.decideRequest(name, "approve", 0)
+	u.Try("approve the request "+name, func() error { return u.decide(name, "approve", 0) })
 }
 
-// decideRequest approves or denies a request, as if that was so many seconds ago.
-func (u *User) decideRequest(name, do string, ago int) {
+// deny denies a request, as if that was so many seconds ago.
+func (u *User) deny(name string, ago int) {
 	u.Helper()
-	u.Try(do+" the request "+name, func() error {
-		r, err := u.Client.CertificatesV1().CertificateSigningRequests().Get(ctx(), u.requestName(name), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		decideRequest(r, do, ago)
-		_, err = u.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx(), r.Name, r, metav1.UpdateOptions{})
-		return err
-	})
-}
-
-func (u *User) waitRequest(name, what string, check func(*signingRequest) bool) {
-	u.Helper()
-	u.Wait("the request "+name+" "+what, Patience, func() error {
-		r, err := u.Client.CertificatesV1().CertificateSigningRequests().Get(ctx(), u.requestName(name), metav1.GetOptions{})
-		if err == nil && !check(r) {
-			err = fmt.Errorf("%+v", r.Status)
-		}
-		return err
-	})
+	u.Try("deny the request "+name, func() error { return u.decide(name, "deny", ago) })
 }
 
 func (u *User) waitCertificate(name string) {
 	u.Helper()
-	u.waitRequest(name, "has a certificate", func(r *signingRequest) bool { return len(r.Status.Certificate) > 0 })
+	Await(u, u.unique(name), func(r *signingRequest) error { return unless(len(r.Status.Certificate) > 0, r.Status) })
 }
 
 func (u *User) waitGivenUp(name string) {
 	u.Helper()
-	u.waitRequest(name, "is given up", func(r *signingRequest) bool { return requestCondition(r, certificatesv1.CertificateFailed) != nil })
+	Await(u, u.unique(name), func(r *signingRequest) error {
+		return unless(requestCondition(r, certificatesv1.CertificateFailed) != nil, r.Status)
+	})
 }
 
 func (u *User) waitRequestGone(name string) {
 	u.Helper()
-	u.Wait("the request "+name+" is gone", Patience, func() error {
-		_, err := u.Client.CertificatesV1().CertificateSigningRequests().Get(ctx(), u.requestName(name), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(errors.New("it is there"), err)
-	})
+	AwaitGone[*signingRequest](u, u.unique(name))
 }
 
 const csrApproving = "pkg/controllers/csrapproving/"

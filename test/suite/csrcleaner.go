@@ -24,7 +24,7 @@ func csrCleanerEntry() Entry {
 			for i := range 3 {
 				name := fmt.Sprint("old-", i)
 				u.makeRequest(name, serving)
-				u.decideRequest(name, "deny", anHour-i)
+				u.deny(name, anHour-i)
 			}
 			for i := range 3 {
 				u.waitRequestGone(fmt.Sprint("old-", i))
@@ -44,7 +44,7 @@ func csrCleanerEntry() Entry {
 			},
 			Do: func(u *User) {
 				for i := range 30 {
-					u.decideRequest(fmt.Sprint("old-", i), "deny", anHour)
+					u.deny(fmt.Sprint("old-", i), anHour)
 				}
 				for i := range 30 {
 					u.waitRequestGone(fmt.Sprint("old-", i))

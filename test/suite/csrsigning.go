@@ -11,7 +11,7 @@ import (
 func csrSigningEntry() Entry {
 	return Entry{
 		Controller: "certificatesigningrequest-signing-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"csrdecide": decide, // NAME do=approve, deny; ago=, in seconds
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -25,7 +24,7 @@ import (
 func daemonSetEntry() Entry {
 	return Entry{
 		Controller: "daemonset-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"daemon": daemonSet, // NAME image= disk= surge= unavailable= strategy= history= minready=; again: edits it; delete=true policy=
 			"mark":   markNode,  // NODE disk= taint=EFFECT, in place of what it has
 		},
@@ -76,22 +75,18 @@ var daemonSetChoices = []workload.Choice{
 }
 
 // daemonSet makes, edits or deletes a DaemonSet.
-func daemonSet(u *workload.Users, l script.Line) error {
+func daemonSet(u *User, l script.Line) error {
 	name := l.Arg(0)
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("daemonsets", name, l)
+	if says(l, "delete") {
+		return removeAsToldBy[*appsv1.DaemonSet](u, name, l)
 	}
-	edit := func(d *appsv1.DaemonSet) { configureDaemonSet(d, l) }
-	if found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", edit); found || err != nil {
-		return err
-	}
-	d := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name},
-		Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: workload.LabelsOf(name)}, Template: workload.Template(name, "good:1")},
-	}
-	edit(d)
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: d})
-	return err
+	return apply(u, newDaemonSet(name, "good:1"), func(d *appsv1.DaemonSet) { configureDaemonSet(d, l) })
+}
+
+func newDaemonSet(name, image string) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labelsOf(name)}, Template: Template(name, image),
+	}}
 }
 
 // configureDaemonSet sets what a line says of a DaemonSet.
@@ -129,16 +124,17 @@ func rollingDaemonSet(surge, unavailable *intstr.IntOrString) appsv1.DaemonSetUp
 	}
 }
 
-func markNode(u *workload.Users, l script.Line) error {
-	var labels map[string]string
-	if disk, ok := l.Get("disk"); ok {
-		labels = map[string]string{"disk": disk}
-	}
-	var taints []corev1.Taint
-	if effect, ok := l.Get("taint"); ok {
-		taints = []corev1.Taint{{Key: "example.com/mark", Effect: corev1.TaintEffect(effect)}}
-	}
-	return u.Cluster.Mark(l.Arg(0), labels, taints)
+// markNode gives a node a label and a taint, in place of those that it has.
+func markNode(u *User, l script.Line) error {
+	return edit(u.as("admin"), u.unique(l.Arg(0)), func(n *corev1.Node) {
+		n.Labels, n.Spec.Taints = nil, nil
+		if disk, ok := l.Get("disk"); ok {
+			n.Labels = map[string]string{"disk": disk}
+		}
+		if effect, ok := l.Get("taint"); ok {
+			n.Spec.Taints = []corev1.Taint{{Key: "example.com/mark", Effect: corev1.TaintEffect(effect)}}
+		}
+	})
 }
 
 // settledDaemonSets checks that each node has the pod that it should have and no other, that all pods have the present template when
@@ -236,7 +232,9 @@ func runsDaemon(d *appsv1.DaemonSet, n *corev1.Node) (runs, may bool) {
 		}
 	}
 	has := func(effect corev1.TaintEffect) bool {
-		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == effect })
+		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Effect == effect && !slices.Contains(d.Spec.Template.Spec.Tolerations, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists})
+		})
 	}
 	may = !has(corev1.TaintEffectNoExecute)
 	return may && !has(corev1.TaintEffectNoSchedule), may
@@ -337,9 +335,7 @@ var daemonSetScenarios = []Scenario{
 		u.CreateDaemonSet("agent", 1)
 		u.WaitDaemonSet("agent", 3)
 		u.Try("update agent", func() error {
-			_, err := u.Client.AppsV1().DaemonSets(u.Namespace).Patch(ctx(), "agent", types.StrategicMergePatchType,
-				[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`), metav1.PatchOptions{})
-			return err
+			return edit(u, "agent", func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
 		})
 		u.WaitDaemonSet("agent", 3)
 	}},
@@ -359,21 +355,19 @@ var daemonSetBudgets = []Budget{
 // AddNodes makes nodes that run only the DaemonSets of the user's namespace.
 func (u *User) AddNodes(n int) {
 	u.Helper()
-	u.Each(n, func(i int) error { return u.addNode(i) })
+	u.Each(n, func(i int) error { return ignoreExists(create(u, u.newNode(i))) })
 	u.Cleanup(func() {
-		u.Each(n, func(i int) error {
-			return ignoreNotFound(u.Client.CoreV1().Nodes().Delete(ctx(), u.nodeName(i), metav1.DeleteOptions{}))
-		})
+		u.Each(n, func(i int) error { return ignoreNotFound(remove[*corev1.Node](u, u.nodeName(i))) })
 	})
 }
 
 func (u *User) nodeName(i int) string { return fmt.Sprintf("%s-%03d", u.Namespace, i) }
 
-// addNode makes a node that kwok plays.
-func (u *User) addNode(i int) error {
+// newNode is a node that kwok plays.
+func (u *User) newNode(i int) *corev1.Node {
 	name := u.nodeName(i)
 	room := corev1.ResourceList{"cpu": resource.MustParse("10"), "memory": resource.MustParse("10Gi"), "pods": resource.MustParse("100")}
-	node := &corev1.Node{
+	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
 			Labels: map[string]string{"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
@@ -386,40 +380,25 @@ func (u *User) addNode(i int) error {
 			{Type: corev1.NodeHostName, Address: "localhost"}, {Type: corev1.NodeInternalIP, Address: fmt.Sprintf("198.18.1.%d", i%250+1)},
 		}},
 	}
-	_, err := u.Client.CoreV1().Nodes().Create(ctx(), node, metav1.CreateOptions{})
-	return ignoreExists(err)
 }
 
 // CreateDaemonSet makes a DaemonSet for the nodes of the user's namespace, of which so many may be unavailable in an update.
 func (u *User) CreateDaemonSet(name string, unavailable int) {
 	u.Helper()
-	labels := map[string]string{"app": name}
 	none, some := intstr.FromInt(0), intstr.FromInt(unavailable)
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	d := newDaemonSet(name, "web:1")
 	d.Spec.UpdateStrategy = rollingDaemonSet(&none, &some)
-	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+	d.Spec.Template.Spec.Containers[0].Name = "web"
 	d.Spec.Template.Spec.NodeSelector = map[string]string{"runs": u.Namespace}
 	d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "runs", Operator: corev1.TolerationOpExists}}
-	u.Try("create "+name, func() error {
-		_, err := u.Client.AppsV1().DaemonSets(u.Namespace).Create(ctx(), d, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
+	u.Create(d)
 }
 
 // WaitDaemonSet waits until so many nodes have an available pod of the present template.
 func (u *User) WaitDaemonSet(name string, n int32) {
 	u.Helper()
-	u.Wait(name+" runs on all nodes", Patience, func() error {
-		d, err := u.Client.AppsV1().DaemonSets(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	Await(u, name, func(d *appsv1.DaemonSet) error {
 		s := d.Status
-		if s.ObservedGeneration != d.Generation || s.DesiredNumberScheduled != n || s.UpdatedNumberScheduled != n || s.NumberAvailable != n {
-			return fmt.Errorf("generation %d: %+v", d.Generation, s)
-		}
-		return nil
+		return unless(s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled == n && s.UpdatedNumberScheduled == n && s.NumberAvailable == n, s)
 	})
 }

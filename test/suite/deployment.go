@@ -7,15 +7,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -24,12 +21,12 @@ import (
 func deploymentEntry() Entry {
 	return Entry{
 		Controller: "deployment-controller",
-		Operations: map[string]workload.Operation{
-			"create":   createDeployment, // NAME replicas= image= and the keys of configure
-			"edit":     editDeployment,   // NAME and the keys of configure
-			"image":    setImage,         // NAME IMAGE
-			"rollback": rollBack,         // NAME to=REVISION, by default the last but one; annotate=true by the annotation
-			"delete":   deleteDeployment, // NAME policy=Background, Foreground, Orphan
+		Operations: map[string]Operation{
+			"create":   createDeployment,                                                                                 // NAME replicas= image= and the keys of configure
+			"edit":     editDeployment,                                                                                   // NAME and the keys of configure
+			"image":    func(u *User, l script.Line) error { return setImage(u, l.Arg(0), l.Arg(1)) },                    // NAME IMAGE
+			"rollback": rollBack,                                                                                         // NAME to=REVISION, by default the last but one; annotate=true by the annotation
+			"delete":   func(u *User, l script.Line) error { return removeAsToldBy[*appsv1.Deployment](u, l.Arg(0), l) }, // NAME policy=Background, Foreground, Orphan
 		},
 		Begin: func(g *workload.Generator, app string) {
 			g.Add(g.Early(), "create %s replicas=%d image=%s %s", app, g.IntN(7), g.Image(), strategy(g))
@@ -42,18 +39,17 @@ func deploymentEntry() Entry {
 	}
 }
 
-func createDeployment(u *workload.Users, l script.Line) error {
+func createDeployment(u *User, l script.Line) error {
 	image, _ := l.Get("image")
 	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)},
+		ObjectMeta: metav1.ObjectMeta{Name: l.Arg(0)},
 		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: workload.LabelsOf(l.Arg(0))}, Template: workload.Template(l.Arg(0), image),
+			Selector: &metav1.LabelSelector{MatchLabels: labelsOf(l.Arg(0))}, Template: Template(l.Arg(0), image),
 			ProgressDeadlineSeconds: ptr.To[int32](60),
 		},
 	}
 	configure(d, l)
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: d})
-	return err
+	return create(u, d)
 }
 
 // configure sets what a line says of a Deployment.
@@ -74,10 +70,7 @@ func configure(d *appsv1.Deployment, l script.Line) {
 		d.Spec.Paused = s == "true"
 	}
 	if s, ok := l.Get("note"); ok {
-		if d.Annotations == nil {
-			d.Annotations = map[string]string{}
-		}
-		d.Annotations["kubernetes.io/change-cause"] = s
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, "kubernetes.io/change-cause", s)
 	}
 	if s, ok := l.Get("strategy"); ok {
 		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.DeploymentStrategyType(s)}
@@ -93,44 +86,36 @@ func configure(d *appsv1.Deployment, l script.Line) {
 	}
 }
 
-// change edits a Deployment; one that is not there makes it fail.
-func change(u *workload.Users, name string, do func(*appsv1.Deployment)) error {
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", do)
-	if err == nil && !found {
-		err = apierrors.NewNotFound(appsv1.Resource("deployments"), name)
-	}
-	return err
+func editDeployment(u *User, l script.Line) error {
+	return edit(u, l.Arg(0), func(d *appsv1.Deployment) { configure(d, l) })
 }
 
-func editDeployment(u *workload.Users, l script.Line) error {
-	return change(u, l.Arg(0), func(d *appsv1.Deployment) { configure(d, l) })
+func setImage(u *User, name, image string) error {
+	return edit(u, name, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 }
 
-func setImage(u *workload.Users, l script.Line) error {
-	return change(u, l.Arg(0), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = l.Arg(1) })
-}
-
-// rollback goes back to an earlier revision, as kubectl rollout undo does or, with annotate=true, as the deprecated
+// rollBack goes back to an earlier revision, as kubectl rollout undo does or, with annotate=true, as the deprecated
 // annotation asks the controller to.
-func rollBack(u *workload.Users, l script.Line) error {
+func rollBack(u *User, l script.Line) error {
 	to, _ := l.Int("to")
-	if annotate, _ := l.Get("annotate"); annotate == "true" {
-		return change(u, l.Arg(0), func(d *appsv1.Deployment) {
-			if d.Annotations == nil {
-				d.Annotations = map[string]string{}
-			}
-			d.Annotations[appsv1.DeprecatedRollbackTo] = strconv.Itoa(to)
+	if says(l, "annotate") {
+		return edit(u, l.Arg(0), func(d *appsv1.Deployment) {
+			metav1.SetMetaDataAnnotation(&d.ObjectMeta, appsv1.DeprecatedRollbackTo, strconv.Itoa(to))
 		})
 	}
-	d := apiserver.One[*appsv1.Deployment](u.Server, workload.Namespace, l.Arg(0))
-	if d == nil {
-		return fmt.Errorf("no Deployment %s", l.Arg(0))
+	d, err := get[*appsv1.Deployment](u, l.Arg(0))
+	if err != nil {
+		return err
 	}
-	sets := setsOf(u, d)
+	sets, err := list[*appsv1.ReplicaSet](u)
+	if err != nil {
+		return err
+	}
+	sets = slices.DeleteFunc(sets, func(rs *appsv1.ReplicaSet) bool { return !metav1.IsControlledBy(rs, d) })
 	slices.SortStableFunc(sets, func(a, b *appsv1.ReplicaSet) int { return revision(b) - revision(a) })
 	for i, rs := range sets {
 		if to == 0 && i == 1 || to != 0 && revision(rs) == to {
-			return change(u, d.Name, func(d *appsv1.Deployment) {
+			return edit(u, d.Name, func(d *appsv1.Deployment) {
 				d.Spec.Template = *rs.Spec.Template.DeepCopy()
 				delete(d.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 			})
@@ -142,19 +127,6 @@ func rollBack(u *workload.Users, l script.Line) error {
 func revision(rs *appsv1.ReplicaSet) int {
 	n, _ := strconv.Atoi(rs.Annotations["deployment.kubernetes.io/revision"])
 	return n
-}
-
-func setsOf(u *workload.Users, d *appsv1.Deployment) (sets []*appsv1.ReplicaSet) {
-	for _, rs := range apiserver.All[*appsv1.ReplicaSet](u.Server) {
-		if ref := metav1.GetControllerOf(rs); ref != nil && ref.UID == d.UID {
-			sets = append(sets, rs)
-		}
-	}
-	return sets
-}
-
-func deleteDeployment(u *workload.Users, l script.Line) error {
-	return u.Remove("deployments", l.Arg(0), l)
 }
 
 var deploymentChoices = []workload.Choice{
@@ -231,12 +203,7 @@ var deploymentScenarios = []Scenario{
 		u.WaitComplete("web")
 		u.Season()
 		u.Patch("web", `{"spec":{"template":{"metadata":{"annotations":{"`+cluster.ReadyAfter+`":"600ms"}}}}}`)
-		u.Wait("the rollout is half done", Patience, func() error {
-			if d := u.Get("web"); d.Status.UpdatedReplicas < 2 {
-				return fmt.Errorf("%d pods are updated", d.Status.UpdatedReplicas)
-			}
-			return nil
-		})
+		Await(u, "web", func(d *appsv1.Deployment) error { return unless(d.Status.UpdatedReplicas >= 2, d.Status) }) // the rollout is half done
 		u.Patch("web", `{"spec":{"replicas":7}}`)
 		u.WaitComplete("web")
 	}},
@@ -250,7 +217,9 @@ var deploymentScenarios = []Scenario{
 		u.Expose("web")
 		u.Create(Deployment("web", 3))
 		u.WaitComplete("web")
-		u.DeleteLikeTheCollector("web")
+		Remove[*appsv1.Deployment](u, "web", propagation(metav1.DeletePropagationForeground))
+		AwaitAll[*corev1.Pod](u, 0, nil)
+		AwaitGone[*appsv1.Deployment](u, "web")
 	}},
 }
 
@@ -368,11 +337,7 @@ var deploymentBudgets = []Budget{
 		Prepare: func(u *User) { u.Follow(manyDeployments, func() { u.createDeployments(manyDeployments, 2) }) },
 		Do: func(u *User) {
 			u.Follow(manyDeployments, func() {
-				u.Each(manyDeployments, func(i int) error {
-					_, err := u.Client.AppsV1().Deployments(u.Namespace).Patch(ctx(), fmt.Sprint("web-", i), types.StrategicMergePatchType,
-						[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`), metav1.PatchOptions{})
-					return err
-				})
+				u.Each(manyDeployments, func(i int) error { return setImage(u, fmt.Sprint("web-", i), "web:2") })
 			})
 		},
 	},
@@ -394,8 +359,5 @@ const manyDeployments = 250
 
 func (u *User) createDeployments(n int, replicas int32) {
 	u.Helper()
-	u.Each(n, func(i int) error {
-		_, err := u.Client.AppsV1().Deployments(u.Namespace).Create(ctx(), Deployment(fmt.Sprint("web-", i), replicas), metav1.CreateOptions{})
-		return err
-	})
+	u.Each(n, func(i int) error { return create(u, Deployment(fmt.Sprint("web-", i), replicas)) })
 }

@@ -10,14 +10,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -27,7 +26,7 @@ import (
 func disruptionEntry() Entry {
 	return Entry{
 		Controller: "disruption-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"budget":  budget,  // NAME app=, of that name by default; min= or max=; delete=true
 			"evict":   evict,   // NAME n=, or all=true: through the API, at the same moment
 			"disrupt": disrupt, // NAME n=: says that a pod is about to be disrupted, but it is not
@@ -66,18 +65,13 @@ func disruptionEntry() Entry {
 		Budgets: []Budget{{
 			Name: "100 budgets for the pods of a Deployment each", Floor: floor.Writes{Status: 100},
 			Prepare: func(u *User) {
-				u.Each(100, func(i int) error {
-					_, err := u.Client.AppsV1().Deployments(u.Namespace).Create(ctx(), Deployment(fmt.Sprint("web-", i), 2), metav1.CreateOptions{})
-					return err
-				})
-				for i := range 100 {
-					u.WaitComplete(fmt.Sprint("web-", i))
-				}
+				u.createDeployments(100, 2)
+				AwaitAll(u, 100, Complete)
 			},
 			Do: func(u *User) {
 				u.Each(100, func(i int) error {
-					_, err := u.Client.PolicyV1().PodDisruptionBudgets(u.Namespace).Create(ctx(), newBudget(fmt.Sprint("web-", i), "50%"), metav1.CreateOptions{})
-					return err
+					app := fmt.Sprint("web-", i)
+					return create(u, newBudget(app, app, "50%"))
 				})
 				u.waitBudgets(100, 1)
 			},
@@ -86,72 +80,59 @@ func disruptionEntry() Entry {
 }
 
 // budget makes, changes or deletes a budget.
-func budget(u *workload.Users, l script.Line) error {
+func budget(u *User, l script.Line) error {
 	name := l.Arg(0)
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("poddisruptionbudgets", name, l)
+	if says(l, "delete") {
+		return removeAsToldBy[*policyv1.PodDisruptionBudget](u, name, l)
 	}
 	app := name
 	if s, ok := l.Get("app"); ok {
 		app = s
 	}
-	set := func(b *policyv1.PodDisruptionBudget) {
-		b.Spec = policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: workload.LabelsOf(app)}}
+	return apply(u, newBudget(name, app, ""), func(b *policyv1.PodDisruptionBudget) {
+		b.Spec = policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: labelsOf(app)}}
 		if s, ok := l.Get("min"); ok {
-			v := intstr.Parse(s)
-			b.Spec.MinAvailable = &v
+			b.Spec.MinAvailable = ptr.To(intstr.Parse(s))
 		} else if s, ok := l.Get("max"); ok {
-			v := intstr.Parse(s)
-			b.Spec.MaxUnavailable = &v
+			b.Spec.MaxUnavailable = ptr.To(intstr.Parse(s))
 		}
-	}
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", set)
-	if found || err != nil {
-		return err
-	}
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name}}
-	set(b)
-	_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: b})
-	return err
+	})
 }
 
 // evict evicts a pod, or all pods, as kubectl drain does.
-func evict(u *workload.Users, l script.Line) error {
-	if all, _ := l.Get("all"); all != "true" {
-		p, err := workload.Choose(u, l, living)
+func evict(u *User, l script.Line) error {
+	if !says(l, "all") {
+		p, err := choose(u, l, living)
 		if err != nil {
 			return err
 		}
-		return evictPod(u, p)
+		return evictPod(u, p.Name)
 	}
-	var errs []error
-	for _, p := range apiserver.All[*corev1.Pod](u.Server) {
-		if p.Namespace == workload.Namespace && strings.HasPrefix(p.Name, l.Arg(0)+"-") && living(p) {
-			errs = append(errs, evictPod(u, p))
+	pods, err := list[*corev1.Pod](u)
+	for _, p := range pods {
+		if strings.HasPrefix(p.Name, l.Arg(0)+"-") && living(p) {
+			err = errors.Join(err, evictPod(u, p.Name))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 func living(p *corev1.Pod) bool { return p.DeletionTimestamp == nil }
 
-func evictPod(u *workload.Users, p *corev1.Pod) error {
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Resource: "pods", Namespace: p.Namespace, Name: p.Name, Subresource: "eviction",
-		Object: &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}})
-	return err
+func evictPod(u *User, name string) error {
+	return u.Client.PolicyV1().Evictions(u.Namespace).Evict(ctx(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name}})
 }
 
 // disrupt sets the condition of a pod that is about to be disrupted.
-func disrupt(u *workload.Users, l script.Line) error {
-	p, err := workload.Choose(u, l, living)
+func disrupt(u *User, l script.Line) error {
+	p, err := choose(u, l, living)
 	if err != nil {
 		return err
 	}
-	_, err = actors.Edit(u.Server, workload.By, p.Namespace, p.Name, "status", func(p *corev1.Pod) {
+	return edit(u, p.Name, func(p *corev1.Pod) {
 		p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, isDisruption), corev1.PodCondition{Type: corev1.DisruptionTarget,
 			Status: corev1.ConditionTrue, Reason: "PreemptionByScheduler", LastTransitionTime: metav1.Now().Rfc3339Copy()})
-	})
-	return err
+	}, "status")
 }
 
 func isDisruption(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }
@@ -347,10 +328,7 @@ var disruptionMutants = []Mutant{
 var disruptionScenarios = []Scenario{
 	{Name: "pods are evicted one after the other", Play: func(u *User) {
 		u.Create(Deployment("web", 3))
-		u.Try("create a budget", func() error {
-			_, err := u.Client.PolicyV1().PodDisruptionBudgets(u.Namespace).Create(ctx(), newBudget("web", "1"), metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
+		u.Create(newBudget("web", "web", "1"))
 		u.WaitComplete("web")
 		for _, p := range u.Pods() {
 			u.Evict(p.Name)
@@ -361,42 +339,23 @@ var disruptionScenarios = []Scenario{
 }
 
 // newBudget is a budget for the pods of an app.
-func newBudget(app, maxUnavailable string) *policyv1.PodDisruptionBudget {
-	most := intstr.Parse(maxUnavailable)
-	return &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: app},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &most, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
-	}
+func newBudget(name, app, maxUnavailable string) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MaxUnavailable: ptr.To(intstr.Parse(maxUnavailable)), Selector: &metav1.LabelSelector{MatchLabels: labelsOf(app)},
+	}}
 }
 
 // Evict evicts a pod, as soon as its budget allows it.
 func (u *User) Evict(name string) {
 	u.Helper()
-	u.Try("evict "+name, func() error {
-		err := u.Client.PolicyV1().Evictions(u.Namespace).Evict(ctx(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: u.Namespace, Name: name}})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	})
+	u.Try("evict "+name, func() error { return ignoreNotFound(evictPod(u, name)) })
 }
 
 // waitBudgets waits until there are so many budgets, each of which allows so many disruptions.
 func (u *User) waitBudgets(n int, allowed int32) {
 	u.Helper()
-	u.Wait("the budgets are up to date", Patience, func() error {
-		list, err := u.Client.PolicyV1().PodDisruptionBudgets(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != n {
-			return fmt.Errorf("%d budgets of %d", len(list.Items), n)
-		}
-		for _, b := range list.Items {
-			if b.Status.ObservedGeneration != b.Generation || b.Status.DisruptionsAllowed != allowed || len(b.Status.DisruptedPods) > 0 {
-				return fmt.Errorf("%s: %+v", b.Name, b.Status)
-			}
-		}
-		return nil
+	AwaitAll(u, n, func(b *policyv1.PodDisruptionBudget) error {
+		s := b.Status
+		return unless(s.ObservedGeneration == b.Generation && s.DisruptionsAllowed == allowed && len(s.DisruptedPods) == 0, s)
 	})
 }

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -18,7 +17,7 @@ import (
 func endpointEntry() Entry {
 	return Entry{
 		Controller: "endpoints-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"service": service, // NAME app=, of that name by default; type=; delete=true
 		},
 		Begin: func(g *workload.Generator, app string) {
@@ -36,30 +35,23 @@ func endpointEntry() Entry {
 	}
 }
 
-func service(u *workload.Users, l script.Line) error {
-	name := l.Arg(0)
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("services", name, l)
+func service(u *User, l script.Line) error {
+	name, app := l.Arg(0), l.Arg(0)
+	if says(l, "delete") {
+		return removeAsToldBy[*corev1.Service](u, name, l)
 	}
-	app := name
 	if s, ok := l.Get("app"); ok {
 		app = s
 	}
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(s *corev1.Service) {
-		s.Spec.Selector = workload.LabelsOf(app)
+	err := edit(u, name, func(s *corev1.Service) {
+		s.Spec.Selector = labelsOf(app)
 		if _, ok := l.Get("unready"); ok {
 			s.Spec.PublishNotReadyAddresses = true
 		}
 	})
-	if found || err != nil {
-		return err
+	if apierrors.IsNotFound(err) {
+		err = create(u, newService(name, app))
 	}
-	_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name},
-		Spec: corev1.ServiceSpec{Selector: workload.LabelsOf(app), Ports: []corev1.ServicePort{
-			{Name: "http", Port: 80, TargetPort: intstr.FromString("http")},
-		}},
-	}})
 	return err
 }
 
@@ -145,16 +137,13 @@ var endpointScenarios = []Scenario{
 var endpointBudgets = []Budget{{
 	Name: "100 Services for the same pods, and a pod less", Floor: floor.Writes{Other: 502, Status: 2}, // a slice shows that the pod goes, and that it is gone
 	Prepare: func(u *User) {
-		u.Create(Deployment("web", 3))
+		u.Create(Deployment("web", 3, func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{cluster.TerminateAfter: "2s"} // so that the slices show that the pod goes
+		}))
 		u.WaitComplete("web")
 	},
 	Do: func(u *User) {
-		u.Each(100, func(i int) error {
-			s := newService("web")
-			s.Name = fmt.Sprint("web-", i)
-			_, err := u.Client.CoreV1().Services(u.Namespace).Create(ctx(), s, metav1.CreateOptions{})
-			return err
-		})
+		u.Each(100, func(i int) error { return create(u, newService(fmt.Sprint("web-", i), "web")) })
 		for i := range 100 {
 			u.waitEndpoints(fmt.Sprint("web-", i), 3)
 		}
@@ -169,18 +158,11 @@ var endpointBudgets = []Budget{{
 // waitEndpoints waits until the Endpoints of a Service have so many ready addresses.
 func (u *User) waitEndpoints(name string, n int) {
 	u.Helper()
-	u.Wait(fmt.Sprintf("%s has %d addresses", name, n), Patience, func() error {
-		e, err := u.Client.CoreV1().Endpoints(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	Await(u, name, func(e *corev1.Endpoints) error {
 		ready := 0
 		for _, s := range e.Subsets {
 			ready += len(s.Addresses)
 		}
-		if ready != n {
-			return fmt.Errorf("%d addresses", ready)
-		}
-		return nil
+		return unless(ready == n, e.Subsets)
 	})
 }

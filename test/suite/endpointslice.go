@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -22,7 +20,7 @@ const sliceManager = "endpointslice-controller.k8s.io"
 func endpointSliceEntry() Entry {
 	return Entry{
 		Controller: "endpointslice-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"slices": editSlices, // of a service: do=delete, do=edit, or do=add: one that somebody else manages
 		},
 		Begin: func(g *workload.Generator, app string) {
@@ -39,7 +37,7 @@ func endpointSliceEntry() Entry {
 			for _, n := range []int{4, 0, 1} {
 				u.Patch("sliced", fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
 				u.WaitComplete("sliced")
-				u.waitSlices("sliced", n)
+				u.waitSlices("sliced", n, false)
 			}
 		}}},
 		Malformed: map[string]string{
@@ -56,7 +54,7 @@ func endpointSliceEntry() Entry {
 			},
 			Do: func(u *User) {
 				u.Expose("sliced")
-				u.waitSlices("sliced", 150)
+				u.waitSlices("sliced", 150, false)
 				u.waitEndpoints("sliced", 150)
 			},
 		}},
@@ -64,28 +62,24 @@ func endpointSliceEntry() Entry {
 }
 
 // editSlices does something to the slices of a service behind the controller's back.
-func editSlices(u *workload.Users, l script.Line) error {
+func editSlices(u *User, l script.Line) error {
 	do, _ := l.Get("do")
 	if do == "add" {
-		_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: &discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, GenerateName: l.Arg(0) + "-", Labels: map[string]string{
-				discoveryv1.LabelServiceName: l.Arg(0), discoveryv1.LabelManagedBy: workload.By,
+		return create(u, &discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: l.Arg(0) + "-", Labels: map[string]string{
+				discoveryv1.LabelServiceName: l.Arg(0), discoveryv1.LabelManagedBy: By,
 			}},
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}},
-		}})
-		return err
+		})
 	}
-	for _, s := range apiserver.All[*discoveryv1.EndpointSlice](u.Server) {
-		if s.Labels[discoveryv1.LabelServiceName] != l.Arg(0) || s.Labels[discoveryv1.LabelManagedBy] != sliceManager {
-			continue
-		}
-		if do == "delete" {
-			return u.Remove("endpointslices", s.Name, l)
-		}
-		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, s.Name, "", func(o *discoveryv1.EndpointSlice) { o.Endpoints = nil })
+	slices, err := list[*discoveryv1.EndpointSlice](u, discoveryv1.LabelServiceName+"="+l.Arg(0), discoveryv1.LabelManagedBy+"="+sliceManager)
+	switch {
+	case len(slices) == 0:
 		return err
+	case do == "delete":
+		return removeAsToldBy[*discoveryv1.EndpointSlice](u, slices[0].Name, l)
 	}
-	return nil
+	return edit(u, slices[0].Name, func(o *discoveryv1.EndpointSlice) { o.Endpoints = nil })
 }
 
 var endpointSliceMutants = []Mutant{
@@ -146,34 +140,31 @@ var endpointSliceMutants = []Mutant{
 	},
 }
 
-// waitSlices waits until the slices of a Service have so many ready endpoints, and no others.
-func (u *User) waitSlices(name string, n int) {
+// waitSlices waits until the slices of a Service have so many ready endpoints, and if they show no others, that is all.
+func (u *User) waitSlices(name string, n int, others bool) {
 	u.Helper()
 	u.Wait(fmt.Sprintf("the slices of %s have %d endpoints", name, n), Patience, func() error {
-		list, err := u.Client.DiscoveryV1().EndpointSlices(u.Namespace).List(ctx(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
-		if err != nil {
-			return err
-		}
-		ready, all := 0, 0
-		for _, s := range list.Items {
-			all += len(s.Endpoints)
+		all, err := list[*discoveryv1.EndpointSlice](u, discoveryv1.LabelServiceName+"="+name)
+		ready, endpoints := 0, 0
+		for _, s := range all {
+			endpoints += len(s.Endpoints)
 			for _, e := range s.Endpoints {
 				if ptr.Deref(e.Conditions.Ready, false) {
 					ready++
 				}
 			}
 		}
-		if ready != n || all != n || len(list.Items) == 0 {
-			return fmt.Errorf("%d of %d endpoints in %d slices are ready", ready, all, len(list.Items))
+		if err == nil && (ready != n || len(all) == 0 || endpoints != n && !others) {
+			err = fmt.Errorf("%d of %d endpoints in %d slices are ready", ready, endpoints, len(all))
 		}
-		return nil
+		return err
 	})
 }
 
 // selectorless is a Service whose Endpoints somebody keeps by hand.
-func selectorless(namespace, name string) *corev1.Service {
+func selectorless(name string) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 	}
 }

@@ -3,6 +3,7 @@ package suite
 //lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still write them
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -10,10 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -26,7 +27,7 @@ const mirrorManager = "endpointslicemirroring-controller.k8s.io"
 func endpointSliceMirroringEntry() Entry {
 	return Entry{
 		Controller: "endpointslice-mirroring-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"mirrored": mirrored, // NAME n=: a Service without selector and Endpoints by hand; skip=true; selects=true; delete=true
 		},
 		Begin: func(g *workload.Generator, app string) {
@@ -39,20 +40,11 @@ func endpointSliceMirroringEntry() Entry {
 		}}},
 		Settled: settledMirrors,
 		Scenarios: []Scenario{{Name: "Endpoints by hand", Play: func(u *User) {
-			u.Try("create a Service", func() error {
-				_, err := u.Client.CoreV1().Services(u.Namespace).Create(ctx(), selectorless(u.Namespace, "hand"), metav1.CreateOptions{})
-				return err
-			})
-			u.Try("create Endpoints", func() error {
-				_, err := u.Client.CoreV1().Endpoints(u.Namespace).Create(ctx(), manualEndpoints(u.Namespace, "hand", 2), metav1.CreateOptions{})
-				return err
-			})
+			u.Create(selectorless("hand"))
+			u.Create(manualEndpoints("hand", 2))
 			for _, n := range []int{3, 1, 2} {
-				u.Try("update Endpoints", func() error {
-					_, err := u.Client.CoreV1().Endpoints(u.Namespace).Update(ctx(), manualEndpoints(u.Namespace, "hand", n), metav1.UpdateOptions{})
-					return err
-				})
-				u.waitMirrored("hand", n)
+				u.Try("update Endpoints", func() error { return setAddresses(u, "hand", n) })
+				u.waitSlices("hand", n, true)
 			}
 		}}},
 		Malformed: map[string]string{
@@ -65,22 +57,14 @@ func endpointSliceMirroringEntry() Entry {
 			Do: func(u *User) {
 				u.Each(50, func(i int) error {
 					name := fmt.Sprint("hand-", i)
-					_, err1 := u.Client.CoreV1().Services(u.Namespace).Create(ctx(), selectorless(u.Namespace, name), metav1.CreateOptions{})
-					_, err2 := u.Client.CoreV1().Endpoints(u.Namespace).Create(ctx(), manualEndpoints(u.Namespace, name, 2), metav1.CreateOptions{})
-					if err1 != nil {
-						return err1
-					}
-					return err2
+					return errors.Join(create(u, selectorless(name)), create(u, manualEndpoints(name, 2)))
 				})
 				for i := range 50 {
-					u.waitMirrored(fmt.Sprint("hand-", i), 2)
+					u.waitSlices(fmt.Sprint("hand-", i), 2, true)
 				}
-				u.Each(50, func(i int) error {
-					_, err := u.Client.CoreV1().Endpoints(u.Namespace).Update(ctx(), manualEndpoints(u.Namespace, fmt.Sprint("hand-", i), 3), metav1.UpdateOptions{})
-					return err
-				})
+				u.Each(50, func(i int) error { return setAddresses(u, fmt.Sprint("hand-", i), 3) })
 				for i := range 50 {
-					u.waitMirrored(fmt.Sprint("hand-", i), 3)
+					u.waitSlices(fmt.Sprint("hand-", i), 3, true)
 				}
 			},
 		}},
@@ -88,7 +72,7 @@ func endpointSliceMirroringEntry() Entry {
 }
 
 // manualEndpoints are Endpoints with so many ready addresses, one that is not ready, and, if there are three or more, one of the other family.
-func manualEndpoints(namespace, name string, n int) *corev1.Endpoints {
+func manualEndpoints(name string, n int) *corev1.Endpoints {
 	subset := corev1.EndpointSubset{
 		Ports:             []corev1.EndpointPort{{Name: "http", Port: 8080, Protocol: corev1.ProtocolTCP}},
 		NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.98.1.1"}},
@@ -100,41 +84,40 @@ func manualEndpoints(namespace, name string, n int) *corev1.Endpoints {
 		}
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
 	}
-	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Subsets: []corev1.EndpointSubset{subset}}
+	return &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: name}, Subsets: []corev1.EndpointSubset{subset}}
+}
+
+// setAddresses gives Endpoints so many addresses.
+func setAddresses(u *User, name string, n int) error {
+	return edit(u, name, func(e *corev1.Endpoints) { e.Subsets = manualEndpoints(name, n).Subsets })
 }
 
 // mirrored makes, changes or deletes a Service without selector and its Endpoints.
-func mirrored(u *workload.Users, l script.Line) error {
+func mirrored(u *User, l script.Line) error {
 	name := l.Arg(0)
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("services", name, l)
+	if says(l, "delete") {
+		return removeAsToldBy[*corev1.Service](u, name, l)
 	}
 	n, _ := l.Int("n")
 	_, skip := l.Get("skip")
 	_, selects := l.Get("selects")
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(s *corev1.Service) {
+	err := edit(u, name, func(s *corev1.Service) {
 		s.Spec.Selector = nil
 		if selects {
-			s.Spec.Selector = workload.LabelsOf(name)
+			s.Spec.Selector = labelsOf(name)
 		}
 	})
-	if !found && err == nil {
-		_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: selectorless(workload.Namespace, name)})
+	if apierrors.IsNotFound(err) {
+		err = create(u, selectorless(name))
 	}
 	if err != nil || selects {
 		return err
 	}
-	after := manualEndpoints(workload.Namespace, name, n)
+	after := manualEndpoints(name, n)
 	if skip {
 		after.Labels = map[string]string{discoveryv1.LabelSkipMirror: "true"}
 	}
-	found, err = actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(e *corev1.Endpoints) {
-		e.Subsets, e.Labels = after.Subsets, after.Labels
-	})
-	if !found && err == nil {
-		_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: after})
-	}
-	return err
+	return apply(u, after.DeepCopy(), func(e *corev1.Endpoints) { e.Subsets, e.Labels = after.Subsets, after.Labels })
 }
 
 // settledMirrors checks that slices show all addresses of the Endpoints that are to be mirrored, and no others (ESM-4, ESM-9,
@@ -207,27 +190,4 @@ var endpointSliceMirroringMutants = []Mutant{
 		Script: withoutElection + "\n\t\t\tat 1s   mirrored hand n=4",
 		Oracle: SettledOracle,
 	},
-}
-
-// waitMirrored waits until the slices that mirror Endpoints have so many ready addresses.
-func (u *User) waitMirrored(name string, n int) {
-	u.Helper()
-	u.Wait(fmt.Sprintf("%s is mirrored with %d addresses", name, n), Patience, func() error {
-		list, err := u.Client.DiscoveryV1().EndpointSlices(u.Namespace).List(ctx(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
-		if err != nil {
-			return err
-		}
-		ready := 0
-		for _, s := range list.Items {
-			for _, e := range s.Endpoints {
-				if ptr.Deref(e.Conditions.Ready, false) {
-					ready++
-				}
-			}
-		}
-		if ready != n {
-			return fmt.Errorf("%d ready addresses in %d slices", ready, len(list.Items))
-		}
-		return nil
-	})
 }

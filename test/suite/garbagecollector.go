@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -24,7 +23,7 @@ const familyLabel, keptLabel = "family", "kept"
 func garbageCollectorEntry() Entry {
 	return Entry{
 		Controller: "garbage-collector-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"family": family, // NAME n=: a ConfigMap that owns n others; second=true: beside another one; gone=true: it never was; hold=true: a finalizer holds the others; do=delete policy=
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -37,7 +36,7 @@ func garbageCollectorEntry() Entry {
 			for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 				name := "owner-" + strings.ToLower(string(policy))
 				u.createFamily(name, 3)
-				u.deleteOwner(name, policy)
+				Remove[*corev1.ConfigMap](u, name, propagation(policy))
 				u.waitCollected(name, policy, 3)
 			}
 		}}},
@@ -53,7 +52,7 @@ func garbageCollectorEntry() Entry {
 				for i := range 50 {
 					name := fmt.Sprint("owner-", i)
 					u.createFamily(name, 2)
-					u.deleteOwner(name, metav1.DeletePropagationBackground)
+					Remove[*corev1.ConfigMap](u, name, propagation(metav1.DeletePropagationBackground))
 				}
 				for i := range 50 {
 					u.waitCollected(fmt.Sprint("owner-", i), metav1.DeletePropagationBackground, 2)
@@ -64,10 +63,8 @@ func garbageCollectorEntry() Entry {
 }
 
 // member is a ConfigMap of a family.
-func member(namespace, family, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name, Labels: map[string]string{familyLabel: family}, OwnerReferences: owners,
-	}}
+func member(family, name string, owners ...metav1.OwnerReference) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{familyLabel: family}, OwnerReferences: owners}}
 }
 
 func ownedBy(name string, uid types.UID) metav1.OwnerReference {
@@ -75,7 +72,7 @@ func ownedBy(name string, uid types.UID) metav1.OwnerReference {
 }
 
 // family makes a ConfigMap and others that it owns, or deletes it.
-func family(u *workload.Users, l script.Line) error {
+func family(u *User, l script.Line) error {
 	name := l.Arg(0)
 	if do, _ := l.Get("do"); do == "delete" {
 		return deleteOwner(u, name, l)
@@ -89,14 +86,18 @@ func family(u *workload.Users, l script.Line) error {
 		owners, parents = append(owners, ownedBy(name, types.UID("never-"+name))), nil
 	}
 	for _, parent := range parents {
-		if err := create(u, member(workload.Namespace, name, parent)); err != nil {
+		if err := create(u, member(name, parent)); err != nil {
 			return err
 		}
-		owners = append(owners, ownedBy(parent, apiserver.One[*corev1.ConfigMap](u.Server, workload.Namespace, parent).UID))
+		made, err := get[*corev1.ConfigMap](u, parent)
+		if err != nil {
+			return err
+		}
+		owners = append(owners, ownedBy(parent, made.UID))
 	}
 	n, _ := l.Int("n")
 	for i := range n {
-		m := member(workload.Namespace, name, fmt.Sprintf("%s-of-%d", name, i), owners...)
+		m := member(name, fmt.Sprintf("%s-of-%d", name, i), owners...)
 		if _, hold := l.Get("hold"); hold {
 			m.Finalizers = []string{"example.com/hold"}
 		}
@@ -109,10 +110,10 @@ func family(u *workload.Users, l script.Line) error {
 
 // deleteOwner deletes the ConfigMap that owns others. If they are to stay, they are marked first. A later deletion of the owner with
 // another policy, while they are still its dependents, takes that back.
-func deleteOwner(u *workload.Users, name string, l script.Line) error {
-	owner := apiserver.One[*corev1.ConfigMap](u.Server, workload.Namespace, name)
-	if owner == nil {
-		return u.Remove("configmaps", name, l)
+func deleteOwner(u *User, name string, l script.Line) error {
+	owner, err := get[*corev1.ConfigMap](u, name)
+	if err != nil {
+		return err
 	}
 	labels := map[string]string{familyLabel: name}
 	policy, _ := l.Get("policy")
@@ -120,17 +121,21 @@ func deleteOwner(u *workload.Users, name string, l script.Line) error {
 	case policy == string(metav1.DeletePropagationOrphan) && !deleting:
 		labels[keptLabel] = "true"
 	case policy == "" || policy == string(metav1.DeletePropagationOrphan) || !deleting:
-		return u.Remove("configmaps", name, l)
+		return removeAsToldBy[*corev1.ConfigMap](u, name, l)
 	}
-	for _, m := range apiserver.All[*corev1.ConfigMap](u.Server) {
+	all, err := list[*corev1.ConfigMap](u)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
 		if !slices.ContainsFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner.UID }) {
 			continue
 		}
-		if _, err := actors.Edit(u.Server, workload.By, m.Namespace, m.Name, "", func(m *corev1.ConfigMap) { m.Labels = labels }); err != nil {
+		if err := ignoreNotFound(edit(u, m.Name, func(m *corev1.ConfigMap) { m.Labels = labels })); err != nil {
 			return err
 		}
 	}
-	return u.Remove("configmaps", name, l)
+	return removeAsToldBy[*corev1.ConfigMap](u, name, l)
 }
 
 // garbageSettled says which garbage is left, and what was taken for garbage and was not (GC-33, GC-44, GC-47).
@@ -250,27 +255,15 @@ var garbageCollectorMutants = []Mutant{
 // createFamily makes a ConfigMap and so many others that it owns.
 func (u *User) createFamily(name string, n int) {
 	u.Helper()
-	maps := u.Client.CoreV1().ConfigMaps(u.Namespace)
+	u.Create(member(name, name))
 	var owner *corev1.ConfigMap
-	u.Try("create the ConfigMap "+name, func() (err error) {
-		if _, err = maps.Create(ctx(), member(u.Namespace, name, name), metav1.CreateOptions{}); ignoreExists(err) == nil {
-			owner, err = maps.Get(ctx(), name, metav1.GetOptions{})
-		}
+	u.Try("read the ConfigMap "+name, func() (err error) {
+		owner, err = get[*corev1.ConfigMap](u, name)
 		return err
 	})
 	for i := range n {
-		u.Try("create a dependent of "+name, func() error {
-			_, err := maps.Create(ctx(), member(u.Namespace, name, fmt.Sprintf("%s-of-%d", name, i), ownedBy(name, owner.UID)), metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
+		u.Create(member(name, fmt.Sprintf("%s-of-%d", name, i), ownedBy(name, owner.UID)))
 	}
-}
-
-func (u *User) deleteOwner(name string, policy metav1.DeletionPropagation) {
-	u.Helper()
-	u.Try("delete the ConfigMap "+name, func() error {
-		return ignoreNotFound(u.Client.CoreV1().ConfigMaps(u.Namespace).Delete(ctx(), name, metav1.DeleteOptions{PropagationPolicy: &policy}))
-	})
 }
 
 // waitCollected waits until an owner is gone, and its dependents with it, or all of them are there without an owner.
@@ -281,18 +274,15 @@ func (u *User) waitCollected(name string, policy metav1.DeletionPropagation, dep
 		want = dependents
 	}
 	u.Wait(fmt.Sprintf("of the family %s %d are left", name, want), Patience, func() error {
-		list, err := u.Client.CoreV1().ConfigMaps(u.Namespace).List(ctx(), metav1.ListOptions{LabelSelector: familyLabel + "=" + name})
+		all, err := list[*corev1.ConfigMap](u, familyLabel+"="+name)
 		if err != nil {
 			return err
 		}
-		for _, m := range list.Items {
+		for _, m := range all {
 			if m.Name == name || len(m.OwnerReferences) > 0 {
 				return fmt.Errorf("%s is there, with the owners %v", m.Name, m.OwnerReferences)
 			}
 		}
-		if len(list.Items) != want {
-			return fmt.Errorf("%d are left", len(list.Items))
-		}
-		return nil
+		return unless(len(all) == want, len(all))
 	})
 }

@@ -2,7 +2,7 @@ package suite
 
 import (
 	"fmt"
-	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -22,7 +21,7 @@ import (
 func autoscalerEntry() Entry {
 	return Entry{
 		Controller: "horizontal-pod-autoscaler-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"autoscale": autoscale, // NAME min= max= window= external=true: of the Deployment NAME, by its load; again: changes it; delete=true
 			"load":      setLoad,   // NAME milli=: what its pods use of the CPU, together
 		},
@@ -54,17 +53,14 @@ func autoscalerEntry() Entry {
 		Budgets: []Budget{{
 			Name: "50 autoscalers of Deployments that are switched off", Floor: floor.Writes{Status: 50},
 			Prepare: func(u *User) {
-				u.Each(50, func(i int) error {
-					_, err := u.Client.AppsV1().Deployments(u.Namespace).Create(ctx(), Deployment(fmt.Sprint("web-", i), 0), metav1.CreateOptions{})
-					return err
-				})
-				for i := range 50 {
-					u.WaitComplete(fmt.Sprint("web-", i))
-				}
+				u.createDeployments(50, 0)
+				AwaitAll(u, 50, Complete)
 			},
 			Do: func(u *User) {
-				u.Each(50, func(i int) error { return u.autoscale(fmt.Sprint("web-", i), 1, 3) })
-				u.waitAutoscalers(50, "ScalingDisabled", nil)
+				u.Each(50, func(i int) error { return create(u, newAutoscaler(fmt.Sprint("web-", i), 1, 3)) })
+				AwaitAll(u, 50, func(h *autoscalingv2.HorizontalPodAutoscaler) error {
+					return unless(slices.ContainsFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Reason == "ScalingDisabled" }), h.Status)
+				})
 			},
 		}},
 	}
@@ -85,90 +81,47 @@ func newAutoscaler(name string, least, most int32) *autoscalingv2.HorizontalPodA
 	}
 }
 
-func (u *User) autoscale(name string, least, most int32) error {
-	_, err := u.Client.AutoscalingV2().HorizontalPodAutoscalers(u.Namespace).Create(ctx(), newAutoscaler(name, least, most), metav1.CreateOptions{})
-	return ignoreExists(err)
-}
-
-// waitAutoscalers waits until there are so many autoscalers, each of which says a reason in a condition and wants a size.
-func (u *User) waitAutoscalers(n int, reason string, wants *int32) {
-	u.Helper()
-	u.Wait("the autoscalers say "+reason, Patience, func() error {
-		list, err := u.Client.AutoscalingV2().HorizontalPodAutoscalers(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != n {
-			return fmt.Errorf("%d autoscalers of %d", len(list.Items), n)
-		}
-		for _, h := range list.Items {
-			said := false
-			for _, c := range h.Status.Conditions {
-				said = said || c.Reason == reason
-			}
-			if !said || wants != nil && h.Status.DesiredReplicas != *wants {
-				return fmt.Errorf("%s: %+v", h.Name, h.Status)
-			}
-		}
-		return nil
-	})
-}
-
 // autoscalerScenarios need no metrics: what is outside the limits is brought within them.
 var autoscalerScenarios = []Scenario{{Name: "an autoscaler keeps its limits", Play: func(u *User) {
 	u.Create(Deployment("web", 1))
 	u.WaitComplete("web")
-	u.Try("create an autoscaler", func() error { return u.autoscale("web", 3, 5) })
-	u.Wait("it has scaled up", Patience, func() error { return sized(u.Get("web"), 3) })
+	u.Create(newAutoscaler("web", 3, 5))
+	Await(u, "web", func(d *appsv1.Deployment) error { return unless(*d.Spec.Replicas == 3, d.Spec) })
 	u.Patch("web", `{"spec":{"replicas":7}}`)
-	u.Wait("it has scaled down", Patience, func() error { return sized(u.Get("web"), 5) })
+	Await(u, "web", func(d *appsv1.Deployment) error { return unless(*d.Spec.Replicas == 5, d.Spec) })
 	u.WaitComplete("web")
 }}}
 
-func sized(d *appsv1.Deployment, n int32) error {
-	if got := *d.Spec.Replicas; got != n {
-		return fmt.Errorf("%s is to have %d replicas, not %d", d.Name, got, n)
-	}
-	return nil
-}
-
 // autoscale makes, changes or deletes an autoscaler.
-func autoscale(u *workload.Users, l script.Line) error {
+func autoscale(u *User, l script.Line) error {
 	name := l.Arg(0)
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("horizontalpodautoscalers", name, l)
+	if says(l, "delete") {
+		return removeAsToldBy[*autoscalingv2.HorizontalPodAutoscaler](u, name, l)
 	}
 	least, _ := l.Int("min")
 	most, _ := l.Int("max")
 	window, _ := l.Int("window")
 	h := newAutoscaler(name, int32(least), int32(max(least, most)))
-	h.Namespace = workload.Namespace
 	h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: ptr.To(int32(window))}}
-	if external, _ := l.Get("external"); external == "true" {
+	if says(l, "external") {
 		h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
 			Metric: autoscalingv2.MetricIdentifier{Name: name}, Target: h.Spec.Metrics[0].Resource.Target,
 		}}}
 	}
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(old *autoscalingv2.HorizontalPodAutoscaler) { old.Spec = h.Spec })
-	if found || err != nil {
-		return err
-	}
-	return create(u, h)
+	return apply(u, h.DeepCopy(), func(old *autoscalingv2.HorizontalPodAutoscaler) { old.Spec = h.Spec })
 }
 
 // setLoad changes the load. An annotation of the Deployment tells it, so that the oracles know that somebody has done something.
-func setLoad(u *workload.Users, l script.Line) error {
+func setLoad(u *User, l script.Line) error {
 	n, _ := l.Int("milli")
-	u.Server.SetLoad(l.Arg(0), int64(n))
-	_, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", func(d *appsv1.Deployment) {
-		d.Annotations = maps.Clone(d.Annotations)
-		if d.Annotations == nil {
-			d.Annotations = map[string]string{}
-		}
-		d.Annotations["example.com/load"] = fmt.Sprint(n)
-	})
-	return err
+	if err := u.machines().SetLoad(l.Arg(0), int64(n)); err != nil {
+		return err
+	}
+	return edit(u, l.Arg(0), func(d *appsv1.Deployment) { metav1.SetMetaDataAnnotation(&d.ObjectMeta, loadAnnotation, fmt.Sprint(n)) })
 }
+
+// loadAnnotation is that of Deployments whose load was set.
+const loadAnnotation = "example.com/load"
 
 // settledAutoscalers checks that each target has the size that its load asks for, that the status says so, and that no autoscaler has
 // scaled what was switched off.
@@ -193,7 +146,7 @@ func settledAutoscalers(s *apiserver.Server) (wrong []string) {
 	}
 	for _, e := range s.Since("deployments", 0) {
 		before, ok := e.Before.(*appsv1.Deployment)
-		if d := e.Object.(*appsv1.Deployment); ok && e.By != workload.By && *before.Spec.Replicas == 0 && *d.Spec.Replicas != 0 {
+		if d := e.Object.(*appsv1.Deployment); ok && e.By != By && *before.Spec.Replicas == 0 && *d.Spec.Replicas != 0 {
 			wrong = append(wrong, fmt.Sprintf("%s was switched off, and %s scaled it to %d", d.Name, e.By, *d.Spec.Replicas))
 		}
 	}

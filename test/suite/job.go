@@ -23,7 +23,7 @@ import (
 func jobEntry() Entry {
 	return Entry{
 		Controller: "job-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"job":     createJob,  // NAME completions= parallelism= image= mode=indexed, per-index or late deadline=
 			"editjob": disturbJob, // NAME do=suspend, resume, scale, resize, delete parallelism=, of scale, and of resize, which sets the completions, too; policy=
 		},
@@ -53,8 +53,8 @@ func jobEntry() Entry {
 }
 
 // createJob makes a Job. Its pods have the label app of its own name, so that no other app's service or quota counts them.
-func createJob(u *workload.Users, l script.Line) error {
-	name, completions, parallelism := l.Arg(0), int32(1), int32(1)
+func createJob(u *User, l script.Line) error {
+	completions, parallelism := int32(1), int32(1)
 	if n, ok := l.Int("completions"); ok {
 		completions = int32(n)
 	}
@@ -62,10 +62,7 @@ func createJob(u *workload.Users, l script.Line) error {
 		parallelism = int32(n)
 	}
 	image, _ := l.Get("image")
-	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name}, Spec: batchv1.JobSpec{
-		Completions: &completions, Parallelism: &parallelism, Template: workload.Template(name, image),
-	}}
-	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	j := newJob(l.Arg(0), image, completions, parallelism)
 	if seconds, ok := l.Int("deadline"); ok {
 		j.Spec.ActiveDeadlineSeconds = ptr.To(int64(seconds))
 	}
@@ -78,11 +75,18 @@ func createJob(u *workload.Users, l script.Line) error {
 	case "late":
 		j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
 	}
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: j})
-	return err
+	return create(u, j)
 }
 
-func disturbJob(u *workload.Users, l script.Line) error {
+func newJob(name, image string, completions, parallelism int32) *batchv1.Job {
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
+		Completions: &completions, Parallelism: &parallelism, Template: Template(name, image),
+	}}
+	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	return j
+}
+
+func disturbJob(u *User, l script.Line) error {
 	n, _ := l.Int("parallelism")
 	edits := map[string]func(*batchv1.Job){
 		"suspend": func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) },
@@ -92,14 +96,12 @@ func disturbJob(u *workload.Users, l script.Line) error {
 	}
 	do, _ := l.Get("do")
 	if do == "delete" {
-		return u.Remove("jobs", l.Arg(0), l)
+		return removeAsToldBy[*batchv1.Job](u, l.Arg(0), l)
 	}
-	edit := edits[do]
-	if edit == nil {
+	if edits[do] == nil {
 		return fmt.Errorf("a Job can be suspended, resumed, scaled, resized and deleted, not %q", do)
 	}
-	_, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", edit)
-	return err
+	return edit(u, l.Arg(0), edits[do])
 }
 
 // unsettledJobs returns what is wrong about Jobs and their pods in a world at rest.
@@ -283,43 +285,15 @@ var jobBudgets = []Budget{{
 // createJob makes a Job whose pods run until somebody ends them.
 func (u *User) createJob(name string, completions, parallelism int32) {
 	u.Helper()
-	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{Completions: &completions, Parallelism: &parallelism}}
+	j := newJob(name, "sum:1", completions, parallelism)
 	j.Spec.Template.Annotations = map[string]string{cluster.NeverReady: "true"} // else they would end at once
-	j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	j.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sum", Image: "sum:1"}}
-	u.Try("create "+name, func() error {
-		_, err := u.Client.BatchV1().Jobs(u.Namespace).Create(ctx(), j, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
-}
-
-func (u *User) jobs() (jobs []batchv1.Job) {
-	u.Helper()
-	u.Try("list Jobs", func() error {
-		list, err := u.Client.BatchV1().Jobs(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err == nil {
-			jobs = list.Items
-		}
-		return err
-	})
-	return jobs
+	u.Create(j)
 }
 
 // waitJobPods waits until so many pods of the namespace run.
 func (u *User) waitJobPods(n int) {
 	u.Helper()
-	u.Wait("the pods of the Jobs run", Patience, func() error {
-		running := 0
-		for _, p := range u.Pods() {
-			if p.Status.Phase == corev1.PodRunning {
-				running++
-			}
-		}
-		if running != n {
-			return fmt.Errorf("%d of %d", running, n)
-		}
-		return nil
-	})
+	AwaitAll(u, n, func(p *corev1.Pod) error { return unless(p.Status.Phase == corev1.PodRunning, p.Status.Phase) })
 }
 
 // endJobs ends all pods that run, until n Jobs are about to end.
@@ -330,34 +304,31 @@ func (u *User) endJobs(n int, as func(i int) string) {
 			if p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil {
 				continue
 			}
-			patch := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":%q}}`, p.UID, as(i))
-			if _, err := u.Client.CoreV1().Pods(u.Namespace).Patch(ctx(), p.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); ignoreNotFound(err) != nil {
+			document := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"phase":%q}}`, p.UID, as(i))
+			if err := patch[*corev1.Pod](u.as("kubelet"), p.Name, document, "status"); ignoreNotFound(err) != nil {
 				return err
 			}
 		}
+		jobs, err := list[*batchv1.Job](u)
 		over := 0
-		for _, j := range u.jobs() {
+		for _, j := range jobs {
 			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Status == corev1.ConditionTrue }) {
 				over++
 			}
 		}
-		if over < n {
-			return fmt.Errorf("%d of %d Jobs are about to end", over, n)
+		if err == nil && over < n {
+			err = fmt.Errorf("%d of %d Jobs are about to end", over, n)
 		}
-		return nil
+		return err
 	})
 }
 
 // waitJobCondition waits until so many Jobs have the condition.
 func (u *User) waitJobCondition(n int, t batchv1.JobConditionType) {
 	u.Helper()
-	u.waitJobs(fmt.Sprintf("%d Jobs are %s", n, t), func(jobs []batchv1.Job) bool {
-		found := 0
-		for _, j := range jobs {
-			if slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue }) {
-				found++
-			}
-		}
-		return found == n
-	})
+	AwaitAll(u, n, func(j *batchv1.Job) error { return unless(hasCondition(j, t), j.Status) })
+}
+
+func hasCondition(j *batchv1.Job, t batchv1.JobConditionType) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == t && c.Status == corev1.ConditionTrue })
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
-	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 )
 
 // A pod that has failed may keep its finalizer only if its Job is suspended, may run its index again, and lists it (JOB-67).
@@ -63,24 +62,24 @@ func TestJobsThatRestWithoutPods(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := apiserver.New(1)
 				create := func(o apiserver.Object) {
-					if _, err := server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: o}); err != nil {
+					if _, err := server.Do(apiserver.Write{By: By, Verb: apiserver.Create, Object: o}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: "sum"}, Spec: JobSpec("flop:1")}
+				j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "sum"}, Spec: JobSpec("flop:1")}
 				j.Spec.ManagedBy = nil
 				if c.edit != nil {
 					c.edit(j)
 				}
 				create(j)
-				j = apiserver.One[*batchv1.Job](server, workload.Namespace, "sum")
+				j = apiserver.One[*batchv1.Job](server, metav1.NamespaceDefault, "sum")
 				for range c.failures {
-					p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, GenerateName: "sum-", OwnerReferences: []metav1.OwnerReference{
-						*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}}, Spec: workload.Template("sum", "flop:1").Spec}
+					p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "sum-", OwnerReferences: []metav1.OwnerReference{
+						*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}}, Spec: Template("sum", "flop:1").Spec}
 					create(p)
 				}
 				for _, p := range apiserver.All[*corev1.Pod](server) {
-					if _, err := actors.Edit(server, workload.By, p.Namespace, p.Name, "status", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }); err != nil {
+					if _, err := actors.Edit(server, By, p.Namespace, p.Name, "status", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -30,7 +29,7 @@ const byHand, mounted = "by-hand", "mounted"
 func legacyTokenCleanerEntry() Entry {
 	return Entry{
 		Controller: "legacy-serviceaccount-token-cleaner-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"legacytoken": legacyToken, // NAME used=, marked= as days ago; kind=by-hand, mounted
 			"tracking":    tracking,    // days=, ago
 		},
@@ -53,9 +52,9 @@ func legacyTokenCleanerEntry() Entry {
 func daysAgo(n int) string { return time.Now().UTC().AddDate(0, 0, -n).Format(time.DateOnly) }
 
 // legacyToken makes a Secret as early versions of Kubernetes did.
-func legacyToken(u *workload.Users, l script.Line) error {
-	_ = create(u, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: "legacy"}}) // unless it is there
-	s := tokenSecret(workload.Namespace, l.Arg(0), "legacy")
+func legacyToken(u *User, l script.Line) error {
+	_ = create(u, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "legacy"}}) // unless it is there
+	s := tokenSecret(l.Arg(0), "legacy")
 	s.Labels = map[string]string{}
 	for key, label := range map[string]string{"used": lastUsed, "marked": invalidSince} {
 		if n, _ := l.Int(key); n > 0 {
@@ -65,17 +64,15 @@ func legacyToken(u *workload.Users, l script.Line) error {
 	kind, _ := l.Get("kind")
 	s.Labels["kind"] = kind
 	if kind == mounted {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: s.Name}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
 		p.Spec = corev1.PodSpec{NodeName: "node-0", Containers: []corev1.Container{{Name: "main", Image: "good:1"}}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: s.Name}}}
 		if err := create(u, p); err != nil {
 			return err
 		}
 	}
 	if kind != byHand {
-		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, "legacy", "", func(a *corev1.ServiceAccount) {
-			a.Secrets = append(a.Secrets, corev1.ObjectReference{Name: s.Name})
-		})
-		if err != nil {
+		list := func(a *corev1.ServiceAccount) { a.Secrets = append(a.Secrets, corev1.ObjectReference{Name: s.Name}) }
+		if err := edit(u, "legacy", list); err != nil {
 			return err
 		}
 	}
@@ -83,14 +80,17 @@ func legacyToken(u *workload.Users, l script.Line) error {
 }
 
 // tracking says since when the API server tracks the use of tokens.
-func tracking(u *workload.Users, l script.Line) error {
+func tracking(u *User, l script.Line) error {
 	days, _ := l.Int("days")
-	data := map[string]string{"since": daysAgo(days)}
-	found, err := actors.Edit(u.Server, workload.By, metav1.NamespaceSystem, tokenTracking, "", func(m *corev1.ConfigMap) { m.Data = data })
-	if found || err != nil {
-		return err
+	since := TokenTracking(days)
+	return apply(u.in(metav1.NamespaceSystem), since, func(m *corev1.ConfigMap) { m.Data = since.Data })
+}
+
+// TokenTracking is the ConfigMap in which API servers note since when they track the use of tokens.
+func TokenTracking(days int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking}, Data: map[string]string{"since": daysAgo(days)},
 	}
-	return create(u, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking}, Data: data})
 }
 
 // legacyTokensSettled says which tokens were marked or deleted, and should not have been: each write of the manager is compared with what
@@ -197,36 +197,19 @@ var legacyTokenMutants = []Mutant{
 func (u *User) oldTokens() {
 	u.Helper()
 	u.Try("have the use of tokens tracked since long ago", func() error {
-		maps := u.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-		m, err := maps.Get(ctx(), tokenTracking, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		m.Data = map[string]string{"since": "2020-01-01"}
-		_, err = maps.Update(ctx(), m, metav1.UpdateOptions{})
-		return err
+		return edit(u.in(metav1.NamespaceSystem), tokenTracking, func(m *corev1.ConfigMap) { m.Data = TokenTracking(1000).Data })
 	})
-	a := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "legacy"}, Secrets: []corev1.ObjectReference{{Name: "unused"}, {Name: "marked"}}}
-	u.Try("create the ServiceAccount legacy", func() error {
-		_, err := u.Client.CoreV1().ServiceAccounts(u.Namespace).Create(ctx(), a, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
+	u.Create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "legacy"}, Secrets: []corev1.ObjectReference{{Name: "unused"}, {Name: "marked"}}})
 	for name, labels := range map[string]map[string]string{
-		"unused": {lastUsed: "2021-01-01"}, "marked": {invalidSince: daysAgo(1)}, "by-hand": {lastUsed: "2021-01-01"},
+		"unused": {lastUsed: daysAgo(500)}, "marked": {invalidSince: daysAgo(1)}, "by-hand": {lastUsed: daysAgo(500)},
 	} {
-		s := tokenSecret(u.Namespace, name, "legacy")
+		s := tokenSecret(name, "legacy")
 		s.Labels = labels
-		u.Try("create the Secret "+name, func() error {
-			_, err := u.Client.CoreV1().Secrets(u.Namespace).Create(ctx(), s, metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
+		u.Create(s)
 	}
 	created := time.Now()
 	u.Wait("the Secrets are older than the period", Patience, func() error {
-		if age := time.Since(created); age < 2*time.Second {
-			return fmt.Errorf("they are %v old", age)
-		}
-		return nil
+		return unless(time.Since(created) >= 2*time.Second, time.Since(created))
 	})
 }
 
@@ -234,18 +217,16 @@ func (u *User) oldTokens() {
 func (u *User) waitRetired() {
 	u.Helper()
 	u.Wait("unused tokens are retired", Patience, func() error {
-		list, err := u.Client.CoreV1().Secrets(u.Namespace).List(ctx(), metav1.ListOptions{})
+		all, err := list[*corev1.Secret](u)
 		if err != nil {
 			return err
 		}
 		marks := map[string]string{}
-		for _, s := range list.Items {
+		for _, s := range all {
 			marks[s.Name] = s.Labels[invalidSince]
 		}
-		if _, left := marks["marked"]; left || marks["unused"] != daysAgo(0) || marks["by-hand"] != "" {
-			return fmt.Errorf("%v", marks)
-		}
-		return nil
+		_, left := marks["marked"]
+		return unless(!left && marks["unused"] == daysAgo(0) && marks["by-hand"] == "", marks)
 	})
 }
 

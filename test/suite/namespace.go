@@ -3,12 +3,11 @@ package suite
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
@@ -26,7 +25,7 @@ const (
 func namespaceEntry() Entry {
 	return Entry{
 		Controller: "namespace-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"tenant": tenant, // NAME: a namespace with content; held=true: some of which has a finalizer; do=delete, release
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -46,7 +45,10 @@ func namespaceEntry() Entry {
 			// A ServiceAccount and a ConfigMap come; two collections, and then the finalizer, go.
 			Name: "20 namespaces come and go", Floor: floor.Writes{Other: 100},
 			Do: func(u *User) {
-				for _, do := range []func(string){u.createNamespace, u.waitNamespaceUsable, u.deleteNamespace, u.waitNamespaceGone} {
+				for _, do := range []func(string){
+					func(name string) { u.Create(newNamespace(name)) }, u.waitNamespaceUsable,
+					func(name string) { Remove[*corev1.Namespace](u, name) }, func(name string) { AwaitGone[*corev1.Namespace](u, name) },
+				} {
 					for i := range 20 {
 						do(fmt.Sprint(u.Namespace, "-", i))
 					}
@@ -57,35 +59,42 @@ func namespaceEntry() Entry {
 }
 
 // tenant makes a namespace with content, deletes it, or takes the finalizers off its content.
-func tenant(u *workload.Users, l script.Line) error {
-	name := l.Arg(0)
+func tenant(u *User, l script.Line) error {
+	name := u.unique(l.Arg(0))
+	inside := u.in(name)
 	switch do, _ := l.Get("do"); do {
 	case "delete":
-		return remove(u, "namespaces", "", name)
+		return remove[*corev1.Namespace](u, name)
 	case "release":
-		_, err := actors.Edit(u.Server, workload.By, name, holdsName, "", func(m *corev1.ConfigMap) { m.Finalizers = nil })
-		return err
+		return edit(inside, holdsName, func(m *corev1.ConfigMap) { m.Finalizers = nil })
 	}
-	if err := create(u, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := create(u, newNamespace(name)); err != nil {
 		return err
 	}
 	if _, held := l.Get("held"); held {
-		if err := create(u, content(name, holdsName, holds)); err != nil {
+		if err := create(inside, content(holdsName, holds)); err != nil {
 			return err
 		}
 	}
-	if err := create(u, content(name, "free")); err != nil {
+	if err := create(inside, content("free")); err != nil {
 		return err
 	}
-	template := workload.Template(name, actors.Good+":1")
-	return create(u, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "web", Labels: template.Labels}, Spec: template.Spec})
+	return create(inside, newPod("web", name, actors.Good+":1"))
+}
+
+func newNamespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// newPod is a pod that nobody owns.
+func newPod(name, app, image string) *corev1.Pod {
+	template := Template(app, image)
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels}, Spec: template.Spec}
 }
 
 // content is a ConfigMap of a tenant.
-func content(namespace, name string, finalizers ...string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name, Labels: map[string]string{tenantLabel: "true"}, Finalizers: finalizers,
-	}}
+func content(name string, finalizers ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tenantLabel: "true"}, Finalizers: finalizers}}
 }
 
 // namespacesSettled says which namespaces should be gone, what is left of those that are, and what was deleted too early (NS-10, NS-18,
@@ -160,63 +169,25 @@ func (u *User) leave() {
 	u.Helper()
 	u.Create(Deployment("web", 2))
 	u.WaitComplete("web")
-	maps := u.Client.CoreV1().ConfigMaps(u.Namespace)
-	u.Try("create a ConfigMap with a finalizer", func() error {
-		_, err := maps.Create(ctx(), content(u.Namespace, holdsName, holds), metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
-	u.deleteNamespace(u.Namespace)
-	u.Wait("only the ConfigMap with a finalizer is left", Patience, func() error {
-		n, err := u.Client.CoreV1().Namespaces().Get(ctx(), u.Namespace, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NamespaceContentRemaining && c.Message == "Some resources are remaining: configmaps. has 1 resource instances" {
-				return nil
-			}
-		}
-		return fmt.Errorf("%+v", n.Status.Conditions)
+	u.Create(content(holdsName, holds))
+	Remove[*corev1.Namespace](u, u.Namespace)
+	Await(u, u.Namespace, func(n *corev1.Namespace) error { // only the ConfigMap with a finalizer is left
+		return unless(slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
+			return c.Type == corev1.NamespaceContentRemaining && c.Message == "Some resources are remaining: configmaps. has 1 resource instances"
+		}), n.Status)
 	})
 	u.Try("take the finalizer off", func() error {
-		_, err := maps.Patch(ctx(), holdsName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		return ignoreNotFound(err)
+		return ignoreNotFound(patch[*corev1.ConfigMap](u, holdsName, `{"metadata":{"finalizers":null}}`))
 	})
-	u.waitNamespaceGone(u.Namespace)
-}
-
-func (u *User) createNamespace(name string) {
-	u.Helper()
-	u.Try("create the namespace "+name, func() error {
-		_, err := u.Client.CoreV1().Namespaces().Create(ctx(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
-}
-
-func (u *User) deleteNamespace(name string) {
-	u.Helper()
-	u.Try("delete the namespace "+name, func() error {
-		return ignoreNotFound(u.Client.CoreV1().Namespaces().Delete(ctx(), name, metav1.DeleteOptions{}))
-	})
-}
-
-func (u *User) waitNamespaceGone(name string) {
-	u.Helper()
-	u.Wait("the namespace "+name+" is gone", Patience, func() error {
-		n, err := u.Client.CoreV1().Namespaces().Get(ctx(), name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it exists: %+v, %w", n.Status, err)
-	})
+	AwaitGone[*corev1.Namespace](u, u.Namespace)
 }
 
 // waitNamespaceUsable waits until pods can be created in a namespace, and started.
 func (u *User) waitNamespaceUsable(name string) {
 	u.Helper()
 	u.Wait("the namespace "+name+" has its ServiceAccount and the authorities", Patience, func() error {
-		_, err1 := u.Client.CoreV1().ServiceAccounts(name).Get(ctx(), "default", metav1.GetOptions{})
-		_, err2 := u.Client.CoreV1().ConfigMaps(name).Get(ctx(), "kube-root-ca.crt", metav1.GetOptions{})
+		_, err1 := get[*corev1.ServiceAccount](u.in(name), "default")
+		_, err2 := get[*corev1.ConfigMap](u.in(name), rootCA)
 		return errors.Join(err1, err2)
 	})
 }

@@ -2,13 +2,11 @@ package suite
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
@@ -22,17 +20,7 @@ func podGCEntry() Entry {
 		NoChoices:  "it reacts to pods that are evicted and nodes that are stopped and removed, which the environment does",
 		Scenarios: []Scenario{
 			{Name: "podgc", Prepare: (*User).brokenPods, Play: func(u *User) {
-				u.Wait("the pods that are to go are gone", Patience, func() error {
-					pods := u.Pods()
-					if len(pods) != 6 { // five terminated ones, and the one on the node out of service that does not terminate
-						var names []string
-						for _, p := range pods {
-							names = append(names, p.Name)
-						}
-						return fmt.Errorf("left are %s", strings.Join(names, ", "))
-					}
-					return nil
-				})
+				AwaitAll(u, TerminatedThreshold+1, func(*corev1.Pod) error { return nil }) // and the one on the node out of service that does not terminate
 			}},
 		},
 		Malformed: podGCMalformed,
@@ -51,52 +39,30 @@ func (u *User) brokenPods() {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "out-" + u.Namespace}}
 	node.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: "NoExecute"}}
-	u.Try("create a node out of service", func() error {
-		_, err := u.Client.CoreV1().Nodes().Create(ctx(), node, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
+	u.Create(node)
 	u.Cleanup(func() {
-		if err := u.Client.CoreV1().Nodes().Delete(ctx(), node.Name, metav1.DeleteOptions{}); err != nil {
+		if err := remove[*corev1.Node](u, node.Name); err != nil {
 			u.Errorf("clean up: %v", err)
 		}
 	})
 	u.bound("stays", node.Name)
 	for _, name := range []string{"stuck-1", "stuck-2"} {
 		u.bound(name, node.Name)
-		u.Try("delete "+name, func() error {
-			err := u.Client.CoreV1().Pods(u.Namespace).Delete(ctx(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(300))})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return err
-		})
+		Remove[*corev1.Pod](u, name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](300)})
 	}
 }
 
 // bound makes a pod that nobody plays, on a node, or none.
 func (u *User) bound(name, node string) {
 	u.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p := newPod(name, "web", "web:1")
 	p.Spec.NodeName, p.Spec.SchedulerName = node, "nobody"
-	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
-	u.Try("create "+name, func() error {
-		_, err := u.Client.CoreV1().Pods(u.Namespace).Create(ctx(), p, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		return err
-	})
+	u.Create(p)
 }
 
 func (u *User) fail(name string) {
 	u.Helper()
-	u.Try("end "+name, func() error {
-		_, err := u.Client.CoreV1().Pods(u.Namespace).Patch(ctx(), name, types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{}, "status")
-		return err
-	})
+	Patch[*corev1.Pod](u.as("kubelet"), name, `{"status":{"phase":"Failed"}}`, "status")
 }
 
 var podgcMutants = []Mutant{
@@ -147,11 +113,6 @@ var podGCBudgets = []Budget{{
 			u.fail(fmt.Sprintf("ended-%03d", i))
 			return nil
 		})
-		u.Wait("the pods that are to go are gone", Patience, func() error {
-			if n := len(u.Pods()); n != TerminatedThreshold {
-				return fmt.Errorf("%d pods", n)
-			}
-			return nil
-		})
+		AwaitAll(u, TerminatedThreshold, func(*corev1.Pod) error { return nil })
 	},
 }}

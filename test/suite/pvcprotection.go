@@ -22,10 +22,10 @@ const claimProtection = "kubernetes.io/pvc-protection"
 func claimProtectionEntry() Entry {
 	return Entry{
 		Controller: "persistentvolumeclaim-protection-controller",
-		Operations: map[string]workload.Operation{
-			"pvc":    pvc,    // NAME: a claim; do=delete, strip
-			"mount":  mount,  // NAME claim=: a pod that uses the claim; image=; do=delete
-			"atonce": atOnce, // NAME: the pod is deleted without a grace period
+		Operations: map[string]Operation{
+			"pvc":    pvc,                                                                                    // NAME: a claim; do=delete, strip
+			"mount":  mount,                                                                                  // NAME claim=: a pod that uses the claim; image=; do=delete
+			"atonce": func(u *User, l script.Line) error { return remove[*corev1.Pod](u, l.Arg(0), atOnce) }, // NAME: the pod is deleted without a grace period
 		},
 		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			claim := fmt.Sprintf("scratch-%s-%d", app, g.IntN(2))
@@ -41,9 +41,7 @@ func claimProtectionEntry() Entry {
 		Settled: claimsSettled,
 		Scenarios: []Scenario{{Name: "claims are deleted while pods use them", Play: func(u *User) {
 			u.createUsedClaims(3)
-			u.deleteClaims()
-			u.deletePods()
-			u.waitClaims("they are gone", 0)
+			u.deleteUsedClaims(3)
 		}}},
 		Malformed: map[string]string{
 			"persistentvolumeclaims/absurd": `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"finalizers":["",""],${META}},"spec":{"volumeName":"../x"}}`,
@@ -54,18 +52,14 @@ func claimProtectionEntry() Entry {
 		Budgets: []Budget{{
 			Name: "50 claims are deleted, and then the pods that use them", Floor: floor.Writes{Other: 50}, // each finalizer that admission has added
 			Prepare: func(u *User) { u.createUsedClaims(50) },
-			Do: func(u *User) {
-				u.deleteClaims()
-				u.deletePods()
-				u.waitClaims("they are gone", 0)
-			},
+			Do:      func(u *User) { u.deleteUsedClaims(50) },
 		}},
 	}
 }
 
 // newClaim is a claim of a volume.
-func newClaim(namespace, name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+func newClaim(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 	}}
@@ -80,33 +74,24 @@ func usesClaim(p *corev1.Pod, claim string) *corev1.Pod {
 }
 
 // pvc makes a claim, deletes it, or takes its finalizers off.
-func pvc(u *workload.Users, l script.Line) error {
+func pvc(u *User, l script.Line) error {
 	switch do, _ := l.Get("do"); do {
 	case "delete":
-		return remove(u, "persistentvolumeclaims", workload.Namespace, l.Arg(0))
+		return remove[*corev1.PersistentVolumeClaim](u, l.Arg(0))
 	case "strip":
-		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
-		return err
+		return edit(u, l.Arg(0), func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
 	}
-	return create(u, newClaim(workload.Namespace, l.Arg(0)))
+	return create(u, newClaim(l.Arg(0)))
 }
 
 // mount makes a pod that uses a claim, or deletes it.
-func mount(u *workload.Users, l script.Line) error {
+func mount(u *User, l script.Line) error {
 	if do, _ := l.Get("do"); do == "delete" {
-		return remove(u, "pods", workload.Namespace, l.Arg(0))
+		return remove[*corev1.Pod](u, l.Arg(0))
 	}
 	claim, _ := l.Get("claim")
 	image, _ := l.Get("image")
-	template := workload.Template(l.Arg(0), image)
-	return create(u, usesClaim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0), Labels: template.Labels}, Spec: template.Spec}, claim))
-}
-
-// atOnce deletes a pod without a grace period.
-func atOnce(u *workload.Users, l script.Line) error {
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Delete, Resource: "pods", Namespace: workload.Namespace, Name: l.Arg(0),
-		Options: metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}})
-	return err
+	return create(u, usesClaim(newPod(l.Arg(0), l.Arg(0), image), claim))
 }
 
 // claimsSettled says which claims lack the finalizer, which should be gone, and which have lost the finalizer while a pod used them.
@@ -215,57 +200,25 @@ var claimProtectionMutants = []Mutant{
 	},
 }
 
-// createUsedClaims creates claims, each with a pod on a node that nobody plays.
+// createUsedClaims creates claims, each with a pod that uses it, and waits until the pods are on nodes.
 func (u *User) createUsedClaims(n int) {
 	u.Helper()
 	u.Each(n, func(i int) error {
 		name := fmt.Sprint("data-", i)
-		u.Try("create the claim "+name, func() error {
-			_, err := u.Client.CoreV1().PersistentVolumeClaims(u.Namespace).Create(ctx(), newClaim(u.Namespace, name), metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
-		u.Try("create a pod that uses "+name, func() error {
-			p := usesClaim(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "user-" + name}}, name)
-			p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
-			_, err := u.Client.CoreV1().Pods(u.Namespace).Create(ctx(), p, metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
+		u.Create(newClaim(name))
+		u.Create(usesClaim(newPod("user-"+name, "user", "web:1"), name))
 		return nil
 	})
-	u.Wait("the pods are on nodes", Patience, func() error {
-		for _, p := range u.Pods() {
-			if p.Spec.NodeName == "" {
-				return fmt.Errorf("%s is not", p.Name)
-			}
-		}
-		return nil
-	})
+	AwaitAll(u, n, func(p *corev1.Pod) error { return unless(p.Spec.NodeName != "", "it is on no node") })
 }
 
-// deleteClaims deletes all claims, which stay as long as their pods.
-func (u *User) deleteClaims() {
+// deleteUsedClaims deletes all claims, which stay as long as their pods, and then the pods.
+func (u *User) deleteUsedClaims(n int) {
 	u.Helper()
-	n := len(u.Pods())
-	u.Try("delete the claims", func() error {
-		return u.Client.CoreV1().PersistentVolumeClaims(u.Namespace).DeleteCollection(ctx(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	Remove[*corev1.PersistentVolumeClaim](u, "")
+	AwaitAll(u, n, func(c *corev1.PersistentVolumeClaim) error {
+		return unless(c.DeletionTimestamp != nil, "it was not deleted")
 	})
-	u.waitClaims("they are there still", n)
-}
-
-func (u *User) deletePods() {
-	u.Helper()
-	u.Try("delete the pods", func() error {
-		return u.Client.CoreV1().Pods(u.Namespace).DeleteCollection(ctx(), metav1.DeleteOptions{}, metav1.ListOptions{})
-	})
-}
-
-func (u *User) waitClaims(what string, n int) {
-	u.Helper()
-	u.Wait("the claims: "+what, Patience, func() error {
-		list, err := u.Client.CoreV1().PersistentVolumeClaims(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err == nil && len(list.Items) != n {
-			err = fmt.Errorf("%d claims, not %d", len(list.Items), n)
-		}
-		return err
-	})
+	Remove[*corev1.Pod](u, "")
+	AwaitAll[*corev1.PersistentVolumeClaim](u, 0, nil)
 }

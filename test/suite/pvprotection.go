@@ -6,12 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -23,7 +20,7 @@ const volumeProtection = "kubernetes.io/pv-protection"
 func volumeProtectionEntry() Entry {
 	return Entry{
 		Controller: "persistentvolume-protection-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"volume": volume, // NAME: a PersistentVolume; phase=: sets its phase; do=delete, strip
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -35,13 +32,15 @@ func volumeProtectionEntry() Entry {
 		}}},
 		Settled: volumesSettled,
 		Scenarios: []Scenario{{Name: "volumes are deleted while they are bound", Play: func(u *User) {
-			for i := range 3 {
-				u.createVolume(i)
-				u.volumePhase(i, corev1.VolumeBound)
-				u.deleteVolume(i)
-				u.volumePhase(i, corev1.VolumeReleased)
+			for _, name := range []string{"0", "1", "2"} {
+				u.createVolume(name)
+				u.volumePhase(name, corev1.VolumeBound)
+				u.deleteVolume(name)
+				u.volumePhase(name, corev1.VolumeReleased)
 			}
-			u.waitVolumesGone(3)
+			for _, name := range []string{"0", "1", "2"} {
+				AwaitGone[*corev1.PersistentVolume](u, u.unique(name))
+			}
 		}}},
 		Malformed: map[string]string{
 			"persistentvolumes/absurd": `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"finalizers":["",""],${META}},"status":{"phase":"Perhaps"}}`,
@@ -50,44 +49,44 @@ func volumeProtectionEntry() Entry {
 		Budgets: []Budget{{
 			Name: "20 volumes are deleted, and then released", Floor: floor.Writes{Other: 20}, // each finalizer that admission has added
 			Do: func(u *User) {
-				for _, do := range []func(int){
-					u.createVolume, func(i int) { u.volumePhase(i, corev1.VolumeBound) }, u.deleteVolume, func(i int) { u.volumePhase(i, corev1.VolumeReleased) },
+				for _, do := range []func(string){
+					u.createVolume, func(name string) { u.volumePhase(name, corev1.VolumeBound) },
+					u.deleteVolume, func(name string) { u.volumePhase(name, corev1.VolumeReleased) },
+					func(name string) { AwaitGone[*corev1.PersistentVolume](u, u.unique(name)) },
 				} {
 					for i := range 20 {
-						do(i)
+						do(fmt.Sprint(i))
 					}
 				}
-				u.waitVolumesGone(20)
 			},
 		}},
 	}
 }
 
 // newVolume is a PersistentVolume that nobody provides.
-func newVolume(name string) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+func (u *User) newVolume(name string) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.unique(name)}, Spec: corev1.PersistentVolumeSpec{
 		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
 	}}
+	u.mark(v)
+	return v
 }
 
 // volume makes a PersistentVolume, sets its phase, deletes it, or takes its finalizers off.
-func volume(u *workload.Users, l script.Line) error {
+func volume(u *User, l script.Line) error {
+	name := u.unique(l.Arg(0))
 	switch do, _ := l.Get("do"); do {
 	case "delete":
-		return remove(u, "persistentvolumes", "", l.Arg(0))
+		return remove[*corev1.PersistentVolume](u, name)
 	case "strip":
-		_, err := actors.Edit(u.Server, workload.By, "", l.Arg(0), "", func(v *corev1.PersistentVolume) { v.Finalizers = nil })
-		return err
+		return edit(u, name, func(v *corev1.PersistentVolume) { v.Finalizers = nil })
 	}
 	phase, ok := l.Get("phase")
 	if !ok {
-		return create(u, newVolume(l.Arg(0)))
+		return create(u, u.newVolume(l.Arg(0)))
 	}
-	_, err := actors.Edit(u.Server, workload.By, "", l.Arg(0), "status", func(v *corev1.PersistentVolume) {
-		v.Status.Phase = corev1.PersistentVolumePhase(phase)
-	})
-	return err
+	return edit(u, name, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.PersistentVolumePhase(phase) }, "status")
 }
 
 // volumesSettled says which volumes lack the finalizer, which should be gone, and which have lost the finalizer while they were bound.
@@ -145,47 +144,23 @@ var volumeProtectionMutants = []Mutant{
 	},
 }
 
-// volumeName is unique in the cluster.
-func (u *User) volumeName(i int) string { return fmt.Sprint(u.Namespace, "-", i) }
-
-func (u *User) createVolume(i int) {
+func (u *User) createVolume(name string) {
 	u.Helper()
-	u.Try("create the volume "+u.volumeName(i), func() error {
-		volume := newVolume(u.volumeName(i))
-		u.mark(volume)
-		_, err := u.Client.CoreV1().PersistentVolumes().Create(ctx(), volume, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
+	u.Create(u.newVolume(name))
 }
 
-func (u *User) deleteVolume(i int) {
+func (u *User) deleteVolume(name string) {
 	u.Helper()
-	u.Try("delete the volume "+u.volumeName(i), func() error {
-		return ignoreNotFound(u.Client.CoreV1().PersistentVolumes().Delete(ctx(), u.volumeName(i), metav1.DeleteOptions{}))
-	})
+	Remove[*corev1.PersistentVolume](u, u.unique(name))
 }
 
-func (u *User) volumePhase(i int, phase corev1.PersistentVolumePhase) {
+func (u *User) volumePhase(name string, phase corev1.PersistentVolumePhase) {
 	u.Helper()
-	u.Try(fmt.Sprintf("the volume %s is %s", u.volumeName(i), phase), func() error {
-		_, err := u.Client.CoreV1().PersistentVolumes().Patch(ctx(), u.volumeName(i), types.MergePatchType, fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase),
-			metav1.PatchOptions{}, "status")
+	u.Try(fmt.Sprintf("the volume %s is %s", name, phase), func() error {
+		err := patch[*corev1.PersistentVolume](u, u.unique(name), fmt.Sprintf(`{"status":{"phase":%q}}`, phase), "status")
 		if phase == corev1.VolumeReleased { // an answer may have been lost
 			err = ignoreNotFound(err)
 		}
 		return err
 	})
-}
-
-func (u *User) waitVolumesGone(n int) {
-	u.Helper()
-	for i := range n {
-		u.Wait("the volume "+u.volumeName(i)+" is gone", Patience, func() error {
-			v, err := u.Client.CoreV1().PersistentVolumes().Get(ctx(), u.volumeName(i), metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("it exists: %+v, %w", v.Finalizers, err)
-		})
-	}
 }

@@ -6,11 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -19,7 +16,7 @@ import (
 func replicaSetEntry() Entry {
 	return Entry{
 		Controller: "replicaset-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"set":  disturbSet, // NAME n= do=delete, relabel, restore, orphan, replace: to a ReplicaSet; policy=
 			"bare": bareSet,    // NAME replicas= image=: a ReplicaSet without Deployment; again: scales it
 		},
@@ -33,51 +30,33 @@ func replicaSetEntry() Entry {
 	}
 }
 
-// bare makes or scales a ReplicaSet that no Deployment owns.
-func bareSet(u *workload.Users, l script.Line) error {
+// bareSet makes a ReplicaSet without Deployment, or scales it.
+func bareSet(u *User, l script.Line) error {
 	n, _ := l.Int("replicas")
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = ptr.To(int32(n)) })
-	if found || err != nil {
-		return err
-	}
 	image, _ := l.Get("image")
-	return createSet(u, l.Arg(0), l.Arg(0), image, n)
+	return apply(u, newReplicaSet(l.Arg(0), l.Arg(0), image, 0), func(rs *appsv1.ReplicaSet) { rs.Spec.Replicas = ptr.To(int32(n)) })
 }
 
-// createSet makes a ReplicaSet whose pods belong to an app.
-func createSet(u *workload.Users, name, app, image string, replicas int) error {
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name},
-		Spec: appsv1.ReplicaSetSpec{
-			Replicas: ptr.To(int32(replicas)), Selector: &metav1.LabelSelector{MatchLabels: workload.LabelsOf(app)}, Template: workload.Template(app, image),
-		},
-	}})
-	return err
-}
-
-func disturbSet(u *workload.Users, l script.Line) error {
+func disturbSet(u *User, l script.Line) error {
 	do, _ := l.Get("do")
-	rs, err := workload.Choose(u, l, func(rs *appsv1.ReplicaSet) bool {
-		return (do == "restore") == (rs.Labels["app"] == workload.Quarantine)
-	})
+	rs, err := choose(u, l, func(rs *appsv1.ReplicaSet) bool { return (do == "restore") == quarantined(rs) })
 	if err != nil {
 		return err
 	}
 	switch do {
 	case "delete":
-		return u.Remove("replicasets", rs.Name, l)
+		return removeAsToldBy[*appsv1.ReplicaSet](u, rs.Name, l)
 	case "relabel":
-		return workload.Relabel(u, rs, workload.Quarantine)
+		return relabel[*appsv1.ReplicaSet](u, rs.Name, quarantine)
 	case "restore":
-		return workload.Relabel(u, rs, l.Arg(0))
+		return relabel[*appsv1.ReplicaSet](u, rs.Name, l.Arg(0))
 	case "orphan":
-		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, rs.Name, "", func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil })
-		return err
+		return edit(u, rs.Name, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil })
 	case "replace": // by one of the same name that nobody owns, so that its Deployment finds the name taken
-		if err := u.Remove("replicasets", rs.Name, l); err != nil {
+		if err := removeAsToldBy[*appsv1.ReplicaSet](u, rs.Name, l); err != nil {
 			return err
 		}
-		return createSet(u, rs.Name, "other", "good:1", 1)
+		return create(u, newReplicaSet(rs.Name, "other", "good:1", 1))
 	}
 	return fmt.Errorf("a ReplicaSet can be deleted, relabelled, restored, orphaned and replaced, not %q", do)
 }
@@ -141,56 +120,36 @@ var replicasetMutants = []Mutant{
 
 var replicaSetScenarios = []Scenario{
 	{Name: "scale a ReplicaSet", Play: func(u *User) {
-		u.Try("create web", func() error {
-			_, err := u.Client.AppsV1().ReplicaSets(u.Namespace).Create(ctx(), newReplicaSet("web", 2), metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
+		u.Create(newReplicaSet("web", "web", "web:1", 2))
 		u.waitReplicaSets(1)
 		for _, n := range []string{"5", "1"} {
-			u.Try("scale web", func() error {
-				_, err := u.Client.AppsV1().ReplicaSets(u.Namespace).Patch(ctx(), "web", types.MergePatchType,
-					[]byte(`{"spec":{"replicas":`+n+`}}`), metav1.PatchOptions{})
-				return err
-			})
+			Patch[*appsv1.ReplicaSet](u, "web", `{"spec":{"replicas":`+n+`}}`)
 			u.waitReplicaSets(1)
 		}
 	}},
 }
 
 var replicaSetBudgets = []Budget{{
-	Name: "create 100 ReplicaSets of 2 replicas", Floor: floor.Writes{Other: 200, Status: 100},
+	Name: "create 250 ReplicaSets of 2 replicas", Floor: floor.Writes{Other: 500, Status: 250}, // at the end up to 24 report progress (decision 3)
 	Do: func(u *User) {
-		u.Each(100, func(i int) error {
-			_, err := u.Client.AppsV1().ReplicaSets(u.Namespace).Create(ctx(), newReplicaSet(fmt.Sprint("web-", i), 2), metav1.CreateOptions{})
-			return err
+		u.Each(250, func(i int) error {
+			name := fmt.Sprint("web-", i)
+			return create(u, newReplicaSet(name, name, "web:1", 2))
 		})
-		u.waitReplicaSets(100)
+		u.waitReplicaSets(250)
 	},
 }}
 
-func newReplicaSet(name string, replicas int32) *appsv1.ReplicaSet {
-	d := Deployment(name, replicas)
-	return &appsv1.ReplicaSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.ReplicaSetSpec{
-		Replicas: &replicas, Selector: d.Spec.Selector, Template: d.Spec.Template,
+func newReplicaSet(name, app, image string, replicas int32) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labelsOf(app)}, Template: Template(app, image),
 	}}
 }
 
-// waitReplicaSets waits until there are so many ReplicaSets, all with their pods.
 func (u *User) waitReplicaSets(n int) {
 	u.Helper()
-	u.Wait("the ReplicaSets have their pods", Patience, func() error {
-		list, err := u.Client.AppsV1().ReplicaSets(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != n {
-			return fmt.Errorf("%d ReplicaSets of %d", len(list.Items), n)
-		}
-		for _, set := range list.Items {
-			if s := set.Status; s.ObservedGeneration != set.Generation || s.AvailableReplicas != *set.Spec.Replicas || s.Replicas != *set.Spec.Replicas {
-				return fmt.Errorf("%s: %+v", set.Name, s)
-			}
-		}
-		return nil
+	AwaitAll(u, n, func(set *appsv1.ReplicaSet) error {
+		s, want := set.Status, *set.Spec.Replicas
+		return unless(s.ObservedGeneration == set.Generation && s.AvailableReplicas == want && s.Replicas == want, s)
 	})
 }

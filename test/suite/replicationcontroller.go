@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -19,7 +18,7 @@ import (
 func replicationControllerEntry() Entry {
 	return Entry{
 		Controller: "replicationcontroller-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"rc": replicationController, // NAME replicas= image=; again: scales it; delete=true policy=
 		},
 		Begin: func(g *workload.Generator, app string) {
@@ -60,36 +59,22 @@ func replicationControllerEntry() Entry {
 			},
 		},
 		Budgets: []Budget{{
-			Name: "create 100 ReplicationControllers of 2 replicas", Floor: floor.Writes{Other: 200, Status: 100},
+			Name: "create 250 ReplicationControllers of 2 replicas", Floor: floor.Writes{Other: 500, Status: 250}, // as for ReplicaSets
 			Do: func(u *User) {
-				u.Each(100, func(i int) error {
-					_, err := u.Client.CoreV1().ReplicationControllers(u.Namespace).Create(ctx(), newReplicationController(fmt.Sprint("old-", i), 2), metav1.CreateOptions{})
-					return err
-				})
-				u.waitReplicationControllers(100)
+				u.Each(250, func(i int) error { return create(u, newReplicationController(fmt.Sprint("old-", i), "web:1", 2)) })
+				u.waitReplicationControllers(250)
 			},
 		}},
 	}
 }
 
-// replicationController makes, scales or deletes a ReplicationController.
-func replicationController(u *workload.Users, l script.Line) error {
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("replicationcontrollers", l.Arg(0), l)
+func replicationController(u *User, l script.Line) error {
+	if says(l, "delete") {
+		return removeAsToldBy[*corev1.ReplicationController](u, l.Arg(0), l)
 	}
 	n, _ := l.Int("replicas")
-	scale := func(rc *corev1.ReplicationController) { rc.Spec.Replicas = ptr.To(int32(n)) }
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", scale)
-	if found || err != nil {
-		return err
-	}
 	image, _ := l.Get("image")
-	template := workload.Template(l.Arg(0), image)
-	_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: &corev1.ReplicationController{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)},
-		Spec:       corev1.ReplicationControllerSpec{Replicas: ptr.To(int32(n)), Selector: workload.LabelsOf(l.Arg(0)), Template: &template},
-	}})
-	return err
+	return apply(u, newReplicationController(l.Arg(0), image, 0), func(rc *corev1.ReplicationController) { rc.Spec.Replicas = ptr.To(int32(n)) })
 }
 
 // settledReplicationControllers checks that each has its pods, and says so in its status (RC-10, RC-14).
@@ -114,51 +99,26 @@ func settledReplicationControllers(s *apiserver.Server) (wrong []string) {
 
 var replicationControllerScenarios = []Scenario{
 	{Name: "scale a ReplicationController", Play: func(u *User) {
-		u.Try("create old", func() error {
-			_, err := u.Client.CoreV1().ReplicationControllers(u.Namespace).Create(ctx(), newReplicationController("old", 2), metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
+		u.Create(newReplicationController("old", "web:1", 2))
 		u.waitReplicationControllers(1)
-		for _, n := range []int32{4, 1} {
-			u.Try("scale old", func() error {
-				rc, err := u.Client.CoreV1().ReplicationControllers(u.Namespace).Get(ctx(), "old", metav1.GetOptions{})
-				if err != nil {
-					return err
-				}
-				rc.Spec.Replicas = &n
-				_, err = u.Client.CoreV1().ReplicationControllers(u.Namespace).Update(ctx(), rc, metav1.UpdateOptions{})
-				return err
-			})
+		for _, n := range []string{"4", "1"} {
+			Patch[*corev1.ReplicationController](u, "old", `{"spec":{"replicas":`+n+`}}`)
 			u.waitReplicationControllers(1)
 		}
 	}},
 }
 
-func newReplicationController(name string, replicas int32) *corev1.ReplicationController {
-	labels := map[string]string{"app": name}
-	rc := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	rc.Spec.Replicas, rc.Spec.Selector = &replicas, labels
-	rc.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
-	rc.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
-	return rc
+func newReplicationController(name, image string, replicas int32) *corev1.ReplicationController {
+	template := Template(name, image)
+	return &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ReplicationControllerSpec{
+		Replicas: &replicas, Selector: labelsOf(name), Template: &template,
+	}}
 }
 
-// waitReplicationControllers waits until there are so many ReplicationControllers, all with their pods.
 func (u *User) waitReplicationControllers(n int) {
 	u.Helper()
-	u.Wait("the ReplicationControllers have their pods", Patience, func() error {
-		list, err := u.Client.CoreV1().ReplicationControllers(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != n {
-			return fmt.Errorf("%d ReplicationControllers of %d", len(list.Items), n)
-		}
-		for _, rc := range list.Items {
-			if rc.Status.ObservedGeneration != rc.Generation || rc.Status.AvailableReplicas != *rc.Spec.Replicas || rc.Status.Replicas != *rc.Spec.Replicas {
-				return fmt.Errorf("%s: %+v", rc.Name, rc.Status)
-			}
-		}
-		return nil
+	AwaitAll(u, n, func(rc *corev1.ReplicationController) error {
+		s, want := rc.Status, *rc.Spec.Replicas
+		return unless(s.ObservedGeneration == rc.Generation && s.AvailableReplicas == want && s.Replicas == want, s)
 	})
 }

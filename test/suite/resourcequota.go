@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -21,7 +21,7 @@ import (
 func resourceQuotaEntry() Entry {
 	return Entry{
 		Controller: "resourcequota-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"resourcequota": limitNamespace, // NAME pods= configmaps= jobs=; delete=true; * lift=true: all quotas have room for everything
 			"fill":          fill,           // NAME n=: ConfigMaps, one after the other; delete=true
 		},
@@ -36,14 +36,14 @@ func resourceQuotaEntry() Entry {
 		}}},
 		Settled: settledQuotas,
 		Scenarios: []Scenario{{Name: "a quota that is used up and freed", Play: func(u *User) {
-			u.Try("create a quota", func() error { return u.createQuota("some", 8) })
+			u.Create(newQuota("some", configMaps(8)))
 			u.waitUsed("some", 1)
 			for i := range 5 {
-				u.Try("create a ConfigMap", func() error { return u.createConfigMap(fmt.Sprint("filled-", i)) })
+				u.Create(filled(fmt.Sprint("filled-", i)))
 			}
 			u.waitUsed("some", 6)
 			for i := range 3 {
-				u.Try("delete a ConfigMap", func() error { return u.deleteConfigMap(fmt.Sprint("filled-", i)) })
+				Remove[*corev1.ConfigMap](u, fmt.Sprint("filled-", i))
 			}
 			u.waitUsed("some", 3)
 		}}},
@@ -61,7 +61,7 @@ func resourceQuotaEntry() Entry {
 		Budgets: []Budget{{
 			Name: "20 quotas are counted", Floor: floor.Writes{Status: 20},
 			Do: func(u *User) {
-				u.Each(20, func(i int) error { return u.createQuota(fmt.Sprint("some-", i), 100) })
+				u.Each(20, func(i int) error { return create(u, newQuota(fmt.Sprint("some-", i), configMaps(100))) })
 				for i := range 20 {
 					u.waitUsed(fmt.Sprint("some-", i), 1)
 				}
@@ -70,38 +70,21 @@ func resourceQuotaEntry() Entry {
 	}
 }
 
-// newQuota limits the ConfigMaps of a namespace.
-func newQuota(name string, configMaps int64) *corev1.ResourceQuota {
-	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{
-		Hard: corev1.ResourceList{corev1.ResourceConfigMaps: *resource.NewQuantity(configMaps, resource.DecimalSI)}}}
+func newQuota(name string, hard corev1.ResourceList) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
 }
 
-func (u *User) createQuota(name string, configMaps int64) error {
-	_, err := u.Client.CoreV1().ResourceQuotas(u.Namespace).Create(ctx(), newQuota(name, configMaps), metav1.CreateOptions{})
-	return ignoreExists(err)
-}
-
-func (u *User) createConfigMap(name string) error {
-	_, err := u.Client.CoreV1().ConfigMaps(u.Namespace).Create(ctx(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	return ignoreExists(err)
-}
-
-func (u *User) deleteConfigMap(name string) error {
-	return ignoreNotFound(u.Client.CoreV1().ConfigMaps(u.Namespace).Delete(ctx(), name, metav1.DeleteOptions{}))
+// configMaps limits the ConfigMaps of a namespace.
+func configMaps(n int64) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceConfigMaps: *resource.NewQuantity(n, resource.DecimalSI)}
 }
 
 // waitUsed waits until the status of a quota says how many ConfigMaps there are; the one with authorities is among them.
 func (u *User) waitUsed(name string, want int64) {
 	u.Helper()
-	u.Wait(fmt.Sprintf("the quota %s counts %d ConfigMaps", name, want), Patience, func() error {
-		q, err := u.Client.CoreV1().ResourceQuotas(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if used, ok := q.Status.Used[corev1.ResourceConfigMaps]; !ok || used.Value() != want {
-			return fmt.Errorf("the status is %+v", q.Status)
-		}
-		return nil
+	Await(u, name, func(q *corev1.ResourceQuota) error {
+		used, ok := q.Status.Used[corev1.ResourceConfigMaps]
+		return unless(ok && used.Value() == want, q.Status)
 	})
 }
 
@@ -109,20 +92,19 @@ func (u *User) waitUsed(name string, want int64) {
 var limited = map[string]corev1.ResourceName{"pods": corev1.ResourcePods, "configmaps": corev1.ResourceConfigMaps, "jobs": "count/jobs.batch"}
 
 // limitNamespace makes, changes or deletes a quota.
-func limitNamespace(u *workload.Users, l script.Line) error {
+func limitNamespace(u *User, l script.Line) error {
 	name := l.Arg(0)
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("resourcequotas", name, l)
-	}
-	if lift, _ := l.Get("lift"); lift == "true" {
-		for _, q := range apiserver.All[*corev1.ResourceQuota](u.Server) {
-			if name == "*" || name == q.Name {
-				if _, err := actors.Edit(u.Server, workload.By, q.Namespace, q.Name, "", liftQuota); err != nil {
-					return err
-				}
-			}
+	switch {
+	case says(l, "delete"):
+		return removeAsToldBy[*corev1.ResourceQuota](u, name, l)
+	case says(l, "lift") && name == "*":
+		all, err := list[*corev1.ResourceQuota](u)
+		for _, q := range all {
+			err = errors.Join(err, edit(u, q.Name, liftQuota))
 		}
-		return nil
+		return err
+	case says(l, "lift"):
+		return edit(u, name, liftQuota)
 	}
 	hard := corev1.ResourceList{}
 	for word, limit := range limited {
@@ -130,11 +112,7 @@ func limitNamespace(u *workload.Users, l script.Line) error {
 			hard[limit] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 		}
 	}
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, name, "", func(q *corev1.ResourceQuota) { q.Spec.Hard = hard })
-	if found || err != nil {
-		return err
-	}
-	return create(u, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}})
+	return apply(u, newQuota(name, hard), func(q *corev1.ResourceQuota) { q.Spec.Hard = hard })
 }
 
 func liftQuota(q *corev1.ResourceQuota) {
@@ -144,25 +122,29 @@ func liftQuota(q *corev1.ResourceQuota) {
 }
 
 // fill makes ConfigMaps, or deletes them.
-func fill(u *workload.Users, l script.Line) error {
-	if gone, _ := l.Get("delete"); gone == "true" {
-		for _, m := range apiserver.All[*corev1.ConfigMap](u.Server) {
-			if m.Namespace == workload.Namespace && strings.HasPrefix(m.Name, "filled-"+l.Arg(0)+"-") {
-				if err := remove(u, "configmaps", m.Namespace, m.Name); err != nil {
-					return err
-				}
+func fill(u *User, l script.Line) error {
+	prefix := "filled-" + l.Arg(0) + "-"
+	if says(l, "delete") {
+		all, err := list[*corev1.ConfigMap](u)
+		for _, m := range all {
+			if err == nil && strings.HasPrefix(m.Name, prefix) {
+				err = remove[*corev1.ConfigMap](u, m.Name)
 			}
 		}
-		return nil
+		return err
 	}
 	n, _ := l.Int("n")
 	for i := range n {
-		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: fmt.Sprintf("filled-%s-%d", l.Arg(0), i)}}
-		if err := create(u, m); err != nil {
+		if err := create(u, filled(fmt.Sprint(prefix, i))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// filled is a ConfigMap that counts.
+func filled(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // settledQuotas says which statuses are wrong.

@@ -8,9 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -25,11 +23,11 @@ const (
 func rootCAPublisherEntry() Entry {
 	return Entry{
 		Controller: "root-ca-certificate-publisher-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"rootca": editRootCA, // NAMESPACE do=delete, edit, add, describe, label
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-			g.Add(at, "rootca %s do=%s", workload.Namespace, workload.Pick(g, "delete", "edit", "add", "describe", "label"))
+			g.Add(at, "rootca %s do=%s", metav1.NamespaceDefault, workload.Pick(g, "delete", "edit", "add", "describe", "label"))
 			g.Add(soon, "rootca kube-system do=%s", workload.Pick(g, "delete", "edit"))
 		}}},
 		Settled:   rootCAsSettled,
@@ -44,12 +42,13 @@ func rootCAPublisherEntry() Entry {
 }
 
 // editRootCA does to the ConfigMap of a namespace what users should not.
-func editRootCA(u *workload.Users, l script.Line) error {
+func editRootCA(u *User, l script.Line) error {
+	inside := u.in(u.namespaceOf(l.Arg(0)))
 	do, _ := l.Get("do")
 	if do == "delete" {
-		return remove(u, "configmaps", l.Arg(0), rootCA)
+		return remove[*corev1.ConfigMap](inside, rootCA)
 	}
-	_, err := actors.Edit(u.Server, workload.By, l.Arg(0), rootCA, "", func(m *corev1.ConfigMap) {
+	return edit(inside, rootCA, func(m *corev1.ConfigMap) {
 		switch do {
 		case "edit":
 			m.Data = map[string]string{"ca.crt": "mine"}
@@ -61,7 +60,6 @@ func editRootCA(u *workload.Users, l script.Line) error {
 			m.Labels = map[string]string{"mine": "x"}
 		}
 	})
-	return err
 }
 
 // rootCAsSettled says which namespaces lack the ConfigMap, and where it is not as it should be (RCA-1, RCA-2, RCA-6).
@@ -135,30 +133,21 @@ func (u *User) editPublished(do func() error) {
 
 func (u *User) waitPublished() {
 	u.Helper()
-	u.Wait("the ConfigMap "+rootCA+" is as it should be", Patience, func() error {
-		m, err := u.Client.CoreV1().ConfigMaps(u.Namespace).Get(ctx(), rootCA, metav1.GetOptions{})
-		if err == nil && (len(m.Data) != 1 || !strings.HasPrefix(m.Data["ca.crt"], "-----BEGIN CERTIFICATE-----") || m.Annotations[rootCADescribe] == "") {
-			err = fmt.Errorf("%v, %v", m.Data, m.Annotations)
-		}
-		return err
+	Await(u, rootCA, func(m *corev1.ConfigMap) error {
+		return unless(len(m.Data) == 1 && strings.HasPrefix(m.Data["ca.crt"], "-----BEGIN CERTIFICATE-----") && m.Annotations[rootCADescribe] != "", m)
 	})
 }
 
-func (u *User) deletePublished() error {
-	return u.Client.CoreV1().ConfigMaps(u.Namespace).Delete(ctx(), rootCA, metav1.DeleteOptions{})
-}
-
-func (u *User) patchPublished(document string) error {
-	_, err := u.Client.CoreV1().ConfigMaps(u.Namespace).Patch(ctx(), rootCA, types.MergePatchType, []byte(document), metav1.PatchOptions{})
-	return err
+func (u *User) patchPublished(document string) func() error {
+	return func() error { return patch[*corev1.ConfigMap](u, rootCA, document) }
 }
 
 var rootCAScenarios = []Scenario{
 	{Name: "the ConfigMap with authorities is changed and deleted", Play: func(u *User) {
 		for range 2 {
-			u.editPublished(u.deletePublished)
-			u.editPublished(func() error { return u.patchPublished(`{"data":{"ca.crt":"mine","more":"x"}}`) })
-			u.editPublished(func() error { return u.patchPublished(`{"metadata":{"annotations":null}}`) })
+			u.editPublished(func() error { return remove[*corev1.ConfigMap](u, rootCA) })
+			u.editPublished(u.patchPublished(`{"data":{"ca.crt":"mine","more":"x"}}`))
+			u.editPublished(u.patchPublished(`{"metadata":{"annotations":null}}`))
 		}
 	}},
 }
@@ -167,7 +156,7 @@ var rootCABudgets = []Budget{{
 	Name: "the ConfigMap with authorities is changed 20 times", Floor: floor.Writes{Other: 20},
 	Do: func(u *User) {
 		for range 20 {
-			u.editPublished(func() error { return u.patchPublished(`{"data":{"more":"x"}}`) })
+			u.editPublished(u.patchPublished(`{"data":{"more":"x"}}`))
 		}
 	},
 }}

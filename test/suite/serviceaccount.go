@@ -17,13 +17,13 @@ import (
 func serviceAccountEntry() Entry {
 	return Entry{
 		Controller: "serviceaccount-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"namespace": namespace, // NAME; delete=true
 			"account":   account,   // NAMESPACE NAME; delete=true
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			g.Add(at, "namespace %s", app)
-			g.Add(soon, "account %s default delete=true", workload.Pick(g, app, workload.Namespace))
+			g.Add(soon, "account %s default delete=true", workload.Pick(g, app, metav1.NamespaceDefault))
 			if g.IntN(3) == 0 {
 				g.Add(soon+g.Early(), "namespace %s delete=true", app)
 			}
@@ -40,29 +40,36 @@ func serviceAccountEntry() Entry {
 }
 
 // namespace creates a namespace, or deletes it.
-func namespace(u *workload.Users, l script.Line) error {
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return remove(u, "namespaces", "", l.Arg(0))
+func namespace(u *User, l script.Line) error {
+	name := u.namespaceOf(l.Arg(0))
+	if says(l, "delete") {
+		return remove[*corev1.Namespace](u, name)
 	}
-	return create(u, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Arg(0)}})
+	return create(u, newNamespace(name))
+}
+
+// namespaceOf is the namespace that scripts call so.
+func (u *User) namespaceOf(word string) string {
+	switch word {
+	case metav1.NamespaceDefault:
+		return u.Namespace
+	case metav1.NamespaceSystem:
+		return word
+	}
+	return u.unique(word)
 }
 
 // account creates a ServiceAccount, or deletes it.
-func account(u *workload.Users, l script.Line) error {
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return remove(u, "serviceaccounts", l.Arg(0), l.Arg(1))
+func account(u *User, l script.Line) error {
+	inside := u.in(u.namespaceOf(l.Arg(0)))
+	if says(l, "delete") {
+		return remove[*corev1.ServiceAccount](inside, l.Arg(1))
 	}
-	return create(u, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.Arg(0), Name: l.Arg(1)}})
+	return create(inside, newAccount(l.Arg(1)))
 }
 
-func create(u *workload.Users, o apiserver.Object) error {
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: o})
-	return err
-}
-
-func remove(u *workload.Users, resource, namespace, name string) error {
-	_, err := u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Delete, Resource: resource, Namespace: namespace, Name: name})
-	return err
+func newAccount(name string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 // active are the namespaces that are not being deleted.
@@ -131,25 +138,20 @@ var serviceAccountMutants = []Mutant{
 // deleteAccount deletes the ServiceAccount default and waits until there is another one.
 func (u *User) deleteAccount() {
 	u.Helper()
-	accounts := u.Client.CoreV1().ServiceAccounts(u.Namespace)
 	var before *corev1.ServiceAccount
 	u.Wait("there is a ServiceAccount default", Patience, func() (err error) {
-		before, err = accounts.Get(ctx(), "default", metav1.GetOptions{})
+		before, err = get[*corev1.ServiceAccount](u, "default")
 		return err
 	})
 	u.Try("delete the ServiceAccount default", func() error {
-		err := accounts.Delete(ctx(), "default", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &before.UID}})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		err := remove[*corev1.ServiceAccount](u, "default", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &before.UID}})
+		if apierrors.IsConflict(err) {
 			return nil
 		}
-		return err
+		return ignoreNotFound(err)
 	})
-	u.Wait("there is a ServiceAccount default again", Patience, func() error {
-		a, err := accounts.Get(ctx(), "default", metav1.GetOptions{})
-		if err == nil && a.UID == before.UID {
-			err = fmt.Errorf("it is still there")
-		}
-		return err
+	Await(u, "default", func(a *corev1.ServiceAccount) error {
+		return unless(a.UID != before.UID, "it is still the one of before")
 	})
 }
 

@@ -7,11 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -21,7 +18,7 @@ import (
 func serviceAccountTokenEntry() Entry {
 	return Entry{
 		Controller: "serviceaccount-token-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"token": token, // NAME account=; do=delete, clear, homeless
 		},
 		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -42,29 +39,28 @@ func serviceAccountTokenEntry() Entry {
 }
 
 // tokenSecret is a Secret that asks for a token of a ServiceAccount.
-func tokenSecret(namespace, name, account string) *corev1.Secret {
+func tokenSecret(name, account string) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
 }
 
-func token(u *workload.Users, l script.Line) error {
+func token(u *User, l script.Line) error {
 	do, _ := l.Get("do")
 	switch do {
 	case "delete":
-		return remove(u, "secrets", workload.Namespace, l.Arg(0))
+		return remove[*corev1.Secret](u, l.Arg(0))
 	case "clear", "homeless":
-		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", func(s *corev1.Secret) {
+		return edit(u, l.Arg(0), func(s *corev1.Secret) {
 			delete(s.Data, corev1.ServiceAccountNamespaceKey)
 			if do == "clear" {
 				s.Data = nil
 			}
 		})
-		return err
 	}
 	account, _ := l.Get("account")
-	return create(u, tokenSecret(workload.Namespace, l.Arg(0), account))
+	return create(u, tokenSecret(l.Arg(0), account))
 }
 
 // tokensSettled says which Secrets for tokens are not as they should be, and which should not be there or should be there still.
@@ -174,44 +170,22 @@ var tokenMutants = []Mutant{
 // makeToken creates a ServiceAccount and a Secret for a token of it, both of that name.
 func (u *User) makeToken(name string) {
 	u.Helper()
-	u.Try("create the ServiceAccount "+name, func() error {
-		_, err := u.Client.CoreV1().ServiceAccounts(u.Namespace).Create(ctx(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
-	u.Try("create the Secret "+name, func() error {
-		_, err := u.Client.CoreV1().Secrets(u.Namespace).Create(ctx(), tokenSecret(u.Namespace, name, name), metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
+	u.Create(newAccount(name))
+	u.Create(tokenSecret(name, name))
 }
 
 func (u *User) waitToken(name string) {
 	u.Helper()
-	u.Wait("the Secret "+name+" is complete", Patience, func() error {
-		s, err := u.Client.CoreV1().Secrets(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
-		if err == nil && (len(s.Data["token"]) == 0 || len(s.Data["ca.crt"]) == 0 || string(s.Data["namespace"]) != u.Namespace) {
-			err = fmt.Errorf("it has %d data", len(s.Data))
-		}
-		return err
+	Await(u, name, func(s *corev1.Secret) error {
+		return unless(len(s.Data["token"]) > 0 && len(s.Data["ca.crt"]) > 0 && string(s.Data["namespace"]) == u.Namespace, len(s.Data))
 	})
 }
 
 // deleteWithToken deletes a ServiceAccount and waits until its Secret is gone.
 func (u *User) deleteWithToken(name string) {
 	u.Helper()
-	u.Try("delete the ServiceAccount "+name, func() error {
-		err := u.Client.CoreV1().ServiceAccounts(u.Namespace).Delete(ctx(), name, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	})
-	u.Wait("the Secret "+name+" is gone", Patience, func() error {
-		_, err := u.Client.CoreV1().Secrets(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it is there (%v)", err)
-	})
+	Remove[*corev1.ServiceAccount](u, name)
+	AwaitGone[*corev1.Secret](u, name)
 }
 
 var tokenScenarios = []Scenario{
@@ -220,10 +194,7 @@ var tokenScenarios = []Scenario{
 			name := fmt.Sprint("builder-", i)
 			u.makeToken(name)
 			u.waitToken(name)
-			u.Try("clear the Secret "+name, func() error {
-				_, err := u.Client.CoreV1().Secrets(u.Namespace).Patch(ctx(), name, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
-				return err
-			})
+			Patch[*corev1.Secret](u, name, `{"data":null}`)
 			u.waitToken(name)
 			if i > 0 {
 				u.deleteWithToken(name)

@@ -7,13 +7,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -23,7 +20,7 @@ import (
 func statefulSetEntry() Entry {
 	return Entry{
 		Controller: "statefulset-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"sts":   statefulSet,   // NAME replicas= image= pods=Parallel partition= scaled=Delete deleted=Delete: makes or edits it; delete=true policy=
 			"claim": disturbClaims, // NAME do=delete, own: to the claims of the StatefulSet
 		},
@@ -54,10 +51,7 @@ func statefulSetEntry() Entry {
 		Budgets: []Budget{{
 			Name: "create 20 StatefulSets of 3 replicas with a claim each", Floor: floor.Writes{Other: 140, Status: 40}, // the names of the revisions, and the end
 			Do: func(u *User) {
-				u.Each(20, func(i int) error {
-					_, err := u.Client.AppsV1().StatefulSets(u.Namespace).Create(ctx(), newStatefulSet(fmt.Sprint("db-", i), 3), metav1.CreateOptions{})
-					return err
-				})
+				u.Each(20, func(i int) error { return create(u, newStatefulSet(fmt.Sprint("db-", i), "web:1", 3)) })
 				u.waitStatefulSets(20)
 			},
 		}},
@@ -67,16 +61,16 @@ func statefulSetEntry() Entry {
 func retention(g *workload.Generator) string { return workload.Pick(g, "Retain", "Delete") }
 
 // statefulSet makes, edits or deletes a StatefulSet. What a line does not say stays.
-func statefulSet(u *workload.Users, l script.Line) error {
-	if gone, _ := l.Get("delete"); gone == "true" {
-		return u.Remove("statefulsets", l.Arg(0), l)
+func statefulSet(u *User, l script.Line) error {
+	if says(l, "delete") {
+		return removeAsToldBy[*appsv1.StatefulSet](u, l.Arg(0), l)
 	}
-	edit := func(set *appsv1.StatefulSet) {
+	change := func(set *appsv1.StatefulSet) {
 		if n, ok := l.Int("replicas"); ok {
 			set.Spec.Replicas = ptr.To(int32(n))
 		}
 		if image, ok := l.Get("image"); ok {
-			set.Spec.Template = workload.Template(l.Arg(0), image)
+			set.Spec.Template = Template(l.Arg(0), image)
 		}
 		if n, ok := l.Int("partition"); ok {
 			set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(n))}
@@ -89,37 +83,25 @@ func statefulSet(u *workload.Users, l script.Line) error {
 			}
 		}
 	}
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", edit)
-	if found || err != nil {
-		return err
-	}
-	set := newStatefulSet(l.Arg(0), 1)
-	set.Namespace = workload.Namespace
+	set := newStatefulSet(l.Arg(0), "good:1", 1)
 	pods, _ := l.Get("pods")
 	set.Spec.PodManagementPolicy = appsv1.PodManagementPolicyType(pods)
-	set.Spec.Template = workload.Template(l.Arg(0), "good:1")
-	edit(set)
-	_, err = u.Server.Do(apiserver.Write{By: workload.By, Verb: apiserver.Create, Object: set})
-	return err
+	return apply(u, set, change)
 }
 
 // disturbClaims deletes a claim of a StatefulSet, or makes somebody else its owner.
-func disturbClaims(u *workload.Users, l script.Line) error {
-	do, _ := l.Get("do")
-	claim := apiserver.One[*corev1.PersistentVolumeClaim](u.Server, workload.Namespace, "data-"+l.Arg(0)+"-0")
-	node := apiserver.One[*corev1.Node](u.Server, "", "node-1")
-	switch {
-	case claim == nil:
-		return nil
-	case do == "delete":
-		return u.Remove("persistentvolumeclaims", claim.Name, l)
-	case do == "own" && node != nil:
-		_, err := actors.Edit(u.Server, workload.By, workload.Namespace, claim.Name, "", func(c *corev1.PersistentVolumeClaim) {
-			c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}
-		})
+func disturbClaims(u *User, l script.Line) error {
+	name := "data-" + l.Arg(0) + "-0"
+	if do, _ := l.Get("do"); do == "delete" {
+		return removeAsToldBy[*corev1.PersistentVolumeClaim](u, name, l)
+	}
+	node, err := get[*corev1.Node](u, u.unique("node-1"))
+	if err != nil {
 		return err
 	}
-	return nil
+	return edit(u, name, func(c *corev1.PersistentVolumeClaim) {
+		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))}
+	})
 }
 
 // settledStatefulSets checks that each has its pods and says so in its status. A pod that is not ready may hold up all that comes after it.
@@ -203,16 +185,10 @@ func waitsForLower(set *appsv1.StatefulSet, pods []*corev1.Pod) bool {
 
 var statefulSetScenarios = []Scenario{
 	{Name: "roll a StatefulSet out", Play: func(u *User) {
-		u.Try("create db", func() error {
-			_, err := u.Client.AppsV1().StatefulSets(u.Namespace).Create(ctx(), newStatefulSet("db", 2), metav1.CreateOptions{})
-			return ignoreExists(err)
-		})
+		u.Create(newStatefulSet("db", "web:1", 2))
 		u.waitStatefulSets(1)
 		for _, patch := range []string{`{"spec":{"replicas":3}}`, `{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`, `{"spec":{"replicas":1}}`} {
-			u.Try("patch db", func() error {
-				_, err := u.Client.AppsV1().StatefulSets(u.Namespace).Patch(ctx(), "db", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-				return err
-			})
+			Patch[*appsv1.StatefulSet](u, "db", patch)
 			u.waitStatefulSets(1)
 		}
 	}},
@@ -278,37 +254,18 @@ var statefulSetMutants = []Mutant{
 }
 
 // newStatefulSet makes one with a claim template.
-func newStatefulSet(name string, replicas int32) *appsv1.StatefulSet {
-	d := Deployment(name, replicas)
-	return &appsv1.StatefulSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.StatefulSetSpec{
-		Replicas: &replicas, ServiceName: name, Selector: d.Spec.Selector, Template: d.Spec.Template,
-		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
-			ObjectMeta: metav1.ObjectMeta{Name: "data"},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-			},
-		}},
+func newStatefulSet(name, image string, replicas int32) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
+		Replicas: &replicas, ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: labelsOf(name)}, Template: Template(name, image),
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*newClaim("data")},
 	}}
 }
 
 // waitStatefulSets waits until there are so many StatefulSets, all with their pods, of the newest revision.
 func (u *User) waitStatefulSets(n int) {
 	u.Helper()
-	u.Wait("the StatefulSets have their pods", Patience, func() error {
-		list, err := u.Client.AppsV1().StatefulSets(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != n {
-			return fmt.Errorf("%d StatefulSets of %d", len(list.Items), n)
-		}
-		for _, set := range list.Items {
-			want := *set.Spec.Replicas
-			if s := set.Status; s.ObservedGeneration != set.Generation || s.AvailableReplicas != want || s.Replicas != want || s.UpdatedReplicas != want {
-				return fmt.Errorf("%s: %+v", set.Name, s)
-			}
-		}
-		return nil
+	AwaitAll(u, n, func(set *appsv1.StatefulSet) error {
+		s, want := set.Status, *set.Spec.Replicas
+		return unless(s.ObservedGeneration == set.Generation && s.AvailableReplicas == want && s.Replicas == want && s.UpdatedReplicas == want, s)
 	})
 }

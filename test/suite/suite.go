@@ -4,7 +4,6 @@
 package suite
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ type Entry struct {
 	// For the random workload in test/simulation.
 
 	// Operations are the commands of scripts that concern its objects, by their first word.
-	Operations map[string]workload.Operation
+	Operations map[string]Operation
 	// Begin adds to a random script what makes an app, a name with which the label app of its pods begins. It may be nil.
 	Begin func(g *workload.Generator, app string)
 	// Choices are what users do at random.
@@ -127,15 +126,6 @@ type Budget struct {
 // withoutElection is the beginning of scripts that need no election.
 const withoutElection = `
 			set elect 0`
-
-// Operations returns the words of scripts of all entries.
-func Operations() map[string]workload.Operation {
-	all := map[string]workload.Operation{}
-	for _, e := range Entries() {
-		maps.Copy(all, e.Operations)
-	}
-	return all
-}
 
 // Mix returns what random scripts are made of.
 func Mix() workload.Mix { return MixOf(Entries()...) }

@@ -1,17 +1,13 @@
 package suite
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -26,7 +22,7 @@ var nodeTTLs = map[string][2]int{"0": {0, 100}, "15": {90, 500}}
 func nodeTTLEntry() Entry {
 	return Entry{
 		Controller: "ttl-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"nodettl": annotateNode, // NAME value=: without a value the annotation is taken off
 			"crowd":   crowd,        // nodes=: there are so many nodes besides, on which nothing runs
 		},
@@ -65,34 +61,39 @@ func nodeTTLEntry() Entry {
 }
 
 // annotateNode is what a user should not do.
-func annotateNode(u *workload.Users, l script.Line) error {
+func annotateNode(u *User, l script.Line) error {
 	value, ok := l.Get("value")
-	_, err := actors.Edit(u.Server, workload.By, "", l.Arg(0), "", func(n *corev1.Node) {
-		n.Annotations = maps.Clone(n.Annotations)
+	return edit(u, u.unique(l.Arg(0)), func(n *corev1.Node) {
 		delete(n.Annotations, nodeTTL)
 		if ok {
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, nodeTTL, value)
 		}
 	})
-	return err
 }
 
 // crowd creates nodes that no pods run on, or deletes those that are too many.
-func crowd(u *workload.Users, l script.Line) error {
+func crowd(u *User, l script.Line) error {
 	wanted, _ := l.Int("nodes")
+	nodes, err := list[*corev1.Node](u)
+	if err != nil {
+		return err
+	}
+	exists := map[string]bool{}
+	for _, n := range nodes {
+		exists[n.Name] = true
+	}
 	for i := 0; ; i++ {
-		name := fmt.Sprintf("idle-%03d", i)
-		exists := apiserver.One[*corev1.Node](u.Server, "", name) != nil
+		name := u.unique(fmt.Sprintf("idle-%03d", i))
 		switch {
-		case i < wanted && !exists:
+		case i < wanted && !exists[name]:
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			n.Spec.Unschedulable = true
 			n.Spec.Taints = []corev1.Taint{{Key: "idle", Effect: corev1.TaintEffectNoSchedule}}
 			if err := create(u, n); err != nil {
 				return err
 			}
-		case i >= wanted && exists:
-			if err := remove(u, "nodes", "", name); err != nil {
+		case i >= wanted && exists[name]:
+			if err := remove[*corev1.Node](u, name); err != nil {
 				return err
 			}
 		case i >= wanted:
@@ -219,23 +220,14 @@ func (u *User) annotateNode(i int, value any) {
 	if value != nil {
 		document = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, nodeTTL, value)
 	}
-	u.Try("annotate a node", func() error {
-		_, err := u.Client.CoreV1().Nodes().Patch(ctx(), u.nodeName(i), types.MergePatchType, []byte(document), metav1.PatchOptions{})
-		return err
-	})
+	Patch[*corev1.Node](u, u.nodeName(i), document)
 }
 
 // waitNodeTTL waits until the annotation is that of a small cluster.
 func (u *User) waitNodeTTL(i int) {
 	u.Helper()
-	u.Wait("the node is annotated", Patience, func() error {
-		n, err := u.Client.CoreV1().Nodes().Get(ctx(), u.nodeName(i), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if _, ok := nodeTTLs[n.Annotations[nodeTTL]]; !ok {
-			return errors.New(n.Annotations[nodeTTL])
-		}
-		return nil
+	Await(u, u.nodeName(i), func(n *corev1.Node) error {
+		_, ok := nodeTTLs[n.Annotations[nodeTTL]]
+		return unless(ok, n.Annotations)
 	})
 }

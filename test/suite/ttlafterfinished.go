@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
-	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
@@ -20,7 +18,7 @@ import (
 func ttlAfterFinishedEntry() Entry {
 	return Entry{
 		Controller: "ttl-after-finished-controller",
-		Operations: map[string]workload.Operation{
+		Operations: map[string]Operation{
 			"ttl": ttlJob, // NAME seconds= image=: a Job that is deleted some time after it has finished; again: changes the time; seconds=-1: for ever
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -32,10 +30,10 @@ func ttlAfterFinishedEntry() Entry {
 		Settled: ttlSettled,
 		Scenarios: []Scenario{{Name: "finished Jobs", Play: func(u *User) {
 			for i := range 3 {
-				u.Try("create a Job", func() error { return u.createTTLJob(fmt.Sprint("done-", i), int32(i)) })
+				u.Create(newTTLJob(fmt.Sprint("done-", i), "good:1", ptr.To(int32(i))))
 			}
 			u.finishJobs()
-			u.waitJobs("they are gone", func(jobs []batchv1.Job) bool { return len(jobs) == 0 })
+			AwaitAll[*batchv1.Job](u, 0, nil)
 		}}},
 		Malformed: map[string]string{
 			"jobs/timeless": `{"apiVersion":"batch/v1","kind":"Job","metadata":${META},"spec":{"ttlSecondsAfterFinished":-2147483648},
@@ -45,38 +43,35 @@ func ttlAfterFinishedEntry() Entry {
 		Budgets: []Budget{{
 			Name: "50 Jobs have finished and go", Floor: floor.Writes{Other: 100}, // the deletion, and the garbage collector's that lets each go
 			Prepare: func(u *User) {
-				u.Each(50, func(i int) error { return u.createTTLJob(fmt.Sprint("done-", i), 0) })
+				u.Each(50, func(i int) error { return create(u, newTTLJob(fmt.Sprint("done-", i), "good:1", new(int32))) })
 			},
 			Do: func(u *User) {
 				u.finishJobs()
-				u.waitJobs("they are gone", func(jobs []batchv1.Job) bool { return len(jobs) == 0 })
+				AwaitAll[*batchv1.Job](u, 0, nil)
 			},
 		}},
 	}
 }
 
-func (u *User) createTTLJob(name string, seconds int32) error {
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: JobSpec("good:1")}
-	job.Spec.TTLSecondsAfterFinished = &seconds
-	_, err := u.Client.BatchV1().Jobs(u.Namespace).Create(ctx(), job, metav1.CreateOptions{})
-	return ignoreExists(err)
+func newTTLJob(name, image string, seconds *int32) *batchv1.Job {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: JobSpec(image)}
+	job.Spec.TTLSecondsAfterFinished = seconds
+	return job
 }
 
 // ttlJob makes a Job with a time to live, or changes that time.
-func ttlJob(u *workload.Users, l script.Line) error {
+func ttlJob(u *User, l script.Line) error {
 	n, _ := l.Int("seconds")
 	ttl := ptr.To(int32(n))
 	if n < 0 {
 		ttl = nil
 	}
-	found, err := actors.Edit(u.Server, workload.By, workload.Namespace, l.Arg(0), "", func(job *batchv1.Job) { job.Spec.TTLSecondsAfterFinished = ttl })
+	change := func(job *batchv1.Job) { job.Spec.TTLSecondsAfterFinished = ttl }
 	image, ok := l.Get("image")
-	if found || err != nil || !ok {
-		return err
+	if !ok {
+		return edit(u, l.Arg(0), change)
 	}
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: l.Arg(0)}, Spec: JobSpec(image)}
-	job.Spec.TTLSecondsAfterFinished = ttl
-	return create(u, job)
+	return apply(u, newTTLJob(l.Arg(0), image, ttl), change)
 }
 
 // ttlSettled checks that all Jobs are gone whose time to live is over, and that none was deleted that should not have been.
@@ -89,7 +84,7 @@ func ttlSettled(server *apiserver.Server) (wrong []string) {
 	for _, e := range server.Since("jobs", 0) {
 		before, ok := e.Before.(*batchv1.Job)
 		job := e.Object.(*batchv1.Job)
-		if !ok || before.DeletionTimestamp != nil || job.DeletionTimestamp == nil && e.Type != "DELETED" || len(job.OwnerReferences) > 0 || e.By == workload.By {
+		if !ok || before.DeletionTimestamp != nil || job.DeletionTimestamp == nil && e.Type != "DELETED" || len(job.OwnerReferences) > 0 || e.By == By {
 			continue
 		}
 		if at, ok := endOfLife(before); !ok || e.Time.Before(at) { // TTL-24, TTL-26
@@ -104,7 +99,7 @@ func ttlSettled(server *apiserver.Server) (wrong []string) {
 
 // endOfLife is when the time to live of a Job is over; false if it has none.
 func endOfLife(job *batchv1.Job) (time.Time, bool) {
-	finished := jobutil.Finished(job)
+	finished := finishedJob(job)
 	if finished == nil || job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil {
 		return time.Time{}, false
 	}

@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
@@ -24,16 +24,49 @@ import (
 // Patience is how long a User waits for something.
 const Patience = 60 * time.Second
 
-// User does what users and nodes do in one namespace of a real control plane.
+// By is who users are, where it is recorded who writes.
+const By = "user"
+
+// User does what users do in one namespace, on a real control plane or in a simulation: scenarios, write budgets, and the lines of scripts.
 type User struct {
 	testing.TB
 	Client    kubernetes.Interface
 	Namespace string
 	// Wait waits until check returns nil, and fails the test after the timeout.
 	Wait func(what string, timeout time.Duration, check func() error)
+	// As returns the client of somebody else, such as a kubelet. It may be nil: then all is done by one client.
+	As func(who string) kubernetes.Interface
+	// Machines may be nil: then nobody can tell the machines of the cluster what to do.
+	Machines Machines
+	// Alone says that nobody else works in the cluster: what has no namespace is called as scripts call it.
+	Alone bool
 }
 
 func ctx() context.Context { return context.Background() }
+
+// in returns the user as working in another namespace.
+func (u *User) in(namespace string) *User {
+	other := *u
+	other.Namespace = namespace
+	return &other
+}
+
+// as returns somebody else in the place of the user.
+func (u *User) as(who string) *User {
+	other := *u
+	if u.As != nil {
+		other.Client = u.As(who)
+	}
+	return &other
+}
+
+// unique is the name of something without a namespace. Each user of a cluster has others.
+func (u *User) unique(name string) string {
+	if u.Alone {
+		return name
+	}
+	return u.Namespace + "-" + name
+}
 
 // Try repeats a request of the test's own until it succeeds: faults must not hit the test.
 func (u *User) Try(what string, request func() error) {
@@ -41,6 +74,77 @@ func (u *User) Try(what string, request func() error) {
 	u.Wait(what, Patience, request)
 }
 
+// Create creates an object. It is no mistake if it is there: the answer to an earlier try may have been lost.
+func (u *User) Create(o Object) {
+	u.Helper()
+	u.Try("create "+o.GetName(), func() error { return ignoreExists(create(u, o)) })
+}
+
+// Patch sends a merge patch for an object of a kind.
+func Patch[T Object](u *User, name, document string, subresource ...string) {
+	u.Helper()
+	u.Try("patch "+name, func() error { return patch[T](u, name, document, subresource...) })
+}
+
+// Remove deletes an object. It is no mistake if it is not there.
+func Remove[T Object](u *User, name string, options ...metav1.DeleteOptions) {
+	u.Helper()
+	u.Try("delete "+name, func() error { return ignoreNotFound(remove[T](u, name, options...)) })
+}
+
+// Await waits until an object is as it should be: check says what is wrong with it.
+func Await[T Object](u *User, name string, check func(T) error) {
+	u.Helper()
+	u.Wait(name+" is as it should be", Patience, func() error {
+		o, err := get[T](u, name)
+		if err == nil {
+			err = check(o)
+		}
+		return err
+	})
+}
+
+// AwaitAll waits until there are so many objects of a kind, each as it should be.
+func AwaitAll[T Object](u *User, n int, check func(T) error) {
+	u.Helper()
+	u.Wait(fmt.Sprintf("there are %d %ss as they should be", n, kindOf(empty[T]()).Kind), Patience, func() error {
+		all, err := list[T](u)
+		if err == nil && len(all) != n {
+			err = fmt.Errorf("there are %d", len(all))
+		}
+		for _, o := range all {
+			if err != nil {
+				break
+			}
+			if wrong := check(o); wrong != nil {
+				err = fmt.Errorf("%s: %w", o.GetName(), wrong)
+			}
+		}
+		return err
+	})
+}
+
+// AwaitGone waits until there is no object of that name.
+func AwaitGone[T Object](u *User, name string) {
+	u.Helper()
+	u.Wait(name+" is gone", Patience, func() error {
+		o, err := get[T](u, name)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("it is there, with the finalizers %v", o.GetFinalizers()), err)
+	})
+}
+
+// unless returns an error that shows a value unless it is as it should be.
+func unless(ok bool, value any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%+v", value)
+}
+
+// Rolling is the strategy of a rolling update.
 func Rolling(surge, unavailable int) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		s, u := intstr.FromInt(surge), intstr.FromInt(unavailable)
@@ -57,66 +161,52 @@ func Recreate(d *appsv1.Deployment) {
 	d.Spec.Template.Annotations = map[string]string{cluster.TerminateAfter: "300ms"}
 }
 
+// Deployment is one whose pods have the label app of its name.
 func Deployment(name string, replicas int32, edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
-	labels := map[string]string{"app": name}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	d.Spec.Replicas = &replicas
-	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labelsOf(name)}
+	d.Spec.Template = Template(name, "web:1")
+	d.Spec.Template.Spec.Containers[0].Name = "web"
 	for _, edit := range edits {
 		edit(d)
 	}
 	return d
 }
 
-func (u *User) Create(d *appsv1.Deployment) {
+// Expose makes a service for the pods of an app.
+func (u *User) Expose(app string) {
 	u.Helper()
-	u.Try("create "+d.Name, func() error {
-		_, err := u.Client.AppsV1().Deployments(u.Namespace).Create(ctx(), d, metav1.CreateOptions{})
-		return ignoreExists(err)
-	})
+	u.Create(newService(app, app))
 }
 
-// Expose makes a service for the pods of a Deployment.
-func (u *User) Expose(name string) {
-	u.Helper()
-	s := newService(name)
-	u.Try("expose "+name, func() error {
-		_, err := u.Client.CoreV1().Services(u.Namespace).Create(ctx(), s, metav1.CreateOptions{})
-		return err
-	})
-}
-
-func (u *User) Patch(name, document string) {
-	u.Helper()
-	u.Try("patch "+name, func() error {
-		_, err := u.Client.AppsV1().Deployments(u.Namespace).Patch(ctx(), name, types.StrategicMergePatchType, []byte(document), metav1.PatchOptions{})
-		return err
-	})
-}
-
+// SetImage changes the image of a Deployment.
 func (u *User) SetImage(name, image string) {
 	u.Helper()
-	u.Patch(name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":%q}]}}}}`, image))
+	u.Try("set the image of "+name, func() error { return setImage(u, name, image) })
 }
 
+// Patch patches a Deployment.
+func (u *User) Patch(name, document string) {
+	u.Helper()
+	Patch[*appsv1.Deployment](u, name, document)
+}
+
+// Get reads a Deployment.
 func (u *User) Get(name string) (d *appsv1.Deployment) {
 	u.Helper()
 	u.Try("read "+name, func() (err error) {
-		d, err = u.Client.AppsV1().Deployments(u.Namespace).Get(ctx(), name, metav1.GetOptions{})
+		d, err = get[*appsv1.Deployment](u, name)
 		return err
 	})
 	return d
 }
 
-func (u *User) Pods() (pods []corev1.Pod) {
+// Pods are those of the user's namespace.
+func (u *User) Pods() (pods []*corev1.Pod) {
 	u.Helper()
-	u.Try("list pods", func() error {
-		list, err := u.Client.CoreV1().Pods(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err == nil {
-			pods = list.Items
-		}
+	u.Try("list pods", func() (err error) {
+		pods, err = list[*corev1.Pod](u)
 		return err
 	})
 	return pods
@@ -135,16 +225,17 @@ func Complete(d *appsv1.Deployment) error {
 	return nil
 }
 
+// WaitComplete waits until a Deployment is rolled out.
 func (u *User) WaitComplete(name string) {
 	u.Helper()
-	u.Wait(name+" is rolled out", Patience, func() error { return Complete(u.Get(name)) })
+	Await(u, name, Complete)
 }
 
 // Season waits until all pods have been ready for so long that no manager can have missed it: S6 says nothing of the deletion
 // of others, for they may have been chosen as pods that are not ready.
 func (u *User) Season() {
 	u.Helper()
-	const known = 12 * time.Second // oracle.Options.Lag, and what the times of conditions, in seconds, lack
+	const known = 7 * time.Second // oracle.Options.Lag of test/chaos, and what the times of conditions, in seconds, lack
 	u.Wait("all pods have been ready for a while", Patience, func() error {
 		for _, p := range u.Pods() {
 			for _, c := range p.Status.Conditions {
@@ -152,42 +243,6 @@ func (u *User) Season() {
 					return fmt.Errorf("%s for %v", p.Name, since)
 				}
 			}
-		}
-		return nil
-	})
-}
-
-// DeleteLikeTheCollector deletes a Deployment and then what it owns, one kind after the other, as the garbage collector
-// would, which does not run here.
-func (u *User) DeleteLikeTheCollector(name string) {
-	u.Helper()
-	labelled := metav1.ListOptions{LabelSelector: "app=" + name}
-	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	u.Try("delete "+name, func() error {
-		err := u.Client.AppsV1().Deployments(u.Namespace).Delete(ctx(), name, now)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	})
-	u.Wait("what it owned is gone", Patience, func() error {
-		sets, err := u.Client.AppsV1().ReplicaSets(u.Namespace).List(ctx(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, set := range sets.Items {
-			if err := u.Client.AppsV1().ReplicaSets(u.Namespace).Delete(ctx(), set.Name, now); err != nil {
-				return err
-			}
-		}
-		if len(sets.Items) > 0 {
-			return fmt.Errorf("%d ReplicaSets", len(sets.Items))
-		}
-		if err := u.Client.CoreV1().Pods(u.Namespace).DeleteCollection(ctx(), now, labelled); err != nil {
-			return err
-		}
-		if left := len(u.Pods()); left > 0 {
-			return fmt.Errorf("%d pods", left)
 		}
 		return nil
 	})
@@ -209,26 +264,12 @@ func (u *User) Each(n int, do func(i int) error) {
 	wg.Wait()
 }
 
-func newService(app string) *corev1.Service {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: app}}
-	s.Spec.Selector = map[string]string{"app": app}
-	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt(8080)}}
+// newService is one for the pods of an app.
+func newService(name, app string) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.Spec.Selector = labelsOf(app)
+	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("http")}}
 	return s
-}
-
-// ignoreExists returns nil if the object is there already: an answer to an earlier try may have been lost.
-func ignoreExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // Follow waits until n Deployments of the namespace are rolled out, after work has been begun on them, and says how long
@@ -276,6 +317,9 @@ func (u *User) Follow(n int, work func()) (latencies []time.Duration) {
 
 // mark labels an object of the whole cluster with the namespace of the user, so that test/chaos can tell them apart.
 func (u *User) mark(o metav1.Object) {
+	if u.Alone {
+		return
+	}
 	labels := maps.Clone(o.GetLabels())
 	if labels == nil {
 		labels = map[string]string{}

@@ -85,7 +85,7 @@ func TestPlan(t *testing.T) {
 }
 
 // The signature is the same byte for byte, whatever made it.
-func TestTheSignatureIsTheOneThatKubeadmComputes(t *testing.T) { // BOOT-17, BOOT-18, BOOT-19
+func TestBOOT18TheSignatureIsTheOneThatKubeadmComputes(t *testing.T) { // BOOT-17, BOOT-18, BOOT-19
 	s := observed(t, info(map[string]string{"kubeconfig": "abc"}), tokenSecret("abcdef"))
 	got := written(t, s, planSignatures(epoch, s)).Data["jws-kubeconfig-abcdef"]
 	if want := "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..vwVSZtyNCgdKEp-DD5cFKgjGBpr91Q2VhGUckncRmxY"; got != want {

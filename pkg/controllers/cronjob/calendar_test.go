@@ -49,7 +49,7 @@ func expected(t *testing.T, name, text, zone string, began, ends time.Time) (nam
 
 // Over two years there is one Job for each time that the library names, within a second of it, and no other, although the controller
 // sleeps from one time to the next. The first hundred days have a leap day and the changes of the clock in spring.
-func TestTwoYears(t *testing.T) { // CJ-4, CJ-27, CJ-29, CJ-30, CJ-50, CJ-60
+func TestCJ4CJ50TwoYears(t *testing.T) { // CJ-4, CJ-27, CJ-29, CJ-30, CJ-50, CJ-60
 	for _, s := range yearly {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()

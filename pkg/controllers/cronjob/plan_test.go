@@ -132,7 +132,7 @@ func with(s snapshot, edit func(*snapshot)) snapshot {
 	return s
 }
 
-func TestTheJob(t *testing.T) { // CJ-50, CJ-51
+func TestCJ50TheJob(t *testing.T) { // CJ-50, CJ-51
 	c := backup(func(c *batchv1.CronJob) { c.Annotations = map[string]string{"not": "copied"} })
 	want := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{

@@ -192,7 +192,7 @@ func TestGivesUp(t *testing.T) { // CSR-16, CSR-22
 
 // The files are read again when they change. While only one of them has, what was there before signs. When an expired authority is replaced,
 // what waits is signed soon.
-func TestRotation(t *testing.T) { // CSR-14, CSR-21
+func TestCSR14Rotation(t *testing.T) { // CSR-14, CSR-21
 	dir := t.TempDir()
 	cert, key := csrtest.NewAuthority("old", epoch.Add(-time.Hour), epoch.Add(time.Hour)).Write(t, dir)
 	log := run(t, map[string]string{"cluster-signing-cert-file": cert, "cluster-signing-key-file": key}, func(b *bench) {

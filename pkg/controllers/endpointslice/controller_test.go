@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -294,9 +296,147 @@ func slicesOn(t *testing.T, s *apitest.Server) (all []*discoveryv1.EndpointSlice
 	return all
 }
 
-// Changes that come while the caches lack own writes lead to no second slice (EPS-60), and what others delete or edit comes back
-// (EPS-15, EPS-17).
-func TestEPS60OneSliceWhateverHappens(t *testing.T) {
+// While the cache does not show the slice that was made, or an update of it, whatever else changes leads neither to a second slice nor to
+// an update of what is out of date.
+func TestEPS60StaleCache(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		at      []plan.Object // what there is besides the service, before the watch of slices is frozen
+		creates int           // slices made while it is
+		want    string        // in the end
+	}{
+		{"EPS-60 a slice that was made", nil, 1, "IPv4 :8080/TCP> 10.0.0.1 10.0.0.10 10.0.0.11 10.0.0.12"},
+		{"EPS-60 a slice that was changed", []plan.Object{pod("z", "10.0.0.9"), web()}, 0, "IPv4 :8080/TCP> 10.0.0.9 10.0.0.1 10.0.0.10 10.0.0.11 10.0.0.12"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inCluster(t, func(s *apitest.Server) {
+				put := func(o plan.Object) {
+					t.Helper()
+					if _, err := s.Put(o); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(3 * time.Second)
+					synctest.Wait()
+				}
+				s.FreezeWatches(sliceKind())
+				creates, updates := s.CountWrites("create EndpointSlice"), s.CountWrites("update EndpointSlice")
+				put(web())
+				put(pod("a", "10.0.0.1"))
+				once := s.CountWrites("update EndpointSlice") - updates
+				for i := range 3 {
+					put(pod(fmt.Sprint("b", i), fmt.Sprint("10.0.0.1", i)))
+				}
+				if n := s.CountWrites("create EndpointSlice") - creates; n != c.creates {
+					t.Errorf("%d slices were made, want %d", n, c.creates)
+				}
+				if n := s.CountWrites("update EndpointSlice") - updates; n != once || once > 1 {
+					t.Errorf("%d updates, and %d before the cache was out of date", n, once)
+				}
+				s.ResumeWatches(sliceKind())
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if diff := cmp.Diff([]string{c.want}, render(slicesOn(t, s))); diff != "" {
+					t.Error(diff)
+				}
+			}, append(c.at, node("n1", "a", "1"))...)
+		})
+	}
+}
+
+// An update names the version that it changes: what others have written is not lost, though the cache does not show it.
+func TestEPS42UpdatesHaveAPrecondition(t *testing.T) {
+	inCluster(t, func(s *apitest.Server) {
+		s.FreezeWatches(sliceKind())
+		edited := slicesOn(t, s)[0].DeepCopy()
+		edited.Annotations = map[string]string{"theirs": "x"}
+		for _, o := range []plan.Object{edited, pod("b", "10.0.0.2")} {
+			if _, err := s.Put(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if n := s.CountWrites("refused update EndpointSlice"); n == 0 {
+			t.Errorf("no update was refused: %v", s.Log())
+		}
+		s.ResumeWatches(sliceKind())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		all := slicesOn(t, s)
+		if diff := cmp.Diff([]string{"IPv4 :8080/TCP> 10.0.0.1 10.0.0.2"}, render(all)); diff != "" || all[0].Annotations["theirs"] != "x" {
+			t.Errorf("%v %s", all[0].Annotations, diff)
+		}
+	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
+}
+
+// When a creation is refused, the updates and deletions that would follow it are not sent.
+func TestEPS42OrderOfWrites(t *testing.T) {
+	full := []plan.Object{web(), node("n1", "a", "1"), pod("a", "10.0.0.1")}
+	for i := range 99 {
+		full = append(full, pod(fmt.Sprintf("p%02d", i), fmt.Sprintf("10.0.1.%d", i)))
+	}
+	inCluster(t, func(s *apitest.Server) {
+		refuse := true
+		s.BeforeWrite(func(w apitest.Write) error {
+			if refuse && w.Verb == "create" {
+				return apierrors.NewInternalError(errors.New("not now"))
+			}
+			return nil
+		})
+		began := len(s.Writes())
+		for _, p := range []plan.Object{pod("b", "10.0.0.2"), pod("a", "10.0.0.1", unready)} {
+			if _, err := s.Put(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		for _, w := range s.Writes()[began:] {
+			if w.Verb != "create" {
+				t.Errorf("the creation is refused, and written is %s", w)
+			}
+		}
+		refuse = false
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var done []string
+		for _, w := range s.Writes()[began:] {
+			if w.Err == nil {
+				done = append(done, w.Verb)
+			}
+		}
+		if !slices.Equal(done, []string{"create", "update"}) {
+			t.Errorf("written is %v", s.Log()[began:])
+		}
+	}, full...)
+}
+
+// A namespace that is being deleted refuses slices: nobody is told, and nothing is tried again.
+func TestEPS44NamespaceIsBeingDeleted(t *testing.T) {
+	terminating := apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "", errors.New("it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	inCluster(t, func(s *apitest.Server) {
+		tries := 0
+		s.BeforeWrite(func(w apitest.Write) error {
+			if w.Verb == "create" {
+				tries++
+				return terminating
+			}
+			return nil
+		})
+		if _, err := s.Put(web()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if tries != 1 {
+			t.Errorf("it was tried %d times", tries)
+		}
+	}, node("n1", "a", "1"), pod("a", "10.0.0.1"))
+}
+
+// Changes that come at once lead to one slice, and what others delete or edit comes back (EPS-15, EPS-17).
+func TestOneSliceWhateverHappens(t *testing.T) {
 	inCluster(t, func(s *apitest.Server) {
 		expect := func(what, want string) {
 			t.Helper()

@@ -273,7 +273,7 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 }
 
 // Of what is left over, nothing is adopted; a service that is being deleted gets nothing new.
-func TestLeftOvers(t *testing.T) {
+func TestEPS43LeftOvers(t *testing.T) {
 	s := snapshotOf(web(), []*discoveryv1.EndpointSlice{theirs("old", managedBy)}, pod("a", "10.0.0.1"))
 	if after, n := carryOut(s, planSlices(now, s)); n != (writes{creates: 1, deletes: 1}) || len(after) != 1 || after[0].Name == "old" {
 		t.Errorf("EPS-26: %+v", n)

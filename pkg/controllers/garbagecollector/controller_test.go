@@ -14,7 +14,7 @@ import (
 )
 
 // GC-1: the names by which flags, logs, roles and clients know the controller.
-func TestNames(t *testing.T) {
+func TestGC1Names(t *testing.T) {
 	c := Controller()
 	got := []string{c.Name, c.Alias, c.Account}
 	if diff := cmp.Diff([]string{"garbage-collector-controller", "garbagecollector", "generic-garbage-collector"}, got); diff != "" || c.OffByDefault {

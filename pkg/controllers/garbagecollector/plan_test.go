@@ -148,7 +148,7 @@ func TestDecide(t *testing.T) {
 				w.see(setKind, object("set", blocking(widgetKind, "web"), deleted(foreground)))
 				w.see(widgetKind, object("web", ownedBy(setKind, "set")))
 			}, []string{"delete web@1 Foreground version=true"}, nil, ""},
-		{"GC-44 an owner is released when nothing blocks it", "",
+		{"GC-44, GC-59, GC-60 an owner is released when nothing blocks it, although it has dependents", "",
 			func(w *world) {
 				w.see(setKind, object("web", deleted("x", foreground)))
 				w.see(podKind, object("pod", ownedBy(setKind, "web")))
@@ -156,7 +156,7 @@ func TestDecide(t *testing.T) {
 		{"GC-44 not by itself", "",
 			func(w *world) { w.see(setKind, object("web", blocking(setKind, "web"), deleted(foreground))) },
 			[]string{"web finalizers=[] owners=[web!]"}, nil, ""},
-		{"GC-45 until then its dependents are to be deleted, but those that wait themselves or are being deleted", "",
+		{"GC-45, GC-60 until then its dependents are to be deleted, but those that wait themselves or are being deleted", "",
 			func(w *world) {
 				w.see(setKind, object("web", deleted(foreground)))
 				w.see(podKind, object("a", blocking(setKind, "web")), object("b", blocking(setKind, "web"), deleted(foreground)),

@@ -129,8 +129,8 @@ func (b *bench) see(all ...*metav1.PartialObjectMetadata) {
 	}
 }
 
-// GC-39, GC-67: an owner is gone, and each of its dependents costs one request.
-func TestOneRequestForEachDependent(t *testing.T) {
+// GC-39, GC-67: an owner is gone, and each of its dependents costs one request, within a second.
+func TestGC62OneRequestForEachDependent(t *testing.T) {
 	run(t, func(b *bench) {
 		owner := b.put("owner")
 		b.see(owner)

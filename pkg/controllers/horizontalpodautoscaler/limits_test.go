@@ -93,7 +93,7 @@ func TestLimits(t *testing.T) {
 }
 
 // The texts of conditions are what users and tools match.
-func TestTexts(t *testing.T) {
+func TestHPA73Texts(t *testing.T) {
 	for reason, want := range map[string]string{
 		tooMany: "the desired replica count is more than the maximum replica count", tooFew: "the desired replica count is less than the minimum replica count",
 		scaleUpLimit: "the desired replica count is increasing faster than the maximum scale rate", scaleDownLimit: "the desired replica count is decreasing faster than the maximum scale rate",
@@ -105,10 +105,15 @@ func TestTexts(t *testing.T) {
 	d := decide(now, at(4, 50))
 	for kind, want := range map[autoscalingv2.HorizontalPodAutoscalerConditionType]string{
 		able: "recommended size matches current size", limits: "the desired count is within the acceptable range",
+		active: "the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)",
 	} {
 		if got := messageOf(d.Status, kind); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+	gone := func(s *snapshot) { s.Target, s.TargetErr = nil, "gone" }
+	if got := messageOf(decide(now, at(4, 50, gone)).Status, able); got != "the HPA controller was unable to get the target's current scale: gone" {
+		t.Error(got)
 	}
 	if got := messageOf(decide(now, at(0, 0)).Status, able); got != "the HPA controller was able to get the target's current scale" {
 		t.Error(got)

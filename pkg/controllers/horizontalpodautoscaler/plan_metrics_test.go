@@ -136,7 +136,7 @@ func TestFailingMetrics(t *testing.T) {
 		s                          snapshot
 	}{
 		{"HPA-26f there is no answer", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: unable to get metrics for resource cpu: " + no, at(3, 50, answered(reading{Err: no}))},
-		{"HPA-27 there are no pods", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: no pods returned by selector while calculating replica count", at(3, 50, func(s *snapshot) { s.Pods = nil })},
+		{"HPA-27, HPA-73 there are no pods", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: no pods returned by selector while calculating replica count", at(3, 50, func(s *snapshot) { s.Pods = nil })},
 		{"HPA-37 there are no pods to multiply", "FailedGetObjectMetric", "failed to get object metric value: ", "unable to calculate ready pods: no pods returned by selector while calculating replica count",
 			at(2, 50, by(measuring(ofObject("Service", "web", valued("1")))), answered(reading{Sum: 1200}), func(s *snapshot) { s.Pods = nil })},
 		{"HPA-30 no pod is ready", "FailedGetResourceMetric", "failed to get cpu resource metric value: ", "failed to get cpu utilization: did not receive metrics for targeted pods (pods might be unready)", at(2, 50, having(0, phase(corev1.PodPending)), unmeasured(1))},

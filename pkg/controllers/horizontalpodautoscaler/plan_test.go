@@ -93,7 +93,7 @@ func TestSelectors(t *testing.T) {
 		name, event, active, message string
 		edit                         edit
 	}{
-		{"HPA-15 there is none", "Warning SelectorRequired: selector is required", "False InvalidSelector", "the HPA target's scale is missing a selector", func(s *snapshot) { s.Target.Labels = "" }},
+		{"HPA-15, HPA-73 there is none", "Warning SelectorRequired: selector is required", "False InvalidSelector", "the HPA target's scale is missing a selector", func(s *snapshot) { s.Target.Labels = "" }},
 		{"HPA-15 it cannot be read", "Warning InvalidSelector: couldn't convert selector into a corresponding internal selector object: bad", "False InvalidSelector",
 			"couldn't convert selector into a corresponding internal selector object: bad", func(s *snapshot) { s.SelectorErr = "bad" }},
 		{"HPA-16 HPA-60 others select the same pods", "Warning AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [shop/other shop/web]", "False AmbiguousSelector",

@@ -30,7 +30,7 @@ func TestNewPod(t *testing.T) { // JOB-25
 	}
 }
 
-func TestNewIndexedPod(t *testing.T) { // JOB-65
+func TestJOB65NewIndexedPod(t *testing.T) { // JOB-65
 	j := sum(3, byIndex, func(j *batchv1.Job) {
 		spec := &j.Spec.Template.Spec
 		spec.InitContainers = []corev1.Container{{Name: "init"}}

@@ -83,6 +83,8 @@ func TestReport(t *testing.T) {
 			[]string{"status failed=1 FailureTarget=True Failed=True", "event BackoffLimitExceeded"}},
 		{"JOB-60 an end is recorded before pods are deleted, which do not count until then", sum(2, active(1), policy(onExit("FailJob", 42))),
 			list(pod("a"), pod("b", failedWith(42, 0))), []string{"status active=1 uncounted.failed=1 FailureTarget=True", "untrack b"}},
+		{"JOB-51 what has failed stays so, though its completions are reached", sum(1, counters(1, 0, none), condTrue(batchv1.JobFailureTarget, "x")), nil,
+			[]string{"status succeeded=1 FailureTarget=True Failed=True", "event x"}},
 		{"JOB-54 too many restarts", sum(2, active(1), limit(1), onFailure), list(pod("a", restarted(1))), []string{"status active=1 FailureTarget=True"}},
 		{"JOB-55 the deadline is over", sum(1, active(1), deadline(3600)), list(pod("a")), []string{"status active=1 FailureTarget=True"}},
 
@@ -138,6 +140,10 @@ func TestReportIndexed(t *testing.T) {
 			}
 		}
 	}
+	oneActive := func(j *batchv1.Job) { j.Status.Active = 1 }
+	firstSucceeds := func(j *batchv1.Job) {
+		j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0")}}}
+	}
 	for _, c := range []struct {
 		name string
 		job  *batchv1.Job
@@ -166,6 +172,9 @@ func TestReportIndexed(t *testing.T) {
 			[]string{"status lost=1 uncounted.failed=1", "untrack a"}},
 		{"JOB-68 by the policy at once", sum(2, limitPerIndex(5), done("", ""), policy(onExit("FailIndex", 1))), list(pod("a", index("1"), failed)),
 			[]string{"status lost=1 uncounted.failed=1", "untrack a"}},
+		{"JOB-58 the success policy is met while an index is running", sum(3, byIndex, firstSucceeds, oneActive, done("0", "")), list(pod("a", index("1"))),
+			[]string{"status active=1 succeeded=1 completed=0 SuccessCriteriaMet=True"}},
+		{"JOB-58 not by another index", sum(3, byIndex, firstSucceeds, oneActive, done("2", "")), list(pod("a", index("1"))), nil},
 		{"JOB-57 no index is left, some have failed", sum(2, limitPerIndex(1), done("0", "1")), nil, []string{"status succeeded=1 completed=0 lost=1 FailureTarget=True Failed=True", "event FailedIndexes"}},
 		{"JOB-56 too many indexes have failed", sum(5, limitPerIndex(1), done("0", "1,2"), func(j *batchv1.Job) { j.Spec.MaxFailedIndexes = ptr.To[int32](1) }), nil,
 			[]string{"status succeeded=1 completed=0 lost=1,2 FailureTarget=True Failed=True", "event MaxFailedIndexesExceeded"}},
@@ -221,7 +230,7 @@ func TestWhatWaits(t *testing.T) {
 	}
 }
 
-func TestPolicyMessages(t *testing.T) { // JOB-74
+func TestJOB74PolicyMessages(t *testing.T) { // JOB-74
 	named := onExit("FailJob", 42)
 	named.OnExitCodes.ContainerName = ptr.To("other")
 	notIn := onExit("FailJob", 1, 2)

@@ -48,7 +48,7 @@ func TestTerminating(t *testing.T) {
 }
 
 // NS-1: the names by which flags, logs, roles and clients know the controller.
-func TestNames(t *testing.T) {
+func TestNS1Names(t *testing.T) {
 	c := Controller()
 	got := []string{c.Name, c.Alias, c.Account}
 	if diff := cmp.Diff([]string{"namespace-controller", "namespace", "namespace-controller"}, got); diff != "" || c.OffByDefault {

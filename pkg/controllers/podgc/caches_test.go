@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestNothingIsDoneBeforeBothCachesAreFilled: pods that are known while nodes are not are no orphans (PGC-28).
-func TestNothingIsDoneBeforeBothCachesAreFilled(t *testing.T) {
+// TestPGC28NothingIsDoneBeforeBothCachesAreFilled: pods that are known while nodes are not are no orphans (PGC-28).
+func TestPGC28NothingIsDoneBeforeBothCachesAreFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := build(t, newServer(pod("finished", "on=gone succeeded"), pod("orphan", "on=gone")), defaults)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -318,7 +318,7 @@ func (h *history) observe(t *rapid.T, m *memory) observation {
 
 // Whatever happens to nodes, pods, the cache and the server: a pod is never taken for an orphan unless its node has been
 // missing from the cache in every reconcile for 40 s and the server does not know it (PGC-28).
-func TestOrphanOnlyAfterGracePeriodAndLive404(t *testing.T) {
+func TestPGC28OrphanOnlyAfterGracePeriodAndLive404(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
 		var m *memory

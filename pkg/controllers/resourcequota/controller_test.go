@@ -260,7 +260,7 @@ func TestTheSpecChanges(t *testing.T) {
 }
 
 // RQ-40, RQ-41, RQ-54: the version that was seen is a precondition.
-func TestConflict(t *testing.T) {
+func TestRQ40Conflict(t *testing.T) {
 	run(t, func(b *bench) {
 		b.put(podNamed("a"))
 		b.put(quotaOf(amounts("pods", 5)))

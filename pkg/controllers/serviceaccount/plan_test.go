@@ -40,7 +40,7 @@ func TestPlan(t *testing.T) {
 		snapshot
 		creates bool
 	}{
-		{"SA-1 an active namespace gets a ServiceAccount", snapshot{Namespace: namespace("shop", "Active")}, true},
+		{"SA-1, SA-5 an active namespace gets a ServiceAccount, with a name and nothing else", snapshot{Namespace: namespace("shop", "Active")}, true},
 		{"SA-3 a namespace that is gone", snapshot{}, false},
 		{"SA-3 a namespace that is being deleted", snapshot{Namespace: namespace("shop", "Terminating")}, false},
 		{"SA-3 a namespace without phase", snapshot{Namespace: namespace("shop", "")}, false},
@@ -54,7 +54,7 @@ func TestPlan(t *testing.T) {
 				t.Error("the plan does not say why")
 			}
 			var want []plan.Step
-			if c.creates { // SA-5: name and namespace, and nothing else
+			if c.creates {
 				want = []plan.Step{plan.Create{Object: account("default"), IfAbsent: true, Why: "the namespace has no ServiceAccount default"}}
 			}
 			if diff := cmp.Diff(want, p.Steps); diff != "" {
@@ -150,7 +150,7 @@ func run(t *testing.T, objects []plan.Object, before func(apitest.Write) error, 
 	})
 }
 
-func TestDeletedOnesComeBack(t *testing.T) { // SA-8
+func TestSA8DeletedOnesComeBack(t *testing.T) { // SA-8
 	run(t, []plan.Object{namespace("shop", "Active")}, nil, func(s *apitest.Server) {
 		accounts, _ := api.BuiltIn(kind("ServiceAccount"))
 		for range 3 {

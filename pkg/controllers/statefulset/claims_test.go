@@ -138,7 +138,7 @@ func TestConflictIsToldOnce(t *testing.T) { // STS-74
 	}
 }
 
-func TestNewClaim(t *testing.T) {
+func TestSTS20NewClaim(t *testing.T) {
 	set := web(1, claims("data"), policy("Delete/Delete"))
 	set.Spec.VolumeClaimTemplates[0].Labels = map[string]string{"app": "other", "disk": "fast"}
 	set.Spec.VolumeClaimTemplates[0].Annotations = map[string]string{"note": "x"}
@@ -155,7 +155,7 @@ func TestNewClaim(t *testing.T) {
 	}
 }
 
-func TestNewPod(t *testing.T) {
+func TestSTS13NewPod(t *testing.T) {
 	set := web(1, claims("data", "logs"))
 	template := &set.Spec.Template
 	template.Annotations, template.Finalizers = map[string]string{"note": "x"}, []string{"example.com/f"}

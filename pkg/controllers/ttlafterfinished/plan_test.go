@@ -162,7 +162,7 @@ func finishedNow(edits ...func(*batchv1.Job)) *batchv1.Job {
 }
 
 // One request deletes a Job: the preconditions make a live read needless. A line of the log says what went and why.
-func TestOneRequestAndOneLine(t *testing.T) { // TTL-24, TTL-26, TTL-27, TTL-34, TTL-35
+func TestTTL27OneRequestAndOneLine(t *testing.T) { // TTL-24, TTL-26, TTL-27, TTL-34, TTL-35
 	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
 		put(finishedNow())
 		time.Sleep(59 * time.Second)

@@ -20,8 +20,9 @@ import (
 type connections struct {
 	net.Listener
 
-	mu   sync.Mutex
-	open map[*conn]bool
+	mu     sync.Mutex
+	open   map[*conn]bool
+	silent chan struct{} // closed when something comes through again; nil if it does
 }
 
 // conn is a connection that can be silenced: then it is open, but nothing comes through, as with a broken network.
@@ -30,9 +31,6 @@ type conn struct {
 	all    *connections
 	closed chan struct{}
 	once   sync.Once
-
-	mu     sync.Mutex
-	silent time.Time // until when
 }
 
 type connKey struct{}
@@ -122,12 +120,19 @@ func (c *connections) cutAll() {
 	}
 }
 
-// silence lets nothing through the connection of a request for the time given.
-func (c *connections) silence(r *http.Request, d time.Duration) {
-	if c := connOf(r); c != nil {
+// silence lets nothing through any connection, until it is ended.
+func (c *connections) silence() (end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	silent := make(chan struct{})
+	c.silent = silent
+	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.silent = time.Now().Add(d)
+		if c.silent == silent {
+			c.silent = nil
+		}
+		close(silent)
 	}
 }
 
@@ -148,14 +153,14 @@ func (c *conn) Write(p []byte) (int, error) {
 
 func (c *conn) wait() {
 	for {
-		c.mu.Lock()
-		left := time.Until(c.silent)
-		c.mu.Unlock()
-		if left <= 0 {
+		c.all.mu.Lock()
+		silent := c.all.silent
+		c.all.mu.Unlock()
+		if silent == nil {
 			return
 		}
 		select {
-		case <-time.After(left):
+		case <-silent:
 		case <-c.closed:
 			return
 		}

@@ -13,7 +13,7 @@ import (
 // TestOutages: they are of the resource that is late or refused, and end when all has been delivered and answered.
 func TestOutages(t *testing.T) {
 	s := newServer(t)
-	p, client := s.start(t, "event pods times=1 : freeze 300ms\ncreate pods times=1 : answer 500", runtime.ContentTypeJSON, Options{})
+	p, client := s.start(t, "refuse n=1 code=500", runtime.ContentTypeJSON, Options{})
 	pods := client.CoreV1().Pods("shop")
 	w, err := pods.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -23,6 +23,7 @@ func TestOutages(t *testing.T) {
 		t.Errorf("outages before any fault: %v", all)
 	}
 	began := time.Now()
+	play(t, p, "freeze pods for=300ms")
 	s.events <- 1
 	next(t, w)
 	frozen := time.Since(began)

@@ -1,11 +1,12 @@
 // Package proxy injects faults between a controller manager and an API server. It is a reverse proxy that speaks HTTPS,
 // HTTP/2 included, as the API server does, with the credentials of a kubeconfig, or with the client's own token where a
-// request carries one. What it does to which request is said by a [Script].
+// request carries one. Package faults decides what becomes of which request; the scripts are those of the simulation.
 //
 //	p, err := proxy.Start(proxy.Options{Kubeconfig: file})
 //	err = p.WriteKubeconfig(clientFile)
-//	p.Run(script)
+//	err = p.Play(script, "m0")
 //	...
+//	p.Calm()
 //	for _, i := range p.Injections() { ... }
 package proxy
 
@@ -20,13 +21,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/standalone-kcm/controller-manager/test/oracle/outage"
+	"github.com/standalone-kcm/controller-manager/test/faults"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 )
 
 // Options of a proxy.
@@ -35,28 +38,32 @@ type Options struct {
 	// Namespace, if not empty, is the only one that lists and watches show, whatever the client asks for. So several
 	// managers, each with a proxy of its own, can work side by side on one API server.
 	Namespace string
-	// Kill ends the client, for rules that ask for it. It must be quick.
-	Kill func()
+	// Process is the client's, for faults that are about it. It may be nil if there are none.
+	Process Process
+	// Asked, if set, is told of each request before any fault meets it.
+	Asked func(Request)
 	// Answered, if set, is told of each request but watches, once the API server has answered it and before the
 	// client knows. It may be called in parallel.
 	Answered func(Exchange)
 }
 
+// Process is that of a client. Its methods must be quick.
+type Process interface {
+	Kill(back time.Duration) // as a crash does; the next one may start after a while
+	Stop(back time.Duration) // in good order
+	Pause(to bool)
+}
+
 // Injection is a fault that was injected.
 type Injection struct {
-	At      time.Time
-	Request Request
-	Version string // the resourceVersion of the object in the event or answer, if it is known
-	Rule    string
+	At    time.Time
+	What  string // the request or event that it has met, if it has met one
+	Fault faults.Fault
 }
 
 // String is the injection in one line.
 func (i Injection) String() string {
-	text := i.At.Format("15:04:05.000 ") + i.Request.String()
-	if i.Version != "" {
-		text += " at version " + i.Version
-	}
-	return text + " <- " + i.Rule
+	return fmt.Sprintf("%s %s <- %s", i.At.Format("15:04:05.000"), i.What, i.Fault)
 }
 
 // Proxy is a running proxy. Close ends it.
@@ -69,11 +76,14 @@ type Proxy struct {
 	server  *http.Server
 	served  chan struct{}
 	conns   *connections
-	outages *outage.Log
+	state   *faults.State
 
 	mu         sync.Mutex
-	script     *Script
+	calm       chan struct{} // closed when the faults are over
+	timers     []*time.Timer // of faults that have not begun
+	ends       []func()      // of faults that have
 	upstreams  map[string]*upstream
+	diverted   string // the upstream of lists and watches of the caches
 	injections []Injection
 	writes     int
 	total      int // requests
@@ -100,9 +110,9 @@ func Start(o Options) (*Proxy, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{
 		options: o, url: "https://" + conns.Addr().String(), caPEM: caPEM, ctx: ctx, cancel: cancel,
-		served: make(chan struct{}), conns: conns, script: &Script{}, upstreams: map[string]*upstream{"": first},
-		outages: outage.New(aftermath),
+		served: make(chan struct{}), conns: conns, upstreams: map[string]*upstream{"": first}, state: faults.New(aftermath), calm: make(chan struct{}),
 	}
+	p.state.Injected = func(what string, f faults.Fault) { p.log(Injection{time.Now(), what, f}) }
 	p.server = &http.Server{
 		Handler:     http.HandlerFunc(p.serve),
 		TLSConfig:   tlsConfig,
@@ -149,7 +159,7 @@ func newTransport(config *rest.Config) (*http.Transport, error) {
 	}, nil
 }
 
-// AddUpstream makes another API server known, for [Proxy.Switch] and the action "upstream". Server is its address; the
+// AddUpstream makes another API server known, for [Proxy.Switch] and [Proxy.Divert]. Server is its address; the
 // credentials are those of the first.
 func (p *Proxy) AddUpstream(name, server string) error {
 	u, err := newUpstream(p.options.Kubeconfig, server)
@@ -178,20 +188,90 @@ func (p *Proxy) Switch(name string) error {
 	return nil
 }
 
-// Run begins a script, in place of the one before.
-func (p *Proxy) Run(s *Script) {
-	s.start(time.Now())
+// Divert sends lists and watches of the client's caches to the named API server from now on, and cuts all connections.
+func (p *Proxy) Divert(name string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.script = s
+	p.diverted = name
+	p.mu.Unlock()
+	p.CutAll()
 }
 
-// Calm ends the script: from now on nothing is injected. What was begun, a freeze for example, ends by itself.
-func (p *Proxy) Calm() { p.Run(&Script{}) }
+// Play injects the faults of a script that are for a process of some name, each at its time from now. Other lines have no effect.
+func (p *Proxy) Play(s script.Script, name string) error {
+	for _, l := range s.Lines {
+		if target := l.Arg(0); l.Op() != "fault" || target != name && target != "m*" {
+			continue
+		}
+		f, err := faults.Parse(l)
+		if err != nil {
+			return err
+		}
+		if f.Word == "lag" || f.Word == "vanish" {
+			return fmt.Errorf("%s: only a simulated API server can do that", f)
+		}
+		p.in(l.At, func() { p.begin(f) })
+	}
+	return nil
+}
+
+// in does something after a time, unless the script is over before.
+func (p *Proxy) in(d time.Duration, do func()) {
+	if d == 0 {
+		do()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timers = append(p.timers, time.AfterFunc(d, do))
+}
+
+// begin begins a fault, and sees to its end.
+func (p *Proxy) begin(f faults.Fault) {
+	end := p.state.Begin(f)
+	undo := func() {}
+	switch f.Word {
+	case "silent":
+		undo = p.conns.silence()
+	case "down":
+		p.conns.cutAll()
+	case "pause":
+		p.options.Process.Pause(true)
+		undo = func() { p.options.Process.Pause(false) }
+	case "stop":
+		p.options.Process.Stop(f.Back)
+	}
+	if f.Word == "cut" || f.Word == "expire" || f.Word == "stop" || f.Word == "pause" {
+		p.log(Injection{time.Now(), "", f}) // others wait for what they meet
+	}
+	var once sync.Once
+	stop := func() { once.Do(func() { undo(); end() }) }
+	p.mu.Lock()
+	p.ends = append(p.ends, stop)
+	p.mu.Unlock()
+	if f.For > 0 {
+		p.in(f.For, stop)
+	}
+}
+
+// Calm ends all faults. From now on none is injected.
+func (p *Proxy) Calm() {
+	p.mu.Lock()
+	for _, timer := range p.timers {
+		timer.Stop()
+	}
+	ends := p.ends
+	p.timers, p.ends = nil, nil
+	close(p.calm)
+	p.calm = make(chan struct{})
+	p.mu.Unlock()
+	for _, end := range ends {
+		end()
+	}
+}
 
 // CutAll closes all connections.
 func (p *Proxy) CutAll() {
-	p.disconnected(reconnecting)
+	p.disconnected()
 	p.conns.cutAll()
 }
 
@@ -202,7 +282,7 @@ func (p *Proxy) Injections() []Injection {
 	return append([]Injection(nil), p.injections...)
 }
 
-// Writes counts the writes that were passed on so far, without those that are noise ([Request.IsWrite]).
+// Writes counts the writes that were passed on so far, without those that are noise ([faults.IsWork]).
 func (p *Proxy) Writes() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -259,26 +339,45 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	p.total++
-	script := p.script
 	p.mu.Unlock()
-	x := &exchange{Proxy: p, w: w, r: r, body: body, request: request, script: script}
-	if request.Verb != "watch" {
-		defer p.outages.Took(request.Resource, time.Now())
+	if p.options.Asked != nil {
+		p.options.Asked(request)
 	}
-	rule := script.decide(request, time.Now())
-	if rule == nil {
-		x.pass("")
+	x := &exchange{Proxy: p, w: w, r: r, body: body, request: request}
+	if request.Verb != "watch" {
+		defer p.state.Outages.Took(request.Resource, time.Now())
+	}
+	if p.state.Way().Down {
+		p.log(Injection{time.Now(), faults.Describe(request.Request), faults.Fault{Word: "down"}})
+		x.cut()
+	}
+	if d := p.state.Latency(request.Request); d > 0 && !x.wait(d) {
 		return
 	}
-	p.log(Injection{At: time.Now(), Request: request, Rule: rule.text})
-	x.refused()
-	x.inject(rule.action)
+	if f := p.state.Sends(request.Request); f != nil {
+		if request.Verb == "watch" {
+			p.state.Outages.Blind(x.watched(), time.Now())
+		}
+		x.suffer(f)
+		return
+	}
+	x.pass(p.upstreamOf(request))
 }
 
 func (p *Proxy) log(i Injection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.injections = append(p.injections, i)
+}
+
+// upstreamOf names the API server for a request.
+func (p *Proxy) upstreamOf(r Request) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if (r.Verb == "list" || r.Verb == "watch") && strings.Contains(r.Agent, "shared-informers") {
+		return p.diverted
+	}
+	return ""
 }
 
 func (p *Proxy) upstream(name string) *upstream {
@@ -294,64 +393,41 @@ type exchange struct {
 	r       *http.Request
 	body    []byte
 	request Request
-	script  *Script
 }
 
-// inject carries out what a rule says about a request.
-func (x *exchange) inject(a Action) {
-	switch a.Name {
-	case "delay", "freeze":
-		if x.wait(a.Duration) {
-			x.pass("")
-		}
-	case "blackhole":
-		x.silence(a.Duration)
-		x.pass("")
-	case "cut":
+// suffer lets a request, or its answer, meet a fault.
+func (x *exchange) suffer(f *faults.Fault) {
+	switch {
+	case f.Word == "crash":
+		x.options.Process.Kill(f.Back)
 		x.cut()
-	case "reset":
+	case f.Code == 0:
+		x.cut()
+	case f.Code < 0:
+		x.hang(x.r.Context())
 		panic(http.ErrAbortHandler)
-	case "answer":
-		answer(x.w, a.Code, a.Seconds)
-	case "gone", "drop": // of a watch that is being opened
-		answer(x.w, http.StatusGone, 0)
-	case "upstream":
-		x.pass(a.Upstream)
+	case f.Code == http.StatusTooManyRequests:
+		answer(x.w, f.Code, 1)
 	default:
-		x.commit(a)
+		answer(x.w, f.Code, 0)
 	}
 }
 
-// commit passes the request on, so that it is carried out whatever becomes of the client, and keeps back the answer.
-func (x *exchange) commit(a Action) {
-	resp, body, err := x.roundTrip(context.WithoutCancel(x.r.Context()), "")
-	if err != nil {
-		answer(x.w, http.StatusBadGateway, 0)
-		return
-	}
-	switch a.Name {
-	case "kill before":
-		x.options.Kill()
-		x.cut()
-	case "kill after":
-		copyAnswer(x.w, resp, body)
-		_ = http.NewResponseController(x.w).Flush()
-		x.options.Kill()
-	case "commit timeout":
-		if x.wait(a.Duration) {
-			answer(x.w, http.StatusGatewayTimeout, 0)
-		}
-	case "commit cut":
-		x.cut()
-	case "commit hang":
-		x.wait(a.Duration)
-		panic(http.ErrAbortHandler)
+// hang waits until the client gives up or the faults are over.
+func (p *Proxy) hang(client context.Context) {
+	p.mu.Lock()
+	calm := p.calm
+	p.mu.Unlock()
+	select {
+	case <-calm:
+	case <-client.Done():
+	case <-p.ctx.Done():
 	}
 }
 
 // cut closes the connection that the request came on.
 func (x *exchange) cut() {
-	x.disconnected(reconnecting)
+	x.disconnected()
 	x.conns.cut(x.r)
 	panic(http.ErrAbortHandler)
 }
@@ -375,17 +451,22 @@ func (x *exchange) pass(upstream string) {
 	}
 	resp, body, err := x.roundTrip(x.r.Context(), upstream)
 	if err != nil {
-		x.refused()
+		x.state.Outages.Refused(x.object())
 		answer(x.w, http.StatusBadGateway, 0)
 		return
 	}
+	if x.unanswered(resp.StatusCode) {
+		x.state.Outages.Refused(x.object())
+	} else if f := x.state.Hears(x.request.Request); f != nil {
+		x.suffer(f)
+		return
+	}
 	copyAnswer(x.w, resp, body)
-	x.answered(resp.StatusCode)
 }
 
 // roundTrip passes the request on and reads the whole answer.
 func (x *exchange) roundTrip(ctx context.Context, upstream string) (*http.Response, []byte, error) {
-	if x.request.IsWrite() {
+	if faults.IsWork(x.request.Request) {
 		x.mu.Lock()
 		x.writes++
 		x.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 )
 
 // server is a little of an API server: it takes pods and serves a watch of as many as it is told to make.
@@ -94,7 +97,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 // start starts a proxy in front of the server and returns a client.
-func (s *server) start(t *testing.T, script, contentType string, o Options) (*Proxy, *kubernetes.Clientset) {
+func (s *server) start(t *testing.T, faults, contentType string, o Options) (*Proxy, *kubernetes.Clientset) {
 	t.Helper()
 	dir := t.TempDir()
 	o.Kubeconfig = filepath.Join(dir, "server")
@@ -112,7 +115,7 @@ func (s *server) start(t *testing.T, script, contentType string, o Options) (*Pr
 			t.Errorf("close: %v", err)
 		}
 	})
-	p.Run(parse(t, script))
+	play(t, p, faults)
 	file := filepath.Join(dir, "client")
 	if err := p.WriteKubeconfig(file); err != nil {
 		t.Fatal(err)
@@ -128,6 +131,28 @@ func (s *server) start(t *testing.T, script, contentType string, o Options) (*Pr
 	}
 	return p, client
 }
+
+// play begins a fault, if there is one.
+func play(t *testing.T, p *Proxy, fault string) {
+	t.Helper()
+	if fault == "" {
+		return
+	}
+	s, err := script.Parse(strings.NewReader("at 0s fault m0 " + fault))
+	if err == nil {
+		err = p.Play(s, "m0")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// process notes what is done to it.
+type process struct{ killed chan struct{} }
+
+func (p process) Kill(time.Duration) { close(p.killed) }
+func (p process) Stop(time.Duration) {}
+func (p process) Pause(bool)         {}
 
 var formats = []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}
 
@@ -152,52 +177,43 @@ func next(t *testing.T, w watch.Interface) (string, time.Time) {
 func TestWatchFaults(t *testing.T) {
 	const gone = "injected fault: 410 Gone"
 	for _, row := range []struct {
-		script string
-		want   []string
-		late   map[int]time.Duration // how late, at least, an event comes
+		fault string
+		want  []string      // ? for an end in one way or another
+		late  time.Duration // how late, at least, the first event comes
 	}{
-		{"", []string{"p1", "p2", "p3", "p4", "end"}, nil},
-		{"event pods nth=2 : delay 200ms", []string{"p1", "p2", "p3", "p4", "end"}, map[int]time.Duration{1: 200, 2: 200}},
-		{"event pods nth=2 : freeze 300ms", []string{"p1", "p2", "p3", "p4"}, map[int]time.Duration{1: 300, 2: 300}},
-		{"event pods name=p2 : blackhole 300ms", []string{"p1", "p2", "p3", "p4"}, map[int]time.Duration{1: 300, 2: 300}},
-		{"event pods nth=2 : drop 200ms", []string{"p1", gone, "end"}, map[int]time.Duration{1: 200}},
-		{"event pods nth=3 : gone", []string{"p1", "p2", gone, "end"}, nil},
-		{"event pods nth=3 : reset", []string{"p1", "p2", "?"}, nil},
-		{"event pods nth=3 : cut", []string{"p1", "?"}, nil}, // p2 may be lost with the connection
-		{"event services : cut", []string{"p1", "p2", "p3", "p4", "end"}, nil},
+		{"", []string{"p1", "p2", "p3", "p4", "end"}, 0},
+		{"delay pods 200ms for=10s", []string{"p1", "p2", "p3", "p4", "end"}, 200},
+		{"freeze pods for=300ms", []string{"p1", "p2", "p3", "p4", "end"}, 300},
+		{"silent for=300ms", []string{"p1", "p2", "p3", "p4", "end"}, 300},
+		{"freeze pods for=200ms hide=true", []string{gone, "end"}, 200},
+		{"expire pods", []string{gone, "end"}, 0},
+		{"cut pods", []string{"?"}, 0},
+		{"down for=200ms", []string{"?"}, 0},
+		{"cut services", []string{"p1", "p2", "p3", "p4", "end"}, 0},
+		{"freeze services for=10s", []string{"p1", "p2", "p3", "p4", "end"}, 0},
 	} {
 		for _, format := range formats {
-			t.Run(format+" "+row.script, func(t *testing.T) {
+			t.Run(format+" "+row.fault, func(t *testing.T) {
 				s := newServer(t)
-				p, client := s.start(t, row.script, format, Options{})
+				p, client := s.start(t, "", format, Options{})
 				w, err := client.CoreV1().Pods("shop").Watch(t.Context(), metav1.ListOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer w.Stop()
 				began := time.Now()
+				play(t, p, row.fault)
 				for _, n := range []int{1, 2, 3, 4, 0} {
 					s.events <- n
 				}
 				for i, want := range row.want {
 					got, at := next(t, w)
-					if want == "?" { // it ends in one way or another, with what was on the way or without
-						for got == "p2" {
-							got, _ = next(t, w)
-						}
-						if got != "p3" {
-							break
-						}
-					}
-					if got != want {
+					if ends := got == "end" || strings.Contains(got, "unable to decode"); got != want && (want != "?" || !ends) {
 						t.Fatalf("event %d is %q, want %q", i, got, want)
 					}
-					if late := row.late[i] * time.Millisecond; at.Sub(began) < late {
+					if late := row.late * time.Millisecond; at.Sub(began) < late {
 						t.Errorf("event %d came after %v, want %v", i, at.Sub(began), late)
 					}
-				}
-				if n := len(p.Injections()); (n > 0) != (row.script != "" && row.script != "event services : cut") {
-					t.Errorf("%d injections are recorded", n)
 				}
 			})
 		}
@@ -206,27 +222,31 @@ func TestWatchFaults(t *testing.T) {
 
 func TestRequestFaults(t *testing.T) {
 	for _, row := range []struct {
-		script  string
+		fault   string
 		created int32
 		check   func(error) bool
 		late    time.Duration
 	}{
 		{"", 1, func(err error) bool { return err == nil }, 0},
-		{"create pods : answer 409", 0, apierrors.IsConflict, 0},
-		{"create pods times=1 : answer 429 1", 1, func(err error) bool { return err == nil }, time.Second}, // client-go tries again
-		{"create pods : answer 500", 0, apierrors.IsInternalError, 0},
-		{"create pods : answer 503", 0, apierrors.IsServiceUnavailable, 0},
-		{"create pods : delay 200ms", 1, func(err error) bool { return err == nil }, 200 * time.Millisecond},
-		{"create pods : blackhole 200ms", 1, func(err error) bool { return err == nil }, 200 * time.Millisecond},
-		{"create pods : commit timeout 100ms", 1, apierrors.IsTimeout, 100 * time.Millisecond},
-		{"create pods : commit cut", 1, func(err error) bool { return err != nil && !apierrors.IsTimeout(err) }, 0},
-		{"create pods : commit hang 100ms", 1, func(err error) bool { return err != nil }, 100 * time.Millisecond},
-		{"create pods : cut", 0, func(err error) bool { return err != nil }, 0},
-		{"create pods : reset", 0, func(err error) bool { return err != nil }, 0},
+		{"refuse n=1 code=429", 1, func(err error) bool { return err == nil }, time.Second}, // client-go tries again
+		{"refuse code=500 for=10s", 0, apierrors.IsInternalError, 0},
+		{"refuse code=503 resource=pods", 0, apierrors.IsServiceUnavailable, 0},
+		{"refuse code=409", 1, func(err error) bool { return err == nil }, 0}, // it is no change
+		{"slow 200ms for=10s", 1, func(err error) bool { return err == nil }, 200 * time.Millisecond},
+		{"silent for=200ms", 1, func(err error) bool { return err == nil }, 200 * time.Millisecond},
+		{"refuse code=504 after=true", 1, apierrors.IsTimeout, 0},
+		{"refuse code=0 after=true", 1, func(err error) bool { return err != nil && !apierrors.IsTimeout(err) }, 0},
+		{"refuse code=-1 after=true", 1, func(err error) bool { return err != nil }, 300 * time.Millisecond},
+		{"refuse code=-1", 0, func(err error) bool { return err != nil }, 300 * time.Millisecond},
+		{"refuse code=0", 0, func(err error) bool { return err != nil }, 0},
+		{"down for=10s", 0, func(err error) bool { return err != nil }, 0},
 	} {
-		t.Run(row.script, func(t *testing.T) {
+		t.Run(row.fault, func(t *testing.T) {
 			s := newServer(t)
-			_, client := s.start(t, row.script, runtime.ContentTypeProtobuf, Options{})
+			p, client := s.start(t, row.fault, runtime.ContentTypeProtobuf, Options{})
+			if strings.Contains(row.fault, "code=-1") {
+				time.AfterFunc(row.late, p.Calm)
+			}
 			began := time.Now()
 			_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
 			took := time.Since(began)
@@ -237,13 +257,13 @@ func TestRequestFaults(t *testing.T) {
 	}
 }
 
-// A killed client is killed once its write was carried out: before it knows, or after.
+// A client is killed before its write arrives, or when it was carried out and the client does not know.
 func TestKill(t *testing.T) {
-	for _, when := range []string{"before", "after"} {
-		t.Run(when, func(t *testing.T) {
+	for after, created := range map[string]int32{"false": 1, "true": 2} {
+		t.Run("after="+after, func(t *testing.T) {
 			s := newServer(t)
-			killed := make(chan struct{})
-			p, client := s.start(t, "write * nth=2 : kill "+when, runtime.ContentTypeProtobuf, Options{Kill: func() { close(killed) }})
+			killed := process{make(chan struct{})}
+			p, client := s.start(t, "crash writes=1 after="+after, runtime.ContentTypeProtobuf, Options{Process: killed})
 			create := func() error {
 				_, err := client.CoreV1().Pods("shop").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, metav1.CreateOptions{})
 				return err
@@ -251,12 +271,27 @@ func TestKill(t *testing.T) {
 			if err := create(); err != nil {
 				t.Fatal(err)
 			}
-			err := create()
-			<-killed
-			if (err == nil) != (when == "after") || s.created.Load() != 2 || p.Writes() != 1 && p.Writes() != 2 {
-				t.Errorf("error %v, %d created", err, s.created.Load())
+			if create() == nil {
+				t.Error("the client knows what became of its write")
+			}
+			<-killed.killed
+			if n := s.created.Load(); n != created || p.Writes() != int(created) || len(p.Injections()) != 1 {
+				t.Errorf("%d created, %d writes, injections %v", n, p.Writes(), p.Injections())
 			}
 		})
+	}
+}
+
+func TestASimulatedServerIsNeeded(t *testing.T) {
+	for _, fault := range []string{"lag pods 2s", "vanish apps"} {
+		s, err := script.Parse(strings.NewReader("at 0s fault m* " + fault))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := newServer(t).start(t, "", runtime.ContentTypeJSON, Options{})
+		if err := p.Play(s, "m0"); err == nil {
+			t.Errorf("%q is taken", fault)
+		}
 	}
 }
 
@@ -289,7 +324,7 @@ func TestExchangesAreTold(t *testing.T) {
 
 func TestSwitchToAnotherServer(t *testing.T) {
 	first, second := newServer(t), newServer(t)
-	p, client := first.start(t, "delete pods : upstream b", runtime.ContentTypeJSON, Options{})
+	p, client := first.start(t, "", runtime.ContentTypeJSON, Options{})
 	for name, server := range map[string]string{"b": second.URL} {
 		if err := p.AddUpstream(name, server); err != nil {
 			t.Fatal(err)

@@ -5,40 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
-// Request is what the rules of a script match on. Besides the verbs of requests there is "event", for an event that a watch
-// delivers. The name of an event is that of its object, and so is the name of a creation, if it is not generated.
+// Request is what a client asks for. The name of a creation is that of its object, if it is not generated.
 type Request struct {
 	apirequest.Request
 	Agent string // the client's user agent
-}
-
-// String is the request in one line, as the log has it.
-func (r Request) String() string {
-	name := r.Name
-	if r.Namespace != "" {
-		name = r.Namespace + "/" + name
-	}
-	return r.Verb + " " + r.path() + " " + name
-}
-
-// path is the resource with its subresource, if it has one.
-func (r Request) path() string {
-	if r.Subresource == "" {
-		return r.Resource
-	}
-	return r.Resource + "/" + r.Subresource
-}
-
-// IsWrite tells whether the request changes what controllers work on. Events, leases, the managers' own accounts, reviews and tokens don't
-// count: their number depends on time.
-func (r Request) IsWrite() bool {
-	account := r.Resource == "serviceaccounts" && r.Namespace == metav1.NamespaceSystem
-	return r.Request.IsWrite() && !r.IsNoise() && !account
 }
 
 // clusterScoped are the resources that belong to no namespace: a manager with the garbage collector asks for all that there are.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -14,27 +15,28 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/standalone-kcm/controller-manager/test/faults"
 )
 
 // frame is an event of a watch as it travels.
 type frame struct {
 	data []byte
-	due  time.Time // when it is to be delivered
-	last bool      // the watch ends after it
-	end  func()    // how it ends instead, nil for in good order
+	at   time.Time // when it arrived
+	last bool      // the watch ends with it
+	end  func()    // how it ends, nil for in good order
 }
 
 // stream is a watch that is being passed on. What arrives is queued without limit, so that the API server never finds the
 // client slow, and delivered when it is due.
 type stream struct {
 	*exchange
+	channel  *faults.Channel
 	protobuf bool
 
-	mu     sync.Mutex
-	queue  []frame
-	wake   chan struct{}
-	frozen time.Time // until when nothing is delivered
-	losing bool      // everything is lost, until the watch ends
+	mu    sync.Mutex
+	queue []frame
+	wake  chan struct{}
 }
 
 // watch opens the watch at the API server and passes its events on.
@@ -43,7 +45,7 @@ func (x *exchange) watch(upstream string) {
 	defer cancel()
 	resp, err := x.send(ctx, upstream)
 	if err != nil {
-		x.refused()
+		x.state.Outages.Blind(x.watched(), time.Now())
 		answer(x.w, http.StatusBadGateway, 0)
 		return
 	}
@@ -51,12 +53,12 @@ func (x *exchange) watch(upstream string) {
 	copyHeader(x.w, resp)
 	_ = http.NewResponseController(x.w).Flush()
 	if resp.StatusCode != http.StatusOK {
-		x.refused()
+		x.state.Outages.Blind(x.watched(), time.Now())
 		_, _ = io.Copy(x.w, resp.Body)
 		return
 	}
 	s := &stream{
-		exchange: x,
+		exchange: x, channel: x.state.Watches(x.watched()),
 		protobuf: strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeProtobuf),
 		wake:     make(chan struct{}, 1),
 	}
@@ -66,7 +68,7 @@ func (x *exchange) watch(upstream string) {
 		s.receive(resp.Body)
 	}()
 	end := s.deliver(ctx)
-	x.outages.Blind(x.watched(), time.Now()) // until it watches again
+	x.state.Outages.Blind(x.watched(), time.Now()) // until it watches again
 	cancel()
 	<-received
 	if end != nil {
@@ -80,18 +82,23 @@ func (s *stream) receive(body io.Reader) {
 	for {
 		data, err := s.next(reader)
 		if err != nil {
-			end := func() { panic(http.ErrAbortHandler) }
+			end := abort
 			if errors.Is(err, io.EOF) {
 				end = nil // as the API server ends a watch from time to time
 			}
-			s.put(frame{last: true, end: end, due: time.Now()})
+			s.put(frame{last: true, end: end, at: time.Now()})
 			return
 		}
-		if !s.decide(data) {
-			return
+		now := time.Now()
+		if !s.channel.Due(now).Equal(now) {
+			s.arrives(data)
 		}
+		s.put(frame{data: data, at: now})
 	}
 }
+
+// abort breaks the watch off.
+func abort() { panic(http.ErrAbortHandler) }
 
 // next reads a frame: in protobuf 4 bytes of length and so many of data, in JSON a line.
 func (s *stream) next(r *bufio.Reader) ([]byte, error) {
@@ -112,132 +119,48 @@ func (s *stream) next(r *bufio.Reader) ([]byte, error) {
 	return data, err
 }
 
-// decide asks the script about an event and queues it accordingly. It reports false when the watch has ended.
-func (s *stream) decide(data []byte) bool {
-	now := time.Now()
-	f := frame{data: data, due: now}
-	kind, meta := s.parse(data)
-	request := s.request
-	request.Verb, request.Name = "event", meta.Name
-	if request.Namespace == "" {
-		request.Namespace = meta.Namespace
-	}
-	s.Proxy.mu.Lock()
-	script := s.Proxy.script // a watch may be older than the script
-	s.Proxy.mu.Unlock()
-	var rule *Rule
-	if kind != "BOOKMARK" && kind != "ERROR" && !s.isLosing() {
-		rule = script.decide(request, now)
-	}
-	if rule == nil {
-		return s.put(f)
-	}
-	s.log(Injection{At: now, Request: request, Version: meta.ResourceVersion, Rule: rule.text})
-	switch a := rule.action; a.Name {
-	case "delay":
-		f.due = now.Add(a.Duration)
-		s.outages.Blind(s.watched(), f.due)
-	case "freeze":
-		s.freeze(now.Add(a.Duration))
-		s.outages.Blind(s.watched(), now.Add(a.Duration))
-	case "blackhole":
-		s.silence(a.Duration)
-	case "drop":
-		s.lose(now.Add(a.Duration))
-		s.outages.Blind(s.watched(), now.Add(a.Duration))
-		return true
-	case "gone":
-		s.put(s.goneFrame(now))
-		return false
-	case "cut":
-		s.put(frame{last: true, end: s.cut, due: now})
-		return false
-	case "reset":
-		s.put(frame{last: true, end: func() { panic(http.ErrAbortHandler) }, due: now})
-		return false
-	case "kill before":
-		s.options.Kill()
-		return false
-	case "kill after":
-		f.last, f.end = true, s.options.Kill
-	}
-	return s.put(f)
-}
-
-// parse reads the type of an event and the metadata of its object.
-func (s *stream) parse(data []byte) (kind string, meta metav1.ObjectMeta) {
+// arrives notes that an event meets a fault, unless it is a bookmark.
+func (s *stream) arrives(data []byte) {
+	contentType := runtime.ContentTypeJSON
 	var event metav1.WatchEvent
+	var err error
 	if s.protobuf {
-		if event.Unmarshal(data[4:]) != nil {
-			return "", meta
-		}
-		return event.Type, metaOf(runtime.ContentTypeProtobuf, event.Object.Raw)
+		contentType, err = runtime.ContentTypeProtobuf, event.Unmarshal(data[4:])
+	} else {
+		err = json.Unmarshal(data, &event)
 	}
-	if json.Unmarshal(data, &event) != nil {
-		return "", meta
+	if err != nil || event.Type == "BOOKMARK" {
+		return
 	}
-	return event.Type, metaOf(runtime.ContentTypeJSON, event.Object.Raw)
+	meta := metaOf(contentType, event.Object.Raw)
+	s.channel.Arrives(fmt.Sprintf("%s/%s at version %s", meta.Namespace, meta.Name, meta.ResourceVersion))
 }
 
-func (s *stream) goneFrame(due time.Time) frame {
-	f := frame{last: true, due: due, end: func() { panic(http.ErrAbortHandler) }}
+// gone is the event that says that the watch is too old. It is empty if it cannot be encoded.
+func (s *stream) gone() []byte {
 	object, err := encodeStatus(s.protobuf, status(http.StatusGone, 0))
 	if err != nil {
-		return f // the watch just breaks off
+		return nil
 	}
 	event := metav1.WatchEvent{Type: "ERROR", Object: runtime.RawExtension{Raw: object}}
 	if s.protobuf {
-		if f.data, err = event.Marshal(); err == nil {
-			f.data, f.end = append(binary.BigEndian.AppendUint32(nil, uint32(len(f.data))), f.data...), nil
+		data, err := event.Marshal()
+		if err != nil {
+			return nil
 		}
-		return f
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 	}
-	if f.data, err = json.Marshal(event); err == nil {
-		f.data, f.end = append(f.data, '\n'), nil
+	data, err := json.Marshal(event)
+	if err != nil {
+		return nil
 	}
-	return f
+	return append(data, '\n')
 }
 
-// put queues a frame. Events keep their order, so none is due before the one ahead of it. It reports false when no more
-// are wanted.
-func (s *stream) put(f frame) bool {
+func (s *stream) put(f frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.losing && !f.last {
-		return true
-	}
-	if n := len(s.queue); n > 0 && f.due.Before(s.queue[n-1].due) {
-		f.due = s.queue[n-1].due
-	}
 	s.queue = append(s.queue, f)
-	s.notify()
-	return !f.last
-}
-
-func (s *stream) freeze(until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until.After(s.frozen) {
-		s.frozen = until
-	}
-}
-
-// lose loses all that comes, and ends the watch at the given time.
-func (s *stream) lose(until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.losing = true
-	s.queue = append(s.queue, s.goneFrame(until))
-	s.notify()
-}
-
-func (s *stream) isLosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.losing
-}
-
-func (s *stream) notify() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -246,26 +169,30 @@ func (s *stream) notify() {
 
 // deliver sends what is due, until the watch ends, and returns how to end it.
 func (s *stream) deliver(ctx context.Context) (end func()) {
-	flush, watched := http.NewResponseController(s.w).Flush, s.watched()
+	flush := http.NewResponseController(s.w).Flush
 	for {
+		changed := s.channel.Changed()
+		if err := s.channel.Cut(); errors.Is(err, faults.ErrExpired) {
+			if _, err := s.w.Write(s.gone()); err == nil && flush() == nil {
+				return nil
+			}
+			return abort
+		} else if err != nil {
+			return abort
+		}
 		f, wait, ok := s.take(time.Now())
-		if ok {
-			if _, err := s.w.Write(f.data); err != nil {
+		switch {
+		case ok && f.last:
+			return f.end
+		case ok:
+			if _, err := s.w.Write(f.data); err != nil || flush() != nil {
 				return nil
-			}
-			if flush() != nil {
-				return nil
-			}
-			if f.last {
-				return f.end
 			}
 			continue
 		}
-		if s.idle() {
-			s.outages.CaughtUp(watched)
-		}
 		select {
 		case <-s.wake:
+		case <-changed:
 		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil
@@ -280,11 +207,12 @@ func (s *stream) take(now time.Time) (f frame, wait time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
+		s.channel.CaughtUp()
 		return f, time.Hour, false
 	}
-	due := s.queue[0].due
-	if s.frozen.After(due) {
-		due = s.frozen
+	due := s.channel.Due(s.queue[0].at)
+	if due.IsZero() {
+		return f, time.Hour, false
 	}
 	if wait = due.Sub(now); wait > 0 {
 		return f, wait, false

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type Recorder struct {
 // kind is one kind that is watched.
 type kind struct {
 	name     string
+	global   bool // its objects are of the whole cluster
 	client   rest.Interface
 	resource string
 	list     func() runtime.Object
@@ -69,9 +71,10 @@ func kinds(c kubernetes.Interface) []*kind {
 		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
 		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
 		{name: oracle.EndpointSlice, client: c.DiscoveryV1().RESTClient(), resource: "endpointslices", list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} }},
-		{name: oracle.Node, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
-		{name: oracle.Namespace, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
+		{name: oracle.Node, global: true, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
+		{name: oracle.Namespace, global: true, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
 		{name: oracle.ConfigMap, client: core, resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} }},
+		{name: oracle.ControllerRevision, client: apps, resource: "controllerrevisions", list: func() runtime.Object { return &appsv1.ControllerRevisionList{} }},
 		{name: oracle.Job, client: c.BatchV1().RESTClient(), resource: "jobs", list: func() runtime.Object { return &batchv1.JobList{} }},
 		{name: oracle.PodDisruptionBudget, client: c.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", list: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} }},
 		{name: oracle.ResourceQuota, client: core, resource: "resourcequotas", list: func() runtime.Object { return &corev1.ResourceQuotaList{} }},
@@ -117,7 +120,7 @@ func wanted(names []string, name string) bool {
 
 // relist brings a kind up to date from a list. What it finds changed has no known author, so it counts as injected.
 func (r *Recorder) relist(ctx context.Context, k *kind) error {
-	objects, version, err := k.read(ctx)
+	objects, version, err := k.read(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -147,10 +150,10 @@ func (r *Recorder) relist(ctx context.Context, k *kind) error {
 	return nil
 }
 
-// read lists what exists now.
-func (k *kind) read(ctx context.Context) (objects []oracle.Object, version string, err error) {
+// read lists what exists now in a namespace; in all if none is named.
+func (k *kind) read(ctx context.Context, namespace string) (objects []oracle.Object, version string, err error) {
 	list := k.list()
-	if err := k.client.Get().Resource(k.resource).Do(ctx).Into(list); err != nil {
+	if err := k.client.Get().NamespaceIfScoped(namespace, !k.global && namespace != "").Resource(k.resource).Do(ctx).Into(list); err != nil {
 		return nil, "", err
 	}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
@@ -240,26 +243,76 @@ func (r *Recorder) take(k *kind, t watch.EventType, o oracle.Object) {
 	}
 }
 
-// Stop waits until the watches show all that the server has now, ends them, and returns the history, without requests.
+// Stop ends the recording, and returns the history, without requests.
 func (r *Recorder) Stop(ctx context.Context) (*oracle.History, error) {
 	defer r.done.Wait()
 	defer r.cancel()
-	for _, k := range r.kinds {
-		objects, version, err := k.read(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", k.resource, err)
-		}
-		for !r.caughtUp(k, objects, version) {
-			select {
-			case <-ctx.Done():
-				return nil, fmt.Errorf("the watch of %s did not catch up: %w", k.resource, ctx.Err())
-			case <-time.After(retry):
-			}
-		}
+	return r.History(ctx)
+}
+
+// History waits until the watches show all that the server has now, and returns what has happened, without requests: in some
+// namespaces and to objects of the whole cluster, or everywhere if no namespace is named.
+func (r *Recorder) History(ctx context.Context, namespaces ...string) (*oracle.History, error) {
+	if err := r.catchUp(ctx, namespaces); err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &oracle.History{Revisions: r.revisions}, nil
+	h := &oracle.History{}
+	for _, revision := range r.revisions {
+		if within(revision.Object, namespaces) {
+			h.Revisions = append(h.Revisions, revision)
+		}
+	}
+	return h, nil
+}
+
+// Present is the same for nothing but what exists now.
+func (r *Recorder) Present(ctx context.Context, namespaces ...string) (*oracle.History, error) {
+	if err := r.catchUp(ctx, namespaces); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &oracle.History{}
+	for _, k := range r.kinds {
+		for _, o := range k.live {
+			if within(o, namespaces) {
+				h.Revisions = append(h.Revisions, oracle.Revision{Version: version64(o), Type: oracle.Added, Object: o, When: time.Now(), Injected: true})
+			}
+		}
+	}
+	return h, nil
+}
+
+func within(o oracle.Object, namespaces []string) bool {
+	return len(namespaces) == 0 || o.GetNamespace() == "" || slices.Contains(namespaces, o.GetNamespace())
+}
+
+// catchUp waits until the watches show all that the server has now.
+func (r *Recorder) catchUp(ctx context.Context, namespaces []string) error {
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, k := range r.kinds {
+		for _, namespace := range namespaces {
+			objects, version, err := k.read(ctx, namespace)
+			if err != nil {
+				return fmt.Errorf("list %s: %w", k.resource, err)
+			}
+			for !r.caughtUp(k, objects, version, namespace) {
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("the watch of %s did not catch up: %w", k.resource, ctx.Err())
+				case <-time.After(retry):
+				}
+			}
+			if k.global {
+				break
+			}
+		}
+	}
+	return nil
 }
 
 // Gaps are times in which a watch could not go on where it had ended, so that revisions may be missing.
@@ -269,8 +322,8 @@ func (r *Recorder) Gaps() []oracle.Interval {
 	return r.gaps
 }
 
-// caughtUp reports whether what is recorded is at least as new as a list.
-func (r *Recorder) caughtUp(k *kind, objects []oracle.Object, version string) bool {
+// caughtUp reports whether what is recorded is at least as new as a list of a namespace, or of all.
+func (r *Recorder) caughtUp(k *kind, objects []oracle.Object, version, namespace string) bool {
 	at, _ := strconv.ParseInt(version, 10, 64)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,7 +337,10 @@ func (r *Recorder) caughtUp(k *kind, objects []oracle.Object, version string) bo
 		}
 	}
 	for id, o := range k.live {
-		if !listed[id] && version64(o) <= at {
+		if listed[id] || namespace != "" && !k.global && o.GetNamespace() != namespace {
+			continue
+		}
+		if version64(o) <= at {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ func (c *Cluster) noteOwnership(e *apiserver.Event) {
 		return
 	}
 	c.collect = true
-	c.after(c.delay("collect", fmt.Sprint(e.Version), 10*time.Millisecond, 500*time.Millisecond), func() {
+	c.after(c.delay("collect", string(e.Object.GetUID()), 10*time.Millisecond, 500*time.Millisecond), func() {
 		c.collect = false
 		c.collectGarbage()
 	})

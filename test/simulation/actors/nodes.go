@@ -73,6 +73,7 @@ func (c *Cluster) setNode(name string, to bool) error {
 
 // noteNode is the controller that watches over nodes: the pods of a broken one are not ready, and are evicted later.
 func (c *Cluster) noteNode(e *apiserver.Event) {
+	c.noteNewNode(e)
 	n := e.Object.(*corev1.Node)
 	before, _ := e.Before.(*corev1.Node)
 	if e.Type == watch.Deleted || ready(n.Status.Conditions) || before == nil || !ready(before.Status.Conditions) {

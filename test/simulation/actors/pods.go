@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -51,9 +52,11 @@ func (c *Cluster) notePod(e *apiserver.Event) {
 	}
 	before, _ := e.Before.(*corev1.Pod)
 	switch {
+	case c.Pace > 0:
+		c.notePaced(p, before)
 	case p.DeletionTimestamp != nil && (before == nil || before.DeletionTimestamp == nil || p.DeletionTimestamp.Before(before.DeletionTimestamp)):
 		c.noteEnd(p)
-	case p.Spec.NodeName == "" && before == nil:
+	case p.Spec.NodeName == "" && before == nil && scheduled(p):
 		c.after(c.delay("bind", p.Name, 0, 500*time.Millisecond), func() { c.bind(p) })
 	case p.Spec.NodeName != "" && (before == nil || before.Spec.NodeName == ""):
 		c.after(c.delay("start", p.Name, 50*time.Millisecond, time.Second), func() { c.start(p) })
@@ -104,6 +107,7 @@ func (c *Cluster) start(p *corev1.Pod) {
 		return
 	}
 	switch character := Character(p); {
+	case c.told(p):
 	case character == Bad:
 		c.restart(p, 0)
 	case character == Failing && c.chance("fails", p.Name, 40):
@@ -178,6 +182,9 @@ func (c *Cluster) noteEnd(p *corev1.Pod) {
 	took := min(c.delay("end", p.Name, 20*time.Millisecond, 2*time.Second), grace)
 	if c.chance("ends slowly", p.Name, 10) {
 		took = grace
+	}
+	if after, err := time.ParseDuration(p.Annotations[cluster.TerminateAfter]); err == nil {
+		took = after
 	}
 	c.after(took/2, func() { c.end(p, false) })
 	c.after(took, func() { c.end(p, true) })

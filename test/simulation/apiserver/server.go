@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -37,7 +36,8 @@ type Server struct {
 	types     map[reflect.Type]*store
 	log       []*Event // of all kinds
 	kinds     map[schema.GroupVersionKind]*store
-	random    *rand.Rand
+	seed      uint64
+	taken     map[string]int  // how many objects had a name, and a name with a beginning, by now
 	addresses int             // given to services
 	changed   chan struct{}   // closed when something changes
 	writer    string          // who makes the change that is under way
@@ -65,7 +65,7 @@ type Admission struct {
 func New(seed uint64) *Server {
 	s := &Server{
 		stores: map[string]*store{}, paths: map[schema.GroupVersionResource]*store{}, types: map[reflect.Type]*store{},
-		kinds: map[schema.GroupVersionKind]*store{}, random: rand.New(rand.NewPCG(seed, 0)), changed: make(chan struct{}),
+		kinds: map[schema.GroupVersionKind]*store{}, seed: seed, taken: map[string]int{}, changed: make(chan struct{}),
 		hidden: map[string]bool{},
 		// Kinds share one sequence of versions, as in etcd.
 		version: 100, encodings: newEncodings(),

@@ -66,6 +66,7 @@ func (s *Server) commit(st *store, before, after Object, gone bool) {
 		delete(st.objects, key)
 	case before == nil:
 		e.Type = watch.Added
+		s.take(st, after)
 		st.objects[key] = after
 	default:
 		e.Type = watch.Modified

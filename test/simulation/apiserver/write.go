@@ -2,7 +2,9 @@ package apiserver
 
 import (
 	"fmt"
+	"hash/fnv"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -128,7 +130,7 @@ func (s *Server) create(st *store, w Write) (Object, error) {
 		return nil, err
 	}
 	if o.GetName() == "" && o.GetGenerateName() != "" {
-		o.SetName(o.GetGenerateName() + s.suffix())
+		o.SetName(s.generateName(st, o))
 	}
 	setType(st.Kind, o)
 	o.SetResourceVersion("")
@@ -155,7 +157,7 @@ func (s *Server) create(st *store, w Write) (Object, error) {
 
 // beginLife sets what the server decides of a new object.
 func (s *Server) beginLife(st *store, o Object) {
-	o.SetUID(s.uid())
+	o.SetUID(s.uid(st, o))
 	o.SetCreationTimestamp(now())
 	o.SetDeletionTimestamp(nil)
 	o.SetDeletionGracePeriodSeconds(nil)
@@ -328,20 +330,44 @@ func (st *store) check(o, old Object) field.ErrorList {
 	return errs
 }
 
-// uid makes up a uid.
-func (s *Server) uid() types.UID {
-	a, b := s.random.Uint64(), s.random.Uint64()
+// uid makes up the uid of an object. It follows from the kind and the name, and from how many objects had that name before: what else
+// is created meanwhile makes no difference.
+func (s *Server) uid(st *store, o Object) types.UID {
+	r := s.random(nameOf(st, o))
+	a, b := r.Uint64(), r.Uint64()
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", uint32(a), uint16(a>>32), a>>52, b>>52, b&0xffffffffffff))
 }
 
-// suffix makes up the end of a generated name.
-func (s *Server) suffix() string {
+// generateName makes up a name. It follows from the kind and the beginning of the name, and from how many names began like that before.
+func (s *Server) generateName(st *store, o Object) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
-	name := make([]byte, 5)
-	for i := range name {
-		name[i] = letters[s.random.IntN(len(letters))]
+	r := s.random(generateNameOf(st, o))
+	suffix := make([]byte, 5)
+	for i := range suffix {
+		suffix[i] = letters[r.IntN(len(letters))]
 	}
-	return string(name)
+	return o.GetGenerateName() + string(suffix)
+}
+
+// random returns a generator for a name, as often as it was taken.
+func (s *Server) random(name string) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", s.taken[name], name)
+	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
+}
+
+// take counts the names of a new object.
+func (s *Server) take(st *store, o Object) {
+	s.taken[nameOf(st, o)]++
+	if o.GetGenerateName() != "" {
+		s.taken[generateNameOf(st, o)]++
+	}
+}
+
+func nameOf(st *store, o Object) string { return st.key + " " + keyOf(o.GetNamespace(), o.GetName()) }
+
+func generateNameOf(st *store, o Object) string {
+	return st.key + " " + keyOf(o.GetNamespace(), o.GetGenerateName()) + "*"
 }
 
 // now is the time as objects have it: whole seconds.

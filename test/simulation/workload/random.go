@@ -1,3 +1,4 @@
+// Package workload makes random scripts of what users and operators do to a cluster.
 package workload
 
 import (
@@ -136,6 +137,16 @@ func (g *Generator) nodeLoss(at, soon time.Duration) {
 	case 3:
 		g.Add(at, "node %s do=remove", node)
 	}
+}
+
+// Faults returns a script of nothing but faults, as many as are asked for, that begin within a time.
+func Faults(seed uint64, n int, within time.Duration) script.Script {
+	g := &Generator{Rand: rand.New(rand.NewPCG(seed, 7)), Script: script.Script{Seed: seed, Settings: map[string]string{}}, span: within}
+	for range n {
+		g.fault()
+	}
+	g.Sort()
+	return g.Script
 }
 
 // fault adds something that goes wrong.

@@ -1,6 +1,4 @@
-// Package outage notes when a manager cannot see or act, for who stands between it and the API server: a simulated network or a
-// proxy. An outage ends when the manager is seen to have caught up, and not with the fault.
-package outage
+package faults
 
 import (
 	"sync"
@@ -9,8 +7,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 )
 
-// Slow is how long a request or answer is under way, at least, to be an outage.
-const Slow = time.Second
+// slow is how long a request or answer is under way, at least, to be an outage.
+const slow = time.Second
 
 // Object is what a request is about.
 type Object struct{ Resource, Namespace, Name string }
@@ -22,8 +20,9 @@ type Watch struct {
 	Selection string // by which it is told from others of the resource
 }
 
-// Log has the outages of one manager. All its methods may be called in parallel.
-type Log struct {
+// Outages notes when one process cannot see or act. An outage ends when the process is seen to have caught up, and not with the
+// fault. All methods may be called in parallel.
+type Outages struct {
 	aftermath time.Duration
 
 	mu      sync.Mutex
@@ -38,13 +37,13 @@ type open struct {
 	until time.Time // the end of the last fault; zero if that is not known yet
 }
 
-// New returns an empty log. What has not ended an aftermath after the last fault is the manager's fault, and no outage.
-func New(aftermath time.Duration) *Log {
-	return &Log{aftermath: aftermath, blind: map[Watch]*open{}, refused: map[Object]*open{}}
+// newOutages returns an empty log. What has not ended an aftermath after the last fault is the manager's fault, and no outage.
+func newOutages(aftermath time.Duration) *Outages {
+	return &Outages{aftermath: aftermath, blind: map[Watch]*open{}, refused: map[Object]*open{}}
 }
 
 // Blind notes that a watch does not show changes, because of a fault that lasts until a time; zero if that is not known yet.
-func (l *Log) Blind(watch Watch, until time.Time) {
+func (l *Outages) Blind(watch Watch, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.blind[watch]
@@ -58,7 +57,7 @@ func (l *Log) Blind(watch Watch, until time.Time) {
 }
 
 // CaughtUp notes that a watch has shown all changes. It ends no outage whose fault lasts, and none of another watch.
-func (l *Log) CaughtUp(watch Watch) {
+func (l *Outages) CaughtUp(watch Watch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if o := l.blind[watch]; o != nil && !o.until.IsZero() && !o.until.After(time.Now()) {
@@ -68,7 +67,7 @@ func (l *Log) CaughtUp(watch Watch) {
 }
 
 // Refused notes that a request was not carried out, or its answer is lost.
-func (l *Log) Refused(object Object) {
+func (l *Outages) Refused(object Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.refused[object]
@@ -80,7 +79,7 @@ func (l *Log) Refused(object Object) {
 }
 
 // Answered notes that a request was carried out, and the manager knows.
-func (l *Log) Answered(object Object) {
+func (l *Outages) Answered(object Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if o := l.refused[object]; o != nil {
@@ -90,15 +89,15 @@ func (l *Log) Answered(object Object) {
 }
 
 // Took notes since when a request or answer was under way that has just arrived.
-func (l *Log) Took(resource string, since time.Time) {
+func (l *Outages) Took(resource string, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if time.Since(since) > Slow {
+	if time.Since(since) > slow {
 		l.end(&open{from: since}, resource)
 	}
 }
 
-func (l *Log) end(o *open, resource string) {
+func (l *Outages) end(o *open, resource string) {
 	to := time.Now()
 	if latest := o.until.Add(l.aftermath); !o.until.IsZero() && latest.Before(to) {
 		to = latest
@@ -106,8 +105,8 @@ func (l *Log) end(o *open, resource string) {
 	l.ended = append(l.ended, oracle.Outage{Interval: oracle.Interval{From: o.from, To: to}, Resource: resource})
 }
 
-// Outages are those until now, as if they ended now.
-func (l *Log) Outages() []oracle.Outage {
+// All are those until now, as if they ended now.
+func (l *Outages) All() []oracle.Outage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.ended)

@@ -1,0 +1,117 @@
+package chaos
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+)
+
+// process is that of a manager, and after its end the next one in its place. It implements proxy.Process.
+type process struct {
+	*testing.T
+	*cluster.Cluster
+	lives
+	flags  []string
+	mayEnd bool // by itself, when it has lost its lease or finds no API server
+
+	manager *cluster.Manager // the present one; nil before the first
+
+	mu    sync.Mutex
+	alive *os.Process // nil if it was told to end
+	back  time.Time   // when the next one may start
+	kills int
+}
+
+// start starts a process.
+func (p *process) start() {
+	p.Helper()
+	p.begin()
+	p.manager = p.Manager(p.T, p.flags...)
+	alive, err := os.FindProcess(p.manager.Pid())
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alive = alive
+}
+
+// Kill implements proxy.Process.
+func (p *process) Kill(back time.Duration) {
+	if p.finish(syscall.SIGKILL, back) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.kills++
+	}
+}
+
+// Stop implements proxy.Process.
+func (p *process) Stop(back time.Duration) { p.finish(syscall.SIGTERM, back) }
+
+// finish tells the process to end, and reports whether there was one.
+func (p *process) finish(by os.Signal, back time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive == nil || p.alive.Signal(by) != nil {
+		return false
+	}
+	p.alive, p.back = nil, time.Now().Add(back)
+	return true
+}
+
+// Pause implements proxy.Process.
+func (p *process) Pause(to bool) {
+	by := syscall.SIGCONT
+	if to {
+		by = syscall.SIGSTOP
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.alive != nil {
+		_ = p.alive.Signal(by) // an error means that it has just ended
+	}
+}
+
+// spare lets the process live, whatever scripts say: it may write once more while objects of the whole cluster are cleaned up.
+func (p *process) spare() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alive = nil
+}
+
+// killed is how often a process was killed.
+func (p *process) killed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kills
+}
+
+// revive starts the next process if the present one has ended.
+func (p *process) revive() {
+	p.Helper()
+	if p.manager == nil {
+		return // the first has not been started yet
+	}
+	select {
+	case <-p.manager.Ended():
+	default:
+		return
+	}
+	p.mu.Lock()
+	told, wait := p.alive == nil, time.Until(p.back)
+	p.mu.Unlock()
+	if told && wait > 0 {
+		return
+	}
+	code, log := p.manager.Wait(p.T, time.Second), p.manager.Log()
+	lost := strings.Contains(log, "leaderelection lost") || strings.Contains(log, "wait for apiserver")
+	if !told && (!p.mayEnd || !lost) {
+		p.Errorf("manager %s ended by itself with exit code %d:\n%s", p.name, code, log)
+	}
+	p.start()
+}

@@ -1,0 +1,186 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
+	"github.com/standalone-kcm/controller-manager/test/faults"
+	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/suite"
+)
+
+// scenario is a piece of work for a manager that ends in the same state each time.
+type scenario struct {
+	suite.Scenario
+	*baseline
+}
+
+// baseline is what is known of the run without faults. It is made once, for the first test that asks.
+type baseline struct {
+	once    sync.Once
+	history *oracle.History            // nil if the run has failed
+	points  []writePoint               // all writes
+	objects map[string]map[string]bool // that were written, by resource and name
+}
+
+// scenarios are those of all entries of the suite.
+var scenarios = sync.OnceValue(func() (all []scenario) {
+	for _, e := range suite.Entries() {
+		for _, s := range e.Scenarios {
+			all = append(all, scenario{s, &baseline{}})
+		}
+	}
+	return all
+})
+
+const undisturbedName = "undisturbed"
+
+// undisturbed plays the scenario without faults, unless that has been done.
+func (s scenario) undisturbed(t *testing.T, c *cluster.Cluster, y *tally) {
+	t.Helper()
+	s.once.Do(func() {
+		t.Run(undisturbedName, func(t *testing.T) {
+			r := newRun(t, c, y)
+			h := s.run(r)
+			r.judge(h, oracle.Options{})
+			if !t.Failed() {
+				s.history = h
+				s.points, s.objects = written(h)
+			}
+		})
+	})
+	if s.history == nil {
+		t.Fatal("the run without faults has failed")
+	}
+}
+
+// writePoint is one of the writes of a manager: the one with a verb, to a resource with all its subresources or to one of them, that
+// so many like it were sent before. It means the same in each run, as the number of a write does not.
+type writePoint struct {
+	verb, resource, subresource string
+	earlier                     int
+}
+
+func (p writePoint) String() string { return fmt.Sprintf("%s %s %d", p.verb, p.path(), p.earlier+1) }
+
+func (p writePoint) path() string { return strings.TrimSuffix(p.resource+"/"+p.subresource, "/") }
+
+// is reports whether a request is like the write.
+func (p writePoint) is(verb, resource, subresource string) bool {
+	return verb == p.verb && resource == p.resource && (p.subresource == "" || p.subresource == subresource)
+}
+
+// certain reports whether each run makes such a write. Of changes there may be fewer, as several may become one.
+func (p writePoint) certain() bool { return p.earlier == 0 || p.verb == "create" || p.verb == "delete" }
+
+// written are the writes of a history, without those that are noise, in the order in which they were sent.
+func written(h *oracle.History) (points []writePoint, objects map[string]map[string]bool) {
+	requests := slices.Clone(h.Requests)
+	slices.SortStableFunc(requests, func(a, b oracle.Request) int { return a.Received.Compare(b.Received) })
+	objects = map[string]map[string]bool{}
+	var before []oracle.Request
+	for _, q := range requests {
+		if !faults.IsWork(apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}) {
+			continue
+		}
+		p := writePoint{verb: q.Verb, resource: q.Resource, subresource: q.Subresource}
+		for _, other := range before {
+			if p.is(other.Verb, other.Resource, other.Subresource) {
+				p.earlier++
+			}
+		}
+		before, points = append(before, q), append(points, p)
+		if objects[q.Resource] == nil {
+			objects[q.Resource] = map[string]bool{}
+		}
+		objects[q.Resource][q.Name] = true
+	}
+	return points, objects
+}
+
+// middle is a write in the middle of the scenario that each run makes. It is about the resource of which the manager writes most: of
+// the creations and deletions the one in the middle, or else the first change, if possible one that is not of a status.
+func (s scenario) middle() writePoint {
+	main := s.mainResource()
+	points := slices.DeleteFunc(slices.Clone(s.points), func(p writePoint) bool { return p.resource != main })
+	var sure []writePoint
+	for _, p := range points {
+		if p.verb == "create" || p.verb == "delete" {
+			sure = append(sure, p)
+		}
+	}
+	if len(sure) > 0 {
+		return sure[len(sure)/2]
+	}
+	if i := slices.IndexFunc(points, func(p writePoint) bool { return p.earlier == 0 && p.subresource == "" }); i >= 0 {
+		return points[i]
+	}
+	return points[0]
+}
+
+// mainResource is the one of which the manager writes most objects.
+func (s scenario) mainResource() (resource string) {
+	for _, p := range s.points {
+		if len(s.objects[p.resource]) > len(s.objects[resource]) {
+			resource = p.resource
+		}
+	}
+	return resource
+}
+
+// run plays the scenario until the manager rests and no fault is left.
+func (s scenario) run(r *run) *oracle.History {
+	r.Helper()
+	if s.Prepare != nil {
+		s.Prepare(r.user())
+	}
+	r.start()
+	s.Play(r.user())
+	r.wait("the faults are over", recovery, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.disturbed.From.IsZero() && r.disturbed.To.IsZero() {
+			return fmt.Errorf("they have begun at %v", r.disturbed.From)
+		}
+		return nil
+	})
+	return r.end()
+}
+
+// disturb plays the scenario, and from the write in its middle on the faults of a script, for a while. It judges what has happened.
+// A script made at random may find nothing that its faults apply to; others must inject something.
+func (s scenario) disturb(r *run, script string, lasts time.Duration, injects bool) {
+	r.Helper()
+	r.reference = s.history
+	r.before(s.middle(), func() {
+		r.disturbs()
+		r.play(script)
+		time.AfterFunc(lasts, r.calm)
+	})
+	h := s.run(r)
+	if n := len(r.proxy.Injections()); n == 0 && injects {
+		r.Errorf("no fault was injected; the manager has sent %d writes", r.proxy.Writes())
+	}
+	r.judge(h, oracle.Options{Lease: leaseNamespace + "/" + r.ns})
+}
+
+// disturbs notes that faults begin.
+func (r *run) disturbs() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.disturbed = oracle.Interval{From: time.Now()}
+}
+
+// calm ends all faults.
+func (r *run) calm() {
+	r.proxy.Calm()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.disturbed.To = time.Now()
+}

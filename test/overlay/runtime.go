@@ -1,0 +1,174 @@
+package overlay
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// goVersion is the release of Go whose runtime the edits are made for.
+const goVersion = "go1.26"
+
+// Seeded returns edited files of Go's runtime by which everything that is left to chance in a bubble of testing/synctest follows
+// from a seed, if there is one processor (GOMAXPROCS=1) and no garbage is collected meanwhile: the order of maps, select, timers of
+// one instant, the generator behind math/rand, and when goroutines take turns. The simulation calls what it adds to the runtime
+// through a file of its own, which exists in the overlay only.
+func Seeded(module string) (Files, error) {
+	if v := runtime.Version(); v != goVersion && !strings.HasPrefix(v, goVersion+".") {
+		return nil, fmt.Errorf("the runtime of %s is not known here: see whether the edits in test/overlay/runtime.go, made for %s, are right for it", v, goVersion)
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env GOROOT: %w", err)
+	}
+	files := Files{}
+	if err := files.apply(filepath.Join(strings.TrimSpace(string(root)), "src"), runtimeEdits(runtime.GOARCH)); err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(filepath.Join(module, "test/simulation/runtime_seed.go"))
+	files[path] = seedSource
+	return files, err
+}
+
+// seedSource lets the simulation seed the bubble of the goroutine that calls.
+const seedSource = `package simulation
+
+import _ "unsafe"
+
+//go:linkname runtimeSeedBubble runtime.seedBubble
+var runtimeSeedBubble func(seed uint64)
+
+func init() { seedBubble = runtimeSeedBubble }
+`
+
+func runtimeEdits(arch string) []edit {
+	return []edit{
+		// Each bubble has a generator (splitmix64) of its own.
+		{"runtime/synctest.go", "\tid      uint64 // unique id\n", "\tid      uint64 // unique id\n\tseed    uint64\n\trandom  uint64 // state of the generator\n"},
+		{"runtime/synctest.go", "var bubbleGen atomic.Uint64", `// seedBubble seeds the bubble of the calling goroutine, and forgets what was left by others: objects in pools, and the count of
+// turns, which decides when the global queue is looked at.
+//
+//go:linkname seedBubble
+var seedBubble = func(seed uint64) {
+	gp := getg()
+	gp.bubble.seed, gp.bubble.random = seed, seed
+	identities = identityTable{}
+	for range 2 {
+		poolcleanup()
+	}
+	gp.m.p.ptr().schedtick = 0
+}
+
+//go:nosplit
+func splitmix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// draw takes the next number of the bubble's generator.
+func (bubble *synctestBubble) draw() uint64 {
+	bubble.random += 0x9e3779b97f4a7c15
+	return splitmix(bubble.random)
+}
+
+// bubbleRand is what math/rand draws from.
+//
+//go:linkname bubbleRand
+func bubbleRand() uint64 {
+	if bubble := getg().bubble; bubble != nil {
+		return bubble.draw()
+	}
+	return rand()
+}
+
+var bubbleGen atomic.Uint64`},
+		{"math/rand/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
+		{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
+		// The seeds of maps, and where loops over them begin, follow from the seed and the time: a map more or less, in a cache that
+		// is filled once, makes no difference. The seeds have a mark.
+		{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", "\tif bubble := getg().bubble; bubble != nil {\n\t\treturn seedMark<<40 | splitmix(bubble.seed^uint64(bubble.now))>>24\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n"},
+		{"internal/sync/hashtriemap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
+		{"unique/canonmap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
+		{"runtime/time.go", "t.rand = cheaprand()", "t.rand = uint32(getg().bubble.draw())"},
+		{"runtime/select.go", "\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := uint32(0)\n\t\tif gp.bubble != nil {\n\t\t\tj = uint32(gp.bubble.draw() % uint64(norder+1))\n\t\t} else {\n\t\t\tj = cheaprandn(uint32(norder + 1))\n\t\t}\n"},
+		// Timers come into the heap in an order that does not depend on the addresses of their channels.
+		{"runtime/select.go", "\n\t\tif c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n", "\t}\n\tfor _, casei := range pollorder {\n\t\tif c := scases[casei].c; c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n"},
+		// Hashes are the same in each process, and so is the order of large maps.
+		{"runtime/alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = (uint64(i) + 1) * 0x9e3779b97f4a7c15\n"},
+		{"runtime/alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = (uintptr(i) + 1) * 0x9e3779b1\n"},
+		// Pointers to the heap have other values in each run. In maps whose seed has the mark their hash follows from the order in which
+		// they are hashed for the first time.
+		{"runtime/asm_" + arch + ".s", "TEXT runtime·memhash64<ABIInternal>(SB)", "TEXT runtime·memhash64bits<ABIInternal>(SB)"},
+		{"runtime/alg.go", "func memhash64(p unsafe.Pointer, h uintptr) uintptr\n", `func memhash64bits(p unsafe.Pointer, h uintptr) uintptr
+
+const seedMark = 0x5eed5e
+
+// memhash64 hashes pointers to the heap by their identity in maps whose seed has the mark, also as parts of interfaces.
+func memhash64(p unsafe.Pointer, h uintptr) uintptr {
+	if mark := h >> 40; mark == seedMark || mark == seedMark^c0>>40 {
+		if x := *(*uintptr)(p); x > 1<<32 && x < 1<<47 { // it may be in the heap; what the linker places is below
+			id := identities.of(x, h)
+			return memhash64bits(noescape(unsafe.Pointer(&id)), h)
+		}
+	}
+	return memhash64bits(p, h)
+}
+
+// identityTable numbers the pointers of each map, known by its seed, in the order in which they are looked up for the first time.
+type identityTable struct {
+	slots []identity // open addressing
+	used  int
+}
+
+type identity struct{ pointer, seed, number uintptr } // pointer 1 is how many the map has
+
+var identities identityTable
+
+func (t *identityTable) of(pointer, seed uintptr) uintptr {
+	if 2*(t.used+2) > len(t.slots) {
+		old := t.slots
+		t.slots = make([]identity, max(1024, 2*len(old)))
+		for _, s := range old {
+			if s.pointer != 0 {
+				*t.slot(s.pointer, s.seed) = s
+			}
+		}
+	}
+	s := t.slot(pointer, seed)
+	if s.pointer == 0 {
+		*s = identity{pointer: pointer, seed: seed}
+		t.used++
+		count := t.slot(1, seed)
+		if count.pointer == 0 {
+			*count = identity{pointer: 1, seed: seed}
+			t.used++
+		}
+		count.number++
+		s.number = count.number
+	}
+	return s.number
+}
+
+// slot returns where a pointer of a map is, or belongs.
+func (t *identityTable) slot(pointer, seed uintptr) *identity {
+	mask := uintptr(len(t.slots) - 1)
+	for i := (pointer ^ seed) * 0x9e3779b97f4a7c15 >> 32; ; i++ {
+		if s := &t.slots[i&mask]; s.pointer == 0 || s.pointer == pointer && s.seed == seed {
+			return s
+		}
+	}
+}
+`},
+		// A goroutine in a bubble keeps its processor until it blocks, also in a system call.
+		{"runtime/proc.go", "\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n", "\t\tif mp := pp.m.ptr(); mp != nil {\n\t\t\tif gp := mp.curg; gp != nil && gp.bubble != nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t}\n\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n"},
+		// No goroutine of a bubble ends up in the global queue, which is looked at every 61st turn, those of others included.
+		{"runtime/runtime2.go", "[256]guintptr", "[4096]guintptr"},
+		{"runtime/proc.go", "batch *[256]guintptr", "batch *[4096]guintptr"},
+		// A mutex hands itself over when a goroutine has waited for long: by the bubble's clock.
+		{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n\tif bubble := getg().bubble; bubble != nil {\n\t\treturn bubble.now\n\t}\n"},
+	}
+}

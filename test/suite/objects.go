@@ -1,0 +1,152 @@
+package suite
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// Object is an API object.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// clusterWide are the kinds of which objects have no namespace. The scheme does not know.
+var clusterWide = sets.New("Namespace", "Node", "PersistentVolume", "ClusterRole", "CertificateSigningRequest")
+
+// kindOf returns the kind of an object.
+func kindOf(o runtime.Object) schema.GroupVersionKind {
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		panic(err) // the suite has only objects that client-go knows
+	}
+	return kinds[0]
+}
+
+// empty returns an object with nothing in it.
+func empty[T Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+}
+
+// request begins a request for the objects of a kind, or for one of them.
+func (u *User) request(verb string, kind schema.GroupVersionKind, name string, subresource ...string) *rest.Request {
+	path := []string{"apis", kind.Group, kind.Version}
+	if kind.Group == "" {
+		path = []string{"api", kind.Version}
+	}
+	if !clusterWide.Has(kind.Kind) && u.Namespace != metav1.NamespaceAll {
+		path = append(path, "namespaces", u.Namespace)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	path = append(path, resource.Resource)
+	if name != "" {
+		path = append(append(path, name), subresource...)
+	}
+	return u.Client.CoreV1().RESTClient().Verb(verb).AbsPath(path...) // whose codecs are those of all kinds
+}
+
+// create creates an object in the user's namespace, if its kind has namespaces.
+func create(u *User, o Object) error {
+	return u.request(http.MethodPost, kindOf(o), "").Body(o).Do(ctx()).Error()
+}
+
+func get[T Object](u *User, name string) (T, error) {
+	o := empty[T]()
+	err := u.request(http.MethodGet, kindOf(o), name).Do(ctx()).Into(o)
+	return o, err
+}
+
+// list returns the objects of a kind with labels such as "app=web", in the order of their names.
+func list[T Object](u *User, selector ...string) (all []T, err error) {
+	kind := kindOf(empty[T]())
+	found, err := scheme.Scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	r := u.request(http.MethodGet, kind, "")
+	if len(selector) > 0 {
+		r = r.Param("labelSelector", strings.Join(selector, ","))
+	}
+	if err := r.Do(ctx()).Into(found); err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(found, func(o runtime.Object) error {
+		all = append(all, o.(T))
+		return nil
+	})
+	return all, err
+}
+
+// edit changes an object, whoever else changes it meanwhile. One that is not there makes it fail.
+func edit[T Object](u *User, name string, change func(T), subresource ...string) error {
+	for {
+		o, err := get[T](u, name)
+		if err != nil {
+			return err
+		}
+		change(o)
+		err = u.request(http.MethodPut, kindOf(o), name, subresource...).Body(o).Do(ctx()).Error()
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
+// apply changes an object, or creates it as it is after the same change.
+func apply[T Object](u *User, fresh T, change func(T)) error {
+	err := edit(u, fresh.GetName(), change)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	change(fresh)
+	return create(u, fresh)
+}
+
+// patch sends a merge patch.
+func patch[T Object](u *User, name, document string, subresource ...string) error {
+	return u.request(http.MethodPatch, kindOf(empty[T]()), name, subresource...).
+		SetHeader("Content-Type", string(types.MergePatchType)).Body([]byte(document)).Do(ctx()).Error()
+}
+
+// remove deletes an object, or without a name all of the user's namespace.
+func remove[T Object](u *User, name string, options ...metav1.DeleteOptions) error {
+	r := u.request(http.MethodDelete, kindOf(empty[T]()), name)
+	for i := range options {
+		r = r.Body(&options[i])
+	}
+	return r.Do(ctx()).Error()
+}
+
+// propagation is the option for a deletion with a policy.
+func propagation(p metav1.DeletionPropagation) metav1.DeleteOptions {
+	return metav1.DeleteOptions{PropagationPolicy: &p}
+}
+
+// atOnce is the option for a deletion without a grace period.
+var atOnce = metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+
+// ignoreExists returns nil if the object is there already: an answer to an earlier try may have been lost.
+func ignoreExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
