@@ -34,7 +34,7 @@ BUILD_OF := -version '$(VERSION)' -date '$(COMMIT_DATE)' -ldflags '$(LDFLAGS)'
 
 # The race detector needs a C compiler. It is asked where there are goroutines or locks; all else is tested ten times as fast without it.
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
-RACY = $(addprefix ./,$(sort $(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync' --include='*.go' --exclude='*_test.go' cmd pkg test/chaos test/cluster test/metricsapi))))
+RACY = $(addprefix ./,$(sort $(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync' --include='*.go' --exclude='*_test.go' cmd pkg test/chaos test/cluster test/faults test/metricsapi))))
 
 # The seconds that the slowest package of each suite took last on two cores. A package may take three times as long.
 SECONDS_UNIT := 60
@@ -84,6 +84,7 @@ test: test-unit test-integration ## Run all tests
 test-unit: ## Run the tests that need no control plane
 	RAPID_CHECKS=500 go test -short $(call timeout,UNIT) $$(go list ./... | grep -v /test/simulation$$)
 	go test -run TestMemoryOfPods $(call timeout,UNIT) ./pkg/informers
+	go test $(call timeout,UNIT) ./test/oracle/...
 	$(if $(RACE),CGO_ENABLED=1 go test -race -short $(call timeout,RACE) $(RACY))
 	$(if $(RACE),CGO_ENABLED=1 SIM_TIME=1h go test -race $(call timeout,RACE) ./test/simulation -run TestSeeds -seeds=8)
 	$(if $(RACE),CGO_ENABLED=1) go -C hack/localcluster test $(RACE) ./...
@@ -159,8 +160,8 @@ image: ## Build the container image IMAGE for IMAGE_PLATFORMS, with docker build
 image-name: ## Print the name of the image that "make image" builds
 	@echo '$(IMAGE)'
 
-image-test: ## Build the image with buildah, unpack it and run what is in it; needs Linux and root
-	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -test $(CURDIR)
+image-test: ## Make of the Dockerfile what a builder would, and run what is in it (BUILDER=1: build it with buildah); needs Linux and root
+	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -test $(if $(BUILDER),-builder) $(CURDIR)
 
 release: ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
 	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)

@@ -64,18 +64,35 @@ func (b *buildah) build(o options) (image string, err error) {
 	return lines[len(lines)-1], nil
 }
 
-// unpack returns the folder of an image's files.
-func (b *buildah) unpack(image string) (dir string, err error) {
-	container, err := b.output("from", "--pull-never", image)
+// buildImage builds the image with buildah, below dir, and unpacks it.
+func (o options) buildImage(dir, platform string) (*image, error) {
+	b, err := newBuildah(dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return b.output("mount", container)
+	id, err := b.build(o)
+	if err != nil {
+		return nil, err
+	}
+	container, err := b.output("from", "--pull-never", id)
+	if err != nil {
+		return nil, err
+	}
+	i := &image{}
+	if i.root, err = b.output("mount", container); err != nil {
+		return nil, err
+	}
+	const format = `{{ .OCIv1.OS }}/{{ .OCIv1.Architecture }} {{ .OCIv1.Config.User }} {{ range .OCIv1.Config.Env }}{{ . }}{{ end }} {{ range .OCIv1.Config.Entrypoint }}{{ . }} {{ end }}`
+	text, err := b.output("inspect", "--type", "image", "--format", format, id)
+	if err != nil {
+		return nil, err
+	}
+	words := strings.Fields(text)
+	if len(words) < 4 || words[0] != platform {
+		return nil, fmt.Errorf("it is described as %q", text)
+	}
+	i.user, i.path, i.entrypoint = words[1], strings.TrimPrefix(words[2], "PATH="), words[3:]
+	return i, nil
 }
 
-// inspect reads a part of an image's description, as a Go template over buildah's own format.
-func (b *buildah) inspect(image, format string) (string, error) {
-	return b.output("inspect", "--type", "image", "--format", format, image)
-}
-
-var errNoTest = errors.New("to test the image takes Linux, root (it is unpacked and run in a chroot) and buildah ('apt-get install buildah')")
+var errNoTest = errors.New("to test the image takes Linux and root (it is run in a chroot), and with -builder buildah ('apt-get install buildah')")

@@ -1,5 +1,5 @@
 // Image builds the container image, with docker buildx where a docker daemon answers and else with buildah, which needs no
-// daemon. -test builds it with buildah, unpacks it and runs what is in it.
+// daemon. -test makes of the Dockerfile what a builder would, and runs what is in it; with -builder buildah builds what is tested.
 package main
 
 import (
@@ -37,21 +37,22 @@ func main() {
 	flag.BoolVar(&o.push, "push", false, "push the image instead of keeping it")
 	platforms := flag.String("platforms", "linux/amd64", "what to build for")
 	date := flag.String("date", "", "date of the commit, in RFC 3339")
-	test := flag.Bool("test", false, "build with buildah, and test the result")
+	test := flag.Bool("test", false, "test what is in the image, and run it")
+	builder := flag.Bool("builder", false, "with -test: as buildah builds it")
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
 	if flag.NArg() != 1 || o.tag == "" {
-		fmt.Fprintln(os.Stderr, "usage: image -tag T -version V -date D -ldflags L [-platforms P] [-from build] [-push|-test] REPOSITORY")
+		fmt.Fprintln(os.Stderr, "usage: image -tag T -version V -date D -ldflags L [-platforms P] [-from build] [-push|-test [-builder]] REPOSITORY")
 		os.Exit(2)
 	}
 	o.repository = flag.Arg(0)
-	if err := o.run(*date, *test); err != nil {
+	if err := o.run(*date, *test, *builder); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-func (o options) run(date string, test bool) error {
+func (o options) run(date string, test, builder bool) error {
 	if date != "" { // a source that is no git repository has none
 		var err error
 		if o.date, err = time.Parse(time.RFC3339, date); err != nil {
@@ -59,7 +60,7 @@ func (o options) run(date string, test bool) error {
 		}
 	}
 	if test {
-		return o.buildAndTest()
+		return o.test(builder)
 	}
 	if o.from == "prebuilt" {
 		if err := o.prebuild(); err != nil {
