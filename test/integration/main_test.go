@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "6") // unless it is given: they mostly wait
+	_ = flag.Set("test.parallel", "8") // unless it is given: they mostly wait
 	os.Exit(cluster.Main(m, cluster.InstalledRoles))
 }
 
