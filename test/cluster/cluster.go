@@ -5,7 +5,7 @@
 // test has a namespace of its own. A manager works on all namespaces, so tests that run one of their own must not run in
 // parallel. Tests that need none of their own use [Cluster.SharedManager], and may.
 //
-//	func TestMain(m *testing.M) { cluster.Main(m) }
+//	func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 //
 //	func TestRollout(t *testing.T) {
 //		c := cluster.Start(t)
@@ -88,8 +88,9 @@ func WithoutKwok(t testing.TB, c *Cluster) { c.stopComponent(t, "kwok-controller
 // parallel is how many tests run at the same time, unless the flag -parallel is given. They mostly wait.
 const parallel = "4"
 
-// Main runs a package's tests, and then ends its shared manager and its control plane.
-func Main(m *testing.M, options ...Option) {
+// Main runs a package's tests, and then ends its shared manager and its control plane. It returns the code with which the process is to
+// end: if TestMain returns without using it, only failed tests fail the package, and not what they have left.
+func Main(m *testing.M, options ...Option) (code int) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -97,12 +98,12 @@ func Main(m *testing.M, options ...Option) {
 		_ = flag.Set("test.parallel", parallel) // the flag exists
 	}
 	shared.options = options
-	code := m.Run()
+	code = m.Run()
 	if err := end(); err != nil {
 		fmt.Fprintf(os.Stderr, "FAIL: after the tests: %v\n", err)
-		code = max(code, 1)
+		return max(code, 1)
 	}
-	os.Exit(code)
+	return code
 }
 
 // end ends what the package has started, and tells what is wrong with what the tests have left.

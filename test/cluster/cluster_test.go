@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-func TestMain(m *testing.M) { Main(m) }
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
 func TestPodsArePlayedAsTheirAnnotationsSay(t *testing.T) {
 	c := Start(t)

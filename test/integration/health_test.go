@@ -243,7 +243,7 @@ func TestAFrozenWatch(t *testing.T) {
 	const bound = 5 * time.Second
 	e := embed(t, client, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Config) { c.Bounds.Watch = bound })
 	e.wait(patience, "/readyz", http.StatusOK)
-	e.wait(patience, "/livez", http.StatusOK)
+	e.wait(patience, "/livez?exclude=watch-"+idle, http.StatusOK)
 
 	// At rest, the server owes nothing until its first bookmark has come. From then on there is one each minute.
 	e.wait(patience, "/livez/watch-"+idle, http.StatusInternalServerError)

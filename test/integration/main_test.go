@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8") // unless it is given: they mostly wait
-	cluster.Main(m, cluster.InstalledRoles)
+	os.Exit(cluster.Main(m, cluster.InstalledRoles))
 }
 
 const (

@@ -67,7 +67,7 @@ func TestMetadataInformers(t *testing.T) {
 	if unsynced := sub.WaitForSync(ctx, time.Second); !slices.Equal(unsynced, []schema.GroupVersionResource{broken}) {
 		t.Errorf("not synced: %v, want the one whose webhook is dead", unsynced)
 	}
-	m.eventually("the reason is known", func() error { // first, client-go asks a server ten times that says it is not ready
+	cluster.Eventually(t, 2*patience, "the reason is known", func() error { // first, client-go asks a server ten times that says it is not ready
 		if state := m.state(all, broken); state.Synced || state.Err == nil || !strings.Contains(state.Err.Error(), "conversion webhook") {
 			return fmt.Errorf("the state is %+v", state)
 		}

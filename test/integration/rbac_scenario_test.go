@@ -42,19 +42,14 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	legacy := b.legacyTokens()
 	customKinds(t, c)
 	port := freePort(t)
-	m := c.Manager(t, autoscalerPeriod, "--controllers=*,bootstrapsigner,tokencleaner", "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
+	began := time.Now()
+	c.Manager(t, "--controllers=podgc") // by itself, because orphans are only deleted after a while
+	m := c.Manager(t, autoscalerPeriod, "--controllers=*,bootstrapsigner,tokencleaner,-podgc", "--legacy-service-account-token-clean-up-period="+suite.LegacyTokenPeriod, "--leader-elect=true", "--leader-elect-on-loss=standby", "--leader-elect-lease-duration=4s",
 		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--mirroring-max-endpoints-per-subset=1", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
 		"--authentication-kubeconfig="+c.ManagerKubeconfig, "--authorization-kubeconfig="+c.ManagerKubeconfig)
-	began := time.Now()
 	set := b.work()
 	legacy()
 	b.scrape(port)
-	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
-		if p := b.pod("orphan"); p != nil && p.DeletionTimestamp == nil {
-			return fmt.Errorf("it is not, after %v", time.Since(began).Round(time.Second))
-		}
-		return nil
-	})
 	b.loseTheLease(m)
 	m.Stop(t)
 	b.namesThatAreTaken(set)
@@ -62,6 +57,12 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.wait("the Endpoints of the controller that is off are gone", func() error {
 		if b.endpoints("web") != nil {
 			return fmt.Errorf("they are there")
+		}
+		return nil
+	})
+	cluster.Eventually(t, 2*patience, "PGC-10: the orphan is deleted", func() error {
+		if p := b.pod("orphan"); p != nil && p.DeletionTimestamp == nil {
+			return fmt.Errorf("it is not, after %v", time.Since(began).Round(time.Second))
 		}
 		return nil
 	})
@@ -189,7 +190,7 @@ func (b *bench) loseTheLease(m *cluster.Manager) {
 func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 	b.Helper()
 	begin := b.AuditEnd(b.T)
-	m := b.Manager(b.T, "--controllers=deployment,endpoint", "--kube-api-qps=1", "--kube-api-burst=1", listing,
+	m := b.Manager(b.T, "--controllers=deployment,endpoint", "--kube-api-qps=2", "--kube-api-burst=1", listing,
 		"--concurrent-deployment-syncs=20", "--concurrent-endpoint-syncs=20")
 	b.create(deployment("first", 0))
 	b.service("first")
@@ -200,7 +201,7 @@ func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 		return nil
 	})
 	b.seesWhatIsOld(begin)
-	for i := range 4 {
+	for i := range 6 {
 		b.create(deployment(fmt.Sprintf("before-%d", i), 0))
 		b.service(fmt.Sprintf("before-%d", i))
 	}

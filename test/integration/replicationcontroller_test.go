@@ -116,12 +116,14 @@ func TestReplicationControllers(t *testing.T) {
 
 func (b *bench) scalesRC() {
 	b.Helper()
-	rc := b.rc("web")
+	var rc *corev1.ReplicationController
 	custom := corev1.ReplicationControllerCondition{Type: "Custom", Status: corev1.ConditionTrue, Reason: "R"}
-	rc.Status.Conditions = []corev1.ReplicationControllerCondition{custom}
-	if _, err := b.Client.CoreV1().ReplicationControllers(b.ns).UpdateStatus(b.Context(), rc, metav1.UpdateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	b.wait("somebody writes a condition", func() error { // the manager may write at the same time
+		rc = b.rc("web")
+		rc.Status.Conditions = []corev1.ReplicationControllerCondition{custom}
+		_, err := b.Client.CoreV1().ReplicationControllers(b.ns).UpdateStatus(b.Context(), rc, metav1.UpdateOptions{})
+		return err
+	})
 	for _, size := range []int32{8, 2} {
 		b.scaleRC("web", size)
 		b.waitRC("web", size)
