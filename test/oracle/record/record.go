@@ -17,16 +17,11 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -51,35 +46,20 @@ type Recorder struct {
 
 // kind is one kind that is watched.
 type kind struct {
-	name     string
-	client   rest.Interface
-	resource string
-	list     func() runtime.Object
-	version  string // the last that is known
-	live     map[string]oracle.Object
+	schema.GroupVersionKind
+	client  rest.Interface // whose codecs are those of all kinds
+	version string         // the last that is known
+	live    map[string]oracle.Object
 }
 
-func kinds(c kubernetes.Interface) []*kind {
-	core, apps := c.CoreV1().RESTClient(), c.AppsV1().RESTClient()
-	return []*kind{
-		{name: oracle.Pod, client: core, resource: "pods", list: func() runtime.Object { return &corev1.PodList{} }},
-		{name: oracle.ReplicaSet, client: apps, resource: "replicasets", list: func() runtime.Object { return &appsv1.ReplicaSetList{} }},
-		{name: oracle.ReplicationController, client: core, resource: "replicationcontrollers", list: func() runtime.Object { return &corev1.ReplicationControllerList{} }},
-		{name: oracle.Deployment, client: apps, resource: "deployments", list: func() runtime.Object { return &appsv1.DeploymentList{} }},
-		{name: oracle.DaemonSet, client: apps, resource: "daemonsets", list: func() runtime.Object { return &appsv1.DaemonSetList{} }},
-		{name: oracle.StatefulSet, client: apps, resource: "statefulsets", list: func() runtime.Object { return &appsv1.StatefulSetList{} }},
-		{name: oracle.PersistentVolumeClaim, client: core, resource: "persistentvolumeclaims", list: func() runtime.Object { return &corev1.PersistentVolumeClaimList{} }},
-		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
-		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
-		{name: oracle.EndpointSlice, client: c.DiscoveryV1().RESTClient(), resource: "endpointslices", list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} }},
-		{name: oracle.Node, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
-		{name: oracle.Namespace, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
-		{name: oracle.ConfigMap, client: core, resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} }},
-		{name: oracle.Job, client: c.BatchV1().RESTClient(), resource: "jobs", list: func() runtime.Object { return &batchv1.JobList{} }},
-		{name: oracle.PodDisruptionBudget, client: c.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", list: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} }},
-		{name: oracle.ResourceQuota, client: core, resource: "resourcequotas", list: func() runtime.Object { return &corev1.ResourceQuotaList{} }},
-		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},
+// get begins a request for all objects of the kind.
+func (k *kind) get() *rest.Request {
+	resource, _ := meta.UnsafeGuessKindToResource(k.GroupVersionKind)
+	path := []string{"apis", k.Group, k.Version, resource.Resource}
+	if k.Group == "" {
+		path = append([]string{"api"}, path[2:]...)
 	}
+	return k.client.Get().AbsPath(path...)
 }
 
 // Start begins to record the kinds, all if none are named. What exists already is recorded as injected.
@@ -92,14 +72,18 @@ func Start(ctx context.Context, config *rest.Config, names ...string) (*Recorder
 		return nil, err
 	}
 	r := &Recorder{}
-	for _, k := range kinds(client) {
-		if wanted(names, k.name) {
-			r.kinds = append(r.kinds, k)
+	for _, o := range oracle.Examples() {
+		found, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			return nil, err
+		}
+		if wanted(names, found[0].Kind) {
+			r.kinds = append(r.kinds, &kind{GroupVersionKind: found[0], client: client.CoreV1().RESTClient()})
 		}
 	}
 	for _, k := range r.kinds {
 		if err := r.relist(ctx, k); err != nil {
-			return nil, fmt.Errorf("list %s: %w", k.resource, err)
+			return nil, fmt.Errorf("list %s: %w", k.Kind, err)
 		}
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
@@ -152,8 +136,11 @@ func (r *Recorder) relist(ctx context.Context, k *kind) error {
 
 // read lists what exists now.
 func (k *kind) read(ctx context.Context) (objects []oracle.Object, version string, err error) {
-	list := k.list()
-	if err := k.client.Get().Resource(k.resource).Do(ctx).Into(list); err != nil {
+	list, err := scheme.Scheme.New(k.GroupVersion().WithKind(k.Kind + "List"))
+	if err != nil {
+		return nil, "", err
+	}
+	if err := k.get().Do(ctx).Into(list); err != nil {
 		return nil, "", err
 	}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
@@ -209,7 +196,7 @@ func (r *Recorder) follow(ctx context.Context, k *kind) {
 // watch records until the watch ends.
 func (r *Recorder) watch(ctx context.Context, k *kind) error {
 	options := &metav1.ListOptions{Watch: true, ResourceVersion: k.version, AllowWatchBookmarks: true}
-	w, err := k.client.Get().Resource(k.resource).VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
+	w, err := k.get().VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
 	if err != nil {
 		return err
 	}
@@ -220,7 +207,7 @@ func (r *Recorder) watch(ctx context.Context, k *kind) error {
 		}
 		object, ok := event.Object.(oracle.Object)
 		if !ok {
-			return fmt.Errorf("watch %s: %T", k.resource, event.Object)
+			return fmt.Errorf("watch %s: %T", k.Kind, event.Object)
 		}
 		r.take(k, event.Type, object)
 	}
@@ -250,12 +237,12 @@ func (r *Recorder) Stop(ctx context.Context) (*oracle.History, error) {
 	for _, k := range r.kinds {
 		objects, version, err := k.read(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", k.resource, err)
+			return nil, fmt.Errorf("list %s: %w", k.Kind, err)
 		}
 		for !r.caughtUp(k, objects, version) {
 			select {
 			case <-ctx.Done():
-				return nil, fmt.Errorf("the watch of %s did not catch up: %w", k.resource, ctx.Err())
+				return nil, fmt.Errorf("the watch of %s did not catch up: %w", k.Kind, ctx.Err())
 			case <-time.After(retry):
 			}
 		}
