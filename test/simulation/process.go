@@ -43,7 +43,7 @@ func (p *process) start() {
 	if p.ended == nil {
 		p.ended = make(chan struct{})
 	}
-	client := &apiserver.Client{Server: w.server, Name: name, Network: link, Served: w.record.served}
+	client := &apiserver.Client{Server: w.server, Name: name, Network: w.to(link), Served: w.record.served}
 	config := p.config(&rest.Config{Host: "http://simulation", Transport: client})
 	go func() {
 		err := manager.Run(ctx, config, w.registry)
@@ -90,7 +90,7 @@ func (p *process) config(client *rest.Config) manager.Config {
 		c.LeaderElection.OnLoss = leaderelection.Standby
 	}
 	for _, e := range p.world.registry {
-		c.Controllers[e.Name] = true
+		c.Controllers[e.Name] = p.world.runs(e.Name)
 	}
 	return c
 }

@@ -6,6 +6,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ type world struct {
 	users     *suite.User
 	processes []*process
 	record    *record
-	only      map[string]bool // the controllers that run; nil if all do
+	only      map[string]bool                           // the controllers that run; nil if all do
+	way       func(apiserver.Network) apiserver.Network // to the server, beyond the links of processes and users; it may be nil
 
 	clientsMu sync.Mutex
 	clients   map[string]kubernetes.Interface // by who uses them
@@ -97,6 +99,12 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 		clients: map[string]kubernetes.Interface{},
 	}
 	w.users = w.newUsers()
+	if only := s.Settings["only"]; only != "" {
+		w.only = map[string]bool{}
+		for name := range strings.SplitSeq(only, ",") {
+			w.only[name] = true
+		}
+	}
 	if err := manager.SetFlags(w.registry, flags(s)); err != nil {
 		w.record.violation("%v", err)
 	}

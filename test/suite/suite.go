@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
@@ -16,7 +15,7 @@ import (
 type Entry struct {
 	Controller string // its name in the registry
 
-	// For the random workload in test/simulation.
+	// For scripts, such as those of the random workload in test/simulation.
 
 	// Operations are the commands of scripts that concern its objects, by their first word.
 	Operations map[string]Operation
@@ -26,11 +25,13 @@ type Entry struct {
 	Choices []workload.Choice
 	// NoChoices says why there are none.
 	NoChoices string
-	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it. It may be nil if the
-	// oracles L1 and L3 in test/oracle say it.
-	Settled func(*apiserver.Server) []string
+	// Needs are the controllers without which its objects are not what they should be.
+	Needs []string
+	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it, on any control plane. It may be
+	// nil if the oracles L1 and L3 in test/oracle say it.
+	Settled func(*View) []string
 
-	Scenarios []Scenario // for the crash tests in test/chaos
+	Scenarios []Scenario // for test/simulation, and for the crash tests in test/chaos
 	// NoScenarios says why there are none.
 	NoScenarios string
 	// Malformed are, for test/integration, objects that no server accepts today. An old version, or somebody with access to etcd,
@@ -39,7 +40,7 @@ type Entry struct {
 	// stands for namespace, name and uid. An object that says its namespace before ${META} belongs there, and not into that of the test.
 	Malformed map[string]string
 	Mutants   []Mutant // for test/mutation
-	Budgets   []Budget // for test/integration: the fewest writes that pieces of work take
+	Budgets   []Budget // for test/simulation: the fewest writes that pieces of work take
 }
 
 // Entries returns the entries of all controllers. To add one: a file and a line.
