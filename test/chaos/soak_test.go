@@ -444,7 +444,7 @@ func (s *soak) starve() {
 func (s *soak) randomScript() {
 	s.Helper()
 	lasts := time.Duration(3+s.IntN(6)) * time.Second
-	faults := workload.Faults(s.Uint64(), 3+s.IntN(4), lasts)
+	faults := shortened(workload.Faults(s.Uint64(), 3+s.IntN(4), lasts), lasts/2, (leaseDuration-renewDeadline)/2)
 	for _, k := range s.candidates {
 		if err := k.proxy.Play(faults, k.name); err != nil {
 			s.Fatal(err)
