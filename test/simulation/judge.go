@@ -50,20 +50,14 @@ func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.C
 		broken = append(broken, v.String())
 	}
 	if settled {
-		broken = append(broken, w.unsettled()...)
+		wrong, looked := suite.Unsettled(source{w.server}, w.runs)
+		for controller, n := range looked {
+			counts.Add(oracle.Counts{suite.SettledOracle + " " + controller: {Judged: n}})
+		}
+		broken = append(broken, wrong...)
 	}
 	return broken, counts
 }
 
-// unsettled returns what the entries of the suite find wrong in a world at rest.
-func (w *world) unsettled() (broken []string) {
-	for _, e := range suite.Entries() {
-		if e.Settled == nil || w.only != nil && !w.only[e.Controller] {
-			continue
-		}
-		for _, wrong := range e.Settled(w.server) {
-			broken = append(broken, suite.SettledOracle+" "+wrong)
-		}
-	}
-	return broken
-}
+// runs reports whether a controller runs.
+func (w *world) runs(controller string) bool { return w.only == nil || w.only[controller] }

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -47,32 +45,25 @@ func PlayScenario(t *testing.T, scenario suite.Scenario, s script.Script, regist
 func (w *world) play(t *testing.T, scenario suite.Scenario) Outcome {
 	began := time.Now()
 	w.furnish()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); w.cluster.Run(ctx) }()
-
-	user, played := w.player(t), true
+	defer w.animate(t.Context())()
+	user, prepared := w.player(t), true
 	if scenario.Prepare != nil {
-		played = w.perform(user, scenario.Prepare)
+		prepared = w.perform(user, scenario.Prepare)
 	}
 	var last time.Duration
+	started := time.Now()
 	w.at(func() {
-		for _, p := range w.processes {
-			p.start()
-		}
+		w.start()
 		last = w.schedule()
 	})
-	started := time.Now()
-	if played {
+	if prepared {
 		w.perform(user, scenario.Play)
 	}
 	time.Sleep(time.Until(started.Add(last + time.Second)))
 	w.at(w.heal)
-	o := w.finish(began, w.rest())
-	cancel()
-	<-done
-	time.Sleep(api.RequestTimeout) // see run
-	return o
+	rested := w.rest()
+	w.finish()
+	return w.outcome(began, rested)
 }
 
 // furnish makes what there is in a cluster before anybody works in it.
@@ -94,24 +85,6 @@ func (w *world) at(do func()) {
 	done := make(chan struct{})
 	w.cluster.Post(func() { defer close(done); do() })
 	<-done
-}
-
-// schedule enters the lines of the script into the agenda, and says when the last one has no effect any more.
-func (w *world) schedule() (last time.Duration) {
-	for _, l := range w.script.Lines {
-		w.cluster.After(l.At, func() { w.do(l) })
-		last = max(last, l.At+lasts(l))
-	}
-	return last
-}
-
-// finish ends all processes, and judges.
-func (w *world) finish(began time.Time, rested bool) Outcome {
-	w.cluster.Post(w.end)
-	for _, p := range w.processes {
-		p.wait()
-	}
-	return w.outcome(began, rested)
 }
 
 // player returns a user who plays scenarios.

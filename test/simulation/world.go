@@ -92,6 +92,7 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	server := apiserver.New(s.Seed)
 	cluster := actors.New(server, s.Seed)
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
+	cluster.Pace = time.Duration(s.Setting("pace", 0)) * time.Millisecond
 	w := &world{
 		script: s, registry: registry(), server: server, cluster: cluster, record: newRecord(server),
 		clients: map[string]kubernetes.Interface{},
@@ -110,22 +111,50 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 func (w *world) run(ctx context.Context) Outcome {
 	began := time.Now()
 	w.addNodes()
+	w.start()
+	last := w.schedule()
+	w.cluster.After(last+time.Second, w.heal)
+	defer w.animate(ctx)()
+	time.Sleep(last + 2*time.Second)
+	rested := w.rest()
+	w.finish()
+	return w.outcome(began, rested)
+}
+
+// start lets all processes begin.
+func (w *world) start() {
 	for _, p := range w.processes {
 		p.start()
 	}
-	last := w.schedule()
-	w.cluster.After(last+time.Second, w.heal)
+}
 
+// schedule enters the lines of the script into the agenda, and says when the last one has no effect any more.
+func (w *world) schedule() (last time.Duration) {
+	for _, l := range w.script.Lines {
+		w.cluster.After(l.At, func() { w.do(l) })
+		last = max(last, l.At+lasts(l))
+	}
+	return last
+}
+
+// animate lets the cluster live until the returned function is called.
+func (w *world) animate(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); w.cluster.Run(ctx) }()
-	time.Sleep(last + 2*time.Second)
-	rested := w.rest()
-	o := w.finish(began, rested)
-	cancel()
-	<-done
-	time.Sleep(api.RequestTimeout) // discovery that is under way does not end with the process, but when it is answered
-	return o
+	return func() {
+		cancel()
+		<-done
+		time.Sleep(api.RequestTimeout) // discovery that is under way does not end with its process, but when it is answered
+	}
+}
+
+// finish ends all processes for good.
+func (w *world) finish() {
+	w.cluster.Post(w.end)
+	for _, p := range w.processes {
+		p.wait()
+	}
 }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/token/jws"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -182,17 +181,18 @@ const slack = 5 * time.Second
 
 // signaturesSettled says which signatures are missing, are wrong, or should not be there (BOOT-15), and what the manager has changed beside
 // them.
-func signaturesSettled(s *apiserver.Server) (wrong []string) {
-	if o, err := s.Get("configmaps", metav1.NamespacePublic, clusterInfo); err == nil {
-		data := maps.Clone(o.(*corev1.ConfigMap).Data)
+func signaturesSettled(s *View) (wrong []string) {
+	if m := one[*corev1.ConfigMap](s, metav1.NamespacePublic, clusterInfo); m != nil {
+		s.Looked++
+		data := maps.Clone(m.Data)
 		if content, ok := data[api.KubeConfigKey]; ok {
 			wrong = append(wrong, wrongSignatures(s, content, data)...)
 		}
 	}
-	for _, e := range s.Since("configmaps", 0) {
+	for _, e := range s.writes("configmaps") {
 		before, _ := e.Before.(*corev1.ConfigMap)
 		after, _ := e.Object.(*corev1.ConfigMap)
-		if !managed(e.By) || before == nil || after == nil || after.Name != clusterInfo {
+		if before == nil || after == nil || after.Name != clusterInfo {
 			continue
 		}
 		content, ok := before.Data[api.KubeConfigKey]
@@ -207,8 +207,8 @@ func signaturesSettled(s *apiserver.Server) (wrong []string) {
 }
 
 // wrongSignatures compares the data of the ConfigMap with the tokens.
-func wrongSignatures(s *apiserver.Server, content string, data map[string]string) (wrong []string) {
-	for _, t := range apiserver.All[*corev1.Secret](s) {
+func wrongSignatures(s *View, content string, data map[string]string) (wrong []string) {
+	for _, t := range all[*corev1.Secret](s) {
 		id, ok := strings.CutPrefix(t.Name, tokenPrefix)
 		if !ok {
 			continue
@@ -235,15 +235,15 @@ func wrongSignatures(s *apiserver.Server, content string, data map[string]string
 }
 
 // bootstrapTokensSettled says which tokens are still there though they have expired, and which were deleted too early (BOOT-24, BOOT-25).
-func bootstrapTokensSettled(s *apiserver.Server) (wrong []string) {
-	for _, t := range apiserver.All[*corev1.Secret](s) {
+func bootstrapTokensSettled(s *View) (wrong []string) {
+	for _, t := range subjects[*corev1.Secret](s) {
 		if t.Type == api.SecretTypeBootstrapToken && time.Since(expiry(t)) > slack {
 			wrong = append(wrong, fmt.Sprintf("the token %s has expired at %v", t.Name, expiry(t)))
 		}
 	}
-	for _, e := range s.Since("secrets", 0) {
+	for _, e := range s.writes("secrets") {
 		before, ok := e.Before.(*corev1.Secret)
-		if ok && managed(e.By) && e.Type == "DELETED" && before.Type == api.SecretTypeBootstrapToken && expiry(before).After(e.Time) {
+		if ok && e.Deleted && before.Type == api.SecretTypeBootstrapToken && expiry(before).After(e.Time) {
 			wrong = append(wrong, fmt.Sprintf("the token %s was deleted at %v, and expires at %v", before.Name, e.Time, expiry(before)))
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 )
 
@@ -151,17 +150,17 @@ func requestCondition(r *signingRequest, kind certificatesv1.RequestConditionTyp
 }
 
 // approvalsSettled says which requests should have been approved, and which should not (CSR-29, CSR-31, CSR-33).
-func approvalsSettled(s *apiserver.Server) (wrong []string) {
-	_, err := s.Get("configmaps", metav1.NamespaceSystem, refusal)
-	for _, r := range apiserver.All[*signingRequest](s) {
-		if err != nil && r.Labels[requestKind] == kubelet && len(r.Status.Conditions) == 0 {
+func approvalsSettled(s *View) (wrong []string) {
+	refused := one[*corev1.ConfigMap](s, metav1.NamespaceSystem, refusal) != nil
+	for _, r := range subjects[*signingRequest](s) {
+		if !refused && r.Labels[requestKind] == kubelet && len(r.Status.Conditions) == 0 {
 			wrong = append(wrong, fmt.Sprintf("the request %s was not approved", r.Name))
 		}
 	}
-	for _, e := range s.Since("certificatesigningrequests", 0) {
+	for _, e := range s.writes("certificatesigningrequests") {
 		before, _ := e.Before.(*signingRequest)
 		after, _ := e.Object.(*signingRequest)
-		if !managed(e.By) || e.Type == "DELETED" || before == nil || after == nil || requestCondition(after, certificatesv1.CertificateApproved) == nil {
+		if e.Deleted || before == nil || after == nil || requestCondition(after, certificatesv1.CertificateApproved) == nil {
 			continue
 		}
 		if requestCondition(before, certificatesv1.CertificateApproved) != nil {
@@ -170,7 +169,7 @@ func approvalsSettled(s *apiserver.Server) (wrong []string) {
 		if after.Labels[requestKind] != kubelet || len(before.Status.Conditions) > 0 {
 			wrong = append(wrong, fmt.Sprintf("the request %s (%s) was approved", after.Name, after.Labels[requestKind]))
 		}
-		for _, o := range s.Past("configmaps", e.Version) {
+		for _, o := range s.past("configmaps", e.Version) {
 			if o.GetName() == refusal && e.Time.Sub(o.GetCreationTimestamp().Time) > time.Minute {
 				wrong = append(wrong, fmt.Sprintf("the request %s was approved, though nobody may have certificates", after.Name))
 			}
@@ -180,8 +179,8 @@ func approvalsSettled(s *apiserver.Server) (wrong []string) {
 }
 
 // certificatesSettled says which certificates should have been issued, which should not, and what is wrong with them (CSR-15..20).
-func certificatesSettled(s *apiserver.Server) (wrong []string) {
-	for _, r := range apiserver.All[*signingRequest](s) {
+func certificatesSettled(s *View) (wrong []string) {
+	for _, r := range subjects[*signingRequest](s) {
 		kind := r.Labels[requestKind]
 		failed, issued := requestCondition(r, certificatesv1.CertificateFailed), len(r.Status.Certificate) > 0
 		approved := requestCondition(r, certificatesv1.CertificateApproved) != nil
@@ -196,18 +195,18 @@ func certificatesSettled(s *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the request %s (%s), approved: %t, was given up: %t", r.Name, kind, approved, failed != nil))
 		}
 		if issued {
-			wrong = append(wrong, certificateWrong(r)...)
+			wrong = append(wrong, certificateWrong(s, r)...)
 		}
 	}
 	return wrong
 }
 
 // certificateWrong says what is wrong with the certificate of a request.
-func certificateWrong(r *signingRequest) (wrong []string) {
+func certificateWrong(s *View, r *signingRequest) (wrong []string) {
 	tell := func(format string, values ...any) {
 		wrong = append(wrong, "the certificate of "+r.Name+" "+fmt.Sprintf(format, values...))
 	}
-	authority, err := os.ReadFile(RootCAFile())
+	authority, err := os.ReadFile(s.Authority())
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
 	block, rest := pem.Decode(r.Status.Certificate)
@@ -239,16 +238,16 @@ func certificateWrong(r *signingRequest) (wrong []string) {
 }
 
 // cleaningSettled says which requests should be gone, and which were deleted too soon (CSR-36..40).
-func cleaningSettled(s *apiserver.Server) (wrong []string) {
+func cleaningSettled(s *View) (wrong []string) {
 	const tolerance = 5 * time.Second
-	for _, r := range apiserver.All[*signingRequest](s) {
+	for _, r := range subjects[*signingRequest](s) {
 		if end, ok := endOfRequest(r); ok && time.Since(end) > tolerance {
 			wrong = append(wrong, fmt.Sprintf("the request %s should have been deleted at %v", r.Name, end))
 		}
 	}
-	for _, e := range s.Since("certificatesigningrequests", 0) {
+	for _, e := range s.writes("certificatesigningrequests") {
 		before, _ := e.Before.(*signingRequest)
-		if e.Type != "DELETED" || !managed(e.By) || before == nil {
+		if !e.Deleted || before == nil {
 			continue
 		}
 		if end, ok := endOfRequest(before); !ok || e.Time.Before(end) {

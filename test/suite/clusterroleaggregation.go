@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -142,10 +141,10 @@ func (u *User) aggregation(names []string) (rule *rbacv1.AggregationRule) {
 
 // clusterRolesSettled checks that ClusterRoles have the rules that they aggregate, each once (SM-2), or if there are none, no rules but those
 // of others (SM-6), that nothing else of them was written, and that it was written under the right name (SM-5).
-func clusterRolesSettled(s *apiserver.Server) (wrong []string) {
-	all := apiserver.All[*rbacv1.ClusterRole](s)
-	wanted := wantedRules(all)
-	for _, r := range all {
+func clusterRolesSettled(s *View) (wrong []string) {
+	roles := subjects[*rbacv1.ClusterRole](s)
+	wanted := wantedRules(roles)
+	for _, r := range roles {
 		if r.AggregationRule == nil {
 			continue
 		}
@@ -158,12 +157,9 @@ func clusterRolesSettled(s *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the ClusterRole %s has the rules %v, not %v", r.Name, got, want))
 		}
 	}
-	for _, e := range s.Since("clusterroles", 0) {
+	for _, e := range s.writes("clusterroles") {
 		before, ok := e.Before.(*rbacv1.ClusterRole)
-		if !managed(e.By) {
-			continue
-		}
-		if !ok || e.Type == "DELETED" {
+		if !ok || e.Deleted {
 			wrong = append(wrong, fmt.Sprintf("the manager has created or deleted the ClusterRole %s", e.Object.GetName()))
 			continue
 		}

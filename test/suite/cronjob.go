@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -132,9 +131,9 @@ func cronRuns(u *User, l script.Line) error {
 }
 
 // cronJobsSettled checks the end, and that no Job was created that should not have been.
-func cronJobsSettled(server *apiserver.Server) (wrong []string) {
-	jobs := apiserver.All[*batchv1.Job](server)
-	for _, c := range apiserver.All[*batchv1.CronJob](server) {
+func cronJobsSettled(server *View) (wrong []string) {
+	jobs := all[*batchv1.Job](server)
+	for _, c := range subjects[*batchv1.CronJob](server) {
 		var active, listed []string
 		kept := map[batchv1.JobConditionType]int{}
 		for _, job := range jobs {
@@ -169,15 +168,15 @@ func cronJobsSettled(server *apiserver.Server) (wrong []string) {
 }
 
 // wrongRuns are Jobs of schedules that should not have been created when they were.
-func wrongRuns(server *apiserver.Server) (wrong []string) {
+func wrongRuns(server *View) (wrong []string) {
 	cronJobs := map[types.UID]*batchv1.CronJob{}
-	for _, e := range server.Since("cronjobs", 0) {
+	for _, e := range server.Changes("cronjobs") {
 		c := e.Object.(*batchv1.CronJob)
 		cronJobs[c.UID] = c // policy and deadline do not change
 	}
 	ran := map[string]bool{}
 	running := map[types.UID]*batchv1.Job{}
-	for _, e := range server.Since("jobs", 0) {
+	for _, e := range server.Changes("jobs") {
 		job := e.Object.(*batchv1.Job)
 		ref := metav1.GetControllerOfNoCopy(job)
 		if ref == nil || cronJobs[ref.UID] == nil {
@@ -187,14 +186,14 @@ func wrongRuns(server *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, wrongRun(e, job, cronJobs[ref.UID], ran[string(ref.UID)+job.Name], running)...)
 			ran[string(ref.UID)+job.Name] = true
 		}
-		if running[job.UID] = job; finishedJob(job) != nil || job.DeletionTimestamp != nil || e.Type == "DELETED" {
+		if running[job.UID] = job; finishedJob(job) != nil || job.DeletionTimestamp != nil || e.Deleted {
 			delete(running, job.UID)
 		}
 	}
 	return wrong
 }
 
-func wrongRun(e *apiserver.Event, job *batchv1.Job, c *batchv1.CronJob, again bool, running map[types.UID]*batchv1.Job) (wrong []string) {
+func wrongRun(e Change, job *batchv1.Job, c *batchv1.CronJob, again bool, running map[types.UID]*batchv1.Job) (wrong []string) {
 	if again { // CJ-50
 		wrong = append(wrong, job.Name+" was run twice")
 	}

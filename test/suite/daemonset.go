@@ -13,9 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -139,8 +137,8 @@ func markNode(u *User, l script.Line) error {
 
 // settledDaemonSets checks that each node has the pod that it should have and no other, that all pods have the present template when
 // nothing keeps them from it, that there is one revision of the present template, which is the newest, and that the status is right.
-func settledDaemonSets(s *apiserver.Server) (wrong []string) {
-	for _, d := range apiserver.All[*appsv1.DaemonSet](s) {
+func settledDaemonSets(s *View) (wrong []string) {
+	for _, d := range subjects[*appsv1.DaemonSet](s) {
 		if d.DeletionTimestamp == nil {
 			for _, problem := range unsettledDaemonSet(s, d) {
 				wrong = append(wrong, fmt.Sprintf("DaemonSet %s: %s", d.Name, problem))
@@ -150,18 +148,18 @@ func settledDaemonSets(s *apiserver.Server) (wrong []string) {
 	return wrong
 }
 
-func unsettledDaemonSet(s *apiserver.Server, d *appsv1.DaemonSet) []string {
+func unsettledDaemonSet(s *View, d *appsv1.DaemonSet) []string {
 	pods := map[string][]*corev1.Pod{}
-	for _, p := range apiserver.All[*corev1.Pod](s) {
+	for _, p := range all[*corev1.Pod](s) {
 		if metav1.IsControlledBy(p, d) && p.DeletionTimestamp == nil {
 			pods[p.Spec.NodeName] = append(pods[p.Spec.NodeName], p)
 		}
 	}
-	var desired, available, updated int32
+	var desired, usable, updated int32
 	waits := false // for a pod that has ended, or that surges and is not available
 	generation := d.Annotations["deprecated.daemonset.template.generation"]
 	newest, wrong := revisionsOf(s, d)
-	for _, n := range apiserver.All[*corev1.Node](s) {
+	for _, n := range all[*corev1.Node](s) {
 		runs, may := runsDaemon(d, n)
 		on := pods[n.Name]
 		if len(on) > 1 && d.Spec.UpdateStrategy.RollingUpdate != nil && d.Spec.UpdateStrategy.RollingUpdate.MaxSurge.String() == "0" || len(on) > 2 {
@@ -180,10 +178,10 @@ func unsettledDaemonSet(s *apiserver.Server, d *appsv1.DaemonSet) []string {
 			}
 			continue
 		}
-		is := func(p *corev1.Pod) bool { return podutil.Available(p, d.Spec.MinReadySeconds, time.Now()) }
-		waits = waits || slices.ContainsFunc(on, podutil.Finished) || len(on) > 1 && !(is(on[0]) && is(on[1]))
+		is := func(p *corev1.Pod) bool { return available(p, d.Spec.MinReadySeconds) }
+		waits = waits || slices.ContainsFunc(on, ended) || len(on) > 1 && !(is(on[0]) && is(on[1]))
 		if is(on[0]) {
-			available++
+			usable++
 		}
 		if on[0].Labels["pod-template-generation"] == generation || newest != nil && on[0].Labels[hashLabel] == newest.Labels[hashLabel] { // DS-56
 			updated++
@@ -193,7 +191,7 @@ func unsettledDaemonSet(s *apiserver.Server, d *appsv1.DaemonSet) []string {
 	if st.DesiredNumberScheduled != desired || st.ObservedGeneration != d.Generation {
 		wrong = append(wrong, fmt.Sprintf("generation %d, %d nodes are to run a pod, and the status says %+v", d.Generation, desired, st))
 	}
-	if rolls := d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType; rolls && !waits && available == desired && (updated != desired || st.UpdatedNumberScheduled != desired || st.NumberAvailable != desired) {
+	if rolls := d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType; rolls && !waits && usable == desired && (updated != desired || st.UpdatedNumberScheduled != desired || st.NumberAvailable != desired) {
 		wrong = append(wrong, fmt.Sprintf("%d of %d pods are updated, and the status says %+v", updated, desired, st))
 	}
 	return wrong
@@ -203,9 +201,9 @@ const hashLabel = "controller-revision-hash"
 
 // revisionsOf returns the newest revision of a DaemonSet, and what is wrong with its history: the newest must have the present template,
 // and no two the same number or data.
-func revisionsOf(s *apiserver.Server, d *appsv1.DaemonSet) (newest *appsv1.ControllerRevision, wrong []string) {
+func revisionsOf(s *View, d *appsv1.DaemonSet) (newest *appsv1.ControllerRevision, wrong []string) {
 	numbers, data := map[int64]bool{}, map[string]bool{}
-	for _, r := range apiserver.All[*appsv1.ControllerRevision](s) {
+	for _, r := range all[*appsv1.ControllerRevision](s) {
 		if !metav1.IsControlledBy(r, d) {
 			continue
 		}
@@ -241,8 +239,8 @@ func runsDaemon(d *appsv1.DaemonSet, n *corev1.Node) (runs, may bool) {
 }
 
 // terminatingOn reports whether a pod of a DaemonSet is still being deleted on a node.
-func terminatingOn(s *apiserver.Server, d *appsv1.DaemonSet, node string) bool {
-	return slices.ContainsFunc(apiserver.All[*corev1.Pod](s), func(p *corev1.Pod) bool {
+func terminatingOn(s *View, d *appsv1.DaemonSet, node string) bool {
+	return slices.ContainsFunc(all[*corev1.Pod](s), func(p *corev1.Pod) bool {
 		return metav1.IsControlledBy(p, d) && p.DeletionTimestamp != nil && p.Spec.NodeName == node
 	})
 }

@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -139,8 +137,8 @@ func isDisruption(c corev1.PodCondition) bool { return c.Type == corev1.Disrupti
 
 // settledBudgets checks that the status of each budget is that of its pods (DIS-17 to DIS-26f), and that no pod has said for long that
 // it is about to be disrupted (DIS-33).
-func settledBudgets(s *apiserver.Server) (wrong []string) {
-	for _, b := range apiserver.All[*policyv1.PodDisruptionBudget](s) {
+func settledBudgets(s *View) (wrong []string) {
+	for _, b := range subjects[*policyv1.PodDisruptionBudget](s) {
 		want, known := budgetOf(s, b)
 		if got := b.Status; known && (fmt.Sprint(got.DisruptionsAllowed, got.CurrentHealthy, got.DesiredHealthy, got.ExpectedPods) !=
 			fmt.Sprint(want.DisruptionsAllowed, want.CurrentHealthy, want.DesiredHealthy, want.ExpectedPods) ||
@@ -148,9 +146,9 @@ func settledBudgets(s *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("PodDisruptionBudget %s, generation %d, says %+v, want %+v", b.Name, b.Generation, got, want))
 		}
 	}
-	for _, p := range apiserver.All[*corev1.Pod](s) {
+	for _, p := range all[*corev1.Pod](s) {
 		i := slices.IndexFunc(p.Status.Conditions, isDisruption)
-		if i >= 0 && living(p) && !podutil.Finished(p) && p.Status.Conditions[i].Status == corev1.ConditionTrue &&
+		if i >= 0 && living(p) && !ended(p) && p.Status.Conditions[i].Status == corev1.ConditionTrue &&
 			time.Since(p.Status.Conditions[i].LastTransitionTime.Time) > 3*time.Minute {
 			wrong = append(wrong, fmt.Sprintf("Pod %s is still about to be disrupted", p.Name))
 		}
@@ -159,18 +157,18 @@ func settledBudgets(s *apiserver.Server) (wrong []string) {
 }
 
 // budgetOf is the status that a budget should have. It is not known if pods have owners that no longer exist.
-func budgetOf(s *apiserver.Server, b *policyv1.PodDisruptionBudget) (want policyv1.PodDisruptionBudgetStatus, known bool) {
+func budgetOf(s *View, b *policyv1.PodDisruptionBudget) (want policyv1.PodDisruptionBudgetStatus, known bool) {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {
 		return want, false
 	}
 	scales, pods := map[types.UID]int32{}, int32(0)
-	for _, p := range apiserver.All[*corev1.Pod](s) {
+	for _, p := range all[*corev1.Pod](s) {
 		if p.Namespace != b.Namespace || !selector.Matches(labels.Set(p.Labels)) {
 			continue
 		}
 		pods++
-		if living(p) && podutil.Ready(p) {
+		if living(p) && ready(p) {
 			want.CurrentHealthy++
 		}
 		if ref := metav1.GetControllerOf(p); ref != nil && !addScale(s, p.Namespace, ref, scales) {
@@ -198,16 +196,16 @@ func budgetOf(s *apiserver.Server, b *policyv1.PodDisruptionBudget) (want policy
 }
 
 // addScale adds the size of an owner, or of its own owner, once.
-func addScale(s *apiserver.Server, namespace string, ref *metav1.OwnerReference, to map[types.UID]int32) bool {
+func addScale(s *View, namespace string, ref *metav1.OwnerReference, to map[types.UID]int32) bool {
 	switch ref.Kind {
 	case "ReplicationController":
-		rc := apiserver.One[*corev1.ReplicationController](s, namespace, ref.Name)
+		rc := one[*corev1.ReplicationController](s, namespace, ref.Name)
 		if rc == nil || rc.UID != ref.UID {
 			return false
 		}
 		to[rc.UID] = *rc.Spec.Replicas
 	case "ReplicaSet":
-		rs := apiserver.One[*appsv1.ReplicaSet](s, namespace, ref.Name)
+		rs := one[*appsv1.ReplicaSet](s, namespace, ref.Name)
 		if rs == nil || rs.UID != ref.UID {
 			return false
 		}
@@ -216,7 +214,7 @@ func addScale(s *apiserver.Server, namespace string, ref *metav1.OwnerReference,
 		}
 		to[rs.UID] = *rs.Spec.Replicas
 	case "Deployment":
-		d := apiserver.One[*appsv1.Deployment](s, namespace, ref.Name)
+		d := one[*appsv1.Deployment](s, namespace, ref.Name)
 		if d == nil || d.UID != ref.UID {
 			return false
 		}

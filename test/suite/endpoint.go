@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -135,7 +137,9 @@ var endpointScenarios = []Scenario{
 var endpointBudgets = []Budget{{
 	Name: "100 Services for the same pods, and a pod less", Floor: floor.Writes{Other: 502, Status: 2}, // a slice shows that the pod goes, and that it is gone
 	Prepare: func(u *User) {
-		u.Create(Deployment("web", 3))
+		u.Create(Deployment("web", 3, func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{cluster.TerminateAfter: "2s"} // so that the slices show that the pod goes
+		}))
 		u.WaitComplete("web")
 	},
 	Do: func(u *User) {

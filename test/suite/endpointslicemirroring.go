@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -122,10 +121,10 @@ func mirrored(u *User, l script.Line) error {
 
 // settledMirrors checks that slices show all addresses of the Endpoints that are to be mirrored, and no others (ESM-4, ESM-9,
 // ESM-14).
-func settledMirrors(server *apiserver.Server) (wrong []string) {
+func settledMirrors(server *View) (wrong []string) {
 	want := map[string]bool{}
-	for _, s := range apiserver.All[*corev1.Service](server) {
-		e := apiserver.One[*corev1.Endpoints](server, s.Namespace, s.Name)
+	for _, s := range all[*corev1.Service](server) {
+		e := one[*corev1.Endpoints](server, s.Namespace, s.Name)
 		if s.Spec.Selector != nil || e == nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 			continue
 		}
@@ -139,7 +138,7 @@ func settledMirrors(server *apiserver.Server) (wrong []string) {
 		}
 	}
 	has := map[string]bool{}
-	for _, s := range apiserver.All[*discoveryv1.EndpointSlice](server) {
+	for _, s := range subjects[*discoveryv1.EndpointSlice](server) {
 		if s.Labels[discoveryv1.LabelManagedBy] != mirrorManager || s.DeletionTimestamp != nil {
 			continue
 		}

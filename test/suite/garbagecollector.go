@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -139,9 +138,10 @@ func deleteOwner(u *User, name string, l script.Line) error {
 }
 
 // garbageSettled says which garbage is left, and what was taken for garbage and was not (GC-33, GC-44, GC-47).
-func garbageSettled(s *apiserver.Server) (wrong []string) {
+func garbageSettled(s *View) (wrong []string) {
 	exists := map[types.UID]bool{}
 	all := s.Everything()
+	s.Looked += len(all)
 	for _, o := range all {
 		exists[o.GetUID()] = true
 	}
@@ -155,14 +155,14 @@ func garbageSettled(s *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s %s has no owner any more", o.Resource, o.GetName()))
 		}
 	}
-	for _, e := range s.Since("configmaps", 0) {
+	for _, e := range s.Changes("configmaps") {
 		if !beginsDeletion(e) || e.Before.GetLabels()[familyLabel] == "" {
 			continue
 		}
 		if e.Before.GetLabels()[keptLabel] != "" {
 			wrong = append(wrong, fmt.Sprintf("the ConfigMap %s was deleted with an owner that was to be deleted without it", e.Object.GetName()))
 		}
-		for _, o := range s.Past("configmaps", e.Version-1) {
+		for _, o := range s.past("configmaps", e.Version-1) {
 			waits := o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
 			if !waits && slices.ContainsFunc(e.Before.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }) {
 				wrong = append(wrong, fmt.Sprintf("the ConfigMap %s was deleted, though its owner %s existed", e.Object.GetName(), o.GetName()))
@@ -174,16 +174,16 @@ func garbageSettled(s *apiserver.Server) (wrong []string) {
 
 // heldByClaim reports whether an object waits for one of its claims, which is being deleted and is protected: a pod that was taken away from
 // a StatefulSet still uses it. claimsSettled checks that there is such a pod.
-func heldByClaim(s *apiserver.Server, owner metav1.Object) bool {
-	return slices.ContainsFunc(apiserver.All[*corev1.PersistentVolumeClaim](s), func(c *corev1.PersistentVolumeClaim) bool {
+func heldByClaim(s *View, owner metav1.Object) bool {
+	return slices.ContainsFunc(all[*corev1.PersistentVolumeClaim](s), func(c *corev1.PersistentVolumeClaim) bool {
 		return c.DeletionTimestamp != nil && slices.Contains(c.Finalizers, claimProtection) &&
 			slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 	})
 }
 
 // beginsDeletion reports whether a manager has deleted an object that nobody else had deleted before.
-func beginsDeletion(e *apiserver.Event) bool {
-	return managed(e.By) && e.Before != nil && e.Before.GetDeletionTimestamp() == nil && (e.Type == "DELETED" || e.Object.GetDeletionTimestamp() != nil)
+func beginsDeletion(e Change) bool {
+	return e.Managed && e.Before != nil && e.Before.GetDeletionTimestamp() == nil && (e.Deleted || e.Object.GetDeletionTimestamp() != nil)
 }
 
 // withoutActors is the beginning of scripts in which only the manager collects garbage and empties namespaces.

@@ -11,10 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -105,25 +103,25 @@ func disturbJob(u *User, l script.Line) error {
 }
 
 // unsettledJobs returns what is wrong about Jobs and their pods in a world at rest.
-func unsettledJobs(s *apiserver.Server) (wrong []string) {
+func unsettledJobs(s *View) (wrong []string) {
 	jobs, active, pods := map[types.UID]*batchv1.Job{}, map[types.UID]int{}, map[types.UID][]*corev1.Pod{}
-	for _, j := range apiserver.All[*batchv1.Job](s) {
+	for _, j := range subjects[*batchv1.Job](s) {
 		jobs[j.UID] = j
 	}
-	for _, p := range apiserver.All[*corev1.Pod](s) {
+	for _, p := range all[*corev1.Pod](s) {
 		ref := metav1.GetControllerOf(p)
 		tracked := slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer)
-		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		over := ended(p)
 		if ref == nil {
 			if tracked {
 				wrong = append(wrong, fmt.Sprintf("the pod %s belongs to nobody and has the finalizer of a Job", p.Name))
 			}
 			continue
 		}
-		if j := jobs[ref.UID]; tracked && (ended || j == nil || jobOver(j)) && (j == nil || !heldForIndex(j, p)) {
+		if j := jobs[ref.UID]; tracked && (over || j == nil || jobOver(j)) && (j == nil || !heldForIndex(j, p)) {
 			wrong = append(wrong, fmt.Sprintf("the pod %s of the Job %s still has the finalizer in phase %s", p.Name, ref.Name, p.Status.Phase))
 		}
-		if !ended && p.DeletionTimestamp == nil {
+		if !over && p.DeletionTimestamp == nil {
 			active[ref.UID]++
 		}
 		pods[ref.UID] = append(pods[ref.UID], p)
@@ -182,18 +180,14 @@ func inBackoff(j *batchv1.Job, pods []*corev1.Pod) bool {
 
 // podEnded is when a pod that has ended became unready: the containers of the simulation do not tell when they ended (JOB-32).
 func podEnded(p *corev1.Pod) time.Time {
-	if ready := podutil.ReadyCondition(p); ready != nil && ready.Status == corev1.ConditionFalse {
-		return ready.LastTransitionTime.Time
+	if c := readyCondition(p); c != nil && c.Status == corev1.ConditionFalse {
+		return c.LastTransitionTime.Time
 	}
 	return p.CreationTimestamp.Time
 }
 
 // jobOver reports whether a Job is complete or has failed.
-func jobOver(j *batchv1.Job) bool {
-	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
-	})
-}
+func jobOver(j *batchv1.Job) bool { return finishedJob(j) != nil }
 
 var jobMutants = []Mutant{
 	{

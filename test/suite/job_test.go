@@ -1,18 +1,18 @@
 package suite
 
 import (
+	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
 // A pod that has failed may keep its finalizer only if its Job is suspended, may run its index again, and lists it (JOB-67).
@@ -58,36 +58,34 @@ func TestJobsThatRestWithoutPods(t *testing.T) {
 		{"never longer than ten minutes", nil, 20, 10 * time.Minute, 1},
 		{"of each index", func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To[int32](1) }, 4, time.Minute, 1},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := apiserver.New(1)
-				create := func(o apiserver.Object) {
-					if _, err := server.Do(apiserver.Write{By: By, Verb: apiserver.Create, Object: o}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "sum"}, Spec: JobSpec("flop:1")}
-				j.Spec.ManagedBy = nil
-				if c.edit != nil {
-					c.edit(j)
-				}
-				create(j)
-				j = apiserver.One[*batchv1.Job](server, metav1.NamespaceDefault, "sum")
-				for range c.failures {
-					p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "sum-", OwnerReferences: []metav1.OwnerReference{
-						*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}}, Spec: Template("sum", "flop:1").Spec}
-					create(p)
-				}
-				for _, p := range apiserver.All[*corev1.Pod](server) {
-					if _, err := actors.Edit(server, By, p.Namespace, p.Name, "status", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }); err != nil {
-						t.Fatal(err)
-					}
-				}
-				time.Sleep(c.since)
-				if got := unsettledJobs(server); len(got) != c.wrong {
-					t.Errorf("%v", got)
-				}
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "sum", UID: "sum"}, Spec: JobSpec("flop:1")}
+		j.Spec.ManagedBy, j.Spec.Parallelism = nil, ptr.To[int32](1)
+		if c.edit != nil {
+			c.edit(j)
+		}
+		there := given{j}
+		for range c.failures {
+			there = append(there, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					CreationTimestamp: metav1.NewTime(time.Now().Add(-c.since)),
+					OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
+				},
+				Status: corev1.PodStatus{Phase: corev1.PodFailed},
 			})
-		})
+		}
+		view := &View{Source: there}
+		if got := unsettledJobs(view); len(got) != c.wrong || view.Looked != 1 {
+			t.Errorf("%s: of %d Jobs %v", c.name, view.Looked, got)
+		}
 	}
 }
+
+// given is a Source of objects that are there.
+type given []Object
+
+func (g given) Objects(kind schema.GroupVersionKind) []Object {
+	return slices.DeleteFunc(slices.Clone(g), func(o Object) bool { return kindOf(o) != kind })
+}
+func (given) Everything() []Stored    { return nil }
+func (given) Changes(string) []Change { return nil }
+func (given) Authority() string       { return "" }

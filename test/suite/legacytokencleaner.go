@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -95,19 +94,19 @@ func TokenTracking(days int) *corev1.ConfigMap {
 
 // legacyTokensSettled says which tokens were marked or deleted, and should not have been: each write of the manager is compared with what
 // there was at the time.
-func legacyTokensSettled(s *apiserver.Server) (wrong []string) {
-	for _, e := range s.Since("secrets", 0) {
+func legacyTokensSettled(s *View) (wrong []string) {
+	for _, e := range s.writes("secrets") {
 		before, _ := e.Before.(*corev1.Secret)
 		after, _ := e.Object.(*corev1.Secret)
-		if !managed(e.By) || before == nil || after == nil || before.Labels["kind"] == "" {
+		if before == nil || after == nil || before.Labels["kind"] == "" {
 			continue
 		}
-		deleted, today := e.Type == "DELETED", e.Time.UTC().Format(time.DateOnly)
+		deleted, today := e.Deleted, e.Time.UTC().Format(time.DateOnly)
 		if !deleted && before.Labels[invalidSince] == after.Labels[invalidSince] {
 			continue // it was filled
 		}
 		since := ""
-		for _, o := range s.Past("configmaps", e.Version) {
+		for _, o := range s.past("configmaps", e.Version) {
 			if o.GetName() == tokenTracking {
 				since = o.(*corev1.ConfigMap).Data["since"]
 			}
@@ -118,10 +117,10 @@ func legacyTokensSettled(s *apiserver.Server) (wrong []string) {
 		if today <= since || since == "" {
 			tell("its use was not tracked") // LTC-3; nobody tracks for a shorter time later, but by an edit right before
 		}
-		if !slices.ContainsFunc(s.Past("serviceaccounts", e.Version), lists(after)) {
+		if !slices.ContainsFunc(s.past("serviceaccounts", e.Version), lists(after)) {
 			tell("no ServiceAccount lists it") // LTC-6
 		}
-		if before.Labels["kind"] == mounted && slices.ContainsFunc(s.Past("pods", e.Version), uses(after)) {
+		if before.Labels["kind"] == mounted && slices.ContainsFunc(s.past("pods", e.Version), uses(after)) {
 			tell("a pod uses it") // LTC-7
 		}
 		if before.Labels[lastUsed] >= today {
@@ -135,16 +134,16 @@ func legacyTokensSettled(s *apiserver.Server) (wrong []string) {
 }
 
 // lists returns whether a ServiceAccount lists the Secret.
-func lists(secret *corev1.Secret) func(apiserver.Object) bool {
-	return func(o apiserver.Object) bool {
+func lists(secret *corev1.Secret) func(Object) bool {
+	return func(o Object) bool {
 		a := o.(*corev1.ServiceAccount)
 		return a.Namespace == secret.Namespace && slices.ContainsFunc(a.Secrets, func(r corev1.ObjectReference) bool { return r.Name == secret.Name })
 	}
 }
 
 // uses returns whether a pod pulls its images with the Secret.
-func uses(secret *corev1.Secret) func(apiserver.Object) bool {
-	return func(o apiserver.Object) bool {
+func uses(secret *corev1.Secret) func(Object) bool {
+	return func(o Object) bool {
 		p := o.(*corev1.Pod)
 		return p.Namespace == secret.Namespace && slices.Contains(p.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -99,34 +98,34 @@ func content(name string, finalizers ...string) *corev1.ConfigMap {
 
 // namespacesSettled says which namespaces should be gone, what is left of those that are, and what was deleted too early (NS-10, NS-18,
 // NS-28, NS-36).
-func namespacesSettled(s *apiserver.Server) (wrong []string) {
+func namespacesSettled(s *View) (wrong []string) {
 	held := map[string]bool{}
-	all := s.Everything()
-	for _, o := range all {
+	everything := s.Everything()
+	for _, o := range everything {
 		held[o.GetNamespace()] = held[o.GetNamespace()] || len(o.GetFinalizers()) > 0
 	}
 	there := map[string]bool{"": true}
-	for _, n := range apiserver.All[*corev1.Namespace](s) {
+	for _, n := range subjects[*corev1.Namespace](s) {
 		if there[n.Name] = true; n.DeletionTimestamp != nil && !held[n.Name] {
 			wrong = append(wrong, fmt.Sprintf("the namespace %s is still there, and nothing holds it", n.Name))
 		}
 	}
-	for _, o := range all {
-		if !there[o.GetNamespace()] && o.Resource != "events" {
+	for _, o := range everything {
+		if !there[o.GetNamespace()] {
 			wrong = append(wrong, fmt.Sprintf("of the namespace %s, which is gone, %s %s is left", o.GetNamespace(), o.Resource, o.GetName()))
 		}
 	}
-	for _, e := range s.Since("configmaps", 0) {
+	for _, e := range s.Changes("configmaps") {
 		if !beginsDeletion(e) || e.Before.GetLabels()[tenantLabel] == "" {
 			continue
 		}
 		namespace := e.Object.GetNamespace()
-		for _, n := range s.Past("namespaces", e.Version-1) {
+		for _, n := range s.past("namespaces", e.Version-1) {
 			if n.GetName() == namespace && n.GetDeletionTimestamp() == nil {
 				wrong = append(wrong, fmt.Sprintf("the namespace %s was emptied, and it was not to be deleted", namespace))
 			}
 		}
-		for _, p := range s.Past("pods", e.Version-1) {
+		for _, p := range s.past("pods", e.Version-1) {
 			if p.GetNamespace() == namespace {
 				wrong = append(wrong, fmt.Sprintf("the ConfigMap %s of %s was deleted before the pod %s", e.Object.GetName(), namespace, p.GetName()))
 			}

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"strings"
@@ -68,8 +69,16 @@ func get[T Object](u *User, name string) (T, error) {
 }
 
 // list returns the objects of a kind with labels such as "app=web", in the order of their names.
-func list[T Object](u *User, selector ...string) (all []T, err error) {
-	kind := kindOf(empty[T]())
+func list[T Object](u *User, selector ...string) ([]T, error) {
+	objects, err := u.listKind(kindOf(empty[T]()), selector...)
+	typed := make([]T, len(objects))
+	for i, o := range objects {
+		typed[i] = o.(T)
+	}
+	return typed, err
+}
+
+func (u *User) listKind(kind schema.GroupVersionKind, selector ...string) (objects []Object, err error) {
 	found, err := scheme.Scheme.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err != nil {
 		return nil, err
@@ -82,10 +91,25 @@ func list[T Object](u *User, selector ...string) (all []T, err error) {
 		return nil, err
 	}
 	err = meta.EachListItem(found, func(o runtime.Object) error {
-		all = append(all, o.(T))
+		objects = append(objects, o.(Object))
 		return nil
 	})
-	return all, err
+	return objects, err
+}
+
+// metadata lists the metadata of all objects of a resource, in all namespaces.
+func (u *User) metadata(resource schema.GroupVersionResource) ([]metav1.PartialObjectMetadata, error) {
+	path := []string{"apis", resource.Group, resource.Version, resource.Resource}
+	if resource.Group == "" {
+		path = append([]string{"api"}, path[2:]...)
+	}
+	text, err := u.Client.CoreV1().RESTClient().Get().AbsPath(path...).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx()).Raw()
+	var found metav1.PartialObjectMetadataList
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	return found.Items, err
 }
 
 // edit changes an object, whoever else changes it meanwhile. One that is not there makes it fail.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -95,9 +94,9 @@ func mount(u *User, l script.Line) error {
 }
 
 // claimsSettled says which claims lack the finalizer, which should be gone, and which have lost the finalizer while a pod used them.
-func claimsSettled(s *apiserver.Server) (wrong []string) {
-	pods := apiserver.All[*corev1.Pod](s)
-	for _, c := range apiserver.All[*corev1.PersistentVolumeClaim](s) {
+func claimsSettled(s *View) (wrong []string) {
+	pods := all[*corev1.Pod](s)
+	for _, c := range subjects[*corev1.PersistentVolumeClaim](s) {
 		user := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return mounts(p, c) })
 		switch has := slices.Contains(c.Finalizers, claimProtection); {
 		case !has && c.DeletionTimestamp == nil: // SM-35
@@ -106,7 +105,7 @@ func claimsSettled(s *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the claim %s is still there, and no pod uses it", c.Name))
 		}
 	}
-	for _, e := range s.Since("persistentvolumeclaims", 0) {
+	for _, e := range s.writes("persistentvolumeclaims") {
 		if !lostFinalizer(e, claimProtection) {
 			continue
 		}
@@ -130,15 +129,15 @@ func mounts(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
 
 // userSince returns a pod that used the claim at a version, and that was on its node before the claim was deleted: the scheduler of the
 // simulation does not look at claims, as a real one does, which refuses those that are being deleted.
-func userSince(s *apiserver.Server, c *corev1.PersistentVolumeClaim, version uint64) *corev1.Pod {
+func userSince(s *View, c *corev1.PersistentVolumeClaim, version uint64) *corev1.Pod {
 	bound := map[string]time.Time{}
-	for _, e := range s.Since("pods", 0) {
+	for _, e := range s.Changes("pods") {
 		p := e.Object.(*corev1.Pod)
 		if before, ok := e.Before.(*corev1.Pod); p.Spec.NodeName != "" && (!ok || before.Spec.NodeName == "") {
 			bound[string(p.UID)] = e.Time
 		}
 	}
-	for _, o := range s.Past("pods", version) {
+	for _, o := range s.past("pods", version) {
 		if p := o.(*corev1.Pod); mounts(p, c) && c.DeletionTimestamp != nil && bound[string(p.UID)].Before(c.DeletionTimestamp.Time) {
 			return p
 		}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -90,8 +89,8 @@ func volume(u *User, l script.Line) error {
 }
 
 // volumesSettled says which volumes lack the finalizer, which should be gone, and which have lost the finalizer while they were bound.
-func volumesSettled(s *apiserver.Server) (wrong []string) {
-	for _, v := range apiserver.All[*corev1.PersistentVolume](s) {
+func volumesSettled(s *View) (wrong []string) {
+	for _, v := range subjects[*corev1.PersistentVolume](s) {
 		switch has := slices.Contains(v.Finalizers, volumeProtection); {
 		case !has && v.DeletionTimestamp == nil: // SM-23
 			wrong = append(wrong, fmt.Sprintf("the volume %s lacks the finalizer", v.Name))
@@ -99,7 +98,7 @@ func volumesSettled(s *apiserver.Server) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the volume %s is still there, and it is not bound", v.Name))
 		}
 	}
-	for _, e := range s.Since("persistentvolumes", 0) {
+	for _, e := range s.writes("persistentvolumes") {
 		if before, ok := e.Before.(*corev1.PersistentVolume); ok && lostFinalizer(e, volumeProtection) && before.Status.Phase == corev1.VolumeBound {
 			wrong = append(wrong, fmt.Sprintf("the volume %s has lost the finalizer while it was bound", before.Name))
 		}
@@ -108,9 +107,9 @@ func volumesSettled(s *apiserver.Server) (wrong []string) {
 }
 
 // lostFinalizer reports whether the manager has taken a finalizer off.
-func lostFinalizer(e *apiserver.Event, finalizer string) bool {
-	return managed(e.By) && e.Before != nil && slices.Contains(e.Before.GetFinalizers(), finalizer) &&
-		(e.Type == "DELETED" || !slices.Contains(e.Object.GetFinalizers(), finalizer))
+func lostFinalizer(e Change, finalizer string) bool {
+	return e.Managed && e.Before != nil && slices.Contains(e.Before.GetFinalizers(), finalizer) &&
+		(e.Deleted || !slices.Contains(e.Object.GetFinalizers(), finalizer))
 }
 
 const volumePlan = "pkg/controllers/pvprotection/plan.go"

@@ -130,13 +130,13 @@ var replicaSetScenarios = []Scenario{
 }
 
 var replicaSetBudgets = []Budget{{
-	Name: "create 100 ReplicaSets of 2 replicas", Floor: floor.Writes{Other: 200, Status: 100},
+	Name: "create 250 ReplicaSets of 2 replicas", Floor: floor.Writes{Other: 500, Status: 250}, // at the end up to 24 report progress (decision 3)
 	Do: func(u *User) {
-		u.Each(100, func(i int) error {
+		u.Each(250, func(i int) error {
 			name := fmt.Sprint("web-", i)
 			return create(u, newReplicaSet(name, name, "web:1", 2))
 		})
-		u.waitReplicaSets(100)
+		u.waitReplicaSets(250)
 	},
 }}
 

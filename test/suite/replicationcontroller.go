@@ -8,8 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -59,10 +57,10 @@ func replicationControllerEntry() Entry {
 			},
 		},
 		Budgets: []Budget{{
-			Name: "create 100 ReplicationControllers of 2 replicas", Floor: floor.Writes{Other: 200, Status: 100},
+			Name: "create 250 ReplicationControllers of 2 replicas", Floor: floor.Writes{Other: 500, Status: 250}, // as for ReplicaSets
 			Do: func(u *User) {
-				u.Each(100, func(i int) error { return create(u, newReplicationController(fmt.Sprint("old-", i), "web:1", 2)) })
-				u.waitReplicationControllers(100)
+				u.Each(250, func(i int) error { return create(u, newReplicationController(fmt.Sprint("old-", i), "web:1", 2)) })
+				u.waitReplicationControllers(250)
 			},
 		}},
 	}
@@ -78,11 +76,11 @@ func replicationController(u *User, l script.Line) error {
 }
 
 // settledReplicationControllers checks that each has its pods, and says so in its status (RC-10, RC-14).
-func settledReplicationControllers(s *apiserver.Server) (wrong []string) {
-	for _, rc := range apiserver.All[*corev1.ReplicationController](s) {
+func settledReplicationControllers(s *View) (wrong []string) {
+	for _, rc := range subjects[*corev1.ReplicationController](s) {
 		active := int32(0)
-		for _, p := range apiserver.All[*corev1.Pod](s) {
-			if metav1.IsControlledBy(p, rc) && podutil.Active(p) {
+		for _, p := range all[*corev1.Pod](s) {
+			if metav1.IsControlledBy(p, rc) && living(p) && !ended(p) {
 				active++
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -148,8 +147,8 @@ func filled(name string) *corev1.ConfigMap {
 }
 
 // settledQuotas says which statuses are wrong.
-func settledQuotas(server *apiserver.Server) (wrong []string) {
-	for _, q := range apiserver.All[*corev1.ResourceQuota](server) {
+func settledQuotas(server *View) (wrong []string) {
+	for _, q := range subjects[*corev1.ResourceQuota](server) {
 		for limit, hard := range q.Spec.Hard {
 			if enforced, ok := q.Status.Hard[limit]; !ok || enforced.Cmp(hard) != 0 {
 				wrong = append(wrong, fmt.Sprintf("the status of quota %s limits %s to %s, its spec to %s", q.Name, limit, enforced.String(), hard.String()))
@@ -167,22 +166,22 @@ func settledQuotas(server *apiserver.Server) (wrong []string) {
 	return wrong
 }
 
-func countLimited(server *apiserver.Server, namespace string, limit corev1.ResourceName) (n int) {
+func countLimited(server *View, namespace string, limit corev1.ResourceName) (n int) {
 	switch limit {
 	case corev1.ResourcePods:
-		for _, p := range apiserver.All[*corev1.Pod](server) {
-			if p.Namespace == namespace && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed && !overdue(p) {
+		for _, p := range all[*corev1.Pod](server) {
+			if p.Namespace == namespace && !ended(p) && !overdue(p) {
 				n++
 			}
 		}
 	case corev1.ResourceConfigMaps:
-		for _, m := range apiserver.All[*corev1.ConfigMap](server) {
+		for _, m := range all[*corev1.ConfigMap](server) {
 			if m.Namespace == namespace {
 				n++
 			}
 		}
 	default:
-		for _, j := range apiserver.All[*batchv1.Job](server) {
+		for _, j := range all[*batchv1.Job](server) {
 			if j.Namespace == namespace {
 				n++
 			}

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -63,32 +62,29 @@ func editRootCA(u *User, l script.Line) error {
 }
 
 // rootCAsSettled says which namespaces lack the ConfigMap, and where it is not as it should be (RCA-1, RCA-2, RCA-6).
-func rootCAsSettled(s *apiserver.Server) (wrong []string) {
-	bundle, err := os.ReadFile(RootCAFile())
+func rootCAsSettled(s *View) (wrong []string) {
+	bundle, err := os.ReadFile(s.Authority())
 	if err != nil {
 		return []string{err.Error()}
 	}
 	for _, namespace := range active(s) {
-		o, err := s.Get("configmaps", namespace, rootCA)
-		if err != nil {
+		m := one[*corev1.ConfigMap](s, namespace, rootCA)
+		if m == nil {
 			wrong = append(wrong, fmt.Sprintf("the namespace %s has no ConfigMap %s", namespace, rootCA))
 			continue
 		}
-		m := o.(*corev1.ConfigMap)
+		s.Looked++
 		if len(m.Data) != 1 || m.Data["ca.crt"] != string(bundle) || m.Annotations[rootCADescribe] == "" {
 			wrong = append(wrong, fmt.Sprintf("the ConfigMap of %s is not as it should be: %d data, described %q", namespace, len(m.Data), m.Annotations[rootCADescribe]))
 		}
 	}
-	for _, e := range s.Since("configmaps", 0) {
-		if managed(e.By) && e.Before != nil && len(e.Before.GetLabels()) > len(e.Object.GetLabels()) { // RCA-6
+	for _, e := range s.writes("configmaps") {
+		if e.Before != nil && len(e.Before.GetLabels()) > len(e.Object.GetLabels()) { // RCA-6
 			wrong = append(wrong, fmt.Sprintf("the manager has taken labels off the ConfigMap of %s", e.Object.GetNamespace()))
 		}
 	}
 	return wrong
 }
-
-// managed reports whether a manager of a simulation has written under that name.
-func managed(by string) bool { return strings.HasPrefix(by, "m") && strings.Contains(by, ".") }
 
 var rootCAMutants = []Mutant{
 	{

@@ -1,6 +1,5 @@
 package suite
 
-
 // RuntimeMutants are mistakes in what all controllers share.
 var RuntimeMutants = []Mutant{
 	{

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -73,8 +72,8 @@ func newAccount(name string) *corev1.ServiceAccount {
 }
 
 // active are the namespaces that are not being deleted.
-func active(s *apiserver.Server) (names []string) {
-	for _, n := range apiserver.All[*corev1.Namespace](s) {
+func active(s *View) (names []string) {
+	for _, n := range all[*corev1.Namespace](s) {
 		if n.Status.Phase == corev1.NamespaceActive {
 			names = append(names, n.Name)
 		}
@@ -83,19 +82,19 @@ func active(s *apiserver.Server) (names []string) {
 }
 
 // accountsSettled says which namespaces lack a ServiceAccount, and which have one that should not be there (SA-1, SA-3).
-func accountsSettled(s *apiserver.Server) (wrong []string) {
+func accountsSettled(s *View) (wrong []string) {
 	for _, name := range active(s) {
-		if _, err := s.Get("serviceaccounts", name, "default"); err != nil {
+		if one[*corev1.ServiceAccount](s, name, "default") == nil {
 			wrong = append(wrong, fmt.Sprintf("the namespace %s has no ServiceAccount default", name))
 		}
 	}
-	for _, a := range apiserver.All[*corev1.ServiceAccount](s) {
+	for _, a := range subjects[*corev1.ServiceAccount](s) {
 		if a.Name == "default" && len(a.Labels)+len(a.Secrets)+len(a.OwnerReferences) > 0 { // SA-5
 			wrong = append(wrong, fmt.Sprintf("the ServiceAccount default of %s has more than a name", a.Namespace))
 		}
 	}
-	for _, e := range s.Since("serviceaccounts", 0) {
-		if managed(e.By) && e.Object.GetName() != "default" && e.Before == nil {
+	for _, e := range s.writes("serviceaccounts") {
+		if e.Object.GetName() != "default" && e.Before == nil {
 			wrong = append(wrong, fmt.Sprintf("the manager has created the ServiceAccount %s", e.Object.GetName()))
 		}
 	}

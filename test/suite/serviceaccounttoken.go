@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -64,26 +63,24 @@ func token(u *User, l script.Line) error {
 }
 
 // tokensSettled says which Secrets for tokens are not as they should be, and which should not be there or should be there still.
-func tokensSettled(s *apiserver.Server) (wrong []string) {
-	bundle, err := os.ReadFile(RootCAFile())
+func tokensSettled(s *View) (wrong []string) {
+	bundle, err := os.ReadFile(s.Authority())
 	if err != nil {
 		return []string{err.Error()}
 	}
-	for _, secret := range apiserver.All[*corev1.Secret](s) {
+	for _, secret := range subjects[*corev1.Secret](s) {
 		if secret.Type != corev1.SecretTypeServiceAccountToken || secret.DeletionTimestamp != nil {
 			continue
 		}
-		if !slices.ContainsFunc(apiserver.All[*corev1.ServiceAccount](s), func(a *corev1.ServiceAccount) bool { return names(secret, a) }) { // TOK-12
+		if !slices.ContainsFunc(all[*corev1.ServiceAccount](s), func(a *corev1.ServiceAccount) bool { return names(secret, a) }) { // TOK-12
 			wrong = append(wrong, fmt.Sprintf("the Secret %s has no ServiceAccount", secret.Name))
 		}
 		if len(secret.Data["token"]) == 0 || string(secret.Data["namespace"]) != secret.Namespace || string(secret.Data["ca.crt"]) != string(bundle) { // TOK-15
 			wrong = append(wrong, fmt.Sprintf("the Secret %s is not complete", secret.Name))
 		}
 	}
-	for _, e := range s.Since("secrets", 0) {
-		if managed(e.By) {
-			wrong = append(wrong, tokenWrite(s, e)...)
-		}
+	for _, e := range s.writes("secrets") {
+		wrong = append(wrong, tokenWrite(s, e)...)
 	}
 	return wrong
 }
@@ -96,19 +93,19 @@ func names(secret *corev1.Secret, a *corev1.ServiceAccount) bool {
 
 // tokenWrite says what is wrong with a write of the manager: it has replaced a token (TOK-13), or deleted a Secret whose ServiceAccount had
 // been there for so long that the manager must have seen it (TOK-12).
-func tokenWrite(s *apiserver.Server, e *apiserver.Event) (wrong []string) {
+func tokenWrite(s *View, e Change) (wrong []string) {
 	before, _ := e.Before.(*corev1.Secret)
 	after, _ := e.Object.(*corev1.Secret)
 	if before == nil || after == nil || before.Labels[invalidSince] != "" {
 		return nil // the legacy token cleaner's
 	}
-	if e.Type != "DELETED" {
+	if !e.Deleted {
 		if old := before.Data["token"]; len(old) > 0 && string(old) != string(after.Data["token"]) {
 			wrong = append(wrong, fmt.Sprintf("the token of %s was replaced", after.Name))
 		}
 		return wrong
 	}
-	for _, o := range s.Past("serviceaccounts", e.Version) {
+	for _, o := range s.past("serviceaccounts", e.Version) {
 		a := o.(*corev1.ServiceAccount)
 		if names(before, a) && e.Time.Sub(a.CreationTimestamp.Time) > time.Minute {
 			wrong = append(wrong, fmt.Sprintf("the Secret %s was deleted, though there was its ServiceAccount", after.Name))

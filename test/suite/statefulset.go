@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -105,8 +103,8 @@ func disturbClaims(u *User, l script.Line) error {
 }
 
 // settledStatefulSets checks that each has its pods and says so in its status. A pod that is not ready may hold up all that comes after it.
-func settledStatefulSets(s *apiserver.Server) (wrong []string) {
-	for _, set := range apiserver.All[*appsv1.StatefulSet](s) {
+func settledStatefulSets(s *View) (wrong []string) {
+	for _, set := range subjects[*appsv1.StatefulSet](s) {
 		if set.DeletionTimestamp != nil {
 			continue
 		}
@@ -117,13 +115,13 @@ func settledStatefulSets(s *apiserver.Server) (wrong []string) {
 	return wrong
 }
 
-func runs(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && podutil.Ready(p) }
+func runs(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && ready(p) }
 
-func unsettledStatefulSet(s *apiserver.Server, set *appsv1.StatefulSet) string {
+func unsettledStatefulSet(s *View, set *appsv1.StatefulSet) string {
 	status := set.Status
 	var mine []*corev1.Pod
 	ready := 0
-	for _, p := range apiserver.All[*corev1.Pod](s) {
+	for _, p := range all[*corev1.Pod](s) {
 		if !metav1.IsControlledBy(p, set) {
 			continue
 		}
@@ -143,15 +141,15 @@ func unsettledStatefulSet(s *apiserver.Server, set *appsv1.StatefulSet) string {
 		name := fmt.Sprint(set.Name, "-", ordinal)
 		at := slices.IndexFunc(mine, func(p *corev1.Pod) bool { return p.Name == name })
 		switch {
-		case at < 0 && apiserver.One[*corev1.Pod](s, set.Namespace, name) != nil:
+		case at < 0 && one[*corev1.Pod](s, set.Namespace, name) != nil:
 			return "" // another pod has the name
 		case at < 0:
 			return name + " is missing"
-		case podutil.Finished(mine[at]):
+		case ended(mine[at]):
 			return name + " has finished and is still there"
 		case !runs(mine[at]):
 			return ""
-		case apiserver.One[*corev1.PersistentVolumeClaim](s, set.Namespace, "data-"+name) == nil && mine[at].Status.Phase == corev1.PodPending:
+		case one[*corev1.PersistentVolumeClaim](s, set.Namespace, "data-"+name) == nil && mine[at].Status.Phase == corev1.PodPending:
 			return name + " has no claim"
 		}
 	}
@@ -176,7 +174,7 @@ func unsettledStatefulSet(s *apiserver.Server, set *appsv1.StatefulSet) string {
 func waitsForLower(set *appsv1.StatefulSet, pods []*corev1.Pod) bool {
 	unready := 0
 	for _, p := range pods {
-		if !runs(p) && !podutil.Finished(p) {
+		if !runs(p) && !ended(p) {
 			unready++
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
@@ -26,9 +25,9 @@ type Entry struct {
 	Choices []workload.Choice
 	// NoChoices says why there are none.
 	NoChoices string
-	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it. It may be nil if the
-	// oracles L1 and L3 in test/oracle say it.
-	Settled func(*apiserver.Server) []string
+	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it, on any control plane. It may be
+	// nil if the oracles L1 and L3 in test/oracle say it.
+	Settled func(*View) []string
 
 	Scenarios []Scenario // for the crash tests in test/chaos
 	// NoScenarios says why there are none.

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -104,8 +103,8 @@ func crowd(u *User, l script.Line) error {
 
 // nodeTTLsSettled checks that all nodes have the annotation of a class that fits their number, and that the manager has written nothing
 // else, and no annotation that need not have changed.
-func nodeTTLsSettled(s *apiserver.Server) (wrong []string) {
-	nodes := apiserver.All[*corev1.Node](s)
+func nodeTTLsSettled(s *View) (wrong []string) {
+	nodes := subjects[*corev1.Node](s)
 	seen := map[string]bool{}
 	for _, n := range nodes {
 		value := n.Annotations[nodeTTL]
@@ -121,7 +120,7 @@ func nodeTTLsSettled(s *apiserver.Server) (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("the nodes have different annotations: %v", seen))
 	}
 	var all sameClass
-	for _, e := range s.Since("nodes", 0) {
+	for _, e := range s.Changes("nodes") {
 		wrong = append(wrong, all.see(e)...)
 	}
 	return wrong
@@ -135,12 +134,12 @@ type sameClass struct {
 }
 
 // see returns what is wrong with a change of a node, if a manager has made it.
-func (c *sameClass) see(e *apiserver.Event) (wrong []string) {
+func (c *sameClass) see(e Change) (wrong []string) {
 	if c.values == nil {
 		c.values = map[string]string{}
 	}
 	after := e.Object.(*corev1.Node)
-	if before, ok := e.Before.(*corev1.Node); ok && managed(e.By) {
+	if before, ok := e.Before.(*corev1.Node); ok && e.Managed {
 		a, b := before.DeepCopy(), after.DeepCopy()
 		for _, n := range []*corev1.Node{a, b} {
 			delete(n.Annotations, nodeTTL)
@@ -157,7 +156,7 @@ func (c *sameClass) see(e *apiserver.Event) (wrong []string) {
 		}
 	}
 	c.values[after.Name] = after.Annotations[nodeTTL]
-	if e.Type == "DELETED" {
+	if e.Deleted {
 		delete(c.values, after.Name)
 	}
 	if value := after.Annotations[nodeTTL]; value != c.common && c.allHave(value) {

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
@@ -75,20 +74,20 @@ func ttlJob(u *User, l script.Line) error {
 }
 
 // ttlSettled checks that all Jobs are gone whose time to live is over, and that none was deleted that should not have been.
-func ttlSettled(server *apiserver.Server) (wrong []string) {
-	for _, job := range apiserver.All[*batchv1.Job](server) {
+func ttlSettled(server *View) (wrong []string) {
+	for _, job := range subjects[*batchv1.Job](server) {
 		if at, ok := endOfLife(job); ok && time.Since(at) > 5*time.Second {
 			wrong = append(wrong, fmt.Sprintf("the time to live of %s was over at %v", job.Name, at))
 		}
 	}
-	for _, e := range server.Since("jobs", 0) {
+	for _, e := range server.writes("jobs") {
 		before, ok := e.Before.(*batchv1.Job)
 		job := e.Object.(*batchv1.Job)
-		if !ok || before.DeletionTimestamp != nil || job.DeletionTimestamp == nil && e.Type != "DELETED" || len(job.OwnerReferences) > 0 || e.By == By {
+		if !ok || before.DeletionTimestamp != nil || job.DeletionTimestamp == nil && !e.Deleted || len(job.OwnerReferences) > 0 {
 			continue
 		}
 		if at, ok := endOfLife(before); !ok || e.Time.Before(at) { // TTL-24, TTL-26
-			wrong = append(wrong, fmt.Sprintf("%s was deleted by %s at %v, and its life ends at %v (%v)", job.Name, e.By, e.Time, at, ok))
+			wrong = append(wrong, fmt.Sprintf("%s was deleted at %v, and its life ends at %v (%v)", job.Name, e.Time, at, ok))
 		}
 		if !slices.Contains(job.Finalizers, metav1.FinalizerDeleteDependents) { // TTL-27
 			wrong = append(wrong, job.Name+" was not deleted in the foreground")
@@ -129,7 +128,7 @@ var ttlMutants = []Mutant{
 	},
 	{
 		Name:   "failed Jobs live for ever",
-		Edits:  []Edit{{ttlPlan, "job.DeletionTimestamp == nil && finishedJob(job) != nil", "job.DeletionTimestamp == nil && finishedJob(job) != nil && finishedJob(job).Type != batchv1.JobFailed"}},
+		Edits:  []Edit{{ttlPlan, "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil", "job.DeletionTimestamp == nil && jobutil.Finished(job) != nil && jobutil.Finished(job).Type != batchv1.JobFailed"}},
 		Script: withoutElection + "\n\t\t\tat 1s   ttl done seconds=5 image=failing:1",
 		Oracle: SettledOracle,
 	},

@@ -37,13 +37,17 @@ type Cluster struct {
 
 	// LeaveGarbage leaves garbage and namespaces that are being deleted to the managers. It is to be set before Run.
 	LeaveGarbage bool
+	// Pace is how long the scheduler takes for a pod, and each kubelet, which lets pods run and end at once. Without a pace they
+	// take their time. It is to be set before Run.
+	Pace time.Duration
+	busy map[string]time.Time // by node: when its kubelet will have done all that it has to do
 }
 
 // New returns the surroundings of the controllers that work on the server.
 func New(server *apiserver.Server, seed uint64) *Cluster {
 	return &Cluster{
 		server: server, seed: seed, seen: map[string]uint64{}, inbox: make(chan func(), 100),
-		lost: map[string]bool{}, since: map[string]time.Time{},
+		lost: map[string]bool{}, since: map[string]time.Time{}, busy: map[string]time.Time{},
 	}
 }
 
@@ -135,6 +139,9 @@ var ignored = []string{"events", "leases"}
 
 // delay draws a time for something that happens to an object: the same one in each run.
 func (c *Cluster) delay(what, object string, least, most time.Duration) time.Duration {
+	if c.Pace > 0 {
+		return 0
+	}
 	return least + time.Duration(c.draw(what, object, uint64(most-least)+1))
 }
 

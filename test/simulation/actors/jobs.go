@@ -11,14 +11,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
-// JobManager is spec.managedBy of the Jobs that are finished here, without pods. What becomes of one is in the name of its image: a good
+// JobManager is spec.managedBy of the Jobs that are finished here, without pods, unless the cluster has a pace: then users finish them. What becomes of one is in the name of its image: a good
 // one completes, a slow one after half a minute, a bad one never, and a failing one fails.
 const JobManager = "example.com/actor"
 
 // noteJob makes an appointment for the end of a new Job.
 func (c *Cluster) noteJob(e *apiserver.Event) {
 	job := e.Object.(*batchv1.Job)
-	if e.Before != nil || e.Type == watch.Deleted || job.Spec.ManagedBy == nil || *job.Spec.ManagedBy != JobManager {
+	if c.Pace > 0 || e.Before != nil || e.Type == watch.Deleted || job.Spec.ManagedBy == nil || *job.Spec.ManagedBy != JobManager {
 		return
 	}
 	character := Character(&corev1.Pod{Spec: job.Spec.Template.Spec})

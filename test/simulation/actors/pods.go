@@ -52,6 +52,8 @@ func (c *Cluster) notePod(e *apiserver.Event) {
 	}
 	before, _ := e.Before.(*corev1.Pod)
 	switch {
+	case c.Pace > 0:
+		c.notePaced(p, before)
 	case p.DeletionTimestamp != nil && (before == nil || before.DeletionTimestamp == nil || p.DeletionTimestamp.Before(before.DeletionTimestamp)):
 		c.noteEnd(p)
 	case p.Spec.NodeName == "" && before == nil && scheduled(p):
