@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -72,7 +71,6 @@ func (c *cell) start() {
 	p.lives = 1
 	client := &apiserver.Client{Server: c.server, Name: "m0.1", Network: c, Served: c.record.served}
 	config := p.config(&rest.Config{Host: "http://simulation", Transport: client})
-	config.Controllers = maps.Clone(c.only)
 	go func() {
 		defer close(c.ended)
 		if err := manager.Run(ctx, config, c.registry); err != nil {

@@ -90,7 +90,7 @@ func (p *process) config(client *rest.Config) manager.Config {
 		c.LeaderElection.OnLoss = leaderelection.Standby
 	}
 	for _, e := range p.world.registry {
-		c.Controllers[e.Name] = true
+		c.Controllers[e.Name] = p.world.runs(e.Name)
 	}
 	return c
 }

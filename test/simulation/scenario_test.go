@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -18,6 +19,16 @@ func TestScenarios(t *testing.T) {
 					t.Error(v)
 				}
 			})
+		}
+	}
+}
+
+// TestFocused runs some random scripts in which users are busy with the objects of few controllers.
+func TestFocused(t *testing.T) {
+	for seed := range uint64(plantest.Tries(20, 2)) {
+		s := suite.RandomFocused(seed)
+		for _, v := range Run(t, s, controllers.Registry).Violations {
+			t.Errorf("seed %d, %s: %s", seed, s.Settings["only"], v)
 		}
 	}
 }

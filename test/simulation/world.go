@@ -6,6 +6,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,12 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 		clients: map[string]kubernetes.Interface{},
 	}
 	w.users = w.newUsers()
+	if only := s.Settings["only"]; only != "" {
+		w.only = map[string]bool{}
+		for name := range strings.SplitSeq(only, ",") {
+			w.only[name] = true
+		}
+	}
 	if err := manager.SetFlags(w.registry, flags(s)); err != nil {
 		w.record.violation("%v", err)
 	}

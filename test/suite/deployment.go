@@ -21,6 +21,7 @@ import (
 func deploymentEntry() Entry {
 	return Entry{
 		Controller: "deployment-controller",
+		Needs:      []string{"replicaset-controller"},
 		Operations: map[string]Operation{
 			"create":   createDeployment,                                                                                 // NAME replicas= image= and the keys of configure
 			"edit":     editDeployment,                                                                                   // NAME and the keys of configure

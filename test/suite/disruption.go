@@ -24,6 +24,7 @@ import (
 func disruptionEntry() Entry {
 	return Entry{
 		Controller: "disruption-controller",
+		Needs:      []string{"deployment-controller"},
 		Operations: map[string]Operation{
 			"budget":  budget,  // NAME app=, of that name by default; min= or max=; delete=true
 			"evict":   evict,   // NAME n=, or all=true: through the API, at the same moment

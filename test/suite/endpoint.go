@@ -17,6 +17,7 @@ import (
 func endpointEntry() Entry {
 	return Entry{
 		Controller: "endpoints-controller",
+		Needs:      []string{"deployment-controller"},
 		Operations: map[string]Operation{
 			"service": service, // NAME app=, of that name by default; type=; delete=true
 		},

@@ -20,6 +20,7 @@ const sliceManager = "endpointslice-controller.k8s.io"
 func endpointSliceEntry() Entry {
 	return Entry{
 		Controller: "endpointslice-controller",
+		Needs:      []string{"endpoints-controller"},
 		Operations: map[string]Operation{
 			"slices": editSlices, // of a service: do=delete, do=edit, or do=add: one that somebody else manages
 		},

@@ -26,6 +26,7 @@ const mirrorManager = "endpointslicemirroring-controller.k8s.io"
 func endpointSliceMirroringEntry() Entry {
 	return Entry{
 		Controller: "endpointslice-mirroring-controller",
+		Needs:      []string{"endpoints-controller", "endpointslice-controller"},
 		Operations: map[string]Operation{
 			"mirrored": mirrored, // NAME n=: a Service without selector and Endpoints by hand; skip=true; selects=true; delete=true
 		},

@@ -21,6 +21,7 @@ import (
 func autoscalerEntry() Entry {
 	return Entry{
 		Controller: "horizontal-pod-autoscaler-controller",
+		Needs:      []string{"deployment-controller"},
 		Operations: map[string]Operation{
 			"autoscale": autoscale, // NAME min= max= window= external=true: of the Deployment NAME, by its load; again: changes it; delete=true
 			"load":      setLoad,   // NAME milli=: what its pods use of the CPU, together

@@ -16,6 +16,7 @@ import (
 func replicaSetEntry() Entry {
 	return Entry{
 		Controller: "replicaset-controller",
+		Needs:      []string{"deployment-controller"},
 		Operations: map[string]Operation{
 			"set":  disturbSet, // NAME n= do=delete, relabel, restore, orphan, replace: to a ReplicaSet; policy=
 			"bare": bareSet,    // NAME replicas= image=: a ReplicaSet without Deployment; again: scales it

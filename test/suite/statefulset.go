@@ -18,6 +18,7 @@ import (
 func statefulSetEntry() Entry {
 	return Entry{
 		Controller: "statefulset-controller",
+		Needs:      []string{"persistentvolumeclaim-protection-controller"},
 		Operations: map[string]Operation{
 			"sts":   statefulSet,   // NAME replicas= image= pods=Parallel partition= scaled=Delete deleted=Delete: makes or edits it; delete=true policy=
 			"claim": disturbClaims, // NAME do=delete, own: to the claims of the StatefulSet

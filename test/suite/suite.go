@@ -25,6 +25,8 @@ type Entry struct {
 	Choices []workload.Choice
 	// NoChoices says why there are none.
 	NoChoices string
+	// Needs are the controllers without which its objects are not what they should be.
+	Needs []string
 	// Settled returns what is wrong when the controller has nothing left to do and nothing hinders it, on any control plane. It may be
 	// nil if the oracles L1 and L3 in test/oracle say it.
 	Settled func(*View) []string

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
@@ -35,8 +36,17 @@ type Mix struct {
 }
 
 // Random returns the script of a seed: a few apps, users who are busy with them for a minute or so, and faults.
-func (m Mix) Random(seed uint64) script.Script {
-	g := &Generator{Rand: rand.New(rand.NewPCG(seed, 7)), Script: script.Script{Seed: seed, Settings: map[string]string{}}}
+func (m Mix) Random(seed uint64) script.Script { return m.random(seed, 7) }
+
+// Focused is Random of a mix in which only some controllers run, with scripts of its own.
+func (m Mix) Focused(seed uint64, controllers []string) script.Script {
+	s := m.random(seed, 8)
+	s.Settings["only"] = strings.Join(controllers, ",")
+	return s
+}
+
+func (m Mix) random(seed, stream uint64) script.Script {
+	g := &Generator{Rand: rand.New(rand.NewPCG(seed, stream)), Script: script.Script{Seed: seed, Settings: map[string]string{}}}
 	g.settings()
 	g.span = time.Duration(10+g.IntN(60)) * time.Second
 	g.apps = []string{"web", "api", "db"}[:1+g.IntN(3)]
