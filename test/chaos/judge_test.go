@@ -47,7 +47,6 @@ func newTally(t *testing.T, faults string, has int, promised ...string) *tally {
 				t.Errorf("in %d runs %s had nothing to judge, and was excused %d times", y.runs, id, y.counts[id].Excused)
 			}
 		}
-		t.Logf("Settled has looked at %v", y.looked)
 		table := y.String()
 		t.Log("\n" + table)
 		if file := os.Getenv("CHAOS_TABLE"); file != "" {
@@ -57,6 +56,21 @@ func newTally(t *testing.T, faults string, has int, promised ...string) *tally {
 		}
 	})
 	return y
+}
+
+// leavesNothing are the controllers whose scenarios end without an object that Settled could look at.
+var leavesNothing = []string{"legacy-serviceaccount-token-cleaner-controller", "persistentvolume-protection-controller"}
+
+// looksEverywhere fails the test if Settled has looked at no object of a controller, though its scenarios were played.
+func (y *tally) looksEverywhere(t *testing.T) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, e := range suite.Entries() {
+		plays := e.Settled != nil && len(e.Scenarios) > 0 && !slices.Contains(leavesNothing, e.Controller)
+		if plays && y.runs >= 2*len(scenarios()) && y.looked[e.Controller] == 0 {
+			t.Errorf("nobody has looked at what %s has left", e.Controller)
+		}
+	}
 }
 
 func appendTo(file, text string) error {
