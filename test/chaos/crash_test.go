@@ -20,6 +20,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 		strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S12 S15 S16 S18 S19 S20 S22 S23 L1 L2 L3")...)
 	var unreached atomic.Int32
 	t.Cleanup(func() {
+		tally.looksEverywhere(t)
 		if n := unreached.Load(); n > 0 {
 			t.Logf("%d changes were not made another time, as several may become one", n)
 		}

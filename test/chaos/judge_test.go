@@ -26,13 +26,21 @@ type tally struct {
 	violations map[string]int // by oracle
 	broken     map[string]int // runs with a violation, by oracle
 	counts     oracle.Counts  // what there was to judge
+	looked     map[string]int // objects that Settled has looked at, by controller
+}
+
+// looks notes at how many objects of a controller Settled has looked.
+func (y *tally) looks(controller string, n int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.looked[controller] += n
 }
 
 // newTally returns a tally that is logged when the test ends, and appended to the file that CHAOS_TABLE names. The test fails if
 // one of the oracles that it promises to ask has had nothing to judge, unless fewer runs were made than the test has, because a
 // pattern has left some out.
 func newTally(t *testing.T, faults string, has int, promised ...string) *tally {
-	y := &tally{faults: faults, violations: map[string]int{}, broken: map[string]int{}, counts: oracle.Counts{}}
+	y := &tally{faults: faults, violations: map[string]int{}, broken: map[string]int{}, counts: oracle.Counts{}, looked: map[string]int{}}
 	t.Cleanup(func() {
 		for _, id := range promised {
 			if y.runs >= has && y.counts[id].Judged == 0 {
@@ -48,6 +56,21 @@ func newTally(t *testing.T, faults string, has int, promised ...string) *tally {
 		}
 	})
 	return y
+}
+
+// leavesNothing are the controllers whose scenarios end without an object that Settled could look at.
+var leavesNothing = []string{"legacy-serviceaccount-token-cleaner-controller", "persistentvolume-protection-controller"}
+
+// looksEverywhere fails the test if Settled has looked at no object of a controller, though its scenarios were played.
+func (y *tally) looksEverywhere(t *testing.T) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, e := range suite.Entries() {
+		plays := e.Settled != nil && len(e.Scenarios) > 0 && !slices.Contains(leavesNothing, e.Controller)
+		if plays && y.runs >= 2*len(scenarios()) && y.looked[e.Controller] == 0 {
+			t.Errorf("nobody has looked at what %s has left", e.Controller)
+		}
+	}
 }
 
 func appendTo(file, text string) error {
@@ -86,6 +109,7 @@ func (y *tally) String() string {
 	row("L2", "the end is that of the run without faults")
 	row("L4", "after a fault the work is done within the longest back-off")
 	row("L5", "a new leader works within a bounded time")
+	row(suite.SettledOracle, "each controller has left its objects as they should be")
 	row(unfinishedOracle, "the work is done in time, and no process ends by itself")
 	b.WriteString("\n")
 	return b.String()
@@ -148,6 +172,14 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 	}
 	if _, err := r.recording.gap(nil); err != nil {
 		r.Error(err)
+	}
+	for controller, n := range r.looked {
+		counts.Add(oracle.Counts{suite.SettledOracle: {Judged: n}})
+		r.tally.looks(controller, n)
+	}
+	for _, text := range r.unsettled {
+		r.Error(text)
+		ids = append(ids, suite.SettledOracle)
 	}
 	if unfinished {
 		ids = append(ids, unfinishedOracle)

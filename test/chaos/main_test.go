@@ -11,6 +11,7 @@
 package chaos
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -28,4 +29,10 @@ func environment() string {
 	return ""
 }
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+// parallel is how many runs go on at the same time, unless the flag -parallel is given. They mostly wait.
+const parallel = "6"
+
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", parallel) // the flag exists
+	cluster.Main(m)
+}

@@ -91,22 +91,22 @@ func (p *process) killed() int {
 	return p.kills
 }
 
-// revive starts the next process if the present one has ended.
-func (p *process) revive() {
+// revive starts the next process if the present one has ended, and reports whether one lives.
+func (p *process) revive() bool {
 	p.Helper()
 	if p.manager == nil {
-		return // the first has not been started yet
+		return false // the first has not been started yet
 	}
 	select {
 	case <-p.manager.Ended():
 	default:
-		return
+		return true
 	}
 	p.mu.Lock()
 	told, wait := p.alive == nil, time.Until(p.back)
 	p.mu.Unlock()
 	if told && wait > 0 {
-		return
+		return false
 	}
 	code, log := p.manager.Wait(p.T, time.Second), p.manager.Log()
 	lost := strings.Contains(log, "leaderelection lost") || strings.Contains(log, "wait for apiserver")
@@ -114,4 +114,5 @@ func (p *process) revive() {
 		p.Errorf("manager %s ended by itself with exit code %d:\n%s", p.name, code, log)
 	}
 	p.start()
+	return true
 }

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
@@ -45,8 +48,24 @@ func newRecording(t testing.TB, c *cluster.Cluster, namespace string) *recording
 		if shared.Recorder, err = record.Start(context.Background(), c.RESTConfig); err != nil {
 			t.Fatal(err)
 		}
+		labelNodes(t, c)
 	}
 	return &recording{Recorder: shared.Recorder, namespaces: []string{namespace, leaseNamespace}, began: time.Now()}
+}
+
+// labelNodes lets all managers see the nodes that there are. Of those that come, each sees only its own.
+func labelNodes(t testing.TB, c *cluster.Cluster) {
+	t.Helper()
+	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, proxy.Runs, proxy.ForAll)
+	for _, n := range nodes.Items {
+		if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), n.Name, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // answered records a request of a manager.
@@ -74,13 +93,14 @@ func (r *recording) all(t testing.TB) *oracle.History {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), catchUp)
 	defer cancel()
+	r.mu.Lock()
+	requests := slices.Clone(r.requests) // before the revisions, which then show what they did
+	r.mu.Unlock()
 	h, err := r.History(ctx, r.namespaces...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, q := range r.requests {
+	for _, q := range requests {
 		if q.Namespace == "" || slices.Contains(r.namespaces, q.Namespace) {
 			h.Requests = append(h.Requests, q)
 		}

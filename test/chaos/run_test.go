@@ -5,11 +5,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -39,6 +42,9 @@ type run struct {
 	recording *recording
 	tally     *tally
 	judged    bool
+
+	unsettled []string       // what is wrong in the end, as the entries see it
+	looked    map[string]int // at how many objects each has looked
 
 	reference *oracle.History // of a run without faults, which ends in the same state; nil if there is none
 
@@ -129,6 +135,7 @@ func (r *run) wait(what string, timeout time.Duration, check func() error) {
 func (r *run) user() *suite.User {
 	r.Helper()
 	config := rest.CopyConfig(r.RESTConfig)
+	config.WarningHandlerWithContext = rest.NoWarnings{} // Endpoints are deprecated
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchful{next, r} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -192,10 +199,36 @@ func (r *run) end() *oracle.History {
 		h := r.recording.now(r.T)
 		done := len(oracle.Check(h, o, oracle.L1(), oracle.L3()))+len(r.differences(h)) == 0
 		if done || time.Now().After(deadline) {
+			r.unsettled, r.looked = suite.Unsettled(ownSource{r.user().Source(r.CAFile), r.ns}, func(string) bool { return true })
+			done = len(r.unsettled) == 0
+		}
+		if done || time.Now().After(deadline) {
 			r.spare()
 			return r.recording.all(r.T)
 		}
 	}
+}
+
+// ownSource leaves out what the manager of a run does not see: the nodes of others, and the system's namespaces.
+type ownSource struct {
+	suite.Source
+	namespace string
+}
+
+func (s ownSource) hides(o metav1.Object) bool {
+	runs := o.GetLabels()[proxy.Runs]
+	return strings.HasPrefix(o.GetNamespace(), "kube-") || o.GetNamespace() == "" && strings.HasPrefix(o.GetName(), "kube-") ||
+		runs != "" && runs != proxy.ForAll && runs != s.namespace
+}
+
+// Objects implements suite.Source.
+func (s ownSource) Objects(kind schema.GroupVersionKind) []suite.Object {
+	return slices.DeleteFunc(slices.Clone(s.Source.Objects(kind)), func(o suite.Object) bool { return s.hides(o) })
+}
+
+// Everything implements suite.Source.
+func (s ownSource) Everything() []suite.Stored {
+	return slices.DeleteFunc(s.Source.Everything(), func(o suite.Stored) bool { return s.hides(o) })
 }
 
 // explain logs what was injected, if the test has failed.

@@ -51,7 +51,7 @@ func (s scenario) undisturbed(t *testing.T, c *cluster.Cluster, y *tally) {
 			r.judge(h, oracle.Options{})
 			if !t.Failed() {
 				s.history = h
-				s.points, s.objects = written(h)
+				s.points, s.objects = written(h, r.ns)
 			}
 		})
 	})
@@ -79,14 +79,16 @@ func (p writePoint) is(verb, resource, subresource string) bool {
 // certain reports whether each run makes such a write. Of changes there may be fewer, as several may become one.
 func (p writePoint) certain() bool { return p.earlier == 0 || p.verb == "create" || p.verb == "delete" }
 
-// written are the writes of a history, without those that are noise, in the order in which they were sent.
-func written(h *oracle.History) (points []writePoint, objects map[string]map[string]bool) {
+// written are the writes of a history to objects of a namespace, without those that are noise, in the order in which they were sent.
+// Objects that belong to no namespace have names that begin with it.
+func written(h *oracle.History, namespace string) (points []writePoint, objects map[string]map[string]bool) {
 	requests := slices.Clone(h.Requests)
 	slices.SortStableFunc(requests, func(a, b oracle.Request) int { return a.Received.Compare(b.Received) })
 	objects = map[string]map[string]bool{}
 	var before []oracle.Request
 	for _, q := range requests {
-		if !faults.IsWork(apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}) {
+		own := q.Namespace == namespace || strings.HasPrefix(q.Name, namespace)
+		if !own || !faults.IsWork(apirequest.Request{Verb: q.Verb, Resource: q.Resource, Subresource: q.Subresource, Namespace: q.Namespace}) {
 			continue
 		}
 		p := writePoint{verb: q.Verb, resource: q.Resource, subresource: q.Subresource}
@@ -165,7 +167,7 @@ func (s scenario) disturb(r *run, script string, lasts time.Duration, injects bo
 	})
 	h := s.run(r)
 	if n := len(r.proxy.Injections()); n == 0 && injects {
-		r.Errorf("no fault was injected; the manager has sent %d writes", r.proxy.Writes())
+		r.Errorf("no fault was injected; the manager has sent %d writes, and the fault was to begin at %s", r.proxy.Writes(), s.middle())
 	}
 	r.judge(h, oracle.Options{Lease: leaseNamespace + "/" + r.ns})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/oracle/record"
+	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -187,7 +188,9 @@ func (s *soak) options(h *oracle.History) oracle.Options {
 func (s *soak) converge() (unfinished error) {
 	s.Helper()
 	for deadline := time.Now().Add(convergence); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		s.revive()
+		if unfinished = s.revive(); unfinished != nil {
+			continue
+		}
 		if unfinished = s.workload.settle(s.Context()); unfinished != nil {
 			continue
 		}
@@ -221,11 +224,15 @@ func (s *soak) writes() (n int) {
 	return n
 }
 
-func (s *soak) revive() {
+// revive starts processes anew that have ended, and returns an error while one may not start yet.
+func (s *soak) revive() (missing error) {
 	s.Helper()
 	for _, k := range s.candidates {
-		k.revive()
+		if !k.revive() {
+			missing = fmt.Errorf("%s has ended, and is not to start yet", k.name)
+		}
 	}
+	return missing
 }
 
 // takeover is how long the lease may have no living holder: its own time, and as long again as other faults may last that
@@ -280,7 +287,7 @@ func (s *soak) checkVitals() string {
 func (s *soak) pause(d time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		s.revive()
+		_ = s.revive() // it is waited for when the epoch ends
 	}
 }
 
@@ -320,7 +327,7 @@ func (s *soak) fault(deadly bool) {
 		{"restart kube-apiserver", 2, true, func() { s.blackout(func() { s.restart("kube-apiserver") }) }},
 		{"restart etcd", 2, true, func() { s.blackout(func() { s.restart("etcd") }) }},
 		{"starve CPU", 2, false, func() { s.blackout(s.starve) }},
-		{"script", 4, false, s.randomScript},
+		{"script", 4, false, func() { s.randomScript(deadly) }},
 		{"cut connections", 1, false, func() { s.candidates[0].proxy.CutAll(); s.candidates[1].proxy.CutAll() }},
 	}
 	sum := 0
@@ -443,11 +450,14 @@ func (s *soak) starve() {
 	}
 }
 
-// randomScript injects faults between the managers and the API server for some seconds.
-func (s *soak) randomScript() {
+// randomScript injects faults between the managers and the API server for some seconds. Unless they are to be deadly, no process ends.
+func (s *soak) randomScript(deadly bool) {
 	s.Helper()
 	lasts := time.Duration(3+s.IntN(6)) * time.Second
-	faults := workload.Faults(s.Uint64(), 3+s.IntN(4), lasts)
+	faults := shortened(workload.Faults(s.Uint64(), 3+s.IntN(4), lasts), lasts/2, (leaseDuration-renewDeadline)/2)
+	if !deadly {
+		faults.Lines = slices.DeleteFunc(faults.Lines, func(l script.Line) bool { return l.Arg(1) == "crash" || l.Arg(1) == "stop" })
+	}
 	for _, k := range s.candidates {
 		if err := k.proxy.Play(faults, k.name); err != nil {
 			s.Fatal(err)

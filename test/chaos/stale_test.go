@@ -195,7 +195,7 @@ func TestStaleAPIServer(t *testing.T) {
 						})
 						h := s.run(r)
 						if !r.happened() {
-							t.Errorf("it was not sent to the second server; it has made %d writes", r.proxy.Writes())
+							t.Errorf("it was not sent to the second server at %s; it has made %d writes", s.middle(), r.proxy.Writes())
 						}
 						r.judge(h, oracle.Options{Outages: []oracle.Outage{{Interval: r.disturbed}}}) // the proxy does not see what a server hides
 					})

@@ -15,10 +15,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
-const (
-	scriptsAtOnce = 3 // that are played in each namespace, with the same few names of apps
-	focus         = 6 // controllers whose objects a script is about
-)
+// scriptsAtOnce are played in each namespace, with the same few names of apps.
+const scriptsAtOnce = 3
 
 // randomWork is what users do at random: scripts of the simulation, which know all controllers, played in real time. What fails,
 // because the API server is away or someone else was faster, is left at that.
@@ -35,20 +33,11 @@ func (w *randomWork) run(ctx context.Context, lasts time.Duration) {
 	var all sync.WaitGroup
 	for _, ns := range w.namespaces {
 		for range scriptsAtOnce {
-			s := suite.MixOf(w.entries()...).Random(w.Uint64())
+			s := suite.RandomFocused(w.Uint64())
 			all.Go(func() { w.play(ctx, w.user(ctx, ns), s, lasts) })
 		}
 	}
 	all.Wait()
-}
-
-// entries are those of some controllers, drawn at random.
-func (w *randomWork) entries() (some []suite.Entry) {
-	all := suite.Entries()
-	for _, i := range w.Perm(len(all))[:focus] {
-		some = append(some, all[i])
-	}
-	return some
 }
 
 // user is one who does not wait for long, and does not mind.

@@ -1,8 +1,13 @@
 package oracle
 
 import (
+	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // renewed is a pod that is created a time after the last renewal of a lease of 15 s.
@@ -58,4 +63,37 @@ func TestS13(t *testing.T) {
 			s.Manager().As("b").Create(s.aPod(set))
 		}},
 	})
+}
+
+// TestTheLastFinalizerOfWhatOthersDelete: the API server answers who takes it off with the version in which the deletion began. Where
+// requests of users are not recorded, that is still not the time at which the manager wrote.
+func TestTheLastFinalizerOfWhatOthersDelete(t *testing.T) {
+	for _, altered := range []bool{false, true} {
+		s := NewScript()
+		a, b := s.Manager().As("a"), s.Manager().As("b")
+		held := a.Create(aLease("one"))
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Finalizers: []string{"kubernetes.io/pvc-protection"}}}
+		deleting := s.User().Terminate(s.User().Create(claim))
+		if altered { // nobody knows by whom
+			deleting = s.User().Edit(deleting, func(o Object) { o.SetLabels(map[string]string{"a": "b"}) })
+		}
+		s.Wait(10 * time.Second)
+		b.Edit(held, holds("two"))
+		b.Release(deleting)
+		last := &s.Requests[len(s.Requests)-1]
+		var err error
+		if last.Version, err = strconv.ParseInt(deleting.GetResourceVersion(), 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		user := s.User().Request.User
+		s.Requests = slices.DeleteFunc(s.Requests, func(q Request) bool { return q.User == user })
+
+		o := Options{}
+		for _, v := range Check(&s.History, o, S13()) {
+			t.Error(v)
+		}
+		if c := Cover(&s.History, o); len(c.Lost) > 0 || c.Manager[PersistentVolumeClaim] != 1 {
+			t.Errorf("%+v", c)
+		}
+	}
 }

@@ -124,13 +124,17 @@ func (l *linked) attribute(o *Options) {
 		if q.Verb == "delete" && (r == nil || !r.goes() && !r.hastens() || r.by != nil) {
 			r = q.chooseEnd(ends[q.ResponseUID])
 		}
-		if q.Verb != "create" && r != nil && r.by != nil { // an object that is being deleted goes with its last finalizer, in the version that it had
-			r = cmp.Or(q.chooseEnd(ends[r.uid]), r)
+		// An object that is being deleted goes with its last finalizer, in the version that it had.
+		others := q.Verb != "create" && q.Verb != "delete" && r != nil && q.follows(r)
+		if q.Verb != "create" && r != nil && (r.by != nil || others) {
+			if end := q.chooseEnd(ends[r.uid]); end != nil {
+				r, others = end, false
+			}
 		}
 		if r == nil {
 			continue
 		}
-		if r.by != nil || q.Verb != "create" && q.Verb != "delete" && r.Type == Added {
+		if r.by != nil || others || q.Verb != "create" && q.Verb != "delete" && r.Type == Added {
 			q.noop = true // it was answered with what another had made
 			continue
 		}
@@ -158,6 +162,13 @@ func (r *revision) held() bool {
 	return r.Type == Deleted && r.old != nil && slices.ContainsFunc(r.old.GetFinalizers(), func(f string) bool {
 		return f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents
 	})
+}
+
+// follows reports whether a change was answered with a revision that it cannot have made: one that was seen before it was asked for,
+// or one that begins the end of its object.
+func (q *request) follows(r *revision) bool {
+	early := !q.Received.IsZero() && !r.When.IsZero() && r.When.Before(q.Received.Add(-time.Second))
+	return early || r.Type == Modified && r.goes()
 }
 
 // chooseEnd is the revision that a request made which ended an object, of those of that object: there are two if it ended with

@@ -37,7 +37,7 @@ func (u *User) brokenPods() {
 		u.fail(fmt.Sprintf("ended-%02d", i))
 		time.Sleep(5 * time.Millisecond)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "out-" + u.Namespace}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "out-" + u.Namespace, Labels: map[string]string{"runs": u.Namespace}}}
 	node.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: "NoExecute"}}
 	u.Create(node)
 	u.Cleanup(func() {

@@ -184,6 +184,7 @@ func (p *Proxy) Switch(name string) error {
 	if u == nil {
 		return fmt.Errorf("no API server %q", name)
 	}
+	p.log(Injection{time.Now(), "everything", faults.Fault{Word: "goes to " + name}})
 	p.CutAll()
 	return nil
 }
@@ -193,6 +194,7 @@ func (p *Proxy) Divert(name string) {
 	p.mu.Lock()
 	p.diverted = name
 	p.mu.Unlock()
+	p.log(Injection{time.Now(), "lists and watches", faults.Fault{Word: "go to " + name}})
 	p.CutAll()
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ func parseRequest(r *http.Request, only string) Request {
 		"certificatesigningrequests": {"labelSelector", OfNamespace + "=" + only},
 		"persistentvolumes":          {"labelSelector", OfNamespace + "=" + only},
 		"clusterroles":               {"labelSelector", OfNamespace + "=" + only},
+		"nodes":                      {"labelSelector", fmt.Sprintf("%s in (%s,%s)", Runs, ForAll, only)},
 	}[request.Resource]
 	if only != "" && all && selector[0] != "" {
 		query := r.URL.Query()
@@ -47,6 +49,12 @@ func parseRequest(r *http.Request, only string) Request {
 	}
 	return request
 }
+
+// Runs is the label of nodes that names the namespace whose pods they run, or ForAll.
+const (
+	Runs   = "runs"
+	ForAll = "all"
+)
 
 // OfNamespace is the label of objects of the whole cluster that names the namespace that they are made for.
 const OfNamespace = "of-namespace"

@@ -34,6 +34,9 @@ func TestRequestsAreParsed(t *testing.T) {
 		if selector := r.URL.Query().Get("labelSelector"); (selector == OfNamespace+"=only") != marked {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}
+		if selector := r.URL.Query().Get("labelSelector"); (selector == "runs in (all,only)") != strings.Contains(got, " nodes ") {
+			t.Errorf("%s %s selects %q", row.method, row.url, selector)
+		}
 		if row.path == "" {
 			row.path, _, _ = strings.Cut(row.url, "?")
 		}
