@@ -158,7 +158,7 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 func runOptions(o oracle.Options) oracle.Options {
 	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
 	o.Identity = byUser
-	o.Settled, o.Unhindered = true, true
+	o.Settled, o.Unhindered, o.Slices = true, true, true
 	o.TerminatedPodThreshold = suite.TerminatedThreshold
 	return o
 }
