@@ -212,7 +212,7 @@ const knownWithin = 5 * time.Second
 func runOptions(o oracle.Options) oracle.Options {
 	o.Manager = func(oracle.Request) bool { return true } // only its requests are recorded
 	o.Identity = byUser
-	o.Settled, o.Unhindered = true, true
+	o.Settled, o.Unhindered, o.Slices = true, true, true
 	o.Lag, o.EndpointsLag = knownWithin, 10*time.Second
 	o.TerminatedPodThreshold = suite.TerminatedThreshold
 	return o
