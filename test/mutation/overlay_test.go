@@ -1,7 +1,6 @@
 package mutation
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/standalone-kcm/controller-manager/test/overlay"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -45,7 +45,8 @@ func On(name string) bool { return on == name }
 //	func (s *Set) size(n int) int { if mutant.On("a pod too many") { return s.size__mutant7(n) }; return n }
 //	func (s *Set) size__mutant7(n int) int { return n + 1 }
 //
-// So without a mutant the program does what the product does. The error names all mutants that cannot be made.
+// So without a mutant the program does what the product does. A seed decides a run, see package overlay. The error names all mutants
+// that cannot be made.
 func overlayOf(dir string, mutants []suite.Mutant) (string, error) {
 	sources := map[string]*source{}
 	var errs []error
@@ -61,25 +62,18 @@ func overlayOf(dir string, mutants []suite.Mutant) (string, error) {
 	for path, s := range sources {
 		texts[path] = s.String()
 	}
-	var overlay struct{ Replace map[string]string }
-	overlay.Replace = map[string]string{}
+	files, err := overlay.Seeded(root)
+	if err != nil {
+		return "", err
+	}
 	for path, text := range texts {
 		place, err := filepath.Abs(filepath.Join(root, path))
 		if err != nil {
 			return "", err
 		}
-		edited := filepath.Join(dir, strings.ReplaceAll(path, "/", "-"))
-		if err := os.WriteFile(edited, []byte(text), 0o600); err != nil {
-			return "", err
-		}
-		overlay.Replace[place] = edited
+		files[place] = text
 	}
-	content, err := json.Marshal(overlay)
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, os.WriteFile(file, content, 0o600)
+	return files.Write(dir)
 }
 
 // addMutant adds the variants of one mutant. Edits of one function make one variant.

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,7 @@ const goVersion = "go1.26"
 // Seeded returns edited files of Go's runtime by which everything that is left to chance in a bubble of testing/synctest follows
 // from a seed, if there is one processor (GOMAXPROCS=1) and no garbage is collected meanwhile: the order of maps, select, timers of
 // one instant, the generator behind math/rand, and when goroutines take turns. The simulation calls what it adds to the runtime
-// through a file of its own, which exists in the overlay only.
+// through a file of its own, which exists in the overlay only. The module is the folder of the main module.
 func Seeded(module string) (Files, error) {
 	if v := runtime.Version(); v != goVersion && !strings.HasPrefix(v, goVersion+".") {
 		return nil, fmt.Errorf("the runtime of %s is not known here: see whether the edits in test/overlay/runtime.go, made for %s, are right for it", v, goVersion)
@@ -24,7 +25,8 @@ func Seeded(module string) (Files, error) {
 		return nil, fmt.Errorf("go env GOROOT: %w", err)
 	}
 	files := Files{}
-	if err := files.apply(filepath.Join(strings.TrimSpace(string(root)), "src"), runtimeEdits(runtime.GOARCH)); err != nil {
+	edits := slices.Concat(chance, pointers("runtime/asm_"+runtime.GOARCH+".s"), turns)
+	if err := files.apply(filepath.Join(strings.TrimSpace(string(root)), "src"), edits); err != nil {
 		return nil, err
 	}
 	path, err := filepath.Abs(filepath.Join(module, "test/simulation/runtime_seed.go"))
@@ -43,11 +45,38 @@ var runtimeSeedBubble func(seed uint64)
 func init() { seedBubble = runtimeSeedBubble }
 `
 
-func runtimeEdits(arch string) []edit {
-	return []edit{
-		// Each bubble has a generator (splitmix64) of its own.
-		{"runtime/synctest.go", "\tid      uint64 // unique id\n", "\tid      uint64 // unique id\n\tseed    uint64\n\trandom  uint64 // state of the generator\n"},
-		{"runtime/synctest.go", "var bubbleGen atomic.Uint64", `// seedBubble seeds the bubble of the calling goroutine, and forgets what was left by others: objects in pools, and the count of
+// chance are the edits by which all that is drawn at random in a bubble follows from its seed.
+var chance = []edit{
+	// Each bubble has a generator of its own.
+	{"runtime/synctest.go", "\tid      uint64 // unique id\n", "\tid      uint64 // unique id\n\tseed    uint64\n\trandom  uint64 // state of the generator\n"},
+	{"runtime/synctest.go", "var bubbleGen atomic.Uint64", generator + "\nvar bubbleGen atomic.Uint64"},
+	{"math/rand/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
+	{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
+	{"runtime/time.go", "t.rand = cheaprand()", "t.rand = uint32(getg().bubble.draw())"},
+	{"runtime/select.go", "\t\tj := cheaprandn(uint32(norder + 1))\n", `		j := uint32(0)
+		if gp.bubble != nil {
+			j = uint32(gp.bubble.draw() % uint64(norder+1))
+		} else {
+			j = cheaprandn(uint32(norder + 1))
+		}
+`},
+	// The seeds of maps, and where loops over them begin, follow from the seed and the time: a map more or less, in a cache that is
+	// filled once, makes no difference. The seeds have a mark.
+	{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", `	if bubble := getg().bubble; bubble != nil {
+		return seedMark<<40 | splitmix(bubble.seed^uint64(bubble.now))>>24
+	}
+	mp := getg().m
+	c := &mp.chacha8
+`},
+	{"internal/sync/hashtriemap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
+	{"unique/canonmap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
+	// Hashes are the same in each process, and so is the order of large maps.
+	{"runtime/alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = (uint64(i) + 1) * 0x9e3779b97f4a7c15\n"},
+	{"runtime/alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = (uintptr(i) + 1) * 0x9e3779b1\n"},
+}
+
+// generator is added to runtime/synctest.go.
+const generator = `// seedBubble seeds the bubble of the calling goroutine, and forgets what was left by others: objects in pools, and the count of
 // turns, which decides when the global queue is looked at.
 //
 //go:linkname seedBubble
@@ -61,6 +90,8 @@ var seedBubble = func(seed uint64) {
 	gp.m.p.ptr().schedtick = 0
 }
 
+// splitmix spreads the bits of a number (the mixer of splitmix64).
+//
 //go:nosplit
 func splitmix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
@@ -84,26 +115,27 @@ func bubbleRand() uint64 {
 	}
 	return rand()
 }
+`
 
-var bubbleGen atomic.Uint64`},
-		{"math/rand/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
-		{"math/rand/v2/rand.go", "//go:linkname runtime_rand runtime.rand\n", "//go:linkname runtime_rand runtime.bubbleRand\n"},
-		// The seeds of maps, and where loops over them begin, follow from the seed and the time: a map more or less, in a cache that
-		// is filled once, makes no difference. The seeds have a mark.
-		{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", "\tif bubble := getg().bubble; bubble != nil {\n\t\treturn seedMark<<40 | splitmix(bubble.seed^uint64(bubble.now))>>24\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n"},
-		{"internal/sync/hashtriemap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
-		{"unique/canonmap.go", "uintptr(runtime_rand())", "0x5eed + 0*uintptr(runtime_rand())"},
-		{"runtime/time.go", "t.rand = cheaprand()", "t.rand = uint32(getg().bubble.draw())"},
-		{"runtime/select.go", "\t\tj := cheaprandn(uint32(norder + 1))\n", "\t\tj := uint32(0)\n\t\tif gp.bubble != nil {\n\t\t\tj = uint32(gp.bubble.draw() % uint64(norder+1))\n\t\t} else {\n\t\t\tj = cheaprandn(uint32(norder + 1))\n\t\t}\n"},
-		// Timers come into the heap in an order that does not depend on the addresses of their channels.
-		{"runtime/select.go", "\n\t\tif c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n", "\t}\n\tfor _, casei := range pollorder {\n\t\tif c := scases[casei].c; c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n"},
-		// Hashes are the same in each process, and so is the order of large maps.
-		{"runtime/alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = (uint64(i) + 1) * 0x9e3779b97f4a7c15\n"},
-		{"runtime/alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = (uintptr(i) + 1) * 0x9e3779b1\n"},
-		// Pointers to the heap have other values in each run. In maps whose seed has the mark their hash follows from the order in which
-		// they are hashed for the first time.
-		{"runtime/asm_" + arch + ".s", "TEXT runtime·memhash64<ABIInternal>(SB)", "TEXT runtime·memhash64bits<ABIInternal>(SB)"},
-		{"runtime/alg.go", "func memhash64(p unsafe.Pointer, h uintptr) uintptr\n", `func memhash64bits(p unsafe.Pointer, h uintptr) uintptr
+// pointers are the edits by which nothing follows from addresses, which differ from run to run. In maps whose seed has the mark, the hash
+// of a pointer to the heap follows from the order in which the pointers are hashed for the first time.
+func pointers(assembly string) []edit {
+	return []edit{
+		{assembly, "TEXT runtime·memhash64<ABIInternal>(SB)", "TEXT runtime·memhash64bits<ABIInternal>(SB)"},
+		{"runtime/alg.go", "func memhash64(p unsafe.Pointer, h uintptr) uintptr\n", identities},
+		// Timers come into the heap in the order of the cases that were shuffled, not in that of their channels' addresses.
+		{"runtime/select.go", "\n\t\tif c.timer != nil {\n\t\t\tblockTimerChan(c)\n\t\t}\n\t}\n", `	}
+	for _, casei := range pollorder {
+		if c := scases[casei].c; c.timer != nil {
+			blockTimerChan(c)
+		}
+	}
+`},
+	}
+}
+
+// identities takes the place of the declaration of memhash64.
+const identities = `func memhash64bits(p unsafe.Pointer, h uintptr) uintptr
 
 const seedMark = 0x5eed5e
 
@@ -162,13 +194,26 @@ func (t *identityTable) slot(pointer, seed uintptr) *identity {
 		}
 	}
 }
+`
+
+// turns are the edits by which goroutines take turns as if they were alone on the machine.
+var turns = []edit{
+	// A goroutine in a bubble keeps its processor until it blocks, also in a system call.
+	{"runtime/proc.go", "\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n", `		if mp := pp.m.ptr(); mp != nil {
+			if gp := mp.curg; gp != nil && gp.bubble != nil {
+				continue
+			}
+		}
+		pd := &pp.sysmontick
+		sysretake := false
 `},
-		// A goroutine in a bubble keeps its processor until it blocks, also in a system call.
-		{"runtime/proc.go", "\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n", "\t\tif mp := pp.m.ptr(); mp != nil {\n\t\t\tif gp := mp.curg; gp != nil && gp.bubble != nil {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t}\n\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n"},
-		// No goroutine of a bubble ends up in the global queue, which is looked at every 61st turn, those of others included.
-		{"runtime/runtime2.go", "[256]guintptr", "[4096]guintptr"},
-		{"runtime/proc.go", "batch *[256]guintptr", "batch *[4096]guintptr"},
-		// A mutex hands itself over when a goroutine has waited for long: by the bubble's clock.
-		{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n\tif bubble := getg().bubble; bubble != nil {\n\t\treturn bubble.now\n\t}\n"},
+	// No goroutine of a bubble ends up in the global queue, which is looked at every 61st turn, those of others included.
+	{"runtime/runtime2.go", "[256]guintptr", "[4096]guintptr"},
+	{"runtime/proc.go", "batch *[256]guintptr", "batch *[4096]guintptr"},
+	// A mutex hands itself over when a goroutine has waited for long: by the bubble's clock.
+	{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", `func internal_sync_nanotime() int64 {
+	if bubble := getg().bubble; bubble != nil {
+		return bubble.now
 	}
+`},
 }

@@ -25,7 +25,7 @@ func inBubble(t *testing.T, seed uint64, f func(*testing.T)) {
 }
 
 // memoryMost is how many bytes may be there before garbage is collected during a world.
-const memoryMost = 8 << 30
+const memoryMost = 5 << 30
 
 // withoutCollections has the runtime collect no garbage until the function that it returns is called: collections change which
 // goroutine is next.

@@ -2,10 +2,12 @@ package simulation
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -181,17 +183,21 @@ func TestReplay(t *testing.T) {
 	if len(scripts) == 0 {
 		t.Skip("for replays: give it -seed or -script")
 	}
-	for _, s := range scripts {
-		o := Run(t, s, controllers.Registry)
-		t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes, hash %x", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes, o.Hash)
-		for _, v := range o.Violations {
-			t.Errorf("violation: %s", v)
-		}
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		t.Run(name, func(t *testing.T) {
+			s := scripts[name]
+			o := Run(t, s, controllers.Registry)
+			t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes, hash %x", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes, o.Hash)
+			for _, v := range o.Violations {
+				t.Errorf("violation: %s", v)
+			}
+		})
 	}
 }
 
-// given are the scripts that the flags name.
-func given(t *testing.T) (scripts []script.Script) {
+// given are the scripts that the flags name, by seed or file.
+func given(t *testing.T) map[string]script.Script {
+	scripts := map[string]script.Script{}
 	for seed := range strings.SplitSeq(*seedFlag, ",") {
 		if seed == "" {
 			continue
@@ -200,11 +206,11 @@ func given(t *testing.T) (scripts []script.Script) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scripts = append(scripts, random(n))
+		scripts[seed] = random(n)
 	}
 	for file := range strings.SplitSeq(*scriptFlag, ",") {
 		if file != "" {
-			scripts = append(scripts, read(t, file))
+			scripts[file] = read(t, file)
 		}
 	}
 	return scripts
