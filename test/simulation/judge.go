@@ -16,6 +16,9 @@ const knownWithin = 3 * time.Second
 // outcome says what came of it all.
 func (w *world) outcome(began time.Time, rested bool) Outcome {
 	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash(), Writes: w.writes}
+	for _, p := range w.processes {
+		o.Deaths += max(0, p.lives-1)
+	}
 	outages := w.outagesUntilNow()
 	o.Impaired = oracle.Impaired(outages, time.Now())
 	o.Violations, o.Counts = w.judge(rested, outages)

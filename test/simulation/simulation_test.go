@@ -162,9 +162,9 @@ func report(t *testing.T, seed uint64, o Outcome) {
 		seed, *faultsFlag, short)
 }
 
-// random is the random script of a seed, without its faults if the flags ask for none.
+// random is the random script of a seed, with a focus on a few controllers, and without its faults if the flags ask for none.
 func random(seed uint64) script.Script {
-	s := suite.Mix().Random(seed)
+	s := suite.RandomFocused(seed)
 	if !*faultsFlag {
 		s = withoutFaults(s)
 	}

@@ -63,6 +63,7 @@ type Outcome struct {
 	Counts     oracle.Counts // how often each oracle had something to judge
 	Impaired   time.Duration // time in which some manager could not see or act
 	Writes     int           // that managers have sent, without events and leases
+	Deaths     int           // of managers that another one came after
 
 	end []oracle.Object
 }
@@ -187,7 +188,9 @@ func (w *world) do(l script.Line) {
 func (w *world) heal() {
 	w.healed, w.ready = time.Now(), time.Now()
 	for _, p := range w.processes {
-		p.link.Heal()
+		if w.script.Setting("heal", 1) == 1 {
+			p.link.Heal()
+		}
 	}
 	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
 	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})
