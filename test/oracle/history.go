@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +21,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -30,7 +34,7 @@ type Object interface {
 	runtime.Object
 }
 
-// The kinds that oracles read.
+// The names of the kinds that oracles read.
 const (
 	Pod                   = "Pod"
 	ReplicaSet            = "ReplicaSet"
@@ -51,6 +55,42 @@ const (
 	Job                   = "Job"
 	ControllerRevision    = "ControllerRevision" // only its outages are read
 )
+
+// examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
+var examples = []Object{
+	&corev1.Pod{}, &corev1.ReplicationController{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &corev1.Endpoints{}, &corev1.Node{},
+	&corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ResourceQuota{}, &appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{},
+	&appsv1.StatefulSet{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}, &policyv1.PodDisruptionBudget{}, &coordinationv1.Lease{},
+}
+
+// kindsByType are the kinds by their Go types, which are called alike.
+var kindsByType = func() map[reflect.Type]string {
+	byType := map[reflect.Type]string{}
+	for _, o := range examples {
+		t := reflect.TypeOf(o)
+		byType[t] = t.Elem().Name()
+	}
+	return byType
+}()
+
+// Examples returns an empty object of each kind that oracles read.
+func Examples() (objects []Object) {
+	for _, o := range examples {
+		objects = append(objects, newObject(kindOf(o)))
+	}
+	return objects
+}
+
+// resources are the plural names of the kinds.
+var resources = func() map[string]string {
+	plurals := map[string]string{}
+	for _, o := range append(slices.Clone(examples), &appsv1.ControllerRevision{}) {
+		kind := reflect.TypeOf(o).Elem().Name()
+		resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+		plurals[kind] = resource.Resource
+	}
+	return plurals
+}()
 
 // Type says what a revision did to its object.
 type Type string
@@ -126,90 +166,20 @@ func (h *History) Append(r Revision) { h.Revisions = append(h.Revisions, r) }
 // Request adds a request.
 func (h *History) Request(r Request) { h.Requests = append(h.Requests, r) }
 
+// kindOf is the kind of an object, empty for one that no oracle reads.
 func kindOf(o Object) string {
-	switch o := o.(type) {
-	case *corev1.Pod:
-		return known(o != nil, Pod)
-	case *appsv1.ReplicaSet:
-		return known(o != nil, ReplicaSet)
-	case *corev1.ReplicationController:
-		return known(o != nil, ReplicationController)
-	case *appsv1.Deployment:
-		return known(o != nil, Deployment)
-	case *appsv1.DaemonSet:
-		return known(o != nil, DaemonSet)
-	case *appsv1.StatefulSet:
-		return known(o != nil, StatefulSet)
-	case *corev1.PersistentVolumeClaim:
-		return known(o != nil, PersistentVolumeClaim)
-	case *corev1.Service:
-		return known(o != nil, Service)
-	case *corev1.Endpoints:
-		return known(o != nil, Endpoints)
-	case *discoveryv1.EndpointSlice:
-		return known(o != nil, EndpointSlice)
-	case *corev1.Node:
-		return known(o != nil, Node)
-	case *corev1.Namespace:
-		return known(o != nil, Namespace)
-	case *corev1.ConfigMap:
-		return known(o != nil, ConfigMap)
-	case *policyv1.PodDisruptionBudget:
-		return known(o != nil, PodDisruptionBudget)
-	case *corev1.ResourceQuota:
-		return known(o != nil, ResourceQuota)
-	case *coordinationv1.Lease:
-		return known(o != nil, Lease)
-	case *batchv1.Job:
-		return known(o != nil, Job)
+	if o == nil || reflect.ValueOf(o).IsNil() {
+		return ""
 	}
-	return ""
-}
-
-func known(set bool, kind string) string {
-	if set {
-		return kind
-	}
-	return ""
+	return kindsByType[reflect.TypeOf(o)]
 }
 
 // newObject makes an empty object of a kind; nil for one that no oracle reads.
 func newObject(kind string) Object {
-	switch kind {
-	case Pod:
-		return &corev1.Pod{}
-	case ReplicaSet:
-		return &appsv1.ReplicaSet{}
-	case ReplicationController:
-		return &corev1.ReplicationController{}
-	case Deployment:
-		return &appsv1.Deployment{}
-	case DaemonSet:
-		return &appsv1.DaemonSet{}
-	case StatefulSet:
-		return &appsv1.StatefulSet{}
-	case PersistentVolumeClaim:
-		return &corev1.PersistentVolumeClaim{}
-	case Service:
-		return &corev1.Service{}
-	case Endpoints:
-		return &corev1.Endpoints{}
-	case EndpointSlice:
-		return &discoveryv1.EndpointSlice{}
-	case Node:
-		return &corev1.Node{}
-	case Namespace:
-		return &corev1.Namespace{}
-	case ConfigMap:
-		return &corev1.ConfigMap{}
-	case PodDisruptionBudget:
-		return &policyv1.PodDisruptionBudget{}
-	case ResourceQuota:
-		return &corev1.ResourceQuota{}
-	case Lease:
-		return &coordinationv1.Lease{}
-	case Job:
-		return &batchv1.Job{}
+	for t, k := range kindsByType {
+		if k == kind {
+			return reflect.New(t.Elem()).Interface().(Object)
+		}
 	}
 	return nil
 }

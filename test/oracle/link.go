@@ -103,14 +103,6 @@ func (l *linked) readRequests(h *History, o *Options) {
 	}
 }
 
-// resources are the plural names of the kinds.
-var resources = map[string]string{
-	Pod: "pods", ReplicaSet: "replicasets", ReplicationController: "replicationcontrollers", Deployment: "deployments", DaemonSet: "daemonsets", StatefulSet: "statefulsets", PersistentVolumeClaim: "persistentvolumeclaims",
-	Service: "services", Endpoints: "endpoints",
-	EndpointSlice: "endpointslices", Node: "nodes", Namespace: "namespaces", ConfigMap: "configmaps", Lease: "leases", Job: "jobs",
-	PodDisruptionBudget: "poddisruptionbudgets", ControllerRevision: "controllerrevisions", ResourceQuota: "resourcequotas",
-}
-
 // attribute finds out who made each revision.
 func (l *linked) attribute(o *Options) {
 	byVersion := map[int64]*revision{}

@@ -9,11 +9,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
+	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
 // Small work does not wait for a newer report: from the last change of its pods and ReplicaSets to the status that shows it
@@ -21,52 +20,53 @@ import (
 func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 	for name, work := range map[string]func(b *busy){
 		"a rollout of 5 that stops at its limits": func(b *busy) {
-			b.apply("web", 5)
+			b.Create(suite.Deployment("web", 5))
 			b.prompt()
-			b.setImage("web", "bad:1")
+			b.SetImage("web", "bad:1")
 		},
 		"scaling a stuck rollout of 10 up and down": func(b *busy) {
-			b.apply("web", 10)
+			b.Create(suite.Deployment("web", 10))
 			b.prompt()
-			b.setImage("web", "bad:1")
-			for _, n := range []int32{20, 5} {
+			b.SetImage("web", "bad:1")
+			for _, n := range []int{20, 5} {
 				b.prompt()
-				edit(b, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = &n })
+				b.Patch("web", fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
 			}
 		},
 		"a series of changes to one ReplicaSet": func(b *busy) {
-			b.applySet("web", 3)
-			for n := range int32(10) {
+			d := suite.Deployment("web", 3)
+			b.Create(&appsv1.ReplicaSet{ObjectMeta: d.ObjectMeta, Spec: appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template}})
+			for n := range 10 {
 				b.prompt()
-				edit(b, "web", func(set *appsv1.ReplicaSet) { set.Spec.Replicas = ptr.To(n % 4) })
+				suite.Patch[*appsv1.ReplicaSet](b.User, "web", fmt.Sprintf(`{"spec":{"replicas":%d}}`, n%4))
 			}
 		},
 		"a hundred writes a second for a minute: small rollouts, half of them get stuck": func(b *busy) {
 			for i := range plantest.Tries(300, 50) {
-				b.apply(fmt.Sprint("web-", i), 2)
+				b.Create(suite.Deployment(fmt.Sprint("web-", i), 2))
 				if last := i - 5; last >= 0 {
-					b.setImage(fmt.Sprint("web-", last), []string{"web:2", "bad:1"}[last%2])
+					b.SetImage(fmt.Sprint("web-", last), []string{"web:2", "bad:1"}[last%2])
 				}
 				time.Sleep(200 * time.Millisecond)
 			}
 		},
 		"a dozen rollouts that get stuck at once": func(b *busy) {
 			for i := range 12 {
-				b.apply(fmt.Sprint("web-", i), 5)
+				b.Create(suite.Deployment(fmt.Sprint("web-", i), 5))
 			}
 			b.quiet()
 			for i := range 12 {
-				b.setImage(fmt.Sprint("web-", i), "bad:1")
+				b.SetImage(fmt.Sprint("web-", i), "bad:1")
 			}
 			b.promptWithin(300*time.Millisecond + 12*writeTakes) // their reports are written one after the other
 		},
 		"a dozen rollouts a second that get stuck": func(b *busy) {
 			for i := range 120 {
-				b.apply(fmt.Sprint("web-", i), 2)
+				b.Create(suite.Deployment(fmt.Sprint("web-", i), 2))
 			}
 			b.quiet()
 			for i := range 120 {
-				b.setImage(fmt.Sprint("web-", i), "bad:1")
+				b.SetImage(fmt.Sprint("web-", i), "bad:1")
 				time.Sleep(time.Second / 12)
 			}
 		},
@@ -81,48 +81,12 @@ func TestStatusOfSmallWorkIsPrompt(t *testing.T) {
 	}
 }
 
-// Large work takes at most a twentieth more writes than its floor. TestManyRolloutsEndOneAfterTheOther counts those of updates.
-func TestWritesOfLargeWork(t *testing.T) {
-	skipLarge(t)
-	t.Run("create 250 Deployments of 2", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBusy(t)
-			b.each(250, b.create)
-			b.rolledOut(250, 1)
-			b.judgeWrites(250 * 5)
-		})
-	})
-	t.Run("update one Deployment of 500", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBusy(t)
-			b.apply("web", 500)
-			b.rolledOut(1, 1)
-			time.Sleep(time.Minute)
-			b.writes.Store(0)
-			b.setImage("web", "web:2")
-			b.rolledOut(1, 2)
-			b.judgeWrites(1009)
-		})
-	})
-}
-
 // skipLarge skips a test of much work under the race detector, where it takes minutes: its subject is numbers. The same code runs there
 // in the tests of little work.
 func skipLarge(t *testing.T) {
 	t.Helper()
 	if plantest.Race {
 		t.Skip("large work, of which the writes are counted")
-	}
-}
-
-// judgeWrites waits until the last reports have been written, and compares the number of writes with their floor.
-func (b *busy) judgeWrites(floor int64) {
-	b.Helper()
-	time.Sleep(20 * time.Second)
-	n := b.writes.Load()
-	b.Logf("%d writes, floor %d", n, floor)
-	if n > floor*105/100 {
-		b.Errorf("%d writes, floor %d", n, floor)
 	}
 }
 
@@ -183,20 +147,6 @@ func appOf(o apiserver.Object) string {
 		return app
 	}
 	return o.GetName()
-}
-
-func (b *busy) applySet(name string, replicas int32) {
-	b.Helper()
-	labels := map[string]string{"app": name}
-	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
-		Spec: appsv1.ReplicaSetSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels),
-		},
-	}
-	if _, err := b.server.Do(apiserver.Write{By: "user", Verb: apiserver.Create, Object: set}); err != nil {
-		b.Error(err)
-	}
 }
 
 // isReport reports whether an event is a change of the status of a workload.

@@ -24,8 +24,12 @@ func (w *world) client(who string) kubernetes.Interface {
 	if c := w.clients[who]; c != nil {
 		return c
 	}
+	link := apiserver.Network(nil)
+	if w.way != nil {
+		link = w.way(newLink(w.script.Seed, w.latency()))
+	}
 	c, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "http://simulation", QPS: -1, Transport: &apiserver.Client{Server: w.server, Name: who},
+		Host: "http://simulation", QPS: -1, Transport: &apiserver.Client{Server: w.server, Name: who, Network: link},
 		ContentConfig:  rest.ContentConfig{ContentType: kuberuntime.ContentTypeProtobuf},
 		WarningHandler: rest.NoWarnings{},
 	})
@@ -34,6 +38,14 @@ func (w *world) client(who string) kubernetes.Interface {
 	}
 	w.clients[who] = c
 	return c
+}
+
+// to is the way of a link to the server.
+func (w *world) to(link apiserver.Network) apiserver.Network {
+	if w.way == nil {
+		return link
+	}
+	return w.way(link)
 }
 
 // newUsers returns those who do what scripts say.

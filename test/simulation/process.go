@@ -43,7 +43,7 @@ func (p *process) start() {
 	if p.ended == nil {
 		p.ended = make(chan struct{})
 	}
-	client := &apiserver.Client{Server: w.server, Name: name, Network: link, Served: w.record.served}
+	client := &apiserver.Client{Server: w.server, Name: name, Network: w.to(link), Served: w.record.served}
 	config := p.config(&rest.Config{Host: "http://simulation", Transport: client})
 	go func() {
 		err := manager.Run(ctx, config, w.registry)

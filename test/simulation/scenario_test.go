@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
@@ -31,4 +32,44 @@ func TestFocused(t *testing.T) {
 			t.Errorf("seed %d, %s: %s", seed, s.Settings["only"], v)
 		}
 	}
+}
+
+// A client sees that nothing is wrong in its part of a cluster, and looks at what there is.
+func TestUnsettledAskedByAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(ScenarioScript(1), controllers.Registry)
+		w.furnish()
+		defer w.animate(t.Context())()
+		w.at(w.start)
+		user := w.player(t)
+		w.perform(user, func(u *suite.User) {
+			u.Create(suite.Deployment("web", 2))
+			u.Expose("web")
+			u.AddNodes(2)
+			u.CreateDaemonSet("agent", 1)
+			u.WaitComplete("web")
+			u.WaitDaemonSet("agent", 2)
+		})
+		if !w.rest() {
+			t.Error("it does not come to rest")
+		}
+		w.perform(user, func(u *suite.User) {
+			wrong, looked := suite.Unsettled(u.Source(suite.RootCAFile()), w.runs)
+			for _, text := range wrong {
+				t.Error(text)
+			}
+			for controller, n := range map[string]int{
+				"daemonset-controller": 1, "ttl-controller": 5, "namespace-controller": 3, // that of the user, kube-system and kube-public
+				"root-ca-certificate-publisher-controller": 3, "garbage-collector-controller": 15,
+			} {
+				if got := looked[controller]; got < n {
+					t.Errorf("for %s it has looked at %d things, not %d or more", controller, got, n)
+				}
+			}
+		})
+		w.finish()
+		for _, broken := range w.record.broken {
+			t.Error(broken)
+		}
+	})
 }

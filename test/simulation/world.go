@@ -38,7 +38,8 @@ type world struct {
 	users     *suite.User
 	processes []*process
 	record    *record
-	only      map[string]bool // the controllers that run; nil if all do
+	only      map[string]bool                           // the controllers that run; nil if all do
+	way       func(apiserver.Network) apiserver.Network // to the server, beyond the links of processes and users; it may be nil
 
 	clientsMu sync.Mutex
 	clients   map[string]kubernetes.Interface // by who uses them

@@ -1,5 +1,7 @@
 package suite
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the controller serves those who still use them
+
 import (
 	"fmt"
 	"time"

@@ -15,7 +15,7 @@ import (
 type Entry struct {
 	Controller string // its name in the registry
 
-	// For the random workload in test/simulation.
+	// For scripts, such as those of the random workload in test/simulation.
 
 	// Operations are the commands of scripts that concern its objects, by their first word.
 	Operations map[string]Operation
@@ -31,7 +31,7 @@ type Entry struct {
 	// nil if the oracles L1 and L3 in test/oracle say it.
 	Settled func(*View) []string
 
-	Scenarios []Scenario // for the crash tests in test/chaos
+	Scenarios []Scenario // for test/simulation, and for the crash tests in test/chaos
 	// NoScenarios says why there are none.
 	NoScenarios string
 	// Malformed are, for test/integration, objects that no server accepts today. An old version, or somebody with access to etcd,
@@ -40,7 +40,7 @@ type Entry struct {
 	// stands for namespace, name and uid. An object that says its namespace before ${META} belongs there, and not into that of the test.
 	Malformed map[string]string
 	Mutants   []Mutant // for test/mutation
-	Budgets   []Budget // for test/integration: the fewest writes that pieces of work take
+	Budgets   []Budget // for test/simulation: the fewest writes that pieces of work take
 }
 
 // Entries returns the entries of all controllers. To add one: a file and a line.

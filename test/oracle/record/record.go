@@ -18,16 +18,11 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -52,36 +47,26 @@ type Recorder struct {
 
 // kind is one kind that is watched.
 type kind struct {
-	name     string
-	global   bool // its objects are of the whole cluster
-	client   rest.Interface
-	resource string
-	list     func() runtime.Object
-	version  string // the last that is known
-	live     map[string]oracle.Object
+	schema.GroupVersionKind
+	client  rest.Interface // whose codecs are those of all kinds
+	version string         // the last that is known
+	live    map[string]oracle.Object
 }
 
-func kinds(c kubernetes.Interface) []*kind {
-	core, apps := c.CoreV1().RESTClient(), c.AppsV1().RESTClient()
-	return []*kind{
-		{name: oracle.Pod, client: core, resource: "pods", list: func() runtime.Object { return &corev1.PodList{} }},
-		{name: oracle.ReplicaSet, client: apps, resource: "replicasets", list: func() runtime.Object { return &appsv1.ReplicaSetList{} }},
-		{name: oracle.ReplicationController, client: core, resource: "replicationcontrollers", list: func() runtime.Object { return &corev1.ReplicationControllerList{} }},
-		{name: oracle.Deployment, client: apps, resource: "deployments", list: func() runtime.Object { return &appsv1.DeploymentList{} }},
-		{name: oracle.DaemonSet, client: apps, resource: "daemonsets", list: func() runtime.Object { return &appsv1.DaemonSetList{} }},
-		{name: oracle.StatefulSet, client: apps, resource: "statefulsets", list: func() runtime.Object { return &appsv1.StatefulSetList{} }},
-		{name: oracle.PersistentVolumeClaim, client: core, resource: "persistentvolumeclaims", list: func() runtime.Object { return &corev1.PersistentVolumeClaimList{} }},
-		{name: oracle.Service, client: core, resource: "services", list: func() runtime.Object { return &corev1.ServiceList{} }},
-		{name: oracle.Endpoints, client: core, resource: "endpoints", list: func() runtime.Object { return &corev1.EndpointsList{} }},
-		{name: oracle.EndpointSlice, client: c.DiscoveryV1().RESTClient(), resource: "endpointslices", list: func() runtime.Object { return &discoveryv1.EndpointSliceList{} }},
-		{name: oracle.Node, global: true, client: core, resource: "nodes", list: func() runtime.Object { return &corev1.NodeList{} }},
-		{name: oracle.Namespace, global: true, client: core, resource: "namespaces", list: func() runtime.Object { return &corev1.NamespaceList{} }},
-		{name: oracle.ConfigMap, client: core, resource: "configmaps", list: func() runtime.Object { return &corev1.ConfigMapList{} }},
-		{name: oracle.Job, client: c.BatchV1().RESTClient(), resource: "jobs", list: func() runtime.Object { return &batchv1.JobList{} }},
-		{name: oracle.PodDisruptionBudget, client: c.PolicyV1().RESTClient(), resource: "poddisruptionbudgets", list: func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} }},
-		{name: oracle.ResourceQuota, client: core, resource: "resourcequotas", list: func() runtime.Object { return &corev1.ResourceQuotaList{} }},
-		{name: oracle.Lease, client: c.CoordinationV1().RESTClient(), resource: "leases", list: func() runtime.Object { return &coordinationv1.LeaseList{} }},
+// global reports whether objects of the kind belong to no namespace.
+func (k *kind) global() bool { return k.Kind == oracle.Node || k.Kind == oracle.Namespace }
+
+// get begins a request for the objects of the kind in a namespace; for all if none is named.
+func (k *kind) get(namespace string) *rest.Request {
+	resource, _ := meta.UnsafeGuessKindToResource(k.GroupVersionKind)
+	path := []string{"apis", k.Group, k.Version, resource.Resource}
+	if namespace != "" && !k.global() {
+		path = []string{"apis", k.Group, k.Version, "namespaces", namespace, resource.Resource}
 	}
+	if k.Group == "" {
+		path = append([]string{"api"}, path[2:]...)
+	}
+	return k.client.Get().AbsPath(path...)
 }
 
 // Start begins to record the kinds, all if none are named. What exists already is recorded as injected.
@@ -94,14 +79,18 @@ func Start(ctx context.Context, config *rest.Config, names ...string) (*Recorder
 		return nil, err
 	}
 	r := &Recorder{}
-	for _, k := range kinds(client) {
-		if wanted(names, k.name) {
-			r.kinds = append(r.kinds, k)
+	for _, o := range oracle.Examples() {
+		found, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			return nil, err
+		}
+		if wanted(names, found[0].Kind) {
+			r.kinds = append(r.kinds, &kind{GroupVersionKind: found[0], client: client.CoreV1().RESTClient()})
 		}
 	}
 	for _, k := range r.kinds {
 		if err := r.relist(ctx, k); err != nil {
-			return nil, fmt.Errorf("list %s: %w", k.resource, err)
+			return nil, fmt.Errorf("list %s: %w", k.Kind, err)
 		}
 	}
 	ctx, r.cancel = context.WithCancel(ctx)
@@ -154,8 +143,11 @@ func (r *Recorder) relist(ctx context.Context, k *kind) error {
 
 // read lists what exists now in a namespace; in all if none is named.
 func (k *kind) read(ctx context.Context, namespace string) (objects []oracle.Object, version string, err error) {
-	list := k.list()
-	if err := k.client.Get().NamespaceIfScoped(namespace, !k.global && namespace != "").Resource(k.resource).Do(ctx).Into(list); err != nil {
+	list, err := scheme.Scheme.New(k.GroupVersion().WithKind(k.Kind + "List"))
+	if err != nil {
+		return nil, "", err
+	}
+	if err := k.get(namespace).Do(ctx).Into(list); err != nil {
 		return nil, "", err
 	}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
@@ -211,7 +203,7 @@ func (r *Recorder) follow(ctx context.Context, k *kind) {
 // watch records until the watch ends.
 func (r *Recorder) watch(ctx context.Context, k *kind) error {
 	options := &metav1.ListOptions{Watch: true, ResourceVersion: k.version, AllowWatchBookmarks: true}
-	w, err := k.client.Get().Resource(k.resource).VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
+	w, err := k.get("").VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
 	if err != nil {
 		return err
 	}
@@ -222,7 +214,7 @@ func (r *Recorder) watch(ctx context.Context, k *kind) error {
 		}
 		object, ok := event.Object.(oracle.Object)
 		if !ok {
-			return fmt.Errorf("watch %s: %T", k.resource, event.Object)
+			return fmt.Errorf("watch %s: %T", k.Kind, event.Object)
 		}
 		r.take(k, event.Type, object)
 	}
@@ -300,16 +292,16 @@ func (r *Recorder) catchUp(ctx context.Context, namespaces []string) error {
 		for _, namespace := range namespaces {
 			objects, version, err := k.read(ctx, namespace)
 			if err != nil {
-				return fmt.Errorf("list %s: %w", k.resource, err)
+				return fmt.Errorf("list %s: %w", k.Kind, err)
 			}
 			for !r.caughtUp(k, objects, version, namespace) {
 				select {
 				case <-ctx.Done():
-					return fmt.Errorf("the watch of %s did not catch up: %w", k.resource, ctx.Err())
+					return fmt.Errorf("the watch of %s did not catch up: %w", k.Kind, ctx.Err())
 				case <-time.After(retry):
 				}
 			}
-			if k.global {
+			if k.global() {
 				break
 			}
 		}
@@ -339,7 +331,7 @@ func (r *Recorder) caughtUp(k *kind, objects []oracle.Object, version, namespace
 		}
 	}
 	for id, o := range k.live {
-		if listed[id] || namespace != "" && !k.global && o.GetNamespace() != namespace {
+		if listed[id] || namespace != "" && !k.global() && o.GetNamespace() != namespace {
 			continue
 		}
 		if version64(o) <= at {
