@@ -167,8 +167,8 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 			ids = append(ids, "L4")
 		}
 	}
-	if lost := lost(h, o); len(lost) > 0 {
-		r.Errorf("%d writes of the manager match no revision, so oracles have not seen what they did: %+v", len(lost), lost[0])
+	for _, lost := range oracle.Cover(h, o).Problems() {
+		r.Error(lost)
 	}
 	if _, err := r.recording.gap(nil); err != nil {
 		r.Error(err)
@@ -188,11 +188,6 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 		r.keep(h)
 	}
 	r.tally.count(ids, len(r.proxy.Injections()), counts)
-}
-
-// lost are the writes of managers that match no revision. Of ControllerRevisions oracles read nothing but outages.
-func lost(h *oracle.History, o oracle.Options) []oracle.Request {
-	return slices.DeleteFunc(oracle.Cover(h, o).Lost, func(q oracle.Request) bool { return q.Resource == "controllerrevisions" })
 }
 
 // unhindered is when the last fault was over and the user had done all; zero if there was no fault.

@@ -112,9 +112,6 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 	h := s.recording.all(s.T)
 
 	o := s.options(h)
-	for _, lost := range oracle.Cover(h, o).Problems() {
-		s.Error(lost)
-	}
 	violations, counts := oracle.CheckAndCount(h, o, oracle.All()...)
 	ids := report(s.T, violations)
 	if unfinished != nil {
@@ -129,8 +126,8 @@ func (s *soak) epoch(deadly bool) (ok bool) {
 		s.Errorf("epoch %d: %v", s.epochs, gap)
 		ids = append(ids, unfinishedOracle)
 	}
-	if lost := lost(h, o); len(lost) > 0 {
-		s.Errorf("epoch %d: %d writes of managers match no revision: %+v", s.epochs, len(lost), lost[0])
+	for _, lost := range oracle.Cover(h, o).Problems() {
+		s.Errorf("epoch %d: %s", s.epochs, lost)
 		ids = append(ids, unfinishedOracle)
 	}
 	drift := s.checkVitals()

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -119,9 +120,13 @@ func maskedName(o Object, names map[types.UID]string) string {
 // essence is what is left of an object when chance is masked.
 func essence(o Object, names map[types.UID]string) any {
 	o = o.DeepCopyObject().(Object)
-	meta := map[string]any{"labels": maskedLabels(o.GetLabels()), "annotations": o.GetAnnotations(), "finalizers": o.GetFinalizers(),
+	annotations := maps.Clone(o.GetAnnotations())
+	delete(annotations, "endpoints.kubernetes.io/last-change-trigger-time")
+	if len(annotations) == 0 {
+		annotations = nil // none is none, whether one was masked or not
+	}
+	meta := map[string]any{"labels": maskedLabels(o.GetLabels()), "annotations": annotations, "finalizers": o.GetFinalizers(),
 		"deleting": o.GetDeletionTimestamp() != nil, "owners": owners(o, names)}
-	delete(o.GetAnnotations(), "endpoints.kubernetes.io/last-change-trigger-time")
 	switch o := o.(type) {
 	case *corev1.Pod:
 		o.Spec.NodeName = ""

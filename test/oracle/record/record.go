@@ -1,9 +1,12 @@
-// Package record makes the revisions of a history for oracles from a live API server: one watch for each kind, from before the
-// work begins. Whoever calls it adds the requests.
+// Package record makes a history for oracles from a live API server: one watch for each kind, from before the work begins,
+// and the server's audit log.
 //
 //	recorder, err := record.Start(ctx, config, oracle.Pod, oracle.ReplicaSet)
 //	... the work ...
 //	history, err := recorder.Stop(ctx)
+//	history.Requests, err = record.Requests(auditLog, began)
+//
+// The audit log must have been written under Policy. OnCluster does all of that on a control plane of package test/cluster.
 package record
 
 import (
@@ -45,21 +48,23 @@ type Recorder struct {
 // kind is one kind that is watched.
 type kind struct {
 	schema.GroupVersionKind
-	global  bool           // its objects are of the whole cluster
 	client  rest.Interface // whose codecs are those of all kinds
 	version string         // the last that is known
 	live    map[string]oracle.Object
 }
 
-// get begins a request for the objects of a namespace; of all if none is named.
+// global reports whether objects of the kind belong to no namespace.
+func (k *kind) global() bool { return k.Kind == oracle.Node || k.Kind == oracle.Namespace }
+
+// get begins a request for the objects of the kind in a namespace; for all if none is named.
 func (k *kind) get(namespace string) *rest.Request {
 	resource, _ := meta.UnsafeGuessKindToResource(k.GroupVersionKind)
 	path := []string{"apis", k.Group, k.Version, resource.Resource}
+	if namespace != "" && !k.global() {
+		path = []string{"apis", k.Group, k.Version, "namespaces", namespace, resource.Resource}
+	}
 	if k.Group == "" {
 		path = append([]string{"api"}, path[2:]...)
-	}
-	if namespace != "" && !k.global {
-		path = slices.Insert(path, len(path)-1, "namespaces", namespace)
 	}
 	return k.client.Get().AbsPath(path...)
 }
@@ -80,7 +85,7 @@ func Start(ctx context.Context, config *rest.Config, names ...string) (*Recorder
 			return nil, err
 		}
 		if wanted(names, found[0].Kind) {
-			r.kinds = append(r.kinds, &kind{GroupVersionKind: found[0], global: global(found[0].Kind), client: client.CoreV1().RESTClient()})
+			r.kinds = append(r.kinds, &kind{GroupVersionKind: found[0], client: client.CoreV1().RESTClient()})
 		}
 	}
 	for _, k := range r.kinds {
@@ -94,9 +99,6 @@ func Start(ctx context.Context, config *rest.Config, names ...string) (*Recorder
 	}
 	return r, nil
 }
-
-// global reports whether the objects of a kind are of the whole cluster.
-func global(kind string) bool { return kind == oracle.Node || kind == oracle.Namespace }
 
 func wanted(names []string, name string) bool {
 	for _, n := range names {
@@ -299,7 +301,7 @@ func (r *Recorder) catchUp(ctx context.Context, namespaces []string) error {
 				case <-time.After(retry):
 				}
 			}
-			if k.global {
+			if k.global() {
 				break
 			}
 		}
@@ -329,7 +331,7 @@ func (r *Recorder) caughtUp(k *kind, objects []oracle.Object, version, namespace
 		}
 	}
 	for id, o := range k.live {
-		if listed[id] || namespace != "" && !k.global && o.GetNamespace() != namespace {
+		if listed[id] || namespace != "" && !k.global() && o.GetNamespace() != namespace {
 			continue
 		}
 		if version64(o) <= at {
