@@ -158,6 +158,7 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 		return fmt.Sprintf("its new controller %s is in truth %s", name, keyOf(owner))
 	case owner.gone != nil && owner.gone.at.Before(excused):
 		return fmt.Sprintf("its new controller %s is gone since version %d", name, owner.gone.Version)
+	case r.kind == PersistentVolumeClaim && kind == Pod: // a claim is to go with a pod that goes (STS-25), also if that is on its way
 	case adopts && !owner.deleting.IsZero() && owner.deleting.Before(excused):
 		return fmt.Sprintf("its new controller %s is being deleted since %v", name, owner.deleting)
 	}

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"net/http"
 	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -31,13 +32,26 @@ func (w *world) client(who string) kubernetes.Interface {
 	c, err := kubernetes.NewForConfig(&rest.Config{
 		Host: "http://simulation", QPS: -1, Transport: &apiserver.Client{Server: w.server, Name: who, Network: link},
 		ContentConfig:  rest.ContentConfig{ContentType: kuberuntime.ContentTypeProtobuf},
-		WarningHandler: rest.NoWarnings{},
+		WarningHandler: rest.NoWarnings{}, WrapTransport: func(t http.RoundTripper) http.RoundTripper { return impatient{t} },
 	})
 	if err != nil {
 		panic(err) // cannot be: the configuration is always the same
 	}
 	w.clients[who] = c
 	return c
+}
+
+// impatient users do not repeat what the server refuses for now, as client-go does when the answer says after what time: they are one
+// goroutine with the rest of the cluster, which would wait with them.
+type impatient struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (i impatient) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := i.RoundTripper.RoundTrip(req)
+	if err == nil {
+		res.Header.Del("Retry-After")
+	}
+	return res, err
 }
 
 // to is the way of a link to the server.
