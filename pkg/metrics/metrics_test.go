@@ -139,7 +139,7 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 		`controller_manager_write_slots_used{controller="pod-garbage-collector-controller"}`,
 		`controller_manager_cache_objects{resource="endpoints"}`,
 		`controller_manager_cache_age_seconds{resource="nodes"}`,
-		`workqueue_depth{name="replicationmanager"}`,  // RC-1, RC-30
+		`workqueue_depth{name="replicationmanager"}`, // RC-1, RC-30
 		// Those of the controllers' own, before they do anything (RS-9, MH-29).
 		`replicaset_controller_stale_sync_skips_total{group="",resource="pods"}`,
 		`replicaset_controller_stale_sync_skips_total{group="apps",resource="replicasets"}`,

@@ -107,6 +107,9 @@ func editClusterInfo(u *User, l script.Line) error {
 	}
 	content, changes := l.Get("content")
 	err := edit(public, clusterInfo, func(m *corev1.ConfigMap) {
+		if m.Data == nil {
+			m.Data = map[string]string{}
+		}
 		switch {
 		case changes:
 			m.Data[api.KubeConfigKey] = content

@@ -19,8 +19,11 @@ func podGCEntry() Entry {
 		Controller: "pod-garbage-collector-controller",
 		NoChoices:  "it reacts to pods that are evicted and nodes that are stopped and removed, which the environment does",
 		Scenarios: []Scenario{
-			{Name: "podgc", Prepare: (*User).brokenPods, Play: func(u *User) {
-				AwaitAll(u, TerminatedThreshold+1, func(*corev1.Pod) error { return nil }) // and the one on the node out of service that does not terminate
+			{Name: "pods have ended", Prepare: (*User).endedPods, Play: func(u *User) {
+				AwaitAll(u, TerminatedThreshold, func(*corev1.Pod) error { return nil })
+			}},
+			{Name: "a node is out of service", Prepare: (*User).podsOutOfService, Play: func(u *User) {
+				AwaitAll(u, 1, func(*corev1.Pod) error { return nil }) // the one that does not terminate
 			}},
 		},
 		Malformed: podGCMalformed,
@@ -29,14 +32,20 @@ func podGCEntry() Entry {
 	}
 }
 
-// brokenPods makes pods for each of podgc's rules but the one for orphans, which takes its time.
-func (u *User) brokenPods() {
+// endedPods makes pods of which some may not stay.
+func (u *User) endedPods() {
 	u.Helper()
 	for i := range TerminatedThreshold + 5 {
 		u.bound(fmt.Sprintf("ended-%02d", i), "")
 		u.fail(fmt.Sprintf("ended-%02d", i))
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// podsOutOfService makes pods on a node that is out of service. Podgc fails those that terminate before it deletes them, and a manager
+// that comes in between counts them among those that have ended (PGC-4): so there are no others.
+func (u *User) podsOutOfService() {
+	u.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "out-" + u.Namespace, Labels: map[string]string{"runs": u.Namespace}}}
 	node.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: "NoExecute"}}
 	u.Create(node)
