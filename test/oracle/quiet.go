@@ -44,13 +44,32 @@ func (j *judge) updates() {
 		if !q.manager || q.Resource == resources[Lease] || q.Verb != "update" && q.Verb != "patch" {
 			continue
 		}
-		if out := j.outages.of(j.o.Identity(*q.Request), q.Resource).contain(q.Received); out || !q.noop {
-			j.judges(out)
+		if !q.noop {
+			j.judges(false)
+			continue
+		}
+		r := j.answeredWith(q)
+		by := j.o.Identity(*q.Request)
+		out := j.outages.of(by, q.Resource).contain(q.Received)
+		if out || r != nil && !r.manager && r.When.After(j.lagAt(q.Received, by, r.kind)) {
+			j.judges(true) // it could not know that somebody else had just done the same
 			continue
 		}
 		j.judges(false)
-		j.noop(q)
+		if r != nil {
+			j.report(r, nil, "%s of %s/%s%s by %s at %v changed nothing", q.Verb, q.Resource, q.Name, suffix(q.Subresource), q.User,
+				q.Received.UTC().Format("15:04:05.000"))
+		}
 	}
+}
+
+// answeredWith is the revision in the answer to a request; nil if it is not recorded.
+func (j *judge) answeredWith(q *request) *revision {
+	i, ok := slices.BinarySearchFunc(j.revisions, q.Version, func(r *revision, v int64) int { return cmp.Compare(r.Version, v) })
+	if !ok {
+		return nil
+	}
+	return j.revisions[i]
 }
 
 // quiet reports whether nothing has happened for some time, and for as long as pods may take to become available.
@@ -114,14 +133,6 @@ func (q *quietJudge) byTheClock(r *revision) bool {
 		return true
 	}
 	return false
-}
-
-func (j *judge) noop(q *request) {
-	i, ok := slices.BinarySearchFunc(j.revisions, q.Version, func(r *revision, v int64) int { return cmp.Compare(r.Version, v) })
-	if ok {
-		j.report(j.revisions[i], nil, "%s of %s/%s%s by %s at %v changed nothing", q.Verb, q.Resource, q.Name, suffix(q.Subresource), q.User,
-			q.Received.UTC().Format("15:04:05.000"))
-	}
 }
 
 func suffix(subresource string) string {

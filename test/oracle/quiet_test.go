@@ -94,8 +94,14 @@ func TestS14(t *testing.T) {
 		}},
 		{name: "an update of what another has written", write: func(s *scene) {
 			s.User().Create(aSet(nil, "a", 1))
-			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1}}
+			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1,
+				Received: s.Now.Add(time.Minute)}}
 		}, want: "changed nothing"},
+		{name: "an update of what another has just written", write: func(s *scene) {
+			s.User().Create(aSet(nil, "a", 1))
+			s.Requests = []Request{{User: "system:kube-controller-manager", Verb: "patch", Resource: "replicasets", Name: "web-a", Code: 200, Version: 1,
+				Received: s.Now.Add(time.Millisecond)}}
+		}},
 		{name: "soon after a change, long after one that is not settled, and the lease", write: func(s *scene) {
 			lease := s.Manager().Create(aLease("x"))
 			d, set, _ := settledScene(s)
