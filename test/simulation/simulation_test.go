@@ -158,7 +158,7 @@ func report(t *testing.T, seed uint64, o Outcome) {
 		}
 		return false
 	})
-	t.Logf("replay with: go test ./test/simulation -run TestReplay -seed %d -faults=%v -v\nor, shorter, with -script FILE and this in the file:\n%s",
+	t.Logf("replay with: go test -overlay=$(go run ./test/overlay/cmd bin/.overlay) ./test/simulation -run TestReplay -seed %d -faults=%v -v\nor, shorter, with -script FILE and this in the file:\n%s",
 		seed, *faultsFlag, short)
 }
 
