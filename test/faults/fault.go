@@ -93,7 +93,7 @@ var words = map[string]struct {
 // Parse reads a line of a script that begins with "fault" and a process.
 func Parse(l script.Line) (f Fault, err error) {
 	if len(l.Words) < 3 || l.Op() != "fault" {
-		return f, fmt.Errorf("a fault is: fault PROCESS WORD ...")
+		return f, fmt.Errorf("a fault has the form: fault PROCESS WORD [ARGUMENT] [NAME=VALUE]")
 	}
 	f = Fault{Word: l.Words[2], Left: -1, Back: time.Second, text: strings.Join(l.Words[2:], " ")}
 	wanted, known := words[f.Word]
