@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -376,9 +377,10 @@ func TestEPS42OrderOfWrites(t *testing.T) {
 		full = append(full, pod(fmt.Sprintf("p%02d", i), fmt.Sprintf("10.0.1.%d", i)))
 	}
 	inCluster(t, func(s *apitest.Server) {
-		refuse := true
+		var refuse atomic.Bool
+		refuse.Store(true)
 		s.BeforeWrite(func(w apitest.Write) error {
-			if refuse && w.Verb == "create" {
+			if refuse.Load() && w.Verb == "create" {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
 			return nil
@@ -396,7 +398,7 @@ func TestEPS42OrderOfWrites(t *testing.T) {
 				t.Errorf("the creation is refused, and written is %s", w)
 			}
 		}
-		refuse = false
+		refuse.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var done []string

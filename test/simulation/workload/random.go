@@ -159,11 +159,16 @@ func Faults(seed uint64, n int, within time.Duration) script.Script {
 	return g.Script
 }
 
+// faulty are the resources that faults may concern: those that controllers watch and write.
+var faulty = strings.Fields("pods replicasets deployments replicationcontrollers statefulsets daemonsets controllerrevisions jobs cronjobs services " +
+	"endpoints endpointslices nodes namespaces configmaps secrets serviceaccounts persistentvolumes persistentvolumeclaims poddisruptionbudgets " +
+	"resourcequotas horizontalpodautoscalers certificatesigningrequests clusterroles")
+
 // fault adds something that goes wrong.
 func (g *Generator) fault() {
 	at, who := g.at(g.span), Pick(g, "m0", "m0", "m*")
 	span := time.Duration(1+g.IntN(20)) * time.Second
-	resource := Pick(g, "all", "pods", "pods", "replicasets", "deployments", "endpoints", "services", "nodes")
+	resource := Pick(g, "all", "pods", Pick(g, faulty...))
 	switch g.IntN(12) {
 	case 0, 1:
 		g.Add(at, "fault %s delay %s %v for=%v", who, resource, time.Duration(1+g.IntN(5000))*time.Millisecond, span)
@@ -172,10 +177,10 @@ func (g *Generator) fault() {
 	case 3:
 		g.Add(at, "fault %s %s %s", who, Pick(g, "cut", "expire"), resource)
 	case 4, 5, 6:
-		code := Pick(g, 0, -1, 429, 500, 503, 504)
+		code := Pick(g, 0, -1, 409, 429, 500, 503, 504)
 		after := (code <= 0 || code == 500 || code == 504) && g.IntN(2) == 0
 		g.Add(at, "fault %s refuse n=%d code=%d after=%v%s", who, 1+g.IntN(6), code, after,
-			Pick(g, "", "", " resource=pods", " resource=replicasets", " resource=deployments", " resource=leases", " verb=create", " verb=get"))
+			Pick(g, "", "", " resource=pods", " resource="+Pick(g, faulty...), " resource="+Pick(g, faulty...), " resource=leases", " verb=create", " verb=get"))
 	case 7:
 		g.Add(at, "fault %s slow %v for=%v", who, time.Duration(100+g.IntN(5000))*time.Millisecond, span)
 	case 8:
