@@ -15,7 +15,9 @@ var seedBubble func(seed uint64)
 // inBubble runs f in virtual time. With the overlay, everything in it follows from the seed: see test/overlay.
 func inBubble(t *testing.T, seed uint64, f func(*testing.T)) {
 	defer withoutCollections()()
-	cryptotest.SetGlobalRandom(t, seed)
+	if seedBubble != nil {
+		cryptotest.SetGlobalRandom(t, seed) // which is for one world at a time
+	}
 	synctest.Test(t, func(t *testing.T) {
 		if seedBubble != nil {
 			seedBubble(seed)

@@ -242,7 +242,8 @@ func (p *Proxy) begin(f faults.Fault) {
 	case "stop":
 		p.options.Process.Stop(f.Back)
 	}
-	if f.Word == "cut" || f.Word == "expire" || f.Word == "stop" || f.Word == "pause" {
+	switch f.Word {
+	case "cut", "expire", "stop", "pause", "silent":
 		p.log(Injection{time.Now(), "", f}) // others wait for what they meet
 	}
 	var once sync.Once
