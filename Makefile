@@ -57,7 +57,7 @@ FUZZTIME ?= 1m
 SIM_TIME ?= 200s
 # The simulation is compiled with an edited runtime, by which a seed decides a run: see test/overlay.
 OVERLAY = $(shell go run ./test/overlay/cmd $(CURDIR)/bin/.overlay)
-SIMULATE = go test -count=1 -vet=off -overlay=$(OVERLAY) ./test/simulation
+SIMULATE = env SIM_OVERLAY=required go test -count=1 -vet=off -overlay=$(OVERLAY) ./test/simulation
 # The search of a night takes so long in all. Its seeds follow the minute in which it begins; to repeat a night, name its seed.
 NIGHTLY ?= 90m
 NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)

@@ -42,6 +42,8 @@ func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // a run is short and makes much garbage
 	if seedBubble != nil {
 		runtime.GOMAXPROCS(1) // or goroutines run at the same time
+	} else if os.Getenv("SIM_OVERLAY") == "required" {
+		panic("this was compiled without the overlay of test/overlay")
 	}
 	var level klog.Level
 	if _ = level.Set(strconv.Itoa(*logFlag)); *logFlag < 0 {
