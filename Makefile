@@ -40,9 +40,9 @@ RACY = $(addprefix ./,$(sort $(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync' --in
 SECONDS_UNIT := 60
 SECONDS_RACE := 100
 SECONDS_CLUSTER := 60
-SECONDS_INTEGRATION := 900
-SECONDS_CHAOS := 450
-SECONDS_MUTATION := 130
+SECONDS_INTEGRATION := 300
+SECONDS_CHAOS := 220
+SECONDS_MUTATION := 110
 SECONDS_TOY := 60
 SECONDS_SIMULATION := 600
 timeout = -timeout=$$((3*$(SECONDS_$(1))))s
@@ -98,8 +98,8 @@ SUITES := CLUSTER INTEGRATION CHAOS MUTATION TOY
 test-integration: build localcluster ## Run the tests on a local control plane, and the simulation beside them
 	@rm -rf bin/log && mkdir -p bin/log; \
 	suites() { failed=0; $(foreach each,$(SUITES),$(call suite,$(each)) || failed=1;) return $$failed; }; \
-	$(call simulation,-seeds=300) >bin/log/simulation-1 2>&1 & first=$$!; \
-	$(call simulation,-run TestSeeds -first=301 -seeds=500) >bin/log/simulation-2 2>&1 & second=$$!; \
+	$(call simulation,-skip TestCrashAtEveryWrite -seeds=300) >bin/log/simulation-1 2>&1 & first=$$!; \
+	$(call simulation,-run 'TestSeeds|TestCrashAtEveryWrite' -first=301 -seeds=500) >bin/log/simulation-2 2>&1 & second=$$!; \
 	suites >bin/log/suites 2>&1; suites=$$?; failed=; \
 	wait $$first && cat bin/log/simulation-1 || failed="$$failed bin/log/simulation-1"; \
 	wait $$second && cat bin/log/simulation-2 || failed="$$failed bin/log/simulation-2"; \
