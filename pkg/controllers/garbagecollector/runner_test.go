@@ -102,7 +102,7 @@ func run(t *testing.T, test func(b *bench)) {
 		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, explain: reconcile.NewExplain(), workers: 4}
 		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}, Unowned: true})
 		b.begin()
-		b.kinds[configMaps] = &schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+		b.kinds[configMaps] = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"}
 		b.watched = sets.New(configMaps)
 		b.complete()
 		apitest.Run(t, func(ctx context.Context) error { b.work(ctx); return nil }, func() { test(b) })
@@ -160,7 +160,7 @@ func TestOneReadForEachOwner(t *testing.T) {
 		if diff := cmp.Diff([]string{"ConfigMap never-seen"}, b.server.live()); diff != "" {
 			b.Errorf("reads (-want +got):\n%s", diff)
 		}
-		if n := len(b.server.Names(*b.kinds[configMaps])); n != 0 {
+		if n := len(b.server.Names(b.kinds[configMaps].GroupVersionKind)); n != 0 {
 			b.Errorf("%d objects are left", n)
 		}
 	})
@@ -178,7 +178,7 @@ func TestOwnerThatNoWatchShows(t *testing.T) {
 		if n := len(b.server.live()); n < 10 || n > 20 {
 			b.Errorf("%d reads in a minute", n)
 		}
-		m, _ := api.BuiltIn(*b.kinds[configMaps])
+		m, _ := api.BuiltIn(b.kinds[configMaps].GroupVersionKind)
 		if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "unwatched"}, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
@@ -253,8 +253,8 @@ func TestDiscover(t *testing.T) {
 		return []api.Mapping{
 			{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
 			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
-			{GroupVersionKind: *nodeKind, Resource: "nodes"},
-			{GroupVersionKind: *widgetKind, Resource: "events", Namespaced: true},
+			{GroupVersionKind: nodeKind.GroupVersionKind, Resource: "nodes"},
+			{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "events", Namespaced: true},
 		}, failed
 	}}
 	r.begin()
@@ -263,14 +263,14 @@ func TestDiscover(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" || err == nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if !r.clusterScoped[nodeKind.GroupKind()] || r.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != *widgetKind {
+	if !r.clusterScoped[nodeKind.GroupKind()] || r.clusterScoped[widgetKind.GroupKind()] || *r.kinds[want[1]] != (resourceKind{widgetKind.GroupVersionKind, "events"}) {
 		t.Errorf("%v %v", r.clusterScoped, r.kinds)
 	}
 }
 
 // GC-6, GC-11: a custom resource is deleted and defined anew, with another kind and with namespaces.
 func TestResourceIsDefinedAnew(t *testing.T) {
-	m := api.Mapping{GroupVersionKind: *widgetKind, Resource: "widgets"}
+	m := api.Mapping{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets"}
 	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(context.Context, ...string) ([]api.Mapping, error) {
 		return []api.Mapping{m}, nil
 	}}
@@ -282,7 +282,7 @@ func TestResourceIsDefinedAnew(t *testing.T) {
 		}
 	}
 	discover()
-	gadgetKind := &schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
+	gadgetKind := &resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}, "widgets"}
 	r.OnUpdate(m.GroupVersionResource(), object("owner")) // before the next discovery
 	r.OnUpdate(m.GroupVersionResource(), object("dependent", ownedBy(gadgetKind, "owner")))
 	m.Kind, m.Namespaced = "Gadget", true
@@ -293,7 +293,7 @@ func TestResourceIsDefinedAnew(t *testing.T) {
 	if s := r.standing(r.nodes["dependent"], ref(gadgetKind, "owner")); s != solid {
 		t.Errorf("its owner is %v", s)
 	}
-	m.GroupVersionKind = *widgetKind
+	m.GroupVersionKind = widgetKind.GroupVersionKind
 	discover()
 	if r.clusterScoped[widgetKind.GroupKind()] {
 		t.Error("it is taken for one without namespaces")
@@ -323,7 +323,7 @@ func (b *bench) putSecret(o *metav1.PartialObjectMetadata) *metav1.PartialObject
 
 var (
 	secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	secretKind      = &schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	secretKind      = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "secrets"}
 )
 
 // GC-15, GC-44, GC-47: a kind appears while the collector runs. The first object that its list shows waits for its dependents; it is not
@@ -438,7 +438,7 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 	r.begin()
 	older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
-	r.kinds[older], r.kinds[newer] = widgetKind, &schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}
+	r.kinds[older], r.kinds[newer] = widgetKind, &resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, "widgets"}
 	r.OnUpdate(older, object("stays"))
 	r.OnUpdate(older, object("gone"))
 	r.OnUpdate(older, object("dependent", ownedBy(widgetKind, "gone")))

@@ -134,26 +134,25 @@ func isAbsent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// readItem brings the graph up to date with a live read of an object (GC-30, GC-40).
-func (r *runner) readItem(ctx context.Context, o *metav1.PartialObjectMetadata) error {
-	kind := o.GroupVersionKind()
-	m, err := r.mapper.Mapping(ctx, kind)
-	if err != nil {
-		return err
-	}
-	found, err := r.get(ctx, m, plan.Key{Namespace: o.Namespace, Name: o.Name})
+// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30, GC-40).
+func (r *runner) readItem(ctx context.Context, n *node) error {
+	r.mu.Lock()
+	k := n.kind
+	m := api.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
+	r.mu.Unlock()
+	found, err := r.get(ctx, m, plan.Key{Namespace: n.namespace, Name: n.name})
 	if err != nil && !isAbsent(err) {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || found.UID != o.UID {
-		r.gone(o.UID, true)
-		return nil
-	}
-	if n := r.nodes[o.UID]; n != nil { // else a watch has shown its deletion meanwhile
+	switch {
+	case !r.has(n): // a watch has shown its deletion meanwhile
+	case err != nil || found.UID != n.uid:
+		r.gone(n, true)
+	default:
 		r.follow(r.observe(n.kind, found))
-		r.remove.add(item{uid: o.UID})
+		r.remove.add(item{node: n})
 	}
 	return nil
 }
