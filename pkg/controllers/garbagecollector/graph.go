@@ -29,6 +29,8 @@ type graph struct {
 	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for long enough.
 	// Their objects may be dependents that are not known yet.
 	listing sets.Set[schema.GroupVersionResource]
+	// cleared are objects on which nothing depends that is being listed, as live lists have shown. They wait for no list.
+	cleared sets.Set[*node]
 }
 
 // rememberedMissing is how many owners without dependents are remembered.
@@ -37,12 +39,15 @@ const rememberedMissing = 1000
 func newGraph() *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{},
-		missing: lru.New(rememberedMissing), listing: sets.New[schema.GroupVersionResource](),
+		missing: lru.New(rememberedMissing), listing: sets.New[schema.GroupVersionResource](), cleared: sets.New[*node](),
 	}
 }
 
 // settled reports whether all dependents are known as far as possible, so that owners that wait for them can be released.
 func (g *graph) settled() bool { return g.complete && len(g.listing) == 0 }
+
+// knowsDependents reports whether the dependents of an object are known as far as possible.
+func (g *graph) knowsDependents(n *node) bool { return g.settled() || g.cleared.Has(n) }
 
 // resourceKind is a resource that is watched, in one version, and the kind of its objects.
 type resourceKind struct {
@@ -202,6 +207,7 @@ func (g *graph) drop(n *node) {
 		delete(g.nodes, n.uid)
 	}
 	n.twin = nil
+	g.cleared.Delete(n)
 }
 
 // observe takes in an object as a watch, or a live read, has shown it. What changes neither owners, finalizers nor deletion leads to

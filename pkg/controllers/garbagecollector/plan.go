@@ -28,6 +28,7 @@ type decision struct {
 	enqueue []*node // to be decided about as well
 	read    bool    // read the object live first: the watch does not show what became of its deletion
 	deletes bool    // the plan deletes the object
+	ask     bool    // ask the server for dependents of kinds that have not been listed
 }
 
 // standing is what an owner reference is worth (GC-33).
@@ -83,8 +84,8 @@ func (g *graph) decide(now time.Time, n *node) decision {
 		return decision{}
 	case len(by[solid]) > 0:
 		return keep(n, by[solid])
-	case len(by[dying]) > 0 && !g.complete:
-		return because("waits until the objects of all kinds have been listed")
+	case len(by[dying]) > 0 && !g.complete && !g.cleared.Has(n):
+		return unlisted()
 	case n.attempt != nil && n.attempt.version == n.version:
 		return attempted(now, n)
 	case len(by[dying]) > 0 && g.hasDependents(n):
@@ -175,8 +176,8 @@ func (g *graph) decideForeground(n *node) decision {
 		}
 	}
 	if len(blocking) == 0 {
-		if !g.settled() {
-			return because("waits until the objects of all kinds have been listed")
+		if !g.knowsDependents(n) {
+			return unlisted()
 		}
 		return released(n, metav1.FinalizerDeleteDependents, "none of its dependents blocks its deletion any more")
 	}
@@ -194,8 +195,8 @@ func (g *graph) decideOrphan(n *node) decision {
 	if !n.orphaning() {
 		return decision{}
 	}
-	if !g.settled() {
-		return because("waits until the objects of all kinds have been listed")
+	if !g.knowsDependents(n) {
+		return unlisted()
 	}
 	d := released(n, metav1.FinalizerOrphanDependents, "its dependents are orphaned")
 	var drops plan.Each
@@ -234,6 +235,13 @@ func withOwners(n *node, owners []metav1.OwnerReference, why string) plan.Step {
 	before, after := n.object(), n.object()
 	after.OwnerReferences = owners
 	return plan.Change{Old: before, New: after, Unowned: true, Why: why}
+}
+
+// unlisted waits until all dependents are known (GC-15).
+func unlisted() decision {
+	d := because("waits until the objects of all kinds have been listed, as some may depend on it")
+	d.ask = true
+	return d
 }
 
 func because(why string, values ...any) decision {

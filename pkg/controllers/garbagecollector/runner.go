@@ -51,14 +51,17 @@ type runner struct {
 	*graph
 	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
-	synced                 sets.Set[schema.GroupKind]      // what has been listed, while the graph is not complete
-	held                   map[schema.GroupKind][]claim    // to be verified when the kind has been listed
-	reading                map[schema.GroupVersionKind]int // live reads under way
-	queues                 []*pool                         // nil while it does not run
+	synced                 sets.Set[schema.GroupKind]          // what has been listed, while the graph is not complete
+	held                   map[schema.GroupKind][]claim        // to be verified when the kind has been listed
+	reading                map[schema.GroupVersionKind]int     // live reads under way
+	asking                 map[string]sets.Set[*node]          // what waits to learn whether it has dependents of kinds that are being listed, by namespace
+	absences               map[schema.GroupVersionResource]int // how many discoveries in a row lack what was watched
+	queues                 []*pool                             // nil while it does not run
 	remove, orphan, verify *pool
+	ask                    *pool
 }
 
-// item is what a queue holds: an object, or a claim.
+// item is what a queue holds: an object, a claim, or a namespace, as a claim without a name.
 type item struct {
 	node *node
 	claim
@@ -100,10 +103,12 @@ func (r *runner) begin() {
 	r.graph = newGraph()
 	r.kinds, r.watched = map[schema.GroupVersionResource]*resourceKind{}, sets.New[schema.GroupVersionResource]()
 	r.synced, r.held, r.reading = sets.New[schema.GroupKind](), map[schema.GroupKind][]claim{}, map[schema.GroupVersionKind]int{}
+	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
 	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
 	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)
 	r.verify = newPool("garbage_collector_verify_owner", r.processClaim)
-	r.queues = []*pool{r.remove, r.orphan, r.verify}
+	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
+	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask}
 }
 
 // Statuses tells how the queues do, for health checks and metrics.
@@ -138,6 +143,7 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 		all = append(all, resource)
 		if !r.watched.Has(resource) {
 			r.listing.Insert(resource) // before its watch begins
+			r.cleared.Clear()
 		}
 		if k := r.kinds[resource]; k == nil {
 			r.kinds[resource] = &resourceKind{m.GroupVersionKind, m.Resource}
@@ -161,6 +167,7 @@ func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscriptio
 	r.mu.Lock()
 	added := wanted.Difference(r.watched)
 	r.watched = wanted
+	r.forgetVanished(sub, err)
 	r.doneListing(r.listing.Difference(added).UnsortedList()...) // found, but watched in another version
 	r.mu.Unlock()
 	if len(added) == 0 {
@@ -195,6 +202,8 @@ func (r *runner) reviewWaiting() {
 	if !r.settled() {
 		return
 	}
+	clear(r.asking)
+	r.cleared.Clear()
 	for n := range r.all() {
 		if n.orphaning() {
 			r.orphan.add(item{node: n})
@@ -357,6 +366,7 @@ func (r *runner) decideItem(n *node) (*metav1.PartialObjectMetadata, decision) {
 	for _, other := range d.enqueue {
 		r.remove.add(item{node: other})
 	}
+	r.askLater(n, d)
 	return n.object(), d
 }
 
@@ -375,7 +385,9 @@ func (r *runner) decideOwner(n *node) (*metav1.PartialObjectMetadata, decision) 
 	if !r.has(n) {
 		return nil, decision{}
 	}
-	return n.object(), r.decideOrphan(n)
+	d := r.decideOrphan(n)
+	r.askLater(n, d)
+	return n.object(), d
 }
 
 // apply carries out a decision, and tells why.
