@@ -140,6 +140,7 @@ func testAKindVanishes(t *testing.T, s *metadataServer, i *MetadataInformers, fa
 	}
 	sub.SetResources(t.Context(), resources{gadgets})
 	sub.Forget(widgets)
+	delete(m.objects, widgets)
 	sub.SetResources(t.Context(), resources{widgets})
 	wantTold(t, m, "when it was forgotten meanwhile", "+again +stays")
 	sub.Close()

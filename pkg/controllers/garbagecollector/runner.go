@@ -56,6 +56,7 @@ type runner struct {
 	reading                map[schema.GroupVersionKind]int     // live reads under way
 	asking                 map[string]sets.Set[*node]          // what waits to learn whether it has dependents of kinds that are being listed, by namespace
 	absences               map[schema.GroupVersionResource]int // how many discoveries in a row lack what was watched
+	warned                 map[claim]sets.Set[*node]           // which dependents have an event that says that the owner cannot be looked up
 	queues                 []*pool                             // nil while it does not run
 	remove, orphan, verify *pool
 	ask                    *pool
@@ -103,6 +104,7 @@ func (r *runner) begin() {
 	r.graph = newGraph()
 	r.kinds, r.watched = map[schema.GroupVersionResource]*resourceKind{}, sets.New[schema.GroupVersionResource]()
 	r.synced, r.held, r.reading = sets.New[schema.GroupKind](), map[schema.GroupKind][]claim{}, map[schema.GroupVersionKind]int{}
+	r.warned = map[claim]sets.Set[*node]{}
 	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
 	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
 	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)

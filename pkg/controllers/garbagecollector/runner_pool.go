@@ -95,9 +95,19 @@ func (p *pool) next(ctx context.Context) bool {
 	return true
 }
 
+// lasting is after how many tries a failure is not just a moment too early.
+const lasting = 10
+
+// failuresOf returns how often in a row an item has failed before.
+func (p *pool) failuresOf(i item) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures[i]
+}
+
 // log says once that an item fails, when it is not just a moment too early.
 func log(ctx context.Context, name string, i item, err error, failures int) {
-	if failures != 10 || executor.Silent(err) {
+	if failures != lasting || executor.Silent(err) {
 		return
 	}
 	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "object", i.key(), "ownerKind", i.claim.kind, "err", err.Error())

@@ -608,6 +608,28 @@ func TestEventAboutAnotherNamespace(t *testing.T) {
 	})
 }
 
+// GC-69: an event says once why a dependent stays, if that lasts.
+func TestEventAboutAnOwnerThatCannotBeLookedUp(t *testing.T) {
+	run(t, func(b *bench) {
+		b.server.fail["owner"] = apierrors.NewServiceUnavailable("down")
+		b.see(b.put("web", "owner"))
+		time.Sleep(time.Second)
+		if n := len(b.events.Events); n != 0 {
+			t.Errorf("%d events at once", n)
+		}
+		time.Sleep(10 * time.Minute)
+		b.see(b.put("late", "owner"))
+		time.Sleep(10 * time.Minute)
+		if n := len(b.events.Events); n != 2 {
+			t.Fatalf("%d events", n)
+		}
+		want := "Warning OwnerRefUnresolvable ownerRef [v1/ConfigMap, namespace: shop, name: owner, uid: owner] cannot be looked up, so the object stays: "
+		if got := <-b.events.Events; !strings.HasPrefix(got, want) || !strings.Contains(got, "down") {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}
+
 func sorted(lines []string) []string {
 	if len(lines) == 2 && lines[0] < lines[1] {
 		lines[0], lines[1] = lines[1], lines[0]
