@@ -156,7 +156,7 @@ func (j *judge) freed(r *revision, p *corev1.Pod, all jobs) {
 		return
 	}
 	t := all.of(ref.UID)
-	excused := !t.ended[p.UID] || t.Job == nil || j.owners[ref.UID].gone != nil || t.DeletionTimestamp != nil || jobEnded(t.Job) || t.ignores(old)
+	excused := !t.ended[p.UID] || t.Job == nil || j.owners[identity{Job, ref.UID}].gone != nil || t.DeletionTimestamp != nil || jobEnded(t.Job) || t.ignores(old)
 	if j.judges(excused); excused || t.counts(old) {
 		return
 	}

@@ -157,7 +157,9 @@ func (s *Server) create(st *store, w Write) (Object, error) {
 
 // beginLife sets what the server decides of a new object.
 func (s *Server) beginLife(st *store, o Object) {
-	o.SetUID(s.uid(st, o))
+	if !st.mirrors {
+		o.SetUID(s.uid(st, o))
+	}
 	o.SetCreationTimestamp(now())
 	o.SetDeletionTimestamp(nil)
 	o.SetDeletionGracePeriodSeconds(nil)
