@@ -14,15 +14,15 @@ var listed = []string{
 	"README.md", "deploy/README.md", "deploy/kustomize/overlays/beside-upstream/kustomization.yaml", "docs/operations.md", "docs/parity.md",
 }
 
-// signer is the controller that has no use for the key of an authority that it does not have.
-const signer = "certificatesigningrequest-signing-controller"
+// stay are the controllers that are left in the original: it has the key that certificates are signed with, and the file with the
+// authorities that pods need.
+var stay = []string{"certificatesigningrequest-signing-controller", "root-ca-certificate-publisher-controller"}
 
 var (
 	// names are the controllers in a sentence, such as "the controllers `endpoint`, `podgc` and `replicaset`". One name alone is no list.
 	names = regexp.MustCompile("(?i)(\\bthe controllers\\s)`[a-z-]+`(?:,\\s+`[a-z-]+`)+\\s+and\\s+`[a-z-]+`")
 	// switches are the value of --controllers with which the original leaves the controllers to this manager. Those that are off by default
-	// are off in both, unless somebody asks one of the two for them. The one that signs certificates stays in the original, because the key
-	// that it signs with is there.
+	// are off in both, unless somebody asks one of the two for them.
 	switches = regexp.MustCompile(`(--controllers=\*,(?:bootstrapsigner,tokencleaner,)?)-[a-z-]+(?:,-[a-z-]+)+`)
 )
 
@@ -31,7 +31,7 @@ func listControllers(page []byte, registry []manager.Controller) []byte {
 	var aliases, on []string
 	for _, c := range registry {
 		aliases = append(aliases, cmp.Or(c.Alias, c.Name))
-		if !c.OffByDefault && c.Name != signer {
+		if !c.OffByDefault && !slices.Contains(stay, c.Name) {
 			on = append(on, cmp.Or(c.Alias, c.Name))
 		}
 	}
