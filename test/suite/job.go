@@ -146,10 +146,9 @@ func unsettledJobs(s *View) (wrong []string) {
 	return wrong
 }
 
-// heldForIndex reports whether a failed pod of a suspended Job may keep its finalizer until its index runs again (JOB-67). The status lists it.
+// heldForIndex reports whether a failed pod of a suspended Job may keep its finalizer until its index runs again (JOB-67).
 func heldForIndex(j *batchv1.Job, p *corev1.Pod) bool {
-	lists := j.Status.UncountedTerminatedPods
-	return j.Spec.BackoffLimitPerIndex != nil && ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && lists != nil && slices.Contains(lists.Failed, p.UID)
+	return j.Spec.BackoffLimitPerIndex != nil && ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && p.Status.Phase == corev1.PodFailed
 }
 
 // inBackoff reports whether a Job may still wait before it replaces its last failed pod, because so many have failed since the latest success
