@@ -24,6 +24,8 @@ type snapshot struct {
 	// Pods are those that the Job controls, by its uid, and the orphans of its namespace.
 	Pods  []*corev1.Pod
 	Began time.Time // when the reconcile began, for metrics
+	// Remembered is what the process remembers of the Job's failures, Pods included; nil for nothing.
+	Remembered *memory
 
 	claimed // follows from Job and Pods
 }

@@ -93,7 +93,7 @@ func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
 	r.left = len(s.active) + created - len(r.deleted)
 	r.status.Active = int32(r.left)
 	r.status.Ready = ptr.To(int32(ready))
-	r.status.Terminating = ptr.To(int32(len(s.terminating) + running))
+	r.status.Terminating = ptr.To(int32(len(s.terminating) - len(s.stranded()) + running))
 	if r.status.StartTime == nil && !suspended(s.Job) {
 		r.status.StartTime = &metav1.Time{Time: now} // JOB-15
 	}
@@ -157,6 +157,8 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 		ignored = append(ignored, unfinished...)
 	case r.Job.DeletionTimestamp != nil:
 		ignored = append(ignored, unfinished...)
+	default:
+		ignored = append(ignored, r.stranded()...)
 	}
 	if r.Job.DeletionTimestamp != nil {
 		ignored = append(ignored, r.strays()...)
@@ -174,6 +176,17 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 	for _, p := range slices.Concat(r.active, r.terminating) {
 		goes := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
 		if goes && tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// stranded returns the pods of a suspended Job that were deleted before they were assigned to a node. No kubelet will end them, and the Job does
+// not replace them, so they are given up, as those are that it deletes itself.
+func (s snapshot) stranded() (pods []*corev1.Pod) {
+	for _, p := range s.terminating {
+		if suspended(s.Job) && p.Spec.NodeName == "" && tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
 			pods = append(pods, p)
 		}
 	}
