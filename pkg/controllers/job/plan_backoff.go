@@ -27,6 +27,7 @@ func delay(failures int) time.Duration {
 
 // memory is what the process remembers of the failures of a Job. With a limit for each index, annotations of the pods tell that.
 type memory struct {
+	UID      types.UID          // of the Job
 	Failures int                // in a row
 	Last     time.Time          // when the last of them ended
 	Success  time.Time          // the latest; earlier failures do not count
@@ -38,10 +39,10 @@ func (m *memory) see(now time.Time, s snapshot) *memory {
 	if perIndex(s.Job) {
 		return nil
 	}
-	next := memory{Success: latestSuccess(s), Counted: map[types.UID]bool{}}
+	next := memory{UID: s.Job.UID, Success: latestSuccess(s), Counted: map[types.UID]bool{}}
 	var before map[types.UID]bool
 	switch {
-	case m == nil:
+	case m == nil || m.UID != s.Job.UID:
 	case next.Success.After(m.Success):
 	default:
 		next.Failures, next.Last, next.Success, before = m.Failures, m.Last, m.Success, m.Counted
