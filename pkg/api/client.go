@@ -13,8 +13,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// RequestTimeout bounds each request of a [Reader] and a [Client], with its wait for the rate limiter and its retries, so
-// that a server that hangs cannot hold a worker for ever.
+// RequestTimeout bounds each request of a [Reader] and a [Client], with its wait for the rate limiter, so that a server that hangs cannot
+// hold a worker for ever.
 const RequestTimeout = 30 * time.Second
 
 // Reader reads the API server live. It cannot write, so whoever observes with it may do so twice.

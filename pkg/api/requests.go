@@ -260,12 +260,13 @@ func accessReviews() Mapping {
 	return m
 }
 
-// do makes one request, bounded in time.
+// do makes one request, bounded in time. Client-go would repeat what the server puts off (429 with Retry-After) for as long as that takes,
+// and a write would be carried out that was planned long before. Whoever has made the request decides again.
 func (r reader) do(ctx context.Context, req *rest.Request) rest.Result {
 	bound, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
 	if done := r.clients.options.OnRequestDone; done != nil {
 		defer done(ctx)
 	}
-	return req.Do(bound)
+	return req.MaxRetries(0).Do(bound)
 }

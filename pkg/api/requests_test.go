@@ -480,3 +480,20 @@ func TestReaderCannotWrite(t *testing.T) {
 		}
 	}
 }
+
+// What the server puts off is not repeated: a write would be carried out that was planned long before.
+func TestWhatIsPutOffIsNotRepeated(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "later", http.StatusTooManyRequests)
+	}))
+	t.Cleanup(server.Close)
+	c := newClients(t, &rest.Config{Host: server.URL}, Options{}).Client()
+	m, _ := BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
+	_, err := c.Create(t.Context(), m, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}, WriteOptions{})
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 1 || !apierrors.IsTooManyRequests(err) || asked.Load() != 1 {
+		t.Errorf("%v after %d requests", err, asked.Load())
+	}
+}

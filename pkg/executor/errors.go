@@ -32,6 +32,13 @@ func FromServer(err error) bool {
 	return errors.As(err, &status)
 }
 
+// PutOff reports whether the server has asked for the request to be made again later, because it has too many. This says nothing about
+// what was to be written.
+func PutOff(err error) bool {
+	_, later := apierrors.SuggestsClientDelay(err)
+	return later && apierrors.IsTooManyRequests(err)
+}
+
 // Silent reports whether the error is part of normal work: nobody needs to read about it, and no backoff is due.
 func Silent(err error) bool {
 	return errors.Is(err, plan.ErrStale) || errors.Is(err, api.ErrNotLeading) || errors.Is(err, context.Canceled)

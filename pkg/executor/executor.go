@@ -116,13 +116,20 @@ func (w *Writing) Apply(steps []plan.Step) plan.Outcome {
 	return w.outcome
 }
 
+// longStep is how long a step may take before what follows is planned anew.
+const longStep = time.Second
+
 func (w *Writing) sequence(steps []plan.Step) error {
-	for _, s := range steps {
+	for i, s := range steps {
+		began := time.Now()
 		if err := w.step(s); err != nil {
 			return err
 		}
 		if w.stopped() {
 			return nil
+		}
+		if took := time.Since(began); took > longStep && i < len(steps)-1 {
+			return fmt.Errorf("%w: the step before took %v", plan.ErrStale, took.Round(time.Millisecond))
 		}
 	}
 	return nil

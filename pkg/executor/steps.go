@@ -62,7 +62,7 @@ func (w *Writing) createOne(m api.Mapping, s plan.Create) error {
 		return nil
 	case apierrors.IsAlreadyExists(err) && s.Object.GetName() != "":
 		result.Name, result.UID, err = w.lookUp(m, s, err)
-	case !Silent(err):
+	case !Silent(err) && !PutOff(err):
 		w.emit(s.Events.Failed, nameOf(s.Object), err)
 	}
 	result.Err = err
@@ -160,7 +160,7 @@ func (w *Writing) changed(m api.Mapping, s plan.Change, made *metav1.PartialObje
 		err = nil // gone meanwhile: its event is on the way (RS-21, RS-22)
 	case apierrors.IsInvalid(err) && w.releases(s):
 		err = nil // the owner reference is gone already (RS-21)
-	case !Silent(err):
+	case !Silent(err) && !PutOff(err):
 		w.emit(s.Events.Failed, s.New.GetName(), err)
 	}
 	result.Err = err
@@ -226,7 +226,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 		err = nil
 	case changed:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
-	case !Silent(err):
+	case !Silent(err) && !PutOff(err):
 		w.emit(s.Events.Failed, o.GetName(), err)
 	}
 	if err == nil && !(gone && s.Version) && !(conflict && w.Periodic) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -454,5 +455,53 @@ func TestPeriodicDeletionOfWhatHasChanged(t *testing.T) {
 	did := b.apply(owner, plan.Delete{Objects: []plan.Object{older}, Version: true})
 	if !errors.Is(did.Err, plan.ErrStale) || did.Results[0].Needless || !b.barrier.Empty() {
 		t.Errorf("%+v", did)
+	}
+}
+
+// What follows a step that took long is planned anew, because the reasons for it may be gone by then.
+func TestWhatFollowsALongStepIsPlannedAnew(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		takes time.Duration
+		log   []string
+		want  error
+	}{
+		{"a short one", 500 * time.Millisecond, []string{"create Pod p", "create Pod q"}, nil},
+		{"a long one", 1500 * time.Millisecond, []string{"create Pod p"}, plan.ErrStale},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, owner := newBench(t), newSet()
+				b.BeforeWrite(func(apitest.Write) error {
+					time.Sleep(c.takes)
+					return nil
+				})
+				did := b.apply(owner, plan.Create{Object: newPod("p", owner)}, plan.Create{Object: newPod("q", owner)})
+				if !errors.Is(did.Err, c.want) || len(did.Results) != len(c.log) {
+					t.Errorf("%+v", did)
+				}
+				b.wantLog(c.log...)
+			})
+		})
+	}
+}
+
+// What the server puts off is no event: nothing is wrong with what was to be written.
+func TestWhatIsPutOffIsNoEvent(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	p := put(b, newPod("p", owner))
+	b.BeforeWrite(func(apitest.Write) error { return apierrors.NewTooManyRequests("later", 7) })
+	for _, step := range []plan.Step{
+		plan.Create{Object: generated(owner), Events: podEvents},
+		plan.Change{Old: p, New: labelled(p), Events: podEvents},
+		plan.Delete{Objects: []plan.Object{p}, Events: podEvents},
+	} {
+		if did := b.apply(owner, step); !PutOff(did.Err) || len(did.Results) != 1 {
+			t.Errorf("%T: %+v", step, did)
+		}
+	}
+	if got := b.recorded(); len(got) != 0 {
+		t.Errorf("events: %v", got)
 	}
 }

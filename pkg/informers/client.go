@@ -37,13 +37,14 @@ type Client struct {
 	http       *http.Client
 	projection *projection.Projection
 	liveness   *WatchLiveness
+	rollbacks  *rollbacks
 }
 
 // Liveness returns the liveness of the watches that informers of [NewFactory] open with this client.
 func (c *Client) Liveness() *WatchLiveness { return c.liveness }
 
 func newClient(config *rest.Config, p *projection.Projection) (c Client, err error) {
-	c = Client{config: config, projection: p, liveness: NewWatchLiveness()}
+	c = Client{config: config, projection: p, liveness: NewWatchLiveness(), rollbacks: &rollbacks{}}
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return c, err
 	}
@@ -87,7 +88,7 @@ func (c *Client) listWatch(kind schema.GroupVersionKind, resource schema.GroupVe
 		o.Watch = true
 		return request(o).Watch(ctx)
 	}
-	return listWatch("*"+kind.Version+"."+kind.Kind, c.liveness.Of(cacheName(resource.GroupResource().String(), selector)), list, watches, nil), nil
+	return listWatch(c.rollbacks, "*"+kind.Version+"."+kind.Kind, c.liveness.Of(cacheName(resource.GroupResource().String(), selector)), list, watches, nil), nil
 }
 
 // podSource returns what lists and watches pods, without the parts that belong to an informer.

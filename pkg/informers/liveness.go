@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +36,8 @@ func (l *WatchLiveness) Of(resource string) *WatchActivity {
 
 // WatchActivity is what is known of the lists and watches of one resource.
 type WatchActivity struct {
+	cut atomic.Bool // the last watch has ended before its time
+
 	mu        sync.Mutex
 	first     time.Time     // when the first request began; zero if there was none
 	attempted time.Time     // when a request last began or ended, whether or not it succeeded
@@ -187,6 +190,9 @@ func (t *trackedWatch) ended() {
 	defer a.mu.Unlock()
 	if a.open == t {
 		a.open = nil
+		if time.Now().Before(a.ends.Add(-cutMargin)) {
+			a.cut.Store(true)
+		}
 		a.attempt()
 	}
 }

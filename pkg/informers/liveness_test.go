@@ -33,7 +33,7 @@ type observed struct {
 func observe(t *testing.T, test func(o *observed)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &observed{T: t, activity: NewWatchLiveness().Of("pods")}
-		o.ListWatch = listWatch("*v1.Pod", o.activity, func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+		o.ListWatch = listWatch(&rollbacks{}, "*v1.Pod", o.activity, func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
 			return &corev1.PodList{}, o.err
 		}, func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			o.sends = watch.NewFake()

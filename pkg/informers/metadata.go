@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 )
@@ -30,6 +31,8 @@ var ErrNotSynced = errors.New("the cache has not been filled")
 type MetadataInformers struct {
 	client  metadata.Interface
 	running sync.WaitGroup
+	own     rollbacks // of the resources of Kubernetes
+	others  rollbacks
 
 	mu      sync.Mutex // taken before the lock of a watch
 	closed  bool
@@ -39,6 +42,18 @@ type MetadataInformers struct {
 // NewMetadataInformers returns informers that watch nothing yet. The client's requests must not be bounded in time.
 func NewMetadataInformers(client metadata.Interface) *MetadataInformers {
 	return &MetadataInformers{client: client, watches: map[schema.GroupVersionResource]*metadataWatch{}}
+}
+
+// OnRollback is like [Client.OnRollback], for the resources of Kubernetes. Others may be of an aggregated API server, whose versions begin
+// anew when it is restarted: they are listed anew, after a while in which the former are found out to have gone back, too, if they have.
+func (i *MetadataInformers) OnRollback(f func(error)) { i.own.handler.Store(&f) }
+
+// rollbacksOf returns what is told that a resource has gone back.
+func (i *MetadataInformers) rollbacksOf(resource schema.GroupVersionResource) *rollbacks {
+	if scheme.Scheme.IsGroupRegistered(resource.Group) {
+		return &i.own
+	}
+	return &i.others
 }
 
 // Shutdown ends all watches and waits for their goroutines. Nothing starts any more.
@@ -173,7 +188,7 @@ func (s *MetadataSubscription) join(ctx context.Context, resource schema.GroupVe
 	i := s.informers
 	w := i.watches[resource]
 	if w == nil {
-		w = newMetadataWatch(i.client, resource)
+		w = newMetadataWatch(i.client, resource, i.rollbacksOf(resource))
 		i.watches[resource] = w
 	}
 	f := newMetadataFeed(resource, s.Handler, s.told[resource])

@@ -20,7 +20,7 @@ func BenchmarkMetadataMemory(b *testing.B) {
 			for b.Loop() {
 				kept := make(map[identity]struct{}, objects)
 				handler := handlerFunc(func(o *metav1.PartialObjectMetadata) { kept[identityOf(o)] = struct{}{} })
-				w := newMetadataWatch(nil, widgets)
+				w := newMetadataWatch(nil, widgets, &rollbacks{})
 				w.join(newMetadataFeed(widgets, handler, nil), c.store, nil)
 				w.sink = &metadataSink{w}
 				before := heapBytes()

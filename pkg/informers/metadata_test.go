@@ -516,7 +516,7 @@ func TestHandlersMayLookUp(t *testing.T) {
 
 // What a reflector still brings after it was replaced, or ended, counts no more.
 func TestReplacedReflectorsCountNoMore(t *testing.T) {
-	m, w := newModel(t), newMetadataWatch(nil, widgets)
+	m, w := newModel(t), newMetadataWatch(nil, widgets, &rollbacks{})
 	w.join(newMetadataFeed(widgets, m, nil), true, nil)
 	old := &metadataSink{w}
 	w.sink = old

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,9 @@ type metadataWatch struct {
 	errors   errorLimiter
 	status   metadataStatus
 
+	rollbacks *rollbacks
+	cut       atomic.Bool // the last watch has ended before its time
+
 	mu       sync.Mutex // held while handlers are called
 	feeds    []*metadataFeed
 	store    cache.Indexer // nil unless a subscription keeps one
@@ -45,8 +49,8 @@ type metadataWatch struct {
 	stopSink context.CancelFunc
 }
 
-func newMetadataWatch(client metadata.Interface, resource schema.GroupVersionResource) *metadataWatch {
-	w := &metadataWatch{resource: resource, client: client}
+func newMetadataWatch(client metadata.Interface, resource schema.GroupVersionResource, r *rollbacks) *metadataWatch {
+	w := &metadataWatch{resource: resource, client: client, rollbacks: r}
 	w.errors.of = resource.GroupResource().String()
 	w.status.state.Resource = resource
 	return w
@@ -132,10 +136,10 @@ func (w *metadataWatch) count() (objects int) {
 func (w *metadataWatch) run(ctx context.Context, sink *metadataSink) {
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return retry(ctx, &w.errors, o, w.list)
+			return retry(ctx, &w.errors, o, listing(w.rollbacks, w.errors.of, w.list))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			stream, err := retry(ctx, &w.errors, o, w.open)
+			stream, err := retry(ctx, &w.errors, o, opening(w.rollbacks, &w.cut, w.errors.of, w.list, w.open))
 			if o.SendInitialEvents != nil && apierrors.IsTooManyRequests(err) {
 				// client-go would ask for the same again, after pauses that don't end with ctx. A list may do.
 				return nil, errors.New(err.Error())
@@ -182,7 +186,15 @@ func (w *metadataWatch) open(ctx context.Context, o metav1.ListOptions) (watch.I
 		return nil, w.status.answered(ctx, err)
 	}
 	end := time.AfterFunc(lasts, stream.Stop) // then the reflector watches or lists anew
-	return &boundedWatch{stream, func() { end.Stop(); cancel(nil) }}, w.status.answered(ctx, nil)
+	ends := time.Now().Add(lasts - watchOvertime)
+	stopped := func() {
+		end.Stop()
+		cancel(nil)
+		if time.Now().Before(ends.Add(-cutMargin)) {
+			w.cut.Store(true)
+		}
+	}
+	return &boundedWatch{stream, stopped}, w.status.answered(ctx, nil)
 }
 
 // boundedWatch is a watch that ends after a time.

@@ -34,7 +34,7 @@ func podInformer(f informers.SharedInformerFactory) (cache.SharedIndexInformer, 
 	}
 	return f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		source.interner = newInterner(nil)
-		lw := listWatch("*v1.Pod", own.client.liveness.Of("pods"), source.list, source.watch, source.convert)
+		lw := listWatch(own.client.rollbacks, "*v1.Pod", own.client.liveness.Of("pods"), source.list, source.watch, source.convert)
 		informer := cache.NewSharedIndexInformerWithOptions(lw, &compactPod{}, cache.SharedIndexInformerOptions{
 			ResyncPeriod: resync, Identifier: f.InformerName().WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},

@@ -50,6 +50,9 @@ func transient(err error, o metav1.ListOptions) bool {
 		return true
 	}
 	code := status.Status().Code
+	if tooLarge(err) {
+		return false // client-go then lists without a version
+	}
 	return o.SendInitialEvents == nil && (code == http.StatusTooManyRequests || code >= http.StatusInternalServerError)
 }
 
@@ -62,16 +65,16 @@ func retryAfter(err error) time.Duration {
 // listWatch returns a ListWatch that retries and whose activity is noted. of is the kind, for the log. A convert function that
 // is not nil is applied to the events of watches.
 func listWatch[L runtime.Object](
-	of string, a *WatchActivity, list func(context.Context, metav1.ListOptions) (L, error),
+	r *rollbacks, of string, a *WatchActivity, list func(context.Context, metav1.ListOptions) (L, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
 ) *cache.ListWatch {
 	limiter := &errorLimiter{of: of}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return retry(ctx, limiter, o, track(a, list))
+			return retry(ctx, limiter, o, track(a, listing(r, of, list)))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := retry(ctx, limiter, o, track(a, watches))
+			w, err := retry(ctx, limiter, o, track(a, opening(r, &a.cut, of, list, watches)))
 			if err != nil {
 				return nil, err
 			}

@@ -38,7 +38,7 @@ func BenchmarkWatch(b *testing.B) {
 				client := must(NewClient(config, sample))
 				source := must(client.podSource())
 				source.interner, source.known = newInterner(nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-				lw := listWatch("*v1.Pod", &WatchActivity{}, source.list, source.watch, source.convert)
+				lw := listWatch(&rollbacks{}, "*v1.Pod", &WatchActivity{}, source.list, source.watch, source.convert)
 				if name == "nodes" {
 					lw = must(client.listWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes"), ""))
 				}

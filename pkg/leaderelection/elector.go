@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,12 @@ type Elector struct {
 	events   resourcelock.EventRecorder
 	clock    func() instant
 	current  atomic.Pointer[term]
-	expired  []byte // the record of another holder that was seen to expire, see [term.Get]; only Run touches it
+
+	rolledBack func(error) // see OnRollback; nil if nobody is told
+	mu         sync.Mutex
+	version    string // the latest of the lease that was seen
+
+	expired []byte // the record of another holder that was seen to expire, see [term.Get]; only Run touches it
 }
 
 var _ Leadership = (*Elector)(nil)
@@ -263,7 +269,7 @@ func (e *Elector) tryRelease(ctx context.Context) error {
 func (e *Elector) newLock() resourcelock.Interface {
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: e.config.Namespace, Name: e.config.Name},
-		Client:     e.leases,
+		Client:     leases{e},
 		LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity, EventRecorder: e.events},
 	}
 }

@@ -238,6 +238,7 @@ type process struct {
 	leads   int
 	cause   error         // why the last lead was told to stop
 	told    time.Time     // when
+	rolls   func(error)   // is told of rollbacks; may be nil
 	now     int           // leads running
 	most    int           // at once
 	stopFor time.Duration // how long lead takes to stop
@@ -265,6 +266,7 @@ func start(t *testing.T, s *server, id string, change func(*process, *Config)) *
 		t.Fatal(err)
 	}
 	p.clock = p.jumps.now
+	p.OnRollback(p.rolls)
 	if p.sees != nil {
 		p.Watch(*p.sees)
 	}

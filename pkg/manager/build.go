@@ -27,7 +27,7 @@ import (
 // has to be run.
 func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err error) {
 	ctx = klog.NewContext(ctx, clients.WithoutBodies(klog.FromContext(ctx)))
-	m = &Manager{Config: c}
+	m = &Manager{Config: c, registry: registry}
 	defer func() {
 		if err != nil {
 			m.close()
@@ -88,11 +88,13 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}
+	client.OnRollback(m.rolledBack)
 	m.liveness = client.Liveness()
 	var options []kubeinformers.SharedInformerOption
 	if m.Hooks != nil {
 		if name, err := cache.NewInformerName(m.Clients.Component); err == nil { // else another manager has it
 			options = append(options, kubeinformers.WithInformerName(name))
+			m.closers = append(m.closers, name.Release)
 		}
 	}
 	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
@@ -107,6 +109,7 @@ func (m *Manager) buildMetadata() error {
 		return fmt.Errorf("client for metadata: %w", err)
 	}
 	m.metadata = informers.NewMetadataInformers(client)
+	m.metadata.OnRollback(m.rolledBack)
 	m.closers = append(m.closers, m.metadata.Shutdown)
 	return nil
 }
@@ -141,6 +144,7 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 		return fmt.Errorf("client for the watch of the lease: %w", err)
 	}
 	elector.Watch(watched.CoordinationV1())
+	elector.OnRollback(m.rolledBack)
 	m.leadership = elector
 	return nil
 }

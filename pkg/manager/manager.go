@@ -61,6 +61,8 @@ var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
 // Manager is a set of controllers that have been built.
 type Manager struct {
 	Config
+	registry    []Controller
+	stop        atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
 	builder     *clients.Builder
 	informers   kubeinformers.SharedInformerFactory
 	metadata    *informers.MetadataInformers
@@ -85,17 +87,30 @@ type named struct {
 }
 
 // Run builds the controllers of the registry that are switched on and runs them while this process leads. It returns
-// when ctx has ended and all work has stopped (nil), or with what made it stop before.
+// when ctx has ended and all work has stopped (nil), or with what made it stop before. When the API server goes back to an earlier state
+// ([ErrRolledBack]), it begins anew.
 func Run(ctx context.Context, c Config, registry []Controller) error {
 	m, err := New(ctx, c, registry)
 	if err != nil {
 		return err
 	}
-	return m.Run(ctx)
+	return Supervise(ctx, m, func(*Manager) func() { return func() {} })
 }
 
-// Run runs the controllers while this process leads, see the function [Run]. It must be called once at most.
+// Run runs the controllers while this process leads, until ctx has ended and all work has stopped (nil), or something makes it stop before,
+// such as [ErrRolledBack]. It must be called once at most.
 func (m *Manager) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	m.stop.Store(&stop)
+	err := m.run(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, ErrRolledBack) {
+		return cause
+	}
+	return err
+}
+
+func (m *Manager) run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, clients.WithoutBodies(klog.FromContext(ctx)))
 	defer m.close()
 	defer m.ending.Store(true)

@@ -8,10 +8,9 @@
 //	config.RegisterMetrics = measured.Register
 //	m, err := manager.New(ctx, config, registry)
 //	...
-//	defer measured.Follow(m)()
 //	mux.Handle("/metrics", metrics.Handler())
 //	mux.Handle("/metrics/slis", metrics.SLIHandler())
-//	err = m.Run(ctx)
+//	err = manager.Supervise(ctx, m, measured.Follow)
 //
 // It must be built before the manager, whose clients and queues are measured from their beginning. Who embeds the manager
 // and wants none of this does not import this package. No label takes more values in a larger cluster, but for the
@@ -20,6 +19,7 @@ package metrics
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,6 +43,9 @@ type Metrics struct {
 	writes   *metrics.CounterVec
 	stale    *metrics.CounterVec
 	gauges   []*gauge
+
+	mu  sync.Mutex
+	own []metrics.Registerable // of the controllers
 }
 
 // New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).
@@ -116,12 +119,17 @@ func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 // Register is the manager's Config.RegisterMetrics. Of two managers in one process, the controllers' own metrics are those of
 // the first.
 func (m *Metrics) Register(own ...metrics.Registerable) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, one := range own {
-		register(one)
+		if legacyregistry.Register(one) == nil {
+			m.own = append(m.own, one)
+		}
 	}
 }
 
-// Follow shows how the controllers and caches of a manager do, from now on until stop is called.
+// Follow shows how the controllers and caches of a manager do, from now on until stop is called. Then the controllers' own metrics end, so
+// that those of the next manager take their place.
 func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
 	for _, g := range m.gauges {
 		g.follow(source)
@@ -130,5 +138,11 @@ func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
 		for _, g := range m.gauges {
 			g.unfollow(source)
 		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, one := range m.own {
+			legacyregistry.Registerer().Unregister(one)
+		}
+		m.own = nil
 	}
 }

@@ -66,3 +66,28 @@ func TestRefusedReportsBackOff(t *testing.T) {
 		}
 	})
 }
+
+// A plan that is refused is tried again ever more rarely, although it asks to be made again each second.
+func TestRefusedPlansThatRequeueBackOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.decide = func(s toy) plan.Plan {
+			p := keepPods(s)
+			p.Requeue = time.Second
+			return p
+		}
+		w.start()
+		var refused atomic.Int32
+		w.BeforeWrite(func(x apitest.Write) error {
+			if x.Verb == "create" && x.Kind == "Pod" {
+				refused.Add(1)
+				return exceeded(x.Key.Name)
+			}
+			return nil
+		})
+		w.put("a", 1)
+		time.Sleep(5 * time.Minute)
+		if n := refused.Load(); n < 10 || n > 25 {
+			t.Errorf("%d tries in five minutes", n)
+		}
+	})
+}

@@ -105,7 +105,7 @@ func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) (did p
 	if r.Applied != nil {
 		r.Applied(ctx, s, did)
 	}
-	if r.Report == nil || executor.Silent(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
+	if r.Report == nil || executor.Silent(did.Err) || executor.PutOff(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
 		return did, did.Err
 	}
 	resumed := time.Now()
@@ -194,11 +194,10 @@ func (r *run[S, M]) retry(logger klog.Logger, err error) {
 	r.access.Hooks.retry()
 	r.state.failure = err
 	rec.Error, rec.Retries = err.Error(), r.keys.failed(r.state)
-	wait := r.Period
-	if wait <= 0 {
-		wait = r.Backoff(r.key, rec.Retries, err)
+	rec.Next = r.Period // when the plan wanted to be made again does not count: it would be carried out no better then
+	if rec.Next <= 0 {
+		rec.Next = r.Backoff(r.key, rec.Retries, err)
 	}
-	rec.Next = plan.Sooner(rec.Next, wait)
 	r.enqueueAfter(r.key, rec.Next)
 	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
 		logger.Info("Failed, will retry", "failures", rec.Retries, "after", rec.Next.String(), "err", err.Error())

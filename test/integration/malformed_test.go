@@ -121,9 +121,6 @@ func (b *bench) prepareScenarios() map[string]func(*testing.T) {
 // triedEachSecond are the accounts that may try once a second, and why.
 var triedEachSecond = map[string]string{
 	"horizontal-pod-autoscaler": "its period is a second here, and takes the place of the back-off",
-	"deployment-controller":     "what a plan wants to be looked at again is looked at in a second also if a write fails",
-	"daemon-set-controller":     "as Deployments",
-	"statefulset-controller":    "as Deployments",
 }
 
 // triedAtAFallingRate counts what the controllers have asked about the malformed objects since the audit log had that length. Each change

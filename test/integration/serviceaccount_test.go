@@ -157,9 +157,12 @@ func TestTokensInSecrets(t *testing.T) {
 	b := share(t)
 	b.tokenOf("builder")
 	token := b.waitToken("builder")
-	if got, want := b.review(token), "system:serviceaccount:"+b.ns+":builder"; got != want {
-		t.Errorf("the token is of %q, want %q", got, want)
-	}
+	b.wait("the token is accepted", func() error { // the API server compares it with the Secret in a cache of its own
+		if got, want := b.review(token), "system:serviceaccount:"+b.ns+":builder"; got != want {
+			return fmt.Errorf("it is of %q, want %q", got, want)
+		}
+		return nil
+	})
 	b.Kubectl(t, "-n", b.ns, "delete", "serviceaccount", "builder")
 	b.secretIsGone("builder")
 	b.wait("the token is refused", func() error { // the API server remembers for some seconds what it has found

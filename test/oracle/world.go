@@ -164,18 +164,7 @@ func (w *world) replay(before, after func(*revision)) {
 
 // lag is the time from which on what the environment did to objects of some kinds excuses the manager that made a revision.
 func (w *world) lag(r *revision, kinds ...string) time.Time {
-	kinds = append(kinds, r.kind)
-	if ref, ok := controller(r.Object); ok && r.kind == Pod {
-		kinds = append(kinds, writtenBefore[ref.Kind]...)
-	}
-	return w.lagAt(w.now, r.author, kinds...)
-}
-
-// writtenBefore are the kinds that controllers write before pods, in the same reconcile. What holds up these writes makes those of
-// pods late.
-var writtenBefore = map[string][]string{
-	DaemonSet:   {ControllerRevision},
-	StatefulSet: {ControllerRevision, PersistentVolumeClaim},
+	return w.lagAt(w.now, r.author, append(kinds, r.kind)...)
 }
 
 // lagAt is the same for what a manager did at another time.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/component-base/featuregate"
@@ -43,11 +44,17 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 		}
 		return err
 	}
-	defer measured.Follow(m)()
 	if server == nil {
-		return m.Run(ctx)
+		return manager.Supervise(ctx, m, measured.Follow)
 	}
-	return serveWhile(ctx, server, handlers(c, registry, m, began), m.Run)
+	var current atomic.Pointer[manager.Manager]
+	current.Store(m)
+	return serveWhile(ctx, server, handlers(c, registry, current.Load, began), func(ctx context.Context) error {
+		return manager.Supervise(ctx, m, func(m *manager.Manager) (ended func()) {
+			current.Store(m)
+			return measured.Follow(m)
+		})
+	})
 }
 
 // managerConfig hands over what the flags said.

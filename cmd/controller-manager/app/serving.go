@@ -165,11 +165,14 @@ func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config
 	}).Config(name)
 }
 
-// handlers returns what the server serves, by path.
-func handlers(c options.Config, registry []manager.Controller, m *manager.Manager, start time.Time) map[string]http.Handler {
-	livez, readyz, explain := health.Handler("livez", m.Livez), health.Handler("readyz", m.Readyz), m.Explain()
+// handlers returns what the server serves, by path. The manager that it tells of may be replaced.
+func handlers(c options.Config, registry []manager.Controller, current func() *manager.Manager, start time.Time) map[string]http.Handler {
+	healthz := func() []health.Check { return current().Healthz() }
+	livez := health.Handler("livez", func() []health.Check { return current().Livez() })
+	readyz := health.Handler("readyz", func() []health.Check { return current().Readyz() })
+	explain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current().Explain().ServeHTTP(w, r) })
 	all := map[string]http.Handler{
-		"/healthz":        health.Handler("healthz", m.Healthz), // and nothing below it (MH-6)
+		"/healthz":        health.Handler("healthz", healthz), // and nothing below it (MH-6)
 		"/livez":          livez,
 		"/livez/":         livez,
 		"/readyz":         readyz,
@@ -180,7 +183,9 @@ func handlers(c options.Config, registry []manager.Controller, m *manager.Manage
 		"/debug/explain":  explain,
 		"/debug/explain/": explain,
 	}
-	maps.Copy(all, m.Handlers())
+	for path := range current().Handlers() {
+		all[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current().Handlers()[path].ServeHTTP(w, r) })
+	}
 	if c.Features.Enabled("ComponentFlagz") { // CLI-73
 		all["/flagz"] = serving.Flagz(options.Component, c.Flags)
 	}

@@ -197,7 +197,7 @@ func built(t *testing.T, args ...string) map[string]http.Handler {
 	if err := m.Run(ended); err != nil {
 		t.Fatal(err)
 	}
-	return handlers(c, registry, m, time.Now())
+	return handlers(c, registry, func() *manager.Manager { return m }, time.Now())
 }
 
 func TestHandlers(t *testing.T) {

@@ -21,6 +21,7 @@ func steps() []step {
 		{"release", 0, makes("verify-release STRICT=1", "two builds with two caches")},
 		{"mutants", 0, mutants},
 		{"faults", 0, faults},
+		{"restores", 0, restores},
 		{"seeds", 30, seeds},
 		{"rapid", 15, properties},
 		{"fuzz", 15, fuzz},
@@ -59,6 +60,12 @@ func faults(n *night, log *os.File, _ time.Duration) outcome {
 	out, err := n.logged(log, n.command(context.Background(), []string{"CHAOS_FULL=1"}, "go", "test", "-count=1", "-v", "-timeout=1h",
 		"-skip=^(TestCrashAtEveryWrite|TestSoak)$", "./test/chaos", fmt.Sprint("-seed=", n.seed)))
 	return counted(passed(out, "Test"), "tests and runs", err)
+}
+
+// restores puts a control plane back to a backup again and again while a manager works.
+func restores(n *night, log *os.File, _ time.Duration) outcome {
+	out, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=1h", "./test/chaos/restore", "-restores=20"))
+	return counted(strings.Count(out, "work had gone on"), "restores", err)
 }
 
 // passed is how many tests with such a beginning have passed.
