@@ -58,7 +58,7 @@ func (c *Cluster) installRoles(t testing.TB) {
 		return
 	}
 	c.Roles.installed = true
-	c.ApplyRoles(t, "standalone")
+	c.ApplyRoles(t, "all")
 	c.takeRoles(t)
 	if _, err := c.Client.RbacV1().RoleBindings(rbac.Home).Create(t.Context(), leaseBinding(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -75,19 +75,28 @@ func (c *Cluster) installRoles(t testing.TB) {
 	}
 }
 
-// ApplyRoles applies what an overlay of deploy/kustomize has of roles, bindings and accounts.
-func (c *Cluster) ApplyRoles(t testing.TB, overlay string) {
+// ApplyRoles applies one of the sets of roles of deploy/kustomize, the account that has them, and the lease of the overlay "standalone".
+func (c *Cluster) ApplyRoles(t testing.TB, set string) {
 	t.Helper()
-	all := c.Kubectl(t, "kustomize", filepath.Join(c.repository, "deploy", "kustomize", "overlays", overlay))
-	var wanted []string
-	for _, document := range strings.Split(all, "\n---\n") {
-		for _, kind := range []string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} {
-			if strings.Contains("\n"+document, "\nkind: "+kind+"\n") {
-				wanted = append(wanted, document)
-			}
+	kustomize := filepath.Join(c.repository, "deploy", "kustomize")
+	c.Apply(t, rbac.Home, c.Kubectl(t, "kustomize", filepath.Join(kustomize, "roles", set)))
+	for _, file := range []string{"base/serviceaccount.yaml", "overlays/standalone/lease.yaml"} {
+		text, err := os.ReadFile(filepath.Join(kustomize, file))
+		if err != nil {
+			t.Fatal(err)
 		}
+		c.Apply(t, rbac.Home, string(text))
 	}
-	c.Apply(t, rbac.Home, strings.Join(wanted, "\n---\n"))
+}
+
+// WithRoles leaves the managers, until the test's end, the rights of another set of roles of deploy/kustomize.
+func (c *Cluster) WithRoles(t testing.TB, set string) {
+	t.Helper()
+	if !c.Roles.installed {
+		return
+	}
+	c.ApplyRoles(t, set)
+	t.Cleanup(func() { c.ApplyRoles(cleanup{t}, "all") })
 }
 
 func leaseBinding() *rbacv1.RoleBinding {
@@ -147,7 +156,7 @@ func (c *Cluster) UpstreamRoles(t testing.TB) (kubeconfig string) {
 	t.Cleanup(func() {
 		t := cleanup{t}
 		c.takeRoles(t)
-		c.ApplyRoles(t, "standalone")
+		c.ApplyRoles(t, "all")
 	})
 	for _, b := range c.Roles.taken {
 		_, err := c.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), b, metav1.CreateOptions{})
