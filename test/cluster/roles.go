@@ -44,7 +44,8 @@ const anyLease = "test:any-lease"
 type Roles struct {
 	installed bool
 	// taken are the bindings with which the API server itself gives the original and its controllers their rights.
-	taken []*rbacv1.ClusterRoleBinding
+	taken   []*rbacv1.ClusterRoleBinding
+	takenIn []*rbacv1.RoleBinding // in namespaces
 	// rightless are the offsets in the audit log between which an API server that has just started did not know all roles yet:
 	// where such a time begins, where it ends, and so on.
 	rightless []int64
@@ -142,7 +143,28 @@ func (c *Cluster) takeRoles(t testing.TB) {
 		b.ResourceVersion, b.UID = "", ""
 		c.Roles.taken = append(c.Roles.taken, b)
 	}
+	c.takeRolesOfNamespaces(t)
 	c.waitForRights(t, originalUser, false)
+}
+
+func (c *Cluster) takeRolesOfNamespaces(t testing.TB) {
+	t.Helper()
+	all, err := c.Client.RbacV1().RoleBindings(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Roles.takenIn = nil
+	for i := range all.Items {
+		b := &all.Items[i]
+		if !strings.HasPrefix(b.Name, "system:controller:") {
+			continue
+		}
+		if err := c.Client.RbacV1().RoleBindings(b.Namespace).Delete(t.Context(), b.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.ResourceVersion, b.UID = "", ""
+		c.Roles.takenIn = append(c.Roles.takenIn, b)
+	}
 }
 
 // UpstreamRoles gives the original's identities, until the test's end, the rights that they have in every cluster
@@ -160,6 +182,12 @@ func (c *Cluster) UpstreamRoles(t testing.TB) (kubeconfig string) {
 	})
 	for _, b := range c.Roles.taken {
 		_, err := c.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), b, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range c.Roles.takenIn {
+		_, err := c.Client.RbacV1().RoleBindings(b.Namespace).Create(t.Context(), b, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}

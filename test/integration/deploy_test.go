@@ -159,7 +159,7 @@ func TestStandbysOfTheHandOver(t *testing.T) {
 // that a cluster would run.
 func TestInstalledDeployment(t *testing.T) {
 	c := share(t).Cluster
-	all := kustomized(t, c.Cluster, "resources: [../standalone]\ncomponents: [../../components/any-node]\n") // no node is one of a control plane
+	all := kustomized(t, c, "resources: [../standalone]\ncomponents: [../../components/any-node]\n") // no node is one of a control plane
 	d := deploymentIn(t, all)
 	b := &bench{t, c, d.Namespace}
 	deployments := c.Client.AppsV1().Deployments(d.Namespace)

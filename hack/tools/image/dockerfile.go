@@ -60,7 +60,7 @@ func readStages(text string, args map[string]string) (stages map[string][][]stri
 // assemble makes the image of a stage, and before it those that it needs.
 func (o options) assemble(dir string, stages map[string][][]string, name string) (*image, error) {
 	i := &image{root: filepath.Join(dir, name), labels: map[string]string{}}
-	if err := os.MkdirAll(i.root, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(i.root), os.MkdirAll(i.root, 0o755)); err != nil { // a stage that is needed twice is made twice
 		return nil, err
 	}
 	for _, words := range stages[name] {

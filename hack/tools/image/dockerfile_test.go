@@ -9,7 +9,7 @@ import (
 
 func TestWhatTheDockerfileSays(t *testing.T) {
 	for _, row := range []struct{ name, file, want string }{ // want is in the error; empty for none
-		{"two stages", "ARG F=b\nFROM scratch AS a\nCOPY bin /image/\nFROM ${BINARY_FROM} AS b\nFROM scratch\nCOPY --from=b /image/ /usr/bin/\nENV PATH=/usr/bin\nUSER 1:2\nLABEL k=$VERSION\nEXPOSE 3\nENTRYPOINT [\"x\"]\n", ""},
+		{"two stages", "ARG F=b\nFROM scratch AS a\nCOPY bin /image/\nFROM ${BINARY_FROM} AS b\nFROM scratch\nCOPY --from=b /image/ /opt/\nCOPY --from=b /image/ /usr/bin/\nENV PATH=/usr/bin\nUSER 1:2\nLABEL k=$VERSION\nEXPOSE 3\nENTRYPOINT [\"x\"]\n", ""},
 		{"another image", "FROM golang\n", "another image"},
 		{"files of another image", "FROM scratch\nCOPY --from=golang /a /b\n", "another image"},
 		{"an instruction that is not known", "FROM scratch\nRUN \\\n  rm x\n", "not known"},
