@@ -266,8 +266,12 @@ func TestCommandsKeepOneManagerActive(t *testing.T) {
 			if strings.Contains(command, "--leader-elect=false") {
 				t.Errorf("%s starts a manager without a lease: %s", path, command)
 			}
-			if lease := resourceName.FindStringSubmatch(command); lease != nil && !slices.Contains(leases, lease[1]) {
+			lease := resourceName.FindStringSubmatch(command)
+			if lease != nil && !slices.Contains(leases, lease[1]) {
 				t.Errorf("%s: nobody else competes for the lease of %s", path, command)
+			}
+			if lease != nil && lease[1] == leases[1] && !takenOver.MatchString(command) {
+				t.Errorf("%s: beside the original, this runs what the original runs, too: %s", path, command)
 			}
 		}
 	}

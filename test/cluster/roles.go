@@ -80,13 +80,9 @@ func (c *Cluster) installRoles(t testing.TB) {
 func (c *Cluster) ApplyRoles(t testing.TB, set string) {
 	t.Helper()
 	kustomize := filepath.Join(c.repository, "deploy", "kustomize")
-	c.Apply(t, rbac.Home, c.Kubectl(t, "kustomize", filepath.Join(kustomize, "roles", set)))
+	c.Kubectl(t, "apply", "--kustomize", filepath.Join(kustomize, "roles", set))
 	for _, file := range []string{"base/serviceaccount.yaml", "overlays/standalone/lease.yaml"} {
-		text, err := os.ReadFile(filepath.Join(kustomize, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Apply(t, rbac.Home, string(text))
+		c.Kubectl(t, "apply", "--filename", filepath.Join(kustomize, file))
 	}
 }
 
