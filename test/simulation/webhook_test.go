@@ -71,14 +71,14 @@ func TestNamespacesInWhichCreationsWait(t *testing.T) {
 			add(t, &s, 0, "fault m0 webhook 4s for=5m")
 			examine(scenario.Name, PlayScenario(t, scenario, s, controllers.Registry))
 		}
-		for seed := range uint64(5) {
+		for seed := range uint64(15) {
 			s := suite.MixOf(e).Random(seed)
 			s.Settings["garbage"] = "0"
 			add(t, &s, 0, "fault m* webhook 4s for=2m")
 			examine(s.String(), Run(t, s, controllers.Registry))
 		}
 	}
-	if judged < 10 {
-		t.Errorf("S17 had %d namespaces to judge", judged)
+	if t.Logf("S17 had %d namespaces to judge", judged); judged < 10 {
+		t.Error("those are too few")
 	}
 }
