@@ -82,7 +82,7 @@ func (l *bodyLog) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	content := masked
 	if !secret(req.URL.Path) {
-		content = take(logger, answer)
+		content = readable(logger, take(answer))
 	}
 	logger.Info("Body of an answer", append(about, "status", answer.StatusCode, "content", content)...)
 	return answer, err
@@ -118,7 +118,7 @@ func bodyOf(logger klog.Logger, req *http.Request) string {
 }
 
 // take reads the body of the answer, and puts it back.
-func take(logger klog.Logger, answer *http.Response) string {
+func take(answer *http.Response) []byte {
 	data, err := io.ReadAll(answer.Body)
 	again := io.Reader(bytes.NewReader(data))
 	if err != nil { // who reads it is to meet the error, too
@@ -128,7 +128,7 @@ func take(logger klog.Logger, answer *http.Response) string {
 		io.Reader
 		io.Closer
 	}{again, answer.Body}
-	return readable(logger, data)
+	return data
 }
 
 // failing is a reader that has failed.

@@ -1,6 +1,8 @@
 package clients
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 const (
@@ -15,6 +19,8 @@ const (
 	refusedFor = 10 * time.Second
 	// refusalAge is how old the last refusal may be; it is longer than the longest pause between two tries (CI-13).
 	refusalAge = 2 * time.Minute
+	// refusalLogEvery is how often a refusal that goes on is logged.
+	refusalLogEvery = 10 * time.Minute
 )
 
 // Refusals notes what the API server refuses for want of a valid identity (401) or a right (403). The zero value is ready for use.
@@ -28,19 +34,51 @@ type question struct{ verb, resource string }
 
 type refusal struct {
 	first, last time.Time
+	logged      time.Time
 	status      string // as "403 Forbidden"
 }
 
+// lasts tells whether the refusal is no passing state.
+func (f refusal) lasts() bool {
+	return f.last.Sub(f.first) >= refusedFor && time.Since(f.last) <= refusalAge
+}
+
 // Wrap is a wrapper for the transport of a client whose refusals count.
-func (r *Refusals) Wrap(next http.RoundTripper) http.RoundTripper { return &refusalObserver{next, r} }
+func (r *Refusals) Wrap(next http.RoundTripper) http.RoundTripper {
+	return &refusalObserver{next, r, false}
+}
+
+// WrapWrites is Wrap for a client of which only writes count: some of what it reads is served by others than the API server.
+func (r *Refusals) WrapWrites(next http.RoundTripper) http.RoundTripper {
+	return &refusalObserver{next, r, true}
+}
 
 // Of returns an error that names what has been refused about the resource (with its group, as "pods" or "deployments.apps") for a while and until now.
 func (r *Refusals) Of(resource string) error {
+	return r.those(func(q question) bool { return q.resource == resource })
+}
+
+// Any is Of for all resources.
+func (r *Refusals) Any() error { return r.those(func(question) bool { return true }) }
+
+// Count returns how many kinds of requests, as "create pods", Any is about.
+func (r *Refusals) Count() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.seen {
+		if f.lasts() {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Refusals) those(wanted func(question) bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []error
 	for q, f := range r.seen {
-		if q.resource == resource && f.last.Sub(f.first) >= refusedFor && time.Since(f.last) <= refusalAge {
+		if wanted(q) && f.lasts() {
 			all = append(all, fmt.Errorf("the API server refuses to let this process %s %s: %s", q.verb, q.resource, f.status))
 		}
 	}
@@ -48,10 +86,12 @@ func (r *Refusals) Of(resource string) error {
 	return errors.Join(all...)
 }
 
-func (r *Refusals) note(q question, answer *http.Response) {
+// note remembers whether the question was refused, and logs a refusal that lasts.
+func (r *Refusals) note(ctx context.Context, q question, answer *http.Response) {
+	is := refused(q, answer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
+	if !is {
 		delete(r.seen, q)
 		if q.verb == "watch" { // which may bring what would else be listed
 			delete(r.seen, question{"list", q.resource})
@@ -64,15 +104,36 @@ func (r *Refusals) note(q question, answer *http.Response) {
 		f.first = now
 	}
 	f.last, f.status = now, fmt.Sprintf("%d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	if f.lasts() && now.Sub(f.logged) >= refusalLogEvery {
+		f.logged = now
+		klog.FromContext(ctx).Error(nil, "The API server lastingly refuses what a controller needs: its identity is not valid, or lacks a right",
+			"verb", q.verb, "resource", q.resource, "status", f.status, "since", f.first)
+	}
 	if r.seen == nil {
 		r.seen = map[question]refusal{}
 	}
 	r.seen[q] = f
 }
 
+// refused tells whether an answer says that the identity is not valid or lacks a right. Admission also answers 403 to writes, as when a
+// quota is exhausted, which is about the object: only the text tells the two apart.
+func refused(q question, answer *http.Response) bool {
+	switch {
+	case answer.StatusCode == http.StatusUnauthorized:
+		return true
+	case answer.StatusCode != http.StatusForbidden:
+		return false
+	case q.verb == "get" || q.verb == "list" || q.verb == "watch":
+		return true
+	}
+	text := take(answer)
+	return bytes.Contains(text, []byte("is forbidden: User ")) && bytes.Contains(text, []byte(" cannot "))
+}
+
 type refusalObserver struct {
 	next     http.RoundTripper
 	refusals *Refusals
+	writes   bool // only
 }
 
 // WrappedRoundTripper lets client-go find the transport inside.
@@ -81,33 +142,44 @@ func (o *refusalObserver) WrappedRoundTripper() http.RoundTripper { return o.nex
 // RoundTrip implements http.RoundTripper.
 func (o *refusalObserver) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := o.next.RoundTrip(r)
-	if err == nil {
-		o.refusals.note(questionOf(r), answer)
+	if err == nil && !(o.writes && r.Method == http.MethodGet) {
+		o.refusals.note(r.Context(), questionOf(r), answer)
 	}
 	return answer, err
 }
 
-// questionOf takes a request for a list, or for an object in a namespace, to pieces.
+// questionOf takes a request to pieces. The names of objects are no part of it.
 func questionOf(r *http.Request) question {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	q := question{verb: "list", resource: parts[len(parts)-1]}
-	named := false
-	if i := slices.Index(parts, "namespaces"); i >= 0 && i+2 < len(parts) {
-		q.resource, named = parts[i+2], i+3 < len(parts)
+	if i := slices.IndexFunc(parts, func(part string) bool { return part == "api" || part == "apis" }); i > 0 {
+		parts = parts[i:] // the server is behind a path
 	}
-	if i := slices.Index(parts, "apis"); i >= 0 && i+1 < len(parts) {
-		q.resource += "." + parts[i+1]
+	group := ""
+	switch {
+	case parts[0] == "apis" && len(parts) > 3:
+		group, parts = "."+parts[1], parts[3:]
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		parts = parts[2:]
+	}
+	q := question{verb: "list", resource: parts[0] + group}
+	if len(parts) > 2 {
+		q.resource += "/" + strings.Join(parts[2:], "/")
 	}
 	switch {
 	case r.Method == http.MethodPost:
 		q.verb = "create"
 	case r.Method == http.MethodDelete:
 		q.verb = "delete"
+	case r.Method == http.MethodPatch:
+		q.verb = "patch"
 	case r.Method != http.MethodGet:
 		q.verb = "update"
 	case r.URL.Query().Get("watch") != "":
 		q.verb = "watch"
-	case named:
+	case len(parts) > 1:
 		q.verb = "get"
 	}
 	return q

@@ -2,21 +2,82 @@ package clients
 
 import (
 	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
+
+// lacksRight is how the API server says that somebody lacks a right, in JSON.
+const lacksRight = `"message":"pods is forbidden: User \"x\" cannot create resource \"pods\" in API group \"\" in the namespace \"n\""`
+
+// TestRefusalsOfAdmission: what is refused because of the object says nothing about the rights of who asks.
+func TestRefusalsOfAdmission(t *testing.T) {
+	for _, test := range []struct {
+		name, method, path, text string
+		want                     string
+	}{
+		{"a right", "POST", "/api/v1/namespaces/n/pods", lacksRight, "create pods: 403 Forbidden"},
+		{"a read", "GET", "/api/v1/namespaces/n/pods/p", lacksRight, ""},
+		{"a quota", "POST", "/api/v1/namespaces/n/pods", `pods "a" is forbidden: exceeded quota: q`, ""},
+		{"a namespace that is being deleted", "POST", "/api/v1/namespaces/n/pods", `pods "a" is forbidden: unable to create new content`, ""},
+		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", lacksRight,
+			"patch clusterroles.rbac.authorization.k8s.io: 403 Forbidden"},
+		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", lacksRight, "update namespaces/finalize: 403 Forbidden"},
+		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", lacksRight, "update deployments.apps/status: 403 Forbidden"},
+	} {
+		bubble(t, func(t *testing.T) {
+			var r Refusals
+			wrapped := r.WrapWrites(roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(strings.NewReader(test.text))}, nil
+			}))
+			log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			for range 5 {
+				req, err := http.NewRequestWithContext(klog.NewContext(t.Context(), log), test.method, "http://api"+test.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := wrapped.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != test.text {
+					t.Errorf("%s: the caller reads %q, %v", test.name, body, err)
+				}
+				time.Sleep(time.Minute)
+			}
+			got, logged := "", 0
+			if err := r.Any(); err != nil {
+				got, logged = err.Error(), 1
+			}
+			if want := strings.TrimSpace("the API server refuses to let this process " + test.want); test.want == "" && got != "" || test.want != "" && got != want {
+				t.Errorf("%s: %q", test.name, got)
+			}
+			if n := r.Count(); n != logged {
+				t.Errorf("%s: %d kinds of requests", test.name, n)
+			}
+			text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if n := strings.Count(text, "The API server lastingly refuses"); n != logged {
+				t.Errorf("%s: logged %d times\n%s", test.name, n, text)
+			}
+		})
+	}
+}
 
 // TestRefusals: what is refused for a while, and until now, is told, by verb and resource.
 func TestRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var r Refusals
-		status := 0
+		status, text := 0, lacksRight
 		wrapped := r.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 			if status == 0 {
 				return nil, errors.New("connection refused")
 			}
-			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
 		}))
 		ask := func(code int, method, path string) {
 			status = code

@@ -3,6 +3,7 @@ package flagutil
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -29,6 +30,16 @@ func Between(flag string, value, least, most int32) []error {
 func NotNegative(flag string, d time.Duration) []error {
 	if d < 0 {
 		return []error{fmt.Errorf("--%s must not be negative: %v", flag, d)}
+	}
+	return nil
+}
+
+// NoneBlank rejects a list with an item that says nothing, such as a variable that was not set.
+func NoneBlank(flag string, list []string) []error {
+	for _, item := range list {
+		if strings.TrimSpace(item) == "" {
+			return []error{fmt.Errorf("--%s must not have empty items: %q", flag, list)}
+		}
 	}
 	return nil
 }

@@ -19,6 +19,10 @@ func TestFlagValues(t *testing.T) {
 		{"EPS-10 above the limits", Between("x", 51, 1, 50), true},
 		{"no time", NotNegative("x-period", 0), false},
 		{"some time", NotNegative("x-period", time.Second), false},
+		{"CLI-39 no list", NoneBlank("x", nil), false},
+		{"CLI-39 a list", NoneBlank("x", []string{"a", " b"}), false},
+		{"CLI-39 an empty item", NoneBlank("x", []string{"a", ""}), true},
+		{"CLI-39 a blank item", NoneBlank("x", []string{" \t"}), true},
 		{"less than no time", NotNegative("x-period", -time.Second), true},
 	} {
 		if bad := len(c.errs) > 0; bad != c.bad {

@@ -67,6 +67,15 @@ func (i *MetadataInformers) Shutdown() {
 	i.running.Wait()
 }
 
+// List reads the metadata of the objects of a namespace live.
+func (i *MetadataInformers) List(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	list, err := i.client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list %s in %s: %w", resource.GroupResource(), namespace, err)
+	}
+	return list.Items, nil
+}
+
 // MetadataState is how the watch of one resource does.
 type MetadataState struct {
 	Resource     schema.GroupVersionResource // health checks and metrics call it Resource.GroupResource().String()
@@ -163,6 +172,14 @@ func (s *MetadataSubscription) SetResources(ctx context.Context, resources []sch
 		return
 	}
 	s.set(ctx, resources)
+}
+
+// Forget has the handler told of all objects of a resource, as if they were new, when the resource is wanted again. It has no effect on
+// one that is wanted.
+func (s *MetadataSubscription) Forget(resource schema.GroupVersionResource) {
+	s.informers.mu.Lock()
+	defer s.informers.mu.Unlock()
+	delete(s.told, resource)
 }
 
 // Close ends the subscription, see [MetadataSubscription.SetResources].

@@ -138,6 +138,11 @@ func testAKindVanishes(t *testing.T, s *metadataServer, i *MetadataInformers, fa
 	if !sub.Synced(widgets) {
 		t.Error("not synced")
 	}
+	sub.SetResources(t.Context(), resources{gadgets})
+	sub.Forget(widgets)
+	delete(m.objects, widgets)
+	sub.SetResources(t.Context(), resources{widgets})
+	wantTold(t, m, "when it was forgotten meanwhile", "+again +stays")
 	sub.Close()
 	sub.SetResources(t.Context(), resources{widgets})
 	if got := sub.Resources(); len(got) != 0 || len(i.States()) != 0 {

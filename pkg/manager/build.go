@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -48,6 +49,7 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 	if err := m.buildShared(); err != nil {
 		return m, err
 	}
+	var broken []error
 	for _, entry := range rootFirst(registry) {
 		if !c.Controllers[entry.Name] {
 			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name) // CLI-55, TOK-2
@@ -56,10 +58,10 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 			}
 		}
 		if err := m.buildController(ctx, entry); err != nil {
-			return m, fmt.Errorf("controller %s: %w", entry.Name, err)
+			broken = append(broken, fmt.Errorf("controller %s: %w", entry.Name, err))
 		}
 	}
-	return m, nil
+	return m, utilerrors.NewAggregate(broken) // all of them, so that one start shows what is to be repaired (REG-82)
 }
 
 // rootFirst returns the controllers in the order in which they are built (TOK-1).
@@ -176,6 +178,8 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	if err != nil {
 		return err
 	}
+	built := &named{Controller: entry}
+	config.Wrap(built.refusals.WrapWrites)
 	own, err := api.NewClients(config, m.mapper, clientOptions)
 	if err != nil {
 		return err
@@ -203,7 +207,8 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 		}
 		return nil
 	}
-	m.runners = append(m.runners, &named{Controller: entry, Runner: runner})
+	built.Runner = runner
+	m.runners = append(m.runners, built)
 	if !entry.Root {
 		m.accounts = append(m.accounts, entry.Account)
 	}

@@ -75,8 +75,10 @@ const metadataStalled = 15 * time.Minute
 
 // Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
 // and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
-// like a leader. Caches of
-// metadata do not count: a broken custom resource must not make the process unready.
+// like a leader. Caches of metadata do not count: a broken custom resource must not make the process unready.
+//
+// A leader that may not write what a controller has to is not ready: nothing takes the lease from it for that, as no other process
+// with the same rights could do more, but a rollout with too few rights stops there, and who looks sees why.
 func (m *Manager) Readyz() []health.Check {
 	bounds := m.Bounds.withDefaults()
 	checks := []health.Check{
@@ -85,6 +87,11 @@ func (m *Manager) Readyz() []health.Check {
 	}
 	if m.LeaderElect {
 		checks = append(checks, health.Check{Name: "lease", Err: func() error { return m.refusals.Of("leases.coordination.k8s.io") }})
+	}
+	for _, r := range m.runners {
+		if r.running.Load() {
+			checks = append(checks, health.Check{Name: r.Name + "-rights", Err: r.refusals.Any})
+		}
 	}
 	for _, c := range m.started() {
 		checks = append(checks,

@@ -184,13 +184,13 @@ func TestReadyFromTheStartToTheEnd(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- m.Run(ctx) }()
 	<-w.runs
-	want(t, "runs", m.Readyz(), "shutdown", "started")
+	want(t, "runs", m.Readyz(), "shutdown", "started", "a-rights")
 	want(t, "MH-17, runs", m.Healthz(), "a")
 	cancel()
 	for m.Readyz()[0].Err() == nil { // context.AfterFunc
 		time.Sleep(time.Millisecond)
 	}
-	want(t, "is about to end", m.Readyz(), "shutdown: about to end", "started")
+	want(t, "is about to end", m.Readyz(), "shutdown: about to end", "started", "a-rights")
 	want(t, "is about to end", m.Livez())
 	close(free)
 	if err := <-done; err != nil {

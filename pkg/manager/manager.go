@@ -83,7 +83,8 @@ type Manager struct {
 type named struct {
 	Controller
 	Runner
-	running atomic.Bool
+	running  atomic.Bool
+	refusals clients.Refusals // of what it writes with its own identity
 }
 
 // Run builds the controllers of the registry that are switched on and runs them while this process leads. It returns

@@ -185,7 +185,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 				}
 				server.status.Store(http.StatusOK)
 				<-w.runs
-				want(t, "it is there", m.Readyz(), "shutdown", "started")
+				want(t, "it is there", m.Readyz(), "shutdown", "started", "a-rights")
 				cancel()
 				if err := <-done; err != nil {
 					t.Error(err)
@@ -281,6 +281,11 @@ func TestAControllerThatCannotBeBuilt(t *testing.T) {
 	err := Run(t.Context(), config(client, "broken"), []Controller{broken})
 	if err == nil || err.Error() != "controller broken: no index" {
 		t.Errorf("got %v", err)
+	}
+	other := Controller{Name: "other", Init: func(Context) (Runner, error) { return nil, errors.New("no file") }}
+	err = Run(t.Context(), config(client, "broken", "other"), []Controller{broken, other})
+	if err == nil || err.Error() != "[controller broken: no index, controller other: no file]" {
+		t.Errorf("REG-82: got %v", err)
 	}
 }
 

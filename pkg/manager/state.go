@@ -15,6 +15,7 @@ type ControllerState struct {
 	Name, Alias string
 	Running     bool
 	Queues      []reconcile.Status // none for a runner that does not tell
+	Refused     int                // kinds of writes, as "create pods", that the API server lastingly refuses (401, 403)
 }
 
 // CacheState is how a cache does at one moment.
@@ -42,7 +43,9 @@ func (m *Manager) Handlers() map[string]http.Handler {
 // ControllerStates tells how the controllers of this process do, for metrics.
 func (m *Manager) ControllerStates() (all []ControllerState) {
 	for _, r := range m.runners {
-		all = append(all, ControllerState{Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses()})
+		all = append(all, ControllerState{
+			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(),
+		})
 	}
 	return all
 }

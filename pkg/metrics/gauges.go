@@ -54,6 +54,13 @@ func newGauges() []*gauge {
 			func(s reconcile.Status) int { return s.Debounced }),
 		ofControllers("controller_manager_write_slots_used", "Requests that write, under way.",
 			func(s reconcile.Status) int { return s.Writing }),
+		newGauge("controller_manager_writes_refused",
+			"Kinds of writes, as \"create pods\", that the API server lastingly refuses to the controller (401, 403).",
+			func(v *metrics.GaugeVec, m *manager.Manager) {
+				for _, c := range m.ControllerStates() {
+					v.WithLabelValues(c.Name).Add(float64(c.Refused))
+				}
+			}, "controller"),
 		newGauge("running_managed_controllers", "1 while the controller runs in this process, 0 otherwise.", // MH-37
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.ControllerStates() {

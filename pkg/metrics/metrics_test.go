@@ -135,6 +135,7 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 	all := waitFor(t, running, 2)
 	for _, series := range []string{
 		`controller_manager_keys_failing{controller="deployment-controller"}`,
+		`controller_manager_writes_refused{controller="deployment-controller"}`,
 		`controller_manager_reports_held{controller="deployment-controller"}`,
 		`controller_manager_write_slots_used{controller="pod-garbage-collector-controller"}`,
 		`controller_manager_cache_objects{resource="endpoints"}`,

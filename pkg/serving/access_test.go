@@ -155,6 +155,52 @@ func TestWhoMayHaveWhat(t *testing.T) {
 	}
 }
 
+// TestNamesOfFrontProxies: a list that says nothing allows nobody, wherever it is from (CLI-39).
+func TestNamesOfFrontProxies(t *testing.T) {
+	proxies := newIssuer(t, "proxies")
+	proxy := proxies.issue(t, "proxy", nil).tls(t)
+	for _, test := range []struct {
+		name  string
+		names string // as in the ConfigMap
+		code  int
+	}{
+		{"no list", "", 200},
+		{"an empty list", `[]`, 200},
+		{"its name", `["proxy"]`, 200},
+		{"another name", `["other"]`, 401},
+		{"no name", `[""]`, 401},
+		{"blanks", `[" ", ""]`, 401},
+		{"its name and blanks", `[" proxy "]`, 401},
+	} {
+		for _, where := range []string{"flags", "ConfigMap"} {
+			t.Run(test.name+" in "+where, func(t *testing.T) {
+				c := basic()
+				if where == "ConfigMap" {
+					api := newAPIServer(t)
+					api.configMap = lookupMap(map[string]string{
+						"requestheader-client-ca-file": string(proxies.pem), "requestheader-allowed-names": test.names,
+						"requestheader-username-headers": `["X-Remote-User"]`, "requestheader-group-headers": `["X-Remote-Group"]`,
+					})
+					c.Authentication.Cluster = api.client.CoreV1().ConfigMaps(LookupNamespace)
+				} else {
+					c.Authentication.FrontProxy = FrontProxy{
+						CAFile: file(t, proxies.pem), UserHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}}
+					if test.names != "" {
+						if err := json.Unmarshal([]byte(test.names), &c.Authentication.FrontProxy.Names); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				r := run(t, c, paths())
+				header := http.Header{"X-Remote-User": {"eve"}, "X-Remote-Group": {"system:masters"}}
+				if g := r.do(r.client(proxy), "GET", "/metrics", header, ""); g.StatusCode != test.code {
+					t.Errorf("CLI-39: %s", g.Status)
+				}
+			})
+		}
+	}
+}
+
 func ptr[T any](v T) *T { return &v }
 
 // TestWithoutTheAPIServer is about a server that can ask nobody (CLI-35).

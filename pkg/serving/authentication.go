@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -42,8 +41,8 @@ type Authentication struct {
 
 // FrontProxy says which proxies may tell for whom they ask, and in which headers (CLI-39).
 type FrontProxy struct {
-	CAFile        string // authorities of their client certificates; empty: none may
-	Names         []string
+	CAFile        string   // authorities of their client certificates; empty: none may
+	Names         []string // common names of these certificates, as they are; without any, each may
 	UserHeaders   []string
 	UIDHeaders    []string
 	GroupHeaders  []string
@@ -179,8 +178,9 @@ func parseLookup(from *corev1.ConfigMap) (clientCA *authorities, proxy *frontPro
 func (s *Server) newAuthenticator(m *materials) authenticator.Request {
 	var known []authenticator.Request
 	if p := m.proxy; p != nil && p.ca != nil {
-		known = append(known, headerrequest.NewDynamicVerifyOptionsSecure(p.ca.verifyOptions, trimmed(p.Names), trimmed(p.UserHeaders),
-			trimmed(p.UIDHeaders), trimmed(p.GroupHeaders), trimmed(p.ExtraPrefixes)))
+		known = append(known, headerrequest.NewDynamicVerifyOptionsSecure(p.ca.verifyOptions, headerrequest.StaticStringSlice(p.Names),
+			headerrequest.StaticStringSlice(p.UserHeaders), headerrequest.StaticStringSlice(p.UIDHeaders),
+			headerrequest.StaticStringSlice(p.GroupHeaders), headerrequest.StaticStringSlice(p.ExtraPrefixes)))
 	}
 	if m.clientCA != nil {
 		known = append(known, x509request.NewDynamic(m.clientCA.verifyOptions, x509request.CommonNameUserConversion))
@@ -192,17 +192,6 @@ func (s *Server) newAuthenticator(m *materials) authenticator.Request {
 		return anonymous.NewAuthenticator(nil)
 	}
 	return union.NewFailOnError(group.NewAuthenticatedGroupAdder(union.New(known...)), anonymous.NewAuthenticator(nil))
-}
-
-// trimmed returns the list without what is empty.
-func trimmed(list []string) headerrequest.StaticStringSlice {
-	var all headerrequest.StaticStringSlice
-	for _, item := range list {
-		if item = strings.TrimSpace(item); item != "" {
-			all = append(all, item)
-		}
-	}
-	return all
 }
 
 // tokens asks the API server whose a token is.

@@ -54,6 +54,17 @@ func newAccess(c Config, r reviewer) (*access, error) {
 	return a, nil
 }
 
+// openOf returns those of the paths that everybody may have.
+func (a *access) openOf(ctx context.Context, paths []string) (open []string) {
+	for _, path := range paths {
+		decision, _, err := a.open.Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{}, Path: path})
+		if err == nil && decision == authorizer.DecisionAllow {
+			open = append(open, path)
+		}
+	}
+	return open
+}
+
 // allowed tells whether somebody may do something with a path, and if not, why, as far as the API server has said it.
 func (a *access) allowed(ctx context.Context, who user.Info, verb, path string) (ok bool, reason string, err error) {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {

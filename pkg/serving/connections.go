@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 )
 
@@ -20,6 +21,7 @@ type connections struct {
 
 type connection struct {
 	net.Conn
+	address  netip.Prefix
 	requests int // that run
 }
 
@@ -32,7 +34,7 @@ func (c *connections) opened(ctx context.Context, conn net.Conn) context.Context
 	if c.known == nil {
 		c.known = map[net.Conn]*list.Element{}
 	}
-	place := c.order.PushBack(&connection{Conn: conn})
+	place := c.order.PushBack(&connection{Conn: conn, address: addressOf(conn.RemoteAddr().String())})
 	c.known[conn] = place
 	if len(c.known) > c.limit {
 		c.closeOne()
@@ -40,14 +42,34 @@ func (c *connections) opened(ctx context.Context, conn net.Conn) context.Context
 	return context.WithValue(ctx, connectionKey{}, place)
 }
 
-// closeOne closes the connection that has been without a request for longest. It may be the newest.
+// closeOne closes, of the connections from the address that has most, the one that has been without a request for longest.
+// It may be the newest. If each of them has a request, it is one from another address.
 func (c *connections) closeOne() {
+	count := map[netip.Prefix]int{}
+	var most netip.Prefix
 	for place := c.order.Front(); place != nil; place = place.Next() {
-		if conn := place.Value.(*connection); conn.requests == 0 {
-			c.forget(conn.Conn)
-			closeNow(conn.Conn)
-			return
+		address := place.Value.(*connection).address
+		if count[address]++; count[address] > count[most] {
+			most = address
 		}
+	}
+	var chosen *connection
+	for place := c.order.Front(); place != nil; place = place.Next() {
+		conn := place.Value.(*connection)
+		if conn.requests > 0 {
+			continue
+		}
+		if conn.address == most {
+			chosen = conn
+			break
+		}
+		if chosen == nil {
+			chosen = conn
+		}
+	}
+	if chosen != nil {
+		c.forget(chosen.Conn)
+		closeNow(chosen.Conn)
 	}
 }
 

@@ -9,36 +9,19 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// handler is what each request goes through.
+// handler is what each request goes through. It answers 500 when something panics, and marks all answers as nothing to keep (MH-4).
 func (s *Server) handler(handlers map[string]http.Handler) http.Handler {
-	return s.recovering(s.limited(s.admitted(newRoutes(handlers))))
-}
-
-// noting knows whether an answer has begun.
-type noting struct {
-	http.ResponseWriter
-	begun bool
-}
-
-func (w *noting) WriteHeader(code int) {
-	w.begun = true
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *noting) Write(p []byte) (int, error) {
-	w.begun = true
-	return w.ResponseWriter.Write(p)
-}
-
-// Unwrap lets http.ResponseController find the rest.
-func (w *noting) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// recovering answers 500 when a handler panics, and marks all answers as nothing to keep (MH-4).
-func (s *Server) recovering(next http.Handler) http.Handler {
+	next := newRoutes(handlers)
 	return http.HandlerFunc(func(inner http.ResponseWriter, r *http.Request) {
-		w := &noting{ResponseWriter: inner}
+		w := &reply{ResponseWriter: inner, quick: s.config.Limits.QuickTimeout}
+		release, ok := s.all.take(r.RemoteAddr)
+		if !ok {
+			panic(http.ErrAbortHandler) // the server ends
+		}
+		defer release()
 		defer func() {
 			cause := recover()
 			switch {
@@ -48,73 +31,129 @@ func (s *Server) recovering(next http.Handler) http.Handler {
 				panic(http.ErrAbortHandler) // half an answer must not look whole
 			default:
 				s.logPanic(r, cause)
+				w.discard()
 				plain(w, http.StatusInternalServerError, "Internal Server Error")
 			}
+			_ = w.send() // who has gone does not need it
 		}()
 		w.Header().Set("Cache-Control", "no-cache, private")
-		next.ServeHTTP(w, r)
+		s.answer(w, r, next)
 	})
 }
 
 func (s *Server) logPanic(r *http.Request, cause any) {
 	if cause != http.ErrAbortHandler {
-		s.logger.Error(nil, "Panic while serving", "path", r.URL.Path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		s.logger.Error(nil, "Panic while serving", "path", cut(r.URL.Path), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	}
 }
 
-// limited lets so many requests run at the same time, and bounds what can be sent with one. Those for probes have places of
-// their own, if they can be answered without the API server, which may be slow.
-func (s *Server) limited(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		places := s.requests
-		if slices.Contains(s.config.Probes, r.URL.Path) && len(r.Header.Values("Authorization")) == 0 {
-			places = s.probes
-		}
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
-			return
-		}
-		s.connections.began(r.Context())
-		defer s.connections.ended(r.Context())
-		if r.ContentLength != 0 {
-			r.Body = http.MaxBytesReader(w, r.Body, s.config.Limits.BodyBytes)
-			// The server reads on after an answer, so this is also for bodies that nobody wants.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.Limits.BodyTimeout))
-		}
-		next.ServeHTTP(w, r)
-	})
+// answer finds out who asks, and whether they may (MH-2, MH-3), and lets the handler answer who may. All places have been given back
+// when it returns, and the answer, if it is short, has not been sent yet.
+func (s *Server) answer(w *reply, r *http.Request, next http.Handler) {
+	s.connections.began(r.Context())
+	defer s.connections.ended(r.Context())
+	if r.ContentLength != 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, s.config.Limits.BodyBytes)
+		// The server reads on after an answer, so this is also for bodies that nobody wants.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.Limits.BodyTimeout))
+		w.quick += s.config.Limits.BodyTimeout // with HTTP/1.1 it does so before the answer
+	}
+	probe := slices.Contains(s.probePaths, r.URL.Path)
+	who := s.authenticate(w, r, probe)
+	if who == nil {
+		return
+	}
+	places := s.authenticated
+	if who.GetName() == user.Anonymous {
+		places = s.anonymous
+		endConnection(w, r)
+	}
+	if probe {
+		places = s.probes
+	}
+	release, ok := places.take(r.RemoteAddr)
+	if !ok {
+		tooMany(w)
+		return
+	}
+	defer release()
+	if !s.authorize(w, r, who) {
+		return
+	}
+	if !probe {
+		w.quick = 0
+	}
+	next.ServeHTTP(w, r)
 }
 
-// admitted finds out who asks, and whether they may (MH-2, MH-3).
-func (s *Server) admitted(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		found, ok, err := s.current.Load().authenticator.AuthenticateRequest(r)
-		if err != nil || !ok {
-			if err != nil {
-				s.logger.V(2).Info("Unable to authenticate the request", "path", r.URL.Path, "reason", err.Error())
-			}
-			refuse(w, metav1.StatusReasonUnauthorized, "Unauthorized")
-			return
+// endConnection has a connection of HTTP/2 end after this answer. It can carry many requests at a time, which only clients that
+// are known may send.
+func endConnection(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
+}
+
+// authenticate returns who asks (MH-2), or nil, and has then answered. To find that out, the API server may have to be asked.
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, probe bool) user.Info {
+	if len(r.Header.Values("Authorization")) > 0 {
+		places := s.tokens
+		if probe {
+			places = s.probeTokens
 		}
-		verb, path := strings.ToLower(r.Method), r.URL.Path
-		ok, reason, err := s.access.allowed(r.Context(), found.User, verb, path)
-		switch {
-		case err != nil: // the log knows why; a stranger need not
-			plain(w, http.StatusInternalServerError, fmt.Sprintf("Internal Server Error: %q", path))
-		case !ok:
-			message := fmt.Sprintf("forbidden: User %q cannot %s path %q", found.User.GetName(), verb, path)
-			if reason != "" {
-				message += ": " + reason
-			}
-			refuse(w, metav1.StatusReasonForbidden, message)
-		default:
-			next.ServeHTTP(w, r)
+		release, ok := places.take(r.RemoteAddr)
+		if !ok {
+			endConnection(w, r)
+			tooMany(w)
+			return nil
 		}
-	})
+		defer release()
+	}
+	found, ok, err := s.current.Load().authenticator.AuthenticateRequest(r)
+	if err == nil && ok {
+		return found.User
+	}
+	if err != nil {
+		s.logger.V(2).Info("Unable to authenticate the request", "path", cut(r.URL.Path), "reason", err.Error())
+	}
+	endConnection(w, r)
+	refuse(w, metav1.StatusReasonUnauthorized, "Unauthorized")
+	return nil
+}
+
+// authorize reports whether who asks may have what they ask for (MH-3). If not, it has answered.
+func (s *Server) authorize(w http.ResponseWriter, r *http.Request, who user.Info) bool {
+	verb, path := strings.ToLower(r.Method), r.URL.Path
+	ok, reason, err := s.access.allowed(r.Context(), who, verb, path)
+	switch {
+	case err != nil: // the log knows why; a stranger need not
+		plain(w, http.StatusInternalServerError, fmt.Sprintf("Internal Server Error: %q", cut(path)))
+		return false
+	case !ok:
+		message := fmt.Sprintf("forbidden: User %q cannot %s path %q", cut(who.GetName()), cut(verb), cut(path))
+		if reason != "" {
+			message += ": " + cut(reason)
+		}
+		refuse(w, metav1.StatusReasonForbidden, message)
+		return false
+	}
+	return true
+}
+
+// mostEchoed is how much of what a client has sent an answer repeats: answers to who may have nothing are short.
+const mostEchoed = 256
+
+// cut returns the beginning of a text that is too long to repeat.
+func cut(text string) string {
+	if len(text) <= mostEchoed {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostEchoed], "") + "..."
 }
 
 // routes finds the handler of a path. Unlike http.ServeMux it takes paths as they are: what was authorized is what is

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -231,11 +232,12 @@ func FuzzRequests(f *testing.F) {
 	}
 	c := basic()
 	c.Limits = withDefaults(c.Limits)
-	s := &Server{config: c, requests: make(chan struct{}, 8), probes: make(chan struct{}, 8)}
+	s := newServer(c, klog.Logger{})
 	var err error
 	if s.access, err = newAccess(c, reviewer{}); err != nil {
 		f.Fatal(err)
 	}
+	s.probePaths = s.access.openOf(f.Context(), c.Probes)
 	ca := newIssuer(f, "ca")
 	authorities, err := parseAuthorities("ca", ca.pem)
 	if err != nil {

@@ -33,19 +33,23 @@ type Config struct {
 	Authorization  Authorization
 	Limits         Limits
 
-	Probes []string // paths that must answer even when there are too many requests
+	// Probes are paths that must answer even when there are too many requests. Those that not everybody may have are like others.
+	Probes []string
 }
 
 // Limits bound what clients can take. A zero is replaced by the value of [DefaultLimits].
 type Limits struct {
-	Requests        int           // at the same time; more get 429
-	Probes          int           // the same for requests for [Config.Probes] that need no review by the API server
+	Requests        int           // at the same time, of clients that are known; more get 429
+	Anonymous       int           // the same for clients that are not known, and for tokens that are being looked at
+	Probes          int           // the same for requests for [Config.Probes]
+	PerAddress      int           // the same for each of these kinds and one remote address, but for probes without a token
 	Connections     int           // at the same time; for another one the one without a request for longest is closed
 	HeaderBytes     int           // of a request; more get 431
 	BodyBytes       int64         // of a request
 	HeaderTimeout   time.Duration // for the handshake, and for the header of a request
 	BodyTimeout     time.Duration // for the body of a request
 	WriteTimeout    time.Duration // for an answer; profiles get the time that they record for on top
+	QuickTimeout    time.Duration // for sending a refusal, or an answer to a probe
 	IdleTimeout     time.Duration // of a connection between requests
 	ReviewTimeout   time.Duration // for an answer of the API server about a client, with all tries
 	ShutdownTimeout time.Duration // for answers that are under way when the server is to end
@@ -56,13 +60,16 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Requests:        100,
+		Anonymous:       100,
 		Probes:          20,
+		PerAddress:      20,
 		Connections:     1000,
 		HeaderBytes:     64 << 10,
 		BodyBytes:       64 << 10,
 		HeaderTimeout:   10 * time.Second,
 		BodyTimeout:     10 * time.Second,
 		WriteTimeout:    30 * time.Second,
+		QuickTimeout:    2 * time.Second,
 		IdleTimeout:     90 * time.Second,
 		ReviewTimeout:   10 * time.Second,
 		ShutdownTimeout: 2 * time.Second,
@@ -80,23 +87,41 @@ type Server struct {
 	current     atomic.Pointer[identity]
 	access      *access
 	connections connections
-	requests    chan struct{} // a place for each request that may run
-	probes      chan struct{}
+	probePaths  []string
 	problems    problems
 	closed      chan struct{}
+
+	// Places for requests. None is held while a short answer waits for its client, except of all.
+	all           *places // that are answered
+	authenticated *places // that run for clients that are known
+	anonymous     *places // that run for clients that are not
+	probes        *places // that run for probes
+	tokens        *places // whose tokens are being looked at, for which the API server may have to be asked
+	probeTokens   *places // the same for probes
+}
+
+// newServer returns a server that has read nothing yet.
+func newServer(c Config, logger klog.Logger) *Server {
+	l := c.Limits
+	return &Server{
+		config:      c,
+		logger:      logger,
+		connections: connections{limit: l.Connections},
+		closed:      make(chan struct{}),
+
+		all:           newPlaces(0, 0),
+		authenticated: newPlaces(l.Requests, l.PerAddress),
+		anonymous:     newPlaces(l.Anonymous, l.PerAddress),
+		probes:        newPlaces(l.Probes, 0),
+		tokens:        newPlaces(l.Anonymous, l.PerAddress),
+		probeTokens:   newPlaces(l.Probes, max(1, l.Probes/2)),
+	}
 }
 
 // New reads what there is to read, listens, and returns a server that has to be run. Requests wait until it is.
 func New(ctx context.Context, c Config) (*Server, error) {
 	c.Limits = withDefaults(c.Limits)
-	s := &Server{
-		config:      c,
-		logger:      klog.FromContext(ctx),
-		connections: connections{limit: c.Limits.Connections},
-		requests:    make(chan struct{}, c.Limits.Requests),
-		probes:      make(chan struct{}, c.Limits.Probes),
-		closed:      make(chan struct{}),
-	}
+	s := newServer(c, klog.FromContext(ctx))
 	if err := c.TLS.check(); err != nil {
 		return nil, err
 	}
@@ -104,6 +129,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if s.access, err = newAccess(c, newReviewer(c.Limits.ReviewTimeout, s.logger, &s.problems)); err != nil {
 		return nil, err
 	}
+	s.probePaths = s.access.openOf(ctx, c.Probes)
 	s.materials = newMaterials(c)
 	if err := s.materials.first(ctx, s.logger, &s.problems); err != nil {
 		return nil, err
@@ -118,13 +144,16 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func withDefaults(l Limits) Limits {
 	d := DefaultLimits()
 	orDefault(&l.Requests, d.Requests)
+	orDefault(&l.Anonymous, d.Anonymous)
 	orDefault(&l.Probes, d.Probes)
+	orDefault(&l.PerAddress, d.PerAddress)
 	orDefault(&l.Connections, d.Connections)
 	orDefault(&l.HeaderBytes, d.HeaderBytes)
 	orDefault(&l.BodyBytes, d.BodyBytes)
 	orDefault(&l.HeaderTimeout, d.HeaderTimeout)
 	orDefault(&l.BodyTimeout, d.BodyTimeout)
 	orDefault(&l.WriteTimeout, d.WriteTimeout)
+	orDefault(&l.QuickTimeout, d.QuickTimeout)
 	orDefault(&l.IdleTimeout, d.IdleTimeout)
 	orDefault(&l.ReviewTimeout, d.ReviewTimeout)
 	orDefault(&l.ShutdownTimeout, d.ShutdownTimeout)
@@ -215,15 +244,8 @@ func (s *Server) end(cancelRequests func()) {
 		cancelRequests()
 		_ = s.http.Close()
 	}
-	for _, places := range []chan struct{}{s.requests, s.probes} {
-		for range cap(places) {
-			select {
-			case places <- struct{}{}: // nobody else can have it any more
-			case <-time.After(s.config.Limits.ShutdownTimeout):
-				s.logger.Info("A request does not end")
-				return
-			}
-		}
+	if !s.all.drain(s.config.Limits.ShutdownTimeout) {
+		s.logger.Info("A request does not end")
 	}
 }
 

@@ -83,6 +83,7 @@ var scraped = []metric{
 	{"runtime", "controller_manager_cache_age_seconds", "GAUGE", "resource", cached, ""},
 	{"runtime", "controller_manager_cache_objects", "GAUGE", "resource", cached, ""},
 	{"runtime", "controller_manager_keys_failing", "GAUGE", "controller", everyone, ""},
+	{"runtime", "controller_manager_writes_refused", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_write_slots_used", "GAUGE", "controller", everyone, ""},
 }

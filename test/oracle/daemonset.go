@@ -191,7 +191,7 @@ func (w *world) daemonSet(p *pod) *appsv1.DaemonSet {
 }
 
 func (w *world) daemonSetOf(uid types.UID) (*appsv1.DaemonSet, bool) {
-	o := w.owners[uid]
+	o := w.owners[identity{DaemonSet, uid}]
 	if o == nil || o.gone != nil {
 		return nil, false
 	}

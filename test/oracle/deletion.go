@@ -15,7 +15,7 @@ func (w *world) garbage(o Object) bool {
 	}
 	refs := o.GetOwnerReferences()
 	return len(refs) > 0 && !slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool {
-		owner := w.owners[ref.UID]
+		owner := w.owners[identity{ref.Kind, ref.UID}]
 		return newObject(ref.Kind) != nil && owner != nil && owner.gone == nil && owner.deleting.IsZero()
 	})
 }

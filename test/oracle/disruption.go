@@ -158,7 +158,7 @@ func (t *budgetTimes) addSize(uid types.UID, to map[types.UID]int32) bool {
 		}
 		return true
 	}
-	o := t.owners[uid]
+	o := t.owners[identity{"ReplicationController", uid}]
 	if o == nil || o.gone != nil {
 		return false
 	}

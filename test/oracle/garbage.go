@@ -1,13 +1,11 @@
 package oracle
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // collectorAccount is the service account of the garbage collector, and the end of its user agent (GC-1).
@@ -23,7 +21,7 @@ const collectorAccount = "generic-garbage-collector"
 // recorded, nothing is known. It needs requests; without any it is silent.
 func S16() Oracle {
 	return Oracle{"S16", "only garbage is collected, and owners go after their dependents", func(j *judge) hooks {
-		c := &collectorJudge{judge: j, dependents: map[types.UID]map[types.UID]*dependent{}, waited: map[types.UID]time.Time{}}
+		c := &collectorJudge{judge: j, dependents: map[identity]map[identity]*dependent{}, waited: map[identity]time.Time{}}
 		c.judgeRequests()
 		return hooks{
 			before: func(r *revision) {
@@ -41,16 +39,19 @@ func S16() Oracle {
 }
 
 // collects reports whether a request is the garbage collector's.
-func collects(q *Request) bool {
-	account := ":" + collectorAccount // the user agent ends with the whole name of the account, or with the short one
-	return strings.HasSuffix(q.User, account) || strings.HasSuffix(q.UserAgent, account) || strings.HasSuffix(q.UserAgent, "/"+collectorAccount)
+func collects(q *Request) bool { return isOf(q, collectorAccount) }
+
+// isOf reports whether a request is that of the controller with a service account. The user agent ends with the whole name of the
+// account, or with the short one.
+func isOf(q *Request, account string) bool {
+	return strings.HasSuffix(q.User, ":"+account) || strings.HasSuffix(q.UserAgent, ":"+account) || strings.HasSuffix(q.UserAgent, "/"+account)
 }
 
 // collectorJudge is what S16 remembers.
 type collectorJudge struct {
 	*judge
-	dependents map[types.UID]map[types.UID]*dependent // by the uid of their owner, and their own
-	waited     map[types.UID]time.Time                // when an owner ceased to wait for its dependents, and stayed
+	dependents map[identity]map[identity]*dependent // by their owner
+	waited     map[identity]time.Time               // when an owner ceased to wait for its dependents, and stayed
 }
 
 // dependent is an object that exists and refers to an owner.
@@ -62,13 +63,15 @@ type dependent struct {
 
 // judgeRequests judges what the requests for deletions say, whether they have changed anything or not.
 func (c *collectorJudge) judgeRequests() {
-	ends := map[types.UID]*revision{} // the revisions that begin, or are, the ends of objects
+	ends := map[identity]*revision{} // the revisions that begin, or are, the ends of objects
+	kinds := map[string]string{}     // by resource
 	for _, r := range c.revisions {
-		if r.goes() && ends[r.uid] == nil {
-			ends[r.uid] = r
+		kinds[resources[r.kind]] = r.kind
+		if r.goes() && ends[r.identity()] == nil {
+			ends[r.identity()] = r
 		}
 	}
-	asked := map[types.UID]bool{}
+	asked := map[identity]bool{}
 	for _, q := range c.requests {
 		if !q.manager || !collects(q.Request) || q.Verb != "delete" || !q.Succeeded() {
 			continue
@@ -77,7 +80,8 @@ func (c *collectorJudge) judgeRequests() {
 		if q.made != nil {
 			uid = q.made.uid
 		}
-		end := ends[uid]
+		id := identity{kinds[q.Resource], uid}
+		end := ends[id]
 		if end == nil {
 			continue // of a kind that is not recorded
 		}
@@ -88,12 +92,12 @@ func (c *collectorJudge) judgeRequests() {
 			c.report(end, nil, "the deletion has no uid as precondition")
 		case q.UID != uid:
 			c.report(end, nil, "the deletion meant uid %s", q.UID)
-		case asked[uid]:
+		case asked[id]:
 			c.report(end, nil, "deleted once more at %s", q.Received.UTC().Format("15:04:05.000"))
 		case end.by != q && q.made == nil && !end.When.IsZero() && end.When.Before(lag):
 			c.report(end, nil, "deleted at %s, though it was being deleted already", q.Received.UTC().Format("15:04:05.000"))
 		}
-		asked[uid] = true
+		asked[id] = true
 	}
 }
 
@@ -111,12 +115,12 @@ func (c *collectorJudge) deleted(r *revision) {
 	}
 	judged := false
 	for _, ref := range refs {
-		owner := c.owners[ref.UID]
+		owner := c.owners[identity{ref.Kind, ref.UID}]
 		if owner == nil && newObject(ref.Kind) == nil {
 			continue
 		}
 		judged = true
-		if owner == nil || owner.gone != nil || !refersTo(o, owner.Object) || waits(owner.Object) || c.recent(r, c.waited[ref.UID], kindOf(owner.Object)) {
+		if owner == nil || owner.gone != nil || !refersTo(o, owner.Object) || waits(owner.Object) || c.recent(r, c.waited[identity{ref.Kind, ref.UID}], ref.Kind) {
 			continue
 		}
 		how := "exists"
@@ -149,17 +153,16 @@ func (c *collectorJudge) released(r *revision) {
 
 // left names the dependents that an owner has to wait for, and that must be known.
 func (c *collectorJudge) left(r *revision, finalizer string) (names []string) {
-	all := c.dependents[r.uid]
-	for _, uid := range slices.Sorted(maps.Keys(all)) {
-		d := all[uid]
+	for id, d := range c.dependents[r.identity()] {
 		since := d.since
 		if finalizer == metav1.FinalizerDeleteDependents {
 			since = d.blocks
 		}
-		if uid != r.uid && !since.IsZero() && refersTo(d, r.old) && since.Before(c.lag(r, kindOf(d.Object))) {
+		if id != r.identity() && !since.IsZero() && refersTo(d, r.old) && since.Before(c.lag(r, kindOf(d.Object))) {
 			names = append(names, kindOf(d.Object)+"/"+keyOf(d))
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -169,26 +172,27 @@ func (c *collectorJudge) note(r *revision) {
 	if r.old != nil {
 		before = r.old.GetOwnerReferences()
 		if r.Type != Deleted && waits(r.old) && !waits(r.Object) {
-			c.waited[r.uid] = c.now
+			c.waited[r.identity()] = c.now
 		}
 	}
 	if r.Type != Deleted {
 		now = r.Object.GetOwnerReferences()
 	}
 	for _, ref := range before {
-		if !slices.ContainsFunc(now, func(kept metav1.OwnerReference) bool { return kept.UID == ref.UID }) {
-			delete(c.dependents[ref.UID], r.uid)
+		if !slices.ContainsFunc(now, func(kept metav1.OwnerReference) bool { return kept.UID == ref.UID && kept.Kind == ref.Kind }) {
+			delete(c.dependents[identity{ref.Kind, ref.UID}], r.identity())
 		}
 	}
 	for _, ref := range now {
-		d := c.dependents[ref.UID][r.uid]
+		owner := identity{ref.Kind, ref.UID}
+		d := c.dependents[owner][r.identity()]
 		if d == nil {
 			d = &dependent{since: c.now}
-			put2(c.dependents, ref.UID, r.uid, d)
+			put2(c.dependents, owner, r.identity(), d)
 		}
 		d.Object = r.Object
 		blocks := slices.ContainsFunc(now, func(other metav1.OwnerReference) bool {
-			return other.UID == ref.UID && other.BlockOwnerDeletion != nil && *other.BlockOwnerDeletion
+			return other.UID == ref.UID && other.Kind == ref.Kind && other.BlockOwnerDeletion != nil && *other.BlockOwnerDeletion
 		})
 		switch {
 		case !blocks:

@@ -24,6 +24,13 @@ func aMap(name string, owners ...Object) Object {
 	return o
 }
 
+// mirrorOf is an object of another kind with the uid, the namespace and the name of one.
+func mirrorOf(o Object) Object {
+	mirror := &corev1.Service{ObjectMeta: named(o.GetName())}
+	mirror.UID = o.GetUID()
+	return mirror
+}
+
 func finalizers(names ...string) func(Object) { return func(o Object) { o.SetFinalizers(names) } }
 
 func withoutOwners(o Object) { o.SetOwnerReferences(nil) }
@@ -85,6 +92,20 @@ func TestS16OwnersThatLive(t *testing.T) {
 			s.collector().Delete(s.User().Edit(dependent, func(o Object) { o.GetOwnerReferences()[0].Name = "other" }))
 			dependent = s.User().Create(aMap("dependent-2", s.User().Create(aMap("owner-2"))))
 			s.collector().Delete(s.User().Edit(dependent, func(o Object) { o.GetOwnerReferences()[0].Kind = Service }))
+		}},
+		{name: "what has the uid of the owner is gone, and the owner exists (GC-27)", write: func(s *scene) {
+			owner := s.User().Create(aMap("owner"))
+			dependent := s.User().Create(aMap("dependent", owner))
+			s.User().Delete(s.User().Create(mirrorOf(owner)))
+			s.Wait(time.Minute)
+			s.collector().Delete(dependent)
+		}, want: "deleted though its owner ConfigMap/shop/owner"},
+		{name: "the owner is gone, and what has its uid exists (GC-27)", write: func(s *scene) {
+			owner := s.User().Create(aMap("owner"))
+			dependent := s.User().Create(aMap("dependent", owner))
+			s.User().Create(mirrorOf(owner))
+			s.User().Delete(owner)
+			s.collector().Delete(dependent)
 		}},
 		{name: "the owner is in another namespace (GC-53)", write: func(s *scene) {
 			dependent := aMap("dependent", s.User().Create(aMap("owner")))

@@ -22,6 +22,14 @@ type revision struct {
 	at        time.Time // when, as far as it is known; never before its predecessors
 }
 
+// identity is an object for all of its life. A uid alone is none: a server may show an object under the uid of another one's.
+type identity struct {
+	kind string
+	uid  types.UID
+}
+
+func (r *revision) identity() identity { return identity{r.kind, r.uid} }
+
 // request is a Request with what the rest of the history tells about it.
 type request struct {
 	*Request

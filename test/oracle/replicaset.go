@@ -85,7 +85,7 @@ func S3() Oracle {
 			case r.forced() || released:
 			case !ok && (p == nil || !j.others(p)):
 				j.report(r, nil, "deleted though no controller owns it")
-			case ok && j.owners[ref.UID] == nil && newObject(ref.Kind) != nil && !j.missed(r, ref):
+			case ok && j.owners[identity{ref.Kind, ref.UID}] == nil && newObject(ref.Kind) != nil && !j.missed(r, ref):
 				j.report(r, nil, "deleted though its controller, %s %s, is none that ever was", ref.Kind, ref.UID)
 			}
 		}}
@@ -146,7 +146,7 @@ func (j *judge) unfit(r *revision, kind string, uid types.UID, name string) stri
 	case (kind == Deployment) != (r.kind == ReplicaSet), kind == Pod, kind == Service, kind == Endpoints, kind == Node, kind == Namespace, kind == ConfigMap, kind == Lease:
 		return fmt.Sprintf("a %s got a %s as its controller", r.kind, kind)
 	}
-	owner := j.owners[uid]
+	owner := j.owners[identity{kind, uid}]
 	adopts, excused := r.old != nil, j.lag(r, kind)
 	if looked := j.now.Add(-liveLook); adopts && looked.After(excused) {
 		excused = looked

@@ -28,7 +28,7 @@ type world struct {
 	sets        map[types.UID]*set               // gone ones too
 	setsOf      map[types.UID]map[types.UID]*set // by the uid of their controller; none that is gone
 	deployments map[types.UID]*deployment        // gone ones too
-	owners      map[types.UID]*owner             // all objects, gone ones too
+	owners      map[identity]*owner              // all objects, gone ones too
 	services    map[string]*corev1.Service
 	endpoints   map[string]*corev1.Endpoints
 	slicesOf    map[string]map[string]*discoveryv1.EndpointSlice // by the key of the service, and their own
@@ -140,7 +140,7 @@ var epoch = time.Unix(0, 0)
 func newWorld(h *History, o Options) *world {
 	l := link(h, &o)
 	return &world{
-		linked: l, o: &o, outages: outages{slices.Concat(o.Outages, l.vacancies(o.Lease)), map[string]intervals{}}, now: epoch, owners: map[types.UID]*owner{},
+		linked: l, o: &o, outages: outages{slices.Concat(o.Outages, l.vacancies(o.Lease)), map[string]intervals{}}, now: epoch, owners: map[identity]*owner{},
 		pods: map[string]*pod{}, podsIn: map[string]map[types.UID]*pod{}, podsOf: map[types.UID]map[types.UID]*pod{},
 		sets: map[types.UID]*set{}, setsOf: map[types.UID]map[types.UID]*set{}, deployments: map[types.UID]*deployment{},
 		services: map[string]*corev1.Service{}, endpoints: map[string]*corev1.Endpoints{},
@@ -231,10 +231,10 @@ type owner struct {
 }
 
 func (w *world) applyOwner(r *revision) {
-	o := w.owners[r.uid]
+	o := w.owners[r.identity()]
 	if o == nil {
 		o = &owner{}
-		w.owners[r.uid] = o
+		w.owners[r.identity()] = o
 	}
 	o.Object = r.Object
 	o.deleting = since(o.deleting, r.Object, w.now)
@@ -252,9 +252,9 @@ func put[K comparable, T any](m map[K]T, key K, o T, gone bool) {
 }
 
 // put2 keeps a map of maps.
-func put2[K comparable, T any](m map[K]map[types.UID]T, outer K, inner types.UID, o T) {
+func put2[K, L comparable, T any](m map[K]map[L]T, outer K, inner L, o T) {
 	if m[outer] == nil {
-		m[outer] = map[types.UID]T{}
+		m[outer] = map[L]T{}
 	}
 	m[outer][inner] = o
 }

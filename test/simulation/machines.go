@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -119,6 +121,26 @@ func (m *machines) SetLoad(app string, milli int64) error {
 func (m *machines) Authorize(allowed func() bool) error {
 	m.server.Authorize(func(authorizationv1.SubjectAccessReviewSpec) bool { return allowed() })
 	return nil
+}
+
+// mirrors is a resource of an aggregated API server.
+var mirrors = apiserver.Custom{
+	GroupVersionKind: schema.GroupVersionKind{Group: "mirror.example.com", Version: "v1", Kind: "Mirror"}, Resource: "mirrors", Mirrors: true,
+}
+
+// Mirror implements suite.Machines.
+func (m *machines) Mirror(o metav1.Object, exists bool) error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(mirrors.GroupVersionKind)
+	object.SetNamespace(o.GetNamespace())
+	object.SetName(o.GetName())
+	object.SetUID(o.GetUID())
+	write := apiserver.Write{By: "extension-server", Verb: apiserver.Create, Resource: mirrors.Resource + "." + mirrors.Group, Object: object}
+	if !exists {
+		write.Verb, write.Namespace, write.Name, write.Object = apiserver.Delete, o.GetNamespace(), o.GetName(), nil
+	}
+	_, err := m.server.Do(write)
+	return err
 }
 
 // admit refuses pods that are too many: those that have not finished count.

@@ -6,6 +6,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,6 +93,9 @@ func run(t *testing.T, s script.Script, registry func() []manager.Controller) (o
 
 func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	server := apiserver.New(s.Seed)
+	if slices.ContainsFunc(s.Lines, func(l script.Line) bool { return l.Op() == "mirror" }) {
+		server.Define(mirrors) // only then, as what there is to watch changes the course of a script
+	}
 	cluster := actors.New(server, s.Seed)
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
 	cluster.Pace = time.Duration(s.Setting("pace", 0)) * time.Millisecond

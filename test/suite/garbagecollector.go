@@ -23,6 +23,7 @@ func garbageCollectorEntry() Entry {
 	return Entry{
 		Controller: "garbage-collector-controller",
 		Operations: map[string]Operation{
+			"mirror": mirror, // NAME do=end: an aggregated API server shows an object with the uid of a ConfigMap
 			"family": family, // NAME n=: a ConfigMap that owns n others; second=true: beside another one; gone=true: it never was; hold=true: a finalizer holds the others; do=delete policy=
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -105,6 +106,15 @@ func family(u *User, l script.Line) error {
 		}
 	}
 	return nil
+}
+
+func mirror(u *User, l script.Line) error {
+	o, err := get[*corev1.ConfigMap](u, l.Arg(0))
+	if err != nil {
+		return err
+	}
+	do, _ := l.Get("do")
+	return u.machines().Mirror(o, do != "end")
 }
 
 // deleteOwner deletes the ConfigMap that owns others. If they are to stay, they are marked first. A later deletion of the owner with
@@ -190,7 +200,10 @@ func beginsDeletion(e Change) bool {
 const withoutActors = withoutElection + `
 			set garbage 0`
 
-const collectorPlan = "pkg/controllers/garbagecollector/plan.go"
+const (
+	collectorPlan  = "pkg/controllers/garbagecollector/plan.go"
+	collectorGraph = "pkg/controllers/garbagecollector/graph.go"
+)
 
 var garbageCollectorMutants = []Mutant{
 	{
@@ -209,15 +222,25 @@ var garbageCollectorMutants = []Mutant{
 		Name: "what a group had that vanishes from discovery is taken for deleted",
 		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go", "\tr.watched = wanted\n", `
 	for resource := range r.watched.Difference(wanted) {
-		for uid, n := range r.nodes {
-			if *n.kind == *r.kinds[resource] {
-				r.follow(r.forget(uid, true))
+		for n := range r.all() {
+			if n.kind == r.kinds[resource] {
+				r.follow(r.forget(n, true))
 			}
 		}
 	}
 	r.watched = wanted
 `}},
 		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=1 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=35s",
+		Oracle: "S16",
+	},
+	{
+		Name: "the end of another object with the uid of an owner is taken for that of the owner",
+		Edits: []Edit{
+			{collectorGraph, "if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.answers(d, ref) }) && !yield(d) {", "if refersTo(d.owners, n.uid) && !yield(d) {"},
+			{collectorGraph, "if !n.answers(d, ref) || g.ownerOf(d, ref) != nil {", "if ref.UID != n.uid {"},
+			{collectorPlan, "case found != nil:\n", "case found != nil && g.owners[ref.UID].claims[g.claimOf(n, ref)] != absent:\n"},
+		},
+		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  mirror a\n\t\t\tat 30s  mirror a do=end",
 		Oracle: "S16",
 	},
 	{

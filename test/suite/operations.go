@@ -51,6 +51,8 @@ type Machines interface {
 	LimitPods(n int) error                 // no more pods are admitted than so many that have not finished; negative for no limit
 	SetLoad(app string, milli int64) error // what the pods of an app use of the CPU, together
 	Authorize(allowed func() bool) error   // whether anybody may have certificates; it is asked each time
+	// Mirror has an aggregated API server show an object of its own under the uid of this one, or show the end of it.
+	Mirror(o metav1.Object, exists bool) error
 }
 
 // machines returns those of the user's cluster.
@@ -66,12 +68,13 @@ type noMachines struct{}
 
 var errNoMachines = errors.New("nobody can tell the machines of this cluster to do it")
 
-func (noMachines) StopNode(string) error       { return errNoMachines }
-func (noMachines) StartNode(string) error      { return errNoMachines }
-func (noMachines) RemoveNode(string) error     { return errNoMachines }
-func (noMachines) LimitPods(int) error         { return errNoMachines }
-func (noMachines) SetLoad(string, int64) error { return errNoMachines }
-func (noMachines) Authorize(func() bool) error { return errNoMachines }
+func (noMachines) StopNode(string) error            { return errNoMachines }
+func (noMachines) StartNode(string) error           { return errNoMachines }
+func (noMachines) RemoveNode(string) error          { return errNoMachines }
+func (noMachines) LimitPods(int) error              { return errNoMachines }
+func (noMachines) SetLoad(string, int64) error      { return errNoMachines }
+func (noMachines) Authorize(func() bool) error      { return errNoMachines }
+func (noMachines) Mirror(metav1.Object, bool) error { return errNoMachines }
 
 // labelsOf are the labels of all that belongs to an app.
 func labelsOf(app string) map[string]string { return map[string]string{"app": app} }

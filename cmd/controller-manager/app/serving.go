@@ -115,12 +115,12 @@ func authenticationConfig(ctx context.Context, c options.Config) (serving.Authen
 		TolerateLookupFailure: o.TolerateLookupFailure,
 	}
 	base, err := o.ClientConfig()
+	if errors.Is(err, options.ErrNobodyToAsk) {
+		klog.FromContext(ctx).Info("Warning: tokens of clients are not checked", "reason", err.Error())
+		return a, nil
+	}
 	if err != nil {
 		return a, err
-	}
-	if base == nil {
-		klog.FromContext(ctx).Info("Tokens of clients are not checked: there is neither --authentication-kubeconfig nor a pod's configuration")
-		return a, nil
 	}
 	client := reviewClient(c, base, "authentication")
 	reviews, err := authenticationclient.NewForConfig(client)
@@ -142,13 +142,12 @@ func authorizationConfig(ctx context.Context, c options.Config) (serving.Authori
 	o := c.Authorization
 	a := serving.Authorization{AlwaysAllow: o.AlwaysAllowPaths, AllowedTTL: o.AllowedTTL, DeniedTTL: o.DeniedTTL}
 	base, err := o.ClientConfig()
+	if errors.Is(err, options.ErrNobodyToAsk) {
+		klog.FromContext(ctx).Info("Warning: most paths are forbidden", "reason", err.Error(), "allowed", o.AlwaysAllowPaths)
+		return a, nil
+	}
 	if err != nil {
 		return a, err
-	}
-	if base == nil {
-		klog.FromContext(ctx).Info("Most paths are forbidden: there is neither --authorization-kubeconfig nor a pod's configuration",
-			"allowed", o.AlwaysAllowPaths)
-		return a, nil
 	}
 	reviews, err := authorizationclient.NewForConfig(reviewClient(c, base, "authorization"))
 	if err != nil {

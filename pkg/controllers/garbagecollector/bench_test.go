@@ -47,8 +47,8 @@ func BenchmarkOwnerGone(b *testing.B) {
 					w.see(podKind, object(fmt.Sprint("pod-", i), ownedBy(setKind, "set")))
 				}
 				e := w.forget("set", true)
-				for _, uid := range e.remove {
-					if w.decide(now, w.nodes[uid]).Empty() {
+				for _, n := range e.remove {
+					if w.decide(now, n).Empty() {
 						b.Fatal("it stays")
 					}
 				}

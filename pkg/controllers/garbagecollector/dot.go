@@ -22,13 +22,11 @@ func (g *graph) writeDot(w io.Writer, uids ...types.UID) error {
 		}
 	}
 	for _, uid := range shown {
-		n := g.nodes[uid]
-		if n == nil {
-			continue
-		}
-		for _, ref := range n.owners {
-			if _, err := fmt.Fprintf(w, "  %q -> %q;\n", uid, ref.UID); err != nil {
-				return err
+		for n := range g.twins(uid) {
+			for _, ref := range n.owners {
+				if _, err := fmt.Fprintf(w, "  %q -> %q;\n", uid, ref.UID); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -36,22 +34,19 @@ func (g *graph) writeDot(w io.Writer, uids ...types.UID) error {
 	return err
 }
 
-// label describes a uid.
+// label describes a uid: all objects that have it, and the owners that are looked for under it.
 func (g *graph) label(uid types.UID) string {
-	n := g.nodes[uid]
-	if n == nil {
-		o := g.owners[uid]
-		text := fmt.Sprintf("uid=%s\n", uid)
-		if o.gone {
-			return text + "gone\n"
-		}
+	text := fmt.Sprintf("uid=%s\n", uid)
+	for n := range g.twins(uid) {
+		text += fmt.Sprintf("namespace=%s\n%s %s\n%s\nbeingDeleted=%t waitingForDependents=%t\n",
+			n.namespace, n.kind.GroupVersion(), n.kind.Kind, n.name, n.deleting, n.waiting())
+	}
+	if o := g.owners[uid]; o != nil {
 		for c, s := range o.claims {
 			text += fmt.Sprintf("%s %s %s/%s: %s\n", c.apiVersion, c.kind, c.namespace, c.name, s)
 		}
-		return text
 	}
-	return fmt.Sprintf("uid=%s\nnamespace=%s\n%s %s\n%s\nbeingDeleted=%t waitingForDependents=%t\n",
-		uid, n.namespace, n.kind.GroupVersion(), n.kind.Kind, n.name, n.deleting, n.waiting())
+	return text
 }
 
 // String implements fmt.Stringer.
@@ -72,13 +67,15 @@ func (g *graph) connected(uids []types.UID) []types.UID {
 			continue
 		}
 		shown[uid] = true
-		if n := g.nodes[uid]; n != nil {
+		for n := range g.twins(uid) {
 			for _, ref := range n.owners {
 				next = append(next, ref.UID)
 			}
 		}
 		if o := g.owners[uid]; o != nil {
-			next = slices.AppendSeq(next, maps.Keys(o.dependents))
+			for d := range o.dependents {
+				next = append(next, d.uid)
+			}
 		}
 	}
 	return slices.Sorted(maps.Keys(shown))

@@ -16,10 +16,12 @@ import (
 
 var (
 	now        = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	podKind    = &schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	setKind    = &schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
-	nodeKind   = &schema.GroupVersionKind{Version: "v1", Kind: "Node"}
-	widgetKind = &schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	podKind    = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, "pods"}
+	setKind    = &resourceKind{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, "replicasets"}
+	nodeKind   = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "nodes"}
+	widgetKind = &resourceKind{schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, "widgets"}
+	// mirrorKind is of a group whose server shows objects of other groups under their uids.
+	mirrorKind = &resourceKind{schema.GroupVersionKind{Group: "mirror.example.com", Version: "v1", Kind: "Mirror"}, "mirrors"}
 )
 
 type option func(*metav1.PartialObjectMetadata)
@@ -33,7 +35,7 @@ func object(name string, options ...option) *metav1.PartialObjectMetadata {
 	return o
 }
 
-func ownedBy(kind *schema.GroupVersionKind, names ...string) option {
+func ownedBy(kind *resourceKind, names ...string) option {
 	return func(o *metav1.PartialObjectMetadata) {
 		for _, name := range names {
 			o.OwnerReferences = append(o.OwnerReferences, ref(kind, name))
@@ -41,7 +43,7 @@ func ownedBy(kind *schema.GroupVersionKind, names ...string) option {
 	}
 }
 
-func blocking(kind *schema.GroupVersionKind, names ...string) option {
+func blocking(kind *resourceKind, names ...string) option {
 	return func(o *metav1.PartialObjectMetadata) {
 		for _, name := range names {
 			r := ref(kind, name)
@@ -51,7 +53,7 @@ func blocking(kind *schema.GroupVersionKind, names ...string) option {
 	}
 }
 
-func ref(kind *schema.GroupVersionKind, name string) metav1.OwnerReference {
+func ref(kind *resourceKind, name string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: name, UID: types.UID(name)}
 }
 
@@ -92,10 +94,15 @@ func newWorld() *world {
 	return w
 }
 
-func (w *world) see(kind *schema.GroupVersionKind, objects ...*metav1.PartialObjectMetadata) {
+func (w *world) see(kind *resourceKind, objects ...*metav1.PartialObjectMetadata) {
 	for _, o := range objects {
 		w.add(w.observe(kind, o))
 	}
+}
+
+// forget has the only object with the uid go.
+func (w *world) forget(uid types.UID, certain bool) effects {
+	return w.graph.forget(w.nodes[uid], certain)
 }
 
 func (w *world) add(e effects) {
@@ -115,11 +122,11 @@ func (w *world) verify(uid types.UID, s claimState) {
 // queued returns what the effects so far have queued, each once and sorted, and forgets them.
 func (w *world) queued() string {
 	var all []string
-	for _, uid := range w.effects.remove {
-		all = append(all, string(uid))
+	for _, n := range w.effects.remove {
+		all = append(all, n.name)
 	}
-	for _, uid := range w.effects.orphan {
-		all = append(all, "orphan:"+string(uid))
+	for _, n := range w.effects.orphan {
+		all = append(all, "orphan:"+n.name)
 	}
 	for _, c := range w.effects.verify {
 		all = append(all, fmt.Sprintf("verify:%s/%s", c.namespace, c.name))

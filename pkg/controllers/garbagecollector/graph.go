@@ -16,7 +16,7 @@ import (
 // graph is what the watches have shown of all objects: who refers to whom as owner, and who is being deleted. It is not safe for
 // concurrent use.
 type graph struct {
-	nodes  map[types.UID]*node
+	nodes  map[types.UID]*node  // the first of those with the uid
 	owners map[types.UID]*owner // of what somebody refers to, whether it exists or not
 	// missing are owners that do not exist, and to which nobody refers any more. While dependents come and go, as in a mass deletion,
 	// they are not asked for again.
@@ -29,6 +29,8 @@ type graph struct {
 	// listing are the resources that discovery has found lately, and that have neither been listed yet nor waited for long enough.
 	// Their objects may be dependents that are not known yet.
 	listing sets.Set[schema.GroupVersionResource]
+	// cleared are objects on which nothing depends that is being listed, as live lists have shown. They wait for no list.
+	cleared sets.Set[*node]
 }
 
 // rememberedMissing is how many owners without dependents are remembered.
@@ -37,37 +39,51 @@ const rememberedMissing = 1000
 func newGraph() *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, clusterScoped: map[schema.GroupKind]bool{},
-		missing: lru.New(rememberedMissing), listing: sets.New[schema.GroupVersionResource](),
+		missing: lru.New(rememberedMissing), listing: sets.New[schema.GroupVersionResource](), cleared: sets.New[*node](),
 	}
 }
 
 // settled reports whether all dependents are known as far as possible, so that owners that wait for them can be released.
 func (g *graph) settled() bool { return g.complete && len(g.listing) == 0 }
 
-// node is an object that a watch has shown (GC-17).
+// knowsDependents reports whether the dependents of an object are known as far as possible.
+func (g *graph) knowsDependents(n *node) bool { return g.settled() || g.cleared.Has(n) }
+
+// resourceKind is a resource that is watched, in one version, and the kind of its objects.
+type resourceKind struct {
+	schema.GroupVersionKind
+	resource string
+}
+
+// same reports whether both are one resource, perhaps in two versions.
+func (k *resourceKind) same(other *resourceKind) bool {
+	return k == other || k.Group == other.Group && k.resource == other.resource
+}
+
+// node is an object that a watch has shown (GC-17). Its uid does not identify it: an aggregated API server may show the objects of
+// another group under their own uids. The resource, the namespace, the name and the uid do.
 type node struct {
-	kind            *schema.GroupVersionKind // one for all objects of the kind
-	namespace, name string
+	kind            *resourceKind // one for all objects of the resource
+	namespace, name string        // like the uid, they never change
 	uid             types.UID
 	version         string
 	owners          []metav1.OwnerReference // dependents of one owner share a list
 	finalizers      []string
 	deleting        bool
 	attempt         *attempt // the last deletion that was tried; nil if none was, or it has failed
+	twin            *node    // the next object with the same uid; nearly always nil
 }
 
 // owner is what is known of a uid that is referred to.
 type owner struct {
-	dependents map[types.UID]*node
+	dependents map[*node]struct{}
 	refs       []metav1.OwnerReference // those of the latest dependent, for others to share
 	claims     map[claim]claimState    // references that no node answers
-	// gone: a watch has shown its deletion. Uids are not used again, so all references to it dangle, and nobody has to be asked.
-	gone       bool
-	namespaced bool // of what is gone
 }
 
 // claim is an owner as references state it, which no node answers: the owner does not exist, or it has not been seen yet, or its
-// kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one live read for all dependents.
+// kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one live read for all dependents, unless
+// the watch of that kind has shown the deletion of that very object.
 type claim struct {
 	apiVersion, kind string
 	namespace, name  string // the namespace is that of the dependents; none for a kind that is known to be cluster-scoped
@@ -78,15 +94,15 @@ type claimState int
 
 const (
 	unverified   claimState = iota // nobody knows yet: the dependents wait
-	absent                         // the server does not have it: references to it dangle (GC-33)
+	absent                         // the server does not have it: references to it dangle (GC-26, GC-33)
 	present                        // the server has it, but no watch has shown it yet (GC-20)
 	unresolvable                   // its kind is unknown (GC-34), or has namespaces where the dependent has none (GC-35)
 )
 
 // effects are what a change of the graph leads to.
 type effects struct {
-	remove []types.UID // objects to decide about
-	orphan []types.UID // objects whose dependents are to be orphaned
+	remove []*node // objects to decide about
+	orphan []*node // objects whose dependents are to be orphaned
 	verify []claim
 	astray []stray
 }
@@ -112,53 +128,115 @@ func (n *node) object() *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: n.namespace, Name: n.name, UID: n.uid, ResourceVersion: n.version, OwnerReferences: n.owners, Finalizers: n.finalizers,
 	}}
-	o.SetGroupVersionKind(*n.kind)
+	o.SetGroupVersionKind(n.kind.GroupVersionKind)
 	return o
 }
 
 // unchanged reports whether the graph knows all that it needs of the object.
-func (n *node) unchanged(kind *schema.GroupVersionKind, o *metav1.PartialObjectMetadata) bool {
-	return *n.kind == *kind && n.namespace == o.Namespace && n.name == o.Name && n.deleting == (o.DeletionTimestamp != nil) &&
+func (n *node) unchanged(k *resourceKind, o *metav1.PartialObjectMetadata) bool {
+	return n.kind == k && n.deleting == (o.DeletionTimestamp != nil) &&
 		slices.Equal(n.finalizers, o.Finalizers) && equality.Semantic.DeepEqual(n.owners, o.OwnerReferences)
 }
 
+// twins are all objects with the uid.
+func (g *graph) twins(uid types.UID) func(yield func(*node) bool) {
+	return func(yield func(*node) bool) {
+		for n := g.nodes[uid]; n != nil; {
+			next := n.twin // n may be dropped
+			if !yield(n) {
+				return
+			}
+			n = next
+		}
+	}
+}
+
+// all are the objects that are known.
+func (g *graph) all() func(yield func(*node) bool) {
+	return func(yield func(*node) bool) {
+		for uid := range g.nodes {
+			for n := range g.twins(uid) {
+				if !yield(n) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// find returns what is known of an object of a resource; nil if nothing is.
+func (g *graph) find(k *resourceKind, o *metav1.PartialObjectMetadata) *node {
+	for n := range g.twins(o.UID) {
+		if n.kind.same(k) && n.namespace == o.Namespace && n.name == o.Name {
+			return n
+		}
+	}
+	return nil
+}
+
+// has reports whether a node has not been forgotten.
+func (g *graph) has(n *node) bool {
+	for other := range g.twins(n.uid) {
+		if other == n {
+			return true
+		}
+	}
+	return false
+}
+
+// add begins to know an object. If it was missing before, it no longer is: a backup of etcd that is restored brings objects back.
+func (g *graph) add(k *resourceKind, o *metav1.PartialObjectMetadata) *node {
+	n := &node{kind: k, namespace: o.Namespace, name: o.Name, uid: o.UID, twin: g.nodes[o.UID]}
+	g.nodes[o.UID] = n
+	g.missing.Remove(o.UID)
+	return n
+}
+
+// drop ceases to know an object.
+func (g *graph) drop(n *node) {
+	first := g.nodes[n.uid]
+	switch {
+	case first != n:
+		for first.twin != n {
+			first = first.twin
+		}
+		first.twin = n.twin
+	case n.twin != nil:
+		g.nodes[n.uid] = n.twin
+	default:
+		delete(g.nodes, n.uid)
+	}
+	n.twin = nil
+	g.cleared.Delete(n)
+}
+
 // observe takes in an object as a watch, or a live read, has shown it. What changes neither owners, finalizers nor deletion leads to
-// nothing.
-func (g *graph) observe(kind *schema.GroupVersionKind, o *metav1.PartialObjectMetadata) (e effects) {
-	n := g.nodes[o.UID]
+// nothing. Versions of one resource can be compared, those of two cannot.
+func (g *graph) observe(k *resourceKind, o *metav1.PartialObjectMetadata) (e effects) {
+	n := g.find(k, o)
 	if o.UID == "" || n != nil && older(o.ResourceVersion, n.version) {
 		return e
 	}
-	if n != nil && n.unchanged(kind, o) {
+	if n != nil && n.unchanged(k, o) {
 		if n.version = o.ResourceVersion; n.attempt != nil && n.attempt.version != n.version {
-			e.remove = append(e.remove, n.uid) // the deletion was refused, or has begun
+			e.remove = append(e.remove, n) // the deletion was refused, or has begun
 		}
 		return e
 	}
 	var before node
 	if n == nil {
-		n = &node{uid: o.UID}
-		g.nodes[o.UID] = n
-		g.returned(o.UID)
+		n = g.add(k, o)
 	} else {
 		before = *n
 	}
-	n.kind, n.namespace, n.name, n.version = kind, o.Namespace, o.Name, o.ResourceVersion
+	n.kind, n.version = k, o.ResourceVersion
 	n.owners, n.finalizers, n.deleting = o.OwnerReferences, o.Finalizers, o.DeletionTimestamp != nil
 	g.relink(n, before.owners, &e)
-	if before.kind == nil || *before.kind != *n.kind || before.name != n.name || before.namespace != n.namespace {
+	if before.kind == nil || before.kind.GroupKind() != k.GroupKind() {
 		g.answer(n, &e)
 	}
 	g.deletionBegins(n, &before, &e)
 	return e
-}
-
-// returned notes that an object exists that may have been missing before. A backup of etcd that is restored brings objects back.
-func (g *graph) returned(uid types.UID) {
-	g.missing.Remove(uid)
-	if o := g.owners[uid]; o != nil {
-		o.gone = false
-	}
 }
 
 // older reports whether version a is known to come before b.
@@ -171,12 +249,12 @@ func older(a, b string) bool {
 func (g *graph) deletionBegins(n, before *node, e *effects) {
 	switch {
 	case n.orphaning():
-		e.orphan = append(e.orphan, n.uid)
+		e.orphan = append(e.orphan, n)
 	case n.waiting():
 		if !before.waiting() || before.orphaning() {
-			g.considerDependents(n.uid, e)
+			g.considerDependents(n, e)
 		}
-		e.remove = append(e.remove, n.uid)
+		e.remove = append(e.remove, n)
 	default:
 		g.consider(n, e)
 	}
@@ -197,7 +275,7 @@ func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
 		if o == nil {
 			o = g.newOwner(ref.UID)
 		}
-		o.dependents[n.uid] = n
+		o.dependents[n] = struct{}{}
 		if equality.Semantic.DeepEqual(o.refs, n.owners) {
 			n.owners = o.refs
 		} else {
@@ -210,8 +288,10 @@ func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
 
 // freed queues an owner that waits for its dependents, because one does not block it any more (GC-24, GC-26).
 func (g *graph) freed(uid types.UID, e *effects) {
-	if g.nodes[uid].waiting() {
-		e.remove = append(e.remove, uid)
+	for n := range g.twins(uid) {
+		if n.waiting() {
+			e.remove = append(e.remove, n)
+		}
 	}
 }
 
@@ -221,21 +301,21 @@ func (g *graph) unlink(n *node, uid types.UID) {
 	if o == nil {
 		return
 	}
-	if delete(o.dependents, n.uid); len(o.dependents) > 0 {
+	if delete(o.dependents, n); len(o.dependents) > 0 {
 		return
 	}
 	delete(g.owners, uid)
 	maps.DeleteFunc(o.claims, func(_ claim, s claimState) bool { return s != absent })
-	if o.refs = nil; o.gone || len(o.claims) > 0 {
-		g.missing.Add(uid, o)
+	if len(o.claims) > 0 {
+		g.missing.Add(uid, o.claims)
 	}
 }
 
-// newOwner begins to note who refers to the uid. Uids are not used again: what was missing once still is, unless it is seen.
+// newOwner begins to note who refers to the uid. A resource does not use uids again: what was missing once still is, unless it is seen.
 func (g *graph) newOwner(uid types.UID) *owner {
-	o := &owner{dependents: map[types.UID]*node{}}
+	o := &owner{dependents: map[*node]struct{}{}}
 	if known, ok := g.missing.Get(uid); ok {
-		o = known.(*owner)
+		o.claims = known.(map[claim]claimState)
 		g.missing.Remove(uid)
 	}
 	g.owners[uid] = o
@@ -244,27 +324,34 @@ func (g *graph) newOwner(uid types.UID) *owner {
 
 // question makes a claim of a reference that no node answers.
 func (g *graph) question(n *node, ref metav1.OwnerReference, tell bool, e *effects) {
-	o := g.owners[ref.UID]
-	if o.gone {
+	if g.ownerOf(n, ref) != nil {
 		return
 	}
-	if found := g.nodes[ref.UID]; found != nil {
-		if found.answers(n, ref) {
-			return
-		}
-		if tell && found.namespace != "" && found.namespace != n.namespace {
-			e.astray = append(e.astray, stray{n.object(), ref})
+	if tell && g.isAstray(n, ref) {
+		e.astray = append(e.astray, stray{n.object(), ref})
+	}
+	o, c := g.owners[ref.UID], g.claimOf(n, ref)
+	if _, ok := o.claims[c]; !ok {
+		o.claim(c, unverified)
+		e.verify = append(e.verify, c)
+	}
+}
+
+// isAstray reports whether the owner that a reference names is in another namespace.
+func (g *graph) isAstray(n *node, ref metav1.OwnerReference) bool {
+	for found := range g.twins(ref.UID) {
+		if found.namespace != "" && found.namespace != n.namespace && found.isNamed(ref.APIVersion, ref.Kind, found.namespace, ref.Name) {
+			return true
 		}
 	}
-	c := g.claimOf(n, ref)
-	if _, ok := o.claims[c]; ok {
-		return
-	}
+	return false
+}
+
+func (o *owner) claim(c claim, s claimState) {
 	if o.claims == nil {
 		o.claims = map[claim]claimState{}
 	}
-	o.claims[c] = unverified
-	e.verify = append(e.verify, c)
+	o.claims[c] = s
 }
 
 func (g *graph) claimOf(n *node, ref metav1.OwnerReference) claim {
@@ -275,28 +362,54 @@ func (g *graph) claimOf(n *node, ref metav1.OwnerReference) claim {
 	return c
 }
 
+// ownerOf returns the object to which a reference of n refers, nil if none is known. If there were two, the one that does not wait for
+// its dependents counts.
+func (g *graph) ownerOf(n *node, ref metav1.OwnerReference) (found *node) {
+	for other := range g.twins(ref.UID) {
+		if other.answers(n, ref) && (found == nil || found.waiting()) {
+			found = other
+		}
+	}
+	return found
+}
+
 // answers reports whether the node is the owner that the reference of a dependent states. The version of the API may be another
 // one (GC-54).
 func (n *node) answers(dependent *node, ref metav1.OwnerReference) bool {
-	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	return kind.GroupKind() == n.kind.GroupKind() && ref.Name == n.name && (n.namespace == "" || n.namespace == dependent.namespace)
+	return ref.UID == n.uid && n.isNamed(ref.APIVersion, ref.Kind, dependent.namespace, ref.Name)
 }
 
-// answer takes a node that is new, or new under its name, for the owner that its dependents refer to (GC-21).
+// isNamed reports whether a kind and a name, in a namespace, mean the node.
+func (n *node) isNamed(apiVersion, kind, namespace, name string) bool {
+	return name == n.name && (n.namespace == "" || n.namespace == namespace) && schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind() == n.kind.GroupKind()
+}
+
+// dependentsOf are the objects that refer to n, and not just to its uid.
+func (g *graph) dependentsOf(n *node) func(yield func(*node) bool) {
+	return func(yield func(*node) bool) {
+		o := g.owners[n.uid]
+		if o == nil {
+			return
+		}
+		for d := range o.dependents {
+			if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.answers(d, ref) }) && !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// answer takes a node that is new, or of another kind than before, for the owner that its dependents refer to (GC-21).
 func (g *graph) answer(n *node, e *effects) {
 	o := g.owners[n.uid]
 	if o == nil {
 		return
 	}
-	for _, d := range o.dependents {
+	maps.DeleteFunc(o.claims, func(c claim, _ claimState) bool { return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name) })
+	for d := range o.dependents {
 		for _, ref := range d.owners {
-			if ref.UID != n.uid {
-				continue
-			}
-			if !n.answers(d, ref) {
+			if ref.UID == n.uid {
 				g.question(d, ref, true, e)
-			} else {
-				delete(o.claims, g.claimOf(d, ref))
 			}
 		}
 		if len(d.owners) > 1 {
@@ -320,44 +433,41 @@ func (g *graph) consider(n *node, e *effects) {
 		}
 	}
 	if act {
-		e.remove = append(e.remove, n.uid)
+		e.remove = append(e.remove, n)
 	}
 }
 
-func (g *graph) considerDependents(uid types.UID, e *effects) {
-	if o := g.owners[uid]; o != nil {
-		for _, d := range o.dependents {
-			g.consider(d, e)
-		}
+func (g *graph) considerDependents(n *node, e *effects) {
+	for d := range g.dependentsOf(n) {
+		g.consider(d, e)
 	}
 }
 
-// forget removes an object that is gone (GC-26). If that is not certain, because a list has not shown it any more, what
+// forget removes an object that is gone (GC-26). References to it dangle, and nobody has to be asked: those that name this object, for
+// that another one with the uid is gone says nothing about it. If its end is not certain, because a list has not shown it any more, what
 // refers to it is verified.
-func (g *graph) forget(uid types.UID, certain bool) (e effects) {
-	n := g.nodes[uid]
-	if n == nil {
-		return e
-	}
-	delete(g.nodes, uid)
+func (g *graph) forget(n *node, certain bool) (e effects) {
+	g.drop(n)
 	for _, ref := range n.owners {
 		g.unlink(n, ref.UID)
 		g.freed(ref.UID, &e)
 	}
-	o := g.owners[uid]
-	if o == nil {
-		return e
-	}
-	if certain {
-		o.gone, o.namespaced, o.claims = true, n.namespace != "", nil
-		g.considerDependents(uid, &e)
-		return e
-	}
-	for _, d := range o.dependents {
+	o := g.owners[n.uid]
+	for d := range g.dependentsOf(n) {
 		for _, ref := range d.owners {
-			if ref.UID == uid {
-				g.question(d, ref, false, &e)
+			if !n.answers(d, ref) || g.ownerOf(d, ref) != nil {
+				continue
 			}
+			c := g.claimOf(d, ref)
+			if certain {
+				o.claim(c, absent)
+			} else if s, ok := o.claims[c]; !ok || s != unverified {
+				o.claim(c, unverified)
+				e.verify = append(e.verify, c)
+			}
+		}
+		if certain {
+			g.consider(d, &e)
 		}
 	}
 	return e
@@ -398,7 +508,7 @@ func (g *graph) open(c claim) bool {
 // claimants are the dependents that make the claim.
 func (g *graph) claimants(c claim) func(yield func(*node) bool) {
 	return func(yield func(*node) bool) {
-		for _, d := range g.owners[c.uid].dependents {
+		for d := range g.owners[c.uid].dependents {
 			makes := func(ref metav1.OwnerReference) bool { return ref.UID == c.uid && g.claimOf(d, ref) == c }
 			if slices.ContainsFunc(d.owners, makes) && !yield(d) {
 				return
@@ -407,14 +517,11 @@ func (g *graph) claimants(c claim) func(yield func(*node) bool) {
 	}
 }
 
-// redefine gives the objects of a resource another kind than before, which is nil for a new resource.
-func (g *graph) redefine(before, kind *schema.GroupVersionKind) (e effects) {
-	if before == nil {
-		return e
-	}
-	for _, n := range g.nodes {
-		if n.kind == before {
-			n.kind = kind
+// redefine gives the objects of a resource another kind than before.
+func (g *graph) redefine(k *resourceKind, as schema.GroupVersionKind) (e effects) {
+	k.GroupVersionKind = as
+	for n := range g.all() {
+		if n.kind == k {
 			g.answer(n, &e)
 		}
 	}
@@ -433,7 +540,7 @@ func (g *graph) setScope(kind schema.GroupKind, clusterScoped bool) (e effects) 
 				continue
 			}
 			delete(o.claims, c)
-			for _, d := range o.dependents {
+			for d := range o.dependents {
 				for _, ref := range d.owners {
 					if ref.UID == uid {
 						g.question(d, ref, false, &e)

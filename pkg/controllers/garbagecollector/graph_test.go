@@ -161,7 +161,7 @@ func TestOwnersAreForgottenWithTheirDependents(t *testing.T) {
 	for i := range 10 {
 		w.see(podKind, object(fmt.Sprint("pod-", i), ownedBy(setKind, "set", "never-seen")))
 	}
-	if shared := w.owners["set"].dependents; &shared["pod-0"].owners[0] != &shared["pod-9"].owners[0] {
+	if shared := w.owners["set"].dependents; len(shared) != 10 || &w.nodes["pod-0"].owners[0] != &w.nodes["pod-9"].owners[0] {
 		t.Error("dependents of one owner do not share the list of owners")
 	}
 	w.forget("set", true)

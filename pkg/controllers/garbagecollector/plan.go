@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -26,9 +25,10 @@ type attempt struct {
 // decision says what is to be done about one object.
 type decision struct {
 	plan.Plan
-	enqueue []types.UID // to be decided about as well
-	read    bool        // read the object live first: the watch does not show what became of its deletion
-	deletes bool        // the plan deletes the object
+	enqueue []*node // to be decided about as well
+	read    bool    // read the object live first: the watch does not show what became of its deletion
+	deletes bool    // the plan deletes the object
+	ask     bool    // ask the server for dependents of kinds that have not been listed
 }
 
 // standing is what an owner reference is worth (GC-33).
@@ -43,20 +43,13 @@ const (
 )
 
 func (g *graph) standing(n *node, ref metav1.OwnerReference) standing {
-	o := g.owners[ref.UID]
-	switch found := g.nodes[ref.UID]; {
-	case o == nil:
-		return unknown
-	case o.gone && o.namespaced && n.namespace == "":
-		return unanswerable // GC-35
-	case o.gone:
-		return dangling
-	case found != nil && found.answers(n, ref) && found.waiting():
+	switch found := g.ownerOf(n, ref); {
+	case found.waiting():
 		return dying
-	case found != nil && found.answers(n, ref):
+	case found != nil:
 		return solid
 	}
-	switch o.claims[g.claimOf(n, ref)] {
+	switch g.owners[ref.UID].claims[g.claimOf(n, ref)] {
 	case absent:
 		return dangling
 	case present:
@@ -91,8 +84,8 @@ func (g *graph) decide(now time.Time, n *node) decision {
 		return decision{}
 	case len(by[solid]) > 0:
 		return keep(n, by[solid])
-	case len(by[dying]) > 0 && !g.complete:
-		return because("waits until the objects of all kinds have been listed")
+	case len(by[dying]) > 0 && !g.complete && !g.cleared.Has(n):
+		return unlisted()
 	case n.attempt != nil && n.attempt.version == n.version:
 		return attempted(now, n)
 	case len(by[dying]) > 0 && g.hasDependents(n):
@@ -130,7 +123,7 @@ func attempted(now time.Time, n *node) decision {
 // may be a cycle: then the object must not block its owners (GC-37).
 func (g *graph) deleteInForeground(n *node) decision {
 	cycle := false
-	for _, d := range g.owners[n.uid].dependents {
+	for d := range g.dependentsOf(n) {
 		cycle = cycle || d.waiting()
 	}
 	if cycle && slices.ContainsFunc(n.owners, blocks) {
@@ -147,7 +140,12 @@ func (g *graph) deleteInForeground(n *node) decision {
 	return remove(n, metav1.DeletePropagationForeground, fmt.Sprintf("deletes it with its dependents: the owner %s waits for that", describe(n.owners)))
 }
 
-func (g *graph) hasDependents(n *node) bool { return g.owners[n.uid] != nil }
+func (g *graph) hasDependents(n *node) bool {
+	for range g.dependentsOf(n) {
+		return true
+	}
+	return false
+}
 
 // propagation is the policy that the finalizers of an object ask for (GC-38).
 func propagation(n *node) metav1.DeletionPropagation {
@@ -169,23 +167,24 @@ func remove(n *node, policy metav1.DeletionPropagation, why string) decision {
 // decideForeground releases an object that waits for its dependents, if none is left that blocks it (GC-44, GC-45).
 func (g *graph) decideForeground(n *node) decision {
 	var blocking []*node
-	if o := g.owners[n.uid]; o != nil {
-		for _, d := range o.dependents {
-			if d != n && slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return ref.UID == n.uid && blocks(ref) }) {
-				blocking = append(blocking, d)
-			}
+	for d := range g.dependentsOf(n) {
+		if twin := g.twinOf(d, n); d == n || twin != nil && !twin.waiting() {
+			continue
+		}
+		if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.answers(d, ref) && blocks(ref) }) {
+			blocking = append(blocking, d)
 		}
 	}
 	if len(blocking) == 0 {
-		if !g.settled() {
-			return because("waits until the objects of all kinds have been listed")
+		if !g.knowsDependents(n) {
+			return unlisted()
 		}
 		return released(n, metav1.FinalizerDeleteDependents, "none of its dependents blocks its deletion any more")
 	}
 	d := because("waits for %d dependents that block its deletion: %s", len(blocking), some(blocking))
 	for _, b := range blocking {
 		if !b.deleting && (b.attempt == nil || b.attempt.version != b.version) {
-			d.enqueue = append(d.enqueue, b.uid)
+			d.enqueue = append(d.enqueue, b)
 		}
 	}
 	return d
@@ -196,24 +195,33 @@ func (g *graph) decideOrphan(n *node) decision {
 	if !n.orphaning() {
 		return decision{}
 	}
-	if !g.settled() {
-		return because("waits until the objects of all kinds have been listed")
+	if !g.knowsDependents(n) {
+		return unlisted()
 	}
 	d := released(n, metav1.FinalizerOrphanDependents, "its dependents are orphaned")
 	var drops plan.Each
-	if o := g.owners[n.uid]; o != nil {
-		for _, dependent := range o.dependents {
-			if dependent == n {
-				continue
-			}
-			left := slices.DeleteFunc(slices.Clone(dependent.owners), func(ref metav1.OwnerReference) bool { return ref.UID == n.uid })
-			drops.Sequences = append(drops.Sequences, []plan.Step{withOwners(dependent, left, "its owner is deleted without it")})
+	for dependent := range g.dependentsOf(n) {
+		if dependent == n || g.twinOf(dependent, n) != nil {
+			continue
 		}
+		left := slices.DeleteFunc(slices.Clone(dependent.owners), func(ref metav1.OwnerReference) bool { return ref.UID == n.uid })
+		drops.Sequences = append(drops.Sequences, []plan.Step{withOwners(dependent, left, "its owner is deleted without it")})
 	}
 	if len(drops.Sequences) > 0 {
 		d.Steps = append([]plan.Step{drops}, d.Steps...)
 	}
 	return d
+}
+
+// twinOf returns another owner of the dependent that has the uid of n, nil if there is none. As references are removed by uid, the one to
+// n cannot be removed then.
+func (g *graph) twinOf(dependent, n *node) *node {
+	for _, ref := range dependent.owners {
+		if owner := g.ownerOf(dependent, ref); ref.UID == n.uid && owner != nil && owner != n {
+			return owner
+		}
+	}
+	return nil
 }
 
 // released takes a finalizer off an object (GC-50).
@@ -227,6 +235,13 @@ func withOwners(n *node, owners []metav1.OwnerReference, why string) plan.Step {
 	before, after := n.object(), n.object()
 	after.OwnerReferences = owners
 	return plan.Change{Old: before, New: after, Unowned: true, Why: why}
+}
+
+// unlisted waits until all dependents are known (GC-15).
+func unlisted() decision {
+	d := because("waits until the objects of all kinds have been listed, as some may depend on it")
+	d.ask = true
+	return d
 }
 
 func because(why string, values ...any) decision {

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestDecide(t *testing.T) {
@@ -17,7 +16,7 @@ func TestDecide(t *testing.T) {
 		item    string // "web" unless set
 		world   func(w *world)
 		want    []string
-		enqueue []types.UID
+		enqueue []string
 		why     string
 	}{
 		{"GC-28 what is being deleted needs no second deletion", "",
@@ -107,6 +106,7 @@ func TestDecide(t *testing.T) {
 				w.see(setKind, object("set"))
 				w.see(nodeKind, object("web", namespace(""), ownedBy(setKind, "set")))
 				w.forget("set", true)
+				w.verify("set", unresolvable)
 			}, nil, nil, "stays"},
 		{"GC-53 an owner in another namespace does not count", "",
 			func(w *world) {
@@ -161,7 +161,7 @@ func TestDecide(t *testing.T) {
 				w.see(setKind, object("web", deleted(foreground)))
 				w.see(podKind, object("a", blocking(setKind, "web")), object("b", blocking(setKind, "web"), deleted(foreground)),
 					object("c", blocking(setKind, "web"), deleted("x")))
-			}, nil, []types.UID{"a"}, "waits for 3 dependents that block its deletion: Pod a, Pod b, Pod c"},
+			}, nil, []string{"a"}, "waits for 3 dependents that block its deletion: Pod a, Pod b, Pod c"},
 		{"GC-15 it is not released before all kinds were listed", "",
 			func(w *world) {
 				w.complete = false
@@ -177,7 +177,7 @@ func TestDecide(t *testing.T) {
 				w.listing.Insert(schema.GroupVersionResource{Resource: "widgets"})
 				w.see(setKind, object("web", deleted(foreground)))
 				w.see(podKind, object("a", blocking(setKind, "web")))
-			}, nil, []types.UID{"a"}, "waits for 1 dependents"},
+			}, nil, []string{"a"}, "waits for 1 dependents"},
 		{"GC-15 nor is a dependent deleted that may have dependents itself", "",
 			func(w *world) {
 				w.complete = false
@@ -217,7 +217,11 @@ func TestDecide(t *testing.T) {
 			if diff := cmp.Diff(c.want, steps(d.Steps)); diff != "" {
 				t.Errorf("steps (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.enqueue, d.enqueue); diff != "" {
+			var enqueued []string
+			for _, n := range d.enqueue {
+				enqueued = append(enqueued, n.name)
+			}
+			if diff := cmp.Diff(c.enqueue, enqueued); diff != "" {
 				t.Errorf("enqueued (-want +got):\n%s", diff)
 			}
 			if !strings.Contains(d.Why, c.why) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -26,19 +25,21 @@ type model struct {
 	w       *world
 	now     time.Time
 	version int
-	objects map[types.UID]*stored
-	kinds   map[string]*schema.GroupVersionKind // by the kind's name
-	events  map[string][]watched                // by kind, in order
-	items   []types.UID
-	orphans []types.UID
+	objects map[string]*stored       // by kind and uid: a mirror has the uid of another object
+	kinds   map[string]*resourceKind // by the kind's name
+	events  map[string][]watched     // by kind, in order
+	items   []*node
+	orphans []*node
 	claims  []claim
 	writes  []write
+	// mirrored are the uids that mirrors have, or had.
+	mirrored map[types.UID]bool
 	// What is promised to dependents that had been seen when their owner was deleted, by owner.
-	orphaned, blocked map[types.UID][]types.UID
+	orphaned, blocked map[string][]string
 }
 
 type stored struct {
-	kind *schema.GroupVersionKind
+	kind *resourceKind
 	*metav1.PartialObjectMetadata
 }
 
@@ -48,37 +49,58 @@ type watched struct {
 }
 
 type write struct {
-	uid types.UID
+	*node
 	decision
 	orphan bool
-	waited []types.UID // owners that waited for their dependents when it was decided, as the collector had seen them
+	waited []string // owners that waited for their dependents when it was decided, as the collector had seen them
 }
 
 func newModel(t *rapid.T) *model {
 	m := &model{
-		T: t, w: newWorld(), now: now, objects: map[types.UID]*stored{}, events: map[string][]watched{},
-		orphaned: map[types.UID][]types.UID{}, blocked: map[types.UID][]types.UID{},
-		kinds: map[string]*schema.GroupVersionKind{"Pod": podKind, "ReplicaSet": setKind, "Node": nodeKind},
+		T: t, w: newWorld(), now: now, objects: map[string]*stored{}, events: map[string][]watched{}, mirrored: map[types.UID]bool{},
+		orphaned: map[string][]string{}, blocked: map[string][]string{},
+		kinds: map[string]*resourceKind{"Pod": podKind, "ReplicaSet": setKind, "Node": nodeKind, "Mirror": mirrorKind},
 	}
 	return m
 }
 
+func id(kind string, uid types.UID) string { return kind + " " + string(uid) }
+
+func (s *stored) id() string { return id(s.kind.Kind, s.UID) }
+
 func (m *model) store(s *stored) {
 	m.version++
 	s.ResourceVersion = strconv.Itoa(m.version)
+	if s.kind == mirrorKind { // its server counts for itself
+		s.ResourceVersion += "000000"
+	}
 	gone := s.DeletionTimestamp != nil && len(s.Finalizers) == 0
-	if m.objects[s.UID] = s; gone {
-		delete(m.objects, s.UID)
+	if m.objects[s.id()] = s; gone {
+		delete(m.objects, s.id())
 	}
 	m.events[s.kind.Kind] = append(m.events[s.kind.Kind], watched{stored{s.kind, s.DeepCopy()}, gone})
 }
 
 func (m *model) any() *stored {
-	uids := slices.Sorted(maps.Keys(m.objects))
-	if len(uids) == 0 {
+	ids := slices.Sorted(maps.Keys(m.objects))
+	if len(ids) == 0 {
 		return nil
 	}
-	return m.objects[rapid.SampledFrom(uids).Draw(m.T, "object")]
+	return m.objects[rapid.SampledFrom(ids).Draw(m.T, "object")]
+}
+
+// mirror makes an object of another group with the uid, the namespace and the name of one that exists, and perhaps its owners.
+func (m *model) mirror() {
+	s := m.any()
+	if s == nil || s.Namespace == "" || m.mirrored[s.UID] {
+		return
+	}
+	m.mirrored[s.UID] = true
+	o := object(s.Name, namespace(s.Namespace))
+	if rapid.Bool().Draw(m.T, "with owners") {
+		o.OwnerReferences = s.DeepCopy().OwnerReferences
+	}
+	m.store(&stored{mirrorKind, o})
 }
 
 // create makes an object with references to what exists, has existed, or is referred to wrongly.
@@ -119,8 +141,11 @@ func (m *model) adopt() {
 		r := m.reference()
 		after.OwnerReferences = append(after.OwnerReferences, r)
 		m.store(after)
-		isIt := func(uid types.UID) bool { return uid == s.UID }
-		m.orphaned[r.UID], m.blocked[r.UID] = slices.DeleteFunc(m.orphaned[r.UID], isIt), slices.DeleteFunc(m.blocked[r.UID], isIt)
+		isIt := func(other string) bool { return other == s.id() }
+		for kind := range m.kinds {
+			owner := id(kind, r.UID)
+			m.orphaned[owner], m.blocked[owner] = slices.DeleteFunc(m.orphaned[owner], isIt), slices.DeleteFunc(m.blocked[owner], isIt)
+		}
 	}
 }
 
@@ -148,14 +173,15 @@ func (m *model) userDeletes() {
 	if policy == metav1.DeletePropagationForeground && m.waits() {
 		return // two that users delete in the foreground may wait for one another
 	}
-	for uid, d := range m.objects {
-		known := m.w.nodes[uid]
-		right := func(r metav1.OwnerReference) bool { return r.UID == s.UID && m.isRight(d, r) }
-		if known != nil && uid != s.UID && slices.ContainsFunc(known.owners, right) && slices.ContainsFunc(d.OwnerReferences, right) {
+	for _, d := range m.objects {
+		known := m.w.find(d.kind, d.PartialObjectMetadata)
+		right := func(r metav1.OwnerReference) bool { return m.owner(d, r) == s }
+		twins := func(r metav1.OwnerReference) bool { return r.UID == s.UID && r.Kind != s.kind.Kind }
+		if known != nil && d != s && slices.ContainsFunc(known.owners, right) && slices.ContainsFunc(d.OwnerReferences, right) && !slices.ContainsFunc(d.OwnerReferences, twins) { // references are removed by uid
 			if policy == metav1.DeletePropagationOrphan {
-				m.orphaned[s.UID] = append(m.orphaned[s.UID], uid)
+				m.orphaned[s.id()] = append(m.orphaned[s.id()], d.id())
 			} else if policy == metav1.DeletePropagationForeground {
-				m.blocked[s.UID] = append(m.blocked[s.UID], uid)
+				m.blocked[s.id()] = append(m.blocked[s.id()], d.id())
 			}
 		}
 	}
@@ -190,17 +216,23 @@ func (m *model) deliver(kind string, missed bool) {
 	e := m.events[kind][0]
 	m.events[kind] = m.events[kind][1:]
 	if e.gone {
-		m.queue(m.w.forget(e.UID, !missed))
+		if n := m.w.find(e.kind, e.PartialObjectMetadata); n != nil {
+			m.queue(m.w.graph.forget(n, !missed))
+		}
 	} else {
 		m.queue(m.w.observe(e.kind, e.DeepCopy()))
 	}
 }
 
 func (m *model) queue(e effects) {
-	slices.Sort(e.remove) // the order of a map's keys would not be reproducible
-	slices.Sort(e.orphan)
+	sortNodes(e.remove) // the order of a map's keys would not be reproducible
+	sortNodes(e.orphan)
 	slices.SortFunc(e.verify, func(a, b claim) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	m.items, m.orphans, m.claims = append(m.items, e.remove...), append(m.orphans, e.orphan...), append(m.claims, e.verify...)
+}
+
+func sortNodes(all []*node) {
+	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(id(a.kind.Kind, a.uid), id(b.kind.Kind, b.uid)) })
 }
 
 // find reads live.
@@ -227,47 +259,46 @@ func (m *model) work() {
 			m.queue(m.w.verified(c, absent))
 		}
 	case len(m.items) > 0:
-		uid := m.items[0]
+		n := m.items[0]
 		m.items = m.items[1:]
-		m.decide(uid)
+		m.decide(n)
 	case len(m.orphans) > 0:
-		uid := m.orphans[0]
+		n := m.orphans[0]
 		m.orphans = m.orphans[1:]
-		if n := m.w.nodes[uid]; n != nil {
-			m.writes = append(m.writes, write{uid: uid, decision: m.w.decideOrphan(n), orphan: true})
+		if m.w.has(n) {
+			m.writes = append(m.writes, write{node: n, decision: m.w.decideOrphan(n), orphan: true})
 		}
 	}
 }
 
-func (m *model) decide(uid types.UID) {
-	n := m.w.nodes[uid]
-	if n == nil {
+func (m *model) decide(n *node) {
+	if !m.w.has(n) {
 		return
 	}
 	d := m.w.decide(m.now, n)
-	slices.Sort(d.enqueue)
+	sortNodes(d.enqueue)
 	m.items = append(m.items, d.enqueue...)
 	if d.read {
 		n.attempt = nil
-		if live := m.objects[uid]; live == nil {
-			m.queue(m.w.forget(uid, true))
+		if live := m.objects[id(n.kind.Kind, n.uid)]; live == nil {
+			m.queue(m.w.graph.forget(n, true))
 		} else {
 			m.queue(m.w.observe(n.kind, live.DeepCopy()))
-			m.items = append(m.items, uid)
+			m.items = append(m.items, n)
 		}
 		return
 	}
 	if d.deletes {
 		n.attempt = &attempt{n.version, m.now}
 	}
-	m.writes = append(m.writes, write{uid: uid, decision: d, waited: m.waitingOwners(n)})
+	m.writes = append(m.writes, write{node: n, decision: d, waited: m.waitingOwners(n)})
 }
 
 // waitingOwners are the owners of an object that are deleted in the foreground, as far as the collector knows.
-func (m *model) waitingOwners(n *node) (all []types.UID) {
+func (m *model) waitingOwners(n *node) (all []string) {
 	for _, r := range n.owners {
-		if owner := m.w.nodes[r.UID]; owner != nil && owner.deleting && slices.Contains(owner.finalizers, foreground) {
-			all = append(all, r.UID)
+		if owner := m.w.ownerOf(n, r); owner.waiting() {
+			all = append(all, id(owner.kind.Kind, owner.uid))
 		}
 	}
 	return all
@@ -279,9 +310,9 @@ func (m *model) send(i int) {
 	m.writes = slices.Delete(m.writes, i, i+1)
 	if !m.carryOut(w, w.Steps) {
 		if w.orphan {
-			m.orphans = append(m.orphans, w.uid)
+			m.orphans = append(m.orphans, w.node)
 		} else {
-			m.items = append(m.items, w.uid)
+			m.items = append(m.items, w.node)
 		}
 	}
 }
@@ -312,7 +343,7 @@ func (m *model) carryOut(w write, steps []plan.Step) bool {
 // keeps it.
 func (m *model) collectorDeletes(w write, step plan.Delete) {
 	o := step.Objects[0]
-	s := m.objects[o.GetUID()]
+	s := m.objects[id(o.GetObjectKind().GroupVersionKind().Kind, o.GetUID())]
 	if s == nil || s.ResourceVersion != o.GetResourceVersion() {
 		return
 	}
@@ -320,11 +351,11 @@ func (m *model) collectorDeletes(w write, step plan.Delete) {
 		m.Fatalf("%s is deleted twice", s.Name)
 	}
 	for _, r := range s.OwnerReferences {
-		if slices.Contains(m.orphaned[r.UID], s.UID) {
+		if slices.Contains(m.orphaned[id(r.Kind, r.UID)], s.id()) {
 			m.Fatalf("%s is deleted, an orphan of %s", s.Name, r.Name)
 		}
-		owner := m.objects[r.UID]
-		if !m.isRight(s, r) || slices.Contains(w.waited, r.UID) {
+		owner := m.owner(s, r)
+		if owner == nil || slices.Contains(w.waited, owner.id()) {
 			continue
 		}
 		if owner.DeletionTimestamp == nil || !slices.Contains(owner.Finalizers, foreground) {
@@ -335,7 +366,7 @@ func (m *model) collectorDeletes(w write, step plan.Delete) {
 }
 
 func (m *model) collectorChanges(step plan.Change) bool {
-	s := m.objects[step.Old.GetUID()]
+	s := m.objects[id(step.Old.GetObjectKind().GroupVersionKind().Kind, step.Old.GetUID())]
 	if s == nil {
 		return true
 	}
@@ -365,8 +396,8 @@ func (m *model) collectorChanges(step plan.Change) bool {
 }
 
 func (m *model) checkNobodyBlocks(s *stored) {
-	for _, uid := range m.blocked[s.UID] {
-		if d := m.objects[uid]; d != nil && slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == s.UID && blocks(r) }) {
+	for _, dependent := range m.blocked[s.id()] {
+		if d := m.objects[dependent]; d != nil && slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return m.owner(d, r) == s && blocks(r) }) {
 			m.Fatalf("%s goes before %s, which blocks it", s.Name, d.Name)
 		}
 	}
@@ -395,7 +426,7 @@ func (m *model) lost() (all []string) {
 	for _, s := range m.objects {
 		orphaned := s.DeletionTimestamp == nil && len(s.OwnerReferences) > 0 && m.answerable(s)
 		for _, r := range s.OwnerReferences {
-			orphaned = orphaned && !m.isRight(s, r)
+			orphaned = orphaned && m.owner(s, r) == nil
 		}
 		if orphaned || s.DeletionTimestamp != nil && !m.held(s, nil) {
 			all = append(all, fmt.Sprintf("%s %v %s deleting=%t", s.Name, s.Finalizers, refs(s.OwnerReferences), s.DeletionTimestamp != nil))
@@ -405,10 +436,13 @@ func (m *model) lost() (all []string) {
 	return all
 }
 
-// isRight reports whether the owner exists to which an object refers.
-func (m *model) isRight(s *stored, r metav1.OwnerReference) bool {
-	owner := m.objects[r.UID]
-	return owner != nil && owner.kind.Kind == r.Kind && owner.Name == r.Name && (owner.Namespace == "" || owner.Namespace == s.Namespace)
+// owner returns the owner to which an object refers, nil if there is none.
+func (m *model) owner(s *stored, r metav1.OwnerReference) *stored {
+	owner := m.objects[id(r.Kind, r.UID)]
+	if owner != nil && owner.Name == r.Name && (owner.Namespace == "" || owner.Namespace == s.Namespace) {
+		return owner
+	}
+	return nil
 }
 
 // answerable reports whether it can be found out if the owners exist.
@@ -420,25 +454,25 @@ func (m *model) answerable(s *stored) bool {
 
 // held reports whether a dependent blocks the deletion of the object that is never deleted, because of an owner that cannot be looked
 // up (GC-34, GC-35, GC-44).
-func (m *model) held(s *stored, by []types.UID) bool {
-	for uid, d := range m.objects {
-		blocks := slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == s.UID && blocks(r) })
-		if blocks && !slices.Contains(by, uid) && (!m.answerable(d) || d.DeletionTimestamp != nil && m.held(d, append(by, s.UID))) {
+func (m *model) held(s *stored, by []string) bool {
+	for _, d := range m.objects {
+		blocks := slices.ContainsFunc(d.OwnerReferences, func(r metav1.OwnerReference) bool { return m.owner(d, r) == s && blocks(r) })
+		if blocks && !slices.Contains(by, d.id()) && (!m.answerable(d) || d.DeletionTimestamp != nil && m.held(d, append(by, s.id()))) {
 			return true
 		}
 	}
 	return false
 }
 
-// Whatever users do and however late watches and writes are: nothing is deleted that has an owner which neither waits for it nor
+// Whatever users do, whichever other objects have the same uids, and however late watches and writes are: nothing is deleted that has an owner which neither waits for it nor
 // waited when that was decided, nothing twice or in another version, orphans stay, owners that are deleted in the foreground go after the dependents that block them; and
-// in the end all is gone that is to go. (GC-9, GC-35, GC-39, GC-53)
+// in the end all is gone that is to go. (GC-9, GC-27, GC-35, GC-39, GC-53)
 func TestNothingIsDeletedThatHasAnOwner(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
-		kinds := []string{"Node", "Pod", "ReplicaSet"}
+		kinds := []string{"Mirror", "Node", "Pod", "ReplicaSet"}
 		for range rapid.IntRange(5, 80).Draw(t, "steps") {
-			switch rapid.IntRange(0, 11).Draw(t, "step") {
+			switch rapid.IntRange(0, 12).Draw(t, "step") {
 			case 0, 1, 2:
 				m.create()
 			case 3:
@@ -455,16 +489,20 @@ func TestNothingIsDeletedThatHasAnOwner(t *testing.T) {
 				if len(m.writes) > 0 {
 					m.send(rapid.IntRange(0, len(m.writes)-1).Draw(t, "write"))
 				}
+			case 12:
+				m.mirror()
 			}
 		}
-		for _, uid := range slices.Sorted(maps.Keys(m.objects)) {
-			m.release(m.objects[uid])
+		for _, object := range slices.Sorted(maps.Keys(m.objects)) {
+			m.release(m.objects[object])
 		}
 		m.settle()
 		m.now = m.now.Add(2 * attemptLasts)
 		for _, uid := range slices.Sorted(maps.Keys(m.w.nodes)) {
-			if m.w.nodes[uid].attempt != nil {
-				m.items = append(m.items, uid)
+			for n := range m.w.twins(uid) {
+				if n.attempt != nil {
+					m.items = append(m.items, n)
+				}
 			}
 		}
 		m.settle()
@@ -478,8 +516,13 @@ func TestNothingIsDeletedThatHasAnOwner(t *testing.T) {
 // compare compares the graph with one that sees the objects for the first time.
 func (m *model) compare() {
 	fresh := newWorld()
-	for _, uid := range slices.Sorted(maps.Keys(m.objects)) {
-		fresh.see(m.objects[uid].kind, m.objects[uid].PartialObjectMetadata)
+	for _, object := range slices.Sorted(maps.Keys(m.objects)) {
+		fresh.see(m.objects[object].kind, m.objects[object].PartialObjectMetadata)
+	}
+	for _, s := range m.objects {
+		if m.w.find(s.kind, s.PartialObjectMetadata) == nil {
+			m.Errorf("%s is not known", s.id())
+		}
 	}
 	if len(fresh.nodes) != len(m.w.nodes) || len(fresh.owners) != len(m.w.owners) {
 		m.Errorf("%d objects and %d owners, want %d and %d", len(m.w.nodes), len(m.w.owners), len(fresh.nodes), len(fresh.owners))

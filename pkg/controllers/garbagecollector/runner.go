@@ -49,18 +49,22 @@ type runner struct {
 
 	mu sync.Mutex // guards all that follows
 	*graph
-	kinds                  map[schema.GroupVersionResource]*schema.GroupVersionKind // of what is, or was, watched
+	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
-	synced                 sets.Set[schema.GroupKind]      // what has been listed, while the graph is not complete
-	held                   map[schema.GroupKind][]claim    // to be verified when the kind has been listed
-	reading                map[schema.GroupVersionKind]int // live reads under way
-	queues                 []*pool                         // nil while it does not run
+	synced                 sets.Set[schema.GroupKind]          // what has been listed, while the graph is not complete
+	held                   map[schema.GroupKind][]claim        // to be verified when the kind has been listed
+	reading                map[schema.GroupVersionKind]int     // live reads under way
+	asking                 map[string]sets.Set[*node]          // what waits to learn whether it has dependents of kinds that are being listed, by namespace
+	absences               map[schema.GroupVersionResource]int // how many discoveries in a row lack what was watched
+	warned                 map[claim]sets.Set[*node]           // which dependents have an event that says that the owner cannot be looked up
+	queues                 []*pool                             // nil while it does not run
 	remove, orphan, verify *pool
+	ask                    *pool
 }
 
-// item is what a queue holds: the uid of an object, or a claim.
+// item is what a queue holds: an object, a claim, or a namespace, as a claim without a name.
 type item struct {
-	uid types.UID
+	node *node
 	claim
 }
 
@@ -98,12 +102,15 @@ func (r *runner) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.graph = newGraph()
-	r.kinds, r.watched = map[schema.GroupVersionResource]*schema.GroupVersionKind{}, sets.New[schema.GroupVersionResource]()
+	r.kinds, r.watched = map[schema.GroupVersionResource]*resourceKind{}, sets.New[schema.GroupVersionResource]()
 	r.synced, r.held, r.reading = sets.New[schema.GroupKind](), map[schema.GroupKind][]claim{}, map[schema.GroupVersionKind]int{}
+	r.warned = map[claim]sets.Set[*node]{}
+	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
 	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
 	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)
 	r.verify = newPool("garbage_collector_verify_owner", r.processClaim)
-	r.queues = []*pool{r.remove, r.orphan, r.verify}
+	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
+	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask}
 }
 
 // Statuses tells how the queues do, for health checks and metrics.
@@ -138,11 +145,12 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 		all = append(all, resource)
 		if !r.watched.Has(resource) {
 			r.listing.Insert(resource) // before its watch begins
+			r.cleared.Clear()
 		}
-		if known := r.kinds[resource]; known == nil || *known != m.GroupVersionKind { // a custom resource may be defined anew
-			kind := m.GroupVersionKind
-			r.kinds[resource] = &kind
-			r.follow(r.redefine(known, &kind))
+		if k := r.kinds[resource]; k == nil {
+			r.kinds[resource] = &resourceKind{m.GroupVersionKind, m.Resource}
+		} else if k.GroupVersionKind != m.GroupVersionKind { // a custom resource may be defined anew
+			r.follow(r.redefine(k, m.GroupVersionKind))
 		}
 		clusterScoped[m.GroupKind()] = clusterScoped[m.GroupKind()] || !m.Namespaced
 	}
@@ -161,6 +169,7 @@ func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscriptio
 	r.mu.Lock()
 	added := wanted.Difference(r.watched)
 	r.watched = wanted
+	r.forgetVanished(sub, err)
 	r.doneListing(r.listing.Difference(added).UnsortedList()...) // found, but watched in another version
 	r.mu.Unlock()
 	if len(added) == 0 {
@@ -195,13 +204,15 @@ func (r *runner) reviewWaiting() {
 	if !r.settled() {
 		return
 	}
-	for uid, n := range r.nodes {
+	clear(r.asking)
+	r.cleared.Clear()
+	for n := range r.all() {
 		if n.orphaning() {
-			r.orphan.add(item{uid: uid})
+			r.orphan.add(item{node: n})
 		} else if n.waiting() {
-			r.remove.add(item{uid: uid})
+			r.remove.add(item{node: n})
 			var e effects
-			r.considerDependents(uid, &e)
+			r.considerDependents(n, &e)
 			r.follow(e)
 		}
 	}
@@ -212,15 +223,15 @@ func (r *runner) reviewWaiting() {
 func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kind := r.kinds[resource]
-	if kind == nil {
+	k := r.kinds[resource]
+	if k == nil {
 		return
 	}
-	r.synced.Insert(kind.GroupKind())
-	r.release(kind.GroupKind())
-	for uid, n := range r.nodes {
-		if all && n.kind.GroupKind() == kind.GroupKind() && n.kind.Version != kind.Version {
-			r.gone(uid, false)
+	r.synced.Insert(k.GroupKind())
+	r.release(k.GroupKind())
+	for n := range r.all() {
+		if all && n.kind != k && n.kind.same(k) {
+			r.gone(n, false)
 		}
 	}
 	r.doneListing(resource)
@@ -254,33 +265,45 @@ func (r *runner) complete() {
 func (r *runner) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if kind := r.kinds[resource]; kind != nil {
-		r.follow(r.observe(kind, o))
+	if k := r.kinds[resource]; k != nil {
+		r.follow(r.observe(k, o))
 	}
 }
 
 // OnDelete implements informers.MetadataHandler. An object without version was missed by a list, which proves nothing.
-func (r *runner) OnDelete(_ schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
+func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.gone(o.UID, o.ResourceVersion != "")
+	if k := r.kinds[resource]; k != nil {
+		if n := r.find(k, o); n != nil {
+			r.gone(n, o.ResourceVersion != "")
+		}
+	}
 }
 
 // gone notes that an object is gone. It is called under the lock.
-func (r *runner) gone(uid types.UID, certain bool) {
-	if n := r.nodes[uid]; n != nil {
-		r.explain.Forget(explainName, explainKey(n.object()))
-		r.follow(r.forget(uid, certain))
+func (r *runner) gone(n *node, certain bool) {
+	r.explain.Forget(explainName, explainKey(n.object()))
+	r.follow(r.forget(n, certain && r.isSole(n.kind)))
+}
+
+// isSole reports whether no other resource has the kind. Otherwise a reference does not tell which resource it means.
+func (r *runner) isSole(k *resourceKind) bool {
+	for _, other := range r.kinds {
+		if other.GroupKind() == k.GroupKind() && !other.same(k) {
+			return false
+		}
 	}
+	return true
 }
 
 // follow queues what a change of the graph leads to. It is called under the lock.
 func (r *runner) follow(e effects) {
-	for _, uid := range e.remove {
-		r.remove.add(item{uid: uid})
+	for _, n := range e.remove {
+		r.remove.add(item{node: n})
 	}
-	for _, uid := range e.orphan {
-		r.orphan.add(item{uid: uid})
+	for _, n := range e.orphan {
+		r.orphan.add(item{node: n})
 	}
 	for _, c := range e.verify {
 		if kind := c.groupVersionKind().GroupKind(); r.awaited(kind) {
@@ -311,29 +334,28 @@ func (r *runner) awaited(kind schema.GroupKind) bool {
 
 // processItem decides about an object, and carries out the decision.
 func (r *runner) processItem(ctx context.Context, i item) (time.Duration, error) {
-	n, o, d := r.decideItem(i.uid)
-	if n == nil {
+	o, d := r.decideItem(i.node)
+	if o == nil {
 		return 0, nil
 	}
 	if d.read {
-		return 0, r.readItem(ctx, o)
+		return 0, r.readItem(ctx, i.node)
 	}
-	err := r.apply(ctx, o, d)
+	err := r.apply(ctx, i.node, o, d)
 	if err != nil && d.deletes {
 		r.mu.Lock()
-		n.attempt = nil
+		i.node.attempt = nil
 		r.mu.Unlock()
 	}
 	return d.Requeue, err
 }
 
-// decideItem returns an object as it was decided about; a nil node if it is gone.
-func (r *runner) decideItem(uid types.UID) (*node, *metav1.PartialObjectMetadata, decision) {
+// decideItem returns an object as it was decided about; nil if it is gone.
+func (r *runner) decideItem(n *node) (*metav1.PartialObjectMetadata, decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.nodes[uid]
-	if n == nil {
-		return nil, nil, decision{}
+	if !r.has(n) {
+		return nil, decision{}
 	}
 	now := time.Now()
 	d := r.decide(now, n)
@@ -343,33 +365,35 @@ func (r *runner) decideItem(uid types.UID) (*node, *metav1.PartialObjectMetadata
 	case d.deletes:
 		n.attempt = &attempt{n.version, now}
 	}
-	for _, uid := range d.enqueue {
-		r.remove.add(item{uid: uid})
+	for _, other := range d.enqueue {
+		r.remove.add(item{node: other})
 	}
-	return n, n.object(), d
+	r.askLater(n, d)
+	return n.object(), d
 }
 
 // processOrphan takes an owner off its dependents.
 func (r *runner) processOrphan(ctx context.Context, i item) (time.Duration, error) {
-	o, d := r.decideOwner(i.uid)
+	o, d := r.decideOwner(i.node)
 	if o == nil {
 		return 0, nil
 	}
-	return 0, r.apply(ctx, o, d)
+	return 0, r.apply(ctx, i.node, o, d)
 }
 
-func (r *runner) decideOwner(uid types.UID) (*metav1.PartialObjectMetadata, decision) {
+func (r *runner) decideOwner(n *node) (*metav1.PartialObjectMetadata, decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.nodes[uid]
-	if n == nil {
+	if !r.has(n) {
 		return nil, decision{}
 	}
-	return n.object(), r.decideOrphan(n)
+	d := r.decideOrphan(n)
+	r.askLater(n, d)
+	return n.object(), d
 }
 
 // apply carries out a decision, and tells why.
-func (r *runner) apply(ctx context.Context, o *metav1.PartialObjectMetadata, d decision) error {
+func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, d decision) error {
 	began := time.Now()
 	var did plan.Outcome
 	if !d.Empty() {
@@ -377,7 +401,7 @@ func (r *runner) apply(ctx context.Context, o *metav1.PartialObjectMetadata, d d
 	}
 	r.tell(o, d, did, time.Since(began))
 	if apierrors.IsNotFound(did.Err) {
-		return r.readItem(ctx, o)
+		return r.readItem(ctx, n)
 	}
 	return did.Err
 }

@@ -95,12 +95,22 @@ func (p *pool) next(ctx context.Context) bool {
 	return true
 }
 
+// lasting is after how many tries a failure is not just a moment too early.
+const lasting = 10
+
+// failuresOf returns how often in a row an item has failed before.
+func (p *pool) failuresOf(i item) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures[i]
+}
+
 // log says once that an item fails, when it is not just a moment too early.
 func log(ctx context.Context, name string, i item, err error, failures int) {
-	if failures != 10 || executor.Silent(err) {
+	if failures != lasting || executor.Silent(err) {
 		return
 	}
-	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "uid", i.uid, "owner", i.claim.name, "ownerKind", i.claim.kind, "err", err.Error())
+	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "object", i.key(), "ownerKind", i.claim.kind, "err", err.Error())
 }
 
 func (p *pool) note(change func(now time.Time)) {
@@ -115,7 +125,7 @@ func (p *pool) safely(ctx context.Context, i item) (again time.Duration, err err
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("panic: %v", cause)
-			klog.FromContext(ctx).Error(err, "Garbage collection has panicked", "queue", p.name, "uid", i.uid)
+			klog.FromContext(ctx).Error(err, "Garbage collection has panicked", "queue", p.name, "object", i.key())
 		}
 	}()
 	return p.process(ctx, i)
@@ -132,13 +142,21 @@ func (p *pool) status(written time.Time) reconcile.Status {
 			since = written
 		}
 		if stuck := now.Sub(since); stuck > s.Stuck {
-			s.Key, s.Stuck = plan.Key{Namespace: i.namespace, Name: string(i.uid) + i.name}, stuck
+			s.Key, s.Stuck = i.key(), stuck
 		}
 	}
 	if s.Queued > 0 {
 		s.Idle = now.Sub(p.active)
 	}
 	return s
+}
+
+// key names what an item is about: an object, or an owner that is looked for. Of an object nothing is read that may change.
+func (i item) key() plan.Key {
+	if i.node != nil {
+		return plan.Key{Namespace: i.node.namespace, Name: i.node.name}
+	}
+	return plan.Key{Namespace: i.claim.namespace, Name: i.claim.name}
 }
 
 // explainKey is how an object is called in /debug/explain.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
@@ -41,6 +43,9 @@ func (r *runner) processClaim(ctx context.Context, i item) (time.Duration, error
 	}
 	r.mu.Unlock()
 	if !open {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.warned, i.claim)
 		return 0, nil
 	}
 	if !free { // a kind whose server hangs leaves workers for the others
@@ -56,6 +61,7 @@ func (r *runner) processClaim(ctx context.Context, i item) (time.Duration, error
 		r.follow(r.verified(i.claim, state))
 	}
 	r.tellClaimants(i.claim, state, err)
+	r.warn(i, state, err)
 	if state == present {
 		return 0, errNotShown
 	}
@@ -84,6 +90,37 @@ func (r *runner) tellClaimants(c claim, state claimState, err error) {
 		r.explain.Put(explainName, key, rec)
 	}
 }
+
+// warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that is not just for a
+// moment (GC-69). It is called under the lock.
+func (r *runner) warn(i item, state claimState, err error) {
+	switch {
+	case err == nil && state != unresolvable, r.owners[i.claim.uid] == nil:
+		delete(r.warned, i.claim)
+		return
+	case err == nil:
+		err = errNamespaced
+	case r.verify.failuresOf(i) < lasting-1:
+		return
+	}
+	if r.warned[i.claim] == nil {
+		r.warned[i.claim] = sets.New[*node]()
+	}
+	for d := range r.claimants(i.claim) {
+		if len(r.warned[i.claim]) == mostExplained {
+			return
+		}
+		if !r.warned[i.claim].Has(d) {
+			r.warned[i.claim].Insert(d)
+			r.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
+				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] cannot be looked up, so the object stays: %v",
+				i.claim.apiVersion, i.claim.kind, i.claim.namespace, i.claim.name, i.claim.uid, err)
+		}
+	}
+}
+
+// errNamespaced says why a claim cannot be verified (GC-35).
+var errNamespaced = errors.New("the kind has namespaces, and the object has none")
 
 // errNotShown has a claim verified again later (GC-20).
 var errNotShown = errors.New("the owner exists, but no watch has shown it yet")
@@ -134,26 +171,25 @@ func isAbsent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// readItem brings the graph up to date with a live read of an object (GC-30, GC-40).
-func (r *runner) readItem(ctx context.Context, o *metav1.PartialObjectMetadata) error {
-	kind := o.GroupVersionKind()
-	m, err := r.mapper.Mapping(ctx, kind)
-	if err != nil {
-		return err
-	}
-	found, err := r.get(ctx, m, plan.Key{Namespace: o.Namespace, Name: o.Name})
+// readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30, GC-40).
+func (r *runner) readItem(ctx context.Context, n *node) error {
+	r.mu.Lock()
+	k := n.kind
+	m := api.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
+	r.mu.Unlock()
+	found, err := r.get(ctx, m, plan.Key{Namespace: n.namespace, Name: n.name})
 	if err != nil && !isAbsent(err) {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || found.UID != o.UID {
-		r.gone(o.UID, true)
-		return nil
-	}
-	if n := r.nodes[o.UID]; n != nil { // else a watch has shown its deletion meanwhile
+	switch {
+	case !r.has(n): // a watch has shown its deletion meanwhile
+	case err != nil || found.UID != n.uid:
+		r.gone(n, true)
+	default:
 		r.follow(r.observe(n.kind, found))
-		r.remove.add(item{uid: o.UID})
+		r.remove.add(item{node: n})
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ type Kind struct {
 	Cluster  bool   // objects have no namespace
 
 	rules
+	mirrors bool         // see Custom
 	key     string       // by which the server finds the kind: the plural, with the group if it is a custom one
 	object  reflect.Type // the struct; nil for custom resources, whose objects are unstructured
 	list    reflect.Type
@@ -171,11 +172,12 @@ type Custom struct {
 	Resource string // the plural; the server calls it RESOURCE.GROUP
 	Cluster  bool   // objects have no namespace
 	Status   bool   // there is the subresource status
+	Mirrors  bool   // objects keep the uids that they are created with, as an aggregated API server may have it
 }
 
 func (c Custom) kind() *Kind {
 	k := &Kind{
-		GroupVersionKind: c.GroupVersionKind, Resource: c.Resource, Cluster: c.Cluster, key: c.Resource + "." + c.Group, status: -1,
+		GroupVersionKind: c.GroupVersionKind, Resource: c.Resource, Cluster: c.Cluster, key: c.Resource + "." + c.Group, status: -1, mirrors: c.Mirrors,
 		rules: rules{generations: true, versioned: true, puttable: false},
 	}
 	if c.Status {

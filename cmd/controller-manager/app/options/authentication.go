@@ -1,7 +1,9 @@
 package options
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -49,7 +51,7 @@ func (o *Authentication) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.FrontProxyCAFile, "requestheader-client-ca-file", o.FrontProxyCAFile,
 		"Authorities whose client certificates are accepted from a front proxy, before its headers are trusted.")
 	fs.StringSliceVar(&o.FrontProxyNames, "requestheader-allowed-names", o.FrontProxyNames,
-		"Common names of client certificates that a front proxy may have. Empty allows all.")
+		"Common names of client certificates that a front proxy may have. Without any, each may.")
 	fs.StringSliceVar(&o.FrontProxyUserHeaders, "requestheader-username-headers", o.FrontProxyUserHeaders,
 		"Headers in which a front proxy names the user.")
 	fs.StringSliceVar(&o.FrontProxyUIDHeaders, "requestheader-uid-headers", o.FrontProxyUIDHeaders,
@@ -61,12 +63,22 @@ func (o *Authentication) addFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Authentication) validate() []error {
-	return flagutil.NotNegative("authentication-token-webhook-cache-ttl", o.TokenCacheTTL)
+	return slices.Concat(
+		flagutil.NotNegative("authentication-token-webhook-cache-ttl", o.TokenCacheTTL),
+		flagutil.NoneBlank("requestheader-allowed-names", o.FrontProxyNames),
+		flagutil.NoneBlank("requestheader-username-headers", o.FrontProxyUserHeaders),
+		flagutil.NoneBlank("requestheader-uid-headers", o.FrontProxyUIDHeaders),
+		flagutil.NoneBlank("requestheader-group-headers", o.FrontProxyGroupHeaders),
+		flagutil.NoneBlank("requestheader-extra-headers-prefix", o.FrontProxyExtraHeaders),
+	)
 }
 
 func (o *Authentication) apply(c *Config) { c.Authentication = *o }
 
-// ClientConfig returns how to reach the API server that is asked about tokens, or nil: none is (CLI-35).
+// ErrNobodyToAsk is why nobody is asked about clients: neither a flag nor a pod says which API server is to be asked (CLI-35).
+var ErrNobodyToAsk = errors.New("there is no API server to ask")
+
+// ClientConfig returns how to reach the API server that is asked about tokens.
 func (o *Authentication) ClientConfig() (*rest.Config, error) {
 	return reviewConfig("authentication-kubeconfig", o.Kubeconfig)
 }
@@ -75,8 +87,11 @@ func (o *Authentication) ClientConfig() (*rest.Config, error) {
 func reviewConfig(flag, path string) (*rest.Config, error) {
 	if path == "" {
 		c, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, nil // not to be in a pod is no failure
+		switch {
+		case errors.Is(err, rest.ErrNotInCluster):
+			return nil, fmt.Errorf("%w: --%s is not given, and this is not a pod", ErrNobodyToAsk, flag)
+		case err != nil:
+			return nil, fmt.Errorf("%w: --%s is not given, and the configuration of the pod is broken: %w", ErrNobodyToAsk, flag, err)
 		}
 		return c, nil
 	}

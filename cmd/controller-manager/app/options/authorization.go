@@ -46,7 +46,7 @@ func (o *Authorization) validate() []error {
 
 func (o *Authorization) apply(c *Config) { c.Authorization = *o }
 
-// ClientConfig returns how to reach the API server that is asked who may do what, or nil: none is (CLI-35).
+// ClientConfig returns how to reach the API server that is asked who may do what.
 func (o *Authorization) ClientConfig() (*rest.Config, error) {
 	return reviewConfig("authorization-kubeconfig", o.Kubeconfig)
 }

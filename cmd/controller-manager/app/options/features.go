@@ -22,7 +22,8 @@ const oldestEmulated = "1.33"
 // components (CLI-28).
 var obeyed = []string{
 	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource", "DeploymentReplicaSetTerminatingReplicas",
-	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling", "PodDeletionCost", "PodLevelResources",
+	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling", "MaxUnavailableStatefulSet",
+	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison", "TaintTolerationComparisonOperators",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",
 	// of the client library
@@ -33,6 +34,10 @@ var obeyed = []string{
 // neededGates are those of client-go without which no controller can work: only with both does a cache tell its version, by
 // which controllers know whether it shows what they have written. So they are on whatever version is emulated.
 var neededGates = []clientfeatures.Feature{clientfeatures.AtomicFIFO, clientfeatures.InOrderInformers}
+
+// alwaysOn are gates that cannot be switched off any more, but could in versions that can be emulated. The controllers here
+// always do what they stand for.
+var alwaysOn = []string{"JobManagedBy", "JobPodReplacementPolicy", "OrderedNamespaceDeletion", "PreferSameTrafficDistribution"}
 
 // Features are the feature gates and the version to behave like.
 type Features struct {
@@ -53,18 +58,37 @@ func (g *quietGate) Set(value string) error {
 	return g.loud.SetWithLogger(klog.Logger{}, value)
 }
 
-// switchedOff reports whether the last value that was given for the gate is false.
-func (g *quietGate) switchedOff(name string) (off bool) {
+// given calls each for the name and the value of each gate that was given, in turn.
+func (g *quietGate) given(each func(name, value string)) {
 	for _, value := range g.set {
 		for item := range strings.SplitSeq(value, ",") {
-			key, value, _ := strings.Cut(item, "=")
-			if strings.TrimSpace(key) == name {
-				on, err := strconv.ParseBool(strings.TrimSpace(value))
-				off = err == nil && !on
+			if name, value, ok := strings.Cut(item, "="); ok {
+				each(strings.TrimSpace(name), strings.TrimSpace(value))
 			}
 		}
 	}
+}
+
+// switchedOff reports whether the last value that was given for the gate is false.
+func (g *quietGate) switchedOff(wanted string) (off bool) {
+	g.given(func(name, value string) {
+		if name == wanted {
+			on, err := strconv.ParseBool(value)
+			off = err == nil && !on
+		}
+	})
 	return off
+}
+
+// withoutEffect are the gates that were given and change nothing here.
+func (g *quietGate) withoutEffect() (names []string) {
+	g.given(func(name, _ string) {
+		if !slices.Contains(obeyed, name) {
+			names = append(names, name)
+		}
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func newFeatures() Features {
@@ -149,14 +173,22 @@ func (o *Features) Apply() error {
 	if err != nil {
 		return err
 	}
+	for _, name := range alwaysOn {
+		if o.gate.switchedOff(name) {
+			return fmt.Errorf("feature gate %s cannot be switched off: this build always does what it stands for, whatever version is emulated", name)
+		}
+	}
 	clientfeatures.ReplaceFeatureGates(clientGates{o.gate})
 	o.registry.AddMetrics() // MH-33
 	o.gate.AddMetrics()
 	return nil
 }
 
-// Warn logs what is to be said about the gates that were set: that some are soon no longer known.
+// Warn logs what is to be said about the gates that were set: that some change nothing, or are soon no longer known.
 func (o *Features) Warn(logger klog.Logger) error {
+	if names := o.gate.withoutEffect(); len(names) > 0 {
+		logger.Info("Feature gates without effect in this build", "gates", names)
+	}
 	for _, value := range o.gate.set {
 		if err := o.gate.loud.SetWithLogger(logger, value); err != nil {
 			return err // not reached: it was set before

@@ -2,7 +2,11 @@ package options
 
 import (
 	"context"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +24,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	zpages "k8s.io/component-base/zpages/features"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/standalone-kcm/controller-manager/pkg/freshness"
 )
@@ -226,6 +231,69 @@ func TestObeyedGatesExist(t *testing.T) {
 		if !slices.Contains(all, featuregate.Feature(name)) {
 			t.Errorf("there is no gate %s", name)
 		}
+	}
+}
+
+// TestGatesOfControllersAreInTheHelp: what a controller asks for is among those that the help says have an effect.
+func TestGatesOfControllersAreInTheHelp(t *testing.T) {
+	asked := regexp.MustCompile(`\bEnabled\("(\w+)"\)`)
+	found := 0
+	err := filepath.WalkDir("../../../../pkg/controllers", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range asked.FindAllSubmatch(text, -1) {
+			found++
+			if !slices.Contains(obeyed, string(match[1])) {
+				t.Errorf("%s asks for %s, which the help does not list", path, match[1])
+			}
+		}
+		return err
+	})
+	if err != nil || found < 5 {
+		t.Errorf("%d questions found, %v", found, err)
+	}
+}
+
+// TestGatesWithoutEffect: a gate that changes nothing is named in the log (CLI-28), and one that would have to change what controllers
+// here always do is refused.
+func TestGatesWithoutEffect(t *testing.T) {
+	for _, test := range []struct {
+		name, gates, emulated string
+		logged, err           string
+	}{
+		{"none", "", "1.36", "", ""},
+		{"one with an effect", "PodDeletionCost=false", "1.36", "", ""},
+		{"one that nobody knows", "NoSuchGate=false", "1.36", "", "NoSuchGate"},
+		{"of another controller", "WorkloadWithJob=false,PodDeletionCost=true", "1.36", `gates=["WorkloadWithJob"]`, ""},
+		{"what is always done", "JobManagedBy=false", "1.34", "", "feature gate JobManagedBy cannot be switched off: this build always does"},
+		{"what is always done, on", "JobManagedBy=true", "1.34", `gates=["JobManagedBy"]`, ""},
+		{"what is always done, and nobody can switch off", "JobManagedBy=false", "1.36", "", "locked"},
+		{"namespaces", "OrderedNamespaceDeletion=false", "1.33", "", "cannot be switched off: this build"},
+		{"services", "PreferSameTrafficDistribution=false", "1.34", "", "cannot be switched off: this build"},
+		{"pods that are replaced", "JobPodReplacementPolicy=false", "1.33", "", "cannot be switched off: this build"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o, err := parse("--feature-gates="+test.gates, "--emulated-version=kube="+test.emulated)
+			if err == nil {
+				err = o.Features.Apply()
+			}
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("got %v, want %s", err, test.err)
+			}
+			log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			if err != nil {
+				return
+			}
+			if err := o.Features.Warn(log); err != nil {
+				t.Fatal(err)
+			}
+			text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if strings.Contains(text, "Feature gates without effect") != (test.logged != "") || !strings.Contains(text, test.logged) {
+				t.Errorf("logged %q, want %s", text, test.logged)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,6 +202,12 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-32 a key without a certificate", "--tls-private-key-file=/x", "must be given together"},
 		{"CLI-34 negative streams", "--http2-max-streams-per-connection=-1", "--http2-max-streams-per-connection must not be negative"},
 		{"CLI-37 negative TTL", "--authentication-token-webhook-cache-ttl=-1s", "must not be negative"},
+		{"CLI-39 no name of a proxy", "--requestheader-allowed-names=,", `--requestheader-allowed-names must not have empty items: ["" ""]`},
+		{"CLI-39 one name of a proxy is empty", "--requestheader-allowed-names=a,", `--requestheader-allowed-names must not have empty items: ["a" ""]`},
+		{"CLI-39 no header for users", "--requestheader-username-headers=,", "--requestheader-username-headers must not have empty items"},
+		{"CLI-39 no header for uids", "--requestheader-uid-headers=,a", "--requestheader-uid-headers must not have empty items"},
+		{"CLI-39 no header for groups", "--requestheader-group-headers=,", "--requestheader-group-headers must not have empty items"},
+		{"CLI-39 no prefix", "--requestheader-extra-headers-prefix=,", "--requestheader-extra-headers-prefix must not have empty items"},
 		{"CLI-47 hidden metrics of an old version", "--show-hidden-metrics-for-version=1.20", `must be "1.35" or empty`},
 		{"CLI-47 hidden metrics of no version", "--show-hidden-metrics-for-version=abc", `must be "1.35" or empty`},
 		{"CLI-47 no manifest", "--allow-metric-labels-manifest=/nope",
@@ -388,6 +395,10 @@ func TestBrokenPod(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no configuration has been provided") || !strings.Contains(err.Error(), "serviceaccount/token") {
 		t.Errorf("got %v", err)
 	}
+	_, err = (&Authentication{}).ClientConfig()
+	if !errors.Is(err, ErrNobodyToAsk) || !strings.Contains(err.Error(), "the configuration of the pod is broken: open /var/run/secrets/") {
+		t.Errorf("CLI-35: got %v", err)
+	}
 }
 
 // TestMetricsManifest checks what comes of a file of labels, whatever is in it (CLI-47).
@@ -420,13 +431,13 @@ func TestMetricsManifest(t *testing.T) {
 
 // TestReviewConfig checks which API server is asked about clients (CLI-35).
 func TestReviewConfig(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
 	for _, load := range []func(string) (*rest.Config, error){
 		func(path string) (*rest.Config, error) { return (&Authentication{Kubeconfig: path}).ClientConfig() },
 		func(path string) (*rest.Config, error) { return (&Authorization{Kubeconfig: path}).ClientConfig() },
 	} {
-		if c, err := load(""); c != nil || err != nil {
-			t.Errorf("without a name, and not in a pod: %v, %v", c, err)
+		t.Setenv("KUBERNETES_SERVICE_HOST", "") // not in a pod
+		if c, err := load(""); c != nil || !errors.Is(err, ErrNobodyToAsk) || !strings.HasSuffix(err.Error(), "this is not a pod") {
+			t.Errorf("CLI-35 without a name, and not in a pod: %v, %v", c, err)
 		}
 		if _, err := load("/nope"); err == nil || !strings.HasSuffix(err.Error(), "-kubeconfig: stat /nope: no such file or directory") {
 			t.Errorf("a missing file: %v", err)
