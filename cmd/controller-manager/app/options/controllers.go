@@ -88,6 +88,10 @@ func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 	known := o.known()
 	s := ControllerSelection{Items: canonical(o.Items, known)}
 	for _, k := range known {
+		implemented := slices.Contains(o.implemented, k.name)
+		if !implemented {
+			s.Missing = append(s.Missing, k.name)
+		}
 		on := selected(s.Items, k)
 		if k.name == "serviceaccount-token-controller" {
 			on = legacyTokens
@@ -96,7 +100,7 @@ func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 			continue
 		}
 		s.Enabled = append(s.Enabled, k.name)
-		if !slices.Contains(o.implemented, k.name) {
+		if !implemented {
 			s.Unavailable = append(s.Unavailable, k.name)
 			if k.needed != "" {
 				s.Lacking = append(s.Lacking, k.needed)
