@@ -87,6 +87,12 @@ func (o *Controllers) names() (names []string) {
 func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 	known := o.known()
 	s := ControllerSelection{Items: canonical(o.Items, known)}
+	for i, item := range s.Items {
+		opposite := strings.TrimPrefix("-"+item, "--")
+		if decided := slices.Index(s.Items, opposite); decided >= 0 && decided < i && !slices.Contains(s.Items[:decided], item) {
+			s.Overruled = append(s.Overruled, item)
+		}
+	}
 	for _, k := range known {
 		implemented := slices.Contains(o.implemented, k.name)
 		if !implemented {
