@@ -57,6 +57,39 @@ func TestOpen(t *testing.T) { // TOK-3
 	}
 }
 
+// Only a file that an operator names says what pods should have, and only if it is not a copy of what was published (RCA-8).
+func TestAuthoritative(t *testing.T) {
+	for path, want := range map[string]bool{
+		"": false, "/etc/kubernetes/pki/ca.crt": true,
+		"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt":    false,
+		"/var/run/secrets/kubernetes.io//serviceaccount/./ca.crt": false,
+		"/run/secrets/kubernetes.io/serviceaccount/ca.crt":        false,
+	} {
+		if got := Authoritative(path); got != want {
+			t.Errorf("%q: %t", path, got)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	all := read(t)
+	for _, c := range []struct {
+		path, bundle   string
+		client         *rest.Config
+		from, subjects string
+	}{
+		{"/x/ca.crt", all, nil, "/x/ca.crt", "CN="},
+		{"", all, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: example}}, example, "CN="},
+		{"", all, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte(all)}}, "the client configuration", "; CN="},
+		{"", "x", nil, "the client configuration", "unknown: "},
+	} {
+		from, subjects := Describe(c.path, c.client, c.bundle)
+		if from != c.from || !strings.Contains(subjects, c.subjects) {
+			t.Errorf("%q, %q: from %s, of %s", c.path, c.bundle, from, subjects)
+		}
+	}
+}
+
 // FuzzParse: what is accepted is kept byte for byte, and has a certificate.
 func FuzzParse(f *testing.F) {
 	all := read(f)

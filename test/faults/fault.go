@@ -32,6 +32,7 @@ import (
 //	refuse n= each= code= after= resource= verb= for=
 //	                                    requests fail, see below
 //	slow TIME for=TIME resource=        requests take up to this time, each way
+//	webhook TIME for=TIME resource=     creations wait up to this time between admission and storage
 //	silent for=TIME                     the connection is open, and nothing gets through
 //	vanish GROUP for=TIME               discovery, which all processes share, does not show an API group
 //	down for=TIME                       the server cannot be reached
@@ -75,19 +76,20 @@ var words = map[string]struct {
 	args string
 	keys []string
 }{
-	"delay":  {"rt", []string{"for"}},
-	"lag":    {"rt", []string{"for"}},
-	"freeze": {"r", []string{"for", "hide"}},
-	"cut":    {"r", nil},
-	"expire": {"r", nil},
-	"refuse": {"", []string{"n", "each", "code", "after", "resource", "verb", "for"}},
-	"slow":   {"t", []string{"for", "resource"}},
-	"silent": {"", []string{"for"}},
-	"vanish": {"g", []string{"for"}},
-	"down":   {"", []string{"for"}},
-	"pause":  {"", []string{"for"}},
-	"crash":  {"", []string{"writes", "after", "back", "resource", "verb"}},
-	"stop":   {"", []string{"back"}},
+	"delay":   {"rt", []string{"for"}},
+	"lag":     {"rt", []string{"for"}},
+	"freeze":  {"r", []string{"for", "hide"}},
+	"cut":     {"r", nil},
+	"expire":  {"r", nil},
+	"refuse":  {"", []string{"n", "each", "code", "after", "resource", "verb", "for"}},
+	"slow":    {"t", []string{"for", "resource"}},
+	"webhook": {"t", []string{"for", "resource"}},
+	"silent":  {"", []string{"for"}},
+	"vanish":  {"g", []string{"for"}},
+	"down":    {"", []string{"for"}},
+	"pause":   {"", []string{"for"}},
+	"crash":   {"", []string{"writes", "after", "back", "resource", "verb"}},
+	"stop":    {"", []string{"back"}},
 }
 
 // Parse reads a line of a script that begins with "fault" and a process.

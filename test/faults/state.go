@@ -131,6 +131,20 @@ func (s *State) Latency(r apirequest.Request) time.Duration {
 	return d
 }
 
+// Waits is how long a creation waits in a webhook after the server has looked whether the namespace takes it, at most; 0 without one.
+func (s *State) Waits(r apirequest.Request) time.Duration {
+	if r.Verb != "create" || r.Subresource != "" || isNoise(r) {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, f := s.longest(r.Resource, "webhook")
+	if f != nil {
+		s.inject(Describe(r), f)
+	}
+	return d
+}
+
 // Lag is how far the server's cache of a resource is behind.
 func (s *State) Lag(resource string) time.Duration {
 	s.mu.Lock()

@@ -119,11 +119,13 @@ spec:
 func TestNamespaces(t *testing.T) {
 	c := share(t).Cluster
 	t.Run("NS-28, NS-36 an empty one is released", func(t *testing.T) {
+		t.Parallel() // each waits until nothing can come into its namespace any more
 		n := newTenant(t, c)
 		n.delete()
 		n.waitGone()
 	})
 	t.Run("NS-16, NS-21 objects of all kinds are deleted, custom ones too", func(t *testing.T) {
+		t.Parallel() // each waits until nothing can come into its namespace any more
 		n := newTenant(t, c)
 		n.configMap("a")
 		n.pod("web")
@@ -132,6 +134,7 @@ func TestNamespaces(t *testing.T) {
 		n.waitGone()
 	})
 	t.Run("NS-34, NS-35 objects with finalizers hold it, and are named", func(t *testing.T) {
+		t.Parallel() // each waits until nothing can come into its namespace any more
 		n := newTenant(t, c)
 		n.configMap("held", "example.com/hold")
 		n.Apply(t, n.name, "apiVersion: shop.example.com/v1\nkind: Gadget\nmetadata: {name: one, finalizers: [example.com/hold]}")
@@ -144,6 +147,7 @@ func TestNamespaces(t *testing.T) {
 		n.waitGone()
 	})
 	t.Run("NS-18, NS-47 while a pod exists, nothing else is touched", func(t *testing.T) {
+		t.Parallel() // each waits until nothing can come into its namespace any more
 		n := newTenant(t, c)
 		n.configMap("a")
 		n.pod("web", "example.com/hold")
@@ -156,6 +160,7 @@ func TestNamespaces(t *testing.T) {
 		n.waitGone()
 	})
 	t.Run("NS-12, NS-36 others may hold an empty one", func(t *testing.T) {
+		t.Parallel() // each waits until nothing can come into its namespace any more
 		n := newTenant(t, c)
 		if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), n.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)

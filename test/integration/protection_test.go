@@ -207,6 +207,13 @@ func (b *bench) workOfProtection() {
 	b.waitScheduled("mounts")
 	b.deleteClaim("protected")
 	b.claimIs("protected", "kept")
+	b.wait("an event says why the claim stays", func() error {
+		list, err := b.Client.CoreV1().Events(b.ns).List(b.Context(), metav1.ListOptions{FieldSelector: "reason=InUse"})
+		if err == nil && len(list.Items) != 1 {
+			err = fmt.Errorf("%d events", len(list.Items))
+		}
+		return err
+	})
 	b.removePod("mounts")
 	b.claimIs("protected", "gone")
 	b.lifeOfAVolume()

@@ -1,5 +1,5 @@
 // Package oracle judges controller managers. It reads a history of a cluster, that is every revision of the objects that
-// the controllers deployment, daemonset, replicaset, endpoint, endpointslice, podgc, garbagecollector, job, statefulset and disruption
+// the controllers deployment, daemonset, replicaset, endpoint, endpointslice, podgc, garbagecollector, namespace, job, statefulset and disruption
 // work on, and, where there is one,
 // the API server's audit log, and reports each revision at which the manager broke a rule. It looks at all revisions, not at samples. It knows no
 // manager in particular and shares no code with ours, so that a mistake in our code cannot be one of the oracles, too.
@@ -70,6 +70,7 @@
 //	S14  nothing of any kind is written after a time of quiet; no update without a change
 //	S15  endpoint slices: each pod in one slice of a family, ready if it is, none missing, within a lag; slices of others untouched
 //	S16  the garbage collector deletes only what no owner holds, once; owners that wait go after their dependents; orphans stay
+//	S17  a namespace is released late enough, empty, and after a round that has listed everything; nothing is stored in it afterwards
 //	S18  a Job counts each pod that ends once; the pod keeps its finalizer until then
 //	S19  a Job creates no pod beyond its parallelism, and none for an index that has one or is completed
 //	S20  a DaemonSet creates no pod on a node that has one, but for one beside another with a surge

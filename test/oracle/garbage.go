@@ -39,9 +39,12 @@ func S16() Oracle {
 }
 
 // collects reports whether a request is the garbage collector's.
-func collects(q *Request) bool {
-	account := ":" + collectorAccount // the user agent ends with the whole name of the account, or with the short one
-	return strings.HasSuffix(q.User, account) || strings.HasSuffix(q.UserAgent, account) || strings.HasSuffix(q.UserAgent, "/"+collectorAccount)
+func collects(q *Request) bool { return isOf(q, collectorAccount) }
+
+// isOf reports whether a request is that of the controller with a service account. The user agent ends with the whole name of the
+// account, or with the short one.
+func isOf(q *Request, account string) bool {
+	return strings.HasSuffix(q.User, ":"+account) || strings.HasSuffix(q.UserAgent, ":"+account) || strings.HasSuffix(q.UserAgent, "/"+account)
 }
 
 // collectorJudge is what S16 remembers.

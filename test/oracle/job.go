@@ -122,10 +122,14 @@ func indexedJob(j *batchv1.Job) bool {
 	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion
 }
 
+// mostListed is how many uids a status may list, so that its size has a bound.
+const mostListed = 500
+
 // S18: the counters of a Job never fall (but for the indexes that a smaller Job no longer has), never count more pods than have ended
 // or were being deleted, and when the Job is over they count each pod that has ended (JOB-40, JOB-44). A pod that has ended loses its
 // finalizer only when the status lists it, or counts its index; but for pods of Jobs that are gone, over or being deleted, of another
-// controller, and for those that a policy or a missing index keeps from being counted (JOB-6, JOB-18, JOB-46, JOB-70).
+// controller, and for those that a policy or a missing index keeps from being counted (JOB-6, JOB-18, JOB-46, JOB-70). The status lists 500
+// pods at most (JOB-42).
 func S18() Oracle {
 	return Oracle{"S18", "each pod of a Job is counted once, and keeps its finalizer until then", func(j *judge) hooks {
 		all := jobs{}
@@ -217,6 +221,9 @@ func (j *judge) counters(r *revision, o *batchv1.Job, t *jobTally) {
 		if !t.ended[uid] {
 			most++
 		}
+	}
+	if listed > mostListed {
+		j.report(r, nil, "the status lists %d pods, %d is the most", listed, mostListed)
 	}
 	total := int(after.Succeeded+after.Failed) + listed
 	if total > most {

@@ -103,6 +103,15 @@ func TestS18(t *testing.T) {
 			s.User().Edit(s.aPodOf(job, -1), succeed)
 			s.Manager().Edit(job, over)
 		}, want: "0 pods are counted, but 1 have ended"},
+		{name: "JOB-42 too many are listed", write: func(s *scene) {
+			job := s.User().Create(aJob(mostListed + 1))
+			var pods []Object
+			for range mostListed {
+				pods = append(pods, s.User().Edit(s.aPodOf(job, -1), succeed))
+			}
+			job = s.Manager().Edit(job, counted(0, 0, pods...))
+			s.Manager().Edit(job, counted(0, 0, append(pods, s.User().Edit(s.aPodOf(job, -1), succeed))...))
+		}, want: "the status lists 501 pods"},
 		{name: "the counters fall", write: func(s *scene) {
 			job := s.User().Create(aJob(2))
 			s.User().Edit(s.aPodOf(job, -1), succeed)

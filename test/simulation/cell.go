@@ -92,6 +92,9 @@ func (c *cell) Send(ctx context.Context, _ apiserver.Request) error { return ctx
 // Receive implements apiserver.Network.
 func (c *cell) Receive(context.Context, apiserver.Request, error) error { return nil }
 
+// Webhook implements apiserver.Network.
+func (c *cell) Webhook(apiserver.Request) func(context.Context) error { return nil }
+
 // Watching implements apiserver.Network.
 func (c *cell) Watching(r apiserver.Request) apiserver.Channel { return &gate{c, r.Resource} }
 

@@ -138,7 +138,25 @@ func (l *link) pass(ctx context.Context) (paused bool, err error) {
 
 // travel is the time that a message takes.
 func (l *link) travel(ctx context.Context, r apirequest.Request) error {
-	timer := time.NewTimer(l.draw(max(l.latency, l.Latency(r))))
+	return l.take(ctx, max(l.latency, l.Latency(r)))
+}
+
+// Webhook implements apiserver.Network.
+func (l *link) Webhook(network apiserver.Request) func(context.Context) error {
+	r := ofNetwork(network)
+	most := l.Waits(r)
+	if most == 0 {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		defer l.Outages.Took(r.Resource, time.Now())
+		return l.take(ctx, most)
+	}
+}
+
+// take takes up to some time.
+func (l *link) take(ctx context.Context, most time.Duration) error {
+	timer := time.NewTimer(l.draw(most))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

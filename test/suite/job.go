@@ -135,7 +135,7 @@ func unsettledJobs(s *View) (wrong []string) {
 		case ptr.Deref(j.Spec.Suspend, false) && n > 0:
 			problem = fmt.Sprintf("it is suspended, and %d pods are active", n)
 		case !ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && n == 0 && *j.Spec.Parallelism > 0 && j.DeletionTimestamp == nil &&
-			!inBackoff(j, pods[uid]):
+			!inBackoff(s, j, pods[uid]):
 			problem = "no pod is active, and it is not over"
 		}
 		if problem != "" {
@@ -146,28 +146,37 @@ func unsettledJobs(s *View) (wrong []string) {
 	return wrong
 }
 
-// heldForIndex reports whether a failed pod of a suspended Job may keep its finalizer until its index runs again (JOB-67). The status lists it.
+// heldForIndex reports whether a failed pod of a suspended Job may keep its finalizer until its index runs again (JOB-67).
 func heldForIndex(j *batchv1.Job, p *corev1.Pod) bool {
-	lists := j.Status.UncountedTerminatedPods
-	return j.Spec.BackoffLimitPerIndex != nil && ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && lists != nil && slices.Contains(lists.Failed, p.UID)
+	return j.Spec.BackoffLimitPerIndex != nil && ptr.Deref(j.Spec.Suspend, false) && !jobOver(j) && p.Status.Phase == corev1.PodFailed
 }
 
 // inBackoff reports whether a Job may still wait before it replaces its last failed pod, because so many have failed since the latest success
-// (JOB-30, JOB-31). Limits for each index are so low here that the delay is over before the world rests.
-func inBackoff(j *batchv1.Job, pods []*corev1.Pod) bool {
+// (JOB-30, JOB-31), those included that were deleted since. Limits for each index are so low here that the delay is over before the world rests.
+func inBackoff(s *View, j *batchv1.Job, pods []*corev1.Pod) bool {
 	if j.Spec.BackoffLimitPerIndex != nil {
 		return false
 	}
 	var success, last time.Time
+	ended := map[types.UID]time.Time{}
+	note := func(p *corev1.Pod) {
+		if p.Status.Phase == corev1.PodFailed && p.DeletionTimestamp == nil {
+			ended[p.UID] = podEnded(p)
+		}
+	}
+	for _, c := range s.Changes("pods") {
+		if p, ok := c.Object.(*corev1.Pod); ok && metav1.IsControlledBy(p, j) {
+			note(p)
+		}
+	}
 	for _, p := range pods {
-		if at := podEnded(p); p.Status.Phase == corev1.PodSucceeded && at.After(success) {
-			success = at
+		if note(p); p.Status.Phase == corev1.PodSucceeded && podEnded(p).After(success) {
+			success = podEnded(p)
 		}
 	}
 	failures := 0
-	for _, p := range pods {
-		at := podEnded(p)
-		if p.Status.Phase != corev1.PodFailed || p.DeletionTimestamp != nil || !at.After(success) {
+	for _, at := range ended {
+		if !at.After(success) {
 			continue
 		}
 		failures++

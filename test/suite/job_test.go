@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -15,11 +16,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 )
 
-// A pod that has failed may keep its finalizer only if its Job is suspended, may run its index again, and lists it (JOB-67).
+// A pod may keep its finalizer only if it has failed, and its Job is suspended and may run its index again (JOB-67).
 func TestPodsThatKeepTheFinalizer(t *testing.T) {
 	job := func(edits ...func(*batchv1.Job)) *batchv1.Job {
 		j := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: ptr.To(true), BackoffLimitPerIndex: ptr.To[int32](1)}}
-		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Failed: []types.UID{"a"}}
 		for _, edit := range edits {
 			edit(j)
 		}
@@ -28,15 +28,16 @@ func TestPodsThatKeepTheFinalizer(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		job  *batchv1.Job
+		as   corev1.PodPhase
 		want bool
 	}{
-		{"held", job(), true},
-		{"not suspended", job(func(j *batchv1.Job) { j.Spec.Suspend = nil }), false},
-		{"no limit for each index", job(func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = nil }), false},
-		{"not listed", job(func(j *batchv1.Job) { j.Status.UncountedTerminatedPods = nil }), false},
-		{"over", job(func(j *batchv1.Job) { actors.FinishJob(&j.Status, true, metav1.Now()) }), false},
+		{"held", job(), corev1.PodFailed, true},
+		{"not suspended", job(func(j *batchv1.Job) { j.Spec.Suspend = nil }), corev1.PodFailed, false},
+		{"no limit for each index", job(func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = nil }), corev1.PodFailed, false},
+		{"has succeeded", job(), corev1.PodSucceeded, false},
+		{"over", job(func(j *batchv1.Job) { actors.FinishJob(&j.Status, true, metav1.Now()) }), corev1.PodFailed, false},
 	} {
-		if got := heldForIndex(c.job, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}); got != c.want {
+		if got := heldForIndex(c.job, &corev1.Pod{Status: corev1.PodStatus{Phase: c.as}}); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
@@ -64,9 +65,10 @@ func TestJobsThatRestWithoutPods(t *testing.T) {
 			c.edit(j)
 		}
 		there := given{j}
-		for range c.failures {
+		for i := range c.failures {
 			there = append(there, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
+					UID:               types.UID(fmt.Sprint("pod-", i)),
 					CreationTimestamp: metav1.NewTime(time.Now().Add(-c.since)),
 					OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
 				},

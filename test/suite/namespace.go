@@ -134,32 +134,60 @@ func namespacesSettled(s *View) (wrong []string) {
 	return wrong
 }
 
-const namespacePlan = "pkg/controllers/namespace/plan.go"
+const (
+	namespacePlan    = "pkg/controllers/namespace/plan.go"
+	namespaceObserve = "pkg/controllers/namespace/observe.go"
+
+	tenantEnds      = withoutActors + "\n\t\t\tat 10s  tenant web\n\t\t\tat 20s  tenant web do=delete"
+	heldTenantEnds  = withoutActors + "\n\t\t\tat 10s  tenant web held=true\n\t\t\tat 20s  tenant web do=delete"
+	heldTenantGoes  = heldTenantEnds + "\n\t\t\tat 60s  tenant web do=release"
+	tenantWithDelay = withoutActors + "\n\t\t\tat 9s  fault m0 webhook 4s for=30s\n\t\t\tat 10s  tenant web\n\t\t\tat 10100ms  tenant web do=delete"
+)
 
 var namespaceMutants = []Mutant{
 	{
-		Name:   "a namespace is released though something is left in it",
-		Edits:  []Edit{{namespacePlan, "case len(s.Contents) > 0 || s.Discovery != nil:", "case len(s.Contents) > 9 || s.Discovery != nil:"}},
-		Script: withoutActors + "\n\t\t\tat 10s  tenant web held=true\n\t\t\tat 20s  tenant web do=delete",
-		Oracle: SettledOracle,
+		Name: "a namespace is released though something is left in it",
+		Edits: []Edit{
+			{namespacePlan, "case len(s.Contents) > 0 || s.Discovery != nil:", "case len(s.Contents) > 9 || s.Discovery != nil:"},
+			{namespaceObserve, "	if len(s.Contents) == 0 && settled && err == nil {", "	if len(s.Contents) < 9 && settled && err == nil {"},
+			{namespaceObserve, "s.Complete = len(s.Contents) == 0", "s.Complete = len(s.Contents) < 9"},
+		},
+		Script: heldTenantEnds, Oracle: "S17",
+	},
+	{
+		Name:   "a namespace is released before what was admitted has come",
+		Edits:  []Edit{{namespaceObserve, "m.Seen.Add(settling)", "m.Seen.Add(settling / 20)"}},
+		Script: tenantWithDelay, Oracle: "S17",
+	},
+	{
+		Name:   "the last round does not look at what was empty before",
+		Edits:  []Edit{{namespaceObserve, "		clear(m.Empty)\n", ""}},
+		Script: heldTenantGoes, Oracle: "S17",
+	},
+	{
+		Name:   "a kind that cannot be listed is taken for empty",
+		Edits:  []Edit{{namespaceObserve, `case c.Count > 0 || c.Error != "":`, "case c.Count > 0:"}},
+		Script: heldTenantEnds + "\n\t\t\tat 19s  fault m0 refuse code=500 verb=list resource=configmaps for=60s", Oracle: "S17",
+	},
+	{
+		Name:   "each round forgets when the deletion was seen",
+		Edits:  []Edit{{namespaceObserve, "r.Memory == nil || r.Memory.UID != uid", "r.Memory == nil || r.Memory.UID == uid"}},
+		Script: tenantEnds, Oracle: SettledOracle,
 	},
 	{
 		Name:   "a namespace that is not empty at once is not looked at again",
 		Edits:  []Edit{{namespacePlan, "return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}", "return plan.Plan{Why: s.whyNotEmpty() + s.wait(now).String()}"}},
-		Script: withoutActors + "\n\t\t\tat 10s  tenant web held=true\n\t\t\tat 20s  tenant web do=delete\n\t\t\tat 60s  tenant web do=release",
-		Oracle: SettledOracle,
+		Script: heldTenantGoes, Oracle: SettledOracle,
 	},
 	{
 		Name:   "the deletion of a namespace is not noticed",
 		Edits:  []Edit{{"pkg/controllers/namespace/controller.go", "before.GetUID() == after.GetUID() && before.GetDeletionTimestamp() != nil", "before.GetUID() == after.GetUID()"}},
-		Script: withoutActors + "\n\t\t\tat 10s  tenant web\n\t\t\tat 20s  tenant web do=delete",
-		Oracle: SettledOracle,
+		Script: tenantEnds, Oracle: SettledOracle,
 	},
 	{
 		Name:   "pods do not go before all else",
-		Edits:  []Edit{{"pkg/controllers/namespace/observe.go", "	if len(s.Contents) == 0 {\n		s.Contents = o.list(", "	if len(s.Contents) < 9 {\n		s.Contents = o.list("}},
-		Script: withoutActors + "\n\t\t\tat 10s  tenant web\n\t\t\tat 20s  tenant web do=delete",
-		Oracle: SettledOracle,
+		Edits:  []Edit{{namespaceObserve, "[]api.Mapping{pods}); len(found) > 0 {", "[]api.Mapping{pods}); len(found) > 9 {"}},
+		Script: tenantEnds, Oracle: SettledOracle,
 	},
 }
 

@@ -155,9 +155,6 @@ func unsettledStatefulSet(s *View, set *appsv1.StatefulSet) string {
 		}
 	}
 	if len(mine) != replicas {
-		if waitsForLower(set, mine) {
-			return ""
-		}
 		return fmt.Sprintf("it has %d pods of %d", len(mine), replicas)
 	}
 	for _, p := range mine {
@@ -168,18 +165,6 @@ func unsettledStatefulSet(s *View, set *appsv1.StatefulSet) string {
 		}
 	}
 	return ""
-}
-
-// waitsForLower reports whether scaling down waits, with ordered pods: of those that are too many, one that is not ready goes only when
-// no lower one is not ready either (STS-47, STS-101).
-func waitsForLower(set *appsv1.StatefulSet, pods []*corev1.Pod) bool {
-	unready := 0
-	for _, p := range pods {
-		if !runs(p) && !ended(p) {
-			unready++
-		}
-	}
-	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && len(pods) > int(*set.Spec.Replicas) && unready > 1
 }
 
 var statefulSetScenarios = []Scenario{

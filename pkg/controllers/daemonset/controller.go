@@ -25,6 +25,7 @@ func Controller() manager.Controller {
 		Name:        "daemonset-controller",
 		Alias:       "daemonset",
 		Account:     "daemon-set-controller",
+		Beside:      true,
 		EventSource: "daemonset-controller",
 		Options:     o,
 		Rights:      Rights,
@@ -61,7 +62,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	cached := newEligibilityCache(c.Enabled("TaintTolerationComparisonOperators"), sets.Get)
-	k := &caches{sets, revisions, pods, onNodes, nodes, cached}
+	k := &caches{sets, revisions, pods, onNodes, nodes, cached, c.Shared.Verifier}
 	own := newCollectors()
 	own.register(c.RegisterMetrics)
 	owners := &owners{informers.Owners[*appsv1.DaemonSet]{

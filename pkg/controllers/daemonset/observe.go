@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -21,11 +22,12 @@ type caches struct {
 	onNodes     informers.NodePodCache // the same pods
 	nodes       informers.NodeCache
 	eligibility *eligibilityCache
+	verifier    api.Reader // reads nodes live, as whoever fills the caches; nil if they are trusted
 }
 
-// observe finds the DaemonSet, its pods and revisions, the orphans that it may adopt, and the nodes that it has to do with. Nothing is
-// read live. Nodes are read after the pods, so that the node of a pod is among them.
-func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
+// observe finds the DaemonSet, its pods and revisions, the orphans that it may adopt, and the nodes that it has to do with. Nodes are read
+// after the pods. The cache of nodes may still lack one that the previous leader has made a pod for, so only then nodes are read live.
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
 	d := k.sets.Get(r.Key.Namespace, r.Key.Name)
 	if d == nil {
 		k.eligibility.forget(r.Key)
@@ -39,6 +41,10 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		return observation{Exists: true, Snapshot: s}, nil
 	}
 	s.Nodes = k.nodesFor(d, s.on)
+	var err error
+	if s.Uncached, err = k.uncachedNodes(ctx, s); err != nil {
+		return observation{Exists: true}, err
+	}
 	if s.revisions.current == nil {
 		name, _ := newRevisionName(d)
 		s.Taken = k.revisions.Get(d.Namespace, name)

@@ -1,6 +1,8 @@
 package daemonset
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -9,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fieldselectors "k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -113,6 +117,33 @@ func (k *caches) nodesFor(d *appsv1.DaemonSet, on map[string][]*corev1.Pod) (nod
 		}
 	}
 	return nodes
+}
+
+// uncachedNodes returns which nodes exist that unassigned pods are meant for and the cache does not show. One node is read by name; several
+// are rare, and found in one list of all.
+func (k *caches) uncachedNodes(ctx context.Context, s snapshot) (map[string]bool, error) {
+	missing := s.nodeless()
+	if k.verifier == nil || len(missing) == 0 {
+		return nil, nil
+	}
+	var o metav1.ListOptions
+	if len(missing) == 1 {
+		for name := range missing {
+			o.FieldSelector = fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		}
+	}
+	resource, _ := api.BuiltIn(corev1.SchemeGroupVersion.WithKind("Node"))
+	found := &metav1.PartialObjectMetadataList{}
+	if err := k.verifier.List(ctx, resource, "", o, found); err != nil {
+		return nil, fmt.Errorf("whether the nodes of unassigned pods are gone: %w", err)
+	}
+	exist := map[string]bool{}
+	for i := range found.Items {
+		if name := found.Items[i].Name; len(missing[name]) > 0 {
+			exist[name] = true
+		}
+	}
+	return exist, nil
 }
 
 // enqueuedByNode returns the DaemonSets that a change of a node concerns: those that it begins or ceases to run, or whose pods on it

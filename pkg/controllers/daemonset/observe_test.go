@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/projection"
@@ -35,7 +36,7 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatalf("%v", err)
 	}
-	k := &caches{sets, revisions, pods, onNodes, nodes, newEligibilityCache(false, sets.Get)}
+	k := &caches{sets, revisions, pods, onNodes, nodes, newEligibilityCache(false, sets.Get), nil}
 	for _, o := range objects {
 		k.put(t, o)
 	}
@@ -103,6 +104,32 @@ func TestPodsWithoutNodeAreObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	is(t, planned(o.Snapshot), "delete b")
+}
+
+// DS-36: pods that the previous leader has made for new nodes are not deleted because the cache does not show these nodes yet.
+func TestNodesThatTheCacheLacks(t *testing.T) {
+	d, server := agent(), apitest.NewServer()
+	for _, n := range []string{"n1", "n2", "n3"} {
+		if _, err := server.Put(worker(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := newCaches(t, d, worker("n1"), revisionOf(d, 1), pod("a", "n1", pending), pod("b", "n2", pending))
+	k.verifier = server
+	plannedNow := func() []string {
+		o, err := k.observe(t.Context(), requestFor(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := planDaemonSet(now, o.Snapshot); p.Requeue != nodeCheck {
+			t.Errorf("looked at again after %v", p.Requeue)
+		}
+		return planned(o.Snapshot)
+	}
+	is(t, plannedNow())
+	k.put(t, pod("c", "n3", pending))
+	k.put(t, pod("d", "n4", pending))
+	is(t, plannedNow(), "delete d")
 }
 
 func TestEnqueuedByNode(t *testing.T) {

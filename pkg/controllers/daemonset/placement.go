@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,19 +27,37 @@ func (w *work) place() {
 	}
 }
 
-// placeNodeless deletes pods that are meant for nodes that do not exist (DS-36). Those that were assigned are podgc's.
+// nodeCheck is when a DaemonSet is reconciled again that has a pod for a node which exists, but is not in the cache yet.
+const nodeCheck = time.Second
+
+// placeNodeless deletes pods that are meant for nodes that do not exist (DS-36).
 func (w *work) placeNodeless() {
-	exists := make(map[string]bool, len(w.Nodes))
-	for _, n := range w.Nodes {
+	for name, pods := range w.nodeless() {
+		if w.Uncached[name] {
+			w.requeueAfter(nodeCheck)
+			continue
+		}
+		for _, p := range pods {
+			w.delete(name, p, "nodeless")
+		}
+	}
+}
+
+// nodeless returns the pods that are meant for nodes which the cache does not show, by the names of these. Those that were assigned are podgc's.
+func (s snapshot) nodeless() map[string][]*corev1.Pod {
+	exists := make(map[string]bool, len(s.Nodes))
+	for _, n := range s.Nodes {
 		exists[n.Name] = true
 	}
-	for name, pods := range w.on {
+	all := map[string][]*corev1.Pod{}
+	for name, pods := range s.on {
 		for _, p := range pods {
 			if !exists[name] && p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
-				w.delete(name, p, "nodeless")
+				all[name] = append(all[name], p)
 			}
 		}
 	}
+	return all
 }
 
 func (w *work) placeOn(n node, pods []*corev1.Pod) {

@@ -25,6 +25,8 @@ type snapshot struct {
 	Revisions []*appsv1.ControllerRevision
 	// Nodes are those that run pods of the set, that may keep them, or that have some.
 	Nodes []node
+	// Uncached are names of nodes that exist although the cache does not show them yet: those that unassigned pods are meant for.
+	Uncached map[string]bool
 	// Taken is the ControllerRevision, whoever it belongs to, that has the name of one which is to be created; nil if there is none.
 	Taken *appsv1.ControllerRevision
 	// Backoff says until when the failed pods of a node are left alone, for nodes where they are.

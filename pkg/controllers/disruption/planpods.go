@@ -41,9 +41,10 @@ func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 		return p
 	}
 	after := s.Pod.DeepCopy()
-	c := &after.Status.Conditions[at]
-	// The reason and the message stay: they tell who meant to disrupt the pod.
-	c.Status, c.LastTransitionTime, c.ObservedGeneration = corev1.ConditionFalse, metav1.NewTime(now), s.Pod.Generation // DIS-35
+	after.Status.Conditions[at] = corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now), LastProbeTime: after.Status.Conditions[at].LastProbeTime,
+		ObservedGeneration: s.Pod.Generation, // without a reason and a message, which said why the pod was to be disrupted (DIS-35)
+	}
 	p.Steps = append(p.Steps, plan.Change{Old: s.Pod, New: after, Subresource: plan.Status, Version: true, Why: "the pod was not disrupted"})
 	p.Why = "the pod was to be disrupted, and is still there"
 	return p

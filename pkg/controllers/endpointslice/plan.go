@@ -78,11 +78,11 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	return p
 }
 
-// planUnused is for services without selector, whose slices are not ours to keep (EPS-20). They go as soon as somebody else has slices
-// for the service, so that no traffic goes to addresses that are long gone (EPS-81).
+// planUnused is for services without selector, whose slices are not ours to keep (EPS-20). They go when the service has mirrored ones: its
+// Endpoints have all that it needs, and nobody keeps ours (EPS-81). A slice that a user has made may be meant to stand beside ours.
 func planUnused(s snapshot) plan.Plan {
 	p := plan.Plan{Why: "left alone: the service has no selector"}
-	if !slices.ContainsFunc(s.Slices, func(o *discoveryv1.EndpointSlice) bool { return !ours(o) }) {
+	if !slices.ContainsFunc(s.Slices, mirrored) {
 		return p
 	}
 	sorted := sortSlices(s)
@@ -90,6 +90,11 @@ func planUnused(s snapshot) plan.Plan {
 		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "nobody keeps it any more")...)
 	}
 	return p
+}
+
+// mirrored reports whether the controller endpointslicemirroring has made the slice from Endpoints.
+func mirrored(o *discoveryv1.EndpointSlice) bool {
+	return o.Labels[discoveryv1.LabelManagedBy] == "endpointslicemirroring-controller.k8s.io"
 }
 
 func ours(o *discoveryv1.EndpointSlice) bool {

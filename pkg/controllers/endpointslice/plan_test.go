@@ -256,7 +256,8 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 		want writes
 	}{
 		{"EPS-20 no selector: the slices stay", bare, nil, writes{}},
-		{"EPS-81 until somebody else has some", bare, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{deletes: 1}},
+		{"EPS-81 so they do beside one that a user has made", bare, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{}},
+		{"EPS-81 until there are mirrored ones", bare, []*discoveryv1.EndpointSlice{theirs("mirrored", "endpointslicemirroring-controller.k8s.io")}, writes{deletes: 1}},
 		{"EPS-20 an ExternalName: the slices stay", external, nil, writes{}},
 		{"EPS-20 an ExternalName for which somebody else has some", external, []*discoveryv1.EndpointSlice{theirs("manual", "me")}, writes{}},
 	} {

@@ -105,9 +105,9 @@ func decide(now time.Time, s snapshot) decision {
 			d.drop(atZero)
 		}
 	case current > s.Autoscaler.Spec.MaxReplicas: // HPA-18
-		d.outside(now, s.Autoscaler.Spec.MaxReplicas, tooMany, "Current number of replicas above Spec.MaxReplicas")
+		d.outside(s.Autoscaler.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas")
 	case current < s.minReplicas(): // HPA-19
-		d.outside(now, s.minReplicas(), tooFew, "Current number of replicas below Spec.MinReplicas")
+		d.outside(s.minReplicas(), "Current number of replicas below Spec.MinReplicas")
 	default:
 		if !d.fromMetrics(now, s) {
 			return d
@@ -117,11 +117,11 @@ func decide(now time.Time, s snapshot) decision {
 	return d
 }
 
-// outside brings the target back within its limits: no metrics, no stabilization, no rate.
-func (d *decision) outside(now time.Time, desired int32, reason, why string) {
+// outside brings the target back within its limits: no metrics, no stabilization, no rate. No metric was limited, so ScalingLimited says what it
+// said before (HPA-72).
+func (d *decision) outside(desired int32, why string) {
 	d.Desired, d.Reason, d.Why = desired, why, why
-	d.Status.CurrentMetrics = nil                                // HPA-52
-	d.set(now, limits, conditionTrue, reason, limitText(reason)) // HPA-72
+	d.Status.CurrentMetrics = nil // HPA-52
 }
 
 // complete fills in what follows from the number of replicas.

@@ -22,10 +22,12 @@ func TestWithoutMetrics(t *testing.T) {
 		{"HPA-17 a target of no replicas is left alone", "", "", at(0, 0), 0},
 		{"HPA-17 also if the least is zero", "", "", at(0, 0, by(between(0, 3)), toZero), 0},
 		{"HPA-17 and if it was scaled to zero while the gate was on", "", "", at(0, 0, by(conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue))), 0},
-		{"HPA-18 more than the most", "Current number of replicas above Spec.MaxReplicas", "True TooManyReplicas", at(20, 1000, recommended(time.Second, 15)), 10},
-		{"HPA-19 fewer than the least", "Current number of replicas below Spec.MinReplicas", "True TooFewReplicas", at(1, 0, by(between(5, 10)), recommended(time.Second, 7)), 5},
+		{"HPA-18 more than the most", "Current number of replicas above Spec.MaxReplicas", "", at(20, 1000, recommended(time.Second, 15)), 10},
+		{"HPA-19 fewer than the least", "Current number of replicas below Spec.MinReplicas", "", at(1, 0, by(between(5, 10)), recommended(time.Second, 7)), 5},
+		{"HPA-72 what ScalingLimited said before stays", "Current number of replicas below Spec.MinReplicas", "False NotScaledToZero",
+			at(1, 0, by(between(5, 10), conditioned(autoscalingv2.ScalingLimited, corev1.ConditionFalse))), 5},
 		{"HPA-14 the least is one if none is given", "", "", at(0, 0, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MinReplicas = nil })), 0},
-		{"HPA-21 a least that was raised while there are none", "Current number of replicas below Spec.MinReplicas", "True TooFewReplicas",
+		{"HPA-21 a least that was raised while there are none", "Current number of replicas below Spec.MinReplicas", "",
 			at(0, 0, toZero, by(between(2, 3), conditioned(autoscalingv2.ScaledToZero, corev1.ConditionTrue))), 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -62,6 +62,7 @@ func Controller() manager.Controller {
 		Name:    "job-controller",
 		Alias:   "job",
 		Account: "job-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),
@@ -109,7 +110,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: jobKind.Kind, Get: jobs.Get, In: jobs.In,
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
 	}
-	counting := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	counting := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
 		Name:    "job",
 		Workers: int(o.Workers),
 		Kinds:   []string{jobKind.Kind},
@@ -117,13 +118,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: own.itself, Resync: true},
 			{Kind: podKind, Informer: pods.Informer(), Enqueues: own.counting(owners.Enqueues)},
 		},
-		Observe:  k.observe,
-		Owner:    func(s snapshot) plan.Object { return s.Job },
-		Plan:     planPods,
-		Report:   reportStatus,
-		Reported: own.reported,
-		Stale:    own.countStale,
-		Live:     live,
+		Observe:      k.observe,
+		CommitAlways: true, // a failed pod was seen, whatever becomes of the writes
+		Owner:        func(s snapshot) plan.Object { return s.Job },
+		Plan:         planPods,
+		Report:       reportStatus,
+		Reported:     own.reported,
+		Stale:        own.countStale,
+		Live:         live,
 	})
 	orphans := reconcile.New(c.Shared, c.Access, reconcile.Controller[orphanSnapshot, struct{}]{
 		Name:    "job_orphan_pod",

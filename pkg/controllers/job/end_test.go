@@ -57,6 +57,9 @@ func TestDeletionsDoNotChangeTheEnd(t *testing.T) {
 				if want := c.reason + " " + c.reason; strings.Join(reasons, " ") != want {
 					t.Errorf("it ends as %v, want %s", reasons, want)
 				}
+				if s := w.job().Status; c.job.Spec.SuccessPolicy != nil && s.Failed != 0 {
+					t.Errorf("JOB-45: %d pods count as failed, which were only deleted because the Job has succeeded", s.Failed)
+				}
 				if lost := ptr.Deref(w.job().Status.FailedIndexes, ""); lost != "" {
 					t.Errorf("failed indexes %q", lost)
 				}

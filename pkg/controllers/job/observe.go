@@ -33,7 +33,7 @@ func newCaches(jobs informers.Store[*batchv1.Job], pods informers.PodCache) *cac
 }
 
 // observe finds the Job, its pods and the orphans that it may adopt. Nothing is read live.
-func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
+func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
 	job := k.jobs.Get(r.Key.Namespace, r.Key.Name)
 	if job == nil {
 		return o, nil
@@ -45,6 +45,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 	}
 	o.Snapshot = newSnapshot(job, append(k.pods.OwnedBy(job.Namespace, job.UID), k.pods.OrphansIn(job.Namespace)...))
 	o.Snapshot.Began = r.Now
+	o.Memory = r.Memory.see(r.Now, o.Snapshot)
+	o.Snapshot.Remembered = o.Memory
 	return o, nil
 }
 

@@ -76,8 +76,12 @@ func managePods(now time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
 	case end.decided():
 		p := plan.Plan{Why: fmt.Sprintf("%s: %s", end.reason, end.message)}
-		if n := min(len(s.active), burst); n > 0 && holds(s.Job.Status, end.interim) {
+		switch n := min(len(s.active), burst); {
+		case n == 0 || !holds(s.Job.Status, end.interim):
+		case end.failing():
 			p.Steps = []plan.Step{remove(s.active[:n]...)} // counted later, see report (JOB-60)
+		default: // they do not count, although their containers may fail when they are stopped (JOB-45)
+			p.Steps = []plan.Step{giveUp(s, s.active[:n])}
 		}
 		return p
 	case suspended(s.Job):

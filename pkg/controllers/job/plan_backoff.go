@@ -4,12 +4,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
-// Failed pods are replaced with a delay, which doubles with each failure in a row. It follows from the failed pods that exist, so a new
-// leader does not start a crash loop over. Pods that are being deleted have not failed by themselves, and are replaced at once.
+// Failed pods are replaced with a delay, which doubles with each failure in a row. The failed pods that exist tell how many there were, so a
+// new leader does not start a crash loop over; and the process remembers it, so whoever deletes the failed pods does not either. Pods that are
+// being deleted have not failed by themselves, and are replaced at once.
 const (
 	firstDelay   = 10 * time.Second
 	longestDelay = 10 * time.Minute
@@ -23,24 +25,81 @@ func delay(failures int) time.Duration {
 	return min(firstDelay<<min(failures-1, 10), longestDelay)
 }
 
-// backoff returns until when no pod is created, because of so many failures since the latest success (JOB-30, JOB-31).
-func backoff(now time.Time, s snapshot) (until time.Time, failures int) {
-	var success time.Time
+// memory is what the process remembers of the failures of a Job. With a limit for each index, annotations of the pods tell that.
+type memory struct {
+	UID      types.UID          // of the Job
+	Failures int                // in a row
+	Last     time.Time          // when the last of them ended
+	Success  time.Time          // the latest; earlier failures do not count
+	Counted  map[types.UID]bool // the pods among Failures that exist
+}
+
+// see returns what is remembered when the pods of the snapshot were seen, too; nil for nothing (JOB-30, JOB-31).
+func (m *memory) see(now time.Time, s snapshot) *memory {
+	if perIndex(s.Job) {
+		return nil
+	}
+	next := memory{UID: s.Job.UID, Success: latestSuccess(s), Counted: map[types.UID]bool{}}
+	var before map[types.UID]bool
+	switch {
+	case m == nil || m.UID != s.Job.UID:
+	case next.Success.After(m.Success):
+	default:
+		next.Failures, next.Last, next.Success, before = m.Failures, m.Last, m.Success, m.Counted
+	}
+	var found []*corev1.Pod
+	for _, p := range failuresSince(s, next.Success) {
+		next.Counted[p.UID] = true
+		if !before[p.UID] {
+			found = append(found, p)
+		}
+	}
+	next.Failures += len(found)
+	for _, p := range found {
+		next.Last = later(next.Last, believedEnd(now, p, next.Failures))
+	}
+	if next.Failures == 0 {
+		return nil
+	}
+	return &next
+}
+
+func latestSuccess(s snapshot) (success time.Time) {
 	for _, p := range s.mine {
 		if p.Status.Phase == corev1.PodSucceeded {
 			success = later(success, ended(p))
 		}
 	}
-	var failed []*corev1.Pod
+	return success
+}
+
+// failuresSince returns the pods that exist and have failed by themselves since the success.
+func failuresSince(s snapshot, success time.Time) (failed []*corev1.Pod) {
 	for _, p := range s.mine {
 		if ownFailure(p) && ended(p).After(success) {
 			failed = append(failed, p)
 		}
 	}
-	for _, p := range failed {
-		until = later(until, retryAt(now, p, len(failed)))
+	return failed
+}
+
+// backoff returns until when no pod is created, because of so many failures since the latest success (JOB-30, JOB-31): the larger of what the
+// pods and the memory say.
+func backoff(now time.Time, s snapshot) (until time.Time, failures int) {
+	success := latestSuccess(s)
+	if s.Remembered != nil {
+		success = later(success, s.Remembered.Success)
 	}
-	return until, len(failed)
+	failed := failuresSince(s, success)
+	failures = len(failed)
+	if m := s.Remembered; m != nil {
+		failures = max(failures, m.Failures)
+		until = m.Last.Add(delay(failures))
+	}
+	for _, p := range failed {
+		until = later(until, retryAt(now, p, failures))
+	}
+	return until, failures
 }
 
 // indexBackoff returns until when no pod of the index is created whose last failed pod this is (JOB-33).
@@ -51,15 +110,18 @@ func indexBackoff(now time.Time, last *corev1.Pod) time.Time {
 	return retryAt(now, last, failuresOf(last).all()+1)
 }
 
-// retryAt is when the delay after a pod is over that has failed after so many failures in a row. The clock of its node may be ahead: an end
-// in the future by more than the delay is not believed, and the pod's creation, which the server's clock tells, stands for it. Neither moves as
-// time goes by.
+// retryAt is when the delay after a pod is over that has failed after so many failures in a row.
 func retryAt(now time.Time, p *corev1.Pod, failures int) time.Time {
-	at, wait := ended(p), delay(failures)
-	if at.After(now.Add(wait)) {
-		at = p.CreationTimestamp.Time
+	return believedEnd(now, p, failures).Add(delay(failures))
+}
+
+// believedEnd is when the pod ended. The clock of its node may be ahead: an end in the future by more than the delay is not believed, and the
+// pod's creation, which the server's clock tells, stands for it. Neither moves as time goes by.
+func believedEnd(now time.Time, p *corev1.Pod, failures int) time.Time {
+	if at := ended(p); !at.After(now.Add(delay(failures))) {
+		return at
 	}
-	return at.Add(wait)
+	return p.CreationTimestamp.Time
 }
 
 func ownFailure(p *corev1.Pod) bool {

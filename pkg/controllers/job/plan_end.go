@@ -34,10 +34,8 @@ func endOf(now time.Time, s snapshot) end {
 	if e := writtenEnd(s.Job); e.decided() {
 		return e
 	}
-	for _, p := range s.newFailed {
-		if r := s.actions[p.UID]; r.action == batchv1.PodFailurePolicyActionFailJob {
-			return failure(batchv1.JobReasonPodFailurePolicy, r.message)
-		}
+	if r := failJob(s); r.action != "" {
+		return failure(batchv1.JobReasonPodFailurePolicy, r.message)
 	}
 	switch limit := backoffLimit(s.Job); {
 	case s.totalFailed() > limit, tooManyRestarts(s, limit):

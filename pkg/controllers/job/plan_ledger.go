@@ -24,6 +24,8 @@ type snapshot struct {
 	// Pods are those that the Job controls, by its uid, and the orphans of its namespace.
 	Pods  []*corev1.Pod
 	Began time.Time // when the reconcile began, for metrics
+	// Remembered is what the process remembers of the Job's failures, Pods included; nil for nothing.
+	Remembered *memory
 
 	claimed // follows from Job and Pods
 }
@@ -164,7 +166,8 @@ type ledger struct {
 //	newFailed     have failed, not listed yet
 //	ignored       have ended, but do not count: by the pod failure policy, without a valid index, or of an index that is done
 //	held          by index: have failed, and must exist until there is a replacement that knows how often the index has failed (JOB-67). They
-//	              are among counted, newFailed or ignored: they count as others do, but keep their finalizer, and so stay listed (JOB-128)
+//	              are among newFailed or ignored, but keep their finalizer, and are not listed yet: as indexes in back-off leave their places
+//	              to later ones (JOB-124), nothing bounds their number. One that lost its replacement again may be among counted
 func newLedger(s snapshot) ledger {
 	l := ledger{
 		succeeded: s.Job.Status.Succeeded, failed: s.Job.Status.Failed,

@@ -33,6 +33,21 @@ func rule(j *batchv1.Job, p *corev1.Pod) ruling {
 	return ruling{}
 }
 
+// failJob returns the ruling that fails the Job because of the oldest pod that it is about. All failed pods of the Job are judged, also those that
+// do not count: without a finalizer or a valid index (JOB-52).
+func failJob(s snapshot) (first ruling) {
+	if s.Job.Spec.PodFailurePolicy == nil {
+		return first
+	}
+	var oldest *corev1.Pod
+	for _, p := range s.mine {
+		if r := rule(s.Job, p); r.action == batchv1.PodFailurePolicyActionFailJob && (oldest == nil || byCreation(p, oldest) < 0) {
+			first, oldest = r, p
+		}
+	}
+	return first
+}
+
 func matchExitCode(r *batchv1.PodFailurePolicyOnExitCodesRequirement, p *corev1.Pod) (what string, ok bool) {
 	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
 		if s.State.Terminated == nil || s.State.Terminated.ExitCode == 0 || r.ContainerName != nil && *r.ContainerName != s.Name {

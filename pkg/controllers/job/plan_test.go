@@ -32,6 +32,8 @@ func TestPlan(t *testing.T) {
 		{"JOB-18 a Job that is being deleted: nothing is created or deleted", sum(2, dying), list(pod("a")), nil, 0},
 		{"JOB-16 an end was decided: what runs is deleted, the finalizer stays", // JOB-60
 			sum(2, condTrue(batchv1.JobFailureTarget, "x")), list(pod("a"), pod("b", failed)), []string{"delete a"}, 0},
+		{"JOB-45 it is a success: what runs is given up", sum(2, condTrue(batchv1.JobSuccessCriteriaMet, "x")), list(pod("a"), pod("b", failed)),
+			[]string{"untrack a as observed, delete a"}, 0},
 		{"JOB-12 an orphan is adopted and counts", sum(2), list(pod("a", orphan)), []string{"adopt a", "create 1"}, adoptionCheck},
 		{"JOB-12 so is one that has ended", sum(2), list(pod("a", orphan, succeeded)), []string{"adopt a", "create 1"}, adoptionCheck},
 		{"JOB-44 one that has ended without finalizer may have been counted: adopted, but not counted", sum(1), list(pod("a", orphan, succeeded, untracked)),

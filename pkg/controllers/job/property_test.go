@@ -173,8 +173,11 @@ func TestEachPodIsCountedOnce(t *testing.T) { // JOB-40
 		l.left = -1
 		l.rest()
 		counted := int(l.told.Succeeded + l.told.Failed)
-		if lists := l.told.UncountedTerminatedPods; lists != nil { // those that are held
-			counted += len(lists.Succeeded) + len(lists.Failed)
+		s := l.snapshot()
+		for _, p := range s.held { // have ended, and will be counted
+			if tracked(p) {
+				counted++
+			}
 		}
 		least, most := len(l.ended), len(l.ended)
 		for uid := range l.may {

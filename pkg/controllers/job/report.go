@@ -93,7 +93,7 @@ func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
 	r.left = len(s.active) + created - len(r.deleted)
 	r.status.Active = int32(r.left)
 	r.status.Ready = ptr.To(int32(ready))
-	r.status.Terminating = ptr.To(int32(len(s.terminating) + running))
+	r.status.Terminating = ptr.To(int32(len(s.terminating) - len(s.stranded()) + running))
 	if r.status.StartTime == nil && !suspended(s.Job) {
 		r.status.StartTime = &metav1.Time{Time: now} // JOB-15
 	}
@@ -112,8 +112,12 @@ func (r *report) decide(now time.Time) {
 // plan has just written, the finalizer is removed by the next reconcile.
 func (r *report) count() (free []*corev1.Pod) {
 	failed, ignored := r.outcomes()
+	room := max(0, burst-len(r.listed)) // the lists are part of each write of the status, so their size has a bound (JOB-42)
 	succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]
-	failed = failed[:min(burst-len(succeeded), len(failed))]
+	if !indexed(r.Job) {
+		succeeded = succeeded[:min(room, len(succeeded))]
+	}
+	failed = failed[:max(0, min(room-len(succeeded), len(failed)))]
 	lists := &batchv1.UncountedTerminatedPods{Succeeded: slices.Clone(r.listedSucceeded), Failed: slices.Clone(r.listedFailed)}
 	for _, p := range failed {
 		lists.Failed = append(lists.Failed, p.UID)
@@ -127,7 +131,7 @@ func (r *report) count() (free []*corev1.Pod) {
 	r.status.Succeeded, r.status.Failed = r.succeeded, r.failed
 	r.countIndexes(succeeded, failed)
 	for _, p := range slices.Concat(succeeded, failed, ignored) {
-		if !r.touched[p.UID] && (!r.holds(p) || r.end.decided()) {
+		if !r.touched[p.UID] {
 			free = append(free, p)
 		}
 	}
@@ -135,7 +139,7 @@ func (r *report) count() (free []*corev1.Pod) {
 	return free
 }
 
-// outcomes sorts out which pods count as failed, and which lose their finalizer without being counted.
+// outcomes sorts out which pods count as failed, and which lose their finalizer without being counted. Those that are held do neither yet.
 func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	failed, ignored = slices.Clone(r.newFailed), slices.Clone(r.ignored)
 	unfinished := r.unfinished()
@@ -153,9 +157,14 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 		ignored = append(ignored, unfinished...)
 	case r.Job.DeletionTimestamp != nil:
 		ignored = append(ignored, unfinished...)
+	default:
+		ignored = append(ignored, r.stranded()...)
 	}
 	if r.Job.DeletionTimestamp != nil {
 		ignored = append(ignored, r.strays()...)
+	}
+	if !r.end.decided() {
+		failed, ignored = slices.DeleteFunc(failed, r.holds), slices.DeleteFunc(ignored, r.holds)
 	}
 	slices.SortFunc(failed, byCreation)
 	return failed, ignored
@@ -167,6 +176,17 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 	for _, p := range slices.Concat(r.active, r.terminating) {
 		goes := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
 		if goes && tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// stranded returns the pods of a suspended Job that were deleted before they were assigned to a node. No kubelet will end them, and the Job does
+// not replace them, so they are given up, as those are that it deletes itself.
+func (s snapshot) stranded() (pods []*corev1.Pod) {
+	for _, p := range s.terminating {
+		if suspended(s.Job) && p.Spec.NodeName == "" && tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
 			pods = append(pods, p)
 		}
 	}

@@ -55,6 +55,8 @@ func TestReport(t *testing.T) {
 		{"JOB-40 listed, made an orphan, with finalizer: not counted yet", sum(2, dying, active(1), counters(0, 0, failedList("a"))), list(pod("a", failed, orphan), pod("c", untracked)), nil},
 		{"JOB-40 listed, relabelled, with finalizer: not counted yet", sum(2, active(1), counters(0, 0, failedList("a"))), list(pod("a", failed, relabelled), pod("c")), nil},
 		{"JOB-42 at most 500", sum(900, active(0)), many(700, succeeded), append([]string{"status uncounted.succeeded=500"}, untracks(500)...)},
+		{"JOB-42 at most 500, with those that are listed and keep their finalizer", sum(900, limit(1000), counters(0, 0, failedList(uidsOf(many(499, failed))...))),
+			append(many(499, failed), pod("x", failed), pod("y", failed)), []string{"status uncounted.failed=500", "untrack x"}},
 		{"JOB-46 ignored by the policy", sum(2, active(1), policy(onDisruption("Ignore"))), list(pod("a", failed, disrupted), pod("c")), []string{"untrack a"}},
 		{"JOB-73 counted by the policy", sum(2, active(1), policy(onDisruption("Ignore"), onExit("Count", 1))), list(pod("a", failed), pod("c")),
 			[]string{"status active=1 uncounted.failed=1", "untrack a"}},
@@ -77,6 +79,11 @@ func TestReport(t *testing.T) {
 			[]string{"status terminating=1 succeeded=1 SuccessCriteriaMet=True", "untrack a as observed"}},
 		{"JOB-45 after failure all count", sum(1, late, condTrue(batchv1.JobFailureTarget, "x")), list(pod("a", terminating)),
 			[]string{"status terminating=1 uncounted.failed=1 FailureTarget=True", "untrack a"}},
+		{"JOB-52 a failed pod without finalizer fails the Job", sum(2, active(1), policy(onExit("FailJob", 42))),
+			list(pod("a"), pod("b", failedWith(42, 0), untracked)), []string{"status active=1 FailureTarget=True"}},
+		{"JOB-80 of a suspended Job, a pod that was deleted before it had a node is let go, and does not count", sum(2, late, suspend, condTrue(batchv1.JobSuspended, "x"), noStart),
+			list(pod("a", pending, terminating), pod("b", terminating)), []string{"status terminating=1 Suspended=True", "untrack a as observed"}},
+		{"JOB-28 it is not while the Job runs", sum(2, late), list(pod("a", pending, terminating)), []string{"status terminating=1"}},
 		{"JOB-53 too many failures", sum(1, limit(1), counters(0, 1, none)), list(pod("a", failed)), []string{"status failed=1 uncounted.failed=1 FailureTarget=True", "untrack a"}},
 		{"JOB-53 exactly the limit", sum(1, limit(1)), list(pod("a", failed)), []string{"status uncounted.failed=1", "untrack a"}},
 		{"JOB-92 failed for good", sum(1, limit(0), counters(0, 1, none), condTrue(batchv1.JobFailureTarget, "BackoffLimitExceeded")), nil,
@@ -121,6 +128,13 @@ func many(n int, edits ...podEdit) (pods []*corev1.Pod) {
 	return pods
 }
 
+func uidsOf(pods []*corev1.Pod) (all []types.UID) {
+	for _, p := range pods {
+		all = append(all, p.UID)
+	}
+	return all
+}
+
 func nameOf(i int) string { return fmt.Sprintf("p%05d", i) }
 
 func untracks(n int) (lines []string) {
@@ -157,13 +171,12 @@ func TestReportIndexed(t *testing.T) {
 		{"JOB-70 without a valid index: not counted", sum(3, byIndex), list(pod("a", index("x"), succeeded), pod("b", index("7"), failed), pod("c", failed)),
 			[]string{"untrack a", "untrack b", "untrack c"}},
 		{"JOB-71 completions were lowered", sum(2, byIndex, done("0,3", "")), nil, []string{"status succeeded=1 completed=0"}},
-		{"JOB-67 the last failed pod of an index is held until it is replaced, JOB-128 but counts", sum(2, limitPerIndex(3), done("", "")), list(pod("a", index("0"), failed)),
-			[]string{"status uncounted.failed=1"}},
+		{"JOB-67 the last failed pod of an index is held until it is replaced, and not listed", sum(2, limitPerIndex(3), done("", "")), list(pod("a", index("0"), failed)), nil},
 		{"JOB-67 one that is ignored is held, and does not count", sum(2, limitPerIndex(3), policy(onDisruption("Ignore")), done("", "")), list(pod("a", index("0"), failed, disrupted)), nil},
 		{"JOB-67 when it is replaced it is not held", sum(2, limitPerIndex(3), done("", "")), list(pod("a", index("0"), failed), pod("b", index("0"), failedBefore("1"))),
 			[]string{"status active=1 uncounted.failed=1", "untrack a"}},
 		{"JOB-67 nor are earlier ones", sum(2, limitPerIndex(3), done("", "")), list(pod("a", index("0"), failed), pod("b", index("0"), failedBefore("1"), failed)),
-			[]string{"status uncounted.failed=2", "untrack a"}},
+			[]string{"status uncounted.failed=1", "untrack a"}},
 		{"JOB-52 a failure that ends the Job does so although its index could wait", sum(2, limitPerIndex(3), policy(onExit("FailJob", 42)), done("", "")),
 			list(pod("a", index("0"), failedWith(42, 0))), []string{"status uncounted.failed=1 FailureTarget=True", "untrack a"}},
 		{"JOB-67 at the end nothing is held", sum(2, limitPerIndex(3), done("", ""), condTrue(batchv1.JobFailureTarget, "x")), list(pod("a", index("0"), failed)),

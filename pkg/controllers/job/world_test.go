@@ -15,6 +15,7 @@ import (
 // world is a Job and its pods in a server in memory, with a kubelet that does what it is told to.
 type world struct {
 	*plantest.World
+	memory *memory
 }
 
 func newWorld(j *batchv1.Job, pods ...*corev1.Pod) *world {
@@ -34,6 +35,8 @@ func (w *world) snapshot() snapshot { return snapshotOf(w.job(), slices.Clone(w.
 // pass is one reconcile. The report is written at once, however long it could wait.
 func (w *world) pass() (planned, reported plan.Plan, err error) {
 	s := w.snapshot()
+	w.memory = w.memory.see(w.Now(), s)
+	s.Remembered = w.memory
 	planned = planPods(w.Now(), s)
 	did := w.Apply(planned)
 	if did.Err != nil && errors.Is(did.Err, errDied) {

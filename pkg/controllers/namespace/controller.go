@@ -3,7 +3,8 @@
 //
 // A namespace is emptied in rounds. Each round lists the metadata of what a namespace can hold, live, and deletes the collections
 // that have objects. Pods go first: while one exists, nothing else is touched, so that network policies and the like outlive the
-// pods (NS-18). When a round finds all resources empty, the finalizer of the namespace is removed (NS-28, NS-36).
+// pods (NS-18). When objects cannot come any more (NS-4), and after the last one has gone a round that lists everything finds all
+// resources empty, the finalizer of the namespace is removed (NS-28, NS-36).
 package namespace
 
 import (
@@ -26,6 +27,7 @@ func Controller() manager.Controller {
 		Name:    "namespace-controller",
 		Alias:   "namespace",
 		Account: "namespace-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		// The cache only tells which namespaces are being deleted. What is decided and written rests on a live read.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +24,13 @@ import (
 // listsAtOnce is how many resources of one namespace are listed at the same time.
 const listsAtOnce = 16
 
-// emptyFor is how long a resource that was found empty is taken for empty. Nobody can create objects in the namespace any more, so
-// this is for servers that let them all the same.
+// emptyFor is how long a resource that was found empty is not looked at again while something else is left. What has come since then is
+// found at the latest by the complete round before the release.
 const emptyFor = time.Minute
+
+// settling is how long after a deletion is seen objects may still come into the namespace (NS-4): an API server that has not seen the
+// deletion yet admits them, and a request that was admitted before may wait in a webhook, also if there is a single API server.
+const settling = 5 * time.Second
 
 var (
 	namespaces, _ = api.BuiltIn(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -38,7 +43,6 @@ type observer struct {
 	// resources returns what the server has, by a discovery that is not older than the time.
 	resources func(ctx context.Context, earliest time.Time, verbs ...string) ([]api.Mapping, error)
 	period    time.Duration
-	servers   servers
 	failing   failing
 }
 
@@ -70,10 +74,9 @@ func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (ob
 	if !s.held() {
 		return observation{Exists: true, Snapshot: s, Memory: &m}, nil
 	}
-	s.SettledAt = settledAt(live, m.Seen, o.servers.delay(ctx, r))
-	if !r.Now.Before(s.SettledAt) {
-		o.observeContent(ctx, r, &s, &m)
-	}
+	// A deletion timestamp is by the clock of a server, and a clock that is behind would make it look old. So Seen decides.
+	s.SettledAt = m.Seen.Add(settling)
+	o.observeContent(ctx, r, &s, &m)
 	return observation{Exists: true, Snapshot: s, Memory: &m}, nil
 }
 
@@ -87,17 +90,25 @@ func remembered(r reconcile.Request[memory], uid types.UID) memory {
 	return m
 }
 
-// observeContent lists what is in the namespace: pods, and if there are none, all else (NS-18).
+// observeContent lists what is in the namespace. When nothing is left and nothing can come any more, it lists everything once more: the
+// namespace is released only if that finds nothing (NS-28).
 func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memory], s *snapshot, m *memory) {
-	listed, unlisted, err := o.discover(ctx, m.Seen)
-	s.Discovery = discoveryFailure(err)
-	others := slices.DeleteFunc(listed, func(k api.Mapping) bool { return k.GroupVersionKind == podKind })
-	pods, _ := api.BuiltIn(podKind)
-	s.Contents = o.list(ctx, r, m, []api.Mapping{pods})
-	if len(s.Contents) == 0 {
-		s.Contents = o.list(ctx, r, m, others)
+	settled, earliest := !r.Now.Before(s.SettledAt), m.Seen
+	if settled {
+		earliest = s.SettledAt
 	}
-	if len(s.Contents) == 0 {
+	listed, unlisted, err := o.discover(ctx, earliest)
+	s.Discovery = discoveryFailure(err)
+	if !settled {
+		listed = slices.DeleteFunc(listed, guardsPods)
+	}
+	s.Contents = o.listAll(ctx, r, m, listed)
+	if len(s.Contents) == 0 && settled && err == nil {
+		clear(m.Empty)
+		s.Contents = o.listAll(ctx, r, m, listed)
+		s.Complete = len(s.Contents) == 0
+	}
+	if s.Complete {
 		s.Unlisted = unlisted
 	}
 	left, deleted := 0, map[schema.GroupVersionKind]int{}
@@ -114,6 +125,20 @@ func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memor
 		m.Rounds = 0
 	}
 	m.Left, s.Rounds = left, m.Rounds
+}
+
+// guardsPods reports whether objects of a kind restrict what pods may do. They stay while a pod may still come (NS-4, NS-18). Network
+// plugins have policies of their own, which are named alike.
+func guardsPods(k api.Mapping) bool { return strings.HasSuffix(k.Kind, "NetworkPolicy") }
+
+// listAll returns what there is of the kinds: pods alone while there are any, and it looks for pods each time (NS-18).
+func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []api.Mapping) []content {
+	pods, _ := api.BuiltIn(podKind)
+	delete(m.Empty, podKind)
+	if found := o.list(ctx, r, m, []api.Mapping{pods}); len(found) > 0 {
+		return found
+	}
+	return o.list(ctx, r, m, slices.DeleteFunc(slices.Clone(kinds), func(k api.Mapping) bool { return k.GroupVersionKind == podKind }))
 }
 
 // discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can be deleted (NS-15).

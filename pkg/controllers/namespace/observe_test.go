@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +33,6 @@ type server struct {
 	api.Reader // nil: nothing else is called
 
 	namespace *corev1.Namespace
-	servers   int // API servers with a fresh lease
 	objects   map[string][]*metav1.PartialObjectMetadata
 	errors    map[string]error
 	hang      map[string]bool
@@ -52,13 +50,6 @@ func (s *server) Get(_ context.Context, _ api.Mapping, key plan.Key, into plan.O
 }
 
 func (s *server) List(ctx context.Context, m api.Mapping, _ string, o metav1.ListOptions, into runtime.Object) error {
-	if list, ok := into.(*coordinationv1.LeaseList); ok {
-		for range s.servers {
-			list.Items = append(list.Items, coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(time.Now()))}})
-		}
-		list.Items = append(list.Items, coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Hour)))}})
-		return nil
-	}
 	s.mu.Lock()
 	s.asked = append(s.asked, m.Resource+o.Continue)
 	s.mu.Unlock()
@@ -91,7 +82,7 @@ func (s *server) requests() string {
 	return strings.Join(all, " ")
 }
 
-// watching is an observer whose cache has the namespace, and whose server has pods, secrets and deployments.
+// watching is an observer whose cache has the namespace, and whose server has pods, secrets, deployments and network policies.
 type watching struct {
 	*testing.T
 	*server
@@ -111,11 +102,11 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 	if err := cached.Informer().GetStore().Add(ns); err != nil {
 		t.Fatal(err)
 	}
-	w := &watching{T: t, server: &server{namespace: ns, servers: 1, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}}}
+	w := &watching{T: t, server: &server{namespace: ns, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}}}
 	w.observer = &observer{cached: cached, resources: func(_ context.Context, earliest time.Time, verbs ...string) (all []api.Mapping, err error) {
 		w.since = earliest
-		for _, kind := range []schema.GroupVersionKind{podKind, secrets, deployments, namespaces.GroupVersionKind} {
-			if kind == secrets && w.unlisted && slices.Contains(verbs, "list") || kind == deployments && slices.Contains(verbs, "deletecollection") {
+		for _, kind := range []schema.GroupVersionKind{podKind, secrets, deployments, policies, namespaces.GroupVersionKind} {
+			if kind == secrets && w.unlisted && slices.Contains(verbs, "list") || kind != secrets && slices.Contains(verbs, "deletecollection") {
 				continue
 			}
 			m, _ := api.BuiltIn(kind)
@@ -153,6 +144,14 @@ func (w *watching) expect(want ...string) {
 	}
 }
 
+// expectComplete does a round that finds nothing, and compares whether it was complete.
+func (w *watching) expectComplete(want bool) {
+	w.Helper()
+	if s := w.round().Snapshot; len(s.Contents) > 0 || s.Complete != want {
+		w.Errorf("it is complete: %t; there are %+v", s.Complete, s.Contents)
+	}
+}
+
 func (w *watching) expectRequests(want string) {
 	w.Helper()
 	if got := w.requests(); got != want {
@@ -177,44 +176,79 @@ func TestObserve(t *testing.T) {
 				w.expectRequests("")
 			}
 		},
-		"NS-4 with one API server it waits for a moment, with several or none that is known for five seconds": func(t *testing.T) {
-			for servers, want := range map[int]time.Duration{0: severalServers, 1: oneServer, 2: severalServers} {
-				w := watch(t, just())
-				w.servers = servers
-				if wait := time.Until(w.round().Snapshot.SettledAt); wait != want {
-					t.Errorf("%d servers: waits %v", servers, wait)
-				}
-				w.expectRequests("")
-			}
-		},
-		"one that was deleted long ago has been waited for": func(t *testing.T) {
-			w := watch(t, ending(func(ns *corev1.Namespace) {
-				ns.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute)))
-			}))
-			w.round()
-			w.expectRequests("deployments pods secrets")
-		},
-		"NS-28, NS-48 a resource that was empty is not asked for again; a discovery is never older than the deletion": func(t *testing.T) {
+		"NS-4 it looks at once, but an empty namespace is complete only five seconds after its deletion was seen": func(t *testing.T) {
 			w := watch(t, just())
-			seen := time.Now()
-			w.round()
-			time.Sleep(time.Second)
+			w.expectComplete(false)
+			w.expectRequests("deployments pods secrets")
+			time.Sleep(settling - time.Millisecond)
+			w.expectComplete(false)
+			w.expectRequests("pods")
+			time.Sleep(time.Millisecond)
+			w.expectComplete(true)
+		},
+		"NS-4 so it is if its deletion timestamp is old: the clock of the API server may be behind": func(t *testing.T) {
+			w := watch(t, ending(func(ns *corev1.Namespace) {
+				ns.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(-time.Hour)))
+			}))
+			w.expectComplete(false)
+			time.Sleep(settling)
+			w.expectComplete(true)
+		},
+		"NS-4, NS-18 network policies are left alone until no pod can come any more": func(t *testing.T) {
+			w := watch(t, just())
+			w.objects["networkpolicies"] = append(w.objects["networkpolicies"], object("a"))
+			w.expect()
+			time.Sleep(settling)
+			w.expect("1 networkpolicies undeleted=true")
+		},
+		"NS-28 when nothing is left, all resources are listed once more, those that were empty before too": func(t *testing.T) {
+			w := watch(t, just())
+			w.objects["secrets"] = append(w.objects["secrets"], deleted("a", "x"))
+			w.expect("1 secrets undeleted=false")
+			time.Sleep(settling)
+			w.expect("1 secrets undeleted=false")
+			w.objects["deployments"], w.objects["secrets"] = append(w.objects["deployments"], object("late")), nil
+			w.requests()
+			w.expect("1 deployments undeleted=true")
+			w.expectRequests("deployments networkpolicies pods pods secrets secrets")
+			w.objects["deployments"] = nil
+			w.expectComplete(true)
+			w.expectRequests("deployments deployments networkpolicies pods pods secrets")
+		},
+		"NS-28 the complete round begins after the last object has gone": func(t *testing.T) {
+			w := watch(t, just())
+			w.objects["secrets"] = append(w.objects["secrets"], deleted("a", "x"))
+			w.expect("1 secrets undeleted=false")
+			time.Sleep(settling + emptyFor) // nothing is known to be empty any more
+			w.requests()
+			w.objects["secrets"] = nil
+			w.expectComplete(true)
+			w.expectRequests("deployments deployments networkpolicies networkpolicies pods pods secrets secrets")
+		},
+		"NS-48 while something is left, a resource that was empty is looked at once a minute": func(t *testing.T) {
+			w := watch(t, just())
 			w.objects["secrets"] = append(w.objects["secrets"], object("a"))
 			w.expect("1 secrets undeleted=true")
 			w.expectRequests("deployments pods secrets")
 			w.expect("1 secrets undeleted=true")
-			w.expectRequests("secrets")
-			if !w.since.Equal(seen) {
-				t.Errorf("a discovery since %v will do, but it was seen at %v", w.since, seen)
-			}
+			w.expectRequests("pods secrets")
 			time.Sleep(emptyFor)
 			w.expect("1 secrets undeleted=true")
-			w.expectRequests("deployments pods secrets")
+			w.expectRequests("deployments networkpolicies pods secrets")
+		},
+		"NS-14 the discovery is never older than the deletion, and for the release not older than what may come": func(t *testing.T) {
+			w := watch(t, just())
+			seen := time.Now()
+			for _, wait := range []time.Duration{0, settling} {
+				time.Sleep(wait)
+				w.round()
+				if got := w.since.Sub(seen); got != wait {
+					t.Errorf("%v after it was seen, a discovery since %v after that will do", wait, got)
+				}
+			}
 		},
 		"NS-18 while a pod exists, nothing else is looked at; nor is it while pods cannot be listed (NS-19)": func(t *testing.T) {
 			w := watch(t, just())
-			w.round()
-			time.Sleep(time.Second)
 			w.objects["pods"] = append(w.objects["pods"], deleted("web-0"))
 			w.expect("1 pods undeleted=false")
 			w.expectRequests("pods")
@@ -224,8 +258,6 @@ func TestObserve(t *testing.T) {
 		},
 		"NS-49 many objects are counted by page": func(t *testing.T) {
 			w := watch(t, just())
-			w.round()
-			time.Sleep(time.Second)
 			for i := range 1200 {
 				w.objects["secrets"] = append(w.objects["secrets"], deleted(fmt.Sprint(i), "x"))
 			}
@@ -236,8 +268,6 @@ func TestObserve(t *testing.T) {
 		},
 		"NS-17 a resource that cannot be listed has nothing": func(t *testing.T) {
 			w := watch(t, just())
-			w.round()
-			time.Sleep(time.Second)
 			w.errors["secrets"] = apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "secrets"}, "list")
 			w.errors["deployments"] = apierrors.NewNotFound(schema.GroupResource{}, "")
 			w.expect()
@@ -246,9 +276,7 @@ func TestObserve(t *testing.T) {
 			for want, edit := range map[string]func(*corev1.Namespace){
 				"deployments pods secrets": finalizers("example.com/hold"), "": finalizers(),
 			} {
-				w := watch(t, ending(edit, func(ns *corev1.Namespace) {
-					ns.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute)))
-				}))
+				w := watch(t, ending(edit))
 				w.round()
 				w.expectRequests(want)
 			}
@@ -256,22 +284,20 @@ func TestObserve(t *testing.T) {
 		"NS-15 what cannot be listed is not asked for, but known when nothing else is left": func(t *testing.T) {
 			w := watch(t, just())
 			w.unlisted = true
-			w.round()
-			time.Sleep(time.Second)
 			w.objects["deployments"] = append(w.objects["deployments"], deleted("web"))
 			if s := w.round().Snapshot; s.Unlisted != nil {
 				t.Errorf("while something is left: %v", s.Unlisted)
 			}
 			w.objects["deployments"] = nil
+			time.Sleep(settling)
+			w.requests()
 			if s := w.round().Snapshot; !slices.Equal(s.Unlisted, []schema.GroupVersionKind{secrets}) {
 				t.Errorf("when nothing is left: %v", s.Unlisted)
 			}
-			w.expectRequests("deployments deployments pods")
+			w.expectRequests("deployments deployments networkpolicies networkpolicies pods pods")
 		},
 		"a resource that does not answer is not asked by others meanwhile, and again later": func(t *testing.T) {
 			w := watch(t, just())
-			w.round()
-			time.Sleep(time.Second)
 			w.hang["secrets"] = true
 			began := time.Now()
 			w.expect("0 secrets undeleted=falselist secrets: context deadline exceeded")
@@ -281,15 +307,12 @@ func TestObserve(t *testing.T) {
 			w.requests()
 			w.hang["secrets"] = false
 			w.expect("0 secrets undeleted=falselist Secret: context deadline exceeded")
-			w.expectRequests("")
+			w.expectRequests("networkpolicies pods")
 			time.Sleep(retryAfter)
-			w.expect()
-			w.expectRequests("secrets")
+			w.expectComplete(true)
 		},
 		"NS-14 a discovery that fails in part is no reason not to look at the rest": func(t *testing.T) {
 			w := watch(t, just())
-			w.round()
-			time.Sleep(time.Second)
 			w.failing = errors.New("503")
 			if s := w.round().Snapshot; s.Discovery == nil || s.Discovery.Message != "503" {
 				t.Errorf("%+v", s)
@@ -298,8 +321,6 @@ func TestObserve(t *testing.T) {
 		},
 		"NS-6, NS-26 a deletion without effect is noticed, and its rounds are counted": func(t *testing.T) {
 			w := watch(t, just())
-			w.round()
-			time.Sleep(time.Second)
 			w.objects["secrets"] = append(w.objects["secrets"], object("a"), object("b"))
 			var got []string
 			for range 5 {
@@ -315,8 +336,6 @@ func TestObserve(t *testing.T) {
 		},
 		"rounds that find no fewer objects are counted": func(t *testing.T) {
 			w := watch(t, just())
-			w.round()
-			time.Sleep(time.Second)
 			w.objects["secrets"] = append(w.objects["secrets"], deleted("a", "x"), deleted("b", "x"))
 			var rounds []int
 			for range 4 {

@@ -27,12 +27,12 @@ func planContent(now time.Time, s snapshot) plan.Plan {
 	switch {
 	case !s.held():
 		return plan.Plan{Why: waitsForOthers(s)}
-	case now.Before(s.SettledAt):
-		return plan.Plan{Requeue: s.SettledAt.Sub(now), Why: "waiting until all API servers know that it is being deleted"}
 	case s.undeleted():
 		return deleteContent(now, s)
 	case len(s.Contents) > 0 || s.Discovery != nil:
 		return plan.Plan{Requeue: s.wait(now), Why: s.whyNotEmpty()}
+	case !s.Complete:
+		return plan.Plan{Requeue: max(s.SettledAt.Sub(now), soon), Why: "nothing is left; waiting for what was admitted before the deletion, and looks once more"}
 	case s.stays() && conditionsChange(now, s, plan.Outcome{}):
 		return plan.Plan{Steps: s.deleteUnlisted(), Requeue: soon, Why: "it is empty: says so in its conditions before it is released"}
 	}

@@ -42,6 +42,7 @@ func metadataFinalizers(names ...string) func(*corev1.Namespace) {
 
 var (
 	deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	policies    = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
 	secrets     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 )
 
@@ -107,24 +108,28 @@ func TestPlanContent(t *testing.T) {
 		requeue  time.Duration
 		why      string
 	}{
-		{"NS-4 API servers may not know yet that it is being deleted: nothing is done",
+		{"NS-4 what is there is deleted at once",
 			snapshot{Namespace: ending(), SettledAt: now.Add(time.Second), Contents: []content{has(secrets, "secrets", object("a"))}},
-			nil, time.Second, "waiting until all API servers know"},
+			[]string{"delete all Secret in shop Background"}, soon, "deletes all secrets"},
+		{"NS-4 an empty one is released when nothing can come any more",
+			snapshot{Namespace: ending(), SettledAt: now.Add(time.Second)}, nil, time.Second, "waiting for what was admitted before the deletion"},
+		{"NS-28 and when all resources were listed after that",
+			snapshot{Namespace: ending(), SettledAt: settled}, nil, soon, "looks once more"},
 		{"NS-12 it was released before, and waits for others",
-			snapshot{Namespace: ending(finalizers(), metadataFinalizers("example.com/hold")), SettledAt: settled},
+			snapshot{Namespace: ending(finalizers(), metadataFinalizers("example.com/hold")), SettledAt: settled, Complete: true},
 			nil, 0, "example.com/hold"},
 		{"NS-12 one that only the finalizers of others hold is emptied, too",
 			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled, Contents: []content{has(secrets, "secrets", object("a"))}},
 			[]string{"delete all Secret in shop Background"}, soon, "deletes all secrets"},
 		{"NS-29 and says in its conditions that it is empty",
-			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled}, nil, soon, "says so in its conditions"},
+			snapshot{Namespace: ending(finalizers("example.com/hold")), SettledAt: settled, Complete: true}, nil, soon, "says so in its conditions"},
 		{"NS-36 and keeps the finalizers of others",
-			snapshot{Namespace: ending(finalizers("z", "a"), conditions), SettledAt: settled}, nil, 0, "waits for the finalizers of others: z, a"},
+			snapshot{Namespace: ending(finalizers("z", "a"), conditions), SettledAt: settled, Complete: true}, nil, 0, "waits for the finalizers of others: z, a"},
 		{"NS-15 what cannot be listed is deleted before the namespace is released",
-			snapshot{Namespace: ending(), SettledAt: settled, Unlisted: []schema.GroupVersionKind{deployments, secrets}},
+			snapshot{Namespace: ending(), SettledAt: settled, Complete: true, Unlisted: []schema.GroupVersionKind{deployments, secrets}},
 			[]string{"delete all Deployment in shop Background", "delete all Secret in shop Background", "update finalize []"}, 0, "nothing is left"},
 		{"NS-15 and before it says that it is empty",
-			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Unlisted: []schema.GroupVersionKind{secrets}},
+			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true, Unlisted: []schema.GroupVersionKind{secrets}},
 			[]string{"delete all Secret in shop Background"}, soon, "says so in its conditions"},
 		{"NS-16 collections with objects are deleted in the background, all others are not asked for (NS-53)",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{
@@ -158,11 +163,11 @@ func TestPlanContent(t *testing.T) {
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{{Kind: secrets, Resource: "secrets", Error: "list secrets: 500"}}},
 			nil, firstWait, "list secrets: 500"},
 		{"NS-36 an empty one is released",
-			snapshot{Namespace: ending(), SettledAt: settled}, []string{"update finalize []"}, 0, "nothing is left"},
+			snapshot{Namespace: ending(), SettledAt: settled, Complete: true}, []string{"update finalize []"}, 0, "nothing is left"},
 		{"NS-36 the finalizers of others stay, each once and sorted",
-			snapshot{Namespace: ending(finalizers("z", "kubernetes", "a", "z"), conditions), SettledAt: settled}, []string{"update finalize [a z]"}, 0, ""},
+			snapshot{Namespace: ending(finalizers("z", "kubernetes", "a", "z"), conditions), SettledAt: settled, Complete: true}, []string{"update finalize [a z]"}, 0, ""},
 		{"NS-29 one that others hold says first that it is empty",
-			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled}, nil, soon, "says so in its conditions"},
+			snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true}, nil, soon, "says so in its conditions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.snapshot.Namespace.DeepCopy()
@@ -205,8 +210,8 @@ func TestReportConditions(t *testing.T) {
 	}{
 		{"what was just deleted is reported by the next round",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(secrets, "secrets", object("a"))}}, plan.Outcome{}, nil},
-		{"one that vanishes needs no report", snapshot{Namespace: ending(), SettledAt: settled}, plan.Outcome{}, nil},
-		{"NS-29 one that others hold has all five", snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled}, plan.Outcome{}, fine},
+		{"one that vanishes needs no report", snapshot{Namespace: ending(), SettledAt: settled, Complete: true}, plan.Outcome{}, nil},
+		{"NS-29 one that others hold has all five", snapshot{Namespace: ending(metadataFinalizers("x")), SettledAt: settled, Complete: true}, plan.Outcome{}, fine},
 		{"NS-31 some groups could not be discovered",
 			snapshot{Namespace: ending(), SettledAt: settled, Discovery: &failure{2, "metrics: 503"}}, plan.Outcome{},
 			with(map[int]string{0: "NamespaceDeletionDiscoveryFailure True DiscoveryFailed: Discovery failed for some groups, 2 failing: metrics: 503"})},
@@ -219,7 +224,7 @@ func TestReportConditions(t *testing.T) {
 				3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: deployments.apps has 1 resource instances",
 			})},
 		{"NS-33 what cannot be listed could not be deleted",
-			snapshot{Namespace: ending(), SettledAt: settled, Unlisted: []schema.GroupVersionKind{deployments}}, refused,
+			snapshot{Namespace: ending(), SettledAt: settled, Complete: true, Unlisted: []schema.GroupVersionKind{deployments}}, refused,
 			with(map[int]string{2: "NamespaceDeletionContentFailure True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: deployments: forbidden"})},
 		{"NS-26 a deletion had no effect",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{unmoved(secrets, "secrets")}}, plan.Outcome{},

@@ -18,9 +18,9 @@ import (
 // which sees what became of it; a deletion that failed is reported at once, and one that had no effect when the next round sees that.
 func reportConditions(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	switch {
-	case !s.held(), now.Before(s.SettledAt), s.deletesMore() && did.Err == nil:
+	case !s.held(), s.deletesMore() && did.Err == nil:
 		return plan.Plan{}
-	case len(s.Contents) == 0 && s.Discovery == nil && !s.stays() && did.Failed(plan.Deleted) == nil: // it is gone
+	case len(s.Contents) == 0 && s.Discovery == nil && !(s.Complete && s.stays()) && did.Failed(plan.Deleted) == nil: // it is gone
 		return plan.Plan{}
 	case !conditionsChange(now, s, did):
 		return plan.Plan{}

@@ -12,10 +12,11 @@ import (
 // snapshot is what one round has found.
 type snapshot struct {
 	Namespace *corev1.Namespace         // read live
-	SettledAt time.Time                 // before this, API servers may still create objects in the namespace; nothing was looked at
+	SettledAt time.Time                 // before this, objects may still come into the namespace
 	Discovery *failure                  // nil: all resources are known
 	Contents  []content                 // of resources that have objects, or of which it is not known; pods alone while there are any
-	Unlisted  []schema.GroupVersionKind // can be deleted, but not listed; looked for when there are no contents
+	Complete  bool                      // all resources were listed after the last object went and nothing could come any more, and are empty
+	Unlisted  []schema.GroupVersionKind // can be deleted, but not listed; looked for when the round is complete
 	Rounds    int                       // in a row that have found no fewer objects
 	Longest   time.Duration             // between two rounds
 }

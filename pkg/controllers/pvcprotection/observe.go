@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -29,8 +31,11 @@ const (
 // onNode selects the pods that are assigned to a node.
 var onNode = fields.OneTermNotEqualSelector("spec.nodeName", "")
 
-// memory is what is remembered of a namespace: when its pods may be listed live again.
-type memory struct{ Next time.Time }
+// memory is what is remembered of a namespace.
+type memory struct {
+	Next time.Time          // when its pods may be listed live again
+	Told map[types.UID]bool // the claims of which an event has said which pod keeps them
+}
 
 // caches are what the controller reads.
 type caches struct {
@@ -48,7 +53,45 @@ func due(claim *corev1.PersistentVolumeClaim) []string {
 
 // observe finds the claims of a namespace that lack the finalizer or may lose it, and who uses the latter. The cache is asked first; of
 // claims that no pod in it uses, one live list of pods decides (SM-37).
-func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (reconcile.Observation[snapshot, memory], error) {
+	o, err := k.find(ctx, r)
+	if err == nil && o.Exists {
+		m := memory{Told: map[types.UID]bool{}}
+		if o.Memory != nil {
+			m.Next = o.Memory.Next
+		}
+		if r.Memory != nil {
+			m.Told = maps.Clone(r.Memory.Told)
+		}
+		o.Snapshot.tell(r.Now, m.Told)
+		o.Memory = &m
+	}
+	return o, err
+}
+
+// tell notes which claims that stay are to get an event, and when the next one is. Each claim gets one, and only if it stays for a while,
+// so that there are few (SM-44).
+func (s *snapshot) tell(now time.Time, told map[types.UID]bool) {
+	stay := map[types.UID]bool{}
+	for _, c := range s.Claims {
+		if c.Pod == "" {
+			continue
+		}
+		uid := c.Claim.UID
+		stay[uid] = true
+		switch wait := c.Claim.DeletionTimestamp.Add(patience).Sub(now); {
+		case told[uid]:
+		case wait <= 0:
+			c.Tell, told[uid] = true, true
+		case s.Tell == 0 || wait < s.Tell:
+			s.Tell = wait
+		}
+	}
+	maps.DeleteFunc(told, func(uid types.UID, _ bool) bool { return !stay[uid] })
+}
+
+// find is observe without events.
+func (k *caches) find(ctx context.Context, r reconcile.Request[memory]) (o reconcile.Observation[snapshot, memory], err error) {
 	namespace := r.Key.Name
 	found := k.claims.By(namespace)
 	slices.SortFunc(found, func(a, b *corev1.PersistentVolumeClaim) int { return cmp.Compare(a.Name, b.Name) })

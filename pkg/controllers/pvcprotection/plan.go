@@ -17,14 +17,16 @@ import (
 const protection plan.Protection = "kubernetes.io/pvc-protection"
 
 const (
-	mostChanges = 100             // in one reconcile of a namespace
-	mostTold    = 3               // claims that the reason of a plan names with the pods that keep them
-	lookAgain   = 5 * time.Second // after a pod was found that the cache did not know of: its end may cause no event
+	mostChanges = 100              // in one reconcile of a namespace
+	mostTold    = 3                // claims that the reason of a plan names with the pods that keep them
+	patience    = 10 * time.Second // after the deletion of a claim, an event says which pod keeps it (SM-44)
+	lookAgain   = 5 * time.Second  // after a pod was found that the cache did not know of: its end may cause no event
 )
 
 // snapshot is what one reconcile of a namespace has observed. The objects belong to shared caches.
 type snapshot struct {
 	Claims []*claim      // by name: those that lack the finalizer, and those that are being deleted and have it
+	Tell   time.Duration // until an event is to say why a claim stays; zero if none is
 	Pause  time.Duration // until the pods of the namespace may be listed live again; zero if they were, or if nobody needs that
 }
 
@@ -33,6 +35,7 @@ type claim struct {
 	Claim   *corev1.PersistentVolumeClaim
 	Pod     string // that uses it; empty if none is known
 	Checked bool   // Pod was found in a live list, or is not in there either
+	Tell    bool   // an event is to say that the pod keeps it
 }
 
 // planClaims gives claims their finalizer, and takes it off those that are being deleted and that no pod uses. All changes are updates
@@ -40,6 +43,7 @@ type claim struct {
 func planClaims(_ time.Time, s snapshot) plan.Plan {
 	var each plan.Each
 	var kept []string
+	var events []plan.Step
 	p := plan.Plan{Requeue: s.Pause}
 	left := 0
 	for _, c := range s.Claims {
@@ -50,6 +54,10 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 		case c.Pod != "":
 			if kept = append(kept, fmt.Sprintf("%s because the pod %s uses it", c.Claim.Name, c.Pod)); c.Checked {
 				p.Requeue = lookAgain
+			}
+			if c.Tell {
+				events = append(events, plan.RecordEvent{Object: c.Claim, Event: plan.Event{Type: corev1.EventTypeNormal, Reason: "InUse",
+					Message: fmt.Sprintf("The claim is being deleted, and stays until no pod uses it. The pod %s does.", c.Pod)}})
 			}
 			continue
 		case !c.Checked: // SM-37
@@ -67,8 +75,11 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 	if left > 0 {
 		p.Requeue = time.Millisecond
 	}
-	if len(each.Sequences) > 0 {
-		p.Steps = []plan.Step{each}
+	if s.Tell > 0 && (p.Requeue == 0 || s.Tell < p.Requeue) {
+		p.Requeue = s.Tell
+	}
+	if p.Steps = events; len(each.Sequences) > 0 {
+		p.Steps = append(p.Steps, each)
 	}
 	p.Why = explain(len(each.Sequences), left, kept)
 	return p

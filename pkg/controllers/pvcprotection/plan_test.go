@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
 const finalizer = "kubernetes.io/pvc-protection"
@@ -103,7 +104,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.claim.DeepCopy()
-			p := planClaims(epoch, snapshot{Claims: []*claim{{c.claim, c.pod, c.checked}}})
+			p := planClaims(epoch, snapshot{Claims: []*claim{{Claim: c.claim, Pod: c.pod, Checked: c.checked}}})
 			if p.Why == "" || p.Requeue != c.next {
 				t.Errorf("%q, reconciles again after %v", p.Why, p.Requeue)
 			}
@@ -123,14 +124,15 @@ func TestPlan(t *testing.T) {
 
 // written returns the claims as a plan writes them, and checks that it changes nothing but finalizers.
 func written(t interface{ Errorf(string, ...any) }, p plan.Plan) (all []*corev1.PersistentVolumeClaim) {
-	if p.Empty() {
+	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { _, event := s.(plan.RecordEvent); return event })
+	if len(steps) == 0 {
 		return nil
 	}
-	for _, sequence := range p.Steps[0].(plan.Each).Sequences {
+	for _, sequence := range steps[0].(plan.Each).Sequences {
 		step := sequence[0].(plan.Change)
 		before, after := step.Old.(*corev1.PersistentVolumeClaim).DeepCopy(), step.New.(*corev1.PersistentVolumeClaim)
 		before.Finalizers = after.Finalizers
-		if diff := cmp.Diff(before, after); diff != "" || len(sequence) != 1 || len(p.Steps) != 1 {
+		if diff := cmp.Diff(before, after); diff != "" || len(sequence) != 1 || len(steps) != 1 {
 			t.Errorf("more is changed than finalizers: %s", diff)
 		}
 		all = append(all, after)
@@ -142,7 +144,8 @@ func written(t interface{ Errorf(string, ...any) }, p plan.Plan) (all []*corev1.
 func TestManyClaims(t *testing.T) {
 	var s snapshot
 	for i := range 2*mostChanges + 1 {
-		s.Claims = append(s.Claims, &claim{newClaim(fmt.Sprint("free-", i), leaving, with(finalizer)), "", true}, &claim{newClaim(fmt.Sprint("used-", i), leaving, with(finalizer)), "web", false})
+		s.Claims = append(s.Claims, &claim{Claim: newClaim(fmt.Sprint("free-", i), leaving, with(finalizer)), Checked: true},
+			&claim{Claim: newClaim(fmt.Sprint("used-", i), leaving, with(finalizer)), Pod: "web"})
 	}
 	p := planClaims(epoch, s)
 	if n := len(written(t, p)); n != mostChanges || p.Requeue == 0 || p.Requeue > time.Second {
@@ -155,10 +158,48 @@ func TestManyClaims(t *testing.T) {
 
 // Where the pods of a namespace were listed a moment ago, claims that lack the finalizer do not wait.
 func TestPause(t *testing.T) {
-	s := snapshot{Pause: time.Second, Claims: []*claim{{newClaim("new"), "", false}, {newClaim("old", leaving, with(finalizer)), "", false}}}
+	s := snapshot{Pause: time.Second, Claims: []*claim{{Claim: newClaim("new")}, {Claim: newClaim("old", leaving, with(finalizer))}}}
 	p := planClaims(epoch, s)
 	if all := written(t, p); len(all) != 1 || all[0].Name != "new" || p.Requeue != time.Second {
 		t.Errorf("%+v", p)
+	}
+}
+
+// SM-44: a claim that stays for a while gets one event, which names the pod. It is told of again only if it is another claim.
+func TestEventsSayWhyAClaimStays(t *testing.T) {
+	used := func(uid types.UID) *claim {
+		c := newClaim("data", leaving, with(finalizer))
+		c.UID = uid
+		return &claim{Claim: c, Pod: "web"}
+	}
+	told := map[types.UID]bool{}
+	for _, row := range []struct {
+		after time.Duration // the deletion
+		claim *claim
+		want  int
+		next  time.Duration
+	}{
+		{0, used("1"), 0, patience},
+		{patience - time.Second, used("1"), 0, time.Second},
+		{patience, used("1"), 1, 0},
+		{time.Hour, used("1"), 0, 0},
+		{time.Hour, used("2"), 1, 0},
+		{time.Hour, &claim{Claim: used("2").Claim, Checked: true}, 0, 0},
+		{time.Hour, used("2"), 1, 0},
+	} {
+		now := row.claim.Claim.DeletionTimestamp.Add(row.after)
+		s := snapshot{Claims: []*claim{row.claim}}
+		s.tell(now, told)
+		var events []string
+		p := planClaims(now, plantest.Restored(t, s))
+		for _, step := range p.Steps {
+			if e, ok := step.(plan.RecordEvent); ok {
+				events = append(events, e.Event.Message)
+			}
+		}
+		if len(events) != row.want || row.want > 0 && !strings.Contains(events[0], "The pod web does") || p.Requeue != row.next {
+			t.Errorf("%v after the deletion of %s: %q, and again after %v", row.after, row.claim.Claim.UID, events, p.Requeue)
+		}
 	}
 }
 

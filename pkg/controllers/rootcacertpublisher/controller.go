@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -56,7 +57,9 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{namespaces: namespaces, configMaps: configMaps, bundle: bundle}
+	k := &caches{namespaces: namespaces, configMaps: configMaps, bundle: bundle, restores: rootca.Authoritative(c.Config.RootCAFile)}
+	from, subjects := rootca.Describe(c.Config.RootCAFile, c.Config.Client, bundle.Get())
+	klog.Background().Info("Publishing the certificate authorities of the API server", "from", from, "subjects", subjects, "changesExisting", k.restores)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{

@@ -16,6 +16,7 @@ type caches struct {
 	namespaces informers.Store[*corev1.Namespace]
 	configMaps informers.Store[*corev1.ConfigMap]
 	bundle     *files.File[string]
+	restores   bool
 }
 
 // observe finds the namespace, its ConfigMap, and what should be in it.
@@ -24,6 +25,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 		Namespace: k.namespaces.Get("", r.Key.Name),
 		ConfigMap: k.configMaps.Get(r.Key.Name, configMapName),
 		Bundle:    k.bundle.Get(),
+		Restores:  k.restores,
 		Began:     r.Now,
 	}
 	o.Exists = o.Snapshot.Namespace != nil

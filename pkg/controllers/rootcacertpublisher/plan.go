@@ -25,10 +25,12 @@ type snapshot struct {
 	Namespace *corev1.Namespace
 	ConfigMap *corev1.ConfigMap // nil if there is none
 	Bundle    string            // the certificate authorities that it should have, in PEM
+	Restores  bool              // the bundle is known to be right, so ConfigMaps that differ are brought back to it
 	Began     time.Time         // when the reconcile did
 }
 
-// planConfigMap creates the ConfigMap, or brings it back to what it should be.
+// planConfigMap creates the ConfigMap, or brings it back to what it should be. It changes none unless --root-ca-file says what is right:
+// the authorities by which this process reaches the API server may be others than those that pods need.
 func planConfigMap(_ time.Time, s snapshot) plan.Plan {
 	data := map[string]string{dataKey: s.Bundle}
 	switch {
@@ -48,6 +50,9 @@ func planConfigMap(_ time.Time, s snapshot) plan.Plan {
 			},
 			Why: "the namespace has no ConfigMap " + configMapName,
 		}}}
+	}
+	if !s.Restores {
+		return plan.Plan{Why: "the namespace has a ConfigMap, and without --root-ca-file none is changed"}
 	}
 	described := s.ConfigMap.Annotations[descriptionKey] != ""
 	same := maps.Equal(s.ConfigMap.Data, data)

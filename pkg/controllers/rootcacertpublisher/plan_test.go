@@ -76,7 +76,7 @@ func TestPlan(t *testing.T) {
 		{"RCA-6 no data", snapshot{Namespace: namespace("Active"), ConfigMap: configMap(described("mine"), holding(nil))}, configMap(described("mine"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.Bundle = "CA"
+			c.Bundle, c.Restores = "CA", true
 			var got *corev1.ConfigMap
 			switch p := planConfigMap(epoch, c.snapshot); {
 			case p.Why == "":
@@ -93,6 +93,14 @@ func TestPlan(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+	for _, c := range []*corev1.ConfigMap{configMap(), configMap(described("")), configMap(holding(nil))} {
+		if p := planConfigMap(epoch, snapshot{Namespace: namespace("Active"), ConfigMap: c, Bundle: "other"}); !p.Empty() {
+			t.Errorf("without --root-ca-file a ConfigMap is changed: %s", p.Why)
+		}
+	}
+	if p := planConfigMap(epoch, snapshot{Namespace: namespace("Active"), Bundle: "CA"}); p.Empty() {
+		t.Error("without --root-ca-file a missing ConfigMap is not made")
 	}
 	if p := planConfigMap(epoch, snapshot{Namespace: namespace("Active")}); !p.Empty() { // RCA-3
 		t.Error("an empty bundle is published")
@@ -122,7 +130,7 @@ func TestEnqueues(t *testing.T) { // RCA-4
 // draw is any snapshot.
 func draw(t *rapid.T) snapshot {
 	fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
-	s := snapshot{Bundle: rapid.SampledFrom([]string{"", "CA"}).Draw(t, "bundle")}
+	s := snapshot{Bundle: rapid.SampledFrom([]string{"", "CA"}).Draw(t, "bundle"), Restores: rapid.Bool().Draw(t, "restores")}
 	if rapid.Bool().Draw(t, "namespace") {
 		s.Namespace = &corev1.Namespace{}
 		fill(s.Namespace)
@@ -160,7 +168,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again := planConfigMap(epoch, snapshot{Namespace: o.(*corev1.Namespace), ConfigMap: s.ConfigMap, Bundle: s.Bundle}); again.Why != p.Why {
+			if again := planConfigMap(epoch, snapshot{Namespace: o.(*corev1.Namespace), ConfigMap: s.ConfigMap, Bundle: s.Bundle, Restores: s.Restores}); again.Why != p.Why {
 				t.Errorf("%s, and with what is cached: %s", p.Why, again.Why)
 			}
 		}
@@ -335,7 +343,7 @@ func TestCodes(t *testing.T) { // RCA-9
 
 // BenchmarkPlan plans for a namespace that lacks nothing.
 func BenchmarkPlan(b *testing.B) {
-	s := snapshot{Namespace: namespace("Active"), ConfigMap: configMap(), Bundle: "CA"}
+	s := snapshot{Namespace: namespace("Active"), ConfigMap: configMap(), Bundle: "CA", Restores: true}
 	for b.Loop() {
 		if p := planConfigMap(epoch, s); !p.Empty() {
 			b.Fatal(p.Why)

@@ -181,14 +181,13 @@ func TestFilesThatChange(t *testing.T) {
 		next := newKey(t)
 		write(t, c.key, next)
 		write(t, c.root, authorities(t)+"\n")
+		c.put(secret(named("later"), func(s *corev1.Secret) { s.UID = "later" })) // the file was looked at not five seconds ago
 		time.Sleep(6 * time.Second)
 		settle()
 		s := c.secret("token")
 		if string(s.Data["ca.crt"]) != authorities(t)+"\n" || string(s.Data["token"]) != before {
 			t.Errorf("%s, and the token is the same: %t", s.Data["ca.crt"], string(s.Data["token"]) == before)
 		}
-		c.put(secret(named("later"), func(s *corev1.Secret) { s.UID = "later" }))
-		settle()
 		key, err := legacytoken.ParseKey([]byte(next))
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (ob
 		return o, err
 	}
 	if names(secret, s.Account) && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
-		s.Token, err = k.key.Get().Token(s.Account, secret)
+		s.Token, err = k.key.Now().Token(s.Account, secret) // a token that is there is never signed anew (TOK-13)
 	}
 	return o, err
 }

@@ -186,31 +186,19 @@ func neverReady(p *corev1.Pod) bool {
 	return c.LastTransitionTime.Sub(p.Status.StartTime.Time) <= readyAtOnce
 }
 
-// scaleDownInOrder deletes the pod with the highest ordinal of those that are too many (STS-47).
+// scaleDownInOrder deletes the pod with the highest ordinal of those that are too many (STS-47). That it is not available keeps it from nothing:
+// it goes first anyway, and it may never become available (STS-101).
 func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 	if len(r.condemned) == 0 {
 		return nil, true
 	}
 	highest := r.condemned[0]
-	why := r.waits(highest)
-	mayGo := highest.DeletionTimestamp == nil && (podutil.Finished(highest) || highest == r.lowestUnavailable())
-	if why != "" && !mayGo {
-		r.say("pod %s %s, scaling down waits for it", highest.Name, why)
+	if highest.DeletionTimestamp != nil {
+		r.say("pod %s is being deleted, scaling down waits for it", highest.Name)
 		return nil, false
 	}
 	r.say("delete pod %s, which is too many", highest.Name)
 	return r.remove("it is too many", highest), false
-}
-
-// lowestUnavailable is the unavailable pod with the lowest ordinal of those that are too many. One that has finished will never become
-// available, so nothing waits for that (STS-101).
-func (r *rollout) lowestUnavailable() (lowest *corev1.Pod) {
-	for _, p := range r.condemned {
-		if p.DeletionTimestamp != nil || !podutil.Finished(p) && !r.available(p) {
-			lowest = p
-		}
-	}
-	return lowest
 }
 
 // scaleInParallel creates what is missing and deletes what is too many, all at once (STS-52).

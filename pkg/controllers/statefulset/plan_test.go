@@ -93,8 +93,8 @@ func TestOrdered(t *testing.T) {
 			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1", unready)}, want: []string{"delete web-2"},
 		},
 		{
-			name: "STS-47 an unready one waits for a lower unready one", set: web(1),
-			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1", unready)}, says: "pod web-2 is not running and ready",
+			name: "STS-101 an unready one does not wait for a lower unready one", set: web(1),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1", unready), pod(three, 2, "v1", unready)}, want: []string{"delete web-2"},
 		},
 		{
 			name: "STS-101 one that has finished does not wait", set: web(1),

@@ -208,7 +208,7 @@ func (p *Proxy) Play(s script.Script, name string) error {
 		if err != nil {
 			return err
 		}
-		if f.Word == "lag" || f.Word == "vanish" {
+		if f.Word == "lag" || f.Word == "vanish" || f.Word == "webhook" {
 			return fmt.Errorf("%s: only a simulated API server can do that", f)
 		}
 		p.in(l.At, func() { p.begin(f) })

@@ -113,7 +113,8 @@ func withoutRef(refs []metav1.OwnerReference, uid types.UID) []metav1.OwnerRefer
 	return slices.DeleteFunc(slices.Clone(refs), func(r metav1.OwnerReference) bool { return r.UID == uid })
 }
 
-// emptyNamespace deletes what is in a namespace that is to go, and then lets it go. The managers may have done so before.
+// emptyNamespace deletes what is in a namespace that is to go, and then lets it go. The managers may have done so before. It is called when
+// nothing can come any more that was admitted before (NS-4).
 func (c *Cluster) emptyNamespace(name string, uid types.UID) {
 	if now, err := c.server.Get("namespaces", "", name); err != nil || now.GetUID() != uid {
 		return

@@ -38,7 +38,7 @@ func (c *Cluster) note(resource string, e *apiserver.Event) {
 	case "namespaces":
 		if e.Object.GetDeletionTimestamp() != nil && !c.LeaveGarbage {
 			name, uid := e.Object.GetName(), e.Object.GetUID()
-			c.after(c.delay("empty", name, time.Second, 10*time.Second), func() { c.emptyNamespace(name, uid) })
+			c.after(c.delay("empty", name, 5*time.Second, 10*time.Second), func() { c.emptyNamespace(name, uid) })
 		}
 	}
 	c.noteOwnership(e)

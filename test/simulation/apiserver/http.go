@@ -23,6 +23,9 @@ type Network interface {
 	// Receive is called with each answer on its way back; err is what the server has answered. Its error takes the place
 	// of the answer likewise.
 	Receive(ctx context.Context, r Request, err error) error
+	// Webhook returns what a creation waits for after the server has looked whether the namespace takes it, and before the object is
+	// stored; nil if for nothing.
+	Webhook(Request) func(context.Context) error
 	// Watching is called for each watch that begins, and returns when the network lets its events through.
 	Watching(Request) Channel
 }

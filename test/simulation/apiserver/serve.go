@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -42,7 +43,30 @@ func (c *Client) serve(r request, req *http.Request, body []byte) (code int, o r
 		o, err = c.deleteCollection(r, w)
 		return http.StatusOK, o, err
 	}
+	if err := c.pass(req.Context(), r, &w); err != nil {
+		return 0, nil, err
+	}
 	return answered(r.store, w, c.Server.perform(w))
+}
+
+// pass lets a creation wait in a webhook, once the namespace has taken it.
+func (c *Client) pass(ctx context.Context, r request, w *Write) error {
+	if c.Network == nil || w.Verb != Create {
+		return nil
+	}
+	wait := c.Network.Webhook(r.Request)
+	if wait == nil {
+		return nil
+	}
+	s := c.Server
+	s.mu.Lock()
+	err := s.checkNamespace(r.store, *w, w.Object.DeepCopyObject().(Object))
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	w.Admitted = true
+	return wait(ctx)
 }
 
 // answered is how the server answers a write.

@@ -138,6 +138,7 @@ type late struct {
 
 func (late) Send(context.Context, Request) error           { return nil }
 func (late) Receive(context.Context, Request, error) error { return nil }
+func (late) Webhook(Request) func(context.Context) error   { return nil }
 func (l *late) Watching(Request) Channel                   { return l }
 func (l *late) Due(e *Event) time.Time                     { return e.Time.Add(l.delay) }
 func (*late) CaughtUp()                                    {}

@@ -45,6 +45,7 @@ type Write struct {
 	DryRun                bool   // nothing is stored
 	Manager               string // of the fields that are applied
 	Force                 bool   // fields that others manage are applied nevertheless
+	Admitted              bool   // a creation that the namespace took when the request came, whatever it is now
 }
 
 // Do carries out a write. It returns the object as it then is, or was when it was deleted. The caller keeps what it
@@ -126,7 +127,7 @@ func (s *Server) createByUpdate(st *store, w Write) (Object, error) {
 
 func (s *Server) create(st *store, w Write) (Object, error) {
 	o := w.Object.DeepCopyObject().(Object)
-	if err := s.checkNamespace(st, w.Namespace, o); err != nil {
+	if err := s.checkNamespace(st, w, o); err != nil {
 		return nil, err
 	}
 	if o.GetName() == "" && o.GetGenerateName() != "" {
@@ -179,7 +180,8 @@ func (s *Server) beginLife(st *store, o Object) {
 }
 
 // checkNamespace refuses what cannot be created in a namespace: one that is not there, or is being deleted.
-func (s *Server) checkNamespace(st *store, namespace string, o Object) error {
+func (s *Server) checkNamespace(st *store, w Write, o Object) error {
+	namespace := w.Namespace
 	if st.Cluster {
 		return nil
 	}
@@ -188,6 +190,9 @@ func (s *Server) checkNamespace(st *store, namespace string, o Object) error {
 	}
 	if o.GetNamespace() != namespace {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	if w.Admitted {
+		return nil
 	}
 	n := s.stores["namespaces"].objects[keyOf("", namespace)]
 	if n == nil {

@@ -63,7 +63,11 @@ func (m Mix) random(seed, stream uint64) script.Script {
 	for range g.IntN(8) {
 		g.fault()
 	}
-	g.Settings["garbage"] = Pick(g, "0", "1") // drawn last, so that the rest of a seed's script is what it was before
+	// Drawn last, so that the rest of a seed's script is what it was before.
+	g.Settings["garbage"] = Pick(g, "0", "1")
+	if g.IntN(4) == 0 { // the wait is one that the end of a namespace allows for (NS-4)
+		g.Add(g.at(g.span), "fault %s webhook %dms for=%ds", Pick(g, "m0", "m*"), 500+g.IntN(4000), 1+g.IntN(20))
+	}
 	g.Sort()
 	return g.Script
 }
