@@ -90,6 +90,22 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// A check that is advisory is shown and has a path of its own, and does not make the process unready (REG-103).
+func TestAdvisoryChecks(t *testing.T) {
+	h := Handler("readyz", func() []Check {
+		return []Check{{Name: "a", Err: func() error { return nil }}, {Name: "b", Advisory: true, Err: func() error { return errors.New("no") }}}
+	})
+	for path, want := range map[string]string{
+		"/readyz":         "200 ok",
+		"/readyz?verbose": "200 [+]a ok\n[-]b failed: reason withheld\nreadyz check passed\n",
+		"/readyz/b":       "500 [-]b failed: reason withheld\nreadyz check failed\n",
+	} {
+		if w := ask(t.Context(), h, http.MethodGet, path); fmt.Sprintf("%d %s", w.Code, w.Body) != want {
+			t.Errorf("REG-103 %s: %d %q", path, w.Code, w.Body)
+		}
+	}
+}
+
 // LE-20: why a check fails is in the log alone, and there once a minute however often it is asked for.
 func TestReasonsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -53,6 +53,7 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 	for _, entry := range rootFirst(registry) {
 		if !c.Controllers[entry.Name] {
 			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name) // CLI-55, TOK-2
+			m.noteOff(entry, entry.whyOff())
 			if entry.Init = entry.Off; entry.Init == nil {
 				continue
 			}
@@ -194,18 +195,14 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	if m.Hooks != nil {
 		access.Hooks = m.Hooks(entry.Name)
 	}
-	runner, err := entry.Init(Context{
-		Config: m.Config, Enabled: m.enabled, Informers: m.informers, Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
-		RegisterMetrics: m.registerMetrics,
-	})
-	if err != nil {
-		return err
-	}
-	if runner == nil {
-		if m.Controllers[entry.Name] {
-			klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name) // REG-61
-		}
+	runner, err := entry.Init(m.contextOf(own, access))
+	if reason, ok := Skipped(err); ok {
+		klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name, "reason", reason) // REG-61
+		m.noteOff(entry, reason)
 		return nil
+	}
+	if err != nil || runner == nil {
+		return err
 	}
 	built.Runner = runner
 	m.runners = append(m.runners, built)
@@ -213,6 +210,30 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 		m.accounts = append(m.accounts, entry.Account)
 	}
 	return nil
+}
+
+// contextOf is what a controller is built from.
+func (m *Manager) contextOf(own *api.Clients, access reconcile.Access) Context {
+	return Context{
+		Config: m.Config, Enabled: m.enabled, Informers: m.informers, Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
+		RegisterMetrics: m.registerMetrics,
+	}
+}
+
+// noteOff remembers why a controller is off.
+func (m *Manager) noteOff(entry Controller, reason string) {
+	m.off = append(m.off, OffState{Name: entry.Name, Alias: entry.Alias, Reason: reason})
+}
+
+// whyOff is why a controller is off that is not switched on.
+func (c Controller) whyOff() string {
+	switch {
+	case c.WhyOff != "":
+		return c.WhyOff
+	case c.OffByDefault:
+		return "it is off by default, and --controllers does not name it"
+	}
+	return "--controllers leaves it off"
 }
 
 // configFor returns the configuration of a controller's client.

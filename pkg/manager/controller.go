@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -25,8 +26,23 @@ type Runner interface {
 	Run(ctx context.Context) error
 }
 
-// InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet.
+// InitFunc builds a controller. It must not block, write, or start goroutines: the process may not be the leader yet. The error
+// may be [Skip].
 type InitFunc func(Context) (Runner, error)
+
+// Skip returns an error with which an [InitFunc] says that the controller is not to run, and why. It is no failure (REG-61).
+func Skip(reason string) error { return skipped(reason) }
+
+// Skipped tells whether an error is from [Skip], and the reason.
+func Skipped(err error) (reason string, ok bool) {
+	var s skipped
+	ok = errors.As(err, &s)
+	return string(s), ok
+}
+
+type skipped string
+
+func (s skipped) Error() string { return string(s) }
 
 // Controller is an entry of the registry: all that there is to know of a controller but what it does. Its folder has a
 // function that returns a new one.

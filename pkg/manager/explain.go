@@ -19,7 +19,7 @@ const explainPath = "/debug/explain"
 const mostKeys = 100
 
 // Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
-// wait, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a key. The controller
+// wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a key. The controller
 // may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path.
 func (m *Manager) Explain() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +73,8 @@ func (m *Manager) explain(path []string) (any, error) {
 	if len(path) == 0 {
 		all := struct {
 			Controllers []explained `json:"controllers"`
-		}{[]explained{}}
+			Off         []OffState  `json:"off"`
+		}{[]explained{}, append([]OffState{}, m.OffStates()...)}
 		for _, r := range m.runners {
 			all.Controllers = append(all.Controllers, m.overview(r))
 		}
@@ -81,6 +82,11 @@ func (m *Manager) explain(path []string) (any, error) {
 	}
 	i := slices.IndexFunc(m.runners, func(r *named) bool { return r.answersTo(path[0]) })
 	if i < 0 {
+		for _, off := range m.OffStates() {
+			if path[0] == off.Name || path[0] == off.Alias {
+				return nil, fmt.Errorf("%s is off: %s", off.Name, off.Reason)
+			}
+		}
 		return nil, fmt.Errorf("no controller %q runs in this process", path[0])
 	}
 	r, key := m.runners[i], plan.Key{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,8 @@ func TestExplain(t *testing.T) {
 			{Controller: Controller{Name: "hand-written"}, Runner: worker{}},
 		},
 	}
+	m.noteOff(Controller{Name: "job-controller", Alias: "job"}, Controller{}.whyOff())
+	m.noteOff(Controller{Name: "token-cleaner-controller", Alias: "tokencleaner"}, Controller{OffByDefault: true}.whyOff())
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "web"}, reconcile.Record{
 		Time: at, Why: "2 addresses", Wrote: 1, Error: "quota", Retries: 3, Next: 1500 * time.Millisecond, Waiting: "Pod"})
@@ -71,15 +74,26 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s: %d %q", path, code, body)
 		}
 	}
+	if _, body := asked(t, h, http.MethodGet, "/debug/explain/job/ns/x"); body != "job-controller is off: --controllers leaves it off\n" {
+		t.Errorf("REG-101: %s", body)
+	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 		if code, _ := asked(t, h, method, "/debug/explain"); code != http.StatusMethodNotAllowed {
 			t.Errorf("%s: %d", method, code)
 		}
 	}
-	var list struct{ Controllers []explained }
+	var list struct {
+		Controllers []explained
+		Off         []OffState
+	}
 	code, body := asked(t, h, http.MethodGet, "/debug/explain")
 	if err := json.Unmarshal([]byte(body), &list); err != nil || code != http.StatusOK || len(list.Controllers) != 3 {
 		t.Fatalf("%d %s: %v", code, body, err)
+	}
+	wantOff := []OffState{{"job-controller", "job", "--controllers leaves it off"},
+		{"token-cleaner-controller", "tokencleaner", "it is off by default, and --controllers does not name it"}}
+	if !slices.Equal(list.Off, wantOff) {
+		t.Errorf("REG-101: %+v", list.Off)
 	}
 	if e := list.Controllers[1]; e.FailingOrWaiting != 150 || len(e.Keys) != mostKeys || e.Queued != 1 || e.Failing != 2 || e.Debounced != 3 {
 		t.Errorf("%+v", e)

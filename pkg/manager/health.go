@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/health"
@@ -75,7 +76,8 @@ const metadataStalled = 15 * time.Minute
 
 // Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
 // and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
-// like a leader. Caches of metadata do not count: a broken custom resource must not make the process unready.
+// like a leader. Caches of metadata do not count: a broken custom resource must not make the process unready. It fails a check of the
+// controller that needs it, which is advisory (REG-103).
 //
 // A leader that may not write what a controller has to is not ready: nothing takes the lease from it for that, as no other process
 // with the same rights could do more, but a rollout with too few rights stops there, and who looks sees why.
@@ -91,6 +93,9 @@ func (m *Manager) Readyz() []health.Check {
 	for _, r := range m.runners {
 		if r.running.Load() {
 			checks = append(checks, health.Check{Name: r.Name + "-rights", Err: r.refusals.Any})
+			if l, ok := r.Runner.(lister); ok {
+				checks = append(checks, health.Check{Name: r.Name + "-lists", Advisory: true, Err: func() error { return unlisted(l) }})
+			}
 		}
 	}
 	for _, c := range m.started() {
@@ -117,6 +122,16 @@ func (m *Manager) notStarted() error {
 
 // observed is a runner that tells how its queues do, as those of package reconcile do.
 type observed interface{ Statuses() []reconcile.Status }
+
+// lister is a runner that lists resources of its own choice, and works on without those that cannot be listed.
+type lister interface{ Unlisted() []string }
+
+func unlisted(l lister) error {
+	if all := l.Unlisted(); len(all) > 0 {
+		return fmt.Errorf("works without what could not be listed: %s", strings.Join(all, ", "))
+	}
+	return nil
+}
 
 func (m *Manager) electionCheck() []health.Check {
 	if !m.LeaderElect {

@@ -95,6 +95,29 @@ func TestControllersAreAlive(t *testing.T) {
 	want(t, "LE-1a, shorter bounds", m.Livez(), "a-controller-workers: for 2s", "a-controller-queue: for 2s")
 }
 
+// listing is a controller that lists resources of its own choice.
+type listing struct {
+	worker
+	failed *[]string
+}
+
+func (l listing) Unlisted() []string { return *l.failed }
+
+// A garbage collector that cannot list what it has to know fails a check of its own, and the process stays ready (REG-103).
+func TestAControllerThatCannotListItsResources(t *testing.T) {
+	var failed []string
+	m := &Manager{runners: []*named{{Controller: Controller{Name: "a"}, Runner: listing{failed: &failed}}}}
+	m.caches.Store(&[]informers.Started{})
+	want(t, "REG-103 a standby", m.Readyz(), "shutdown", "started")
+	m.runners[0].running.Store(true)
+	want(t, "REG-103 all is listed", m.Readyz(), "shutdown", "started", "a-rights", "a-lists")
+	failed = []string{"widgets.example.com"}
+	want(t, "REG-103", m.Readyz(), "shutdown", "started", "a-rights", "a-lists: without what could not be listed: widgets.example.com")
+	if checks := m.Readyz(); !checks[3].Advisory || checks[2].Advisory {
+		t.Error("REG-103: the process is unready, or may not write and is ready")
+	}
+}
+
 // podServer is an API server as a transport sees it: it lists when the gate is opened, and its watch has a bookmark.
 type podServer struct {
 	gate    <-chan struct{}

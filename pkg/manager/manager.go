@@ -35,6 +35,9 @@ type Config struct {
 	// as an error when this process begins to lead in the place of the original: without a lease, or with the original's.
 	Lacking []string
 
+	// Missing are controllers that this program does not have and that people may look for, by canonical name. [Manager.Explain] names them.
+	Missing []string
+
 	MinResyncPeriod time.Duration // informers re-deliver everything once in [this, twice this) (CLI-22)
 	StartInterval   time.Duration // each controller starts after [this, twice this) (CLI-23)
 	ShutdownTimeout time.Duration // longest wait for controllers to end; zero waits without limit (CLI-24)
@@ -70,6 +73,7 @@ type Manager struct {
 	mapper      *api.Mapper
 	shared      reconcile.Shared
 	runners     []*named
+	off         []OffState
 	accounts    []string
 	closers     []func() // run by close, last first
 	liveness    *informers.WatchLiveness

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -380,11 +381,15 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 	entry := func(name string, root bool, runner Runner) Controller {
 		return Controller{Name: name, Account: name, Root: root, WhyOff: "no key", Init: func(Context) (Runner, error) {
 			order = append(order, name)
+			if runner == nil {
+				return nil, Skip("no file")
+			}
 			return runner, nil
 		}}
 	}
 	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	c := config(client, "a", "b", "token")
+	c.Missing = []string{"far"}
 	m, err := New(klog.NewContext(t.Context(), log), c, []Controller{
 		entry("a", false, worker{}), entry("b", false, nil), entry("token", true, worker{}), entry("off", true, worker{}),
 	})
@@ -396,10 +401,14 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 		t.Errorf("built in the order %s", got)
 	}
 	text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
-	for _, want := range []string{`no key controller="off"`, `Warning: skipping controller controller="b"`} {
+	for _, want := range []string{`no key controller="off"`, `Warning: skipping controller controller="b" reason="no file"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("not logged: %s\n%s", want, text)
 		}
+	}
+	want := []OffState{{Name: "off", Reason: "no key"}, {Name: "b", Reason: "no file"}, {Name: "far", Reason: "this build does not have it"}}
+	if got := m.OffStates(); !slices.Equal(got, want) {
+		t.Errorf("REG-101: %+v", got)
 	}
 	if len(m.accounts) != 1 || m.accounts[0] != "a" {
 		t.Errorf("accounts are made for %v", m.accounts)

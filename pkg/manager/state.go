@@ -18,6 +18,13 @@ type ControllerState struct {
 	Refused     int                // kinds of writes, as "create pods", that the API server lastingly refuses (401, 403)
 }
 
+// OffState is a controller that does not run in this process, and why (REG-101).
+type OffState struct {
+	Name   string `json:"controller"`
+	Alias  string `json:"alias,omitempty"`
+	Reason string `json:"reason"`
+}
+
 // CacheState is how a cache does at one moment.
 type CacheState struct {
 	Resource string     // with its group, as "pods" or "deployments.apps", and what is selected of it, if not all
@@ -46,6 +53,15 @@ func (m *Manager) ControllerStates() (all []ControllerState) {
 		all = append(all, ControllerState{
 			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(),
 		})
+	}
+	return all
+}
+
+// OffStates tells which controllers are off in this process: those of the registry, in its order, and then those that are missing.
+func (m *Manager) OffStates() []OffState {
+	all := slices.Clone(m.off)
+	for _, name := range m.Missing {
+		all = append(all, OffState{Name: name, Reason: "this build does not have it"})
 	}
 	return all
 }

@@ -61,6 +61,12 @@ func newGauges() []*gauge {
 					v.WithLabelValues(c.Name).Add(float64(c.Refused))
 				}
 			}, "controller"),
+		newGauge("controller_manager_controller_off", "1 for each controller that does not run in this process, and why.",
+			func(v *metrics.GaugeVec, m *manager.Manager) {
+				for _, off := range m.OffStates() {
+					v.WithLabelValues(off.Name, off.Reason).Set(1)
+				}
+			}, "controller", "reason"),
 		newGauge("running_managed_controllers", "1 while the controller runs in this process, 0 otherwise.", // MH-37
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.ControllerStates() {

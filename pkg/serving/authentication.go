@@ -109,15 +109,22 @@ func (m *materials) lookupSource(a Authentication, timeout, every time.Duration)
 			s.tolerated = a.TolerateLookupFailure || away(err)
 			return false, fmt.Errorf("look up authentication in ConfigMap %s/%s: %w", LookupNamespace, LookupName, err)
 		}
-		clientCA, proxy, err := parseLookup(found)
+		var clientCA *authorities
+		var proxy *frontProxy
+		if a.ClientCAFile == "" {
+			clientCA, err = authoritiesIn(found, "client-ca-file")
+		}
+		if a.FrontProxy.CAFile == "" && err == nil {
+			proxy, err = frontProxyIn(found)
+		}
 		if err != nil {
 			return false, err
 		}
 		changed := false
-		if a.ClientCAFile == "" && clientCA != nil && !m.clientCA.isStill(clientCA.pem) {
+		if clientCA != nil && !m.clientCA.isStill(clientCA.pem) {
 			m.clientCA, changed = clientCA, true
 		}
-		if a.FrontProxy.CAFile == "" && proxy != nil && !m.proxy.equal(proxy) {
+		if proxy != nil && !m.proxy.equal(proxy) {
 			m.proxy, changed = proxy, true
 		}
 		return changed, nil
@@ -141,22 +148,19 @@ func (p *frontProxy) equal(other *frontProxy) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// parseLookup returns what the ConfigMap says, nil for what it does not.
-func parseLookup(from *corev1.ConfigMap) (clientCA *authorities, proxy *frontProxy, err error) {
-	name := "ConfigMap " + from.Namespace + "/" + from.Name
-	if text := from.Data["client-ca-file"]; text != "" {
-		if clientCA, err = parseAuthorities(name, []byte(text)); err != nil {
-			return nil, nil, err
-		}
-	}
-	text := from.Data["requestheader-client-ca-file"]
+// authoritiesIn returns those that the ConfigMap has under a key, nil if there are none.
+func authoritiesIn(from *corev1.ConfigMap, key string) (*authorities, error) {
+	text := from.Data[key]
 	if text == "" {
-		return clientCA, nil, nil
+		return nil, nil
 	}
-	proxy = &frontProxy{}
-	if proxy.ca, err = parseAuthorities(name, []byte(text)); err != nil {
-		return nil, nil, err
-	}
+	return parseAuthorities("ConfigMap "+from.Namespace+"/"+from.Name, []byte(text))
+}
+
+// frontProxyIn returns what the ConfigMap says of front proxies, nil if it has no authorities of their certificates. A list that is
+// none is an error in any case.
+func frontProxyIn(from *corev1.ConfigMap) (*frontProxy, error) {
+	proxy := &frontProxy{}
 	for key, list := range map[string]*[]string{
 		"requestheader-allowed-names":        &proxy.Names,
 		"requestheader-username-headers":     &proxy.UserHeaders,
@@ -166,11 +170,15 @@ func parseLookup(from *corev1.ConfigMap) (clientCA *authorities, proxy *frontPro
 	} {
 		if text := from.Data[key]; text != "" {
 			if err := json.Unmarshal([]byte(text), list); err != nil {
-				return nil, nil, fmt.Errorf("%s in %s: %w", key, name, err)
+				return nil, fmt.Errorf("%s in ConfigMap %s/%s: %w", key, from.Namespace, from.Name, err)
 			}
 		}
 	}
-	return clientCA, proxy, nil
+	var err error
+	if proxy.ca, err = authoritiesIn(from, "requestheader-client-ca-file"); proxy.ca == nil {
+		return nil, err
+	}
+	return proxy, nil
 }
 
 // newAuthenticator puts together by what clients are known at the moment: a proxy's headers before the proxy's own

@@ -3,6 +3,7 @@ package serving
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,6 +88,8 @@ func (a *access) allowed(ctx context.Context, who user.Info, verb, path string) 
 	return a.review(ctx, spec)
 }
 
+var errContradiction = errors.New("the answer to a SubjectAccessReview is both allowed and denied")
+
 func (a *access) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (ok bool, reason string, err error) {
 	question, err := json.Marshal(spec)
 	if err != nil {
@@ -108,5 +111,8 @@ func (a *access) review(ctx context.Context, spec authorizationv1.SubjectAccessR
 		}
 		a.answers.put(key, answer, ttl)
 	}
-	return answer.Allowed && !answer.Denied, answer.Reason, nil
+	if answer.Allowed && answer.Denied {
+		return false, "", errContradiction
+	}
+	return answer.Allowed, answer.Reason, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,9 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 // help itself is so long that it would hide it (CLI-5).
 func flagError(c *cobra.Command, err error) error {
 	message := strings.ReplaceAll(err.Error(), "\n", " ") + "."
+	if number := (*strconv.NumError)(nil); errors.As(err, &number) {
+		message = strings.ReplaceAll(message, number.Error(), wrongValue(number))
+	}
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		name := unknown.GetSpecifiedName()
 		if letters := unknown.GetSpecifiedShortnames(); letters != "" { // "-kubeconfig", with one dash
@@ -75,6 +79,17 @@ func flagError(c *cobra.Command, err error) error {
 		}
 	}
 	return errors.New(message + fmt.Sprintf(" See '%s --help'.", c.CommandPath()))
+}
+
+// wrongValue says in plain words what package strconv has to say.
+func wrongValue(err *strconv.NumError) string {
+	switch {
+	case err.Func == "ParseBool":
+		return "must be true or false"
+	case errors.Is(err, strconv.ErrRange):
+		return "out of range"
+	}
+	return "must be a number"
 }
 
 // runError is what went wrong after the flags were parsed. It goes to the log.

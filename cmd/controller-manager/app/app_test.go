@@ -125,7 +125,7 @@ var commandLines = []struct {
 		last: `^Error: invalid argument "v9\.9\.9" for "--version" flag: version "v9\.9\.9" must match major/minor/patch of `},
 	{name: "CLI-8 no version", args: []string{"--version=x"}, code: 1, alone: true, last: `^Error: invalid argument "x" for "--version" flag`},
 	{name: "CLI-10 missing kubeconfig", args: []string{"--kubeconfig=/no/such/file"}, code: 1,
-		last: logLine + `"command failed" err="stat /no/such/file: no such file or directory"$`},
+		last: logLine + `"command failed" err="--kubeconfig: stat /no/such/file: no such file or directory"$`},
 	{name: "CLI-11 no configuration", code: 1, last: logLine + `"command failed" err="invalid configuration: no configuration has been ` +
 		`provided, try setting KUBERNETES_MASTER environment variable; name a kubeconfig with --kubeconfig, or run in a pod"$`},
 	{name: "CLI-28 unknown gate", args: []string{"--feature-gates=Foo=true"}, code: 1,
@@ -148,7 +148,18 @@ var commandLines = []struct {
 	{name: "completion of values", args: []string{"__complete", "--leader-elect-on-loss="}, stdout: `^exit\nstandby\n:4\n`,
 		last: `^Completion ended with directive`},
 	{name: "help about a command", args: []string{"help", "version"}, stdout: `^Print the version\n\nUsage:\n  controller-manager version`},
-	{name: "help about nothing", args: []string{"help", "me"}, stdout: `^The controller manager`},
+	{name: "help about nothing", args: []string{"help", "versoin"}, code: 1, alone: true,
+		last: `^Error: there is no command "versoin", did you mean "version"\?$`},
+	{name: "help alone", args: []string{"help"}, stdout: `^The controller manager`},
+	{name: "CLI-2 a misspelled command", args: []string{"versoin"}, code: 1, alone: true,
+		last: `^Error: "controller-manager" does not take any arguments, got \["versoin"\], did you mean "version"\?$`},
+	{name: "CLI-5 no number", args: []string{"-v=abc"}, code: 1, alone: true, last: `^Error: invalid argument "abc" for "-v, --v" flag: must be a number\.` + see},
+	{name: "CLI-5 too large a number", args: []string{"--concurrent-replicaset-syncs=5000000000"}, code: 1, alone: true, last: `flag: out of range\.` + see},
+	{name: "CLI-5 neither true nor false", args: []string{"--profiling=perhaps"}, code: 1, alone: true, last: `flag: must be true or false\.` + see},
+	{name: "completion of controllers", args: []string{"__complete", "--controllers="}, stdout: `(?s)\ndeployment-controller\n-deployment-controller\ndeployment\n-deployment\n.*\n:4\n$`,
+		last: `^Completion ended with directive`},
+	{name: "completion of what is no file", args: []string{"__complete", "--feature-gates="}, stdout: `^:4\n$`, last: `^Completion ended with directive`},
+	{name: "completion of a file", args: []string{"__complete", "--kubeconfig="}, stdout: `^:0\n$`, last: `^Completion ended with directive`},
 }
 
 func TestExitCodesAndMessages(t *testing.T) {
@@ -262,6 +273,20 @@ func TestLoggedOnce(t *testing.T) {
 	}
 }
 
+// TestItemsThatAreOverruled: of items that contradict each other the log names those without effect (CLI-50).
+func TestItemsThatAreOverruled(t *testing.T) {
+	for items, want := range map[string]string{
+		"*,deployment,-deployment":             `items=["-deployment-controller"]`,
+		"*,-job,-job,job-controller,daemonset": `items=["job-controller"]`,
+		"-job,*,daemonset,daemonset":           "",
+	} {
+		_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--controllers="+items)
+		if said := strings.Contains(stderr, "Items of --controllers without effect"); said != (want != "") || !strings.Contains(stderr, want) {
+			t.Errorf("CLI-50 %s: want %q, got %s", items, want, stderr)
+		}
+	}
+}
+
 // TestGateWarnings checks that what is said about gates that are set goes to the log, in its format.
 func TestGateWarnings(t *testing.T) {
 	_, _, stderr := execute(t, t.Context(), newStarted().Program, server, "--logging-format=json",
@@ -284,7 +309,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("incomplete: %s", line)
 		}
 	}
-	if last["msg"] != "command failed" || last["err"] != "stat /no/such/file: no such file or directory" {
+	if last["msg"] != "command failed" || last["err"] != "--kubeconfig: stat /no/such/file: no such file or directory" {
 		t.Errorf("last line: %v", last)
 	}
 }

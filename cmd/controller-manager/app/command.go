@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
@@ -56,10 +59,22 @@ func NewCommand(p Program) *cobra.Command {
 func noArguments(c *cobra.Command, args []string) error {
 	for _, arg := range args {
 		if arg != "" {
-			return fmt.Errorf("%q does not take any arguments, got %q", c.CommandPath(), args)
+			return fmt.Errorf("%q does not take any arguments, got %q%s", c.CommandPath(), args, didYouMean(c, arg))
 		}
 	}
 	return nil
+}
+
+// didYouMean names the command that was probably meant.
+func didYouMean(c *cobra.Command, arg string) string {
+	var names []string
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	if guess := options.Closest(arg, names); guess != "" {
+		return fmt.Sprintf(", did you mean %q?", guess)
+	}
+	return ""
 }
 
 // run does what comes after parsing, in the order of CLI-57.
@@ -86,6 +101,9 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 	logger.Info("Starting", "command", p.Name, "version", kubernetesVersion().GitVersion)
 	if len(config.WithoutEffect) > 0 {
 		logger.Info("Flags without effect in this build", "flags", config.WithoutEffect)
+	}
+	if overruled := config.Controllers.Overruled; len(overruled) > 0 {
+		logger.Info("Items of --controllers without effect: the first item that names a controller decides", "items", overruled)
 	}
 	if unavailable := config.Controllers.Unavailable; len(unavailable) > 0 {
 		logger.Info("Controllers not available in this build", "controllers", unavailable) // CLI-55
@@ -145,16 +163,19 @@ func newHelpCommand() *cobra.Command {
 		Use:   "help [command]",
 		Short: "Print help about a command",
 		RunE: func(c *cobra.Command, args []string) error {
-			about, _, err := c.Root().Find(args)
+			about, rest, err := c.Root().Find(args)
 			if err != nil {
 				return err
+			}
+			if len(rest) > 0 {
+				return fmt.Errorf("there is no command %q%s", rest[0], didYouMean(about, rest[0]))
 			}
 			return about.Help()
 		},
 	}
 }
 
-// completeValues lets shells complete values. A flag without a completion gets file names.
+// completeValues lets shells complete values. A flag whose values are files gets file names.
 func completeValues(command *cobra.Command, o *options.Options) {
 	for flag, values := range o.Completions() {
 		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
@@ -162,4 +183,16 @@ func completeValues(command *cobra.Command, o *options.Options) {
 			panic(err) // no such flag: a test would have seen it
 		}
 	}
+	command.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := command.GetFlagCompletionFunc(f.Name); !ok && !namesFile(f.Name) {
+			_ = command.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
+		}
+	})
+}
+
+// namesFile tells by its name whether the values of a flag are files or folders.
+func namesFile(flag string) bool {
+	return slices.ContainsFunc([]string{"-file", "-dir", "kubeconfig", "-config", "-manifest", "-cert-key"}, func(end string) bool {
+		return strings.HasSuffix(flag, end)
+	})
 }

@@ -42,10 +42,14 @@ func configz(c options.Config, registry []manager.Controller) map[string]any {
 
 func configzOfGeneric(c options.Config) configzGeneric {
 	l := c.LeaderElection
+	qps, burst := c.QPS, int32(c.Burst)
+	if !c.RateLimited {
+		qps, burst = -1, 0 // as clients know it: no limit
+	}
 	return configzGeneric{
 		MinResyncPeriod: metav1.Duration{Duration: c.MinResyncPeriod},
 		ClientConnection: configv1alpha1.ClientConnectionConfiguration{
-			Kubeconfig: c.Flags["kubeconfig"], ContentType: c.ContentType, QPS: c.QPS, Burst: int32(c.Burst),
+			Kubeconfig: c.Flags["kubeconfig"], ContentType: c.ContentType, QPS: qps, Burst: burst,
 		},
 		ControllerStartInterval: metav1.Duration{Duration: c.ControllerStartInterval},
 		LeaderElection: configv1alpha1.LeaderElectionConfiguration{

@@ -71,6 +71,7 @@ func managerConfig(c options.Config) manager.Config {
 		},
 		Controllers:     map[string]bool{},
 		Lacking:         c.Controllers.Lacking,
+		Missing:         c.Controllers.Missing,
 		RootCAFile:      c.RootCAFile,
 		MinResyncPeriod: c.MinResyncPeriod,
 		StartInterval:   c.ControllerStartInterval,

@@ -251,7 +251,7 @@ func TestHandlers(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &configz); err != nil {
 		t.Fatal(err)
 	}
-	want := "[{KubeControllerManagerConfiguration kubecontrollermanager.config.k8s.io/v1alpha1 {1h0m0s {application/vnd.kubernetes.protobuf 20 30} {20s} " +
+	want := "[{KubeControllerManagerConfiguration kubecontrollermanager.config.k8s.io/v1alpha1 {1h0m0s {application/vnd.kubernetes.protobuf -1 0} {20s} " +
 		"[* -replicaset-controller] {true}} {5} {5} {7} {5 0s} {12500}}]"
 	if got := fmt.Sprint("[", configz["kubecontrollermanager.config.k8s.io"], "]"); got != want {
 		t.Errorf("MH-10: %s", got)

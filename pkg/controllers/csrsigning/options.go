@@ -71,6 +71,9 @@ func (o *Options) Validate() (errs []error) {
 			errs = append(errs, fmt.Errorf("%q: cannot specify key without cert", s.prefix))
 		}
 	}
+	if o.All.half() && !o.specific() {
+		errs = append(errs, errors.New("--cluster-signing-cert-file and --cluster-signing-key-file must be given together"))
+	}
 	if o.specific() && !o.All.empty() {
 		errs = append(errs, errors.New("cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time"))
 	}
@@ -112,8 +115,6 @@ func (o *Options) pairs() (on map[string]Pair, off map[string]string) {
 			on[s.name] = *s.files
 		case o.specific():
 			off[s.name] = "specific files were specified for other signers and not this one"
-		case o.All.half():
-			off[s.name] = "only one of --cluster-signing-cert-file and --cluster-signing-key-file was specified"
 		case o.All.empty():
 			off[s.name] = "no csr cert/key was specified"
 		default:

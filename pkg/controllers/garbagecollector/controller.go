@@ -28,7 +28,7 @@ func Controller() manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if !o.Enabled {
-		return nil, nil
+		return nil, manager.Skip("--enable-garbage-collector=false")
 	}
 	clients, err := c.Faster(2, 1) // GC-5
 	if err != nil {

@@ -47,7 +47,9 @@ type runner struct {
 	workers    int
 	syncErrors *metrics.Counter
 
-	mu sync.Mutex // guards all that follows
+	mu           sync.Mutex                      // guards all that follows
+	sub          *informers.MetadataSubscription // nil while it does not run
+	undiscovered error                           // why nothing at all is known of what to watch
 	*graph
 	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
@@ -75,6 +77,7 @@ func (r *runner) Run(ctx context.Context) error {
 	r.begin()
 	defer r.explain.Clear(explainName)
 	sub := r.metadata.Subscribe(informers.MetadataOptions{Handler: r})
+	r.subscribed(sub)
 	var all sync.WaitGroup
 	all.Go(func() {
 		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
@@ -84,8 +87,15 @@ func (r *runner) Run(ctx context.Context) error {
 	all.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queues = nil
+	r.queues, r.sub = nil, nil
 	return nil
+}
+
+// subscribed notes the subscription from which the objects come.
+func (r *runner) subscribed(sub *informers.MetadataSubscription) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sub, r.undiscovered = sub, nil
 }
 
 // work runs the workers until ctx ends.
@@ -111,6 +121,28 @@ func (r *runner) begin() {
 	r.verify = newPool("garbage_collector_verify_owner", r.processClaim)
 	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
 	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask}
+}
+
+// Unlisted names what could not be listed in time, for a health check (REG-103).
+func (r *runner) Unlisted() (all []string) {
+	r.mu.Lock()
+	sub, undiscovered := r.sub, r.undiscovered
+	r.mu.Unlock()
+	switch {
+	case sub == nil:
+		return nil
+	case undiscovered != nil:
+		return []string{"all resources (" + undiscovered.Error() + ")"}
+	}
+	resources := slices.DeleteFunc(sub.Resources(), sub.Synced)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, resource := range resources {
+		if !r.listing.Has(resource) {
+			all = append(all, resource.GroupResource().String())
+		}
+	}
+	return all
 }
 
 // Statuses tells how the queues do, for health checks and metrics.
@@ -169,6 +201,9 @@ func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscriptio
 	r.mu.Lock()
 	added := wanted.Difference(r.watched)
 	r.watched = wanted
+	if r.undiscovered = nil; len(wanted) == 0 {
+		r.undiscovered = err
+	}
 	r.forgetVanished(sub, err)
 	r.doneListing(r.listing.Difference(added).UnsortedList()...) // found, but watched in another version
 	r.mu.Unlock()

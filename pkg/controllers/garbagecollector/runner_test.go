@@ -373,6 +373,7 @@ func (b *bench) follow(server http.RoundTripper) (end func()) {
 	b.syncErrors = newSyncErrors()
 	b.asks(server)
 	sub := b.metadata.Subscribe(informers.MetadataOptions{Handler: b.runner})
+	b.subscribed(sub)
 	ctx, cancel := context.WithCancel(b.Context())
 	go sub.Follow(ctx, b.discover, discoverEvery, func(ctx context.Context, err error) { b.updated(ctx, sub, err) })
 	synctest.Wait()
@@ -439,6 +440,9 @@ func TestOneKindCannotBeListed(t *testing.T) {
 						owner.DeletionTimestamp, owner.Finalizers = ptr.To(metav1.Now()), []string{finalizer}
 						b.see(owner, b.put("garbage", "absent"), b.put("dependent", "owner"))
 						time.Sleep(time.Second)
+						if all := b.Unlisted(); len(all) > 0 {
+							b.Errorf("REG-103: fails a check already: %v", all)
+						}
 						released := func() int { return b.server.CountWrites("patch ConfigMap owner") }
 						if n := b.server.CountWrites("delete ConfigMap garbage"); n != 1 {
 							b.Errorf("written at once: %v", b.server.Log())
@@ -455,6 +459,9 @@ func TestOneKindCannotBeListed(t *testing.T) {
 							b.Errorf("written after 30 seconds: %v", b.server.Log())
 						}
 						time.Sleep(time.Minute)
+						if all := b.Unlisted(); !slices.Equal(all, []string{"secrets"}) {
+							b.Errorf("REG-103: a check fails for %v", all)
+						}
 						b.mu.Lock()
 						defer b.mu.Unlock()
 						if !b.settled() || len(b.asking)+len(b.cleared) > 0 {

@@ -78,8 +78,17 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k.sources.resources = c.Clients.Mapper().PreferredResources
 	k.sources.metadata = c.Metadata
 	k.sources.feed = client.Feed
-	return reconcile.New(c.Shared, c.Access, k.controller(int(o.Workers))), nil
+	return runner{reconcile.New(c.Shared, c.Access, k.controller(int(o.Workers))), k.sources}, nil
 }
+
+// runner also tells what cannot be counted.
+type runner struct {
+	*reconcile.Runner[snapshot, memory]
+	sources *sources
+}
+
+// Unlisted names what quotas limit and could not be listed in time, for a health check (REG-103).
+func (r runner) Unlisted() []string { return r.sources.unlisted() }
 
 // controller returns the parts that the engine runs.
 func (k *caches) controller(workers int) reconcile.Controller[snapshot, memory] {

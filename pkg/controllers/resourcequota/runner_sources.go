@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,6 +120,17 @@ func (s *sources) states(of map[schema.GroupResource]bool) map[schema.GroupResou
 		}
 		all[resource] = now
 	}
+	return all
+}
+
+// unlisted names what is wanted and could not be listed in time.
+func (s *sources) unlisted() (all []string) {
+	for of, state := range s.states(s.counters.wanted()) {
+		if state.sourceState == failing {
+			all = append(all, of.String())
+		}
+	}
+	slices.Sort(all)
 	return all
 }
 

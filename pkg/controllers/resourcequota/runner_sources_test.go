@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,12 +56,18 @@ func TestAGroupThatCannotBeDiscovered(t *testing.T) {
 		b.put(quotaOf(amounts("pods", 5, "secrets", 3)))
 		time.Sleep(listWithin / 2)
 		b.want("while it is sought", "pods", "")
+		if all := b.sources.unlisted(); len(all) > 0 {
+			b.Errorf("REG-103: %v fail a check already", all)
+		}
 		time.Sleep(listWithin)
 		b.want("what can be counted", "pods", "1")
 		b.want("what cannot be found", "secrets", "")
 		secrets := schema.GroupResource{Resource: "secrets"}
 		if s := b.sources.states(map[schema.GroupResource]bool{secrets: true})[secrets]; s.sourceState != failing {
 			b.Errorf("it is %v", s.sourceState)
+		}
+		if all := b.sources.unlisted(); !slices.Equal(all, []string{"secrets"}) {
+			b.Errorf("REG-103: a check fails for %v", all)
 		}
 		time.Sleep(10 * time.Minute)
 		b.delete(podKind, "a")

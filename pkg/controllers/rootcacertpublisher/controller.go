@@ -49,7 +49,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	if bundle.Get() == "" { // RCA-3: nothing is better than an empty bundle
-		return nil, nil
+		return nil, manager.Skip("neither --root-ca-file nor the kubeconfig has certificate authorities to publish")
 	}
 	ours := fields.OneTermEqualSelector(metav1.ObjectNameField, configMapName)
 	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers)

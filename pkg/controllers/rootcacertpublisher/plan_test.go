@@ -18,6 +18,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
 	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/plantest"
@@ -307,10 +308,11 @@ func TestInit(t *testing.T) {
 	for _, c := range []struct {
 		name, file, want string
 		client           *rest.Config
+		skipped          bool
 	}{
-		{"TOK-3 a missing file", "/nope", "error parsing root-ca-file at /nope: open /nope: no such file or directory", nil},
-		{"TOK-3 a broken file", garbage, "error parsing root-ca-file at " + garbage + ": ", nil},
-		{"RCA-3 no authorities", "", "", &rest.Config{}},
+		{"TOK-3 a missing file", "/nope", "error parsing root-ca-file at /nope: open /nope: no such file or directory", nil, false},
+		{"TOK-3 a broken file", garbage, "error parsing root-ca-file at " + garbage + ": ", nil, false},
+		{"RCA-3 no authorities", "", "neither --root-ca-file nor the kubeconfig has", &rest.Config{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			from := managertest.Context(t, apitest.NewServer(), entry)
@@ -319,8 +321,11 @@ func TestInit(t *testing.T) {
 			if runner != nil {
 				t.Error("the controller is on")
 			}
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error is %v", err)
+			}
+			if _, skipped := manager.Skipped(err); skipped != c.skipped {
+				t.Errorf("skipped: %t", skipped)
 			}
 		})
 	}

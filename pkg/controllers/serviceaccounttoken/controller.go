@@ -46,7 +46,7 @@ func cached() projection.Fields {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if o.KeyFile == "" {
-		return nil, nil
+		return nil, manager.Skip("there is no private key, see --service-account-private-key-file")
 	}
 	key, err := files.Open(o.KeyFile, o.parseKey)
 	if err != nil {

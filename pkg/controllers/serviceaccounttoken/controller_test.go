@@ -219,12 +219,15 @@ func TestInit(t *testing.T) {
 	write(t, good, newKey(t))
 	write(t, garbage, "x")
 	write(t, public, authorities(t))
-	for _, c := range []struct{ name, key, root, want string }{
-		{"TOK-2 a missing file", "/nope", "", "error reading key for service account token controller: open /nope: no such file or directory"},
-		{"TOK-2 no key", garbage, "", "error reading key for service account token controller: " + garbage + ": "},
-		{"TOK-2 a certificate in the place of the key", public, "", "error reading key for service account token controller: " + public + ": "},
-		{"TOK-3 no certificate", good, garbage, "error parsing root-ca-file at " + garbage + ": "},
-		{"TOK-2 no key is asked for", "", "", ""},
+	for _, c := range []struct {
+		name, key, root, want string
+		skipped               bool
+	}{
+		{"TOK-2 a missing file", "/nope", "", "error reading key for service account token controller: open /nope: no such file or directory", false},
+		{"TOK-2 no key", garbage, "", "error reading key for service account token controller: " + garbage + ": ", false},
+		{"TOK-2 a certificate in the place of the key", public, "", "error reading key for service account token controller: " + public + ": ", false},
+		{"TOK-3 no certificate", good, garbage, "error parsing root-ca-file at " + garbage + ": ", false},
+		{"TOK-2 no key is asked for", "", "", "there is no private key", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := entry(t, c.key)
@@ -234,8 +237,11 @@ func TestInit(t *testing.T) {
 			if runner != nil {
 				t.Error("the controller is on")
 			}
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("the error is %v", err)
+			}
+			if _, skipped := manager.Skipped(err); skipped != c.skipped {
+				t.Errorf("skipped: %t", skipped)
 			}
 		})
 	}

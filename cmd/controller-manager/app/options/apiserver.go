@@ -33,9 +33,9 @@ func (o *APIServer) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Master, "master", o.Master, "URL of the API server, instead of the one in the kubeconfig.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType, "Encoding of requests, and of the answers asked for.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "Requests a second that each client makes at most; zero and less mean no "+
-		"limit. When neither this nor --kube-api-burst is given, clients are not limited: the server says when to wait.")
+		"limit. The default counts only with --kube-api-burst: when neither is given, clients are not limited, and the server says when to wait.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst, "Requests that each client makes at once at most, before --kube-api-qps "+
-		"applies.")
+		"applies. The default counts only with that.")
 }
 
 func (o *APIServer) validate() []error {
@@ -71,6 +71,12 @@ func (o *APIServer) clientConfig() (*rest.Config, error) {
 		}
 		if clientcmd.IsEmptyConfig(err) && o.Kubeconfig == "" {
 			return nil, fmt.Errorf("%w; name a kubeconfig with --kubeconfig, or run in a pod", err)
+		}
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, fmt.Errorf("--kubeconfig: %s names no cluster in its current context", o.Kubeconfig)
+		}
+		if o.Kubeconfig != "" {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
 		}
 		return nil, err
 	}

@@ -54,5 +54,7 @@ type ControllerSelection struct {
 	Items       []string // the flag's items, with canonical names in place of aliases (CLI-52)
 	Enabled     []string // canonical names of all that are on, in order, whether this build has them or not
 	Unavailable []string // those of Enabled that this build does not have (CLI-55)
+	Overruled   []string // those of Items that contradict an earlier one
+	Missing     []string // canonical names of all that this build does not have, whether they are on or off
 	Lacking     []string // what does not work without those, in a cluster that has them nowhere else
 }

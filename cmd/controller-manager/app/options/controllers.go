@@ -87,7 +87,17 @@ func (o *Controllers) names() (names []string) {
 func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 	known := o.known()
 	s := ControllerSelection{Items: canonical(o.Items, known)}
+	for i, item := range s.Items {
+		opposite := strings.TrimPrefix("-"+item, "--")
+		if decided := slices.Index(s.Items, opposite); decided >= 0 && decided < i && !slices.Contains(s.Items[:decided], item) {
+			s.Overruled = append(s.Overruled, item)
+		}
+	}
 	for _, k := range known {
+		implemented := slices.Contains(o.implemented, k.name)
+		if !implemented {
+			s.Missing = append(s.Missing, k.name)
+		}
 		on := selected(s.Items, k)
 		if k.name == "serviceaccount-token-controller" {
 			on = legacyTokens
@@ -96,7 +106,7 @@ func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 			continue
 		}
 		s.Enabled = append(s.Enabled, k.name)
-		if !slices.Contains(o.implemented, k.name) {
+		if !implemented {
 			s.Unavailable = append(s.Unavailable, k.name)
 			if k.needed != "" {
 				s.Lacking = append(s.Lacking, k.needed)

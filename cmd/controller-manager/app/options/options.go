@@ -176,8 +176,13 @@ func set(fs *pflag.FlagSet) (names []string) {
 
 // Completions returns the values of flags whose values can be listed.
 func (o *Options) Completions() map[string][]string {
+	controllers := []string{"*"}
+	for _, name := range o.Controllers.names() {
+		controllers = append(controllers, name, "-"+name)
+	}
 	return map[string][]string{
-		"controllers":          append([]string{"*"}, o.Controllers.names()...),
+		"controllers":          controllers,
+		"tls-min-version":      {"VersionTLS12", "VersionTLS13"},
 		"leader-elect-on-loss": {string(leaderelection.Exit), string(leaderelection.Standby)},
 		"logging-format":       {"text", "json"},
 	}

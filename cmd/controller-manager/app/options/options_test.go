@@ -358,9 +358,9 @@ func TestClientConfig(t *testing.T) {
 		host, err                string
 	}{
 		{name: "CLI-10 kubeconfig", kubeconfig: good, host: "http://127.0.0.1:8080"},
-		{name: "CLI-10 missing file", kubeconfig: "/does/not/exist", err: "stat /does/not/exist: no such file or directory"},
-		{name: "CLI-10 broken file", kubeconfig: broken, err: "error loading config file"},
-		{name: "CLI-10 empty file", kubeconfig: empty, err: "no configuration has been provided"},
+		{name: "CLI-10 missing file", kubeconfig: "/does/not/exist", err: "--kubeconfig: stat /does/not/exist: no such file or directory"},
+		{name: "CLI-10 broken file", kubeconfig: broken, err: "--kubeconfig: error loading config file"},
+		{name: "CLI-10 empty file", kubeconfig: empty, err: "names no cluster in its current context"},
 		{name: "CLI-11 master alone", master: "https://10.0.0.1", host: "https://10.0.0.1"},
 		{name: "CLI-11 master beats the kubeconfig", kubeconfig: good, master: "http://10.0.0.1", host: "http://10.0.0.1"},
 		{name: "CLI-11 no URL", master: "://", err: `address of the API server "://"`},
