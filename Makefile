@@ -13,8 +13,9 @@ VERSION := v1.36.3+standalone
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 TREE_STATE := $(if $(shell git status --porcelain 2>/dev/null),dirty,clean)
 COMMIT_DATE := $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
-# Our own version: the tag, or the tag and the commits since; the commit while there is no tag.
-RELEASE := $(shell git describe --tags --always --dirty 2>/dev/null)
+# Our own version: the tag, or the tag and the commits since; while there is no tag, the release that CHANGELOG.md begins with.
+NUMBER := v0.1.0
+RELEASE := $(or $(shell git describe --tags --dirty 2>/dev/null),$(NUMBER))
 STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 \
 	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(TREE_STATE) -X $(STAMP).buildDate=$(COMMIT_DATE) \
@@ -31,6 +32,7 @@ IMAGE_PLATFORMS ?= linux/$(shell go env GOARCH)
 # "prebuilt": a binary built outside; "build": in a container, which needs the image golang.
 BINARY_FROM ?= prebuilt
 BUILD_OF := -version '$(VERSION)' -date '$(COMMIT_DATE)' -ldflags '$(LDFLAGS)'
+IMAGE_OF := $(BUILD_OF) -revision '$(COMMIT)' -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS)
 
 # The race detector needs a C compiler. It is asked where there are goroutines or locks; all else is tested ten times as fast without it.
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
@@ -156,13 +158,13 @@ generate: ## Make the files that follow from others: roles, the table of rights 
 	go run ./hack/gen
 
 image: ## Build the container image IMAGE for IMAGE_PLATFORMS, with docker buildx or with buildah
-	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -from $(BINARY_FROM) $(if $(PUSH),-push) $(CURDIR)
+	@go -C hack/tools run ./image $(IMAGE_OF) -from $(BINARY_FROM) $(if $(PUSH),-push) $(CURDIR)
 
 image-name: ## Print the name of the image that "make image" builds
 	@echo '$(IMAGE)'
 
 image-test: ## Make of the Dockerfile what a builder would, and run what is in it (BUILDER=1: build it with buildah); needs Linux and root
-	@go -C hack/tools run ./image $(BUILD_OF) -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS) -test $(if $(BUILDER),-builder) $(CURDIR)
+	@go -C hack/tools run ./image $(IMAGE_OF) -test $(if $(BUILDER),-builder) $(CURDIR)
 
 release: ## Build dist/: binaries for linux, darwin and windows, bills of materials, checksums
 	@go -C hack/tools run ./release $(BUILD_OF) -out $(CURDIR)/dist $(CURDIR)

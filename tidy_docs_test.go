@@ -192,31 +192,30 @@ func TestMissingControllersAreWarnedOf(t *testing.T) {
 
 var (
 	listOfPresent = regexp.MustCompile("(?i)\\bthe controllers\\s(`[a-z-]+`(?:,\\s| and )?)+")
-	switchedOff   = regexp.MustCompile(`--controllers=\*[a-z,-]*`)
+	switchedOff   = regexp.MustCompile(`(controllers=|value: ")\*[a-z,-]*`)
+	takenOver     = regexp.MustCompile(`--controllers=[a-z][a-z,-]*`)
+	ofK3s         = strings.NewReplacer(",-service,-route,-cloud-node-lifecycle", "") // what it switches off by itself
 )
 
-// TestPresentControllersAreListed: wherever a page lists the controllers of this build, or has the original leave them to it,
-// the list is complete (CLI-82).
+// TestPresentControllersAreListed: wherever a page lists the controllers of this build, the list is complete, and wherever the original
+// leaves some to this manager beside it, both have the same ones (CLI-82).
 func TestPresentControllersAreListed(t *testing.T) {
-	const publisher = "root-ca-cert-publisher"
 	present, _ := controllerNames(t)
-	var want, on []string
+	var want, beside []string
 	for _, c := range controllers.Registry() {
 		alias, known := present[c.Name]
 		if known {
 			want = append(want, alias)
 		}
-		// Those that are off by default are off in the original too, unless somebody asks for them. Certificates are signed where the key is,
-		// and authorities are published where their file is.
-		if known && !c.OffByDefault && alias != "csrsigning" && alias != publisher {
-			on = append(on, alias)
+		if c.Beside {
+			beside = append(beside, alias)
 		}
 	}
 	slices.Sort(want)
-	slices.Sort(on)
+	slices.Sort(beside)
 	pages := usersPages(t)
 	pages["docs/parity.md"] = read(t, "docs/parity.md")
-	lists, switches := 0, 0
+	lists, switches, taken := 0, 0, 0
 	for path, text := range pages {
 		for _, list := range listOfPresent.FindAllString(text, -1) {
 			lists++
@@ -226,22 +225,28 @@ func TestPresentControllersAreListed(t *testing.T) {
 		}
 		for _, flag := range switchedOff.FindAllString(text, -1) {
 			var off []string
-			for item := range strings.SplitSeq(flag, ",") {
+			for item := range strings.SplitSeq(ofK3s.Replace(flag), ",") {
 				if name, ok := strings.CutPrefix(item, "-"); ok && !strings.HasPrefix(item, "--") {
 					off = append(off, name)
 				}
 			}
-			if len(off) == 0 || slices.Equal(off, []string{publisher}) {
-				continue // an argument of a manifest, or of this manager beside the original
+			if len(off) == 0 {
+				continue // an argument of a manifest
 			}
 			switches++
-			if slices.Sort(off); !slices.Equal(off, on) {
-				t.Errorf("%s says %s, which switches off %v, want %v", path, flag, off, on)
+			if !slices.Equal(off, beside) {
+				t.Errorf("%s says %s, which switches off %v, want %v", path, flag, off, beside)
+			}
+		}
+		for _, flag := range takenOver.FindAllString(text, -1) {
+			taken++
+			if got := strings.Split(strings.TrimPrefix(flag, "--controllers="), ","); !slices.Equal(got, beside) {
+				t.Errorf("%s says %s, want %v", path, flag, beside)
 			}
 		}
 	}
-	if lists < 2 || switches < 5 {
-		t.Errorf("only %d lists and %d flags found", lists, switches)
+	if lists < 2 || switches < 6 || taken < 2 {
+		t.Errorf("only %d lists, %d values for the original and %d for this manager found", lists, switches, taken)
 	}
 }
 
@@ -261,8 +266,12 @@ func TestCommandsKeepOneManagerActive(t *testing.T) {
 			if strings.Contains(command, "--leader-elect=false") {
 				t.Errorf("%s starts a manager without a lease: %s", path, command)
 			}
-			if lease := resourceName.FindStringSubmatch(command); lease != nil && !slices.Contains(leases, lease[1]) {
+			lease := resourceName.FindStringSubmatch(command)
+			if lease != nil && !slices.Contains(leases, lease[1]) {
 				t.Errorf("%s: nobody else competes for the lease of %s", path, command)
+			}
+			if lease != nil && lease[1] == leases[1] && !takenOver.MatchString(command) {
+				t.Errorf("%s: beside the original, this runs what the original runs, too: %s", path, command)
 			}
 		}
 	}

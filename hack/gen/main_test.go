@@ -131,17 +131,54 @@ func TestAlertsOfAnotherJob(t *testing.T) {
 	}
 }
 
+// TestOverlaysHaveTheRolesOfTheirControllers: what only others than its controllers need is in no role of an overlay.
+func TestOverlaysHaveTheRolesOfTheirControllers(t *testing.T) {
+	for set, absent := range map[string][]string{
+		"default": {"account of Secrets update delete", "signers sign", "kube-public"},
+		"beside":  {"account of Secrets update delete", "signers sign", "kube-public", "signers approve", "clusterroles escalate", "secrets delete"},
+	} {
+		i := slices.IndexFunc(roleSets, func(s roleSet) bool { return s.name == set })
+		has := whatRolesHave(roles(rightsOf(controllers.Registry(), roleSets[i].has)))
+		all := whatRolesHave(roles(manager.Rights(controllers.Registry())))
+		for _, what := range absent {
+			if has[what] || !all[what] {
+				t.Errorf("%s: %s: %t, and in all roles: %t", set, what, has[what], all[what])
+			}
+		}
+	}
+}
+
+// whatRolesHave names some of the rights that are a way to everything.
+func whatRolesHave(all []role) map[string]bool {
+	has := map[string]bool{}
+	for _, r := range all {
+		has[r.Namespace] = true
+		for _, rule := range r.Rules {
+			verbs := strings.Join(rule.Verbs, " ")
+			if r.Name == account && rule.Resource == "secrets" {
+				has["account of Secrets "+verbs] = true
+			}
+			for _, verb := range rule.Verbs {
+				has[rule.Resource+" "+verb] = true
+			}
+		}
+	}
+	return has
+}
+
 func TestListControllers(t *testing.T) {
-	registry := []manager.Controller{{Name: "web-controller", Alias: "web"}, {Name: "app"}, {Name: "db-controller", Alias: "db"}}
-	off := append(slices.Clone(registry), manager.Controller{Name: "off", OffByDefault: true}, manager.Controller{Name: stay[0], Alias: "signer"})
-	if got, want := string(listControllers([]byte("the controllers `a`, `b` and `c`: --controllers=*,-a,-b"), off)), "the controllers `app`, `db`, `off`, `signer` and `web`: --controllers=*,-app,-db,-web"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	registry := []manager.Controller{
+		{Name: "web-controller", Alias: "web", Beside: true}, {Name: "app", Beside: true}, {Name: "db-controller", Alias: "db", Beside: true},
+		{Name: "off", OffByDefault: true}, {Name: "signer-controller", Alias: "signer"},
 	}
 	for _, c := range []struct{ name, page, want string }{
-		{"a sentence over two lines", "It has the controllers `web`,\n`old` and `db`.", "It has the controllers `app`, `db` and `web`."},
+		{"a sentence over two lines", "It has the controllers `web`,\n`old` and `db`.", "It has the controllers `app`, `db`, `off`, `signer` and `web`."},
 		{"what the original leaves", "start it with `--controllers=*,-web,-db` first", "start it with `--controllers=*,-app,-db,-web` first"},
 		{"after what kubeadm sets", "--controllers=*,bootstrapsigner,tokencleaner,-web,-db", "--controllers=*,bootstrapsigner,tokencleaner,-app,-db,-web"},
-		{"one name is no list", "the controllers `web` and `db`; --controllers=*,-web", "the controllers `web` and `db`; --controllers=*,-web"},
+		{"after what k3s sets", "controllers=*,tokencleaner,-service,-route,-cloud-node-lifecycle,-web,-db", "controllers=*,tokencleaner,-service,-route,-cloud-node-lifecycle,-app,-db,-web"},
+		{"as a value", `value: "*,bootstrapsigner,tokencleaner,-web,-db"`, `value: "*,bootstrapsigner,tokencleaner,-app,-db,-web"`},
+		{"what this manager takes", "--controllers=web,db", "--controllers=app,db,web"},
+		{"one name is no list", "the controllers `web` and `db`; --controllers=*,-web; --controllers=web", "the controllers `web` and `db`; --controllers=*,-web; --controllers=web"},
 	} {
 		if got := string(listControllers([]byte(c.page), registry)); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -33,10 +33,35 @@ var overlays = []struct{ name, lease string }{
 	{"minimal", original},
 }
 
+// needKeys are the controllers that do nothing without key files, which a Deployment does not have.
+var needKeys = []string{"certificatesigningrequest-signing-controller", "serviceaccount-token-controller"}
+
+type roleSet struct {
+	name string
+	has  func(manager.Controller) bool
+}
+
+// roleSets are the folders with roles, and whose roles they have.
+var roleSets = []roleSet{
+	{"all", func(manager.Controller) bool { return true }},
+	{"default", func(c manager.Controller) bool { return !c.OffByDefault && !slices.Contains(needKeys, c.Name) }},
+	{"beside", func(c manager.Controller) bool { return c.Beside }},
+}
+
+// rightsOf returns the rights of some controllers of a registry.
+func rightsOf(registry []manager.Controller, has func(manager.Controller) bool) map[string]rbac.Rights {
+	return manager.Rights(slices.DeleteFunc(slices.Clone(registry), func(c manager.Controller) bool { return !has(c) }))
+}
+
 func files(registry []manager.Controller) []file {
 	controllers := manager.Rights(registry)
-	all := []file{
-		{"deploy/kustomize/base/rbac.yaml", func([]byte) ([]byte, error) { return render(roles(controllers)) }},
+	var all []file
+	for _, set := range roleSets {
+		all = append(all, file{"deploy/kustomize/roles/" + set.name + "/rbac.yaml", func([]byte) ([]byte, error) {
+			return render(roles(rightsOf(registry, set.has)))
+		}})
+	}
+	all = append(all, []file{
 		{"docs/security.md", func(before []byte) ([]byte, error) { return replaceTable(before, table(controllers)) }},
 		{"deploy/monitoring/alerts-beside-upstream.yaml", alertsBeside},
 		{controllersPage, func(before []byte) ([]byte, error) {
@@ -46,7 +71,7 @@ func files(registry []manager.Controller) []file {
 			}
 			return markControllers(before, registry, options.Upstream(), pages)
 		}},
-	}
+	}...)
 	for _, path := range listed {
 		all = append(all, file{path, func(before []byte) ([]byte, error) { return listControllers(before, registry), nil }})
 	}

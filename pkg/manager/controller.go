@@ -38,6 +38,9 @@ type Controller struct {
 	OffByDefault bool   // '*' in --controllers leaves it off (CLI-53)
 	// Root: it has the root identity instead of a ServiceAccount, and is built before the others (TOK-1). Account only names its client.
 	Root bool
+	// Beside: a manager beside kube-controller-manager takes it over. Those without it stay in the original by default, because a cluster
+	// needs them to start pods, or because the original has their files.
+	Beside bool
 	// WhyOff is logged when it is off, if --controllers is not what decides that (CLI-56).
 	WhyOff string
 	Init   InitFunc

@@ -44,7 +44,8 @@ const anyLease = "test:any-lease"
 type Roles struct {
 	installed bool
 	// taken are the bindings with which the API server itself gives the original and its controllers their rights.
-	taken []*rbacv1.ClusterRoleBinding
+	taken   []*rbacv1.ClusterRoleBinding
+	takenIn []*rbacv1.RoleBinding // in namespaces
 	// rightless are the offsets in the audit log between which an API server that has just started did not know all roles yet:
 	// where such a time begins, where it ends, and so on.
 	rightless []int64
@@ -58,7 +59,7 @@ func (c *Cluster) installRoles(t testing.TB) {
 		return
 	}
 	c.Roles.installed = true
-	c.ApplyRoles(t, "standalone")
+	c.ApplyRoles(t, "all")
 	c.takeRoles(t)
 	if _, err := c.Client.RbacV1().RoleBindings(rbac.Home).Create(t.Context(), leaseBinding(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -75,19 +76,24 @@ func (c *Cluster) installRoles(t testing.TB) {
 	}
 }
 
-// ApplyRoles applies what an overlay of deploy/kustomize has of roles, bindings and accounts.
-func (c *Cluster) ApplyRoles(t testing.TB, overlay string) {
+// ApplyRoles applies one of the sets of roles of deploy/kustomize, the account that has them, and the lease of the overlay "standalone".
+func (c *Cluster) ApplyRoles(t testing.TB, set string) {
 	t.Helper()
-	all := c.Kubectl(t, "kustomize", filepath.Join(c.repository, "deploy", "kustomize", "overlays", overlay))
-	var wanted []string
-	for _, document := range strings.Split(all, "\n---\n") {
-		for _, kind := range []string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} {
-			if strings.Contains("\n"+document, "\nkind: "+kind+"\n") {
-				wanted = append(wanted, document)
-			}
-		}
+	kustomize := filepath.Join(c.repository, "deploy", "kustomize")
+	c.Kubectl(t, "apply", "--kustomize", filepath.Join(kustomize, "roles", set))
+	for _, file := range []string{"base/serviceaccount.yaml", "overlays/standalone/lease.yaml"} {
+		c.Kubectl(t, "apply", "--filename", filepath.Join(kustomize, file))
 	}
-	c.Apply(t, rbac.Home, strings.Join(wanted, "\n---\n"))
+}
+
+// WithRoles leaves the managers, until the test's end, the rights of another set of roles of deploy/kustomize.
+func (c *Cluster) WithRoles(t testing.TB, set string) {
+	t.Helper()
+	if !c.Roles.installed {
+		return
+	}
+	c.ApplyRoles(t, set)
+	t.Cleanup(func() { c.ApplyRoles(cleanup{t}, "all") })
 }
 
 func leaseBinding() *rbacv1.RoleBinding {
@@ -133,7 +139,28 @@ func (c *Cluster) takeRoles(t testing.TB) {
 		b.ResourceVersion, b.UID = "", ""
 		c.Roles.taken = append(c.Roles.taken, b)
 	}
+	c.takeRolesOfNamespaces(t)
 	c.waitForRights(t, originalUser, false)
+}
+
+func (c *Cluster) takeRolesOfNamespaces(t testing.TB) {
+	t.Helper()
+	all, err := c.Client.RbacV1().RoleBindings(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Roles.takenIn = nil
+	for i := range all.Items {
+		b := &all.Items[i]
+		if !strings.HasPrefix(b.Name, "system:controller:") {
+			continue
+		}
+		if err := c.Client.RbacV1().RoleBindings(b.Namespace).Delete(t.Context(), b.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.ResourceVersion, b.UID = "", ""
+		c.Roles.takenIn = append(c.Roles.takenIn, b)
+	}
 }
 
 // UpstreamRoles gives the original's identities, until the test's end, the rights that they have in every cluster
@@ -147,10 +174,16 @@ func (c *Cluster) UpstreamRoles(t testing.TB) (kubeconfig string) {
 	t.Cleanup(func() {
 		t := cleanup{t}
 		c.takeRoles(t)
-		c.ApplyRoles(t, "standalone")
+		c.ApplyRoles(t, "all")
 	})
 	for _, b := range c.Roles.taken {
 		_, err := c.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), b, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range c.Roles.takenIn {
+		_, err := c.Client.RbacV1().RoleBindings(b.Namespace).Create(t.Context(), b, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
@@ -35,22 +37,27 @@ func TestManifestsAreAccepted(t *testing.T) {
 	t.Run("components", func(t *testing.T) {
 		// The two components as a user puts them together. The ServiceMonitor's own type is checked in hack/tools, because
 		// no API server has it by itself.
-		dir, err := os.MkdirTemp(filepath.Join(deploy, "kustomize", "overlays"), ".test-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		kustomization := "resources: [../minimal]\ncomponents: [../../components/service, ../../components/servicemonitor]\n"
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		all := c.Kubectl(t, "kustomize", dir)
+		all := kustomized(t, c, "resources: [../minimal]\ncomponents: [../../components/service, ../../components/servicemonitor]\n")
 		for _, want := range []string{"kind: ServiceMonitor", "kind: Service\n", "controller-manager:metrics-reader"} {
 			if !strings.Contains(all, want) {
 				t.Errorf("there is no %q", want)
 			}
 		}
 	})
+}
+
+// kustomized is what kubectl makes of a kustomization beside the overlays.
+func kustomized(t *testing.T, c *cluster.Cluster, kustomization string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(filepath.Join(deploy, "kustomize", "overlays"), ".test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c.Kubectl(t, "kustomize", dir)
 }
 
 // TestOverlaysAreWhatTheySay: what makes them safe is in each of them.
@@ -93,6 +100,16 @@ func TestOverlaysAreWhatTheySay(t *testing.T) {
 				!*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 				t.Errorf("its security contexts are %+v, %+v", pod.SecurityContext, s)
 			}
+			if got := strings.Contains(all, "\nkind: PodDisruptionBudget\n"); got != (want.replicas > 1) {
+				t.Errorf("it has a PodDisruptionBudget: %t", got)
+			}
+			if !strings.Contains(all, "\nkind: NetworkPolicy\n") || !strings.Contains(all, "controller-manager:debug-reader") {
+				t.Error("it lacks its NetworkPolicy or the role for /debug/explain")
+			}
+			if terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms; len(terms) != 1 ||
+				len(terms[0].MatchExpressions) != 1 || terms[0].MatchExpressions[0].Key != "node-role.kubernetes.io/control-plane" {
+				t.Errorf("it runs on the nodes %+v", terms)
+			}
 			if pod.PriorityClassName != "system-cluster-critical" || len(pod.TopologySpreadConstraints) != 1 || container.Resources.Requests.Memory().IsZero() ||
 				container.LivenessProbe == nil || container.ReadinessProbe == nil || container.StartupProbe == nil {
 				t.Error("it lacks its priority, its spread over nodes, its requests or a probe")
@@ -101,11 +118,48 @@ func TestOverlaysAreWhatTheySay(t *testing.T) {
 	}
 }
 
+// TestStandbysOfTheHandOver: with the lease that a hand-over begins with, the pods of the overlay wait, and one of them leads when it is
+// released, as deploy/README.md tells; with the roles of the overlay.
+func TestStandbysOfTheHandOver(t *testing.T) {
+	c := cluster.Start(t)
+	c.WithRoles(t, "beside")
+	overlay := filepath.Join(deploy, "kustomize", "overlays", "beside-upstream")
+	c.Kubectl(t, "create", "--filename", filepath.Join(overlay, "handover-lease.yaml"))
+	leases := c.Client.CoordinationV1().Leases("kube-system")
+	t.Cleanup(func() {
+		if err := leases.Delete(context.Background(), "standalone-controller-manager", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	holder := func() string {
+		lease, err := leases.Get(t.Context(), "standalone-controller-manager", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ptr.Deref(lease.Spec.HolderIdentity, "")
+	}
+	b := &bench{t, c, c.Namespace(t)}
+	port := freePort(t)
+	m := c.Manager(t, append(deploymentIn(t, c.Kubectl(t, "kustomize", overlay)).Spec.Template.Spec.Containers[0].Args, fmt.Sprintf("--secure-port=%d", port))...)
+	b.wait("the standby is ready", func() error {
+		return answers(t.Context(), fmt.Sprintf("https://127.0.0.1:%d/readyz", port), "", http.StatusOK)
+	})
+	b.create(deployment("web", 2))
+	if got := holder(); got != "nobody-before-the-handover" || len(b.sets()) > 0 {
+		t.Fatalf("the lease has the holder %q, and there are %d ReplicaSets", got, len(b.sets()))
+	}
+	c.Kubectl(t, "--namespace=kube-system", "patch", "lease", "standalone-controller-manager", "--type=merge", "--patch", `{"spec":{"holderIdentity":""}}`)
+	b.waitComplete("web")
+	if code := m.Stop(t); code != 0 || holder() != "" {
+		t.Errorf("exit code %d, and the lease has the holder %q", code, holder())
+	}
+}
+
 // TestInstalledDeployment applies the overlay "standalone" and lets the manager roll it out: the same pods, played by kwok,
 // that a cluster would run.
 func TestInstalledDeployment(t *testing.T) {
 	c := share(t).Cluster
-	all := c.Kubectl(t, "kustomize", filepath.Join(deploy, "kustomize", "overlays", "standalone"))
+	all := kustomized(t, c, "resources: [../standalone]\ncomponents: [../../components/any-node]\n") // no node is one of a control plane
 	d := deploymentIn(t, all)
 	b := &bench{t, c, d.Namespace}
 	deployments := c.Client.AppsV1().Deployments(d.Namespace)

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
@@ -63,9 +65,10 @@ func TestJobsThatRestWithoutPods(t *testing.T) {
 			c.edit(j)
 		}
 		there := given{j}
-		for range c.failures {
+		for i := range c.failures {
 			there = append(there, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
+					UID:               types.UID(fmt.Sprint("pod-", i)),
 					CreationTimestamp: metav1.NewTime(time.Now().Add(-c.since)),
 					OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
 				},

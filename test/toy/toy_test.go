@@ -127,14 +127,14 @@ func inGeneratedFiles(t *testing.T, gen string) {
 			t.Fatal(err)
 		}
 	}
-	const roles, rights = "deploy/kustomize/base/rbac.yaml", "docs/security.md"
+	const roles, rights = "deploy/kustomize/roles/all/rbac.yaml", "docs/security.md"
 	out, code := run(t, copied, gen, "--check")
 	for _, path := range []string{roles, rights} {
 		if want := path + " is out of date: run 'go run ./hack/gen'"; code != 1 || !strings.Contains(out, want) {
 			t.Errorf("--check, exit code %d, does not say: %s\n%s", code, want, out)
 		}
 	}
-	written := []string{roles, rights, "docs/controllers.md", "deploy/README.md", "deploy/kustomize/overlays/beside-upstream/kustomization.yaml", "docs/operations.md", "docs/parity.md"}
+	written := []string{roles, "deploy/kustomize/roles/default/rbac.yaml", rights, "docs/controllers.md", "docs/operations.md", "docs/parity.md"}
 	if out, code := run(t, copied, gen); code != 0 || out != strings.Join(written, "\n")+"\n" {
 		t.Errorf("it has written, with exit code %d:\n%s", code, out)
 	}

@@ -46,7 +46,7 @@ func NewCommand(p Program) *cobra.Command {
 	}
 	command.SetFlagErrorFunc(flagError)
 	setHelp(command, flags)
-	command.AddCommand(newVersionCommand())
+	command.AddCommand(newVersionCommand(), newHandoverCommand(o))
 	command.SetHelpCommand(newHelpCommand())
 	completeValues(command, o)
 	return command

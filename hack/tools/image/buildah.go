@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -52,7 +53,8 @@ func (b *buildah) build(o options) (image string, err error) {
 		image, err = b.output("build", "--quiet", "--isolation", "chroot", "--platform", platform, "--manifest", o.tag, "--timestamp", fmt.Sprint(o.epoch()),
 			// A release of buildah that does not set them by itself is in use.
 			"--build-arg", "TARGETOS="+system, "--build-arg", "TARGETARCH="+machine,
-			"--build-arg", "BINARY_FROM="+o.from, "--build-arg", "LDFLAGS="+o.ldflags, o.repository)
+			"--build-arg", "BINARY_FROM="+o.from, "--build-arg", "LDFLAGS="+o.ldflags,
+			"--build-arg", "VERSION="+o.version, "--build-arg", "REVISION="+o.revision, o.repository)
 		if err != nil {
 			return "", err
 		}
@@ -80,6 +82,13 @@ func (o options) buildImage(dir, platform string) (*image, error) {
 	}
 	i := &image{}
 	if i.root, err = b.output("mount", container); err != nil {
+		return nil, err
+	}
+	labels, err := b.output("inspect", "--type", "image", "--format", `{{ json .OCIv1.Config.Labels }}`, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(labels), &i.labels); err != nil {
 		return nil, err
 	}
 	const format = `{{ .OCIv1.OS }}/{{ .OCIv1.Architecture }} {{ .OCIv1.Config.User }} {{ range .OCIv1.Config.Env }}{{ . }}{{ end }} {{ range .OCIv1.Config.Entrypoint }}{{ . }} {{ end }}`

@@ -54,10 +54,22 @@ func (o options) testOne(dir string, builder bool) error {
 	if i.user != user || i.path != "/usr/local/bin" || !slices.Equal(i.entrypoint, names[:1]) {
 		return fmt.Errorf("it runs %q in %q as %q", i.entrypoint, i.path, i.user)
 	}
-	return errors.Join(checkFiles(i.root), checkMachine(i.root, o.platforms[0]), o.checkRuns(i))
+	return errors.Join(o.checkLabels(i), checkFiles(i.root), checkMachine(i.root, o.platforms[0]), o.checkRuns(i))
 }
 
-// checkFiles: nothing but the two names is in the image, and its user may change neither.
+// checkLabels: the labels say what the image was made from.
+func (o options) checkLabels(i *image) error {
+	for key, want := range map[string]string{
+		"title": names[0], "source": "https://github.com/standalone-kcm/controller-manager", "licenses": "Apache-2.0", "version": o.version, "revision": o.revision,
+	} {
+		if got := i.labels["org.opencontainers.image."+key]; got != want {
+			return fmt.Errorf("its label %s is %q, want %q", key, got, want)
+		}
+	}
+	return nil
+}
+
+// checkFiles: nothing but the two names and the licenses are in the image, and its user may change none of them.
 func checkFiles(root string) error {
 	var found []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -71,8 +83,9 @@ func checkFiles(root string) error {
 		}
 		return err
 	})
-	if err == nil && !slices.Equal(found, names) {
-		err = fmt.Errorf("it has the files %v, want %v", found, names)
+	want := append([]string{"LICENSE", "THIRD_PARTY_NOTICES"}, names...)
+	if err == nil && !slices.Equal(found, want) {
+		err = fmt.Errorf("it has the files %v, want %v", found, want)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 type image struct {
 	root, user, path string
 	entrypoint       []string
+	labels           map[string]string
 }
 
 // readImage makes of the Dockerfile what a builder would make of it, as far as the Dockerfile goes: it fails on an instruction that it
@@ -24,7 +25,7 @@ func (o options) readImage(dir, platform string) (*image, error) {
 		return nil, err
 	}
 	system, machine, _ := strings.Cut(platform, "/")
-	args := map[string]string{"BINARY_FROM": o.from, "TARGETOS": system, "TARGETARCH": machine}
+	args := map[string]string{"BINARY_FROM": o.from, "TARGETOS": system, "TARGETARCH": machine, "VERSION": o.version, "REVISION": o.revision}
 	stages, last, err := readStages(string(text), args)
 	if err != nil {
 		return nil, err
@@ -58,8 +59,8 @@ func readStages(text string, args map[string]string) (stages map[string][][]stri
 
 // assemble makes the image of a stage, and before it those that it needs.
 func (o options) assemble(dir string, stages map[string][][]string, name string) (*image, error) {
-	i := &image{root: filepath.Join(dir, name)}
-	if err := os.MkdirAll(i.root, 0o755); err != nil {
+	i := &image{root: filepath.Join(dir, name), labels: map[string]string{}}
+	if err := errors.Join(os.RemoveAll(i.root), os.MkdirAll(i.root, 0o755)); err != nil { // a stage that is needed twice is made twice
 		return nil, err
 	}
 	for _, words := range stages[name] {
@@ -77,6 +78,11 @@ func (o options) assemble(dir string, stages map[string][][]string, name string)
 			path, ok := strings.CutPrefix(argument, "PATH=")
 			if i.path = path; !ok || len(words) != 2 {
 				err = errors.New("no variable but PATH is known")
+			}
+		case "LABEL":
+			key, value, ok := strings.Cut(argument, "=")
+			if i.labels[key] = value; !ok || len(words) != 2 {
+				err = errors.New("no label but key=value is known")
 			}
 		case "EXPOSE": // says something to people
 		default:

@@ -21,6 +21,7 @@ type options struct {
 	repository string
 	tag        string
 	version    string // that the binary reports
+	revision   string // the commit, for the labels
 	date       time.Time
 	ldflags    string
 	platforms  []string
@@ -32,6 +33,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.tag, "tag", "", "name of the image")
 	flag.StringVar(&o.version, "version", "", "version that the binary reports")
+	flag.StringVar(&o.revision, "revision", "", "commit that the image is made from")
 	flag.StringVar(&o.ldflags, "ldflags", "", "for the linker")
 	flag.StringVar(&o.from, "from", "prebuilt", "where the binary comes from: prebuilt, or build for a stage of the Dockerfile")
 	flag.BoolVar(&o.push, "push", false, "push the image instead of keeping it")
@@ -42,7 +44,7 @@ func main() {
 	flag.Parse()
 	o.platforms = strings.Split(*platforms, ",")
 	if flag.NArg() != 1 || o.tag == "" {
-		fmt.Fprintln(os.Stderr, "usage: image -tag T -version V -date D -ldflags L [-platforms P] [-from build] [-push|-test [-builder]] REPOSITORY")
+		fmt.Fprintln(os.Stderr, "usage: image -tag T -version V -revision R -date D -ldflags L [-platforms P] [-from build] [-push|-test [-builder]] REPOSITORY")
 		os.Exit(2)
 	}
 	o.repository = flag.Arg(0)
@@ -80,8 +82,13 @@ func succeeds(program string, args ...string) bool {
 	return exec.Command(program, args...).Run() == nil
 }
 
-// prebuild builds the binaries that the stage "prebuilt" of the Dockerfile takes.
+// prebuild builds the binaries and collects the licenses that the stage "prebuilt" of the Dockerfile takes.
 func (o options) prebuild() error {
+	licenses := exec.Command("go", "run", "./hack/notices", "-platforms", strings.Join(o.platforms, ","), filepath.Join("bin", "image", "licenses"))
+	licenses.Dir = o.repository
+	if out, err := licenses.CombinedOutput(); err != nil {
+		return fmt.Errorf("collect the licenses: %w\n%s", err, out)
+	}
 	for _, platform := range o.platforms {
 		system, machine, _ := strings.Cut(platform, "/")
 		dir := filepath.Join(o.repository, "bin", "image", system+"-"+machine)
@@ -103,7 +110,8 @@ func (o options) prebuild() error {
 
 func (o options) withDocker() error {
 	args := []string{"buildx", "build", "--platform", strings.Join(o.platforms, ","), "--tag", o.tag,
-		"--build-arg", "BINARY_FROM=" + o.from, "--build-arg", "LDFLAGS=" + o.ldflags}
+		"--build-arg", "BINARY_FROM=" + o.from, "--build-arg", "LDFLAGS=" + o.ldflags,
+		"--build-arg", "VERSION=" + o.version, "--build-arg", "REVISION=" + o.revision}
 	if o.push {
 		args = append(args, "--push")
 	} else {

@@ -74,6 +74,23 @@ func TestManifestsNameTheRelease(t *testing.T) {
 	}
 }
 
+// TestReleaseIsInTheChangelog: the release that a build says it is, while there is no tag, is the newest in the changelog.
+func TestReleaseIsInTheChangelog(t *testing.T) {
+	var texts [2]string
+	for i, name := range []string{"Makefile", "CHANGELOG.md"} {
+		data, err := os.ReadFile(filepath.Join(repository, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(data)
+	}
+	number := regexp.MustCompile(`(?m)^NUMBER := (v\d+\.\d+\.\d+)$`).FindStringSubmatch(texts[0])
+	newest := regexp.MustCompile(`(?m)^## (v\S+)$`).FindStringSubmatch(texts[1])
+	if number == nil || newest == nil || number[1] != newest[1] {
+		t.Errorf("the Makefile has %q, the changelog begins with %q", number, newest)
+	}
+}
+
 const repository = "../../.."
 
 // releaseTag returns the version in the Makefile, in the form that a tag can have.

@@ -1,8 +1,10 @@
 package manifests
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +46,36 @@ func TestAlertsSelectTheJobOfTheirOverlay(t *testing.T) {
 				t.Errorf("there are only %d alerts", checked)
 			}
 		})
+	}
+}
+
+// TestEachAlertHasARunbook: the annotation leads to a section of docs/runbooks.md, and each section is that of an alert.
+func TestEachAlertHasARunbook(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(deploy, "..", "docs", "runbooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, heading := range regexp.MustCompile(`(?m)^## (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		want = append(want, heading[1])
+	}
+	slices.Sort(want)
+	for _, file := range []string{"alerts.yaml", "alerts-beside-upstream.yaml"} {
+		var rules monitoringv1.PrometheusRuleSpec
+		decode(t, filepath.Join(deploy, "monitoring", file), &rules)
+		var got []string
+		for _, group := range rules.Groups {
+			for _, rule := range group.Rules {
+				got = append(got, rule.Alert)
+				url := "https://github.com/standalone-kcm/controller-manager/blob/main/docs/runbooks.md#" + strings.ToLower(rule.Alert)
+				if rule.Annotations["runbook_url"] != url {
+					t.Errorf("%s: %s has the runbook %q, want %s", file, rule.Alert, rule.Annotations["runbook_url"], url)
+				}
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s has the alerts\n%v, and the page has sections for\n%v", file, got, want)
+		}
 	}
 }
 

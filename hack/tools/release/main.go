@@ -1,5 +1,5 @@
-// Release builds the binaries of a release for all platforms, with a software bill of materials for each, and their
-// checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it builds
+// Release builds the binaries of a release for all platforms, with a software bill of materials for each, the licenses of what is in
+// them, and their checksums. The same source gives the same bytes, wherever it lies and whenever it is built; -verify proves that: it builds
 // two copies of the source, which lie in different folders, and compares. With -strict the second has a build cache of its own,
 // so that each package is compiled twice.
 package main
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// release writes binaries, bills of materials and checksums to a folder, of which nothing else is kept.
+// release writes binaries, bills of materials, licenses and checksums to a folder, of which nothing else is kept.
 func (o options) release(out string) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
@@ -79,7 +79,25 @@ func (o options) release(out string) error {
 			return fmt.Errorf("bill of materials of %s: %w", path, err)
 		}
 	}
+	if err := o.writeNotices(out); err != nil {
+		return err
+	}
 	return writeChecksums(out)
+}
+
+// writeNotices writes the licenses of the project and of all that is in the binaries.
+func (o options) writeNotices(out string) error {
+	folder, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "run", "./hack/notices", "-platforms", strings.Join(o.platforms, ","), folder)
+	cmd.Dir = o.repository
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("collect the licenses: %w\n%s", err, text)
+	}
+	return nil
 }
 
 // fileName is without "+", which many places that files are put to do not take as it is.
@@ -168,7 +186,7 @@ func verifyTwice(o options, strict bool) error {
 
 // copySource copies what git knows or would add.
 func copySource(from, to string) error {
-	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "go.mod", "go.sum", "cmd", "pkg")
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "go.mod", "go.sum", "LICENSE", "cmd", "pkg", "hack/notices")
 	cmd.Dir = from
 	out, err := cmd.Output()
 	if err != nil {

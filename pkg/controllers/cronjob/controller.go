@@ -23,6 +23,7 @@ func Controller() manager.Controller {
 		Name:    "cronjob-controller",
 		Alias:   "cronjob",
 		Account: "cronjob-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),

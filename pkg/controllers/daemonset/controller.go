@@ -25,6 +25,7 @@ func Controller() manager.Controller {
 		Name:        "daemonset-controller",
 		Alias:       "daemonset",
 		Account:     "daemon-set-controller",
+		Beside:      true,
 		EventSource: "daemonset-controller",
 		Options:     o,
 		Rights:      Rights,

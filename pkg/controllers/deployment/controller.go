@@ -23,6 +23,7 @@ func Controller() manager.Controller {
 		Name:    "deployment-controller",
 		Alias:   "deployment",
 		Account: "deployment-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),

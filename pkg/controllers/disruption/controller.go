@@ -35,6 +35,7 @@ func Controller() manager.Controller {
 		Name:        "disruption-controller",
 		Alias:       "disruption",
 		Account:     "disruption-controller",
+		Beside:      true,
 		EventSource: "controllermanager",
 		Rights:      Rights,
 		Fields:      cached(),

@@ -25,6 +25,7 @@ func Controller() manager.Controller {
 		Name:    "endpoints-controller",
 		Alias:   "endpoint",
 		Account: "endpoint-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),

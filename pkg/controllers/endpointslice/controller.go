@@ -24,6 +24,7 @@ func Controller() manager.Controller {
 		Name:        "endpointslice-controller", // EPS-1..3
 		Alias:       "endpointslice",
 		Account:     "endpointslice-controller",
+		Beside:      true,
 		EventSource: "endpoint-slice-controller",
 		Options:     o,
 		Rights:      Rights,

@@ -26,6 +26,7 @@ func Controller() manager.Controller {
 		Name:        "endpointslice-mirroring-controller", // EPS-1..3
 		Alias:       "endpointslicemirroring",
 		Account:     "endpointslicemirroring-controller",
+		Beside:      true,
 		EventSource: "endpoint-slice-mirroring-controller",
 		Options:     o,
 		Rights:      Rights,

@@ -18,6 +18,7 @@ func Controller() manager.Controller {
 		Name:        "garbage-collector-controller",
 		Alias:       "garbagecollector",
 		Account:     "generic-garbage-collector",
+		Beside:      true,
 		EventSource: "garbage-collector-controller",
 		Options:     o,
 		Rights:      Rights,

@@ -37,6 +37,7 @@ func Controller() manager.Controller {
 		Name:    "horizontal-pod-autoscaler-controller",
 		Alias:   "horizontalpodautoscaling",
 		Account: "horizontal-pod-autoscaler",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  cached(),

@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 		t.Error(got)
 	}
 	first := decide(now, at(12, 50)).Status // above the limit, so that the metrics are not asked yet
-	if got := conditionTypes(first); got != "AbleToScale ScalingLimited" {
+	if got := conditionTypes(first); got != "AbleToScale" {
 		t.Error(got)
 	}
 	if got := conditionTypes(decide(now, at(4, 50, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status = first }))).Status); got != "AbleToScale ScalingActive ScalingLimited" {

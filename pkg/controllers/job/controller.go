@@ -62,6 +62,7 @@ func Controller() manager.Controller {
 		Name:    "job-controller",
 		Alias:   "job",
 		Account: "job-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),

@@ -27,6 +27,7 @@ func Controller() manager.Controller {
 		Name:    "namespace-controller",
 		Alias:   "namespace",
 		Account: "namespace-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		// The cache only tells which namespaces are being deleted. What is decided and written rests on a live read.

@@ -25,6 +25,7 @@ func Controller() manager.Controller {
 		Name:    "pod-garbage-collector-controller",
 		Alias:   "podgc",
 		Account: "pod-garbage-collector",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),

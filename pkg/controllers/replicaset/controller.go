@@ -17,6 +17,7 @@ func Controller() manager.Controller {
 		Name:    "replicaset-controller",
 		Alias:   "replicaset",
 		Account: "replicaset-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  replicas.Fields(),

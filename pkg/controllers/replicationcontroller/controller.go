@@ -16,6 +16,7 @@ func Controller() manager.Controller {
 		Name:    "replicationcontroller-controller",
 		Alias:   "replicationcontroller",
 		Account: "replication-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  replicas.Fields(),

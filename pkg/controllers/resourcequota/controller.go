@@ -39,6 +39,7 @@ func Controller() manager.Controller {
 		Name:    "resourcequota-controller",
 		Alias:   "resourcequota",
 		Account: "resourcequota-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  projection.Fields{Kinds: map[schema.GroupVersionKind][]string{quotaKind: nil}}, // written back whole

@@ -25,6 +25,7 @@ func Controller() manager.Controller {
 		Name:    "statefulset-controller",
 		Alias:   "statefulset",
 		Account: "statefulset-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),

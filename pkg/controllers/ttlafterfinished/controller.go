@@ -19,6 +19,7 @@ func Controller() manager.Controller {
 		Name:    "ttl-after-finished-controller",
 		Alias:   "ttl-after-finished",
 		Account: "ttl-after-finished-controller",
+		Beside:  true,
 		Options: o,
 		Rights:  Rights,
 		Fields:  fields(),
