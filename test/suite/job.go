@@ -216,6 +216,16 @@ var jobMutants = []Mutant{
 		Oracle: "S18",
 	},
 	{
+		Name: "the status lists all pods that have ended", // JOB-42
+		Edits: []Edit{{"pkg/controllers/job/report.go",
+			"room := max(0, burst-len(r.listed))", "room := max(9*burst, burst-len(r.listed))"},
+			{"pkg/controllers/job/report.go", "succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]", "succeeded := r.newSucceeded[:min(9*burst, len(r.newSucceeded))]"}},
+		Script: withoutElection + `
+			at 1s   job sum completions=900 parallelism=900 image=done:1
+			at 2s   fault m0 pause for=30s`,
+		Oracle: "S18",
+	},
+	{
 		Name: "all completions are started at once",
 		Edits: []Edit{{"pkg/controllers/job/plan.go",
 			"return min(parallelism(s.Job), max(0, completions(s.Job)-succeeded))", "return max(0, completions(s.Job)-succeeded)"}},

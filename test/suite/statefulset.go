@@ -207,6 +207,17 @@ var statefulSetMutants = []Mutant{
 		Oracle: "S22",
 	},
 	{
+		Name: "two pods that are too many and not ready wait for ever", // STS-101
+		Edits: []Edit{{"pkg/controllers/statefulset/plan_replicas.go",
+			"if highest.DeletionTimestamp != nil {", "if highest.DeletionTimestamp != nil || len(r.condemned) > 1 && !ready(highest) && !ready(r.condemned[1]) {"}},
+		Script: withoutElection + `
+			at 1s   sts db replicas=4 image=good:1 pods=OrderedReady
+			at 60s  sts db image=bad:2
+			at 80s  pod db n=2 do=delete
+			at 130s sts db replicas=1 partition=1`,
+		Oracle: SettledOracle,
+	},
+	{
 		Name: "claims are deleted with their StatefulSet whatever its policy says",
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_claims.go",
 			"\tcase deleted:\n\t\treturn metav1.NewControllerRef(set, setKind())", "\tcase deleted || condemned == nil:\n\t\treturn metav1.NewControllerRef(set, setKind())"}},

@@ -4,7 +4,7 @@ package csrsigning
 import (
 	"context"
 	"fmt"
-	"sync"
+	"path"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,7 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// workers is how many certificates are signed at the same time (CSR-1).
+// workers is how many certificates each signer signs at the same time (CSR-1).
 const workers = 5
 
 // Controller returns the signer's entry in the registry. Without the files of a certificate authority it is off, whatever --controllers
@@ -55,20 +55,37 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &caches{requests: requests, authorities: authorities, duration: o.Duration}
 	own := newCollectors(authorities)
+	var parts []reconcile.Part
+	logging := map[*authority]bool{}
+	for _, name := range csrutil.Signers() {
+		a := authorities[name]
+		if a == nil {
+			continue
+		}
+		s := &signing{name: name, requests: requests, authority: a, logs: !logging[a], duration: o.Duration}
+		logging[a] = true
+		part := reconcile.New(c.Shared, c.Access, s.controller(own))
+		own.queued.parts[name] = part
+		parts = append(parts, part)
+	}
 	c.RegisterMetrics(own.all()...)
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
-		Name:      "certificate_signing",
-		QueueName: "certificate", // shared with the approver, as in the original
+	return reconcile.Together(parts...), nil
+}
+
+// controller returns what the engine runs for one signer. What is slow for one does not hold up another (CSR-51).
+func (s *signing) controller(own collectors) reconcile.Controller[snapshot, struct{}] {
+	return reconcile.Controller[snapshot, struct{}]{
+		Name:      "certificate_signing_" + path.Base(s.name),
+		QueueName: "certificate", // shared with the approver, as in the original: its metrics are the sums
 		Workers:   workers,
 		Kinds:     []string{csrutil.Kind().Kind},
-		Watches:   []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: k.enqueued, Resync: true}},
-		Source:    k.follow,
-		Observe:   k.observe,
+		Watches:   []reconcile.Watch{{Kind: csrutil.Kind(), Informer: s.requests.Informer(), Enqueues: s.enqueued, Resync: true}},
+		Source:    s.follow,
+		Observe:   s.observe,
 		Plan:      planCertificate,
 		Applied:   own.applied,
-	}), nil
+	}
 }
 
 // tellOff logs which signers are off (CSR-9, CSR-12), in one line if all are off for the same reason.
@@ -104,24 +121,16 @@ func openAuthorities(pairs map[string]Pair) (map[string]*authority, error) {
 	return all, nil
 }
 
-// follow enqueues what is to be signed when the files of an authority have changed: what the old one could not sign, the new one may. It
+// follow enqueues what is to be signed when the files of the authority have changed: what the old one could not sign, the new one may. It
 // logs that the files of an authority do not belong together.
-func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
-	distinct := map[*authority]bool{}
-	for _, a := range k.authorities {
-		distinct[a] = true
-	}
-	var all sync.WaitGroup
-	for a := range distinct {
-		all.Go(func() {
-			a.follow(ctx, func() {
-				if err := a.mismatch(); err != nil {
-					klog.FromContext(ctx).Info("The files of a certificate authority do not belong together, what they said before stays", "err", err.Error())
-					return
-				}
-				k.enqueueAll(enqueue)
-			})
-		})
-	}
-	all.Wait()
+func (s *signing) follow(ctx context.Context, enqueue func(plan.Key)) {
+	s.authority.follow(ctx, func() {
+		err := s.authority.mismatch()
+		switch {
+		case err == nil:
+			s.enqueueAll(enqueue)
+		case s.logs:
+			klog.FromContext(ctx).Info("The files of a certificate authority do not belong together, what they said before stays", "err", err.Error())
+		}
+	})
 }

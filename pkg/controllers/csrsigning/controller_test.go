@@ -7,6 +7,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/api"
@@ -102,7 +104,8 @@ func TestExpiredAuthority(t *testing.T) { // CSR-21
 // bench has a controller with these flags.
 type bench struct {
 	*testing.T
-	server *apitest.Server
+	server   *apitest.Server
+	registry metrics.KubeRegistry
 }
 
 // run runs the controller in virtual time, which begins at epoch, while a test works. It returns the log.
@@ -114,14 +117,16 @@ func run(t *testing.T, flags map[string]string, test func(b *bench)) (log string
 			t.Fatal(err)
 		}
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &csrutil.Request{}})
-		managertest.Run(t, c, entry, func() { test(&bench{t, server}) })
+		registry := metrics.NewKubeRegistry()
+		c.RegisterMetrics = registry.MustRegister
+		managertest.Run(t, c, entry, func() { test(&bench{t, server, registry}) })
 	})
 }
 
 // put stores an approved request and waits until nothing is left to do.
 func (b *bench) put(name string, edits ...func(*csrutil.Request)) {
 	b.Helper()
-	r := csrtest.Kubelet(append([]func(*csrutil.Request){csrtest.Approved, func(r *csrutil.Request) { r.Name = name }}, edits...)...)
+	r := csrtest.Kubelet(append([]func(*csrutil.Request){csrtest.Approved, func(r *csrutil.Request) { r.Name, r.UID = name, types.UID(name) }}, edits...)...)
 	if _, err := b.server.Put(r); err != nil {
 		b.Fatal(err)
 	}
@@ -172,6 +177,52 @@ func TestSigners(t *testing.T) { // CSR-9, CSR-15, CSR-26
 	if strings.Count(log, "Skipping CSR signer controller because specific files were specified for other signers and not this one") != 1 {
 		t.Error(log)
 	}
+}
+
+// Writes that hang keep all workers of one signer, and its queue grows. Another signer goes on.
+func TestCSR51SignersDoNotWaitForOneAnother(t *testing.T) { // CSR-1, CSR-51
+	cert, key := csrtest.NewAuthority("ca", epoch, epoch.Add(year)).Write(t, t.TempDir())
+	run(t, map[string]string{"cluster-signing-cert-file": cert, "cluster-signing-key-file": key}, func(b *bench) {
+		b.server.BeforeWrite(func(w apitest.Write) error {
+			if strings.HasPrefix(w.Key.Name, "slow-") {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		})
+		for i := range workers + 2 {
+			b.put(fmt.Sprint("slow-", i), csrtest.Signer(client, "client auth"))
+		}
+		b.put("a")
+		if got := b.signedBy("a"); got != "ca" {
+			b.Errorf("while another signer is slow, a request is signed by %q", got)
+		}
+		if got := b.depths(); got != "kubernetes.io/kube-apiserver-client 2" {
+			b.Errorf("requests wait: %s", got)
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if got, waiting := b.signedBy(fmt.Sprint("slow-", workers+1)), b.depths(); got != "ca" || waiting != "" {
+			b.Errorf("in the end the last one is signed by %q, and there wait: %s", got, waiting)
+		}
+	})
+}
+
+// depths are the signers in whose queues something waits, as their metric tells.
+func (b *bench) depths() string {
+	b.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var all []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if n := m.GetGauge().GetValue(); f.GetName() == "certificate_signer_queue_depth" && n > 0 {
+				all = append(all, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", n))
+			}
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // A request that breaks the rules is given up with one write, and the log says why.

@@ -9,12 +9,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // collectors are the metrics of this controller (CSR-51, CSR-53).
 type collectors struct {
 	results *metrics.CounterVec
 	expiry  *expiry
+	queued  *queued
 }
 
 func newCollectors(authorities map[string]*authority) collectors {
@@ -28,12 +30,16 @@ func newCollectors(authorities map[string]*authority) collectors {
 			Subsystem: subsystem, Name: "ca_expiry_seconds", StabilityLevel: metrics.ALPHA,
 			Help: "Seconds until the certificate expires with which the signer signs; negative if it has expired.",
 		}, []string{"signer"})},
+		queued: &queued{parts: map[string]reconcile.Part{}, GaugeVec: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Subsystem: subsystem, Name: "queue_depth", StabilityLevel: metrics.ALPHA,
+			Help: "Requests for certificates that wait in the queue of the signer.",
+		}, []string{"signer"})},
 	}
 }
 
 // all lists the metrics for a registry.
 func (c collectors) all() []metrics.Registerable {
-	return []metrics.Registerable{c.results, c.expiry}
+	return []metrics.Registerable{c.results, c.expiry, c.queued}
 }
 
 // expiry is asked for when it is collected, because time passes and the files may change.
@@ -48,6 +54,22 @@ func (e *expiry) Collect(out chan<- prometheus.Metric) {
 		e.WithLabelValues(name).Set(time.Until(a.issuer().cert.NotAfter).Seconds())
 	}
 	e.GaugeVec.Collect(out)
+}
+
+// queued is asked for when it is collected, too.
+type queued struct {
+	*metrics.GaugeVec
+	parts map[string]reconcile.Part // by signer
+}
+
+// Collect implements prometheus.Collector.
+func (q *queued) Collect(out chan<- prometheus.Metric) {
+	for name, part := range q.parts {
+		for _, s := range part.Statuses() {
+			q.WithLabelValues(name).Set(float64(s.Queued))
+		}
+	}
+	q.GaugeVec.Collect(out)
 }
 
 // applied counts what became of a request, and logs one that is given up.

@@ -114,7 +114,7 @@ func TestLifetime(t *testing.T) {
 }
 
 func TestEnqueues(t *testing.T) { // CSR-4, CSR-9, CSR-50
-	k := &caches{authorities: map[string]*authority{certificatesv1.KubeAPIServerClientKubeletSignerName: {}}}
+	k := &signing{name: certificatesv1.KubeAPIServerClientKubeletSignerName}
 	candidate, done := csrtest.Kubelet(csrtest.Approved), csrtest.Kubelet(csrtest.Approved, signed)
 	for _, c := range []struct {
 		name string
@@ -127,7 +127,7 @@ func TestEnqueues(t *testing.T) { // CSR-4, CSR-9, CSR-50
 		{"one that was signed since", k.enqueued(candidate, done), 1},
 		{"one that was signed before", k.enqueued(done, done), 0},
 		{"one that is gone", k.enqueued(candidate, nil), 1},
-		{"one whose signer is off", k.enqueued(nil, csrtest.Kubelet(csrtest.Approved, csrtest.Signer(certificatesv1.KubeletServingSignerName))), 0},
+		{"one of another signer", k.enqueued(nil, csrtest.Kubelet(csrtest.Approved, csrtest.Signer(certificatesv1.KubeletServingSignerName))), 0},
 	} {
 		if len(c.keys) != c.want || c.want == 1 && c.keys[0] != (plan.Key{Name: "join"}) {
 			t.Errorf("%s enqueues %v", c.name, c.keys)

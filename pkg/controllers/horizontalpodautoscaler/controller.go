@@ -120,8 +120,11 @@ func newCaches(f kubeinformers.SharedInformerFactory, r schedule) (*caches, erro
 // watches: the clock is what enqueues autoscalers. Changes of pods and targets enqueue nothing (HPA-9).
 func (k *caches) watches(own *collectors) []reconcile.Watch {
 	enqueues := func(before, after plan.Object) []plan.Key {
-		if after == nil {
+		switch {
+		case after == nil:
 			k.namespaces.forget(before)
+		case before == nil || before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID():
+			k.namespaces.changed(after.GetNamespace())
 		}
 		return own.itself(before, after)
 	}

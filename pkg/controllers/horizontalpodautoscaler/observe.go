@@ -2,12 +2,14 @@ package horizontalpodautoscaler
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -65,6 +67,7 @@ func (k *caches) observePods(ctx context.Context, r request, s *snapshot) {
 		s.SelectorErr = err.Error()
 		return
 	}
+	pods = distinct(pods)
 	view := k.namespaces.view(r.Now, s.Autoscaler.Namespace)
 	if s.Ambiguous = view.ambiguous(s.Autoscaler, pods); len(s.Ambiguous) > 0 {
 		return
@@ -77,4 +80,14 @@ func (k *caches) observePods(ctx context.Context, r request, s *snapshot) {
 		read.Took = time.Since(began)
 		s.Readings = append(s.Readings, read)
 	}
+}
+
+// distinct drops what was found twice: a pod that is relabelled between two lookups in the cache is found by both.
+func distinct(pods []*corev1.Pod) []*corev1.Pod {
+	seen := make(map[types.UID]bool, len(pods))
+	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool {
+		again := seen[p.UID]
+		seen[p.UID] = true
+		return again
+	})
 }

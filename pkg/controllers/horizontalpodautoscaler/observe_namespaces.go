@@ -185,6 +185,13 @@ func (n *namespaces) remember(h *autoscalingv2.HorizontalPodAutoscaler, selector
 	}
 }
 
+// changed has all of a namespace found out anew. The evaluation of an autoscaler is to see those that have come since its period began.
+func (n *namespaces) changed(namespace string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.views, namespace)
+}
+
 // forget drops what is known of an autoscaler that is gone (HPA-10).
 func (n *namespaces) forget(o plan.Object) {
 	n.mu.Lock()

@@ -331,6 +331,40 @@ func TestAmbiguousSelectorsOfLiveTargets(t *testing.T) {
 	}
 }
 
+// HPA-16: what a new autoscaler, or one that has got another target, has to do with others is seen in the same period.
+func TestAmbiguousSelectorsWithinAPeriod(t *testing.T) {
+	b := newBench(t, web(), deployment("web", 1), pod(0), deployment("api", 1))
+	b.raw[podMetricsPath] = podMetrics(map[string]int64{"web-0": 50})
+	enqueues := b.watches(newCollectors())[0].Enqueues
+	steps := []struct {
+		before, after plan.Object
+		want          string
+	}{
+		{nil, web(), ""},
+		{nil, web(called("second", "web")), "shop/second shop/web"},
+		{web(called("second", "web")), web(called("second", "api"), func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Generation = 9 }), ""},
+	}
+	for i, c := range steps {
+		b.put(t, c.after)
+		enqueues(c.before, c.after)
+		if s := b.observed(t, now, webKey, nil); strings.Join(s.Ambiguous, " ") != c.want {
+			t.Errorf("%d: %v, want %q", i, s.Ambiguous, c.want)
+		}
+	}
+}
+
+// A pod that is found twice, because it was relabelled meanwhile, counts once.
+func TestAPodThatIsFoundTwice(t *testing.T) {
+	s := at(4, 100)
+	want := decide(now, s).Desired
+	later := s.Pods[1].DeepCopy()
+	later.ResourceVersion = "99"
+	s.Pods = distinct(append(slices.Clone(s.Pods), later))
+	if got := decide(now, s).Desired; got != want || len(s.Pods) != 4 {
+		t.Errorf("%d replicas of %d pods, want %d", got, len(s.Pods), want)
+	}
+}
+
 // HPA-10: what is remembered is forgotten with the autoscaler, and is not that of another one of its name.
 func TestAnotherOfTheName(t *testing.T) {
 	b := newBench(t, web(), deployment("web", 4))

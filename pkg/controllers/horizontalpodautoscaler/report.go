@@ -45,6 +45,8 @@ func settled(now time.Time, s snapshot, d decision, did plan.Outcome) autoscalin
 		if s.Settings.ToZero && d.Desired != 0 { // not before: a target that was to wake up and did not must be woken again
 			d.set(now, atZero, conditionFalse, "NotScaledToZero", notScaledToZero)
 		}
+	default: // the target has gone meanwhile
+		d.Status.DesiredReplicas = s.Autoscaler.Status.DesiredReplicas
 	}
 	return d.Status
 }

@@ -42,6 +42,10 @@ func TestStatus(t *testing.T) {
 	if reasonOf(*after, able) != "False FailedUpdateScale" || after.CurrentReplicas != 4 || after.DesiredReplicas != 0 || after.LastScaleTime != nil { // HPA-49, HPA-51
 		t.Errorf("%+v", after)
 	}
+	vanished := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Subresource: scaleSubresource}}} // not found
+	if after := writtenBy(reportStatus(now, failed, vanished)); after.DesiredReplicas != 0 || after.LastScaleTime != nil || reasonOf(*after, able) == "True SucceededRescale" {
+		t.Errorf("of a target that has gone: %+v", after)
+	}
 	memory := at(2, 50*1024*1024*1000, by(measuring(used(corev1.ResourceMemory, "50Mi"))))
 	if got := decide(now, memory).Status.CurrentMetrics[0].Resource.Current.AverageValue.String(); got != "50Mi" { // HPA-52
 		t.Error(got)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -91,6 +92,45 @@ func TestReservationsStay(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		b.want("nothing has come", "pods", "0")
 	})
+}
+
+// RQ-57: a process takes over a quota of which all five are used, and counts four pods. The fifth may have been admitted just now and sit in
+// webhooks. How long what it uses is held depends on when the status was written.
+func TestWhatIsUsedAndNotCountedAfterATakeover(t *testing.T) {
+	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of virtual time
+	for name, c := range map[string]struct {
+		edit    func(*corev1.ResourceQuota)
+		refused bool // nothing is read live
+		held    time.Duration
+	}{
+		"the status was written a moment ago":           {writtenAt(start.Add(-time.Second)), false, reservedFor},
+		"the status was written at the end of a minute": {writtenAt(start.Add(-reservedFor)), false, reservedFor},
+		"the clock of the server is ahead":              {writtenAt(start.Add(time.Minute)), false, reservedFor},
+		"the status was written long ago":               {writtenAt(start.Add(-2 * reservedFor)), false, assumedFor},
+		"nobody knows when it was written":              {func(*corev1.ResourceQuota) {}, false, reservedFor},
+		"no answer tells when it was written":           {writtenAt(start.Add(-2 * reservedFor)), true, reservedFor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runAfter(t, func(b *bench) {
+				b.put(quotaOf(amounts("pods", 5), said(amounts("pods", 5)), c.edit))
+				for _, pod := range []string{"a", "b", "c", "d"} {
+					b.put(podNamed(pod))
+				}
+				b.live.before.Store(ptr.To(func(resource string) error {
+					if c.refused && resource == "resourcequotas" {
+						return apierrors.NewTooManyRequests("later", 1)
+					}
+					return nil
+				}))
+				go func() { // the controller begins now
+					time.Sleep(c.held - time.Second)
+					b.want("it may come", "pods", "5")
+					time.Sleep(3 * time.Second)
+					b.want("it has not come", "pods", "4")
+				}()
+			}, func(b *bench) { b.want("in the end", "pods", "4") })
+		})
+	}
 }
 
 // RQ-57: the watch of pods is late. Nothing is lowered meanwhile, and a new quota waits.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,6 +18,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
+
+// lookWithin is how long a live read of the quota may take. Without an answer, nothing is lowered too early.
+const lookWithin = 2 * time.Second
 
 // caches are what the controller reads.
 type caches struct {
@@ -104,6 +108,9 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 		}
 	}
 	before = before.from(from)
+	if len(before.uncounted(q, s.Counted)) > 0 {
+		before.AtRest = k.atRest(ctx, r.Now, q)
+	}
 	slices.Sort(s.Waiting)
 	slices.Sort(s.Failing)
 	slices.Sort(s.Late)
@@ -167,6 +174,20 @@ func (k *caches) compare(ctx context.Context, of schema.GroupResource, m api.Map
 		return late
 	}
 	return verified
+}
+
+// atRest reports whether the status has not changed for as long as a reservation lasts. Caches do not tell when it was written.
+func (k *caches) atRest(ctx context.Context, now time.Time, q *corev1.ResourceQuota) bool {
+	m, ok := api.BuiltIn(quotaKind)
+	if !ok || k.verifier == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name).String()}
+	err := k.verifier.List(ctx, m, q.Namespace, named, list)
+	return err == nil && len(list.Items) == 1 && list.Items[0].UID == q.UID && atRest(now, list.Items[0].ManagedFields)
 }
 
 // hanging are resources that could not be listed in time. Each is asked for by one quota at a time, so that it does not keep all

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -19,9 +20,16 @@ import (
 // server works no longer than that on a request.
 const reservedFor = time.Minute
 
-// assumedFor is how long what is used and not counted is taken for reserved when the process sees a quota first: most of it was used by
-// objects that have been deleted while nobody counted.
+// assumedFor is how long what is used and not counted is taken for reserved when a name is counted first, if the status has not changed
+// for reservedFor: nothing that admission let in is under way any more, and what is not counted was used by objects that were deleted
+// while nobody counted. Some watches may still be late.
 const assumedFor = 15 * time.Second
+
+// clockSkew is by how much the clock of the API server may differ from ours.
+const clockSkew = 5 * time.Second
+
+// farApart is more versions than an etcd makes while a reservation lasts. An object that is older by that comes from another etcd.
+const farApart = 1 << 23
 
 // memory is what is remembered of a quota.
 type memory struct {
@@ -39,6 +47,8 @@ type memory struct {
 	Sources map[corev1.ResourceName]string
 	// Compared are the numbers of the sources that were compared with the server.
 	Compared []uint64
+	// AtRest says that the status has not changed for as long as a reservation lasts. It is found out when names are counted first.
+	AtRest bool
 	// Reserved is what admission has added, without what has arrived of it.
 	Reserved []increase
 	// Unmatched has arrived before the watch of the quota shows what was added for it.
@@ -115,7 +125,7 @@ func (m memory) advance(now time.Time, q *corev1.ResourceQuota, counted corev1.R
 		}
 	}
 	next.Reserved = slices.DeleteFunc(next.Reserved, func(r increase) bool { return len(r.Usage) == 0 })
-	next.assumeReserved(now, q, counted)
+	next.assumeReserved(now, q, counted, m.AtRest)
 	return next
 }
 
@@ -138,11 +148,12 @@ func (m *memory) observeVersion(now time.Time, v version) {
 	m.Seen, m.Used = v.Version, v.Used
 }
 
-// release takes what has arrived out of what was reserved for it: the latest reservation before the arrival.
+// release takes what has arrived out of what was reserved for it: the latest reservation before the arrival. The versions of objects in
+// another etcd do not tell what came before; such an object is taken out of any reservation.
 func (m *memory) release(arrived increase) {
 	for i := len(m.Reserved) - 1; i >= 0 && len(arrived.Usage) > 0; i-- {
 		r := m.Reserved[i]
-		if r.Version >= arrived.Version {
+		if r.Version >= arrived.Version && r.Version-arrived.Version < farApart {
 			continue
 		}
 		for name, amount := range arrived.Usage {
@@ -162,18 +173,43 @@ func (m *memory) release(arrived increase) {
 
 // assumeReserved takes for reserved what is used and not counted, of names that are counted for the first time. If the status says that
 // 5 pods are used when the process starts, and 3 are counted, the other 2 may have been admitted and not stored yet.
-func (m *memory) assumeReserved(now time.Time, q *corev1.ResourceQuota, counted corev1.ResourceList) {
-	used := corev1.ResourceList{}
+func (m *memory) assumeReserved(now time.Time, q *corev1.ResourceQuota, counted corev1.ResourceList, atRest bool) {
+	if over := m.uncounted(q, counted); len(over) > 0 {
+		assumed := reservedFor
+		if atRest {
+			assumed = assumedFor
+		}
+		m.Reserved = append(m.Reserved, increase{Version: versionOf(q), At: now.Add(assumed - reservedFor), Usage: over})
+	}
 	for name := range counted {
 		if !slices.Contains(m.Known, name) {
 			m.Known = append(m.Known, name)
-			used[name] = q.Status.Used[name]
 		}
 	}
 	slices.Sort(m.Known)
-	if over := quota.Over(used, counted); len(over) > 0 {
-		m.Reserved = append(m.Reserved, increase{Version: versionOf(q), At: now.Add(assumedFor - reservedFor), Usage: over})
+}
+
+// uncounted returns what is used and not counted, of names that are counted for the first time.
+func (m memory) uncounted(q *corev1.ResourceQuota, counted corev1.ResourceList) corev1.ResourceList {
+	used := corev1.ResourceList{}
+	for name := range counted {
+		if !slices.Contains(m.Known, name) {
+			used[name] = q.Status.Used[name]
+		}
 	}
+	return quota.Over(used, counted)
+}
+
+// atRest reports whether the status was written last before all reservations that can still be under way, by the managed fields of a
+// quota. If they do not tell, it may have been just now.
+func atRest(now time.Time, fields []metav1.ManagedFieldsEntry) bool {
+	var last time.Time
+	for _, f := range fields {
+		if f.Subresource == plan.Status && f.Time != nil && f.Time.After(last) {
+			last = f.Time.Time
+		}
+	}
+	return !last.IsZero() && now.Sub(last) >= reservedFor+clockSkew
 }
 
 // reserved returns the sum of what is reserved, and when the first of it ends.

@@ -99,6 +99,8 @@ func TestReservations(t *testing.T) {
 		{"two are added, one comes", known, []version{at(11, 10, 3), at(13, 11, 4)}, []increase{came(12)}, "1", 0},
 		{"the watch has skipped a version", known, []version{at(13, 0, 4)}, []increase{came(12), came(14)}, "0", 0},
 		{"the object comes first", known, []version{at(10, 0, 2)}, []increase{came(12)}, "0", 1},
+		{"what comes from another etcd, whose versions are lower", memory{UID: "q", Seen: farApart + 10, Used: amounts("pods", 2), Known: known.Known}, []version{at(farApart+20, farApart+10, 3)}, []increase{came(9)}, "0", 0},
+		{"what comes from another etcd, whose versions are higher", known, []version{at(11, 10, 4)}, []increase{came(farApart + 20)}, "1", 0},
 		{"an old version", known, []version{at(9, 8, 7)}, nil, "0", 0},
 		{"the usage was lowered, and raised again", known, []version{at(11, 10, 1), at(12, 11, 2)}, nil, "1", 0},
 		{"a quota that was not known uses more than is counted", memory{}, []version{at(11, 10, 3)}, nil, "3", 0},
@@ -146,6 +148,7 @@ func TestReservationsLater(t *testing.T) {
 func TestReservationsOfOtherSources(t *testing.T) {
 	m := reserving(amounts("pods", 3, "cpu", 2))
 	m.UID, m.Seen, m.Used, m.Known = "q", 10, amounts("pods", 4, "cpu", 2), []corev1.ResourceName{"cpu", "pods"}
+	m.AtRest = true
 	m = m.from(map[corev1.ResourceName]string{"pods": "1,", "cpu": "1,"})
 	q := quotaOf(amounts("pods", 9, "cpu", 9), said(amounts("pods", 4, "cpu", 2)), func(q *corev1.ResourceQuota) { q.ResourceVersion = "10" })
 	for _, c := range []struct {

@@ -51,6 +51,9 @@ func (r *rollout) findRevisions() (found revisions, err error) {
 		found.update = history.Numbered(own[at], history.Next(own))
 		found.steps = []plan.Step{plan.Change{Old: own[at], New: found.update, Why: "back to an earlier template"}}
 		r.say("return to revision %s", found.update.Name)
+	case r.Set.DeletionTimestamp != nil: // a new template gets no revision any more
+		found.update = &appsv1.ControllerRevision{}
+		found.update.Name = r.Set.Status.UpdateRevision
 	default:
 		if err := r.newRevision(&found, history.Next(own)); err != nil {
 			return found, err

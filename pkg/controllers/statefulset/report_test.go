@@ -67,6 +67,11 @@ func TestStatus(t *testing.T) {
 			"STS-6 a set that is being deleted is counted", web(2, image("v2"), deleted), []*corev1.Pod{pod(base, 0, "v2")}, 0,
 			appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
 		},
+		{
+			"STS-6 the new template of a set that is being deleted gets no revision, and none is named", web(2, image("v3"), current, deleted, func(set *appsv1.StatefulSet) { set.Status.UpdateRevision = v2.Name }),
+			[]*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v1")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := []plan.Object{v1, v2}
