@@ -112,7 +112,7 @@ func onTheCommandLine(t *testing.T, command string) {
 			t.Errorf("%s: exit code %d, want %s:\n%s", test.name, code, test.want, out)
 		}
 	}
-	for asked, want := range map[string]string{"--controllers=": "\ntoy-controller\ntoy\n", "--concurrent-to": "--concurrent-toy-syncs"} {
+	for asked, want := range map[string]string{"--controllers=": "\ntoy-controller\n-toy-controller\ntoy\n-toy\n", "--concurrent-to": "--concurrent-toy-syncs"} {
 		if out, _ := run(t, ".", command, "__complete", asked); !strings.Contains("\n"+out, want) {
 			t.Errorf("%s is not completed:\n%s", asked, out)
 		}

@@ -51,17 +51,17 @@ func (x *exchange) watch(upstream string) {
 	}
 	defer resp.Body.Close()
 	copyHeader(x.w, resp)
-	_ = http.NewResponseController(x.w).Flush()
 	if resp.StatusCode != http.StatusOK {
 		x.state.Outages.Blind(x.watched(), time.Now())
 		_, _ = io.Copy(x.w, resp.Body)
 		return
 	}
 	s := &stream{
-		exchange: x, channel: x.state.Watches(x.watched()),
+		exchange: x, channel: x.state.Watches(x.watched()), // before the client knows that it watches: faults that begin then meet the watch
 		protobuf: strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeProtobuf),
 		wake:     make(chan struct{}, 1),
 	}
+	_ = http.NewResponseController(x.w).Flush()
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
@@ -172,6 +172,7 @@ func (s *stream) deliver(ctx context.Context) (end func()) {
 	flush := http.NewResponseController(s.w).Flush
 	for {
 		changed := s.channel.Changed()
+		f, wait, ok := s.take(time.Now()) // before it is asked whether the watch was cut, so that no event comes after that
 		if err := s.channel.Cut(); errors.Is(err, faults.ErrExpired) {
 			if _, err := s.w.Write(s.gone()); err == nil && flush() == nil {
 				return nil
@@ -180,7 +181,6 @@ func (s *stream) deliver(ctx context.Context) (end func()) {
 		} else if err != nil {
 			return abort
 		}
-		f, wait, ok := s.take(time.Now())
 		switch {
 		case ok && f.last:
 			return f.end
