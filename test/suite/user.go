@@ -21,8 +21,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-// Patience is how long a User waits for something.
-const Patience = 60 * time.Second
+// Patience is how long a User waits for something: longer than the longest back-off, and than the minute for which a manager that has just
+// been started may hold what a quota says is used.
+const Patience = 75 * time.Second
 
 // By is who users are, where it is recorded who writes.
 const By = "user"
