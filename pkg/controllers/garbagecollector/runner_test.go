@@ -501,9 +501,11 @@ func TestResourceThatVanishes(t *testing.T) {
 			owner.DeletionTimestamp, owner.Finalizers = ptr.To(metav1.Now()), []string{finalizer}
 			dependent := object("of-"+finalizer, deleted("example.com/hold"))
 			dependent.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: finalizer, UID: owner.UID, BlockOwnerDeletion: ptr.To(true)}}
-			b.listing.Insert(configMaps) // the orphans are not let go yet
+			b.mu.Lock()
+			b.listing.Insert(configMaps) // so that no owner is let go before its dependents are known
+			b.mu.Unlock()
+			b.see(owner) // first, or it may be read live
 			b.OnUpdate(secretsResource, dependent)
-			b.see(owner)
 		}
 		b.OnUpdate(secretsResource, object("secret"))
 		web := b.put("web")
