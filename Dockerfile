@@ -16,6 +16,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY cmd cmd
 COPY pkg pkg
+COPY internal internal
 COPY hack/notices hack/notices
 COPY LICENSE ./
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \

@@ -75,9 +75,15 @@ var meetsTheWorld = []string{
 // decides reports whether a file of a controller, or of what controllers are made of, belongs to its planner.
 func (s source) decides() bool {
 	folder, base := path.Split(s.path)
-	controller := strings.HasPrefix(folder, "pkg/controllers/") && folder != "pkg/controllers/" || folder == "pkg/replicas/" || folder == "pkg/endpoints/" ||
-		folder == "pkg/history/" || folder == "pkg/csrutil/"
+	controller := strings.HasPrefix(folder, "pkg/controllers/") && folder != "pkg/controllers/" || pure(folder)
 	return controller && !s.isTest() && !slices.Contains(meetsTheWorld, base) && !observes(base) && !runs(base)
+}
+
+// pureFolders are the parts of internal that planners may import. Everything below them is pure, except for what the names of files tell.
+var pureFolders = []string{"internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/"}
+
+func pure(folder string) bool {
+	return slices.ContainsFunc(pureFolders, func(prefix string) bool { return strings.HasPrefix(folder, prefix) })
 }
 
 // runs reports whether a file of that name belongs to a controller that is run by itself, and not by package reconcile.
@@ -92,7 +98,7 @@ func observes(base string) bool {
 
 func TestPlannersArePure(t *testing.T) {
 	impure := regexp.MustCompile(`^(context|net|net/.*|os|os/.*|sync|sync/.*|math/rand.*|k8s\.io/client-go.*|k8s\.io/klog.*|k8s\.io/component-base.*)$`)
-	ours := []string{"pkg/bootstraptoken", "pkg/csrutil", "pkg/endpoints", "pkg/history", "pkg/jobutil", "pkg/plan", "pkg/podutil", "pkg/quota", "pkg/rbac"}
+	ours := []string{"pkg/plan", "pkg/rbac"}
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}
 	checked := 0
 	for _, s := range sources(t) {
@@ -102,7 +108,7 @@ func TestPlannersArePure(t *testing.T) {
 		checked++
 		for _, path := range s.imports() {
 			to, own := strings.CutPrefix(path, module+"/")
-			if impure.MatchString(path) && path != "net/netip" || own && !slices.Contains(ours, to) {
+			if impure.MatchString(path) && path != "net/netip" || own && !slices.Contains(ours, to) && !pure(to) {
 				t.Errorf("%s imports %s", s.path, path)
 			}
 		}
@@ -128,44 +134,38 @@ func TestPlannersArePure(t *testing.T) {
 	}
 }
 
-// mayImport says which packages of this module another one may import, tests aside. Folders below pkg/controllers have the
-// line of that name.
-var mayImport = map[string]string{
-	"pkg/plan":                   "", // at the bottom
-	"pkg/podutil":                "",
-	"pkg/jobutil":                "",
-	"pkg/csrutil":                "",
-	"pkg/bootstraptoken":         "pkg/plan",
-	"pkg/quota":                  "",
-	"pkg/history":                "pkg/plan",
-	"pkg/endpoints":              "pkg/plan pkg/podutil",
-	"pkg/endpoints/slicemetrics": "pkg/endpoints pkg/informers pkg/plan",
-	"pkg/fieldmask":              "",
-	"pkg/projection":             "pkg/fieldmask",
-	"pkg/rbac":                   "",
-	"pkg/api":                    "pkg/plan pkg/rbac",
-	"pkg/queue":                  "pkg/plan",
-	"pkg/freshness":              "pkg/plan pkg/queue",
-	"pkg/executor":               "pkg/api pkg/freshness pkg/plan",
-	"pkg/reconcile":              "pkg/api pkg/executor pkg/freshness pkg/plan pkg/queue", // it knows plans, not who makes them
-	"pkg/files":                  "",
-	"pkg/legacytoken":            "",
-	"pkg/rootca":                 "pkg/files",
-	"pkg/informers":              "pkg/fieldmask pkg/plan pkg/podutil pkg/projection",
-	"pkg/manager":                "pkg/api pkg/clients pkg/freshness pkg/health pkg/informers pkg/leaderelection pkg/plan pkg/projection pkg/rbac pkg/reconcile", // and no controller
-	"pkg/replicas":               "pkg/informers pkg/manager pkg/plan pkg/podutil pkg/projection pkg/reconcile",
-	"pkg/controllers":            "pkg/api pkg/bootstraptoken pkg/csrutil pkg/endpoints pkg/endpoints/slicemetrics pkg/executor pkg/files pkg/flagutil pkg/freshness pkg/history pkg/informers pkg/jobutil pkg/legacytoken pkg/manager pkg/plan pkg/podutil pkg/projection pkg/queue pkg/quota pkg/rbac pkg/reconcile pkg/replicas pkg/rootca",
+// layers are the packages of the library, each line above those that it stands on: a package imports only what later lines name. A name
+// that ends with a slash stands for all packages below it, of which none imports another one, except in the pure parts of internal.
+var layers = []string{
+	"pkg/manager/managertest internal/metrics",
+	"pkg/controllers/",
+	"internal/workloads/replicas internal/slicemetrics internal/rootca internal/legacytoken",
+	"pkg/manager",
+	"pkg/reconcile internal/identity pkg/informers pkg/leaderelection internal/serving pkg/client/clienttest",
+	"internal/executor internal/health internal/projection",
+	"pkg/client internal/freshness internal/projection/fieldmask internal/files",
+	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
+	"pkg/plan pkg/rbac internal/flagutil",
 }
 
-// allowed returns the line of a package in mayImport.
-func allowed(from string) (packages []string, ok bool) {
-	if strings.HasPrefix(from, "pkg/controllers/") {
-		from = "pkg/controllers"
-	} else if from == "pkg/controllers" {
-		return nil, false // the registry
+// layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.
+func layer(name string) (number int, ok bool) {
+	longest := 0
+	for i, line := range layers {
+		for _, of := range strings.Fields(line) {
+			below := strings.HasSuffix(of, "/") && strings.HasPrefix(name, of)
+			if (name == of || below) && len(of) > longest {
+				number, ok, longest = i, true, len(of)
+			}
+		}
 	}
-	line, ok := mayImport[from]
-	return strings.Fields(line), ok
+	return number, ok
+}
+
+// library reports whether a package is of the library, and not only of its tests.
+func library(name string) bool {
+	return (strings.HasPrefix(name, "pkg/") || strings.HasPrefix(name, "internal/")) && name != "pkg/controllers" &&
+		!strings.HasPrefix(name, "internal/testing/") && name != "internal/projection/projectiontest"
 }
 
 // Observe has no side effects: what it finds worth a line is in the snapshot, and is logged when the plan has been applied.
@@ -173,7 +173,7 @@ func TestObserveDoesNotLog(t *testing.T) {
 	checked := 0
 	for _, s := range sources(t) {
 		folder, base := path.Split(s.path)
-		if !observes(base) || !strings.HasPrefix(folder, "pkg/controllers/") && folder != "pkg/replicas/" {
+		if !observes(base) || !strings.HasPrefix(folder, "pkg/controllers/") && folder != "internal/workloads/replicas/" {
 			continue
 		}
 		checked++
@@ -191,8 +191,10 @@ func TestImportsPointOneWay(t *testing.T) {
 	for _, s := range sources(t) {
 		from := path.Dir(s.path)
 		found[from] = true
-		packages, limited := allowed(from)
-		bottom := limited && len(packages) == 0 // its tests need nobody, either
+		above, known := layer(from)
+		if library(from) && !known {
+			t.Errorf("%s has no line in layers", from)
+		}
 		for _, path := range s.imports() {
 			to, ours := strings.CutPrefix(path, module+"/")
 			if strings.HasPrefix(path, "k8s.io/"+"kubernetes") {
@@ -201,27 +203,30 @@ func TestImportsPointOneWay(t *testing.T) {
 			if !ours || s.isTest() && to == fixedSeed {
 				continue
 			}
+			under, standing := layer(to)
 			switch {
 			case strings.HasPrefix(to, "pkg/controllers/") && strings.HasPrefix(from, "pkg/controllers/") && from != to:
 				t.Errorf("%s imports another controller: %s", s.path, to)
-			case limited && (bottom || !s.isTest()) && !slices.Contains(packages, to):
-				t.Errorf("%s imports %s, which %s must not know", s.path, to, from)
 			case to == "pkg/controllers" && !strings.HasPrefix(from, "cmd/") && !strings.HasPrefix(from, "test/") && from != "hack/gen" && !s.isTest():
 				t.Errorf("%s imports the registry", s.path)
 			case strings.HasPrefix(to, "test/") && !strings.HasPrefix(from, "test/"):
 				t.Errorf("%s imports %s", s.path, to)
+			case library(from) && !s.isTest() && (!standing || under < above || under == above && !(pure(from) && pure(to))):
+				t.Errorf("%s imports %s, which does not lie below it", s.path, to)
 			}
 		}
 	}
-	for name := range mayImport {
-		if !found[name] {
-			t.Errorf("there is no package %s", name)
+	for _, line := range layers {
+		for _, name := range strings.Fields(line) {
+			if !strings.HasSuffix(name, "/") && !found[name] {
+				t.Errorf("there is no package %s", name)
+			}
 		}
 	}
 }
 
 // fixedSeed is the package by which properties draw the same inputs in each run of the tests.
-const fixedSeed = "pkg/plantest/fixedseed"
+const fixedSeed = "internal/testing/plantest/fixedseed"
 
 func TestPropertiesDrawTheSameEachTime(t *testing.T) {
 	draws, fixed := map[string]bool{}, map[string]bool{}
@@ -231,14 +236,14 @@ func TestPropertiesDrawTheSameEachTime(t *testing.T) {
 			switch path {
 			case "pgregory.net/rapid":
 				draws[folder] = true
-			case module + "/" + fixedSeed, module + "/pkg/plantest":
+			case module + "/" + fixedSeed, module + "/internal/testing/plantest":
 				fixed[folder] = true
 			}
 		}
 	}
 	for folder := range draws {
 		if !fixed[folder] && folder != fixedSeed {
-			t.Errorf("%s uses rapid and imports neither pkg/plantest nor %s", folder, fixedSeed)
+			t.Errorf("%s uses rapid and imports neither internal/testing/plantest nor %s", folder, fixedSeed)
 		}
 	}
 	if len(draws) < 30 {

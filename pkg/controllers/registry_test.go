@@ -12,7 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
-// Of pods, the caches keep only some fields, so a controller may patch them and must not replace them: api.MethodFor would
+// Of pods, the caches keep only some fields, so a controller may patch them and must not replace them: client.MethodFor would
 // choose an update for a controller that declares no right to patch.
 func TestPodsAreOnlyPatched(t *testing.T) {
 	for _, entry := range Registry() {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
+	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
 func must[T any](v T, err error) T {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
+	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
 // SharingChangesNothing: objects that share memory are what they were without, those that came before as well.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
+	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
 // observed is a ListWatch of pods whose activity is noted, and its server, in virtual time.

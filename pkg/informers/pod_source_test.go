@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/fieldmask"
-	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
+	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
+	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
 // podServer is an API server that has pods, as far as informers can tell.

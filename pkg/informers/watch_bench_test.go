@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/projection/projectiontest"
+	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
 // stream answers every request with the same bytes.

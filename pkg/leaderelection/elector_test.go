@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
 )
 
 func holder(s *server) string {
@@ -545,8 +545,8 @@ func TestClientAndEventLE5LE21(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &server{}
 		w := &wire{server: s}
-		b := clients.NewBuilder(&rest.Config{Host: "http://api", Transport: w},
-			clients.Options{Component: "kube-controller-manager", ContentType: "application/json"})
+		b := identity.NewBuilder(&rest.Config{Host: "http://api", Transport: w},
+			identity.Options{Component: "kube-controller-manager", ContentType: "application/json"})
 		config := Defaults()
 		leases, err := kubernetes.NewForConfig(b.Lease(config.RenewDeadline))
 		if err != nil {
@@ -557,7 +557,7 @@ func TestClientAndEventLE5LE21(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		events, stop := clients.NewRecorder(ctx, root.CoreV1(), "kube-controller-manager", 0)
+		events, stop := identity.NewRecorder(ctx, root.CoreV1(), "kube-controller-manager", 0)
 		defer stop()
 		elector, err := New(config, "a", leases.CoordinationV1(), events)
 		if err != nil {

@@ -16,9 +16,9 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -27,7 +27,7 @@ import (
 // New makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What it returns
 // has to be run.
 func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err error) {
-	ctx = klog.NewContext(ctx, clients.WithoutBodies(klog.FromContext(ctx)))
+	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
 	m = &Manager{Config: c, registry: registry}
 	defer func() {
 		if err != nil {
@@ -35,7 +35,7 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 		}
 	}()
 	c.Clients.MayWrite = func() bool { return m.leadership.Held() }
-	m.builder = clients.NewBuilder(c.Client, c.Clients)
+	m.builder = identity.NewBuilder(c.Client, c.Clients)
 	off := func(entry Controller) bool { return !c.Controllers[entry.Name] }
 	if err := m.buildInformers(slices.DeleteFunc(slices.Clone(registry), off)); err != nil {
 		return m, err
@@ -85,7 +85,7 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 	if err != nil {
 		return fmt.Errorf("fields that are cached: %w", err)
 	}
-	config := m.builder.Config(clients.Informers)
+	config := m.builder.Config(identity.Informers)
 	config.Wrap(m.refusals.Wrap)
 	client, err := informers.NewClient(config, projection)
 	if err != nil {
@@ -107,7 +107,7 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 
 // buildMetadata makes the caches of metadata. They watch nothing until a controller subscribes.
 func (m *Manager) buildMetadata() error {
-	client, err := metadata.NewForConfig(m.builder.Config(clients.Informers))
+	client, err := metadata.NewForConfig(m.builder.Config(identity.Informers))
 	if err != nil {
 		return fmt.Errorf("client for metadata: %w", err)
 	}
@@ -132,17 +132,17 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("client for the lease: %w", err)
 	}
-	identity, err := leaderelection.Identity()
+	holder, err := leaderelection.Identity()
 	if err != nil {
 		return err
 	}
-	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), root.CoreV1(), m.Clients.Component, 0)
+	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), root.CoreV1(), m.Clients.Component, 0)
 	m.closers = append(m.closers, closeRecorder)
-	elector, err := leaderelection.New(m.LeaderElection, identity, leases.CoordinationV1(), recorder)
+	elector, err := leaderelection.New(m.LeaderElection, holder, leases.CoordinationV1(), recorder)
 	if err != nil {
 		return err
 	}
-	watched, err := kubernetes.NewForConfig(m.builder.Config(clients.LeaderElection)) // its requests may last
+	watched, err := kubernetes.NewForConfig(m.builder.Config(identity.LeaderElection)) // its requests may last
 	if err != nil {
 		return fmt.Errorf("client for the watch of the lease: %w", err)
 	}
@@ -154,12 +154,12 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 
 // buildShared makes what all controllers share. The mapper and the verifier have the identity that fills the caches.
 func (m *Manager) buildShared() error {
-	config := m.builder.Config(clients.Informers)
-	mapper, err := api.NewMapper(config)
+	config := m.builder.Config(identity.Informers)
+	mapper, err := client.NewMapper(config)
 	if err != nil {
 		return err
 	}
-	reading, err := api.NewClients(config, mapper, clientOptions)
+	reading, err := client.NewClients(config, mapper, clientOptions)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (m *Manager) buildShared() error {
 }
 
 // clientOptions let a worker know that a request of its has ended.
-var clientOptions = api.Options{OnRequestDone: reconcile.Progress}
+var clientOptions = client.Options{OnRequestDone: reconcile.Progress}
 
 func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	config, err := m.configFor(entry)
@@ -181,7 +181,7 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	}
 	built := &named{Controller: entry}
 	config.Wrap(built.refusals.WrapWrites)
-	own, err := api.NewClients(config, m.mapper, clientOptions)
+	own, err := client.NewClients(config, m.mapper, clientOptions)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	if err != nil {
 		return err
 	}
-	recorder, closeRecorder := clients.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), cmp.Or(entry.EventSource, entry.Account), 3)
+	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), cmp.Or(entry.EventSource, entry.Account), 3)
 	m.closers = append(m.closers, closeRecorder)
 	access := reconcile.Access{Client: own.Client(), Events: recorder, Method: methodOf(entry), MayGet: mayGet(entry)}
 	if m.Hooks != nil {
@@ -213,7 +213,7 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 }
 
 // contextOf is what a controller is built from.
-func (m *Manager) contextOf(own *api.Clients, access reconcile.Access) Context {
+func (m *Manager) contextOf(own *client.Clients, access reconcile.Access) Context {
 	return Context{
 		Config: m.Config, Enabled: m.enabled, Informers: m.informers, Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
 		RegisterMetrics: m.registerMetrics,
@@ -245,13 +245,13 @@ func (m *Manager) configFor(entry Controller) (*rest.Config, error) {
 }
 
 // methodOf says how a controller changes objects: by update where its rights allow nothing else.
-func methodOf(entry Controller) func(schema.GroupResource, string) api.Method {
+func methodOf(entry Controller) func(schema.GroupResource, string) client.Method {
 	if entry.Rights == nil {
 		return nil
 	}
 	rights := entry.Rights()
-	return func(resource schema.GroupResource, subresource string) api.Method {
-		return api.MethodFor(rights, resource, subresource)
+	return func(resource schema.GroupResource, subresource string) client.Method {
+		return client.MethodFor(rights, resource, subresource)
 	}
 }
 
@@ -261,7 +261,7 @@ func mayGet(entry Controller) func(schema.GroupResource) bool {
 		return nil
 	}
 	rights := entry.Rights()
-	return func(resource schema.GroupResource) bool { return api.MayGet(rights, resource) }
+	return func(resource schema.GroupResource) bool { return client.MayGet(rights, resource) }
 }
 
 func (m *Manager) registerMetrics(own ...metrics.Registerable) {
@@ -274,8 +274,8 @@ func (m *Manager) registerMetrics(own ...metrics.Registerable) {
 func (m *Manager) enabled(gate string) bool { return m.Enabled == nil || m.Enabled(gate) }
 
 // root returns the clients of the root identity, for controllers that cannot work as their service account.
-func (m *Manager) root() (*api.Clients, error) {
-	return api.NewClients(m.builder.Config(clients.Root), m.mapper, clientOptions)
+func (m *Manager) root() (*client.Clients, error) {
+	return client.NewClients(m.builder.Config(identity.Root), m.mapper, clientOptions)
 }
 
 func (m *Manager) close() {

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -152,9 +152,9 @@ type Context struct {
 	Metadata *informers.MetadataInformers
 	// Clients are this controller's own, under its identity and limits: typed, metadata, dynamic, scale. They share the
 	// process's discovery and RESTMapper.
-	Clients *api.Clients
+	Clients *client.Clients
 	// Root returns clients of the root identity, for what a controller cannot do as its service account.
-	Root   func() (*api.Clients, error)
+	Root   func() (*client.Clients, error)
 	Shared reconcile.Shared // what all controllers of the process share
 	Access reconcile.Access // what a [reconcile.Runner] needs of this controller's own
 	// RegisterMetrics has metrics of the controller's own served (MH-31).
@@ -163,11 +163,11 @@ type Context struct {
 
 // Faster returns clients of the controller whose limit of requests is so many times higher, if there is one. They have a bucket of
 // their own (REG-70).
-func (c Context) Faster(qpsFactor float32, burstFactor int) (*api.Clients, error) {
+func (c Context) Faster(qpsFactor float32, burstFactor int) (*client.Clients, error) {
 	config, _ := c.Clients.Config()
 	if config.QPS > 0 {
 		config.QPS, config.Burst = config.QPS*qpsFactor, config.Burst*burstFactor
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
 	}
-	return api.NewClients(config, c.Clients.Mapper(), clientOptions)
+	return client.NewClients(config, c.Clients.Mapper(), clientOptions)
 }

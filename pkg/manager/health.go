@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/health"
+	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )

@@ -12,11 +12,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/pkg/health"
+	"github.com/standalone-kcm/controller-manager/internal/health"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 

@@ -13,8 +13,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -22,8 +22,8 @@ import (
 
 // Config is everything that a manager needs to know, with all defaults applied.
 type Config struct {
-	Client  *rest.Config    // how to reach the API server, with the root identity
-	Clients clients.Options // user agent, encoding, limits, service accounts
+	Client  *rest.Config     // how to reach the API server, with the root identity
+	Clients identity.Options // user agent, encoding, limits, service accounts
 
 	Controllers map[string]bool // by canonical name; what is not named is off
 
@@ -66,18 +66,18 @@ type Manager struct {
 	Config
 	registry    []Controller
 	stop        atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
-	builder     *clients.Builder
+	builder     *identity.Builder
 	informers   kubeinformers.SharedInformerFactory
 	metadata    *informers.MetadataInformers
 	leadership  leaderelection.Leadership
-	mapper      *api.Mapper
+	mapper      *client.Mapper
 	shared      reconcile.Shared
 	runners     []*named
 	off         []OffState
 	accounts    []string
 	closers     []func() // run by close, last first
 	liveness    *informers.WatchLiveness
-	refusals    clients.Refusals
+	refusals    identity.Refusals
 	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches      atomic.Pointer[[]informers.Started] // nil until they are started
 	ending      atomic.Bool
@@ -88,7 +88,7 @@ type named struct {
 	Controller
 	Runner
 	running  atomic.Bool
-	refusals clients.Refusals // of what it writes with its own identity
+	refusals identity.Refusals // of what it writes with its own identity
 }
 
 // Run builds the controllers of the registry that are switched on and runs them while this process leads. It returns
@@ -116,7 +116,7 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 func (m *Manager) run(ctx context.Context) error {
-	ctx = klog.NewContext(ctx, clients.WithoutBodies(klog.FromContext(ctx)))
+	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
 	defer m.close()
 	defer m.ending.Store(true)
 	defer context.AfterFunc(ctx, func() { m.ending.Store(true) })()

@@ -19,8 +19,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
@@ -58,7 +58,7 @@ func entry(name string, w worker) Controller {
 func untilDone(ctx context.Context) error { <-ctx.Done(); return nil }
 
 func config(client *rest.Config, on ...string) Config {
-	c := Config{Client: client, Clients: clients.Options{Component: "test"}, Controllers: map[string]bool{}, ShutdownTimeout: 5 * time.Second}
+	c := Config{Client: client, Clients: identity.Options{Component: "test"}, Controllers: map[string]bool{}, ShutdownTimeout: 5 * time.Second}
 	for _, name := range on {
 		c.Controllers[name] = true
 	}

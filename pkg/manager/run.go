@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
@@ -26,7 +26,7 @@ const (
 // waitForServer waits until the API server says that it is healthy, or answers that it does not tell us, or ctx ends. It waits
 // without end, as a standby does: to restart the process would bring the API server back no sooner.
 func (m *Manager) waitForServer(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(m.builder.Config(clients.Informers))
+	client, err := kubernetes.NewForConfig(m.builder.Config(identity.Informers))
 	if err != nil {
 		return fmt.Errorf("client for the API server: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 )
 
 var (

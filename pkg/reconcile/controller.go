@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -79,7 +79,7 @@ type Controller[S, M any] struct {
 type Request[M any] struct {
 	Key    plan.Key
 	Now    time.Time
-	Reader api.Reader // reads live, as the controller's own identity; each read is bounded in time
+	Reader client.Reader // reads live, as the controller's own identity; each read is bounded in time
 	// Memory is what was committed of an earlier Observation of the key; nil the first time, and when nothing was
 	// remembered. It must not be changed.
 	Memory *M
@@ -136,16 +136,16 @@ type Shared struct {
 	Explain *Explain
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
 	// often may not. Nil: caches are trusted.
-	Verifier api.Reader
+	Verifier client.Reader
 }
 
 // Access is what one controller has for itself: how it reaches the API server, under its own identity and limits (CI-5,
 // CI-20), and who is told what it does.
 type Access struct {
-	Client api.Client
+	Client client.Client
 	Events record.EventRecorder // nil: events are dropped
 	// Method says how objects of a resource are changed, see [executor.Config]; nil: by patch.
-	Method func(resource schema.GroupResource, subresource string) api.Method
+	Method func(resource schema.GroupResource, subresource string) client.Method
 	// MayGet tells whether objects of a resource may be read live, see [executor.Config]; nil: they may.
 	MayGet func(resource schema.GroupResource) bool
 	Hooks  Hooks

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -15,7 +15,7 @@ func TestObserveIsToldOfAFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.start()
 		var refused atomic.Int32
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Verb == "create" && x.Kind == "Pod" && refused.Add(1) <= 2 {
 				return exceeded(x.Key.Name)
 			}
@@ -44,7 +44,7 @@ func TestRefusedReportsBackOff(t *testing.T) {
 		w.debounce = time.Second
 		w.start()
 		var refused atomic.Int32
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Options.Subresource == plan.Status {
 				refused.Add(1)
 				return exceeded(x.Key.Name)
@@ -59,7 +59,7 @@ func TestRefusedReportsBackOff(t *testing.T) {
 		if s := w.status(); s.Failing != 1 {
 			t.Errorf("%+v", s)
 		}
-		w.BeforeWrite(func(apitest.Write) error { return nil })
+		w.BeforeWrite(func(clienttest.Write) error { return nil })
 		time.Sleep(2 * time.Minute)
 		if s := w.status(); s.Failing != 0 || s.Debounced != 0 {
 			t.Errorf("after it was written: %+v", s)
@@ -77,7 +77,7 @@ func TestRefusedPlansThatRequeueBackOff(t *testing.T) {
 		}
 		w.start()
 		var refused atomic.Int32
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Verb == "create" && x.Kind == "Pod" {
 				refused.Add(1)
 				return exceeded(x.Key.Name)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -105,7 +105,7 @@ func TestMemoryOfAFailedWrite(t *testing.T) {
 				}
 				w.start()
 				var tries atomic.Int32
-				w.BeforeWrite(func(x apitest.Write) error {
+				w.BeforeWrite(func(x clienttest.Write) error {
 					if x.Kind == "Pod" && tries.Add(1) == 1 {
 						return exceeded(x.Key.Name)
 					}
@@ -142,7 +142,7 @@ func TestMemoryThatKnowsTheOutcome(t *testing.T) {
 		}
 		w.start()
 		pods, statuses := 0, 0
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			switch {
 			case x.Kind == "Pod":
 				if pods++; pods == 1 {
@@ -180,7 +180,7 @@ func TestMemoryAndReports(t *testing.T) {
 		w.put("a", 0)
 		w.settle()
 		var refused atomic.Bool
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Options.Subresource == plan.Status && !refused.Swap(true) {
 				return exceeded(x.Key.Name)
 			}
@@ -267,7 +267,7 @@ func TestMemoryWhenObserveRunsTwice(t *testing.T) {
 		w.settle()
 		w.touch("a") // it is verified by now, and something is remembered of it
 		var lost atomic.Bool
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Kind == "Pod" && !lost.Swap(true) {
 				return errors.New("connection reset by peer")
 			}

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
 )
 
 // Hooks are told what a controller does, for metrics. Each may be nil; none may block. No argument takes more values in a

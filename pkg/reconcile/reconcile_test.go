@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/queue"
 )
 
 func TestKeepsPodsAndReports(t *testing.T) {
@@ -81,7 +81,7 @@ func TestNeverGivesUp(t *testing.T) {
 		w.start()
 		var tries atomic.Int32
 		var allowed atomic.Bool
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if !allowed.Load() && x.Verb == "create" && x.Kind == "Pod" {
 				tries.Add(1)
 				return exceeded(x.Key.Name)
@@ -123,7 +123,7 @@ func TestBackoffOfAController(t *testing.T) {
 			}
 		}
 		w.start()
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Kind == "Pod" {
 				return exceeded(x.Key.Name)
 			}
@@ -152,7 +152,7 @@ func TestPeriod(t *testing.T) {
 		w.adjust = func(c *Controller[toy, int]) { c.Period = 20 * time.Second }
 		w.start()
 		var tries atomic.Int32
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Kind != "Pod" {
 				return nil
 			}
@@ -208,7 +208,7 @@ func TestNamespaceTerminatingIsNoError(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.start()
 		var tries atomic.Int32
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Kind != "Pod" {
 				return nil
 			}
@@ -259,7 +259,7 @@ func TestUnexplainedConflictIsTriedAgain(t *testing.T) {
 		w.settle()
 		var mu sync.Mutex
 		var refusals []time.Time
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if x.Verb != "update" {
 				return nil
 			}

@@ -15,10 +15,10 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
-	"github.com/standalone-kcm/controller-manager/pkg/queue"
 )
 
 // A change of an object whose siblings are in progress has the priority that they have, until all are done.

@@ -12,7 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -84,7 +84,7 @@ func TestAHungServerIsNotStuck(t *testing.T) {
 		}
 		w.start()
 		stuck, idle := w.highest(20 * time.Minute)
-		if stuck > api.RequestTimeout+time.Second || idle > api.RequestTimeout+time.Second {
+		if stuck > client.RequestTimeout+time.Second || idle > client.RequestTimeout+time.Second {
 			t.Errorf("stuck for %v, idle for %v", stuck, idle)
 		}
 		if s := w.status(); s.Failing == 0 {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -61,7 +61,7 @@ func (r *run[S, M]) verify(ctx context.Context, s S) error {
 
 // ownerOnly is the set that has nothing but the owner. It is listed, not read by name: whoever fills the caches may list.
 func ownerOnly(owner plan.Object) (Live, error) {
-	kind, err := api.KindOf(owner)
+	kind, err := client.KindOf(owner)
 	return Live{Kind: kind, Namespace: owner.GetNamespace(), Name: owner.GetName(), Selector: labels.Everything(), Cached: []plan.Object{owner}}, err
 }
 

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 )
 
 // loseAnswers carries out the creations of pods, and loses the answers while the condition holds.
 func (w *world) loseAnswers(while func() bool) {
-	w.AfterWrite(func(x apitest.Write) error {
+	w.AfterWrite(func(x clienttest.Write) error {
 		if x.Verb == "create" && x.Kind == "Pod" && while() {
 			return errors.New("connection reset by peer")
 		}
@@ -65,8 +65,8 @@ func TestAWriteThatWasNotSentIsAnswered(t *testing.T) {
 		err       error
 		liveReads bool
 	}{
-		"said by the client":    {api.ErrNotLeading, false},
-		"said by the transport": {&url.Error{Op: "Post", URL: "https://api", Err: api.ErrNotLeading}, false},
+		"said by the client":    {client.ErrNotLeading, false},
+		"said by the transport": {&url.Error{Op: "Post", URL: "https://api", Err: client.ErrNotLeading}, false},
 		"a broken connection":   {&url.Error{Op: "Post", URL: "https://api", Err: errors.New("reset")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestAWriteThatWasNotSentIsAnswered(t *testing.T) {
 				w.start()
 				w.put("first", 0) // what has come into the cache since is of our own time
 				w.settle()
-				w.BeforeWrite(func(x apitest.Write) error {
+				w.BeforeWrite(func(x clienttest.Write) error {
 					if x.Kind == "Pod" && !leads.Load() {
 						return c.err
 					}

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/queue"
 )
 
 // waitForCaches waits until all caches are filled (CLI-59).

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -88,7 +88,7 @@ func TestRecordedChanges(t *testing.T) {
 		w.settle()
 		w.wantChanges("made by ourselves", "+a-2 +a-3")
 		refuse.Store(true)
-		w.BeforeWrite(func(x apitest.Write) error {
+		w.BeforeWrite(func(x clienttest.Write) error {
 			if refuse.Load() && x.Verb == "delete" {
 				return exceeded(x.Key.Name)
 			}

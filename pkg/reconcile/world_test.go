@@ -20,25 +20,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 )
 
 var (
 	podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 	setKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
-	pods, _ = api.BuiltIn(podKind)
-	sets, _ = api.BuiltIn(setKind)
+	pods, _ = client.BuiltIn(podKind)
+	sets, _ = client.BuiltIn(setKind)
 )
 
 // world is an API server in memory with one toy controller in front of it, which keeps as many pods as a ReplicaSet asks for
 // and reports how many there are.
 type world struct {
-	*apitest.Server
+	*clienttest.Server
 	t          *testing.T
 	runner     *Runner[toy, int]
 	shared     Shared
@@ -70,9 +70,9 @@ func (w *world) Held() bool { return w.lease.Load() }
 // inBubble runs the test in virtual time, and ends all goroutines.
 func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{Server: apitest.NewServer(), t: t, events: record.NewFakeRecorder(100000), counts: map[string]int{}}
+		w := &world{Server: clienttest.NewServer(), t: t, events: record.NewFakeRecorder(100000), counts: map[string]int{}}
 		w.lease.Store(true)
-		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: api.BuiltIns{}, Lease: w, Explain: NewExplain()}
+		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: w, Explain: NewExplain()}
 		test(t, w)
 		if w.stop != nil {
 			w.stop()
@@ -134,7 +134,7 @@ func (w *world) keepCaches() (stop func()) {
 func (w *world) nextTerm() { w.again(context.WithCancel(context.Background())) }
 
 func (w *world) newRunner(sets, pods cache.SharedIndexInformer) *Runner[toy, int] {
-	c, client := w.controller(sets, pods), &client{w.Server, w.lag, w.beforeList}
+	c, client := w.controller(sets, pods), &slowClient{w.Server, w.lag, w.beforeList}
 	access := Access{Client: client, Events: w.events, Hooks: w.hooks(), Method: method}
 	w.shared.Verifier = client
 	if w.adjust != nil {
@@ -147,24 +147,24 @@ func (w *world) newRunner(sets, pods cache.SharedIndexInformer) *Runner[toy, int
 }
 
 // method: the status of ReplicaSets is updated whole, and all else patched.
-func method(resource schema.GroupResource, subresource string) api.Method {
+func method(resource schema.GroupResource, subresource string) client.Method {
 	if resource.Resource == "replicasets" && subresource == plan.Status {
-		return api.MethodUpdate
+		return client.MethodUpdate
 	}
-	return api.MethodPatch
+	return client.MethodPatch
 }
 
-// client is a client as a process has it: each request ends in time, and is progress. Its creations and its live lists can
+// slowClient is a client as a process has it: each request ends in time, and is progress. Its creations and its live lists can
 // take time.
-type client struct {
-	*apitest.Server
+type slowClient struct {
+	*clienttest.Server
 	lag        func(ctx context.Context) error
 	beforeList func()
 }
 
-func (c *client) Create(ctx context.Context, m api.Mapping, o plan.Object, opts api.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (c *slowClient) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	defer Progress(ctx)
-	ctx, cancel := context.WithTimeout(ctx, api.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	if c.lag != nil {
 		if err := c.lag(ctx); err != nil {
@@ -174,7 +174,7 @@ func (c *client) Create(ctx context.Context, m api.Mapping, o plan.Object, opts 
 	return c.Server.Create(ctx, m, o, opts)
 }
 
-func (c *client) List(ctx context.Context, m api.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+func (c *slowClient) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	defer Progress(ctx)
 	if c.beforeList != nil && o.Limit == 0 { // with a limit, it is not the objects that are asked for
 		c.beforeList()
@@ -337,10 +337,10 @@ func (w *world) put(name string, replicas int32) {
 	if apierrors.IsNotFound(err) {
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		set.Spec.Replicas = &replicas
-		_, err = w.Create(context.Background(), sets, set, api.WriteOptions{})
+		_, err = w.Create(context.Background(), sets, set, client.WriteOptions{})
 	} else if err == nil {
 		set.Spec.Replicas = &replicas
-		_, err = w.Update(context.Background(), sets, set, api.WriteOptions{})
+		_, err = w.Update(context.Background(), sets, set, client.WriteOptions{})
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -365,7 +365,7 @@ func (w *world) putPods(set string, names ...string) {
 	for _, name := range names {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, setKind)}}}
-		if _, err := w.Create(context.Background(), pods, pod, api.WriteOptions{}); err != nil {
+		if _, err := w.Create(context.Background(), pods, pod, client.WriteOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

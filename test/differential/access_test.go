@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
-	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 )
 
 func TestMain(m *testing.M) {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/pkg/serving"
+	"github.com/standalone-kcm/controller-manager/internal/serving"
 )
 
 // apiServer answers questions about clients, and notes them.

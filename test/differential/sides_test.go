@@ -31,7 +31,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/standalone-kcm/controller-manager/pkg/serving"
+	"github.com/standalone-kcm/controller-manager/internal/serving"
 )
 
 // settings are how both servers are set up. Lists are JSON; an empty text is a list that is not given.

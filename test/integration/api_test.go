@@ -16,21 +16,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
-func apiClients(t *testing.T, config *rest.Config) *api.Clients {
+func apiClients(t *testing.T, config *rest.Config) *client.Clients {
 	t.Helper()
 	own := rest.CopyConfig(config)
 	own.ContentType, own.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf, */*"
 	own.QPS = -1
-	mapper, err := api.NewMapper(own)
+	mapper, err := client.NewMapper(own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := api.NewClients(own, mapper, api.Options{})
+	clients, err := client.NewClients(own, mapper, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestBuiltInKindsAreTheServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range list.APIResources {
-			m, ok := api.BuiltIn(version.WithKind(r.Kind))
+			m, ok := client.BuiltIn(version.WithKind(r.Kind))
 			if strings.Contains(r.Name, "/") || !ok {
 				continue
 			}
@@ -89,7 +89,7 @@ spec:
 func TestCustomResources(t *testing.T) {
 	c := cluster.Start(t)
 	clients, ns := apiClients(t, c.RESTConfig), c.Namespace(t)
-	client, ctx := clients.Client(), t.Context()
+	cl, ctx := clients.Client(), t.Context()
 	w := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(3), "list": []any{"a"}}}}
 	w.SetGroupVersionKind(schema.GroupVersionKind{Group: "api.example.com", Version: "v1", Kind: "Widget"})
 	w.SetNamespace(ns)
@@ -99,63 +99,63 @@ func TestCustomResources(t *testing.T) {
 	}
 	c.Apply(t, "", widgetCRD)
 	defer c.Kubectl(t, "delete", "crd", "widgets.api.example.com")
-	var m api.Mapping
+	var m client.Mapping
 	cluster.Eventually(t, patience, "the kind is found", func() (err error) {
 		if err = clients.Mapper().Refresh(ctx); err != nil {
 			return err
 		}
 		if m, err = clients.Mapper().MappingFor(ctx, w); err == nil {
-			_, err = client.Create(ctx, m, w, api.WriteOptions{}) // the server itself needs a moment
+			_, err = cl.Create(ctx, m, w, client.WriteOptions{}) // the server itself needs a moment
 		}
 		return err
 	})
 	key := plan.Key{Namespace: ns, Name: "w"}
-	before := read(ctx, t, client, m, key)
+	before := read(ctx, t, cl, m, key)
 	after := before.DeepCopy()
 	after.SetFinalizers([]string{"example.com/f"})
-	if _, err := api.Change(ctx, client, m, before, after, api.WriteOptions{}); err != nil {
+	if _, err := client.Change(ctx, cl, m, before, after, client.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.Change(ctx, client, m, before, after, api.WriteOptions{}); !apierrors.IsConflict(err) {
+	if _, err := client.Change(ctx, cl, m, before, after, client.WriteOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("GC-49: a merge patch of an outdated object: %v", err)
 	}
-	before = read(ctx, t, client, m, key)
+	before = read(ctx, t, cl, m, key)
 	after = before.DeepCopy()
 	after.SetFinalizers(nil)
 	after.SetUID("another")
 	namesake := before.DeepCopy()
 	namesake.SetUID("another")
-	if _, err := api.Change(ctx, client, m, namesake, after, api.WriteOptions{}); !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+	if _, err := client.Change(ctx, cl, m, namesake, after, client.WriteOptions{}); !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		t.Errorf("a patch of an object that took the other's name: %v", err)
 	}
 	after.Object["status"] = map[string]any{"replicas": int64(2)}
-	if _, err := api.Change(ctx, client, m, before, after, api.WriteOptions{Subresource: "status"}); err != nil {
+	if _, err := client.Change(ctx, cl, m, before, after, client.WriteOptions{Subresource: "status"}); err != nil {
 		t.Error(err)
 	}
-	scale, err := client.GetScale(ctx, m, key)
+	scale, err := cl.GetScale(ctx, m, key)
 	if err != nil || scale.Spec.Replicas != 3 || scale.Status.Replicas != 2 {
 		t.Fatalf("%+v, %v", scale, err)
 	}
 	scale.Spec.Replicas = 5
-	if _, err := client.Update(ctx, m, scale, api.WriteOptions{Subresource: "scale"}); err != nil {
+	if _, err := cl.Update(ctx, m, scale, client.WriteOptions{Subresource: "scale"}); err != nil {
 		t.Error(err)
 	}
-	before = read(ctx, t, client, m, key)
+	before = read(ctx, t, cl, m, key)
 	after = before.DeepCopy()
 	after.SetFinalizers(nil)
-	if _, err := api.Change(ctx, client, m, before, after, api.WriteOptions{}); err != nil {
+	if _, err := client.Change(ctx, cl, m, before, after, client.WriteOptions{}); err != nil {
 		t.Error(err)
 	}
-	if err := client.DeleteCollection(ctx, m, ns, metav1.ListOptions{}, metav1.DeleteOptions{}); err != nil {
+	if err := cl.DeleteCollection(ctx, m, ns, metav1.ListOptions{}, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 	left := &metav1.PartialObjectMetadataList{}
-	if err := client.List(ctx, m, ns, metav1.ListOptions{}, left); err != nil || len(left.Items) > 0 {
+	if err := cl.List(ctx, m, ns, metav1.ListOptions{}, left); err != nil || len(left.Items) > 0 {
 		t.Errorf("left: %v, %v", left.Items, err)
 	}
 }
 
-func read(ctx context.Context, t *testing.T, r api.Reader, m api.Mapping, key plan.Key) *unstructured.Unstructured {
+func read(ctx context.Context, t *testing.T, r client.Reader, m client.Mapping, key plan.Key) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := r.Get(ctx, m, key, u); err != nil {
@@ -169,43 +169,43 @@ func TestBuiltInObjects(t *testing.T) {
 	t.Parallel() // without a manager
 	c := cluster.Start(t)
 	clients, ns := apiClients(t, c.RESTConfig), c.Namespace(t)
-	client, ctx := clients.Client(), t.Context()
-	pods, _ := api.BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
+	cl, ctx := clients.Client(), t.Context()
+	pods, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p", Labels: map[string]string{"a": "b"}, Finalizers: []string{"example.com/f"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, NodeName: "no-such-node"}}
-	made, err := client.Create(ctx, pods, pod, api.WriteOptions{})
+	made, err := cl.Create(ctx, pods, pod, client.WriteOptions{})
 	if err != nil || made.UID == "" || made.ResourceVersion == "" {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	key := plan.Key{Namespace: ns, Name: "p"}
 	metadata := &metav1.PartialObjectMetadata{}
-	if err := client.Get(ctx, pods, key, metadata); err != nil || metadata.UID != made.UID {
+	if err := cl.Get(ctx, pods, key, metadata); err != nil || metadata.UID != made.UID {
 		t.Fatalf("%v, %v", metadata, err)
 	}
 	c.Kubectl(t, "--namespace", ns, "label", "pod", "p", "other=one")
 	after := metadata.DeepCopy()
 	after.Labels, after.Finalizers = nil, nil
-	if _, err := api.Change(ctx, client, pods, metadata, after, api.WriteOptions{}); err != nil {
+	if _, err := client.Change(ctx, cl, pods, metadata, after, client.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	live := &corev1.Pod{}
-	if err := client.Get(ctx, pods, key, live); err != nil || len(live.Labels) != 1 || live.Labels["other"] != "one" || len(live.Finalizers) != 0 {
+	if err := cl.Get(ctx, pods, key, live); err != nil || len(live.Labels) != 1 || live.Labels["other"] != "one" || len(live.Finalizers) != 0 {
 		t.Errorf("what another has written is to stay: %v, %v, %v", live.Labels, live.Finalizers, err)
 	}
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "p"}}
-	if _, err := client.Create(ctx, pods, eviction, api.WriteOptions{Subresource: "eviction"}); err != nil {
+	if _, err := cl.Create(ctx, pods, eviction, client.WriteOptions{Subresource: "eviction"}); err != nil {
 		t.Errorf("evict: %v", err)
 	}
-	roles, _ := api.BuiltIn(rbacv1.SchemeGroupVersion.WithKind("Role"))
+	roles, _ := client.BuiltIn(rbacv1.SchemeGroupVersion.WithKind("Role"))
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	for range 2 {
-		apply := api.WriteOptions{Method: api.MethodApply, FieldManager: "test"}
-		if made, err = api.Change(ctx, client, roles, role, role, apply); err != nil || made.UID == "" {
+		apply := client.WriteOptions{Method: client.MethodApply, FieldManager: "test"}
+		if made, err = client.Change(ctx, cl, roles, role, role, apply); err != nil || made.UID == "" {
 			t.Errorf("apply: %v, %v", made, err)
 		}
 		role.Rules[0].Verbs = []string{"list"}
 	}
-	deployments, _ := api.BuiltIn(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	deployments, _ := client.BuiltIn(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	c.Kubectl(t, "--namespace", ns, "create", "deployment", "d", "--image=i", "--replicas=0")
 	if scale, err := clients.Reader().GetScale(ctx, deployments, plan.Key{Namespace: ns, Name: "d"}); err != nil || scale.Spec.Replicas != 0 {
 		t.Errorf("%v, %v", scale, err)

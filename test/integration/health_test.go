@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/version"
 
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/health"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/internal/metrics"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/health"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	"github.com/standalone-kcm/controller-manager/pkg/metrics"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
@@ -42,7 +42,7 @@ type embedded struct {
 func embed(t *testing.T, client *rest.Config, registry []manager.Controller, edit func(*manager.Config)) *embedded {
 	t.Helper()
 	c := manager.Config{
-		Client: client, Clients: clients.Options{Component: "kube-controller-manager"},
+		Client: client, Clients: identity.Options{Component: "kube-controller-manager"},
 		Controllers: map[string]bool{}, MinResyncPeriod: 12 * time.Hour, ShutdownTimeout: 10 * time.Second,
 		LeaderElection: leaderelection.Defaults(),
 	}

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/queue"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -179,7 +179,7 @@ func (b *bench) namespaceOf(object string) string {
 	if err := json.Unmarshal([]byte(filled(object, "")), &o); err != nil {
 		b.Fatal(err)
 	}
-	if m, ok := api.BuiltIn(o.GroupVersionKind()); ok && !m.Namespaced {
+	if m, ok := client.BuiltIn(o.GroupVersionKind()); ok && !m.Namespaced {
 		return ""
 	}
 	return cmp.Or(o.Namespace, b.ns)

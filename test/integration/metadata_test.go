@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
@@ -42,7 +42,7 @@ func TestMetadataInformers(t *testing.T) {
 
 	config := rest.CopyConfig(c.RESTConfig)
 	config.Wrap(m.open.wrap)
-	clients := must(api.NewClients(config, must(api.NewMapper(config)), api.Options{}))
+	clients := must(client.NewClients(config, must(client.NewMapper(config)), client.Options{}))
 	all := informers.NewMetadataInformers(must(clients.Metadata()))
 	defer all.Shutdown()
 	told := &knownNames{of: map[string]bool{}}
@@ -118,7 +118,7 @@ var (
 )
 
 // deletable discovers what a garbage collector watches.
-func deletable(mapper *api.Mapper) informers.DiscoverFunc {
+func deletable(mapper *client.Mapper) informers.DiscoverFunc {
 	return func(ctx context.Context) (all []schema.GroupVersionResource, err error) {
 		found, err := mapper.PreferredResources(ctx, "list", "watch", "delete")
 		for _, m := range found {

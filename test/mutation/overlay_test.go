@@ -255,12 +255,12 @@ func TestMutantThatDoesNotCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a package")
 	}
-	m := suite.Mutant{Name: "bad", Edits: []suite.Edit{{File: "pkg/queue/backoff.go", Old: "firstBackoff<<", New: "undefined<<"}}}
+	m := suite.Mutant{Name: "bad", Edits: []suite.Edit{{File: "internal/queue/backoff.go", Old: "firstBackoff<<", New: "undefined<<"}}}
 	overlay, err := overlayOf(t.TempDir(), []suite.Mutant{m})
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command("go", "build", "-overlay="+overlay, "./pkg/queue")
+	command := exec.Command("go", "build", "-overlay="+overlay, "./internal/queue")
 	command.Dir = root
 	output, err := command.CombinedOutput()
 	if want := `backoff.go (mutant "bad"):19`; err == nil || !strings.Contains(string(output), want) {

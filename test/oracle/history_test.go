@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
-	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 )
 
 // TestSharesNoCodeWithTheSuspect: an oracle that uses the manager's own code would repeat its mistakes.

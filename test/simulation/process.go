@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
@@ -76,7 +76,7 @@ func (p *process) config(client *rest.Config) manager.Config {
 	set := p.world.script.Setting
 	c := manager.Config{
 		Client:          client,
-		Clients:         clients.Options{Component: "kube-controller-manager"},
+		Clients:         identity.Options{Component: "kube-controller-manager"},
 		RootCAFile:      suite.RootCAFile(),
 		Controllers:     map[string]bool{},
 		Enabled:         func(gate string) bool { return gate != "MaxUnavailableStatefulSet" }, // which is off by default

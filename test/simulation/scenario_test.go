@@ -4,8 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 

@@ -15,7 +15,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
@@ -157,7 +157,7 @@ func (w *world) animate(ctx context.Context) (end func()) {
 	return func() {
 		cancel()
 		<-done
-		time.Sleep(api.RequestTimeout) // discovery that is under way does not end with its process, but when it is answered
+		time.Sleep(client.RequestTimeout) // discovery that is under way does not end with its process, but when it is answered
 	}
 }
 

@@ -255,7 +255,7 @@ func bootstrapTokensSettled(s *View) (wrong []string) {
 
 const (
 	signerFolder    = "pkg/controllers/bootstrapsigner/"
-	bootstrapFile   = "pkg/bootstraptoken/bootstraptoken.go"
+	bootstrapFile   = "internal/credentials/bootstraptoken/bootstraptoken.go"
 	tokenCleanPlan  = "pkg/controllers/tokencleaner/plan.go"
 	beginBootstrap  = withoutElection + "\n\t\t\tat 5s   clusterinfo content=a\n\t\t\tat 6s   bootstrap token0 expires=never"
 	beginExpiration = withoutElection + "\n\t\t\tat 5s   bootstrap token0 expires=20"

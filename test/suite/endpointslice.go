@@ -132,7 +132,7 @@ var endpointSliceMutants = []Mutant{
 	},
 	{
 		Name:  "EndpointSlices that were deleted do not come back",
-		Edits: []Edit{{"pkg/endpoints/slices.go", "if key, ok := ServiceOfSlice(before); ok && w.manages(before) {", "if key, ok := ServiceOfSlice(before); ok && !w.manages(before) {"}},
+		Edits: []Edit{{"internal/network/endpoints/slices.go", "if key, ok := ServiceOfSlice(before); ok && w.manages(before) {", "if key, ok := ServiceOfSlice(before); ok && !w.manages(before) {"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1

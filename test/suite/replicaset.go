@@ -81,7 +81,7 @@ var replicasetMalformed = map[string]string{
 var replicasetMutants = []Mutant{
 	{
 		Name: "one pod too many is deleted",
-		Edits: []Edit{{"pkg/replicas/plan.go",
+		Edits: []Edit{{"internal/workloads/replicas/plan.go",
 			"n := min(-missing, burst)", "n := min(1-missing, burst)"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=5 image=good:1
@@ -90,7 +90,7 @@ var replicasetMutants = []Mutant{
 	},
 	{
 		Name: "ready pods are given up first",
-		Edits: []Edit{{"pkg/replicas/rank.go",
+		Edits: []Edit{{"internal/workloads/replicas/rank.go",
 			"podutil.FalseFirst(a.ready, b.ready),", "podutil.FalseFirst(b.ready, a.ready),"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=8 image=good:1 surge=0 unavailable=4
@@ -100,7 +100,7 @@ var replicasetMutants = []Mutant{
 	},
 	{
 		Name: "pods that terminate count as available",
-		Edits: []Edit{{"pkg/podutil/podutil.go",
+		Edits: []Edit{{"internal/workloads/podutil/podutil.go",
 			"c.Terminating++\n", "c.Terminating++\n\t\t\tif Available(p, minReadySeconds, now) {\n\t\t\t\tc.Available++\n\t\t\t}\n"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=6 image=good:1 surge=1 unavailable=0

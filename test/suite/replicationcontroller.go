@@ -45,13 +45,13 @@ func replicationControllerEntry() Entry {
 		Mutants: []Mutant{
 			{
 				Name:   "the status of a ReplicationController is that of another generation",
-				Edits:  []Edit{{"pkg/replicas/set.go", "ObservedGeneration:   status.ObservedGeneration,", "ObservedGeneration:   status.ObservedGeneration - 1,"}},
+				Edits:  []Edit{{"internal/workloads/replicas/set.go", "ObservedGeneration:   status.ObservedGeneration,", "ObservedGeneration:   status.ObservedGeneration - 1,"}},
 				Script: withoutElection + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
 				Oracle: SettledOracle,
 			},
 			{
 				Name:   "a ReplicationController has a pod too many",
-				Edits:  []Edit{{"pkg/replicas/set.go", "Replicas:        o.Spec.Replicas,", "Replicas:        ptr.To(ptr.Deref(o.Spec.Replicas, 0) + 1),"}},
+				Edits:  []Edit{{"internal/workloads/replicas/set.go", "Replicas:        o.Spec.Replicas,", "Replicas:        ptr.To(ptr.Deref(o.Spec.Replicas, 0) + 1),"}},
 				Script: withoutElection + "\n\t\t\tat 1s   rc old replicas=2 image=good:1",
 				Oracle: SettledOracle,
 			},

@@ -4,7 +4,7 @@ package suite
 var RuntimeMutants = []Mutant{
 	{
 		Name: "a stale cache is accepted after a while",
-		Edits: []Edit{{"pkg/freshness/barrier.go",
+		Edits: []Edit{{"internal/freshness/barrier.go",
 			"if !caches.Reached(kind, version) {", "if !caches.Reached(kind, version) && version == \"\" {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
@@ -26,7 +26,7 @@ var RuntimeMutants = []Mutant{
 	},
 	{
 		Name: "a deletion without the uid",
-		Edits: []Edit{{"pkg/executor/steps.go",
+		Edits: []Edit{{"internal/executor/steps.go",
 			"Preconditions: &metav1.Preconditions{UID: &uid}}", "Preconditions: &metav1.Preconditions{}}\n\t_ = uid"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
@@ -35,7 +35,7 @@ var RuntimeMutants = []Mutant{
 	},
 	{
 		Name: "an adoption without a live read of the owner",
-		Edits: []Edit{{"pkg/executor/steps.go",
+		Edits: []Edit{{"internal/executor/steps.go",
 			"err := w.mayAdopt(); err != nil", "err := error(nil); err != nil"}},
 		Script: withoutElection + `
 			at 1s   bare web-1 replicas=2 image=good:1
@@ -66,9 +66,9 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an update without a difference is sent",
 		Edits: []Edit{
-			{"pkg/executor/steps.go", "if equality.Semantic.DeepEqual(s.Old, s.New) {", "if equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
-			{"pkg/api/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
-			{"pkg/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
+			{"internal/executor/steps.go", "if equality.Semantic.DeepEqual(s.Old, s.New) {", "if equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
+			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
@@ -99,7 +99,7 @@ var RuntimeMutants = []Mutant{
 	},
 	{
 		Name:  "the backoff grows to an hour",
-		Edits: []Edit{{"pkg/queue/backoff.go", "min(firstBackoff<<min(failures-1, 20), MaxBackoff)", "min(firstBackoff<<min(failures-1, 20), 60*MaxBackoff)"}},
+		Edits: []Edit{{"internal/queue/backoff.go", "min(firstBackoff<<min(failures-1, 20), MaxBackoff)", "min(firstBackoff<<min(failures-1, 20), 60*MaxBackoff)"}},
 		Script: withoutElection + `
 			set recovery 75
 			at 1s   create web replicas=3 image=good:1

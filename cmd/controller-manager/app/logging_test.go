@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
 )
 
 // TestNoTokensInTheLog has clients of all ways ask about a token, with contexts that have a logger and with others: in no format,
@@ -38,8 +38,8 @@ func TestNoTokensInTheLog(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			p := newStarted()
 			p.Start = func(ctx context.Context, c options.Config) error {
-				b := clients.NewBuilder(c.Client, clients.Options{Component: c.Component, ContentType: "application/json"})
-				for _, config := range []string{clients.Root, clients.Informers, "authentication"} {
+				b := identity.NewBuilder(c.Client, identity.Options{Component: c.Component, ContentType: "application/json"})
+				for _, config := range []string{identity.Root, identity.Informers, "authentication"} {
 					client, err := kubernetes.NewForConfig(b.Config(config))
 					if err != nil {
 						return err

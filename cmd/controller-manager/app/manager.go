@@ -9,9 +9,9 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/internal/metrics"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	"github.com/standalone-kcm/controller-manager/pkg/metrics"
 )
 
 // NewProgram returns the program that runs the controllers of the registry.
@@ -61,7 +61,7 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 func managerConfig(c options.Config) manager.Config {
 	m := manager.Config{
 		Client: c.Client,
-		Clients: clients.Options{
+		Clients: identity.Options{
 			Component:       c.Component,
 			ContentType:     c.ContentType,
 			RateLimited:     c.RateLimited,

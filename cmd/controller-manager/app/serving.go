@@ -23,11 +23,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
-	"github.com/standalone-kcm/controller-manager/pkg/health"
+	"github.com/standalone-kcm/controller-manager/internal/health"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/internal/metrics"
+	"github.com/standalone-kcm/controller-manager/internal/serving"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	"github.com/standalone-kcm/controller-manager/pkg/metrics"
-	"github.com/standalone-kcm/controller-manager/pkg/serving"
 )
 
 // Requests about clients that each of the two clients for them sends at most, in a second and at once: strangers can cause
@@ -159,7 +159,7 @@ func authorizationConfig(ctx context.Context, c options.Config) (serving.Authori
 
 // reviewClient returns the configuration of a client for questions about clients.
 func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config {
-	return clients.NewBuilder(base, clients.Options{
+	return identity.NewBuilder(base, identity.Options{
 		Component: c.Component, ContentType: c.ContentType, RateLimited: true, QPS: reviewQPS, Burst: reviewBurst,
 	}).Config(name)
 }

@@ -25,9 +25,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/internal/serving"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	"github.com/standalone-kcm/controller-manager/pkg/serving"
 )
 
 // configured returns what the arguments amount to.

@@ -186,7 +186,7 @@ func verifyTwice(o options, strict bool) error {
 
 // copySource copies what git knows or would add.
 func copySource(from, to string) error {
-	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "go.mod", "go.sum", "LICENSE", "cmd", "pkg", "hack/notices")
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "go.mod", "go.sum", "LICENSE", "cmd", "pkg", "internal", "hack/notices")
 	cmd.Dir = from
 	out, err := cmd.Output()
 	if err != nil {

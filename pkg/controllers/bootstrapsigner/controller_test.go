@@ -11,24 +11,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cluster-bootstrap/token/jws"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // cluster is a server at which the controller works.
 type cluster struct {
-	*apitest.Server
+	*clienttest.Server
 	t *testing.T
 }
 
 // inCluster runs a test in virtual time, which begins at epoch, with a cluster of these objects at which the controller has nothing left to do.
-func inCluster(t *testing.T, before func(apitest.Write) error, test func(c *cluster), objects ...plan.Object) {
+func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *cluster), objects ...plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch.Add(-10 * time.Minute)))
-		c, entry := &cluster{apitest.NewServer(), t}, Controller()
+		c, entry := &cluster{clienttest.NewServer(), t}, Controller()
 		c.put(objects...)
 		c.BeforeWrite(before)
 		from := managertest.Context(t, c.Server, entry, managertest.Cache{Example: &corev1.Secret{}, Selector: bootstraptoken.Selector()},
@@ -46,7 +46,7 @@ func (c *cluster) put(objects ...plan.Object) {
 }
 
 func (c *cluster) delete(o plan.Object) {
-	mapping, _ := api.BuiltIn(bootstraptoken.Kind())
+	mapping, _ := client.BuiltIn(bootstraptoken.Kind())
 	if err := c.Delete(c.t.Context(), mapping, plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()}, metav1.DeleteOptions{}); err != nil {
 		c.t.Error(err)
 	}
@@ -62,7 +62,7 @@ func wait(d time.Duration) {
 func (c *cluster) expect(when, content string, ids ...string) {
 	c.t.Helper()
 	wait(time.Second)
-	mapping, _ := api.BuiltIn(configMapKind())
+	mapping, _ := client.BuiltIn(configMapKind())
 	m := &corev1.ConfigMap{}
 	if err := c.Get(c.t.Context(), mapping, clusterInfo(), m); err != nil {
 		c.t.Error(err)
@@ -133,7 +133,7 @@ func TestAMissingConfigMap(t *testing.T) { // BOOT-11
 
 // A write that fails is tried again, and one that meets the write of somebody else is made anew from that (BOOT-20, BOOT-30).
 func TestFailuresAreRetried(t *testing.T) {
-	inCluster(t, apitest.RefuseFirst(12, apierrors.NewInternalError(errors.New("no"))), func(c *cluster) {
+	inCluster(t, clienttest.RefuseFirst(12, apierrors.NewInternalError(errors.New("no"))), func(c *cluster) {
 		wait(20 * time.Minute)
 		c.expect("after failures", kubeconfig, "aaaaaa")
 	}, info(nil), tokenSecret("aaaaaa", "expiration", ""))

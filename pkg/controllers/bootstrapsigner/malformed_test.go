@@ -7,7 +7,7 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 
 // Whatever the objects are, nothing panics, and a sound token signs.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
 
-	"github.com/standalone-kcm/controller-manager/pkg/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )

@@ -12,9 +12,9 @@ import (
 	"k8s.io/cluster-bootstrap/token/jws"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var ids = []string{"aaaaaa", "bbbbbb", "cccccc", "0a1b2c"}

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -24,16 +24,16 @@ import (
 // bench is a cluster in memory in which the controller works.
 type bench struct {
 	*testing.T
-	*apitest.Server
-	mapping api.Mapping
+	*clienttest.Server
+	mapping client.Mapping
 	explain *reconcile.Explain
 }
 
 // run runs the controller on a server with these roles.
-func run(t *testing.T, roles []*rbacv1.ClusterRole, before func(apitest.Write) error, test func(*bench)) {
+func run(t *testing.T, roles []*rbacv1.ClusterRole, before func(clienttest.Write) error, test func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		mapping, _ := api.BuiltIn(kind())
-		b := &bench{T: t, Server: apitest.NewServer(), mapping: mapping}
+		mapping, _ := client.BuiltIn(kind())
+		b := &bench{T: t, Server: clienttest.NewServer(), mapping: mapping}
 		for _, r := range roles {
 			b.put(r)
 		}
@@ -48,9 +48,9 @@ func run(t *testing.T, roles []*rbacv1.ClusterRole, before func(apitest.Write) e
 
 // applier does what the server does not: rules that are applied are then owned by the controller, and they go when they are no longer
 // applied (SM-5, SM-6).
-type applier struct{ api.Client }
+type applier struct{ client.Client }
 
-func (a applier) Patch(ctx context.Context, m api.Mapping, key plan.Key, patch api.Patch, o api.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+func (a applier) Patch(ctx context.Context, m client.Mapping, key plan.Key, patch client.Patch, o client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(patch.Data, &fields); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (b *bench) edit(name string, edit func(*rbacv1.ClusterRole)) {
 	if !sameRules(before, r.Rules) { // then the user owns them
 		r.ManagedFields = nil
 	}
-	if _, err := b.Update(b.Context(), b.mapping, r, api.WriteOptions{}); err != nil {
+	if _, err := b.Update(b.Context(), b.mapping, r, client.WriteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -245,7 +245,7 @@ func TestOwnersAreReadLive(t *testing.T) {
 		{"it cannot be read", aggregate(role("r", nil, get), match(to("r"))), nil, liveRole{err: errors.New("x")}, 1, false, false, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			server := apitest.NewServer()
+			server := clienttest.NewServer()
 			for _, r := range append(c.others, c.role) {
 				if _, err := server.Put(r); err != nil {
 					t.Fatal(err)
@@ -255,7 +255,7 @@ func TestOwnersAreReadLive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			apitest.Settle()
+			clienttest.Settle()
 			o, err := k.observe(t.Context(), reconcile.Request[struct{}]{Key: plan.Key{Name: "r"}, Reader: &c.reader})
 			if (err != nil) != c.fails || o.Exists != c.exists || o.Snapshot.OwnsRules != c.owns || c.reader.reads != c.reads {
 				t.Errorf("%s: exists %t, owns %t, %d reads, %v", c.name, o.Exists, o.Snapshot.OwnsRules, c.reader.reads, err)
@@ -266,14 +266,14 @@ func TestOwnersAreReadLive(t *testing.T) {
 
 // liveRole is what a server knows of a role.
 type liveRole struct {
-	api.Reader
+	client.Reader
 	uid    types.UID
 	fields []metav1.ManagedFieldsEntry
 	err    error
 	reads  int
 }
 
-func (l *liveRole) Get(_ context.Context, _ api.Mapping, _ plan.Key, into plan.Object) error {
+func (l *liveRole) Get(_ context.Context, _ client.Mapping, _ plan.Key, into plan.Object) error {
 	l.reads++
 	into.SetUID(l.uid)
 	into.SetManagedFields(l.fields)
@@ -308,7 +308,7 @@ func TestInvalidSelectors(t *testing.T) {
 }
 
 func TestErrorsAreRetried(t *testing.T) { // SM-10: while the right to escalate is missing, the server refuses
-	run(t, wellKnown(), apitest.RefuseFirst(20,
+	run(t, wellKnown(), clienttest.RefuseFirst(20,
 		apierrors.NewConflict(rbacv1.Resource("clusterroles"), "view", errors.New("x")),
 		apierrors.NewForbidden(rbacv1.Resource("clusterroles"), "view", errors.New("attempting to grant rights not currently held")),
 	), func(b *bench) {
@@ -326,7 +326,7 @@ func TestRolesThatAreGone(t *testing.T) {
 		}
 		b.ResumeWatches(kind())
 		b.edit("x-view", func(r *rbacv1.ClusterRole) { r.Rules = nil })
-		apitest.Settle()
+		clienttest.Settle()
 		for _, name := range b.Names(kind()) {
 			if name == "view" {
 				b.Error("it is back")

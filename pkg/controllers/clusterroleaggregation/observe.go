@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientinformers "k8s.io/client-go/informers"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -64,8 +64,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (o 
 
 // readOwner asks the server whether this controller owns the rules of a role, because no cache has managedFields. The role may be gone, or
 // may have been replaced by another one of its name: then the event of that is on the way.
-func readOwner(ctx context.Context, reader api.Reader, role *rbacv1.ClusterRole) (exists, owns bool, err error) {
-	roles, _ := api.BuiltIn(kind())
+func readOwner(ctx context.Context, reader client.Reader, role *rbacv1.ClusterRole) (exists, owns bool, err error) {
+	roles, _ := client.BuiltIn(kind())
 	live := &metav1.PartialObjectMetadata{}
 	err = reader.Get(ctx, roles, keyOf(role), live)
 	switch {

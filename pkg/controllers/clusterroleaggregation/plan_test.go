@@ -10,7 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -134,7 +134,7 @@ func TestPlan(t *testing.T) {
 func TestApply(t *testing.T) {
 	r := owned(aggregate(role("r", to("x"), rule("pods", "list")), everything))
 	r.Annotations = map[string]string{"mine": "x"}
-	mapping, _ := api.BuiltIn(kind())
+	mapping, _ := client.BuiltIn(kind())
 	for _, c := range []struct {
 		others []*rbacv1.ClusterRole
 		want   string
@@ -146,7 +146,7 @@ func TestApply(t *testing.T) {
 		if change.Old != plan.Object(r) || change.Apply == nil || *change.Apply != (plan.Apply{FieldManager: "clusterrole-aggregation-controller", Force: true}) {
 			t.Errorf("%+v", change)
 		}
-		patch, err := api.Applied(mapping, change.New)
+		patch, err := client.Applied(mapping, change.New)
 		if err != nil {
 			t.Fatal(err)
 		}

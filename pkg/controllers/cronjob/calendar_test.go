@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 )
 
 // yearly are schedules with zones, above all those in which a clock change matters.
@@ -98,7 +98,7 @@ func TestClockChanges(t *testing.T) { // CJ-4, CJ-29
 			ends := began.AddDate(0, 0, 2)
 			var mu sync.Mutex
 			got := map[string][]string{}
-			c.AfterWrite(func(w apitest.Write) error {
+			c.AfterWrite(func(w clienttest.Write) error {
 				if w.Verb == "create" {
 					mu.Lock()
 					defer mu.Unlock()

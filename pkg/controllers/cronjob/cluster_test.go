@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -22,7 +22,7 @@ import (
 // cluster is an API server, and what is around the controller: Jobs end some time after they were created.
 type cluster struct {
 	*testing.T
-	*apitest.Server
+	*clienttest.Server
 	runs func(name string) time.Duration // how long a Job runs; zero for ever
 	fail func(name string) bool
 
@@ -37,7 +37,7 @@ func begin(t *testing.T, test func(*cluster)) { beginAfter(t, 0, test) }
 func beginAfter(t *testing.T, wait time.Duration, test func(*cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(wait)
-		c := &cluster{T: t, Server: apitest.NewServer()}
+		c := &cluster{T: t, Server: clienttest.NewServer()}
 		c.runs, c.fail = func(string) time.Duration { return 0 }, func(string) bool { return false }
 		c.AfterWrite(c.wrote)
 		entry := Controller()
@@ -69,7 +69,7 @@ func (c *cluster) AnnotatedEventf(o runtime.Object, _ map[string]string, kind, r
 }
 
 // wrote notes what the controller has written, and lets a Job that it has created end.
-func (c *cluster) wrote(w apitest.Write) error {
+func (c *cluster) wrote(w clienttest.Write) error {
 	switch {
 	case w.Kind == "CronJob":
 		c.note("status: %s", statusWords(c.cronJob(w.Key.Name).Status))
@@ -85,11 +85,11 @@ func (c *cluster) wrote(w apitest.Write) error {
 }
 
 func (c *cluster) get(o plan.Object, name string) bool {
-	kind, err := api.KindOf(o)
+	kind, err := client.KindOf(o)
 	if err != nil {
 		c.Fatal(err)
 	}
-	m, _ := api.BuiltIn(kind)
+	m, _ := client.BuiltIn(kind)
 	return c.Get(c.Context(), m, plan.Key{Namespace: "shop", Name: name}, o) == nil
 }
 

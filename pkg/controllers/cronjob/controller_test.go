@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
 // All Jobs of ten thousand CronJobs that are due at the same minute are created at once, each by one request, before the statuses are
@@ -67,7 +67,7 @@ func TestCrashAfterCreation(t *testing.T) { // CJ-50, CJ-53
 	begin(t, func(c *cluster) {
 		c.until("00:12:30")
 		c.start()
-		c.AfterWrite(func(w apitest.Write) error {
+		c.AfterWrite(func(w clienttest.Write) error {
 			if w.Verb == "create" {
 				c.AfterWrite(c.wrote)
 				return apierrors.NewTimeoutError("no answer", 1)
@@ -112,7 +112,7 @@ func TestRefusedDeletionOfHistory(t *testing.T) { // CJ-61, CJ-94, CJ-96
 		c.lasting(30 * time.Second)
 		c.until("00:12:30")
 		var refused atomic.Bool
-		c.BeforeWrite(func(w apitest.Write) error {
+		c.BeforeWrite(func(w clienttest.Write) error {
 			if refused.Load() && w.Verb == "delete" {
 				return apierrors.NewForbidden(batchv1.Resource("jobs"), w.Key.Name, errors.New("a webhook says no"))
 			}
@@ -149,7 +149,7 @@ func TestRefusedStatus(t *testing.T) { // CJ-96
 		c.lasting(20 * time.Second)
 		c.until("00:12:30")
 		tries := 0
-		c.BeforeWrite(func(w apitest.Write) error {
+		c.BeforeWrite(func(w clienttest.Write) error {
 			if w.Kind == "CronJob" {
 				tries++
 				return apierrors.NewForbidden(batchv1.Resource("cronjobs"), w.Key.Name, errors.New("a webhook says no"))

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
 // Each story leads to a diary in testdata, which a person can read.
@@ -76,7 +76,7 @@ func TestDiaries(t *testing.T) {
 			c.start()
 			c.until("00:15:30")
 			c.note("(user: delete the Job)")
-			jobs, _ := api.BuiltIn(jobKind())
+			jobs, _ := client.BuiltIn(jobKind())
 			if err := c.Delete(c.Context(), jobs, plan.Key{Namespace: "shop", Name: c.Names(jobKind())[0]}, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil {
 				c.Error(err)
 			}
@@ -86,7 +86,7 @@ func TestDiaries(t *testing.T) {
 			c.until("00:12:30")
 			c.start()
 			refused := 0
-			c.BeforeWrite(func(w apitest.Write) error {
+			c.BeforeWrite(func(w clienttest.Write) error {
 				if w.Verb == "create" {
 					if refused++; refused <= 3 {
 						return apierrors.NewForbidden(batchv1.Resource("jobs"), w.Key.Name, errors.New("exceeded quota"))

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 )
 
 // manualAnnotation is "manual" on Jobs that users made of the CronJob's template (CJ-55).

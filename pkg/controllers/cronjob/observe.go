@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -51,7 +51,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 }
 
 // findActive reads live the active Jobs that the cache lacks (CJ-16).
-func (k *caches) findActive(ctx context.Context, reader api.Reader, s *snapshot) error {
+func (k *caches) findActive(ctx context.Context, reader client.Reader, s *snapshot) error {
 	cached := make(map[types.UID]bool, len(s.Jobs))
 	for _, job := range s.Jobs {
 		cached[job.UID] = true
@@ -75,11 +75,11 @@ func (k *caches) findActive(ctx context.Context, reader api.Reader, s *snapshot)
 }
 
 // readJob reads a Job live. It returns nil if there is none.
-func readJob(ctx context.Context, reader api.Reader, namespace, name string) (*batchv1.Job, error) {
+func readJob(ctx context.Context, reader client.Reader, namespace, name string) (*batchv1.Job, error) {
 	if name == "" {
 		return nil, nil
 	}
-	m, _ := api.BuiltIn(jobKind())
+	m, _ := client.BuiltIn(jobKind())
 	job := &batchv1.Job{}
 	err := reader.Get(ctx, m, plan.Key{Namespace: namespace, Name: name}, job)
 	if apierrors.IsNotFound(err) {

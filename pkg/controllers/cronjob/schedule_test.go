@@ -10,7 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 
 func in(t testing.TB, name string) zone {

@@ -10,9 +10,9 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil/csrtest"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -20,10 +20,10 @@ import (
 )
 
 // run runs the controller in virtual time while a test works.
-func run(t *testing.T, allowed func(authorizationv1.SubjectAccessReviewSpec) bool, test func(s *apitest.Server, put func(*csrutil.Request))) {
+func run(t *testing.T, allowed func(authorizationv1.SubjectAccessReviewSpec) bool, test func(s *clienttest.Server, put func(*csrutil.Request))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := apitest.NewServer()
+		server := clienttest.NewServer()
 		server.Authorize(allowed)
 		entry := Controller()
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &csrutil.Request{}})
@@ -55,7 +55,7 @@ func TestApprovals(t *testing.T) {
 			allowed := func(ask authorizationv1.SubjectAccessReviewSpec) bool {
 				return ask.User == c.user && ask.ResourceAttributes.Subresource == c.may
 			}
-			run(t, allowed, func(s *apitest.Server, put func(*csrutil.Request)) {
+			run(t, allowed, func(s *clienttest.Server, put func(*csrutil.Request)) {
 				put(csrtest.Kubelet(by(c.user)))
 				time.Sleep(time.Hour)
 				synctest.Wait()
@@ -76,7 +76,7 @@ func TestApprovals(t *testing.T) {
 func TestRefusedAndAllowedLater(t *testing.T) { // CSR-33
 	var asked, allow atomic.Int32
 	allowed := func(authorizationv1.SubjectAccessReviewSpec) bool { asked.Add(1); return allow.Load() > 0 }
-	run(t, allowed, func(s *apitest.Server, put func(*csrutil.Request)) {
+	run(t, allowed, func(s *clienttest.Server, put func(*csrutil.Request)) {
 		r := csrtest.Kubelet(by("system:bootstrap:abcdef"))
 		put(r)
 		time.Sleep(10 * time.Minute)
@@ -96,7 +96,7 @@ func TestRefusedAndAllowedLater(t *testing.T) { // CSR-33
 // What comes again without a change is no reason to ask again, whatever enqueues it.
 func TestResyncsDoNotAsk(t *testing.T) { // CSR-33
 	synctest.Test(t, func(t *testing.T) {
-		server, asked := apitest.NewServer(), 0
+		server, asked := clienttest.NewServer(), 0
 		server.Authorize(func(authorizationv1.SubjectAccessReviewSpec) bool { asked++; return false })
 		c := managertest.Context(t, server, Controller(), managertest.Cache{Example: &csrutil.Request{}})
 		if _, err := server.Put(csrtest.Kubelet(by("system:bootstrap:abcdef"))); err != nil {
@@ -127,8 +127,8 @@ func TestResyncsDoNotAsk(t *testing.T) { // CSR-33
 
 // An approval that is refused is tried again.
 func TestWritesThatFail(t *testing.T) {
-	run(t, nil, func(s *apitest.Server, put func(*csrutil.Request)) {
-		s.BeforeWrite(apitest.RefuseFirst(3, errors.New("the approver may not approve for this signer")))
+	run(t, nil, func(s *clienttest.Server, put func(*csrutil.Request)) {
+		s.BeforeWrite(clienttest.RefuseFirst(3, errors.New("the approver may not approve for this signer")))
 		put(csrtest.Kubelet())
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

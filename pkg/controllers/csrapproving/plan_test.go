@@ -9,8 +9,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil/csrtest"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

@@ -8,11 +8,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil/csrtest"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 // draw is any snapshot.

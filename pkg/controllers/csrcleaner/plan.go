@@ -7,7 +7,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

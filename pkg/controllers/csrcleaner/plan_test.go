@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil/csrtest"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -164,8 +164,8 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 }
 
 // run runs the controller in virtual time, which begins at epoch, while a test works. It returns the log.
-func run(t *testing.T, test func(s *apitest.Server, put func(*csrutil.Request))) (log string) {
-	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *apitest.Server) {
+func run(t *testing.T, test func(s *clienttest.Server, put func(*csrutil.Request))) (log string) {
+	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *clienttest.Server) {
 		entry := Controller()
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &csrutil.Request{}})
 		managertest.Run(t, c, entry, func() { test(server, managertest.Putter[*csrutil.Request](t, server)) })
@@ -175,7 +175,7 @@ func run(t *testing.T, test func(s *apitest.Server, put func(*csrutil.Request)))
 // A request is deleted when its time has come, and not when a period of the controller ends, with one request that names its uid and its
 // version. A line of the log says why.
 func TestOneRequestAndOneLine(t *testing.T) { // CSR-35, CSR-42, CSR-47, CSR-48, CSR-49
-	log := run(t, func(s *apitest.Server, put func(*csrutil.Request)) {
+	log := run(t, func(s *clienttest.Server, put func(*csrutil.Request)) {
 		put(csrtest.Kubelet(csrtest.Condition("Denied", time.Now())))
 		time.Sleep(time.Hour - 2*time.Second)
 		synctest.Wait()
@@ -201,7 +201,7 @@ func TestOneRequestAndOneLine(t *testing.T) { // CSR-35, CSR-42, CSR-47, CSR-48,
 
 // A request that is approved in the last moment, of which the cache does not know yet, is not deleted.
 func TestStaleCache(t *testing.T) { // CSR-49
-	run(t, func(s *apitest.Server, put func(*csrutil.Request)) {
+	run(t, func(s *clienttest.Server, put func(*csrutil.Request)) {
 		r := csrtest.Kubelet(created(23 * time.Hour))
 		put(r)
 		s.FreezeWatches(csrutil.Kind())

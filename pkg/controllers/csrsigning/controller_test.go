@@ -21,19 +21,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil/csrtest"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 const (
-	serving = certificatesv1.KubeletServingSignerName
-	kubelet = certificatesv1.KubeAPIServerClientKubeletSignerName
-	client  = certificatesv1.KubeAPIServerClientSignerName
+	serving   = certificatesv1.KubeletServingSignerName
+	kubelet   = certificatesv1.KubeAPIServerClientKubeletSignerName
+	apiClient = certificatesv1.KubeAPIServerClientSignerName
 )
 
 // parsed returns the one certificate of a PEM.
@@ -104,14 +104,14 @@ func TestExpiredAuthority(t *testing.T) { // CSR-21
 // bench has a controller with these flags.
 type bench struct {
 	*testing.T
-	server   *apitest.Server
+	server   *clienttest.Server
 	registry metrics.KubeRegistry
 }
 
 // run runs the controller in virtual time, which begins at epoch, while a test works. It returns the log.
 func run(t *testing.T, flags map[string]string, test func(b *bench)) (log string) {
 	t.Helper()
-	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *apitest.Server) {
+	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *clienttest.Server) {
 		entry := Controller()
 		if err := manager.SetFlags([]manager.Controller{entry}, flags); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func (b *bench) put(name string, edits ...func(*csrutil.Request)) {
 // get returns the request.
 func (b *bench) get(name string) *csrutil.Request {
 	b.Helper()
-	requests, _ := api.BuiltIn(csrutil.Kind())
+	requests, _ := client.BuiltIn(csrutil.Kind())
 	r := &csrutil.Request{}
 	if err := b.server.Get(b.Context(), requests, plan.Key{Name: name}, r); err != nil {
 		b.Fatal(err)
@@ -166,7 +166,7 @@ func TestSigners(t *testing.T) { // CSR-9, CSR-15, CSR-26
 	}, func(b *bench) {
 		b.put("a")
 		b.put("b", csrtest.Signer(csrutil.LegacyUnknown, "code signing"))
-		b.put("c", csrtest.Signer(client, "client auth"))
+		b.put("c", csrtest.Signer(apiClient, "client auth"))
 		b.put("d", csrtest.Signer("example.com/x", "client auth"))
 		for name, want := range map[string]string{"a": "one", "b": "two", "c": "", "d": ""} {
 			if got := b.signedBy(name); got != want {
@@ -183,14 +183,14 @@ func TestSigners(t *testing.T) { // CSR-9, CSR-15, CSR-26
 func TestCSR51SignersDoNotWaitForOneAnother(t *testing.T) { // CSR-1, CSR-51
 	cert, key := csrtest.NewAuthority("ca", epoch, epoch.Add(year)).Write(t, t.TempDir())
 	run(t, map[string]string{"cluster-signing-cert-file": cert, "cluster-signing-key-file": key}, func(b *bench) {
-		b.server.BeforeWrite(func(w apitest.Write) error {
+		b.server.BeforeWrite(func(w clienttest.Write) error {
 			if strings.HasPrefix(w.Key.Name, "slow-") {
 				time.Sleep(time.Minute)
 			}
 			return nil
 		})
 		for i := range workers + 2 {
-			b.put(fmt.Sprint("slow-", i), csrtest.Signer(client, "client auth"))
+			b.put(fmt.Sprint("slow-", i), csrtest.Signer(apiClient, "client auth"))
 		}
 		b.put("a")
 		if got := b.signedBy("a"); got != "ca" {
@@ -320,7 +320,7 @@ func TestMetrics(t *testing.T) { // CSR-51, CSR-53
 	cert, key := csrtest.NewAuthority("ca", epoch, epoch.Add(time.Hour)).Write(t, t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch))
-		authorities, err := openAuthorities(map[string]Pair{client: {cert, key}, serving: {cert, key}})
+		authorities, err := openAuthorities(map[string]Pair{apiClient: {cert, key}, serving: {cert, key}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,7 +332,7 @@ func TestMetrics(t *testing.T) { // CSR-51, CSR-53
 				t.Fatal(err, families)
 			}
 			m := families[0].GetMetric()[0]
-			if got := m.GetGauge().GetValue(); got != want || m.GetLabel()[0].GetValue() != client {
+			if got := m.GetGauge().GetValue(); got != want || m.GetLabel()[0].GetValue() != apiClient {
 				t.Errorf("%v, want %v", m, want)
 			}
 			time.Sleep(10 * time.Minute)

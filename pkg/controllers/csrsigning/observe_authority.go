@@ -14,7 +14,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/standalone-kcm/controller-manager/pkg/files"
+	"github.com/standalone-kcm/controller-manager/internal/files"
 )
 
 // authority is a certificate authority whose files may change while the process runs (CSR-14). It is safe for concurrent use.

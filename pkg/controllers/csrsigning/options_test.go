@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -26,12 +26,12 @@ func TestFlags(t *testing.T) {
 	}{
 		{"CSR-12 no files", nil, nil, "no csr cert/key was specified", ""},
 		{"CSR-8 one pair for all", map[string]string{"cert-file": "C", "key-file": "K"},
-			map[string]Pair{serving: {"C", "K"}, kubelet: {"C", "K"}, client: {"C", "K"}, csrutil.LegacyUnknown: {"C", "K"}}, "", ""},
+			map[string]Pair{serving: {"C", "K"}, kubelet: {"C", "K"}, apiClient: {"C", "K"}, csrutil.LegacyUnknown: {"C", "K"}}, "", ""},
 		{"CSR-55 half a pair for all", map[string]string{"cert-file": "C"}, nil, "",
 			"--cluster-signing-cert-file and --cluster-signing-key-file must be given together"},
 		{"CSR-9 pairs for some", map[string]string{"kubelet-serving-cert-file": "C", "kubelet-serving-key-file": "K",
 			"kube-apiserver-client-cert-file": "D", "kube-apiserver-client-key-file": "L"},
-			map[string]Pair{serving: {"C", "K"}, client: {"D", "L"}}, "specific files were specified for other signers and not this one", ""},
+			map[string]Pair{serving: {"C", "K"}, apiClient: {"D", "L"}}, "specific files were specified for other signers and not this one", ""},
 		{"CSR-9 pairs for the others", map[string]string{"kubelet-client-cert-file": "C", "kubelet-client-key-file": "K",
 			"legacy-unknown-cert-file": "D", "legacy-unknown-key-file": "L"},
 			map[string]Pair{kubelet: {"C", "K"}, csrutil.LegacyUnknown: {"D", "L"}}, "specific files were specified for other signers and not this one", ""},

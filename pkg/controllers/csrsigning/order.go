@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 )
 
 const (

@@ -1,7 +1,7 @@
 package csrsigning
 
 import (
-	"github.com/standalone-kcm/controller-manager/pkg/csrutil"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 

@@ -10,7 +10,7 @@ import (
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // eligibility says whether a node runs pods of a DaemonSet.

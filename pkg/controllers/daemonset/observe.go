@@ -6,7 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -22,7 +22,7 @@ type caches struct {
 	onNodes     informers.NodePodCache // the same pods
 	nodes       informers.NodeCache
 	eligibility *eligibilityCache
-	verifier    api.Reader // reads nodes live, as whoever fills the caches; nil if they are trusted
+	verifier    client.Reader // reads nodes live, as whoever fills the caches; nil if they are trusted
 }
 
 // observe finds the DaemonSet, its pods and revisions, the orphans that it may adopt, and the nodes that it has to do with. Nodes are read

@@ -14,7 +14,7 @@ import (
 	fieldselectors "k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -132,7 +132,7 @@ func (k *caches) uncachedNodes(ctx context.Context, s snapshot) (map[string]bool
 			o.FieldSelector = fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 		}
 	}
-	resource, _ := api.BuiltIn(corev1.SchemeGroupVersion.WithKind("Node"))
+	resource, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind("Node"))
 	found := &metav1.PartialObjectMetadataList{}
 	if err := k.verifier.List(ctx, resource, "", o, found); err != nil {
 		return nil, fmt.Errorf("whether the nodes of unassigned pods are gone: %w", err)

@@ -12,10 +12,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -108,7 +108,7 @@ func TestPodsWithoutNodeAreObserved(t *testing.T) {
 
 // DS-36: pods that the previous leader has made for new nodes are not deleted because the cache does not show these nodes yet.
 func TestNodesThatTheCacheLacks(t *testing.T) {
-	d, server := agent(), apitest.NewServer()
+	d, server := agent(), clienttest.NewServer()
 	for _, n := range []string{"n1", "n2", "n3"} {
 		if _, err := server.Put(worker(n)); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,7 @@ package daemonset
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
 // Options are what the controller takes from flags.

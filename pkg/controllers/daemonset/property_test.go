@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var strategies = []edit{moves("0", "1"), moves("0", "2"), moves("0", "50%"), moves("1", "0"), moves("50%", "0"), onDelete}

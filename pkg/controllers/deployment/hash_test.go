@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 
 func TestNewName(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
 )
 
 // DEP-42: the ReplicaSet controller of this process has deleted the only new pod that is ready, and the cache does not show that

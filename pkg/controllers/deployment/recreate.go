@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // recreate replaces all pods at once: the new ones come when the last old one is gone (DEP-48, DEP-49).

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // roll moves replicas from the old ReplicaSets to the new one, as far as surge and unavailability allow: up first,

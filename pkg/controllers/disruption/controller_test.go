@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -219,11 +219,11 @@ func TestDIS25OverduePodsAreReadLive(t *testing.T) {
 
 // lists counts lists.
 type lists struct {
-	api.Reader
+	client.Reader
 	n int
 }
 
-func (l *lists) List(ctx context.Context, m api.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+func (l *lists) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	l.n++
 	return l.Reader.List(ctx, m, namespace, o, into)
 }
@@ -301,11 +301,11 @@ func TestChangesAreNamed(t *testing.T) {
 // DIS-26g: the status of a budget is replaced, with its version as a precondition, because the API server takes evictions from it.
 // Pods, of which the caches have only parts, are patched.
 func TestDIS26gHowItWrites(t *testing.T) {
-	for resource, want := range map[schema.GroupResource]api.Method{
-		{Group: "policy", Resource: "poddisruptionbudgets"}: api.MethodUpdate,
-		{Resource: "pods"}: api.MethodPatch,
+	for resource, want := range map[schema.GroupResource]client.Method{
+		{Group: "policy", Resource: "poddisruptionbudgets"}: client.MethodUpdate,
+		{Resource: "pods"}: client.MethodPatch,
 	} {
-		if got := api.MethodFor(Rights(), resource, plan.Status); got != want {
+		if got := client.MethodFor(Rights(), resource, plan.Status); got != want {
 			t.Errorf("%s: %s, want %s", resource, got, want)
 		}
 	}

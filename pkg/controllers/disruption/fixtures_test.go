@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -150,7 +150,7 @@ type failer interface {
 // bench is the controller's caches, and a server.
 type bench struct {
 	*caches
-	*apitest.Server
+	*clienttest.Server
 	scaleless map[string]bool // resources without the subresource scale
 	reads     int             // of scales
 	failing   error           // what reads of scales fail with
@@ -162,18 +162,18 @@ func newBench(t failer, objects ...plan.Object) *bench {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	b := &bench{caches: k, Server: apitest.NewServer(), scaleless: map[string]bool{"daemonsets": true}}
+	b := &bench{caches: k, Server: clienttest.NewServer(), scaleless: map[string]bool{"daemonsets": true}}
 	k.mapper = b
 	b.put(t, objects...)
 	return b
 }
 
 // Mapping implements mapper. Widgets are a kind of its own that has a scale.
-func (b *bench) Mapping(ctx context.Context, kind schema.GroupVersionKind) (api.Mapping, error) {
+func (b *bench) Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error) {
 	if kind.Kind == "Widget" {
-		return api.Mapping{GroupVersionKind: kind, Resource: "widgets", Namespaced: true}, nil
+		return client.Mapping{GroupVersionKind: kind, Resource: "widgets", Namespaced: true}, nil
 	}
-	m, err := api.BuiltIns{}.Mapping(ctx, kind)
+	m, err := client.BuiltIns{}.Mapping(ctx, kind)
 	if err != nil {
 		return m, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
 	}
@@ -181,7 +181,7 @@ func (b *bench) Mapping(ctx context.Context, kind schema.GroupVersionKind) (api.
 }
 
 // HasSubresource implements mapper.
-func (b *bench) HasSubresource(_ context.Context, of api.Mapping, name string) (bool, error) {
+func (b *bench) HasSubresource(_ context.Context, of client.Mapping, name string) (bool, error) {
 	return name == "scale" && !b.scaleless[of.Resource], nil
 }
 
@@ -272,7 +272,7 @@ func condition(s policyv1.PodDisruptionBudgetStatus) string {
 }
 
 // GetScale counts the reads.
-func (b *bench) GetScale(ctx context.Context, m api.Mapping, key plan.Key) (*autoscalingv1.Scale, error) {
+func (b *bench) GetScale(ctx context.Context, m client.Mapping, key plan.Key) (*autoscalingv1.Scale, error) {
 	b.reads++
 	if b.failing != nil {
 		return nil, b.failing

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -33,8 +33,8 @@ type caches struct {
 	deployments  informers.Store[*appsv1.Deployment]
 	statefulSets informers.Store[*appsv1.StatefulSet]
 	mapper       mapper
-	verifier     api.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
-	large        int        // pods that are looked at, from which on a budget counts as large
+	verifier     client.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
+	large        int           // pods that are looked at, from which on a budget counts as large
 }
 
 // memory is what is remembered of a budget from one reconcile to the next: what was seen and said.
@@ -198,7 +198,7 @@ func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pod
 			o = metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 		}
 	}
-	resource, _ := api.BuiltIn(podKind)
+	resource, _ := client.BuiltIn(podKind)
 	found := &metav1.PartialObjectMetadataList{}
 	if err := k.verifier.List(ctx, resource, b.Namespace, o, found); err != nil {
 		return nil

@@ -18,17 +18,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // rememberedFor is how long the scale of an owner that was read live is remembered, unless the owner gains or loses pods before.
 const rememberedFor = 5 * time.Second
 
-// mapper finds out how owners are addressed. [api.Mapper] does.
+// mapper finds out how owners are addressed. [client.Mapper] does.
 type mapper interface {
-	Mapping(ctx context.Context, kind schema.GroupVersionKind) (api.Mapping, error)
-	HasSubresource(ctx context.Context, of api.Mapping, name string) (bool, error)
+	Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error)
+	HasSubresource(ctx context.Context, of client.Mapping, name string) (bool, error)
 }
 
 // liveScale is what the API server has answered about an owner.

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -37,7 +37,7 @@ func (o *Options) initCleanup(c manager.Context) (manager.Runner, error) {
 }
 
 type cleanup struct {
-	client   api.Client
+	client   client.Client
 	executor *executor.Executor
 }
 
@@ -66,7 +66,7 @@ func (c *cleanup) Run(ctx context.Context) error {
 // deleteAll tries once to delete all, and returns the first error. One failure does not keep it from the others. It is
 // complete if all that was found was deleted.
 func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, err error) {
-	endpoints, _ := api.BuiltIn(kind("Endpoints"))
+	endpoints, _ := client.BuiltIn(kind("Endpoints"))
 	listed := &metav1.PartialObjectMetadataList{}
 	if err := c.client.List(ctx, endpoints, metav1.NamespaceAll, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy}, listed); err != nil {
 		return 0, false, fmt.Errorf("list Endpoints: %w", err)
@@ -81,7 +81,7 @@ func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, er
 			deleted++
 		}
 		err = cmp.Or(err, failed)
-		if errors.Is(failed, api.ErrNotLeading) {
+		if errors.Is(failed, client.ErrNotLeading) {
 			break
 		}
 	}

@@ -15,9 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -71,10 +71,10 @@ func TestEndpointsToDelete(t *testing.T) {
 
 // cleanUp runs the clean-up in virtual time. It returns which Endpoints were deleted when, and which codes the metrics of
 // writes were told.
-func cleanUp(t *testing.T, s *apitest.Server) (deleted []string, codes []string) {
+func cleanUp(t *testing.T, s *clienttest.Server) (deleted []string, codes []string) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		s.AfterWrite(func(w apitest.Write) error {
+		s.AfterWrite(func(w clienttest.Write) error {
 			deleted = append(deleted, fmt.Sprintf("%s after %s", w.Key, time.Since(began)))
 			return nil
 		})
@@ -97,9 +97,9 @@ func cleanUp(t *testing.T, s *apitest.Server) (deleted []string, codes []string)
 	return deleted, codes
 }
 
-func serverOf(t *testing.T, objects ...plan.Object) *apitest.Server {
+func serverOf(t *testing.T, objects ...plan.Object) *clienttest.Server {
 	t.Helper()
-	s := apitest.NewServer()
+	s := clienttest.NewServer()
 	for _, o := range objects {
 		if _, err := s.Put(o); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 	foreign := ofOurs("foreign")
 	foreign.Labels = nil
 	gone := apierrors.NewNotFound(corev1.Resource("endpoints"), "a")
-	changed := func(s *apitest.Server) error { // by somebody, after it was listed
+	changed := func(s *clienttest.Server) error { // by somebody, after it was listed
 		o := ofOurs("a")
 		o.Annotations = map[string]string{"note": "x"}
 		_, err := s.Put(o)
@@ -120,18 +120,18 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name  string
-		first func(*apitest.Server) error // the first deletion of a; not carried out if this returns an error
+		first func(*clienttest.Server) error // the first deletion of a; not carried out if this returns an error
 		want  []string
 		codes []string
 	}{
-		{"one after the other", func(*apitest.Server) error { return nil },
+		{"one after the other", func(*clienttest.Server) error { return nil },
 			[]string{"shop/a after 20ms", "shop/b after 40ms", "shop/c after 60ms"}, []string{"200", "200", "200"}},
 		{"what was changed meanwhile is deleted in the next round", changed,
 			[]string{"shop/b after 40ms", "shop/c after 60ms", "shop/a after 1.08s"}, []string{"409", "200", "200", "200"}},
-		{"a failure does not keep it from the others", func(*apitest.Server) error { return apierrors.NewInternalError(errors.New("no")) },
+		{"a failure does not keep it from the others", func(*clienttest.Server) error { return apierrors.NewInternalError(errors.New("no")) },
 			[]string{"shop/b after 40ms", "shop/c after 60ms", "shop/a after 1.08s"}, []string{"500", "200", "200", "200"}},
-		{"what is gone is no failure", func(s *apitest.Server) error {
-			mapping, _ := api.BuiltIn(kind("Endpoints"))
+		{"what is gone is no failure", func(s *clienttest.Server) error {
+			mapping, _ := client.BuiltIn(kind("Endpoints"))
 			s.BeforeWrite(nil)
 			_ = s.Delete(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "a"}, metav1.DeleteOptions{})
 			return gone
@@ -140,7 +140,7 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := serverOf(t, ofOurs("a"), ofOurs("b"), ofOurs("c"), foreign, web(), pod("a", "10.0.0.1"))
 			tried := false
-			s.BeforeWrite(func(w apitest.Write) error {
+			s.BeforeWrite(func(w clienttest.Write) error {
 				if p := w.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
 					t.Errorf("%s without precondition", w)
 				}
@@ -168,14 +168,14 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 func TestCleanUpRetries(t *testing.T) {
 	s := serverOf(t, ofOurs("a"))
 	refused := 0
-	s.BeforeWrite(func(apitest.Write) error { refused++; return apierrors.NewInternalError(errors.New("no")) })
+	s.BeforeWrite(func(clienttest.Write) error { refused++; return apierrors.NewInternalError(errors.New("no")) })
 	if deleted, _ := cleanUp(t, s); len(deleted) > 0 || refused < 60 || refused > 70 {
 		t.Errorf("deleted %v, %d tries in an hour", deleted, refused)
 	}
 }
 
 func TestCleanUpOnlyIfAskedFor(t *testing.T) {
-	from := contextFor(t, apitest.NewServer(), true)
+	from := contextFor(t, clienttest.NewServer(), true)
 	if runner, err := (&Options{}).initCleanup(from); runner != nil || err != nil {
 		t.Error(runner, err)
 	}
@@ -187,7 +187,7 @@ func TestCleanUpNeedsTheLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, complete, err := runner.(*cleanup).deleteAll(t.Context()); n != 0 || complete || !errors.Is(err, api.ErrNotLeading) || len(s.Writes()) > 0 {
+	if n, complete, err := runner.(*cleanup).deleteAll(t.Context()); n != 0 || complete || !errors.Is(err, client.ErrNotLeading) || len(s.Writes()) > 0 {
 		t.Error(n, complete, err, s.Log())
 	}
 }

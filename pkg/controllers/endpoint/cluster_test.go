@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -31,24 +31,24 @@ type lease bool
 func (l lease) Held() bool { return bool(l) }
 
 // contextFor is what a controller is built from that works on a server.
-func contextFor(t *testing.T, client api.Client, l lease) manager.Context {
+func contextFor(t *testing.T, cl client.Client, l lease) manager.Context {
 	t.Helper()
-	mapper, err := api.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
+	mapper, err := client.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
 	if err != nil {
 		t.Fatal(err)
 	}
 	return manager.Context{
 		Informers: informers.NewFactory(nil, 0),
 		Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: l, Explain: reconcile.NewExplain()},
-		Access: reconcile.Access{Client: client, Method: func(resource schema.GroupResource, subresource string) api.Method {
-			return api.MethodFor(Rights(), resource, subresource)
+		Access: reconcile.Access{Client: cl, Method: func(resource schema.GroupResource, subresource string) client.Method {
+			return client.MethodFor(Rights(), resource, subresource)
 		}},
 	}
 }
 
 // cluster is a server with the endpoint controller at work on it.
 type cluster struct {
-	*apitest.Server
+	*clienttest.Server
 	t *testing.T
 	// noted has the Endpoints of web as each write has left them: "30m0s: a b" if a change 30 minutes ago has triggered it.
 	noted []string
@@ -57,7 +57,7 @@ type cluster struct {
 // inCluster runs a test in virtual time, with a cluster of these objects at which the controller has nothing left to do.
 func inCluster(t *testing.T, test func(c *cluster), objects ...plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{Server: apitest.NewServer(), t: t}
+		c := &cluster{Server: clienttest.NewServer(), t: t}
 		c.put(objects...)
 		c.AfterWrite(c.note)
 		from := contextFor(t, c, true)
@@ -72,7 +72,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects ...plan.Object) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apitest.Run(t, runner.Run, func() { test(c) })
+		clienttest.Run(t, runner.Run, func() { test(c) })
 	})
 }
 
@@ -86,7 +86,7 @@ func (c *cluster) put(objects ...plan.Object) {
 
 // endpoints returns the Endpoints of web.
 func (c *cluster) endpoints() *corev1.Endpoints {
-	mapping, _ := api.BuiltIn(kind("Endpoints"))
+	mapping, _ := client.BuiltIn(kind("Endpoints"))
 	e := &corev1.Endpoints{}
 	if err := c.Get(context.Background(), mapping, webKey, e); err != nil {
 		c.t.Error(err)
@@ -94,7 +94,7 @@ func (c *cluster) endpoints() *corev1.Endpoints {
 	return e
 }
 
-func (c *cluster) note(apitest.Write) error {
+func (c *cluster) note(clienttest.Write) error {
 	e := c.endpoints()
 	trigger := "none"
 	if text := e.Annotations[triggerTime]; text != "" {

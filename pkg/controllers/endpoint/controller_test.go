@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -51,7 +51,7 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 
 // request is one for web. The server is empty.
 func request() reconcile.Request[endpoints.Times] {
-	return reconcile.Request[endpoints.Times]{Key: webKey, Now: now, Reader: apitest.NewServer()}
+	return reconcile.Request[endpoints.Times]{Key: webKey, Now: now, Reader: clienttest.NewServer()}
 }
 
 func (k *caches) put(t failer, o plan.Object) {
@@ -173,11 +173,11 @@ func TestEnqueuesWhateverThePlanReads(t *testing.T) {
 
 // readerOf answers every read with an error, or with none.
 type readerOf struct {
-	api.Reader
+	client.Reader
 	err error
 }
 
-func (r readerOf) Get(context.Context, api.Mapping, plan.Key, plan.Object) error { return r.err }
+func (r readerOf) Get(context.Context, client.Mapping, plan.Key, plan.Object) error { return r.err }
 
 func TestObserve(t *testing.T) {
 	ctx, r := t.Context(), request()

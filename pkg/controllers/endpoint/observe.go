@@ -10,8 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -48,8 +48,8 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[endpoints.Time
 // checkGone asks the server whether a service that the cache lacks is gone, before its Endpoints are taken for left over: the
 // caches of services and of Endpoints may differ in age, and the Endpoints of a living service must not vanish for that. If
 // the role does not let us ask (RB-12), the cache decides.
-func checkGone(ctx context.Context, reader api.Reader, key plan.Key) error {
-	services, _ := api.BuiltIn(kind("Service"))
+func checkGone(ctx context.Context, reader client.Reader, key plan.Key) error {
+	services, _ := client.BuiltIn(kind("Service"))
 	err := reader.Get(ctx, services, key, &metav1.PartialObjectMetadata{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):

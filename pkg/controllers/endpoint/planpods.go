@@ -3,8 +3,8 @@ package endpoint
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // counts reports whether a pod that is selected has a place in Endpoints (EP-11, EP-12).

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 )
 
 // readySince lets a pod have been ready for so long.
@@ -88,13 +88,13 @@ func TestTriggerTimeOutlivesWritesThatFail(t *testing.T) {
 				}
 				k.noted = nil
 				writes := 0
-				k.BeforeWrite(func(apitest.Write) error {
+				k.BeforeWrite(func(clienttest.Write) error {
 					if writes++; writes > 1 || row.before == nil {
 						return nil
 					}
 					return row.before(k)
 				})
-				k.AfterWrite(func(w apitest.Write) error {
+				k.AfterWrite(func(w clienttest.Write) error {
 					_ = k.note(w)
 					if writes > 1 || row.after == nil {
 						return nil
@@ -102,17 +102,17 @@ func TestTriggerTimeOutlivesWritesThatFail(t *testing.T) {
 					return row.after(k)
 				})
 				k.put(b)
-				apitest.Settle()
+				clienttest.Settle()
 				if row.then != nil {
 					row.then(k)
-					apitest.Settle()
+					clienttest.Settle()
 				}
 				if diff := cmp.Diff(row.want, k.noted); diff != "" {
 					t.Error(diff)
 				}
 				k.noted = nil
 				k.put(pod("d", "10.0.0.4", readySince(5*time.Minute)))
-				apitest.Settle()
+				clienttest.Settle()
 				if len(k.noted) != 1 || !strings.HasPrefix(k.noted[0], "5m0s: ") {
 					t.Errorf("after the next change: %q", k.noted)
 				}

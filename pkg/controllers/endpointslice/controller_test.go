@@ -23,14 +23,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -150,7 +150,7 @@ func (k *caches) show(t failer, before, after []*discoveryv1.EndpointSlice) {
 }
 
 func request() reconcile.Request[memory] {
-	return reconcile.Request[memory]{Key: webKey, Now: now, Reader: apitest.NewServer()}
+	return reconcile.Request[memory]{Key: webKey, Now: now, Reader: clienttest.NewServer()}
 }
 
 // A row is a sentence: a node that was like this and is like that enqueues these services.
@@ -249,23 +249,23 @@ type lease struct{}
 func (lease) Held() bool { return true }
 
 // inCluster runs a test in virtual time, with a server of these objects at which the controller has nothing left to do.
-func inCluster(t *testing.T, test func(s *apitest.Server), objects ...plan.Object) {
+func inCluster(t *testing.T, test func(s *clienttest.Server), objects ...plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apitest.NewServer()
+		server := clienttest.NewServer()
 		for _, o := range objects {
 			if _, err := server.Put(o); err != nil {
 				t.Fatal(err)
 			}
 		}
-		mapper, err := api.NewMapper(&rest.Config{})
+		mapper, err := client.NewMapper(&rest.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		from := manager.Context{
 			Informers: informers.NewFactory(nil, 0),
 			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: reconcile.NewExplain()},
-			Access: reconcile.Access{Client: server, Method: func(resource schema.GroupResource, subresource string) api.Method {
-				return api.MethodFor(Rights(), resource, subresource)
+			Access: reconcile.Access{Client: server, Method: func(resource schema.GroupResource, subresource string) client.Method {
+				return client.MethodFor(Rights(), resource, subresource)
 			}},
 			RegisterMetrics: func(...metrics.Registerable) {},
 		}
@@ -280,13 +280,13 @@ func inCluster(t *testing.T, test func(s *apitest.Server), objects ...plan.Objec
 		if err != nil {
 			t.Fatal(err)
 		}
-		apitest.Run(t, runner.Run, func() { test(server) })
+		clienttest.Run(t, runner.Run, func() { test(server) })
 	})
 }
 
-func slicesOn(t *testing.T, s *apitest.Server) (all []*discoveryv1.EndpointSlice) {
+func slicesOn(t *testing.T, s *clienttest.Server) (all []*discoveryv1.EndpointSlice) {
 	t.Helper()
-	m, _ := api.BuiltIn(sliceKind())
+	m, _ := client.BuiltIn(sliceKind())
 	list := &discoveryv1.EndpointSliceList{}
 	if err := s.List(context.Background(), m, "shop", metav1.ListOptions{}, list); err != nil {
 		t.Fatal(err)
@@ -310,7 +310,7 @@ func TestEPS60StaleCache(t *testing.T) {
 		{"EPS-60 a slice that was changed", []plan.Object{pod("z", "10.0.0.9"), web()}, 0, "IPv4 :8080/TCP> 10.0.0.9 10.0.0.1 10.0.0.10 10.0.0.11 10.0.0.12"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inCluster(t, func(s *apitest.Server) {
+			inCluster(t, func(s *clienttest.Server) {
 				put := func(o plan.Object) {
 					t.Helper()
 					if _, err := s.Put(o); err != nil {
@@ -346,7 +346,7 @@ func TestEPS60StaleCache(t *testing.T) {
 
 // An update names the version that it changes: what others have written is not lost, though the cache does not show it.
 func TestEPS42UpdatesHaveAPrecondition(t *testing.T) {
-	inCluster(t, func(s *apitest.Server) {
+	inCluster(t, func(s *clienttest.Server) {
 		s.FreezeWatches(sliceKind())
 		edited := slicesOn(t, s)[0].DeepCopy()
 		edited.Annotations = map[string]string{"theirs": "x"}
@@ -376,10 +376,10 @@ func TestEPS42OrderOfWrites(t *testing.T) {
 	for i := range 99 {
 		full = append(full, pod(fmt.Sprintf("p%02d", i), fmt.Sprintf("10.0.1.%d", i)))
 	}
-	inCluster(t, func(s *apitest.Server) {
+	inCluster(t, func(s *clienttest.Server) {
 		var refuse atomic.Bool
 		refuse.Store(true)
-		s.BeforeWrite(func(w apitest.Write) error {
+		s.BeforeWrite(func(w clienttest.Write) error {
 			if refuse.Load() && w.Verb == "create" {
 				return apierrors.NewInternalError(errors.New("not now"))
 			}
@@ -417,9 +417,9 @@ func TestEPS42OrderOfWrites(t *testing.T) {
 func TestEPS44NamespaceIsBeingDeleted(t *testing.T) {
 	terminating := apierrors.NewForbidden(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}, "", errors.New("it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	inCluster(t, func(s *apitest.Server) {
+	inCluster(t, func(s *clienttest.Server) {
 		tries := 0
-		s.BeforeWrite(func(w apitest.Write) error {
+		s.BeforeWrite(func(w clienttest.Write) error {
 			if w.Verb == "create" {
 				tries++
 				return terminating
@@ -439,7 +439,7 @@ func TestEPS44NamespaceIsBeingDeleted(t *testing.T) {
 
 // Changes that come at once lead to one slice, and what others delete or edit comes back (EPS-15, EPS-17).
 func TestOneSliceWhateverHappens(t *testing.T) {
-	inCluster(t, func(s *apitest.Server) {
+	inCluster(t, func(s *clienttest.Server) {
 		expect := func(what, want string) {
 			t.Helper()
 			time.Sleep(3 * time.Second)
@@ -456,7 +456,7 @@ func TestOneSliceWhateverHappens(t *testing.T) {
 			}
 		}
 		expect("three changes at once", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
-		m, _ := api.BuiltIn(sliceKind())
+		m, _ := client.BuiltIn(sliceKind())
 		if err := s.Delete(context.Background(), m, plan.Key{Namespace: "shop", Name: slicesOn(t, s)[0].Name}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -472,7 +472,7 @@ func TestOneSliceWhateverHappens(t *testing.T) {
 
 // A node that is registered anew does not take the endpoints of its pods away meanwhile.
 func TestEPS18EPS31NodeRegisteredAnew(t *testing.T) {
-	inCluster(t, func(s *apitest.Server) {
+	inCluster(t, func(s *clienttest.Server) {
 		web := func() *discoveryv1.EndpointSlice {
 			t.Helper()
 			time.Sleep(3 * time.Second)
@@ -484,7 +484,7 @@ func TestEPS18EPS31NodeRegisteredAnew(t *testing.T) {
 			return all[0]
 		}
 		web()
-		m, _ := api.BuiltIn(kind("Node"))
+		m, _ := client.BuiltIn(kind("Node"))
 		if err := s.Delete(context.Background(), m, plan.Key{Name: "n1"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

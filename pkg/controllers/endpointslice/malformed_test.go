@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 
 // Whatever the objects are, to plan for them does not panic, and once the plan is carried out there is nothing left to do.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints/slicemetrics"
+	"github.com/standalone-kcm/controller-manager/internal/slicemetrics"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

@@ -7,7 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/endpoints/slicemetrics"
+	"github.com/standalone-kcm/controller-manager/internal/slicemetrics"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

@@ -7,7 +7,7 @@
 package garbagecollector
 
 import (
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 

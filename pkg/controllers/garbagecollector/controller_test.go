@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
@@ -44,7 +44,7 @@ func TestOptions(t *testing.T) {
 
 // GC-5, REG-70: it may send twice as many requests as the flags say.
 func TestLimits(t *testing.T) {
-	burst, perSecond := managertest.Limits(t, func(c manager.Context) (api.Client, error) {
+	burst, perSecond := managertest.Limits(t, func(c manager.Context) (client.Client, error) {
 		c.RegisterMetrics = func(...metrics.Registerable) {}
 		built, err := Controller().Init(c)
 		if err != nil {

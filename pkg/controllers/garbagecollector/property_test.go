@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 )
 
 // model is an API server, its watches, which may lag, and a collector whose writes may lag. It fails when the collector does what

@@ -21,9 +21,9 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -36,13 +36,13 @@ const (
 
 // runner runs the garbage collector.
 type runner struct {
-	client     api.Client
+	client     client.Client
 	mapper     executor.Mapper
 	executor   *executor.Executor
 	events     record.EventRecorder
 	explain    *reconcile.Explain
 	hooks      reconcile.Hooks
-	resources  func(ctx context.Context, verbs ...string) ([]api.Mapping, error)
+	resources  func(ctx context.Context, verbs ...string) ([]client.Mapping, error)
 	metadata   *informers.MetadataInformers
 	workers    int
 	syncErrors *metrics.Counter

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 

@@ -30,10 +30,10 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/executor"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -51,13 +51,13 @@ type bench struct {
 
 // reads counts the live reads, and can make them fail.
 type reads struct {
-	*apitest.Server
+	*clienttest.Server
 	mu    sync.Mutex
 	asked []string
 	fail  map[string]error // by name
 }
 
-func (s *reads) Get(ctx context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+func (s *reads) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
 	s.mu.Lock()
 	s.asked = append(s.asked, m.Kind+" "+key.Name)
 	err := s.fail[key.Name]
@@ -77,18 +77,18 @@ func (s *reads) live() []string {
 
 type builtIns struct{}
 
-func (builtIns) Mapping(_ context.Context, kind schema.GroupVersionKind) (api.Mapping, error) {
-	m, ok := api.BuiltIn(kind)
+func (builtIns) Mapping(_ context.Context, kind schema.GroupVersionKind) (client.Mapping, error) {
+	m, ok := client.BuiltIn(kind)
 	if !ok {
 		return m, errors.New("discovery fails")
 	}
 	return m, nil
 }
 
-func (b builtIns) MappingFor(ctx context.Context, o runtime.Object) (api.Mapping, error) {
-	kind, err := api.KindOf(o)
+func (b builtIns) MappingFor(ctx context.Context, o runtime.Object) (client.Mapping, error) {
+	kind, err := client.KindOf(o)
 	if err != nil {
-		return api.Mapping{}, err
+		return client.Mapping{}, err
 	}
 	return b.Mapping(ctx, kind)
 }
@@ -101,7 +101,7 @@ func (leading) Held() bool { return true }
 func run(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: &reads{Server: apitest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
+		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
 		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, explain: reconcile.NewExplain(), workers: 4}
 		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}, Unowned: true})
 		b.asks(hangs{})
@@ -109,7 +109,7 @@ func run(t *testing.T, test func(b *bench)) {
 		b.kinds[configMaps] = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"}
 		b.watched = sets.New(configMaps)
 		b.complete()
-		apitest.Run(t, func(ctx context.Context) error { b.work(ctx); return nil }, func() { test(b) })
+		clienttest.Run(t, func(ctx context.Context) error { b.work(ctx); return nil }, func() { test(b) })
 	})
 }
 
@@ -182,7 +182,7 @@ func TestOwnerThatNoWatchShows(t *testing.T) {
 		if n := len(b.server.live()); n < 10 || n > 20 {
 			b.Errorf("%d reads in a minute", n)
 		}
-		m, _ := api.BuiltIn(b.kinds[configMaps].GroupVersionKind)
+		m, _ := client.BuiltIn(b.kinds[configMaps].GroupVersionKind)
 		if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "unwatched"}, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
@@ -249,12 +249,12 @@ func TestDeletionAfterAConflict(t *testing.T) {
 
 // GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
 func TestDiscover(t *testing.T) {
-	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(_ context.Context, verbs ...string) ([]api.Mapping, error) {
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(_ context.Context, verbs ...string) ([]client.Mapping, error) {
 		if got := strings.Join(verbs, " "); got != "delete list watch" {
 			t.Errorf("verbs are %s", got)
 		}
 		failed := errors.New("some groups fail")
-		return []api.Mapping{
+		return []client.Mapping{
 			{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
 			{GroupVersionKind: schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"}, Resource: "events", Namespaced: true},
 			{GroupVersionKind: nodeKind.GroupVersionKind, Resource: "nodes"},
@@ -274,9 +274,9 @@ func TestDiscover(t *testing.T) {
 
 // GC-6, GC-11: a custom resource is deleted and defined anew, with another kind and with namespaces.
 func TestResourceIsDefinedAnew(t *testing.T) {
-	m := api.Mapping{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets"}
-	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(context.Context, ...string) ([]api.Mapping, error) {
-		return []api.Mapping{m}, nil
+	m := client.Mapping{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets"}
+	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(context.Context, ...string) ([]client.Mapping, error) {
+		return []client.Mapping{m}, nil
 	}}
 	r.begin()
 	r.graph.complete = true
@@ -306,9 +306,9 @@ func TestResourceIsDefinedAnew(t *testing.T) {
 
 // appear has discovery find Secrets, too.
 func (b *bench) appear() {
-	b.resources = func(context.Context, ...string) (all []api.Mapping, _ error) {
+	b.resources = func(context.Context, ...string) (all []client.Mapping, _ error) {
 		for _, kind := range []string{"ConfigMap", "Secret"} {
-			m, _ := api.BuiltIn(corev1.SchemeGroupVersion.WithKind(kind))
+			m, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind(kind))
 			all = append(all, m)
 		}
 		return all, nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -155,7 +155,7 @@ func (r *runner) look(ctx context.Context, c claim) (claimState, error) {
 	return present, nil
 }
 
-func (r *runner) get(ctx context.Context, m api.Mapping, key plan.Key) (*metav1.PartialObjectMetadata, error) {
+func (r *runner) get(ctx context.Context, m client.Mapping, key plan.Key) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	found := &metav1.PartialObjectMetadata{}
@@ -175,7 +175,7 @@ func isAbsent(err error) bool {
 func (r *runner) readItem(ctx context.Context, n *node) error {
 	r.mu.Lock()
 	k := n.kind
-	m := api.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
+	m := client.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
 	r.mu.Unlock()
 	found, err := r.get(ctx, m, plan.Key{Namespace: n.namespace, Name: n.name})
 	if err != nil && !isAbsent(err) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -179,7 +179,7 @@ func TestHostileExtensionServer(t *testing.T) {
 				if log := b.server.Log(); len(log) != 0 {
 					b.Errorf("written: %v", log)
 				}
-				m, _ := api.BuiltIn(b.kinds[configMaps].GroupVersionKind)
+				m, _ := client.BuiltIn(b.kinds[configMaps].GroupVersionKind)
 				if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "owner"}, metav1.DeleteOptions{}); err != nil {
 					b.Fatal(err)
 				}

@@ -24,10 +24,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
 var (
@@ -290,7 +290,7 @@ func writtenBy(p plan.Plan) *autoscalingv2.HorizontalPodAutoscalerStatus {
 // bench has caches, and answers as an API server does.
 type bench struct {
 	*caches
-	api.Reader
+	client.Reader
 
 	mu     sync.Mutex
 	raw    map[string]any // answers to GetRaw by path, or errors
@@ -365,7 +365,7 @@ func (b *bench) GetRaw(_ context.Context, path string, query url.Values) ([]byte
 	}
 }
 
-func (b *bench) GetScale(_ context.Context, m api.Mapping, key plan.Key) (*autoscalingv1.Scale, error) {
+func (b *bench) GetScale(_ context.Context, m client.Mapping, key plan.Key) (*autoscalingv1.Scale, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = append(b.asked, "scale of "+m.Resource+" "+key.String())
@@ -381,14 +381,14 @@ func (b *bench) GetScale(_ context.Context, m api.Mapping, key plan.Key) (*autos
 // toyMapper knows the built-in kinds, Widgets and, cluster-scoped, Gadgets.
 type toyMapper struct{}
 
-func (toyMapper) Mapping(_ context.Context, kind schema.GroupVersionKind) (api.Mapping, error) {
-	if m, ok := api.BuiltIn(kind); ok {
+func (toyMapper) Mapping(_ context.Context, kind schema.GroupVersionKind) (client.Mapping, error) {
+	if m, ok := client.BuiltIn(kind); ok {
 		return m, nil
 	}
 	if !slices.Contains([]string{"Widget", "Gadget"}, kind.Kind) {
-		return api.Mapping{}, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+		return client.Mapping{}, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
 	}
-	return api.Mapping{GroupVersionKind: kind, Resource: strings.ToLower(kind.Kind) + "s", Namespaced: kind.Kind == "Widget"}, nil
+	return client.Mapping{GroupVersionKind: kind, Resource: strings.ToLower(kind.Kind) + "s", Namespaced: kind.Kind == "Widget"}, nil
 }
 
 func (m toyMapper) RESTMappings(kind schema.GroupKind, _ ...string) (all []*meta.RESTMapping, err error) {

@@ -17,13 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// mapper finds out how objects are addressed. [api.Mapper] does.
+// mapper finds out how objects are addressed. [client.Mapper] does.
 type mapper interface {
-	Mapping(ctx context.Context, kind schema.GroupVersionKind) (api.Mapping, error)
+	Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error)
 	RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error)
 	Refresh(ctx context.Context) error
 }
@@ -153,11 +153,11 @@ func unknownPath(err error) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource")
 }
 
-func (k *caches) mappings(ctx context.Context, kind schema.GroupKind) (found []api.Mapping, err error) {
+func (k *caches) mappings(ctx context.Context, kind schema.GroupKind) (found []client.Mapping, err error) {
 	for _, cached := range []schema.GroupVersionKind{deploymentKind, replicaSetKind, statefulSetKind, controllerKind} {
 		if cached.GroupKind() == kind {
-			m, _ := api.BuiltIn(cached)
-			return []api.Mapping{m}, nil
+			m, _ := client.BuiltIn(cached)
+			return []client.Mapping{m}, nil
 		}
 	}
 	all, err := k.mapper.RESTMappings(kind)
@@ -172,7 +172,7 @@ func (k *caches) mappings(ctx context.Context, kind schema.GroupKind) (found []a
 }
 
 // scaledTarget reads the scale of an object. A scale whose selector cannot be read is none (HPA-13).
-func scaledTarget(ctx context.Context, r request, m api.Mapping, key plan.Key) (*target, error) {
+func scaledTarget(ctx context.Context, r request, m client.Mapping, key plan.Key) (*target, error) {
 	s, err := r.Reader.GetScale(ctx, m, key)
 	if err != nil {
 		return nil, err

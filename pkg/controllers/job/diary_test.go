@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 )
 
 // A diary tells what happens in the life of a Job, step by step. Whoever changes one should read what has changed.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -100,11 +100,11 @@ func (k *caches) adopter(orphan *corev1.Pod) *batchv1.Job {
 }
 
 // exists asks the server for a Job that the cache does not show. The watch of Jobs may lag that of pods.
-func (k *caches) exists(ctx context.Context, reader api.Reader, key plan.Key, uid types.UID) (bool, error) {
+func (k *caches) exists(ctx context.Context, reader client.Reader, key plan.Key, uid types.UID) (bool, error) {
 	if _, ok := k.gone.Get(uid); ok {
 		return false, nil
 	}
-	jobs, _ := api.BuiltIn(jobKind)
+	jobs, _ := client.BuiltIn(jobKind)
 	var found metav1.PartialObjectMetadata
 	switch err := reader.Get(ctx, jobs, key, &found); {
 	case err == nil && found.UID == uid:

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -67,7 +67,7 @@ func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := cachesOf(t, pod("a"), pod("b"))
-			server := &countingReader{Server: apitest.NewServer()}
+			server := &countingReader{Server: clienttest.NewServer()}
 			if c.cached != nil {
 				put(t, k.jobs.Informer(), c.cached)
 			}
@@ -97,7 +97,7 @@ func TestJobsThatTheCacheDoesNotShow(t *testing.T) {
 		})
 	}
 	k := cachesOf(t, pod("a"))
-	server := &countingReader{Server: apitest.NewServer(), err: errors.New("no answer")}
+	server := &countingReader{Server: clienttest.NewServer(), err: errors.New("no answer")}
 	if _, err := k.observeOrphan(t.Context(), reconcile.Request[struct{}]{Key: plan.Key{Namespace: "shop", Name: "a"}, Reader: server}); !errors.Is(err, server.err) {
 		t.Errorf("without an answer: %v", err)
 	}
@@ -135,12 +135,12 @@ func TestAdopters(t *testing.T) {
 
 // countingReader counts how often an object is read.
 type countingReader struct {
-	*apitest.Server
+	*clienttest.Server
 	reads int
 	err   error
 }
 
-func (r *countingReader) Get(ctx context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+func (r *countingReader) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
 	r.reads++
 	return cmp.Or(r.err, r.Server.Get(ctx, m, key, into))
 }

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
 // Failed pods are replaced with a delay, which doubles with each failure in a row. The failed pods that exist tell how many there were, so a

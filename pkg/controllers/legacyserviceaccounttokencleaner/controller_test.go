@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -22,11 +22,11 @@ import (
 
 // counted is a server that counts what is listed.
 type counted struct {
-	*apitest.Server
+	*clienttest.Server
 	listed []string
 }
 
-func (c *counted) List(ctx context.Context, m api.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+func (c *counted) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	c.listed = append(c.listed, strings.TrimSpace(m.Kind+" "+namespace))
 	return c.Server.List(ctx, m, namespace, o, into)
 }
@@ -34,7 +34,7 @@ func (c *counted) List(ctx context.Context, m api.Mapping, namespace string, o m
 // run runs the controller at a cluster of tokens of the ServiceAccounts builder, which lists the Secrets that are named in list.
 func run(t *testing.T, since string, list []string, test func(c *counted), objects ...plan.Object) {
 	synctest.Test(t, func(t *testing.T) { // it begins on 2000-01-01
-		c := &counted{Server: apitest.NewServer()}
+		c := &counted{Server: clienttest.NewServer()}
 		a := account("builder", "a1", list...)
 		tracking := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: trackingName}, Data: map[string]string{"since": since}}
 		for _, o := range append(objects, &a, tracking) {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -19,11 +19,11 @@ import (
 // lists are how the controller reads: it lists what there may be to clean, and nothing else.
 type lists struct {
 	period time.Duration
-	all    api.Reader // may list whatever is cached
+	all    client.Reader // may list whatever is cached
 }
 
-func mapping(kind string) api.Mapping {
-	m, _ := api.BuiltIn(corev1.SchemeGroupVersion.WithKind(kind))
+func mapping(kind string) client.Mapping {
+	m, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind(kind))
 	return m
 }
 
@@ -53,7 +53,7 @@ func (k *lists) observe(ctx context.Context, r reconcile.Request[struct{}]) (o r
 }
 
 // trackedSince reads since when the API server tracks which tokens are used (LTC-3); empty if it does not say so.
-func trackedSince(ctx context.Context, reader api.Reader) (string, error) {
+func trackedSince(ctx context.Context, reader client.Reader) (string, error) {
 	tracking := &corev1.ConfigMap{}
 	err := reader.Get(ctx, mapping("ConfigMap"), plan.Key{Namespace: metav1.NamespaceSystem, Name: trackingName}, tracking)
 	if err != nil && !apierrors.IsNotFound(err) {

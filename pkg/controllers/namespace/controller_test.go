@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -58,7 +58,7 @@ func TestNS1Names(t *testing.T) {
 
 // NS-3, REG-70: it may send 20 times as many requests as the flags say, and 100 times as many at once.
 func TestLimits(t *testing.T) {
-	burst, perSecond := managertest.Limits(t, func(c manager.Context) (api.Client, error) {
+	burst, perSecond := managertest.Limits(t, func(c manager.Context) (client.Client, error) {
 		a, err := access(c)
 		return a.Client, err
 	})

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -33,7 +33,7 @@ const emptyFor = time.Minute
 const settling = 5 * time.Second
 
 var (
-	namespaces, _ = api.BuiltIn(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespaces, _ = client.BuiltIn(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	podKind       = corev1.SchemeGroupVersion.WithKind("Pod")
 )
 
@@ -41,7 +41,7 @@ var (
 type observer struct {
 	cached informers.Store[*corev1.Namespace]
 	// resources returns what the server has, by a discovery that is not older than the time.
-	resources func(ctx context.Context, earliest time.Time, verbs ...string) ([]api.Mapping, error)
+	resources func(ctx context.Context, earliest time.Time, verbs ...string) ([]client.Mapping, error)
 	period    time.Duration
 	failing   failing
 }
@@ -129,21 +129,21 @@ func (o *observer) observeContent(ctx context.Context, r reconcile.Request[memor
 
 // guardsPods reports whether objects of a kind restrict what pods may do. They stay while a pod may still come (NS-4, NS-18). Network
 // plugins have policies of their own, which are named alike.
-func guardsPods(k api.Mapping) bool { return strings.HasSuffix(k.Kind, "NetworkPolicy") }
+func guardsPods(k client.Mapping) bool { return strings.HasSuffix(k.Kind, "NetworkPolicy") }
 
 // listAll returns what there is of the kinds: pods alone while there are any, and it looks for pods each time (NS-18).
-func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []api.Mapping) []content {
-	pods, _ := api.BuiltIn(podKind)
+func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []client.Mapping) []content {
+	pods, _ := client.BuiltIn(podKind)
 	delete(m.Empty, podKind)
-	if found := o.list(ctx, r, m, []api.Mapping{pods}); len(found) > 0 {
+	if found := o.list(ctx, r, m, []client.Mapping{pods}); len(found) > 0 {
 		return found
 	}
-	return o.list(ctx, r, m, slices.DeleteFunc(slices.Clone(kinds), func(k api.Mapping) bool { return k.GroupVersionKind == podKind }))
+	return o.list(ctx, r, m, slices.DeleteFunc(slices.Clone(kinds), func(k client.Mapping) bool { return k.GroupVersionKind == podKind }))
 }
 
 // discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can be deleted (NS-15).
-func (o *observer) discover(ctx context.Context, earliest time.Time) (listed []api.Mapping, unlisted []schema.GroupVersionKind, err error) {
-	clusterScoped := func(k api.Mapping) bool { return !k.Namespaced }
+func (o *observer) discover(ctx context.Context, earliest time.Time) (listed []client.Mapping, unlisted []schema.GroupVersionKind, err error) {
+	clusterScoped := func(k client.Mapping) bool { return !k.Namespaced }
 	listed, err = o.resources(ctx, earliest, "list", "delete")
 	collections, also := o.resources(ctx, earliest, "delete", "deletecollection")
 	if err == nil {
@@ -168,8 +168,8 @@ func discoveryFailure(err error) *failure {
 }
 
 // list returns what the kinds have in the namespace, without those that have nothing.
-func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []api.Mapping) (found []content) {
-	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k api.Mapping) bool {
+func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []client.Mapping) (found []content) {
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k client.Mapping) bool {
 		at, empty := m.Empty[k.GroupVersionKind]
 		return empty && r.Now.Sub(at) < emptyFor
 	})
@@ -194,7 +194,7 @@ func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *mem
 
 // listOne lists the metadata of one kind's objects, page by page, so that its memory does not grow with their number (NS-49). When
 // it has seen that some are to be deleted, it only counts the rest.
-func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k api.Mapping) content {
+func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k client.Mapping) content {
 	c := content{Kind: k.GroupVersionKind, Resource: k.Resource}
 	end, err := o.failing.begin(k.GroupVersionKind)
 	if err != nil {

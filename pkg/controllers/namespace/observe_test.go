@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -30,7 +30,7 @@ import (
 
 // server answers the reads of Observe, and notes what it was asked.
 type server struct {
-	api.Reader // nil: nothing else is called
+	client.Reader // nil: nothing else is called
 
 	namespace *corev1.Namespace
 	objects   map[string][]*metav1.PartialObjectMetadata
@@ -41,7 +41,7 @@ type server struct {
 	asked []string
 }
 
-func (s *server) Get(_ context.Context, _ api.Mapping, key plan.Key, into plan.Object) error {
+func (s *server) Get(_ context.Context, _ client.Mapping, key plan.Key, into plan.Object) error {
 	if s.namespace == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
 	}
@@ -49,7 +49,7 @@ func (s *server) Get(_ context.Context, _ api.Mapping, key plan.Key, into plan.O
 	return nil
 }
 
-func (s *server) List(ctx context.Context, m api.Mapping, _ string, o metav1.ListOptions, into runtime.Object) error {
+func (s *server) List(ctx context.Context, m client.Mapping, _ string, o metav1.ListOptions, into runtime.Object) error {
 	s.mu.Lock()
 	s.asked = append(s.asked, m.Resource+o.Continue)
 	s.mu.Unlock()
@@ -103,13 +103,13 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 		t.Fatal(err)
 	}
 	w := &watching{T: t, server: &server{namespace: ns, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}}}
-	w.observer = &observer{cached: cached, resources: func(_ context.Context, earliest time.Time, verbs ...string) (all []api.Mapping, err error) {
+	w.observer = &observer{cached: cached, resources: func(_ context.Context, earliest time.Time, verbs ...string) (all []client.Mapping, err error) {
 		w.since = earliest
 		for _, kind := range []schema.GroupVersionKind{podKind, secrets, deployments, policies, namespaces.GroupVersionKind} {
 			if kind == secrets && w.unlisted && slices.Contains(verbs, "list") || kind != secrets && slices.Contains(verbs, "deletecollection") {
 				continue
 			}
-			m, _ := api.BuiltIn(kind)
+			m, _ := client.BuiltIn(kind)
 			all = append(all, m)
 		}
 		return all, w.failing

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
 // Options are what the controller takes from flags (NS-2).

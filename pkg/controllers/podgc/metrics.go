@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -88,7 +88,7 @@ func (c collectors) countDeletions(logger klog.Logger, s snapshot, did plan.Outc
 		if r.Verb == plan.Changed && r.Err == nil {
 			continue // its deletion follows, and counts
 		}
-		if errors.Is(r.Err, api.ErrNotLeading) || errors.Is(r.Err, context.Canceled) {
+		if errors.Is(r.Err, client.ErrNotLeading) || errors.Is(r.Err, context.Canceled) {
 			continue // not tried
 		}
 		tried++

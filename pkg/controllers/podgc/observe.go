@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -127,11 +127,11 @@ func (k *caches) batchOf(names []string, m *memory) (due []string, pods [][]*cor
 
 // prove opens the breaker unless the cache shows the nodes that there are. It is asked only when orphans are due, as it lists
 // the metadata of all nodes, and not at all when there is no breaker.
-func (k *caches) prove(ctx context.Context, reader api.Reader, s *snapshot) breaker {
+func (k *caches) prove(ctx context.Context, reader client.Reader, s *snapshot) breaker {
 	if s.Policy.Brake <= 0 || s.NodeCounts.small() {
 		return breaker{}
 	}
-	nodes, _ := api.BuiltIn(nodeKind)
+	nodes, _ := client.BuiltIn(nodeKind)
 	found := &metav1.PartialObjectMetadataList{}
 	err := reader.List(ctx, nodes, "", metav1.ListOptions{}, found)
 	switch {
@@ -165,8 +165,8 @@ func (l liveNodes) errors() (all []string) {
 }
 
 // readLive asks the server for nodes (PGC-10).
-func readLive(ctx context.Context, reader api.Reader, names []string) liveNodes {
-	nodes, _ := api.BuiltIn(nodeKind)
+func readLive(ctx context.Context, reader client.Reader, names []string) liveNodes {
+	nodes, _ := client.BuiltIn(nodeKind)
 	found := liveNodes{make([]bool, len(names)), make([]error, len(names))}
 	slots := make(chan struct{}, liveAtOnce)
 	var all sync.WaitGroup

@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -38,7 +38,7 @@ import (
 // server is an API server in memory for pods and nodes, as far as the pod garbage collector can tell. Its watches can be
 // frozen, and a hook can make requests fail or take their time.
 type server struct {
-	api.Client // nil: nothing else is asked of it
+	client.Client // nil: nothing else is asked of it
 
 	mu      sync.Mutex
 	version int
@@ -170,8 +170,8 @@ func (s *server) begin(verb, name string) error {
 	return err
 }
 
-// Patch implements api.Client for pods.
-func (s *server) Patch(_ context.Context, m api.Mapping, key plan.Key, patch api.Patch, opts api.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+// Patch implements client.Client for pods.
+func (s *server) Patch(_ context.Context, m client.Mapping, key plan.Key, patch client.Patch, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	if err := s.begin("patch", key.Name); err != nil {
 		return nil, err
 	}
@@ -205,8 +205,8 @@ func (s *server) Patch(_ context.Context, m api.Mapping, key plan.Key, patch api
 	return meta.AsPartialObjectMetadata(s.store(p)).DeepCopy(), nil
 }
 
-// Delete implements api.Client for pods.
-func (s *server) Delete(_ context.Context, m api.Mapping, key plan.Key, opts metav1.DeleteOptions) error {
+// Delete implements client.Client for pods.
+func (s *server) Delete(_ context.Context, m client.Mapping, key plan.Key, opts metav1.DeleteOptions) error {
 	if err := s.begin("delete", key.Name); err != nil {
 		return err
 	}
@@ -232,8 +232,8 @@ func (s *server) Delete(_ context.Context, m api.Mapping, key plan.Key, opts met
 	return nil
 }
 
-// Get implements api.Reader for metadata.
-func (s *server) Get(_ context.Context, m api.Mapping, key plan.Key, into plan.Object) error {
+// Get implements client.Reader for metadata.
+func (s *server) Get(_ context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
 	if err := s.begin("get", key.Name); err != nil {
 		return err
 	}
@@ -247,8 +247,8 @@ func (s *server) Get(_ context.Context, m api.Mapping, key plan.Key, into plan.O
 	return nil
 }
 
-// List implements api.Reader for metadata.
-func (s *server) List(_ context.Context, m api.Mapping, _ string, _ metav1.ListOptions, into runtime.Object) error {
+// List implements client.Reader for metadata.
+func (s *server) List(_ context.Context, m client.Mapping, _ string, _ metav1.ListOptions, into runtime.Object) error {
 	if err := s.begin("list", m.Resource); err != nil {
 		return err
 	}
@@ -354,7 +354,7 @@ func build(t interface{ Fatal(...any) }, s *server, config Options) (c collectin
 		}))
 	}
 	c = collecting{server: s, explain: reconcile.NewExplain()}
-	mapper, err := api.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
+	mapper, err := client.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -27,7 +27,7 @@ import (
 // observer has caches, a server that may know more, and what is remembered of the namespace shop.
 type observer struct {
 	caches
-	server *apitest.Server
+	server *clienttest.Server
 	memory *memory
 	lists  int           // live ones of metadata
 	took   time.Duration // each of them
@@ -37,7 +37,7 @@ type observer struct {
 
 func newObserver(t interface{ Fatal(...any) }, objects ...plan.Object) *observer {
 	f := informers.NewFactory(fake.NewClientset(), 0)
-	o := &observer{server: apitest.NewServer()}
+	o := &observer{server: clienttest.NewServer()}
 	var err1, err2 error
 	o.claims, err1 = informers.IndexedObjects(f, "protection", due)
 	o.pods, err2 = informers.PodsByClaim(f)
@@ -71,11 +71,11 @@ func (o *observer) store(t interface{ Fatal(...any) }, object plan.Object) {
 
 // reader counts the live reads, which take their time or fail.
 type reader struct {
-	api.Client
+	client.Client
 	*observer
 }
 
-func (r reader) List(ctx context.Context, m api.Mapping, namespace string, opts metav1.ListOptions, into runtime.Object) error {
+func (r reader) List(ctx context.Context, m client.Mapping, namespace string, opts metav1.ListOptions, into runtime.Object) error {
 	if _, ok := into.(*metav1.PartialObjectMetadataList); ok {
 		r.lists++
 		time.Sleep(r.took)
@@ -131,7 +131,7 @@ func TestObserve(t *testing.T) {
 				o.store(t, object)
 			}
 			if c.gone != "" {
-				pods, _ := api.BuiltIn(kind("Pod"))
+				pods, _ := client.BuiltIn(kind("Pod"))
 				if err := o.server.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: c.gone}, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -223,10 +223,10 @@ func TestEnqueuedByPod(t *testing.T) { // SM-32, SM-33
 }
 
 // run runs the controller in virtual time while a test works. The server has these objects from the beginning.
-func run(t *testing.T, test func(s *apitest.Server, put func(plan.Object)), objects ...plan.Object) {
+func run(t *testing.T, test func(s *clienttest.Server, put func(plan.Object)), objects ...plan.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server, entry := apitest.NewServer(), Controller()
+		server, entry := clienttest.NewServer(), Controller()
 		put := func(o plan.Object) {
 			if _, err := server.Put(o); err != nil {
 				t.Fatal(err)
@@ -241,9 +241,9 @@ func run(t *testing.T, test func(s *apitest.Server, put func(plan.Object)), obje
 }
 
 // finalizers returns those of a claim on the server.
-func finalizers(t *testing.T, s *apitest.Server, name string) []string {
+func finalizers(t *testing.T, s *clienttest.Server, name string) []string {
 	t.Helper()
-	claims, _ := api.BuiltIn(kind("PersistentVolumeClaim"))
+	claims, _ := client.BuiltIn(kind("PersistentVolumeClaim"))
 	c := &corev1.PersistentVolumeClaim{}
 	if err := s.Get(t.Context(), claims, plan.Key{Namespace: "shop", Name: name}, c); err != nil {
 		t.Fatal(err)
@@ -253,22 +253,22 @@ func finalizers(t *testing.T, s *apitest.Server, name string) []string {
 
 // Claims get the finalizer, keep it while a pod is there, whatever its phase, and lose it with the pod, each by one update.
 func TestLifeOfAClaim(t *testing.T) { // SM-30, SM-32, SM-35, SM-36, SM-38
-	run(t, func(s *apitest.Server, put func(plan.Object)) {
+	run(t, func(s *clienttest.Server, put func(plan.Object)) {
 		if got := finalizers(t, s, "data"); !slices.Equal(got, []string{finalizer}) {
 			t.Fatal(got)
 		}
 		put(newClaim("data", leaving, with(finalizer)))
-		apitest.Settle()
+		clienttest.Settle()
 		put(pod("web", using("data"), ended(corev1.PodSucceeded)))
-		apitest.Settle()
+		clienttest.Settle()
 		if got := finalizers(t, s, "data"); !slices.Equal(got, []string{finalizer}) {
 			t.Fatal("a completed pod does not keep the claim")
 		}
-		pods, _ := api.BuiltIn(kind("Pod"))
+		pods, _ := client.BuiltIn(kind("Pod"))
 		if err := s.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: "web"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		apitest.Settle()
+		clienttest.Settle()
 		if got := finalizers(t, s, "data"); len(got) != 0 || s.CountWrites("update") != 2 || s.CountWrites("patch") != 0 {
 			t.Error(got, s.Log())
 		}
@@ -277,15 +277,15 @@ func TestLifeOfAClaim(t *testing.T) { // SM-30, SM-32, SM-35, SM-36, SM-38
 
 // A pod that the cache never shows keeps the claim, and its end lets it go although no event tells of it.
 func TestAPodThatTheCacheMisses(t *testing.T) { // SM-37
-	run(t, func(s *apitest.Server, put func(plan.Object)) {
+	run(t, func(s *clienttest.Server, put func(plan.Object)) {
 		s.FreezeWatches(kind("Pod"))
 		put(pod("web", using("data")))
 		put(newClaim("data", leaving, with(finalizer)))
-		apitest.Settle()
+		clienttest.Settle()
 		if got := finalizers(t, s, "data"); len(got) != 1 {
 			t.Fatal("the finalizer was removed on the word of the cache")
 		}
-		pods, _ := api.BuiltIn(kind("Pod"))
+		pods, _ := client.BuiltIn(kind("Pod"))
 		if err := s.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: "web"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -298,9 +298,9 @@ func TestAPodThatTheCacheMisses(t *testing.T) { // SM-37
 
 // An update that fails is tried again without an end, and does not keep the others of the namespace from theirs.
 func TestErrorsAreRetried(t *testing.T) { // SM-38
-	run(t, func(s *apitest.Server, put func(plan.Object)) {
+	run(t, func(s *clienttest.Server, put func(plan.Object)) {
 		failing := 0
-		s.BeforeWrite(func(w apitest.Write) error {
+		s.BeforeWrite(func(w clienttest.Write) error {
 			if w.Key.Name == "a" && failing < 10 {
 				failing++
 				return apierrors.NewInternalError(errors.New("no"))
@@ -313,7 +313,7 @@ func TestErrorsAreRetried(t *testing.T) { // SM-38
 		if len(finalizers(t, s, "b")) != 1 {
 			t.Error("b waits for a")
 		}
-		apitest.Settle()
+		clienttest.Settle()
 		if len(finalizers(t, s, "a")) != 1 || failing != 10 {
 			t.Errorf("a was given up after %d tries", failing)
 		}

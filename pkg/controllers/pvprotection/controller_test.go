@@ -9,17 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // run runs the controller in virtual time while a test works.
-func run(t *testing.T, test func(s *apitest.Server, put func(*corev1.PersistentVolume))) {
+func run(t *testing.T, test func(s *clienttest.Server, put func(*corev1.PersistentVolume))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server, entry := apitest.NewServer(), Controller()
+		server, entry := clienttest.NewServer(), Controller()
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.PersistentVolume{}})
 		managertest.Run(t, c, entry, func() {
 			test(server, func(v *corev1.PersistentVolume) {
@@ -32,9 +32,9 @@ func run(t *testing.T, test func(s *apitest.Server, put func(*corev1.PersistentV
 }
 
 // read returns the volume as the server has it.
-func read(t *testing.T, s *apitest.Server) *corev1.PersistentVolume {
+func read(t *testing.T, s *clienttest.Server) *corev1.PersistentVolume {
 	t.Helper()
-	volumes, _ := api.BuiltIn(kind())
+	volumes, _ := client.BuiltIn(kind())
 	v := &corev1.PersistentVolume{}
 	if err := s.Get(t.Context(), volumes, plan.Key{Name: "disk"}, v); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func read(t *testing.T, s *apitest.Server) *corev1.PersistentVolume {
 
 // A volume gets the finalizer, keeps it while it is bound, and loses it when it no longer is. Each step is one update.
 func TestLifeOfAVolume(t *testing.T) { // SM-20, SM-22, SM-23, SM-24
-	run(t, func(s *apitest.Server, put func(*corev1.PersistentVolume)) {
+	run(t, func(s *clienttest.Server, put func(*corev1.PersistentVolume)) {
 		for _, c := range []struct {
 			step    string
 			change  edit
@@ -61,7 +61,7 @@ func TestLifeOfAVolume(t *testing.T) { // SM-20, SM-22, SM-23, SM-24
 			}
 			c.change(v)
 			put(v)
-			apitest.Settle()
+			clienttest.Settle()
 			if v = read(t, s); !slices.Equal(v.Finalizers, c.want) || s.CountWrites("update") != c.updates || s.CountWrites("") != c.updates {
 				t.Errorf("%s: %v, %v", c.step, v.Finalizers, s.Log())
 			}
@@ -71,14 +71,14 @@ func TestLifeOfAVolume(t *testing.T) { // SM-20, SM-22, SM-23, SM-24
 
 // A volume that is bound while the cache does not show it keeps the finalizer: the update is refused.
 func TestStaleCache(t *testing.T) { // SM-24, SM-26
-	run(t, func(s *apitest.Server, put func(*corev1.PersistentVolume)) {
-		s.BeforeWrite(func(apitest.Write) error {
+	run(t, func(s *clienttest.Server, put func(*corev1.PersistentVolume)) {
+		s.BeforeWrite(func(clienttest.Write) error {
 			s.BeforeWrite(nil)
 			put(volume(leaving, with(finalizer), phase(corev1.VolumeBound)))
 			return nil
 		})
 		put(volume(leaving, with(finalizer), phase(corev1.VolumeAvailable)))
-		apitest.Settle()
+		clienttest.Settle()
 		if v := read(t, s); !slices.Equal(v.Finalizers, []string{finalizer}) || s.CountWrites("refused update") != 1 {
 			t.Error(s.Log())
 		}
@@ -87,10 +87,10 @@ func TestStaleCache(t *testing.T) { // SM-24, SM-26
 
 // An update that fails is tried again without an end.
 func TestErrorsAreRetried(t *testing.T) { // SM-24
-	run(t, func(s *apitest.Server, put func(*corev1.PersistentVolume)) {
-		s.BeforeWrite(apitest.RefuseFirst(10, apierrors.NewInternalError(errors.New("no"))))
+	run(t, func(s *clienttest.Server, put func(*corev1.PersistentVolume)) {
+		s.BeforeWrite(clienttest.RefuseFirst(10, apierrors.NewInternalError(errors.New("no"))))
 		put(volume())
-		apitest.Settle()
+		clienttest.Settle()
 		if v := read(t, s); len(v.Finalizers) != 1 || s.CountWrites("") != 1 {
 			t.Errorf("%v, %v", v.Finalizers, s.Log())
 		}

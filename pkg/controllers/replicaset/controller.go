@@ -5,9 +5,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/replicas"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	"github.com/standalone-kcm/controller-manager/pkg/replicas"
 )
 
 // Controller returns the replicaset controller's entry in the registry.

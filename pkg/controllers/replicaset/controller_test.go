@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
@@ -40,7 +40,7 @@ func TestRS9StaleCache(t *testing.T) {
 		{"RS-9 nor are others deleted for those that it has deleted", 5, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			managertest.InVirtualTime(t, time.Now(), func(t *testing.T, server *apitest.Server) {
+			managertest.InVirtualTime(t, time.Now(), func(t *testing.T, server *clienttest.Server) {
 				entry := Controller()
 				from := managertest.Context(t, server, entry, managertest.Cache{Example: &appsv1.ReplicaSet{}}, managertest.Cache{Example: &corev1.Pod{}})
 				from.Access.Events, from.Enabled = &record.FakeRecorder{}, func(string) bool { return true }

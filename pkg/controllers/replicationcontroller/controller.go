@@ -4,9 +4,9 @@ package replicationcontroller
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/replicas"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	"github.com/standalone-kcm/controller-manager/pkg/replicas"
 )
 
 // Controller returns the replicationcontroller controller's entry in the registry (RC-1).

@@ -28,9 +28,9 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -71,7 +71,7 @@ func (lease) Held() bool { return true }
 
 // cluster is a server with the controller at work on it. It is also the controller's event recorder.
 type cluster struct {
-	*apitest.Server
+	*clienttest.Server
 	record.EventRecorder // nil: only Event is called
 	t                    *testing.T
 	explain              *reconcile.Explain
@@ -95,9 +95,9 @@ func (c *cluster) Event(about runtime.Object, kind, reason, message string) {
 // inCluster runs a test in virtual time, with a cluster of these objects at which the controller has nothing left to do.
 func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{Server: apitest.NewServer(), t: t, explain: reconcile.NewExplain()}
+		c := &cluster{Server: clienttest.NewServer(), t: t, explain: reconcile.NewExplain()}
 		c.put(objects()...)
-		mapper, err := api.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
+		mapper, err := client.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,8 +105,8 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 			Informers: informers.NewFactory(nil, 0),
 			Enabled:   func(string) bool { return true },
 			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: c.explain},
-			Access: reconcile.Access{Client: c, Events: c, Method: func(resource schema.GroupResource, subresource string) api.Method {
-				return api.MethodFor(Rights(), resource, subresource)
+			Access: reconcile.Access{Client: c, Events: c, Method: func(resource schema.GroupResource, subresource string) client.Method {
+				return client.MethodFor(Rights(), resource, subresource)
 			}},
 		}
 		for _, example := range []plan.Object{&corev1.ReplicationController{}, &corev1.Pod{}} { // RC-3: these and no others
@@ -120,7 +120,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 		if err != nil {
 			t.Fatal(err)
 		}
-		apitest.Run(t, runner.Run, func() { test(c) })
+		clienttest.Run(t, runner.Run, func() { test(c) })
 	})
 }
 
@@ -135,7 +135,7 @@ func (c *cluster) put(objects ...plan.Object) {
 
 func (c *cluster) controller(name string) *corev1.ReplicationController {
 	c.t.Helper()
-	mapping, _ := api.BuiltIn(kindOf("ReplicationController"))
+	mapping, _ := client.BuiltIn(kindOf("ReplicationController"))
 	rc := &corev1.ReplicationController{}
 	if err := c.Get(context.Background(), mapping, plan.Key{Namespace: "shop", Name: name}, rc); err != nil {
 		c.t.Error(err)
@@ -192,7 +192,7 @@ func TestRC31Rights(t *testing.T) {
 		}
 	}
 	resource := schema.GroupResource{Resource: "replicationcontrollers"}
-	if got := api.MethodFor(rights, resource, "status"); got != api.MethodUpdate {
+	if got := client.MethodFor(rights, resource, "status"); got != client.MethodUpdate {
 		t.Errorf("RC-17: the status is written by %s", got)
 	}
 }
@@ -205,7 +205,7 @@ func TestRC14PodsThatTerminate(t *testing.T) {
 			p := pod("going", "n1", time.Hour, rc, kindOf("ReplicationController"))
 			p.DeletionTimestamp, p.Status.Message = ptr.To(metav1.Now()), fmt.Sprint(i)
 			c.put(p)
-			apitest.Settle()
+			clienttest.Settle()
 		}
 		if log := c.Log(); !slices.Equal(log, []string{"update ReplicationController web"}) {
 			t.Errorf("writes: %v", log)
@@ -224,7 +224,7 @@ func TestRC4RC5RC17Scaling(t *testing.T) {
 		}
 		rc.Spec.Replicas, rc.Generation = ptr.To[int32](1), 2
 		c.put(rc)
-		apitest.Settle()
+		clienttest.Settle()
 		if names := c.Names(kindOf("Pod")); len(names) != 1 {
 			t.Errorf("pods %v", names)
 		}
@@ -258,15 +258,15 @@ func TestRC4PodsOfItsOwn(t *testing.T) {
 		p := pod("a", "n1", time.Hour, rc, kindOf("ReplicationController"))
 		p.Status.Conditions = nil
 		c.put(p)
-		apitest.Settle()
+		clienttest.Settle()
 		if s := c.controller("web").Status; s.ReadyReplicas != 1 || s.Replicas != 2 {
 			t.Errorf("RC-14: status %+v after a pod was not ready any more", s)
 		}
-		pods, _ := api.BuiltIn(kindOf("Pod"))
+		pods, _ := client.BuiltIn(kindOf("Pod"))
 		if err := c.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: "b"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		apitest.Settle()
+		clienttest.Settle()
 		if n := c.CountWrites("create Pod"); n != 1 || len(c.Names(kindOf("Pod"))) != 2 {
 			t.Errorf("a pod that is gone is not replaced: %v", c.Log())
 		}
@@ -283,7 +283,7 @@ func TestRC4NamesakesOfAnotherKind(t *testing.T) {
 		p := pod("of-set", "n1", time.Second, set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 		p.Status.Message = "hello"
 		c.put(p)
-		apitest.Settle()
+		clienttest.Settle()
 		after, _ := c.explain.Get("replicationmanager", plan.Key{Namespace: "shop", Name: "web"})
 		if !before.Time.Equal(after.Time) {
 			t.Error("the ReplicationController is reconciled for a pod of a ReplicaSet")
@@ -325,7 +325,7 @@ func TestRC13CachesThatLag(t *testing.T) {
 			t.Errorf("%d pods while the cache shows none", n)
 		}
 		c.ResumeWatches(kindOf("Pod"))
-		apitest.Settle()
+		clienttest.Settle()
 		if n := len(c.Names(kindOf("Pod"))); n != 3 || c.CountWrites("create Pod") != 3 {
 			t.Errorf("%d pods, writes: %v", n, c.Log())
 		}
@@ -351,7 +351,7 @@ func TestRC11RC15WithoutATemplate(t *testing.T) {
 func TestRC17RC18ConflictsOfTheStatus(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		refusals := 0
-		c.BeforeWrite(func(w apitest.Write) error {
+		c.BeforeWrite(func(w clienttest.Write) error {
 			if w.Kind == "ReplicationController" && refusals < 3 {
 				refusals++
 				return errors.New("not now")
@@ -361,7 +361,7 @@ func TestRC17RC18ConflictsOfTheStatus(t *testing.T) {
 		rc := c.controller("web")
 		rc.Spec.Replicas, rc.Generation, rc.Annotations = ptr.To[int32](1), 2, map[string]string{"a": "b"}
 		c.put(rc)
-		apitest.Settle()
+		clienttest.Settle()
 		got := c.controller("web")
 		if got.Status.Replicas != 1 || got.Status.ObservedGeneration != 2 || refusals != 3 {
 			t.Errorf("after %d refusals the status is %+v", refusals, got.Status)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 // BenchmarkPodDeletion is the work for one pod that is deleted in a namespace with 5 quotas, without requests: the event, and for each
@@ -19,7 +19,7 @@ func BenchmarkPodDeletion(b *testing.B) {
 		b.Run(fmt.Sprint(pods), func(b *testing.B) {
 			s := newSources(quota.Gates{}, 0)
 			s.counters = newUsageCounters(s.dirty.add)
-			counter := s.newCounter(quota.Pods, func() {})
+			counter := s.newCounter(quota.Pods(), func() {})
 			var quotas []*corev1.ResourceQuota
 			var specs []quotaSpec
 			for i := range 5 {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 const gpu = "requests.example.com/gpu"
@@ -34,13 +34,13 @@ func newDevicesBench() *devicesBench {
 	s := newSources(quota.Gates{ExtendedResourcesByClaims: true}, 0)
 	s.counters = newUsageCounters(func(plan.Key) {})
 	s.devices.setClasses(s, func(all map[string]corev1.ResourceName) { all["gpus"] = "example.com/gpu" })
-	return &devicesBench{s, s.newCounter(quota.Pods, func() {}), s.newCounter(quota.ResourceClaims, func() {})}
+	return &devicesBench{s, s.newCounter(quota.Pods(), func() {}), s.newCounter(quota.ResourceClaims(), func() {})}
 }
 
 // used returns how many devices the pods and the claims of a namespace are charged with.
 func (b *devicesBench) used(namespace string) string {
 	var all []string
-	for _, of := range []schema.GroupResource{quota.Pods, quota.ResourceClaims} {
+	for _, of := range []schema.GroupResource{quota.Pods(), quota.ResourceClaims()} {
 		sum, _, _ := b.counters.count(namespace, quotaSpec{names: map[schema.GroupResource]bool{of: true}}, 0)
 		n := sum[gpu]
 		all = append(all, fmt.Sprintf("%s %s", of.Resource, n.String()))

@@ -20,12 +20,12 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -73,35 +73,35 @@ func writtenAt(at time.Time) func(*corev1.ResourceQuota) {
 type bench struct {
 	*testing.T
 	*caches
-	server   *apitest.Server
+	server   *clienttest.Server
 	metadata *metadatafake.FakeMetadataClient
 	unlisted map[string]bool // kinds that cannot be listed
 	live     lists
 	discover atomic.Pointer[discoverFunc] // nil: what is there
 }
 
-type discoverFunc func() ([]api.Mapping, error)
+type discoverFunc func() ([]client.Mapping, error)
 
 // found are the resources that are there besides pods and Services.
-func found() (all []api.Mapping, _ error) {
-	return []api.Mapping{mappingOf("ConfigMap"), mappingOf("Secret")}, nil
+func found() (all []client.Mapping, _ error) {
+	return []client.Mapping{mappingOf("ConfigMap"), mappingOf("Secret")}, nil
 }
 
-func mappingOf(kind string) api.Mapping {
-	m, _ := api.BuiltIn(corev1.SchemeGroupVersion.WithKind(kind))
+func mappingOf(kind string) client.Mapping {
+	m, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind(kind))
 	return m
 }
 
 // lists are the live lists. Those of what quotas limit are counted.
 type lists struct {
-	api.Reader
+	client.Reader
 	n      atomic.Int32
 	before atomic.Pointer[func(resource string) error] // a list, which it may refuse
 	after  atomic.Pointer[func(resource string)]       // a list
 }
 
-// List implements api.Reader.
-func (l *lists) List(ctx context.Context, m api.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+// List implements client.Reader.
+func (l *lists) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	if m.Resource != "resourcequotas" {
 		l.n.Add(1)
 	}
@@ -137,7 +137,7 @@ func podNamed(name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 
 func (b *bench) delete(kind schema.GroupVersionKind, name string) {
 	b.Helper()
-	m, _ := api.BuiltIn(kind)
+	m, _ := client.BuiltIn(kind)
 	if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -149,7 +149,7 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 func (b *bench) status(name string) string {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := api.BuiltIn(quotaKind)
+	m, _ := client.BuiltIn(quotaKind)
 	if err := b.server.Get(b.Context(), m, someKey, q); err != nil {
 		b.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func (b *bench) status(name string) string {
 func (b *bench) raise(name string, to string) {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := api.BuiltIn(quotaKind)
+	m, _ := client.BuiltIn(quotaKind)
 	if err := b.server.Get(b.Context(), m, someKey, q); err != nil {
 		b.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func run(t *testing.T, test func(b *bench)) { runAfter(t, func(*bench) {}, test)
 // runAfter does the same with what was there before.
 func runAfter(t *testing.T, prepare, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apitest.NewServer(), unlisted: map[string]bool{}}
+		b := &bench{T: t, server: clienttest.NewServer(), unlisted: map[string]bool{}}
 		prepare(b)
 		scheme := runtime.NewScheme()
 		if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -262,7 +262,7 @@ func runAfter(t *testing.T, prepare, test func(b *bench)) {
 		b.sources.feed = b.feed
 		b.sources.metadata = informers.NewMetadataInformers(b.metadata)
 		defer b.sources.metadata.Shutdown()
-		b.sources.resources = func(context.Context, ...string) ([]api.Mapping, error) {
+		b.sources.resources = func(context.Context, ...string) ([]client.Mapping, error) {
 			if f := b.discover.Load(); f != nil {
 				return (*f)()
 			}
@@ -271,6 +271,6 @@ func runAfter(t *testing.T, prepare, test func(b *bench)) {
 		b.live.Reader = c.Shared.Verifier
 		b.verifier = verifier{&b.live}
 		runner := reconcile.New(c.Shared, c.Access, b.controller(2))
-		apitest.Run(t, runner.Run, func() { test(b) })
+		clienttest.Run(t, runner.Run, func() { test(b) })
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 // Whatever the objects are, nothing panics, what is written leaves nothing to write, and when all objects are gone nothing is remembered.
@@ -28,7 +28,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if err == nil {
 			s.counters.setQuota(someKey, &c)
 		}
-		counters := []*typedCounter{s.newCounter(quota.Pods, func() {}), s.newCounter(quota.Services, func() {}), s.newCounter(quota.Claims, func() {}), s.newCounter(quota.ResourceClaims, func() {})}
+		counters := []*typedCounter{s.newCounter(quota.Pods(), func() {}), s.newCounter(quota.Services(), func() {}), s.newCounter(quota.Claims(), func() {}), s.newCounter(quota.ResourceClaims(), func() {})}
 		put := func(counter *typedCounter, o metav1.Object, name string) {
 			fill(o)
 			o.SetNamespace("shop")

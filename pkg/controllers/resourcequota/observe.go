@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -29,7 +29,7 @@ type caches struct {
 	counters *usageCounters
 	sources  *sources
 	// verifier reads live, as the identity that fills the caches; nil: they are trusted.
-	verifier api.Reader
+	verifier client.Reader
 	hanging  hanging
 }
 
@@ -156,7 +156,7 @@ func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, si
 }
 
 // compare lists a namespace live. What cannot be listed in time keeps only its own names from being counted.
-func (k *caches) compare(ctx context.Context, of schema.GroupResource, m api.Mapping, namespace string) sourceState {
+func (k *caches) compare(ctx context.Context, of schema.GroupResource, m client.Mapping, namespace string) sourceState {
 	if !k.hanging.mayAsk(of, time.Now()) {
 		return failing
 	}
@@ -178,7 +178,7 @@ func (k *caches) compare(ctx context.Context, of schema.GroupResource, m api.Map
 
 // atRest reports whether the status has not changed for as long as a reservation lasts. Caches do not tell when it was written.
 func (k *caches) atRest(ctx context.Context, now time.Time, q *corev1.ResourceQuota) bool {
-	m, ok := api.BuiltIn(quotaKind)
+	m, ok := client.BuiltIn(quotaKind)
 	if !ok || k.verifier == nil {
 		return false
 	}

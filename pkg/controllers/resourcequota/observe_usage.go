@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 // usageCounters keep what the objects of each namespace are charged with, and the sums of that. They tell by changed which quotas have other
@@ -391,7 +391,7 @@ func (u *usageCounters) tick(now time.Time) (expired []podID) {
 		delete(u.expiring, e)
 		u.replace(e.namespace, e.of, before, after)
 		u.release(before)
-		if e.of == quota.Pods {
+		if e.of == quota.Pods() {
 			expired = append(expired, podID{e.namespace, e.uid})
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 // RQ-52: sums that are kept up to date are those that counting anew finds, and each quota is told whose sum has changed.
@@ -22,7 +22,7 @@ func TestSumsAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		told := map[plan.Key]bool{}
 		counters := newUsageCounters(func(key plan.Key) { told[key] = true })
-		names := map[schema.GroupResource]bool{quota.Pods: true}
+		names := map[schema.GroupResource]bool{quota.Pods(): true}
 		quotas := map[plan.Key]quotaSpec{}
 		for i, scope := range []corev1.ResourceQuotaScope{"", corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort} {
 			spec := &corev1.ResourceQuotaSpec{}
@@ -54,7 +54,7 @@ func TestSumsAreKept(t *testing.T) {
 			clear(told)
 			uid := types.UID(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "pod")))
 			if rapid.IntRange(0, 3).Draw(t, "goes") == 0 {
-				counters.remove(quota.Pods, "shop", uid)
+				counters.remove(quota.Pods(), "shop", uid)
 			} else {
 				p := podNamed(string(uid))
 				if cpu := rapid.SampledFrom([]string{"0", "100m", "2"}).Draw(t, "cpu"); cpu == "0" {
@@ -62,7 +62,7 @@ func TestSumsAreKept(t *testing.T) {
 				} else {
 					p.Spec.Containers[0].Resources.Requests = amounts("cpu", cpu)
 				}
-				counters.put(quota.Pods, identity{"shop", uid, uint64(i)}, quota.Pod(p, quota.Gates{}), false)
+				counters.put(quota.Pods(), identity{"shop", uid, uint64(i)}, quota.Pod(p, quota.Gates{}), false)
 			}
 			after := sums(false)
 			for key := range quotas {
@@ -83,17 +83,17 @@ func TestSumsAreKept(t *testing.T) {
 // Arrivals are kept for as long as a reservation may wait for them.
 func TestArrivalsAreForgotten(t *testing.T) {
 	counters := newUsageCounters(func(plan.Key) {})
-	c := quotaSpec{names: map[schema.GroupResource]bool{quota.Pods: true}}
+	c := quotaSpec{names: map[schema.GroupResource]bool{quota.Pods(): true}}
 	counters.setQuota(someKey, &c)
 	for i := range 10 {
-		counters.put(quota.Pods, identity{"shop", types.UID(fmt.Sprint(i)), uint64(i)}, quota.Object(quota.Pods), false)
+		counters.put(quota.Pods(), identity{"shop", types.UID(fmt.Sprint(i)), uint64(i)}, quota.Object(quota.Pods()), false)
 	}
 	a := counters.namespaces["shop"]
 	for i := range a.arrivals {
 		a.arrivals[i].at = time.Now().Add(-time.Hour)
 	}
-	counters.put(quota.Pods, identity{"shop", "x", 11}, quota.Object(quota.Pods), false)
-	counters.put(quota.Pods, identity{"shop", "x", 12}, quota.Item{}, false) // it uses less
+	counters.put(quota.Pods(), identity{"shop", "x", 11}, quota.Object(quota.Pods()), false)
+	counters.put(quota.Pods(), identity{"shop", "x", 12}, quota.Item{}, false) // it uses less
 	counters.tick(time.Now())
 	if _, arrived, last := counters.count("shop", c, 10); len(a.arrivals) != 1 || len(arrived) != 1 || last != 11 {
 		t.Errorf("%d arrivals are kept, %d are new", len(a.arrivals), len(arrived))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 )
 
 // devices keeps what the charges of ResourceClaims depend on: device classes, and the pods for whose extended resources claims were made
@@ -51,9 +51,9 @@ func (d *devices) end(of schema.GroupResource) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch of {
-	case quota.Pods:
+	case quota.Pods():
 		clear(d.pods)
-	case quota.ResourceClaims:
+	case quota.ResourceClaims():
 		clear(d.claims)
 		clear(d.byPod)
 		clear(d.classes)
@@ -131,11 +131,11 @@ func (d *devices) remove(of schema.GroupResource, namespace string, uid types.UI
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch of {
-	case quota.Pods:
+	case quota.Pods():
 		pod := podID{namespace, uid}
 		delete(d.pods, pod)
 		d.chargeClaims(pod, s)
-	case quota.ResourceClaims:
+	case quota.ResourceClaims():
 		pod, ok := podOf(d.claims[uid])
 		delete(d.claims, uid)
 		if ok {
@@ -149,12 +149,12 @@ func (d *devices) retain(of schema.GroupResource, there map[types.UID]bool, s *s
 	d.mu.Lock()
 	var lost []podID
 	for pod := range d.pods {
-		if of == quota.Pods && !there[pod.uid] {
+		if of == quota.Pods() && !there[pod.uid] {
 			lost = append(lost, pod)
 		}
 	}
 	for uid, c := range d.claims {
-		if of == quota.ResourceClaims && !there[uid] {
+		if of == quota.ResourceClaims() && !there[uid] {
 			lost = append(lost, podID{c.Namespace, uid})
 		}
 	}
@@ -187,7 +187,7 @@ func (d *devices) charge(c *resourcev1.ResourceClaim, initial bool, s *sources) 
 			owner = &o
 		}
 	}
-	s.counters.put(quota.ResourceClaims, identityOf(c), quota.ResourceClaim(c, d.classes, owner, s.gates), initial)
+	s.counters.put(quota.ResourceClaims(), identityOf(c), quota.ResourceClaim(c, d.classes, owner, s.gates), initial)
 }
 
 // oldest returns the oldest claim that was made for a pod.

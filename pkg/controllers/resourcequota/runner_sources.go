@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 const (
@@ -49,7 +49,7 @@ type sources struct {
 	counters  *usageCounters
 	dirty     dirty
 	devices   devices
-	resources func(ctx context.Context, verbs ...string) ([]api.Mapping, error)
+	resources func(ctx context.Context, verbs ...string) ([]client.Mapping, error)
 	metadata  *informers.MetadataInformers
 	feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, informers.FeedHandler) error
 	wake      chan struct{} // some quota names a resource that was not wanted
@@ -65,7 +65,7 @@ type sources struct {
 // source watches one resource.
 type source struct {
 	number  uint64 // no other source has it
-	mapping api.Mapping
+	mapping client.Mapping
 	began   time.Time
 	joined  bool // the watch was there before, for others
 	listed  bool
@@ -76,7 +76,7 @@ type source struct {
 type status struct {
 	sourceState
 	number  uint64 // 0 if there is no source
-	mapping api.Mapping
+	mapping client.Mapping
 	began   time.Time
 	joined  bool
 }
@@ -135,10 +135,10 @@ func (s *sources) unlisted() (all []string) {
 }
 
 // verifier notes which live lists fail. They are tried again.
-type verifier struct{ api.Reader }
+type verifier struct{ client.Reader }
 
-// List implements api.Reader.
-func (v verifier) List(ctx context.Context, m api.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+// List implements client.Reader.
+func (v verifier) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
 	err := v.Reader.List(ctx, m, namespace, o, into)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Cannot list what a quota limits", "resource", m.GroupResource().String(), "namespace", namespace, "err", err.Error())
@@ -347,11 +347,11 @@ func (s *sources) end(left map[schema.GroupResource]*source) {
 }
 
 // find returns what the server has of resources, at least of the wanted ones, and of which groups it does not know that.
-func (s *sources) find(ctx context.Context, wanted map[schema.GroupResource]bool) (found map[schema.GroupResource]api.Mapping, unknown func(group string) bool, err error) {
-	found = map[schema.GroupResource]api.Mapping{}
+func (s *sources) find(ctx context.Context, wanted map[schema.GroupResource]bool) (found map[schema.GroupResource]client.Mapping, unknown func(group string) bool, err error) {
+	found = map[schema.GroupResource]client.Mapping{}
 	for of, t := range typed() {
 		if t.builtIn {
-			found[of], _ = api.BuiltIn(t.kind)
+			found[of], _ = client.BuiltIn(t.kind)
 		}
 	}
 	asks := false
@@ -389,7 +389,7 @@ func (s *sources) find(ctx context.Context, wanted map[schema.GroupResource]bool
 var never = map[schema.GroupResource]bool{{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true, {Resource: "bindings"}: true}
 
 // start watches a resource. It is called under the lock.
-func (s *sources) start(ctx context.Context, of schema.GroupResource, m api.Mapping) *source {
+func (s *sources) start(ctx context.Context, of schema.GroupResource, m client.Mapping) *source {
 	s.number++
 	w := &source{number: s.number, mapping: m, began: time.Now()}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

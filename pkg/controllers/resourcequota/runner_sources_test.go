@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 // second is another quota of the same namespace.
@@ -32,7 +32,7 @@ func second(hard corev1.ResourceList, edits ...func(*corev1.ResourceQuota)) *cor
 func (b *bench) secondUsed(name string) string {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := api.BuiltIn(quotaKind)
+	m, _ := client.BuiltIn(quotaKind)
 	key := someKey
 	key.Name = "second"
 	if err := b.server.Get(b.Context(), m, key, q); err != nil {
@@ -48,7 +48,7 @@ func (b *bench) secondUsed(name string) string {
 // RQ-42, RQ-49, RQ-15: discovery cannot tell of a group. The rest is counted; and the resource, once it is found.
 func TestAGroupThatCannotBeDiscovered(t *testing.T) {
 	run(t, func(b *bench) {
-		b.discover.Store(ptr.To[discoverFunc](func() ([]api.Mapping, error) {
+		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) {
 			all, _ := found()
 			return all[:1], &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
 		}))
@@ -86,7 +86,7 @@ func TestAGroupThatIsDiscoveredInPart(t *testing.T) {
 		time.Sleep(time.Second)
 		names := map[schema.GroupResource]bool{{Resource: "configmaps"}: true}
 		before := b.sources.states(names)
-		b.discover.Store(ptr.To[discoverFunc](func() ([]api.Mapping, error) {
+		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) {
 			all, _ := found()
 			for i := range all {
 				all[i].GroupVersionKind.Version = "v2"
@@ -106,7 +106,7 @@ func TestAMissingGroupThatFails(t *testing.T) {
 		widgets := schema.GroupResource{Resource: "widgets", Group: "example.com"}
 		b.put(quotaOf(amounts("pods", 5, "count/widgets.example.com", 3)))
 		time.Sleep(time.Second)
-		b.discover.Store(ptr.To[discoverFunc](func() ([]api.Mapping, error) { return nil, errors.New("timeout") }))
+		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) { return nil, errors.New("timeout") }))
 		time.Sleep(time.Minute)
 		if s := b.sources.states(map[schema.GroupResource]bool{widgets: true})[widgets]; s.sourceState != absent {
 			b.Errorf("it is %v", s.sourceState)
@@ -197,15 +197,15 @@ func TestANameOfTwoResources(t *testing.T) {
 		b.verifier = &b.live
 		states := func() map[schema.GroupResource]status {
 			return map[schema.GroupResource]status{
-				quota.Pods:           {sourceState: listed, number: 3, mapping: mappingOf("Pod")},
-				quota.ResourceClaims: {sourceState: listed, number: 4, mapping: api.Mapping{GroupVersionKind: mappingOf("Pod").GroupVersionKind, Resource: "resourceclaims"}},
+				quota.Pods():           {sourceState: listed, number: 3, mapping: mappingOf("Pod")},
+				quota.ResourceClaims(): {sourceState: listed, number: 4, mapping: client.Mapping{GroupVersionKind: mappingOf("Pod").GroupVersionKind, Resource: "resourceclaims"}},
 			}
 		}
 		m := memory{}
 		for range 3 {
 			all := states()
 			compared, err := b.verify(b.Context(), q, time.Time{}, m, all)
-			if err != nil || fmt.Sprint(compared) != "[3]" || all[quota.Pods].sourceState != verified || all[quota.ResourceClaims].sourceState != failing {
+			if err != nil || fmt.Sprint(compared) != "[3]" || all[quota.Pods()].sourceState != verified || all[quota.ResourceClaims()].sourceState != failing {
 				b.Errorf("%v %v %+v", compared, err, all)
 			}
 			m.Compared = compared
@@ -258,13 +258,13 @@ func TestAQuotaThatIsMadeAgain(t *testing.T) {
 	run(t, func(b *bench) {
 		b.put(quotaOf(amounts("pods", 5, "configmaps", 5)))
 		time.Sleep(time.Second)
-		b.discover.Store(ptr.To[discoverFunc](func() ([]api.Mapping, error) {
+		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) {
 			time.Sleep(time.Second / 2)
 			return found()
 		}))
 		b.put(podNamed("a"))
 		time.Sleep(5 * time.Second)
-		names := map[schema.GroupResource]bool{quota.Pods: true, {Resource: "configmaps"}: true}
+		names := map[schema.GroupResource]bool{quota.Pods(): true, {Resource: "configmaps"}: true}
 		before := b.sources.states(names)
 		b.delete(quotaKind, "some")
 		b.put(second(amounts("secrets", 5)))

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/quota"
 )
 
 var deviceClassKind = resourcev1.SchemeGroupVersion.WithKind("DeviceClass")
@@ -28,10 +28,10 @@ type typedResource struct {
 func typed() map[schema.GroupResource]typedResource {
 	core := corev1.SchemeGroupVersion
 	return map[schema.GroupResource]typedResource{
-		quota.Pods:           {core.WithKind("Pod"), true, quota.PodFields()},
-		quota.Services:       {core.WithKind("Service"), true, quota.ServiceFields()},
-		quota.Claims:         {core.WithKind("PersistentVolumeClaim"), true, quota.ClaimFields()},
-		quota.ResourceClaims: {resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), false, quota.ResourceClaimFields()},
+		quota.Pods():           {core.WithKind("Pod"), true, quota.PodFields()},
+		quota.Services():       {core.WithKind("Service"), true, quota.ServiceFields()},
+		quota.Claims():         {core.WithKind("PersistentVolumeClaim"), true, quota.ClaimFields()},
+		quota.ResourceClaims(): {resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"), false, quota.ResourceClaimFields()},
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *sources) startTyped(ctx context.Context, cancel func(), of schema.Group
 			}
 		})
 	}
-	if of == quota.ResourceClaims {
+	if of == quota.ResourceClaims() {
 		counter.classes = make(chan struct{})
 		follow(deviceClassKind, "deviceclasses", &classFollower{sources: s, listed: counter.classes})
 		counter.complete = func() { // the classes say what claims are charged with

@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -188,11 +188,11 @@ func TestAnyObjectsAtAll(t *testing.T) {
 }
 
 // run runs the controller on a server with these objects and a file of authorities.
-func run(t *testing.T, objects []plan.Object, before func(apitest.Write) error, test func(s *apitest.Server, file string)) {
+func run(t *testing.T, objects []plan.Object, before func(clienttest.Write) error, test func(s *clienttest.Server, file string)) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write(t, file, authority(t, 0))
 	synctest.Test(t, func(t *testing.T) {
-		server := apitest.NewServer()
+		server := clienttest.NewServer()
 		for _, o := range objects {
 			if _, err := server.Put(o); err != nil {
 				t.Fatal(err)
@@ -225,9 +225,9 @@ func authority(t *testing.T, i int) string {
 	return begin + strings.Split(string(all), begin)[1+i]
 }
 
-func published(t *testing.T, s *apitest.Server) string {
+func published(t *testing.T, s *clienttest.Server) string {
 	t.Helper()
-	mapping, _ := api.BuiltIn(kind("ConfigMap"))
+	mapping, _ := client.BuiltIn(kind("ConfigMap"))
 	m := &corev1.ConfigMap{}
 	if err := s.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: configMapName}, m); err != nil {
 		t.Error(err)
@@ -236,9 +236,9 @@ func published(t *testing.T, s *apitest.Server) string {
 }
 
 func TestEditsAndDeletionsAreUndone(t *testing.T) { // RCA-8, RCA-11
-	run(t, []plan.Object{namespace("Active")}, nil, func(s *apitest.Server, _ string) {
+	run(t, []plan.Object{namespace("Active")}, nil, func(s *clienttest.Server, _ string) {
 		want := authority(t, 0)
-		mapping, _ := api.BuiltIn(kind("ConfigMap"))
+		mapping, _ := client.BuiltIn(kind("ConfigMap"))
 		if err := s.Delete(t.Context(), mapping, plan.Key{Namespace: "shop", Name: configMapName}, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
@@ -247,7 +247,7 @@ func TestEditsAndDeletionsAreUndone(t *testing.T) { // RCA-8, RCA-11
 		if published(t, s) != want {
 			t.Error("it is not back a second after its deletion")
 		}
-		if _, err := s.Update(t.Context(), mapping, configMap(), api.WriteOptions{}); err != nil {
+		if _, err := s.Update(t.Context(), mapping, configMap(), client.WriteOptions{}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
@@ -260,7 +260,7 @@ func TestEditsAndDeletionsAreUndone(t *testing.T) { // RCA-8, RCA-11
 
 // The file is read again when it changes, and what is not a certificate is not published.
 func TestAuthoritiesThatChange(t *testing.T) { // RCA-12
-	run(t, []plan.Object{namespace("Active")}, nil, func(s *apitest.Server, file string) {
+	run(t, []plan.Object{namespace("Active")}, nil, func(s *clienttest.Server, file string) {
 		if published(t, s) != authority(t, 0) {
 			t.Error("not published byte for byte")
 		}
@@ -283,7 +283,7 @@ func TestAuthoritiesThatChange(t *testing.T) { // RCA-12
 // What the original has published is taken over without a write.
 func TestTakenOverWithoutAWrite(t *testing.T) {
 	own := configMap(described("Contains a CA bundle that can be used to verify something."), holding(map[string]string{"ca.crt": authority(t, 0)}))
-	run(t, []plan.Object{namespace("Active"), own}, nil, func(s *apitest.Server, _ string) {
+	run(t, []plan.Object{namespace("Active"), own}, nil, func(s *clienttest.Server, _ string) {
 		if log := s.Log(); len(log) > 0 {
 			t.Errorf("writes: %v", log)
 		}
@@ -291,9 +291,9 @@ func TestTakenOverWithoutAWrite(t *testing.T) {
 }
 
 func TestErrorsAreRetried(t *testing.T) { // RCA-7
-	run(t, []plan.Object{namespace("Active")}, apitest.RefuseFirst(20,
+	run(t, []plan.Object{namespace("Active")}, clienttest.RefuseFirst(20,
 		apierrors.NewInternalError(os.ErrClosed), apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName),
-	), func(s *apitest.Server, _ string) {
+	), func(s *clienttest.Server, _ string) {
 		if published(t, s) == "" {
 			t.Error("given up")
 		}
@@ -315,7 +315,7 @@ func TestInit(t *testing.T) {
 		{"RCA-3 no authorities", "", "neither --root-ca-file nor the kubeconfig has", &rest.Config{}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			from := managertest.Context(t, apitest.NewServer(), entry)
+			from := managertest.Context(t, clienttest.NewServer(), entry)
 			from.Config.RootCAFile, from.Config.Client = c.file, c.client
 			runner, err := entry.Init(from)
 			if runner != nil {

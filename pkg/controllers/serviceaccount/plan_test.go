@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -135,9 +135,9 @@ func TestAnyObjectsAtAll(t *testing.T) {
 }
 
 // run runs the controller on a server with these objects.
-func run(t *testing.T, objects []plan.Object, before func(apitest.Write) error, test func(*apitest.Server)) {
+func run(t *testing.T, objects []plan.Object, before func(clienttest.Write) error, test func(*clienttest.Server)) {
 	synctest.Test(t, func(t *testing.T) {
-		server := apitest.NewServer()
+		server := clienttest.NewServer()
 		for _, o := range objects {
 			if _, err := server.Put(o); err != nil {
 				t.Fatal(err)
@@ -151,8 +151,8 @@ func run(t *testing.T, objects []plan.Object, before func(apitest.Write) error, 
 }
 
 func TestSA8DeletedOnesComeBack(t *testing.T) { // SA-8
-	run(t, []plan.Object{namespace("shop", "Active")}, nil, func(s *apitest.Server) {
-		accounts, _ := api.BuiltIn(kind("ServiceAccount"))
+	run(t, []plan.Object{namespace("shop", "Active")}, nil, func(s *clienttest.Server) {
+		accounts, _ := client.BuiltIn(kind("ServiceAccount"))
 		for range 3 {
 			if err := s.Delete(t.Context(), accounts, plan.Key{Namespace: "shop", Name: "default"}, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
@@ -184,7 +184,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tries := 0
-			run(t, []plan.Object{namespace("shop", "Active")}, func(apitest.Write) error { tries++; return c.refusal }, func(*apitest.Server) {
+			run(t, []plan.Object{namespace("shop", "Active")}, func(clienttest.Write) error { tries++; return c.refusal }, func(*clienttest.Server) {
 				if c.tries != tries && (c.tries > 0 || tries < 5) {
 					t.Errorf("%d tries", tries)
 				}

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/pkg/files"
+	"github.com/standalone-kcm/controller-manager/internal/files"
+	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/rootca"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/legacytoken"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
-	"github.com/standalone-kcm/controller-manager/pkg/rootca"
 )
 
 // Controller returns the serviceaccount-token controller's entry in the registry. Without a key it is off, whatever --controllers

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/legacytoken"
+	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -25,7 +25,7 @@ import (
 
 // cluster is a server at which the controller works, and the files that it reads.
 type cluster struct {
-	*apitest.Server
+	*clienttest.Server
 	t         *testing.T
 	key, root string
 }
@@ -57,13 +57,13 @@ func write(t *testing.T, file, content string) {
 }
 
 // inCluster runs a test in virtual time, with a cluster of these objects at which the controller has nothing left to do.
-func inCluster(t *testing.T, before func(apitest.Write) error, test func(c *cluster), objects ...plan.Object) {
+func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *cluster), objects ...plan.Object) {
 	dir := t.TempDir()
 	key, root := filepath.Join(dir, "key"), filepath.Join(dir, "ca.crt")
 	write(t, key, newKey(t))
 	write(t, root, authorities(t))
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{Server: apitest.NewServer(), t: t, key: key, root: root}
+		c := &cluster{Server: clienttest.NewServer(), t: t, key: key, root: root}
 		for _, o := range objects {
 			c.put(o)
 		}
@@ -98,7 +98,7 @@ func settle() {
 
 // secret returns a Secret of the server, nil if it is gone.
 func (c *cluster) secret(name string) *corev1.Secret {
-	mapping, _ := api.BuiltIn(kind("Secret"))
+	mapping, _ := client.BuiltIn(kind("Secret"))
 	s := &corev1.Secret{}
 	if err := c.Get(c.t.Context(), mapping, plan.Key{Namespace: "shop", Name: name}, s); err != nil {
 		return nil
@@ -107,7 +107,7 @@ func (c *cluster) secret(name string) *corev1.Secret {
 }
 
 func (c *cluster) delete(name, kindName string) {
-	mapping, _ := api.BuiltIn(kind(kindName))
+	mapping, _ := client.BuiltIn(kind(kindName))
 	if err := c.Delete(c.t.Context(), mapping, plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
 		c.t.Error(err)
 	}
@@ -144,7 +144,7 @@ func TestSecretsAreFilledAndGoWithTheirServiceAccount(t *testing.T) {
 func TestTOK11ServiceAccountsForgetSecrets(t *testing.T) {
 	inCluster(t, nil, func(c *cluster) {
 		c.delete("token", "Secret")
-		mapping, _ := api.BuiltIn(kind("ServiceAccount"))
+		mapping, _ := client.BuiltIn(kind("ServiceAccount"))
 		a := &corev1.ServiceAccount{}
 		if err := c.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "builder"}, a); err != nil || len(a.Secrets) != 1 || a.Secrets[0].Name != "other" {
 			t.Errorf("%v, %v", a.Secrets, err)
@@ -167,7 +167,7 @@ func TestTOK12LiveRead(t *testing.T) {
 
 // A Secret that is met while the server cannot be written to is filled later (TOK-23).
 func TestTOK20NeverGivenUp(t *testing.T) {
-	inCluster(t, apitest.RefuseFirst(12, apierrors.NewInternalError(os.ErrClosed)), func(c *cluster) {
+	inCluster(t, clienttest.RefuseFirst(12, apierrors.NewInternalError(os.ErrClosed)), func(c *cluster) {
 		if s := c.secret("token"); len(s.Data["token"]) == 0 {
 			t.Error("given up")
 		}
@@ -231,7 +231,7 @@ func TestInit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := entry(t, c.key)
-			from := managertest.Context(t, apitest.NewServer(), e)
+			from := managertest.Context(t, clienttest.NewServer(), e)
 			from.Config.RootCAFile = c.root
 			runner, err := e.Init(from)
 			if runner != nil {

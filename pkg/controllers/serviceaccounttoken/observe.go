@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/files"
+	"github.com/standalone-kcm/controller-manager/internal/files"
+	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/legacytoken"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -48,12 +48,12 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (ob
 
 // account finds the ServiceAccount that the Secret names; nil if there is none. If the cache has none, or another one of the name, it is
 // read live (TOK-12): the caches of Secrets and of ServiceAccounts may differ in age.
-func (k *caches) account(ctx context.Context, reader api.Reader, secret *corev1.Secret) (*corev1.ServiceAccount, error) {
+func (k *caches) account(ctx context.Context, reader client.Reader, secret *corev1.Secret) (*corev1.ServiceAccount, error) {
 	key := plan.Key{Namespace: secret.Namespace, Name: accountName(secret)}
 	if a := k.accounts.Get(key.Namespace, key.Name); names(secret, a) {
 		return a, nil
 	}
-	mapping, _ := api.BuiltIn(kind("ServiceAccount"))
+	mapping, _ := client.BuiltIn(kind("ServiceAccount"))
 	live := &corev1.ServiceAccount{}
 	err := reader.Get(ctx, mapping, key, live)
 	switch {

@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/history"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

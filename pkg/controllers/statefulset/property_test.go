@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/history"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var now = plantest.Epoch.Add(10 * time.Second)

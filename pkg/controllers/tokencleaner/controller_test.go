@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
 // run runs the controller in virtual time, which begins at epoch, while a test works. It returns the log.
-func run(t *testing.T, before func(apitest.Write) error, test func(s *apitest.Server, put func(*corev1.Secret))) (log string) {
+func run(t *testing.T, before func(clienttest.Write) error, test func(s *clienttest.Server, put func(*corev1.Secret))) (log string) {
 	begin := epoch.Add(-10 * time.Minute) // the test begins when the controller has nothing left to do
-	return managertest.InVirtualTime(t, begin, func(t *testing.T, server *apitest.Server) {
+	return managertest.InVirtualTime(t, begin, func(t *testing.T, server *clienttest.Server) {
 		entry := Controller()
 		server.BeforeWrite(before)
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.Secret{}, Selector: bootstraptoken.Selector()})
@@ -33,7 +33,7 @@ func wait(d time.Duration) {
 
 // One request deletes a token right after it has expired, with its uid as a precondition.
 func TestDeletionFollowsExpiry(t *testing.T) { // BOOT-24, BOOT-25
-	log := run(t, nil, func(s *apitest.Server, put func(*corev1.Secret)) {
+	log := run(t, nil, func(s *clienttest.Server, put func(*corev1.Secret)) {
 		put(token(name, at(100*time.Minute)))
 		put(token("bootstrap-token-always", ""))
 		wait(100*time.Minute - time.Second)
@@ -66,7 +66,7 @@ func TestChangesWhileWaiting(t *testing.T) {
 		{"over at once", at(0), 5 * time.Minute},
 		{"taken away", "", 0},
 	} {
-		run(t, nil, func(s *apitest.Server, put func(*corev1.Secret)) {
+		run(t, nil, func(s *clienttest.Server, put func(*corev1.Secret)) {
 			put(token(name, at(10*time.Minute)))
 			wait(5 * time.Minute)
 			put(token(name, c.expiration))
@@ -86,7 +86,7 @@ func TestChangesWhileWaiting(t *testing.T) {
 
 // A token that was prolonged, of which the cache does not know yet, is not deleted.
 func TestStaleCache(t *testing.T) { // BOOT-24
-	run(t, nil, func(s *apitest.Server, put func(*corev1.Secret)) {
+	run(t, nil, func(s *clienttest.Server, put func(*corev1.Secret)) {
 		put(token(name, at(time.Minute)))
 		s.FreezeWatches(bootstraptoken.Kind())
 		put(token(name, at(time.Hour)))
@@ -105,7 +105,7 @@ func TestStaleCache(t *testing.T) { // BOOT-24
 
 // A token whose deletion fails is deleted later.
 func TestFailuresAreRetried(t *testing.T) { // BOOT-24, BOOT-30
-	run(t, apitest.RefuseFirst(12, apierrors.NewInternalError(errors.New("no"))), func(s *apitest.Server, put func(*corev1.Secret)) {
+	run(t, clienttest.RefuseFirst(12, apierrors.NewInternalError(errors.New("no"))), func(s *clienttest.Server, put func(*corev1.Secret)) {
 		put(token(name, at(0)))
 		wait(20 * time.Minute)
 		if len(s.Names(bootstraptoken.Kind())) != 0 {
@@ -117,7 +117,7 @@ func TestFailuresAreRetried(t *testing.T) { // BOOT-24, BOOT-30
 // A token whose expiration is no time goes, and a line of the log says why. The line does not say what the Secret holds (BOOT-31). Others are
 // not harmed.
 func TestAnUnreadableExpirationIsLogged(t *testing.T) {
-	log := run(t, nil, func(s *apitest.Server, put func(*corev1.Secret)) {
+	log := run(t, nil, func(s *clienttest.Server, put func(*corev1.Secret)) {
 		put(token(name, "0123456789abcdef"))
 		put(token("bootstrap-token-later0", at(time.Minute)))
 		put(token("bootstrap-token-always", ""))

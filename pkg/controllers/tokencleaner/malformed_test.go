@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
 )
 
 // Whatever a Secret is, nothing panics, and one that is no bootstrap token is not asked about.

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

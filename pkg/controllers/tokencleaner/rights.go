@@ -1,7 +1,7 @@
 package tokencleaner
 
 import (
-	"github.com/standalone-kcm/controller-manager/pkg/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -21,16 +21,16 @@ import (
 // bench is a cluster in memory in which the controller works.
 type bench struct {
 	*testing.T
-	*apitest.Server
-	mapping api.Mapping
+	*clienttest.Server
+	mapping client.Mapping
 	between func() // is done after the present term as the leader
 }
 
 // run runs the controller on a server with so many nodes, as prepare leaves them, one test after the other. Each is a term as the leader.
 func run(t *testing.T, nodes int, prepare func(*bench), terms ...func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		mapping, _ := api.BuiltIn(kind())
-		b := &bench{T: t, Server: apitest.NewServer(), mapping: mapping}
+		mapping, _ := client.BuiltIn(kind())
+		b := &bench{T: t, Server: clienttest.NewServer(), mapping: mapping}
 		b.add(0, nodes)
 		if prepare != nil {
 			prepare(b)
@@ -42,7 +42,7 @@ func run(t *testing.T, nodes int, prepare func(*bench), terms ...func(*bench)) {
 			t.Fatal(err)
 		}
 		for _, test := range terms {
-			apitest.Run(t, runner.Run, func() { test(b) })
+			clienttest.Run(t, runner.Run, func() { test(b) })
 			if b.between != nil {
 				b.between()
 			}
@@ -70,8 +70,8 @@ func (b *bench) remove(from, to int) {
 
 // annotate is what a user does.
 func (b *bench) annotate(i int, value string) {
-	patch := api.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)}
-	if _, err := b.Patch(b.Context(), b.mapping, plan.Key{Name: name(i)}, patch, api.WriteOptions{}); err != nil {
+	patch := client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)}
+	if _, err := b.Patch(b.Context(), b.mapping, plan.Key{Name: name(i)}, patch, client.WriteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -106,18 +106,18 @@ func TestNodesComeAndGo(t *testing.T) {
 		b.all("0") // TTL-1, TTL-3
 		n := b.wrote(0, 99)
 		b.add(99, 100)
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("0") // TTL-8
 		b.add(100, 101)
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("15")           // TTL-4, TTL-16: no node waits for an update of its own
 		n = b.wrote(n, 1+101) // the 100th got a zero first
 		b.remove(90, 101)     // TTL-9
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("15")
 		n = b.wrote(n, 0)
 		b.remove(89, 90) // TTL-8
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("0")
 		b.wrote(n, 89)
 	})
@@ -133,7 +133,7 @@ func TestChangesAreSpread(t *testing.T) {
 			b.Errorf("%d nodes have followed after a second", now-n)
 		}
 		b.remove(449, 501)
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("15") // some had 30 already
 		if now := b.CountWrites("patch Node"); now > n+350 {
 			b.Errorf("%d writes, although the class soon was as before", now-n)
@@ -151,14 +151,14 @@ func TestTakeover(t *testing.T) {
 		n := b.wrote(500, 20)
 		b.all("30")
 		b.remove(460, 520)
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("30")
 		b.wrote(n, 0)
 	}, func(b *bench) {
 		b.all("30") // with 460 nodes that nobody knows, it would be 15
 		b.wrote(520, 0)
 		b.remove(449, 460)
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("15")
 	})
 }
@@ -171,7 +171,7 @@ func TestNodesBetweenTerms(t *testing.T) {
 	}, func(b *bench) {
 		b.all("0")
 		b.add(50, 101)
-		apitest.Settle()
+		clienttest.Settle()
 		b.all("15")
 	})
 }
@@ -193,7 +193,7 @@ func TestEditsAreUndone(t *testing.T) {
 
 func TestErrorsAreRetried(t *testing.T) { // TTL-11
 	run(t, 1, func(b *bench) {
-		b.BeforeWrite(apitest.RefuseFirst(20,
+		b.BeforeWrite(clienttest.RefuseFirst(20,
 			apierrors.NewConflict(corev1.Resource("nodes"), "node-0000", errors.New("x")), apierrors.NewInternalError(errors.New("x"))))
 	}, func(b *bench) {
 		time.Sleep(time.Hour)

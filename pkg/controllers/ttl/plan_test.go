@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -72,8 +72,8 @@ func TestPlan(t *testing.T) {
 // The patch sets the annotation and nothing else, on this very node (TTL-10).
 func TestPatch(t *testing.T) {
 	change := planAnnotation(epoch, snapshot{node("a", "x"), 101, 1}).Steps[0].(plan.Change)
-	mapping, _ := api.BuiltIn(kind())
-	patch, err := api.Difference(mapping, change.Old, change.New)
+	mapping, _ := client.BuiltIn(kind())
+	patch, err := client.Difference(mapping, change.Old, change.New)
 	if err != nil {
 		t.Fatal(err)
 	}

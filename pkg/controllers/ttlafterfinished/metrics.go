@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/jobutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 

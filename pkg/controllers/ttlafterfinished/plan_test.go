@@ -13,12 +13,12 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/plantest"
-	"github.com/standalone-kcm/controller-manager/pkg/projection"
 )
 
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -148,8 +148,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 }
 
 // run runs the controller in virtual time, which begins at the epoch of Jobs, while a test works. It returns the log.
-func run(t *testing.T, test func(s *apitest.Server, put func(*batchv1.Job))) (log string) {
-	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *apitest.Server) {
+func run(t *testing.T, test func(s *clienttest.Server, put func(*batchv1.Job))) (log string) {
+	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *clienttest.Server) {
 		entry := Controller()
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
 		managertest.Run(t, c, entry, func() { test(server, managertest.Putter[*batchv1.Job](t, server)) })
@@ -163,7 +163,7 @@ func finishedNow(edits ...func(*batchv1.Job)) *batchv1.Job {
 
 // One request deletes a Job: the preconditions make a live read needless. A line of the log says what went and why.
 func TestTTL27OneRequestAndOneLine(t *testing.T) { // TTL-24, TTL-26, TTL-27, TTL-34, TTL-35
-	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+	log := run(t, func(s *clienttest.Server, put func(*batchv1.Job)) {
 		put(finishedNow())
 		time.Sleep(59 * time.Second)
 		synctest.Wait()
@@ -199,7 +199,7 @@ func TestChangesWhileWaiting(t *testing.T) { // TTL-24, TTL-26, TTL-29
 		{"shortened", ptr.To[int32](40), 40 * time.Second},
 		{"taken away", nil, 0},
 	} {
-		run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+		run(t, func(s *clienttest.Server, put func(*batchv1.Job)) {
 			job := finishedNow()
 			at := job.Status.Conditions[1].LastTransitionTime.Time
 			put(job)
@@ -221,7 +221,7 @@ func TestChangesWhileWaiting(t *testing.T) { // TTL-24, TTL-26, TTL-29
 
 // A Job that has changed and of which the cache does not know is not deleted, nor logged as deleted; it is decided anew.
 func TestStaleCache(t *testing.T) { // TTL-26, TTL-28
-	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+	log := run(t, func(s *clienttest.Server, put func(*batchv1.Job)) {
 		job := finishedNow()
 		put(job)
 		s.FreezeWatches(kind())
@@ -240,7 +240,7 @@ func TestStaleCache(t *testing.T) { // TTL-26, TTL-28
 }
 
 func TestClockSkewIsLogged(t *testing.T) { // TTL-25
-	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+	log := run(t, func(s *clienttest.Server, put func(*batchv1.Job)) {
 		job := finishedNow()
 		job.Status.Conditions[1].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Minute))
 		put(job)
@@ -258,7 +258,7 @@ func TestClockSkewIsLogged(t *testing.T) { // TTL-25
 
 // A Job that does not say when it has finished stays, and the log says so once, also if the Job changes.
 func TestAJobWithoutAnyTimeIsLogged(t *testing.T) { // TTL-23, TTL-37
-	log := run(t, func(s *apitest.Server, put func(*batchv1.Job)) {
+	log := run(t, func(s *clienttest.Server, put func(*batchv1.Job)) {
 		job := finishedNow(condition(batchv1.JobFailed), func(job *batchv1.Job) { job.Status.Conditions[1].LastTransitionTime = metav1.Time{} })
 		put(job)
 		job.Labels = map[string]string{"a": "b"}
@@ -277,7 +277,7 @@ func TestAJobWithoutAnyTimeIsLogged(t *testing.T) { // TTL-23, TTL-37
 func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch))
-		server, entry := apitest.NewServer(), Controller()
+		server, entry := clienttest.NewServer(), Controller()
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
 		managertest.Run(t, c, entry, func() {
 			put := func(name string, ago time.Duration, ttl *int32) {
@@ -297,7 +297,7 @@ func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 			if _, ok := c.Shared.Explain.Get("ttl_jobs_to_delete", plan.Key{Namespace: "shop", Name: "waits"}); !ok {
 				t.Error("nothing says why the Job waits")
 			}
-			jobs, _ := api.BuiltIn(kind())
+			jobs, _ := client.BuiltIn(kind())
 			if err := server.Delete(t.Context(), jobs, plan.Key{Namespace: "shop", Name: "waits"}, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}

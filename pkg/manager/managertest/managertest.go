@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api"
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -33,20 +33,20 @@ type lease struct{}
 func (lease) Held() bool { return true }
 
 // Context returns what a controller is built from that works on the server. It has these caches.
-func Context(t *testing.T, server *apitest.Server, entry manager.Controller, caches ...Cache) manager.Context {
+func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, caches ...Cache) manager.Context {
 	t.Helper()
 	rights := entry.Rights()
 	c := manager.Context{
 		Informers: informers.NewFactory(nil, 0),
 		Shared: reconcile.Shared{
-			Tracker: freshness.NewTracker(), Mapper: api.BuiltIns{}, Lease: lease{}, Explain: reconcile.NewExplain(), Verifier: server,
+			Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: lease{}, Explain: reconcile.NewExplain(), Verifier: server,
 		},
 		Access: reconcile.Access{
 			Client: server,
-			Method: func(resource schema.GroupResource, subresource string) api.Method {
-				return api.MethodFor(rights, resource, subresource)
+			Method: func(resource schema.GroupResource, subresource string) client.Method {
+				return client.MethodFor(rights, resource, subresource)
 			},
-			MayGet: func(resource schema.GroupResource) bool { return api.MayGet(rights, resource) },
+			MayGet: func(resource schema.GroupResource) bool { return client.MayGet(rights, resource) },
 		},
 		RegisterMetrics: func(...metrics.Registerable) {},
 	}
@@ -75,5 +75,5 @@ func Run(t *testing.T, c manager.Context, entry manager.Controller, test func())
 	if runner == nil {
 		t.Fatalf("%s is off", entry.Name)
 	}
-	apitest.Run(t, runner.Run, test)
+	clienttest.Run(t, runner.Run, test)
 }

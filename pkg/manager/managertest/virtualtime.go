@@ -10,20 +10,20 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/pkg/api/apitest"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // InVirtualTime runs a test in a bubble of testing/synctest at this time or later, with a server that has no objects. It returns what
 // was logged meanwhile, a line for each entry.
-func InVirtualTime(t *testing.T, begin time.Time, test func(t *testing.T, server *apitest.Server)) (log string) {
+func InVirtualTime(t *testing.T, begin time.Time, test func(t *testing.T, server *clienttest.Server)) (log string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(begin))
 		lines := &lines{}
 		klog.SetLogger(funcr.New(lines.add, funcr.Options{}))
 		defer klog.ClearLogger()
-		test(t, apitest.NewServer())
+		test(t, clienttest.NewServer())
 		log = lines.String()
 	})
 	return log
@@ -49,7 +49,7 @@ func (l *lines) String() string {
 }
 
 // Putter returns a function that stores an object, and waits until the controllers have done what they do at once.
-func Putter[T plan.Object](t *testing.T, server *apitest.Server) func(T) {
+func Putter[T plan.Object](t *testing.T, server *clienttest.Server) func(T) {
 	return func(o T) {
 		t.Helper()
 		if _, err := server.Put(o); err != nil {

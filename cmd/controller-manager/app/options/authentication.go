@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	_ "github.com/standalone-kcm/controller-manager/pkg/plantest/fixedseed"
 )
 
 func TestControllers(t *testing.T) {

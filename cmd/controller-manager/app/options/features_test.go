@@ -26,7 +26,7 @@ import (
 	zpages "k8s.io/component-base/zpages/features"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/standalone-kcm/controller-manager/pkg/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
 )
 
 const needsAtomicFIFO = "feature gate AtomicFIFO cannot be switched off: controllers need it to know whether their caches show what they have written"

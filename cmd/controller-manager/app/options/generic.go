@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/standalone-kcm/controller-manager/pkg/flagutil"
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
 // Generic is what applies to all controllers alike.

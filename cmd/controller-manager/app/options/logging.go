@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"github.com/standalone-kcm/controller-manager/pkg/clients"
+	"github.com/standalone-kcm/controller-manager/internal/identity"
 )
 
 // Logging says what is logged and how (CLI-42..46).
@@ -31,7 +31,7 @@ func (o *Logging) validate() []error { return nil }
 func (o *Logging) apply(c *Config) { c.Logging = o.LoggingConfiguration }
 
 // Apply sets up logging for the whole process, once: everything goes to stderr, but for the split streams of CLI-46. What
-// client-go logs of the bodies of requests is left out, see [clients.WithoutBodies].
+// client-go logs of the bodies of requests is left out, see [identity.WithoutBodies].
 func (o *Logging) Apply(f *Features, stdout, stderr io.Writer) error {
 	if errs := logsapi.Validate(&o.LoggingConfiguration, f.gate, nil); len(errs) > 0 {
 		return errs.ToAggregate()
@@ -56,7 +56,7 @@ func (o *Logging) Apply(f *Features, stdout, stderr io.Writer) error {
 	if w, ok := logger.GetSink().(textlogger.KlogBufferWriter); ok {
 		how = append(how, klog.WriteKlogBuffer(w.WriteKlogBuffer))
 	}
-	klog.SetLoggerWithOptions(clients.WithoutBodies(logger), how...)
+	klog.SetLoggerWithOptions(identity.WithoutBodies(logger), how...)
 	klog.EnableContextualLogging(on)
 	return nil
 }

@@ -1,0 +1,72 @@
+package executor
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+var allPods = plan.DeleteCollection{Kind: podKind, Namespace: "ns", Propagation: metav1.DeletePropagationBackground}
+
+// NS-16: one request deletes all objects of a kind in a namespace, without regard to who controls them.
+func TestDeleteCollection(t *testing.T) {
+	b := newBench(t)
+	put(b, newPod("a", nil))
+	put(b, newPod("b", newSet()))
+	did := b.apply(newSet(), allPods)
+	if did.Err != nil || len(did.Results) != 1 || did.Results[0].Verb != plan.Deleted || did.Results[0].Object.GetObjectKind().GroupVersionKind() != podKind {
+		t.Errorf("%+v", did)
+	}
+	b.wantLog("deletecollection Pod ")
+	if kind := b.waiting("0"); kind != "" {
+		t.Errorf("the caches of %s are waited for", kind)
+	}
+}
+
+// NS-16, NS-17: where the server has no such request, the objects are deleted one by one, each under its uid.
+func TestDeleteCollectionOneByOne(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"405": apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "pods"}, "deletecollection"),
+		"404": apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			put(b, newPod("a", nil))
+			put(b, newPod("b", nil))
+			b.BeforeWrite(func(w clienttest.Write) error {
+				if w.Verb == "deletecollection" {
+					return refusal
+				}
+				if w.DeleteOptions.Preconditions == nil || *w.DeleteOptions.PropagationPolicy != metav1.DeletePropagationBackground {
+					t.Errorf("%+v", w.DeleteOptions)
+				}
+				return nil
+			})
+			if did := b.apply(nil, allPods); did.Err != nil {
+				t.Error(did.Err)
+			}
+			b.wantLog("delete Pod a", "delete Pod b")
+		})
+	}
+}
+
+func TestDeleteCollectionThatIsRefused(t *testing.T) {
+	b := newBench(t)
+	put(b, newPod("a", nil))
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	b.BeforeWrite(func(clienttest.Write) error { return refusal })
+	if did := b.apply(nil, allPods); !errors.Is(did.Err, refusal) || did.Failed(plan.Deleted) == nil {
+		t.Errorf("%+v", did)
+	}
+	b.lease.Store(false)
+	if did := b.apply(nil, allPods); !errors.Is(did.Err, client.ErrNotLeading) {
+		t.Errorf("without the lease: %+v", did)
+	}
+}

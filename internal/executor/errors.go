@@ -1,0 +1,54 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Answered reports whether it is known what became of a write that has ended with err: it was carried out, or it was not.
+// After any other error (time-out, broken connection, internal error) it may or may not have been carried out.
+func Answered(err error) bool {
+	if err == nil || errors.Is(err, client.ErrNotLeading) || errors.Is(err, plan.ErrStale) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code < 500 || status.Status().Code == 503 && apierrors.IsServiceUnavailable(err)
+	}
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// FromServer reports whether the error is an answer of the server, not a failure on the way to it.
+func FromServer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// PutOff reports whether the server has asked for the request to be made again later, because it has too many. This says nothing about
+// what was to be written.
+func PutOff(err error) bool {
+	_, later := apierrors.SuggestsClientDelay(err)
+	return later && apierrors.IsTooManyRequests(err)
+}
+
+// Silent reports whether the error is part of normal work: nobody needs to read about it, and no backoff is due.
+func Silent(err error) bool {
+	return errors.Is(err, plan.ErrStale) || errors.Is(err, client.ErrNotLeading) || errors.Is(err, context.Canceled)
+}
+
+// namespaceEnds reports whether a creation was refused because its namespace is being deleted, or is gone.
+func namespaceEnds(err error) bool {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
+}

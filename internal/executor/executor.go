@@ -1,0 +1,305 @@
+// Package executor carries out plans (see package plan). It is the one place that writes for the controllers.
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// parallelWrites bounds the requests that one controller has under way at a time.
+const parallelWrites = 32
+
+// Lease tells whether this process may write.
+type Lease interface{ Held() bool }
+
+// Mapper finds out how objects are addressed. [client.Mapper] does.
+type Mapper interface {
+	Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error)
+	MappingFor(ctx context.Context, o runtime.Object) (client.Mapping, error)
+}
+
+// Config is what an executor needs to know.
+type Config struct {
+	Client  client.Client
+	Mapper  Mapper
+	Events  record.EventRecorder // nil: events are dropped
+	Tracker *freshness.Tracker
+	Lease   Lease
+	// Method says how objects of a resource, or a subresource of them, are changed; nil: by patch.
+	Method func(resource schema.GroupResource, subresource string) client.Method
+	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks who has a name
+	// that is taken.
+	MayGet func(resource schema.GroupResource) bool
+	// Unowned: the plans' owners do not control what is written.
+	Unowned bool
+	// Periodic: the controller works by the clock. After a conflict it waits for no cache, so that one object does not keep the key from
+	// all others.
+	Periodic bool
+
+	Written func(Write)                // is told of each write that has ended; may be nil
+	Stale   func(schema.GroupResource) // is told of each change that was not sent because it was outdated; may be nil
+}
+
+// Executor carries out the plans of one controller. It refuses what no plan may ask for: a write without the lease, to an
+// object that the plan's owner does not control, a second change of one object in a reconcile, a change from an outdated
+// object.
+type Executor struct {
+	Config
+	slots chan struct{}
+
+	mu        sync.Mutex
+	lastWrite time.Time
+}
+
+// New returns an executor.
+func New(c Config) *Executor { return &Executor{Config: c, slots: make(chan struct{}, parallelWrites)} }
+
+// InFlight counts the writes that are under way.
+func (e *Executor) InFlight() int { return len(e.slots) }
+
+// LastWrite returns when something was last written, debounced reports aside.
+func (e *Executor) LastWrite() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lastWrite
+}
+
+// Writing is the writing of one reconcile.
+type Writing struct {
+	*Executor
+	Debounced bool // what is written is a debounced report, which [Executor.LastWrite] leaves out
+
+	ctx     context.Context
+	owner   plan.Object // nil: the controller writes to objects that nobody owns
+	barrier *freshness.Barrier
+
+	mu       sync.Mutex // guards what follows, and barrier
+	outcome  plan.Outcome
+	touched  map[types.UID]touch
+	mayAdopt func() error // reads the owner live, once
+}
+
+// touch is what one reconcile has done to an object.
+type touch struct {
+	status  bool // nothing but its status was written
+	deleted bool
+	version string // that the server returned
+}
+
+// Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and controls what
+// is written; the barrier is told what the caches must show before the next reconcile.
+func (e *Executor) Begin(ctx context.Context, owner plan.Object, barrier *freshness.Barrier) *Writing {
+	w := &Writing{Executor: e, ctx: ctx, owner: owner, barrier: barrier, touched: map[types.UID]touch{}}
+	w.mayAdopt = once(w.ownerLives)
+	return w
+}
+
+// Apply carries out the steps in order until one fails, and returns what became of them.
+func (w *Writing) Apply(steps []plan.Step) plan.Outcome {
+	w.outcome = plan.Outcome{}
+	w.outcome.Err = w.sequence(steps)
+	return w.outcome
+}
+
+// longStep is how long a step may take before what follows is planned anew.
+const longStep = time.Second
+
+func (w *Writing) sequence(steps []plan.Step) error {
+	for i, s := range steps {
+		began := time.Now()
+		if err := w.step(s); err != nil {
+			return err
+		}
+		if w.stopped() {
+			return nil
+		}
+		if took := time.Since(began); took > longStep && i < len(steps)-1 {
+			return fmt.Errorf("%w: the step before took %v", plan.ErrStale, took.Round(time.Millisecond))
+		}
+	}
+	return nil
+}
+
+func (w *Writing) step(s plan.Step) error {
+	switch s := s.(type) {
+	case plan.Create:
+		return w.create(slices.Repeat([]plan.Object{s.Object}, max(1, s.Count)), s)
+	case plan.CreateAll:
+		return w.create(s.Objects, plan.Create{Unowned: s.Unowned, Events: s.Events, Why: s.Why})
+	case plan.Change:
+		return w.change(s)
+	case plan.Delete:
+		return w.delete(s)
+	case plan.DeleteCollection:
+		return w.deleteCollection(s)
+	case plan.Each:
+		return inParallel(len(s.Sequences), func(i int) error { return w.sequence(s.Sequences[i]) })
+	case plan.RecordEvent:
+		w.record(s.Object, s.Event, "", nil)
+		return nil
+	}
+	return fmt.Errorf("unknown step %T", s)
+}
+
+// mayWrite refuses a second write to an object in one reconcile, unless only the status was written before, or it deletes what was
+// changed before, and a write to one that is not the owner's.
+func (w *Writing) mayWrite(m client.Mapping, o plan.Object, now touch, unowned bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := identity(m, o)
+	before, ok := w.touched[id]
+	if after := before.status && !now.status || now.deleted && !before.deleted; ok && !after {
+		return fmt.Errorf("refused: second write to %s %s in one reconcile", m.Kind, o.GetName())
+	}
+	w.touched[id] = now
+	if unowned || w.Unowned || w.owner == nil || o.GetUID() == w.owner.GetUID() || controls(w.owner, o) {
+		return nil
+	}
+	return fmt.Errorf("refused: write to %s %s, which %s does not control", m.Kind, o.GetName(), w.owner.GetName())
+}
+
+// send makes one request, if the lease is held when its turn has come.
+func (w *Writing) send(request func(context.Context) error) error {
+	select {
+	case w.slots <- struct{}{}:
+		defer func() { <-w.slots }()
+	case <-w.ctx.Done():
+		return w.ctx.Err()
+	}
+	if !w.Lease.Held() {
+		return client.ErrNotLeading
+	}
+	return request(w.ctx)
+}
+
+// await tells the barrier what to wait for.
+func (w *Writing) await(tell func(*freshness.Barrier)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tell(w.barrier)
+}
+
+// get reads the metadata of an object live.
+func (w *Writing) get(m client.Mapping, o plan.Object) (*metav1.PartialObjectMetadata, error) {
+	found := &metav1.PartialObjectMetadata{}
+	return found, w.Client.Get(w.ctx, m, keyOf(o), found)
+}
+
+// remember notes what the server has answered to a write.
+func (w *Writing) remember(m client.Mapping, made plan.Object) {
+	w.Tracker.Wrote(m.GroupVersionKind, made)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.barrier.WaitForVersion(m.GroupVersionKind, made.GetResourceVersion())
+	if t, ok := w.touched[made.GetUID()]; ok {
+		t.version = made.GetResourceVersion()
+		w.touched[made.GetUID()] = t
+	}
+}
+
+func (w *Writing) result(r plan.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outcome.Results = append(w.outcome.Results, r)
+}
+
+func (w *Writing) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outcome.Stopped = true
+}
+
+func (w *Writing) stopped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.outcome.Stopped
+}
+
+// ended notes that a write has ended.
+func (w *Writing) ended(m client.Mapping, verb string, err error) {
+	if errors.Is(err, client.ErrNotLeading) {
+		return
+	}
+	if !w.Debounced {
+		w.Executor.mu.Lock()
+		w.lastWrite = time.Now()
+		w.Executor.mu.Unlock()
+	}
+	if w.Written != nil {
+		w.Written(Write{Verb: verb, Resource: m.Resource, Code: codeOf(verb, err)})
+	}
+}
+
+// emit records an event on the owner.
+func (w *Writing) emit(e plan.Event, name string, err error) {
+	if w.owner != nil {
+		w.record(w.owner, e, name, err)
+	}
+}
+
+// record records an event. Recording never blocks and never fails a reconcile (CI-45).
+func (w *Writing) record(about plan.Object, e plan.Event, name string, err error) {
+	if e.Reason == "" || w.Events == nil {
+		return
+	}
+	message := strings.ReplaceAll(e.Message, "{name}", name)
+	if err != nil {
+		message = strings.ReplaceAll(message, "{error}", err.Error())
+	}
+	w.Events.Event(about, e.Type, e.Reason, message)
+}
+
+// ownerLives reads the owner live before the first adoption of a reconcile (RS-14, DEP-8).
+func (w *Writing) ownerLives() error {
+	m, err := w.Mapper.MappingFor(w.ctx, w.owner)
+	if err != nil {
+		return err
+	}
+	found, err := w.get(m, w.owner)
+	switch {
+	case err != nil:
+		return fmt.Errorf("adopt for %s %s: %w", m.Kind, w.owner.GetName(), err)
+	case found.GetUID() != w.owner.GetUID():
+		return fmt.Errorf("adopt for %s %s: it was replaced by another one of that name", m.Kind, w.owner.GetName())
+	case found.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("adopt for %s %s: it is being deleted", m.Kind, w.owner.GetName())
+	}
+	return nil
+}
+
+func controls(owner, o plan.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	return ref != nil && ref.UID == owner.GetUID() && o.GetNamespace() == owner.GetNamespace()
+}
+
+// identity tells objects apart: by uid, or by kind and name where nobody has observed the object, which is then applied.
+func identity(m client.Mapping, o plan.Object) types.UID {
+	if uid := o.GetUID(); uid != "" {
+		return uid
+	}
+	return types.UID(m.GroupVersionKind.String() + " " + keyOf(o).String())
+}
+
+func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
+
+func nameOf(o plan.Object) string {
+	if o.GetName() != "" {
+		return o.GetName()
+	}
+	return o.GetGenerateName() + "*"
+}

@@ -1,0 +1,349 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+var (
+	podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+	setKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+)
+
+// bench is an executor in front of a server in memory.
+type bench struct {
+	*clienttest.Server
+	*testing.T
+	Config
+	lease   atomic.Bool
+	events  *record.FakeRecorder
+	barrier freshness.Barrier
+}
+
+func (b *bench) Held() bool { return b.lease.Load() }
+
+func newBench(t *testing.T) *bench {
+	b := &bench{Server: clienttest.NewServer(), T: t, events: record.NewFakeRecorder(1000)}
+	b.lease.Store(true)
+	b.Config = Config{Client: b.Server, Mapper: client.BuiltIns{}, Events: b.events, Tracker: freshness.NewTracker(), Lease: b}
+	return b
+}
+
+// apply carries out the steps for the owner with a new executor.
+func (b *bench) apply(owner plan.Object, steps ...plan.Step) plan.Outcome {
+	return New(b.Config).Begin(b.Context(), owner, &b.barrier).Apply(steps)
+}
+
+// put stores an object and returns it as it is then.
+func put[T plan.Object](b *bench, o T) T {
+	b.Helper()
+	made, err := b.Put(o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return made.(T)
+}
+
+func (b *bench) wantLog(want ...string) {
+	b.Helper()
+	if got := b.Server.Log(); !slices.Equal(got, want) {
+		b.Errorf("%q, want %q", got, want)
+	}
+}
+
+// recorded returns the events that were recorded.
+func (b *bench) recorded() (all []string) {
+	for len(b.events.Events) > 0 {
+		all = append(all, <-b.events.Events)
+	}
+	return all
+}
+
+// waiting returns the kind that the barrier waits for, with a cache of each kind that has come as far as the version.
+func (b *bench) waiting(version string) string {
+	var caches freshness.Caches
+	for _, kind := range []schema.GroupVersionKind{podKind, setKind} {
+		b.Tracker.Add(&caches, kind, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), version})
+	}
+	return b.barrier.Check(caches).Missing.Kind
+}
+
+type store struct {
+	cache.Store
+	version string
+}
+
+func (s *store) LastStoreSyncResourceVersion() string { return s.version }
+
+func newSet() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a"}}
+}
+
+func newPod(name string, owner *appsv1.ReplicaSet) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	if owner != nil {
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, setKind)}
+	}
+	return p
+}
+
+func generated(owner *appsv1.ReplicaSet) *corev1.Pod {
+	p := newPod("", owner)
+	p.GenerateName = "a-"
+	return p
+}
+
+func labelled(p *corev1.Pod) *corev1.Pod {
+	p = p.DeepCopy()
+	p.Labels = map[string]string{"a": "b"}
+	return p
+}
+
+var podEvents = plan.Events{
+	Done:   plan.Event{Type: "Normal", Reason: "Done", Message: "Wrote {name}"},
+	Failed: plan.Event{Type: "Warning", Reason: "Failed", Message: "Error: {error}"},
+}
+
+// RS-26, DS-28: batches of 1, 2, 4, ...; none after a failure. It makes no difference whether the objects differ.
+func TestSlowStart(t *testing.T) {
+	set := newSet()
+	var different []plan.Object
+	for i := range 100 {
+		different = append(different, newPod(fmt.Sprint("p", i), set))
+	}
+	steps := map[string]plan.Step{
+		"copies":            plan.Create{Object: generated(set), Count: 100},
+		"different objects": plan.CreateAll{Objects: different},
+	}
+	for _, c := range []struct{ failAt, wantTries int }{{1, 1}, {2, 3}, {3, 3}, {4, 7}, {9, 15}} {
+		for what, step := range steps {
+			t.Run(fmt.Sprintf("failure at pod %d of %s", c.failAt, what), func(t *testing.T) {
+				b := newBench(t)
+				var tries atomic.Int32
+				b.BeforeWrite(func(w clienttest.Write) error {
+					if w.Kind == "Pod" && int(tries.Add(1)) == c.failAt {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, w.Key.Name, errors.New("exceeded quota"))
+					}
+					return nil
+				})
+				did := b.apply(set, step)
+				if did.Err == nil || !apierrors.IsForbidden(did.Failed(plan.Created)) {
+					t.Errorf("outcome: %+v", did)
+				}
+				if got := int(tries.Load()); got != c.wantTries || len(did.Results) != c.wantTries {
+					t.Errorf("%d tries, %d results, want %d", got, len(did.Results), c.wantTries)
+				}
+			})
+		}
+	}
+}
+
+func TestCreateAll(t *testing.T) {
+	b := newBench(t)
+	set := newSet()
+	if did := b.apply(set, plan.CreateAll{}, plan.CreateAll{Objects: []plan.Object{newPod("p", set), newPod("q", nil)}}); did.Err == nil || did.Wrote() {
+		t.Errorf("the owner does not control one of them: %+v", did)
+	}
+	did := b.apply(set, plan.CreateAll{Objects: []plan.Object{newPod("p", set), newPod("q", set)}, Events: podEvents})
+	if did.Err != nil {
+		t.Error(did.Err)
+	}
+	b.wantLog("create Pod p", "create Pod q")
+	if got := b.recorded(); len(got) != 2 {
+		t.Errorf("events: %v", got)
+	}
+}
+
+// Two controllers that write one object at the same time take turns: the second finds out before it asks the server.
+func TestWritersOfOneObjectDoNotConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		put(b, newSet())
+		informer, err := b.NewInformer(ctx, &appsv1.ReplicaSet{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var caches freshness.Caches
+		b.Tracker.Add(&caches, setKind, informer.GetStore())
+		synctest.Wait()
+		set := informer.GetStore().List()[0].(*appsv1.ReplicaSet)
+		b.Method = func(schema.GroupResource, string) client.Method { return client.MethodUpdate }
+		var wg sync.WaitGroup
+		stale := make(chan error, 20)
+		for i := range 20 {
+			e := New(b.Config)
+			wg.Go(func() {
+				after := set.DeepCopy()
+				after.Status.Replicas = int32(i + 1)
+				steps := []plan.Step{plan.Change{Old: set, New: after, Subresource: plan.Status}}
+				if did := e.Begin(ctx, set, &freshness.Barrier{}).Apply(steps); did.Err != nil {
+					stale <- did.Err
+				}
+			})
+		}
+		wg.Wait()
+		close(stale)
+		n := 0
+		for err := range stale {
+			if n++; !errors.Is(err, plan.ErrStale) {
+				t.Error(err)
+			}
+		}
+		if n != 19 || b.CountWrites("refused") != 0 {
+			t.Errorf("%d of 20 held themselves back, %d refused by the server", n, b.CountWrites("refused"))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestResults(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
+	did := b.apply(owner, plan.Create{Object: generated(owner)}, plan.Change{Old: p, New: labelled(p)}, plan.Delete{Objects: []plan.Object{q}})
+	if did.Err != nil || len(did.Results) != 3 {
+		t.Fatalf("%+v", did)
+	}
+	made := &corev1.Pod{}
+	m, _ := client.BuiltIn(podKind)
+	if err := b.Get(t.Context(), m, plan.Key{Namespace: "ns", Name: "a-3"}, made); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []plan.Result{
+		{Verb: plan.Created, Name: "a-3", UID: made.UID},
+		{Verb: plan.Changed, Name: "p", UID: p.UID},
+		{Verb: plan.Deleted, Name: "q"},
+	} {
+		if r := did.Results[i]; r.Verb != want.Verb || r.Name != want.Name || r.UID != want.UID || r.Err != nil || r.Object == nil {
+			t.Errorf("%+v, want %+v", r, want)
+		}
+	}
+	b.BeforeWrite(func(clienttest.Write) error { return errors.New("no") })
+	if did := b.apply(owner, plan.Create{Object: generated(owner)}); did.Err == nil || did.Results[0].UID != "" || did.Results[0].Name != "" {
+		t.Errorf("failed: %+v", did)
+	}
+}
+
+func TestRecordEvent(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	step := plan.RecordEvent{Object: newPod("p", owner), Event: plan.Event{Type: "Normal", Reason: "Seen", Message: "Seen as it is"}}
+	did := b.apply(owner, step, plan.RecordEvent{Object: owner}, plan.Create{Object: generated(owner), Events: podEvents})
+	if did.Err != nil || len(did.Results) != 1 {
+		t.Errorf("%+v", did)
+	}
+	if got := b.recorded(); !slices.Equal(got, []string{"Normal Seen Seen as it is", "Normal Done Wrote a-1"}) {
+		t.Errorf("%q", got)
+	}
+	b.Events = nil
+	if did := b.apply(owner, step); did.Err != nil || did.Wrote() {
+		t.Errorf("without a recorder: %+v", did)
+	}
+	b.Events = b.events
+	if did := b.apply(nil, step, plan.Create{Object: newPod("n", nil), Events: podEvents}); did.Err != nil {
+		t.Errorf("without an owner: %+v", did)
+	}
+	if got := b.recorded(); !slices.Equal(got, []string{"Normal Seen Seen as it is"}) {
+		t.Errorf("without an owner: %q", got)
+	}
+}
+
+// A change that was refused as a conflict is no error for people, and waits until the cache shows the reason.
+func TestConflictIsStale(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	b.Method = func(schema.GroupResource, string) client.Method { return client.MethodUpdate }
+	p := put(b, newPod("p", owner))
+	put(b, newPod("p", owner)) // by somebody else
+	did := b.apply(owner, plan.Change{Old: p, New: labelled(p), Events: podEvents})
+	if !errors.Is(did.Err, plan.ErrStale) || !apierrors.IsConflict(did.Err) || len(b.recorded()) != 0 || b.barrier.Empty() {
+		t.Errorf("%+v", did)
+	}
+}
+
+// LE-14: what was not sent for want of the lease is known not to be carried out, whether the executor or the client's transport
+// has held it back. Nobody is told of it.
+func TestWithoutTheLease(t *testing.T) {
+	owner := newSet()
+	for name, prepare := range map[string]func(*bench){
+		"held back by the executor": func(b *bench) { b.lease.Store(false) },
+		"held back by the transport": func(b *bench) {
+			b.BeforeWrite(func(clienttest.Write) error {
+				return &url.Error{Op: "Post", URL: "https://api", Err: client.ErrNotLeading}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
+			prepare(b)
+			b.Written = func(w Write) { t.Errorf("written: %+v", w) }
+			for _, step := range []plan.Step{
+				plan.Create{Object: generated(owner), Events: podEvents},
+				plan.Change{Old: p, New: labelled(p), Events: podEvents},
+				plan.Delete{Objects: []plan.Object{q}, Events: podEvents},
+			} {
+				did := b.apply(owner, step)
+				if !errors.Is(did.Err, client.ErrNotLeading) || len(did.Results) != 1 || !Answered(did.Results[0].Err) || !Silent(did.Err) || FromServer(did.Err) {
+					t.Errorf("%T: %+v", step, did)
+				}
+			}
+			if got := b.recorded(); len(got)+len(b.Server.Log()) != 0 || !b.barrier.Empty() {
+				t.Errorf("%v %v", got, strings.Join(b.Server.Log(), ", "))
+			}
+		})
+	}
+}
+
+func TestLastWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		e := New(b.Config)
+		create := []plan.Step{plan.Create{Object: generated(nil)}}
+		if !e.LastWrite().IsZero() {
+			t.Error("something was written")
+		}
+		began := time.Now()
+		e.Begin(t.Context(), nil, &b.barrier).Apply(create)
+		time.Sleep(time.Second)
+		debounced := e.Begin(t.Context(), nil, &b.barrier)
+		debounced.Debounced = true
+		debounced.Apply(create)
+		if got := e.LastWrite(); !got.Equal(began) {
+			t.Errorf("%v, want %v: a debounced report does not count", got, began)
+		}
+		b.lease.Store(false)
+		e.Begin(t.Context(), nil, &b.barrier).Apply(create)
+		if got := e.LastWrite(); !got.Equal(began) {
+			t.Errorf("%v, want %v: what was not sent does not count", got, began)
+		}
+		if e.InFlight() != 0 {
+			t.Errorf("%d writes are under way", e.InFlight())
+		}
+	})
+}

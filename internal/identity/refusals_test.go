@@ -1,0 +1,150 @@
+package identity
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+)
+
+// lacksRight is how the API server says that somebody lacks a right, in JSON.
+const lacksRight = `"message":"pods is forbidden: User \"x\" cannot create resource \"pods\" in API group \"\" in the namespace \"n\""`
+
+// TestRefusalsOfAdmission: what is refused because of the object says nothing about the rights of who asks.
+func TestRefusalsOfAdmission(t *testing.T) {
+	for _, test := range []struct {
+		name, method, path, text string
+		want                     string
+	}{
+		{"a right", "POST", "/api/v1/namespaces/n/pods", lacksRight, "create pods: 403 Forbidden"},
+		{"a read", "GET", "/api/v1/namespaces/n/pods/p", lacksRight, ""},
+		{"a quota", "POST", "/api/v1/namespaces/n/pods", `pods "a" is forbidden: exceeded quota: q`, ""},
+		{"a namespace that is being deleted", "POST", "/api/v1/namespaces/n/pods", `pods "a" is forbidden: unable to create new content`, ""},
+		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", lacksRight,
+			"patch clusterroles.rbac.authorization.k8s.io: 403 Forbidden"},
+		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", lacksRight, "update namespaces/finalize: 403 Forbidden"},
+		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", lacksRight, "update deployments.apps/status: 403 Forbidden"},
+	} {
+		bubble(t, func(t *testing.T) {
+			var r Refusals
+			wrapped := r.WrapWrites(roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(strings.NewReader(test.text))}, nil
+			}))
+			log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			for range 5 {
+				req, err := http.NewRequestWithContext(klog.NewContext(t.Context(), log), test.method, "http://api"+test.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := wrapped.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if body, err := io.ReadAll(answer.Body); err != nil || string(body) != test.text {
+					t.Errorf("%s: the caller reads %q, %v", test.name, body, err)
+				}
+				time.Sleep(time.Minute)
+			}
+			got, logged := "", 0
+			if err := r.Any(); err != nil {
+				got, logged = err.Error(), 1
+			}
+			if want := strings.TrimSpace("the API server refuses to let this process " + test.want); test.want == "" && got != "" || test.want != "" && got != want {
+				t.Errorf("%s: %q", test.name, got)
+			}
+			if n := r.Count(); n != logged {
+				t.Errorf("%s: %d kinds of requests", test.name, n)
+			}
+			text := log.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if n := strings.Count(text, "The API server lastingly refuses"); n != logged {
+				t.Errorf("%s: logged %d times\n%s", test.name, n, text)
+			}
+		})
+	}
+}
+
+// TestRefusals: what is refused for a while, and until now, is told, by verb and resource.
+func TestRefusals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var r Refusals
+		status, text := 0, lacksRight
+		wrapped := r.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+			if status == 0 {
+				return nil, errors.New("connection refused")
+			}
+			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
+		}))
+		ask := func(code int, method, path string) {
+			status = code
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://api"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := wrapped.RoundTrip(req)
+			if err == nil && answer.StatusCode != code || (err == nil) != (code != 0) {
+				t.Errorf("it came back as %v, %v", answer, err)
+			}
+		}
+		told := func(when, resource, want string) {
+			t.Helper()
+			got := ""
+			if err := r.Of(resource); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		const list, watch, lease = "/api/v1/pods", "/api/v1/pods?watch=true", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
+		told("nothing was asked", "pods", "")
+		ask(403, "GET", list)
+		told("once", "pods", "")
+		time.Sleep(9 * time.Second)
+		ask(403, "GET", list)
+		told("for 9s", "pods", "")
+		time.Sleep(time.Second)
+		ask(0, "GET", list) // says nothing
+		ask(403, "GET", list)
+		told("for 10s", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
+		told("something else", "nodes", "")
+		ask(200, "POST", list)
+		told("something else of it is allowed", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
+		time.Sleep(2 * time.Minute)
+		told("after 2m", "pods", "the API server refuses to let this process list pods: 403 Forbidden")
+		time.Sleep(time.Second)
+		told("not asked any more", "pods", "")
+		ask(403, "GET", list)
+		told("asked again after a long time", "pods", "")
+		ask(403, "GET", watch)
+		time.Sleep(30 * time.Second)
+		ask(401, "GET", list)
+		ask(401, "GET", watch)
+		told("two things", "pods", "the API server refuses to let this process list pods: 401 Unauthorized\n"+
+			"the API server refuses to let this process watch pods: 401 Unauthorized")
+		ask(200, "GET", list)
+		ask(500, "GET", watch)
+		told("neither is refused any more", "pods", "")
+		ask(403, "GET", list)
+		time.Sleep(time.Minute)
+		ask(403, "GET", list)
+		ask(200, "GET", watch)
+		told("a watch needs no list", "pods", "")
+
+		for method, verb := range map[string]string{"GET": "get", "PUT": "update", "DELETE": "delete"} {
+			ask(403, method, "/base"+lease)
+			time.Sleep(time.Minute)
+			ask(403, method, "/base"+lease)
+			told(method, "leases.coordination.k8s.io", "the API server refuses to let this process "+verb+" leases.coordination.k8s.io: 403 Forbidden")
+			ask(200, method, lease)
+		}
+		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+		time.Sleep(time.Minute)
+		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+		told("POST", "leases.coordination.k8s.io", "the API server refuses to let this process create leases.coordination.k8s.io: 403 Forbidden")
+	})
+}

@@ -1,0 +1,148 @@
+// Package metrics measures a manager, and serves what was measured (MH-20..34).
+//
+// What the libraries measure (work queues, requests, the election, the Go runtime, the process) they register globally, in
+// component-base's registry; importing this package makes them do so. The metrics of the runtime join them there:
+//
+//	measured := metrics.New(version.Get())
+//	config.Hooks = measured.Hooks
+//	config.RegisterMetrics = measured.Register
+//	m, err := manager.New(ctx, config, registry)
+//	...
+//	mux.Handle("/metrics", metrics.Handler())
+//	mux.Handle("/metrics/slis", metrics.SLIHandler())
+//	err = manager.Supervise(ctx, m, measured.Follow)
+//
+// It must be built before the manager, whose clients and queues are measured from their beginning. Who embeds the manager
+// and wants none of this does not import this package. No label takes more values in a larger cluster, but for the
+// namespace in the counters of the pod garbage collector, which the contract asks for (MH-31).
+package metrics
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers what client-go measures (MH-20..28, MH-35)
+
+	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Metrics are the metrics of the runtime. They are registered, so there is one set of them in a process: all values of
+// New share it. They obey the flags about metrics (CLI-47), which must have been applied before.
+type Metrics struct {
+	duration *metrics.HistogramVec
+	results  *metrics.CounterVec
+	retries  *metrics.CounterVec
+	writes   *metrics.CounterVec
+	stale    *metrics.CounterVec
+	gauges   []*gauge
+
+	mu  sync.Mutex
+	own []metrics.Registerable // of the controllers
+}
+
+// New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).
+func New(build version.Info) *Metrics {
+	register(metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "kubernetes_build_info", StabilityLevel: metrics.BETA,
+		Help: "1, with the version of Kubernetes that this build takes the place of, and how it was built.",
+	}, []string{"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform"})).
+		WithLabelValues(build.Major, build.Minor, build.GitVersion, build.GitCommit, build.GitTreeState, build.BuildDate,
+			build.GoVersion, build.Compiler, build.Platform).Set(1)
+	m := &Metrics{
+		duration: register(metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name: "controller_manager_reconcile_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "How long one reconcile of a key took: observe, plan, write, report.",
+			Buckets: []float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"controller"})),
+		results: counter("controller_manager_reconciles_total",
+			"Reconciles of keys, by what became of them: wrote, unchanged (nothing was to be written), waiting (the cache lacked own writes), error or panic.",
+			"controller", "result"),
+		retries: counter("controller_manager_reconcile_retries_total",
+			"Reconciles that failed and are repeated.", "controller"),
+		writes: counter("controller_manager_writes_total",
+			"Requests that write, without those for events and leases, by the code of the answer; <error> if there was none.",
+			"controller", "verb", "resource", "code"),
+		stale: counter("controller_manager_stale_sync_skips_total",
+			"Reconciles that were put off because the cache of the resource lacked own writes.",
+			"controller", "group", "resource"),
+	}
+	for _, g := range newGauges() {
+		m.gauges = append(m.gauges, register(g))
+	}
+	return m
+}
+
+func counter(name, help string, labels ...string) *metrics.CounterVec {
+	return register(metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, labels))
+}
+
+// register adds a metric to the global registry, and returns it, or the like one that was added before.
+func register[M metrics.Registerable](m M) M {
+	var before prometheus.AlreadyRegisteredError
+	if errors.As(legacyregistry.Register(m), &before) {
+		if like, ok := before.ExistingCollector.(M); ok {
+			return like
+		}
+	}
+	return m
+}
+
+// Hooks is the manager's Config.Hooks: it returns who is told what a controller does. All series that are
+// sure to come are there from now on, with zero.
+func (m *Metrics) Hooks(controller string) reconcile.Hooks {
+	duration, retries := m.duration.WithLabelValues(controller), m.retries.WithLabelValues(controller)
+	results := map[reconcile.Result]metrics.CounterMetric{}
+	for _, result := range reconcile.Results() {
+		results[result] = m.results.WithLabelValues(controller, string(result))
+	}
+	return reconcile.Hooks{
+		Reconciled: func(result reconcile.Result, took time.Duration) {
+			duration.Observe(took.Seconds())
+			results[result].Inc()
+		},
+		Retry: retries.Inc,
+		Write: func(w executor.Write) { m.writes.WithLabelValues(controller, w.Verb, w.Resource, w.Code).Inc() },
+		Stale: func(r schema.GroupResource) {
+			m.stale.WithLabelValues(controller, r.Group, r.Resource).Inc()
+		},
+	}
+}
+
+// Register is the manager's Config.RegisterMetrics. Of two managers in one process, the controllers' own metrics are those of
+// the first.
+func (m *Metrics) Register(own ...metrics.Registerable) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, one := range own {
+		if legacyregistry.Register(one) == nil {
+			m.own = append(m.own, one)
+		}
+	}
+}
+
+// Follow shows how the controllers and caches of a manager do, from now on until stop is called. Then the controllers' own metrics end, so
+// that those of the next manager take their place.
+func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
+	for _, g := range m.gauges {
+		g.follow(source)
+	}
+	return func() {
+		for _, g := range m.gauges {
+			g.unfollow(source)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, one := range m.own {
+			legacyregistry.Registerer().Unregister(one)
+		}
+		m.own = nil
+	}
+}

@@ -1,0 +1,76 @@
+package endpoints
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+)
+
+// Times are what is remembered of a service from one reconcile to the next, to tell when the changes took place that led to a
+// write (EP-31). It is committed when that write was carried out, so that a change is told of until a write has told of it.
+// Times are in Unix seconds: those of API objects are no finer.
+type Times struct {
+	Created int64               // when the service was
+	Ready   map[types.UID]int64 // when readiness has last changed, by pod
+	Later   map[types.UID]int64 // of pods that have changed since Ready was made; it takes precedence
+}
+
+// With returns the times with those of some pods replaced, at a cost that does not depend on how many others there are.
+func (t *Times) With(changed *Times) *Times {
+	later := maps.Clone(t.Later)
+	for uid, at := range changed.Ready {
+		if last, known := t.ready(uid); known && last == at {
+			continue
+		}
+		if later == nil {
+			later = map[types.UID]int64{}
+		}
+		later[uid] = at
+	}
+	return &Times{Created: changed.Created, Ready: t.Ready, Later: later}
+}
+
+func (t *Times) ready(uid types.UID) (at int64, known bool) {
+	if at, known = t.Later[uid]; known {
+		return at, true
+	}
+	at, known = t.Ready[uid]
+	return at, known
+}
+
+// TimesOf returns what is to be remembered of a service and its pods.
+func TimesOf(service *corev1.Service, pods []*corev1.Pod) *Times {
+	m := &Times{Created: service.CreationTimestamp.Unix(), Ready: make(map[types.UID]int64, len(pods))}
+	for _, p := range pods {
+		if c := podutil.ReadyCondition(p); c != nil && !c.LastTransitionTime.IsZero() {
+			m.Ready[p.UID] = c.LastTransitionTime.Unix()
+		}
+	}
+	return m
+}
+
+// EarliestChange returns when the first of the changes since before took place, which is nil for a service that is
+// reconciled for the first time. It is zero if there is no change to tell of. Now is of all pods that may have changed.
+func EarliestChange(before, now *Times) (first time.Time) {
+	if before == nil {
+		return time.Unix(now.Created, 0)
+	}
+	earlier := func(at int64) {
+		if t := time.Unix(at, 0); first.IsZero() || t.Before(first) {
+			first = t
+		}
+	}
+	for uid, at := range now.Ready {
+		if last, known := before.ready(uid); !known || at > last {
+			earlier(at)
+		}
+	}
+	if now.Created > before.Created {
+		earlier(now.Created)
+	}
+	return first
+}

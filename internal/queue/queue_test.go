@@ -1,0 +1,182 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"pgregory.net/rapid"
+
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+func TestStorage(t *testing.T) {
+	key := func(name string) plan.Key { return plan.Key{Name: name} }
+	push := func(l *storage, name string, at Level) {
+		l.prioritize(key(name), Priority{Level: at})
+		l.Push(key(name))
+	}
+	drain := func(l *storage) string {
+		var names []string
+		for l.Len() > 0 {
+			names = append(names, l.Pop().Name)
+		}
+		return strings.Join(names, " ")
+	}
+	t.Run("changes go before the background, what is in progress before both", func(t *testing.T) {
+		l := newStorage()
+		push(l, "b1", Background)
+		push(l, "l1", Changed)
+		push(l, "g1", InProgress)
+		if got := drain(l); got != "g1 l1 b1" {
+			t.Error(got)
+		}
+	})
+	t.Run("of what is in progress the earliest goes first, whenever it was added", func(t *testing.T) {
+		l := newStorage()
+		for _, since := range []int64{3, 1, 4, 2} {
+			k := key(fmt.Sprint("g", since))
+			l.prioritize(k, Priority{InProgress, since})
+			l.Push(k)
+		}
+		if got := drain(l); got != "g1 g2 g3 g4" {
+			t.Error(got)
+		}
+	})
+	t.Run("outdated entries are dropped", func(t *testing.T) {
+		l := newStorage()
+		push(l, "idle", Background)
+		for i := range 10_000 {
+			push(l, fmt.Sprint("b", i), Background)
+			push(l, fmt.Sprint("l", i), Changed)
+			l.Pop()
+			l.Pop()
+		}
+		if n, m := len(l.byPriority), len(l.byArrival); l.Len() != 1 || n > 103 || m > 103 {
+			t.Errorf("%d queued, but %d and %d entries", l.Len(), n, m)
+		}
+	})
+	t.Run("a key that is added again can only rise", func(t *testing.T) {
+		l := newStorage()
+		push(l, "b1", Background)
+		push(l, "b2", Background)
+		l.prioritize(key("b2"), Priority{Level: Changed})
+		l.Touch(key("b2"))
+		l.prioritize(key("b2"), Priority{Level: Background})
+		l.Touch(key("b2"))
+		if got := drain(l); got != "b2 b1" {
+			t.Error(got)
+		}
+	})
+	t.Run("the key that has waited longest gets every sixteenth turn", func(t *testing.T) {
+		l := newStorage()
+		push(l, "b1", Background)
+		for i := range 20 {
+			push(l, fmt.Sprint("l", i), Changed)
+		}
+		for i := range ageingInterval - 1 {
+			if got := l.Pop().Name; got != fmt.Sprint("l", i) {
+				t.Errorf("turn %d: %s", i, got)
+			}
+		}
+		if got := l.Pop().Name; got != "b1" {
+			t.Errorf("turn %d: %s", ageingInterval, got)
+		}
+	})
+}
+
+// Whatever is pushed, touched and popped: every key comes out once for each time it went in, and Len tells how many.
+func TestStorageLosesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, queued := newStorage(), map[string]bool{}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "key")
+			u := Priority{Level(rapid.IntRange(0, int(levelCount)-1).Draw(t, "level")), rapid.Int64Range(0, 3).Draw(t, "since")}
+			switch {
+			case rapid.Bool().Draw(t, "pop") && l.Len() > 0:
+				got := l.Pop().Name
+				if !queued[got] {
+					t.Fatalf("%s was not queued", got)
+				}
+				delete(queued, got)
+			case queued[name]:
+				l.prioritize(plan.Key{Name: name}, u)
+				l.Touch(plan.Key{Name: name})
+			default:
+				l.prioritize(plan.Key{Name: name}, u)
+				l.Push(plan.Key{Name: name})
+				queued[name] = true
+			}
+			if l.Len() != len(queued) {
+				t.Fatalf("Len %d, want %d", l.Len(), len(queued))
+			}
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		failures int
+		err      error
+		longest  time.Duration
+	}{
+		{"the first is short", 1, errors.New("no"), 5 * time.Millisecond},
+		{"each doubles", 4, errors.New("no"), 40 * time.Millisecond},
+		{"no longer than a minute", 1000, errors.New("no"), time.Minute},
+		{"as long as the server asks for", 1, apierrors.NewTooManyRequests("later", 7), 7 * time.Second},
+		{"no longer than a minute, whatever the server asks for", 1, apierrors.NewTooManyRequests("later", 3600), time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for range 100 {
+				if got := Backoff(c.failures, c.err); got > c.longest || got < c.longest*9/10-1 {
+					t.Fatalf("%v, want at most a tenth less than %v", got, c.longest)
+				}
+			}
+		})
+	}
+}
+
+func TestGroups(t *testing.T) {
+	groups, first, second := Groups{}, time.Unix(100, 0), time.Unix(200, 0)
+	a, b := groups.Join("web", first), groups.Join("web", second)
+	if a != b || b.Priority() != (Priority{InProgress, first.UnixNano()}) {
+		t.Errorf("keys of one group: %+v, %+v", a, b)
+	}
+	alone, other := groups.Join("", second), groups.Join("", second)
+	if alone == other || len(groups) != 1 {
+		t.Error("keys without a group have one in common")
+	}
+	groups.Leave(nil)
+	groups.Leave(alone)
+	groups.Leave(a)
+	if groups["web"] == nil {
+		t.Error("the group ended with the first of two keys")
+	}
+	if groups.Leave(b); len(groups) != 0 {
+		t.Errorf("left: %v", groups)
+	}
+}
+
+// Some is for counting: each key at most once, and no more than asked for.
+func TestSome(t *testing.T) {
+	q := New("test")
+	defer q.ShutDown()
+	if got := q.Some(3); len(got) != 0 {
+		t.Errorf("%v of an empty queue", got)
+	}
+	for _, name := range []string{"a", "b", "b", "c"} {
+		q.Add(plan.Key{Name: name})
+	}
+	for n, want := range []int{0, 1, 2, 3, 3} {
+		got := q.Some(n)
+		if slices.SortFunc(got, func(a, b plan.Key) int { return strings.Compare(a.Name, b.Name) }); len(slices.Compact(got)) != want {
+			t.Errorf("%d keys: got %v", n, got)
+		}
+	}
+}

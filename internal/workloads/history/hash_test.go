@@ -1,0 +1,89 @@
+package history
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+)
+
+// TestDEP24TemplateHash: new ReplicaSets are named as the original names them, so a hand-over does not rename any and so are the revisions of DaemonSets
+// (DEP-22..24, DS-51).
+func TestDEP24TemplateHash(t *testing.T) {
+	defaulted := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1", "b": "2"}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "web", Image: "nginx:1.27",
+				Ports:                    []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
+				TerminationMessagePath:   "/dev/termination-log",
+				TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+				ImagePullPolicy:          corev1.PullIfNotPresent,
+			}},
+			RestartPolicy:                 corev1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: ptr.To[int64](30),
+			DNSPolicy:                     corev1.DNSClusterFirst,
+			SecurityContext:               &corev1.PodSecurityContext{},
+			SchedulerName:                 "default-scheduler",
+		},
+	}
+	for _, c := range []struct {
+		name     string
+		template corev1.PodTemplateSpec
+		want     [3]string // without collisions, 0, 1
+	}{
+		{"DEP-23 an empty template", corev1.PodTemplateSpec{}, [3]string{"85748b7f68", "777dfcd544", "b54bc767c"}},
+		{"DEP-23 one label, one container", plantest.Template("web", "nginx:1.27"), [3]string{"5547cb94", "75698bb574", "7fc5b56bc"}},
+		{"DEP-23 a template with the server's defaults", defaulted, [3]string{"6866ccd576", "77bf4ddf5b", "b84cd8497"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i, n := range []*int32{nil, ptr.To[int32](0), ptr.To[int32](1)} {
+				if got := TemplateHash(&c.template, n); got != c.want[i] {
+					t.Errorf("collisions %v: got %s, want %s", n, got, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestHash: the sums were computed apart from this code, by the recipe of the fact.
+func TestHash(t *testing.T) {
+	data := []byte(`{"spec":{"template":{"$patch":"replace"}}}`)
+	for _, c := range []struct {
+		name       string
+		collisions int32
+		want       string
+	}{
+		{"STS-31 the first", 0, "589f85db5b"},
+		{"STS-31 after a collision", 1, "589f85db5c"},
+		{"STS-31 after many collisions", 12, "7f56c4fd77"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := Hash(data, c.collisions); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestName(t *testing.T) {
+	for _, c := range []struct{ name, owner, hash, want string }{
+		{"STS-30 the hash follows the owner's name", "web", "5547cb94", "web-5547cb94"},
+		{"a name that would be too long is cut", strings.Repeat("a", 253), "5547cb94", strings.Repeat("a", 244) + "-5547cb94"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Name(c.owner, c.hash)
+			if got != c.want {
+				t.Errorf("got %s", got)
+			}
+			if bad := validation.IsDNS1123Subdomain(got); bad != nil {
+				t.Error(bad)
+			}
+		})
+	}
+}

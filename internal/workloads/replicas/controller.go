@@ -1,0 +1,80 @@
+package replicas
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// Config says of which kind a controller is, and where it finds the sets.
+type Config struct {
+	Name     string // of the queue (CI-33)
+	Example  *Set   // of the kind
+	Workers  int
+	Informer cache.SharedIndexInformer
+	Get      func(namespace, name string) *Set // nil if there is none
+	In       func(namespace string) []*Set
+	// Siblings returns all sets, this one included, with the same controlling owner as a set that has one (RS-32). Nil: which
+	// pods are deleted does not depend on those of other sets.
+	Siblings func(*Set) []*Set
+	Metrics  Metrics
+
+	PodFailureBackoff   bool // pods that fail at start again and again are replaced at a falling rate
+	PodDeletionCost     bool // the annotation takes part in choosing which pods to delete (CLI-66)
+	TerminatingReplicas bool // the status counts terminating pods (CLI-65)
+}
+
+// Fields are what such a controller reads of pods, by which it counts them and ranks those to delete (RS-31). The sets are written
+// back whole.
+func Fields() projection.Fields {
+	return projection.Fields{
+		Kinds: map[schema.GroupVersionKind][]string{
+			corev1.SchemeGroupVersion.WithKind("Pod"): {
+				"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase", "status.conditions",
+				"spec.initContainers.name", "spec.initContainers.restartPolicy", // restarts of sidecars count
+				"status.containerStatuses.name", "status.containerStatuses.restartCount",
+				"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount",
+			},
+		},
+		PodCondition: projection.ReadyCondition,
+	}
+}
+
+// New returns a controller.
+func New(c manager.Context, k Config) (manager.Runner, error) {
+	pods, err := informers.Pods(c.Informers)
+	if err != nil {
+		return nil, err
+	}
+	sees := &caches{get: k.Get, siblings: k.Siblings, pods: pods, disabled: features{
+		PodFailureBackoff: !k.PodFailureBackoff, PodDeletionCost: !k.PodDeletionCost, TerminatingReplicas: !k.TerminatingReplicas,
+	}}
+	owners := informers.Owners[*Set]{
+		Kind: k.Example.Kind.Kind, Get: k.Get, In: k.In,
+		Selector: func(set *Set) *metav1.LabelSelector { return set.Spec.Selector },
+	}
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, failureHistory]{
+		Name:    k.Name,
+		Workers: k.Workers,
+		Kinds:   []string{k.Example.Kind.Kind},
+		Watches: []reconcile.Watch{
+			{Kind: k.Example.Kind, Informer: k.Informer, Enqueues: informers.Itself, Resync: true},
+			{Kind: podKind, Informer: pods.Informer(), Enqueues: owners.Enqueues},
+		},
+		Observe:      sees.observe,
+		CommitAlways: true, // a failed pod was seen, whatever becomes of the writes
+		Owner:        func(s snapshot) plan.Object { return s.Set.Object },
+		Plan:         planPods,
+		Report:       reportStatus,
+		Applied:      k.Metrics.observeDeletions,
+		Stale:        k.Metrics.countStale,
+		Live:         live,
+	}), nil
+}

@@ -1,0 +1,253 @@
+// Package replicas keeps as many pods alive as a ReplicaSet or a ReplicationController asks for: it adopts and releases pods
+// by their labels, creates what is missing, deletes what is too many, the least valuable first, and reports how many there
+// are. The controllers of both kinds are made of it; what they do not have in common is behind the view [Set].
+package replicas
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const (
+	// burst is how many pods one reconcile creates or deletes at most; the rest follows in the next (RS-25).
+	burst = 500
+	// adoptionCheck is when a set is reconciled again after an adoption. An orphan that had gone before it could be
+	// adopted was counted all the same, and as its deletion is that of an orphan, it enqueues nothing (RS-3).
+	adoptionCheck = time.Second
+)
+
+// planPods decides which pods a set adopts or releases, and how many it creates or which it deletes.
+func planPods(now time.Time, s snapshot) plan.Plan {
+	if s.invalid != nil {
+		return plan.Plan{Why: s.invalid.Error()} // RS-8: no retry, only an edit helps
+	}
+	p := plan.Plan{Steps: s.claims}
+	adopting := adopts(s.claims)
+	if adopting {
+		p.Requeue = adoptionCheck
+	}
+	missing := replicas(s.Set) - len(s.mine)
+	var back startBackoff
+	if missing > 0 {
+		back = backoffOf(now, s)
+	}
+	switch {
+	case s.Set.DeletionTimestamp != nil: // RS-15, RS-19
+		p.Why = "being deleted, pods are left to the garbage collector"
+	case missing > 0 && unfit(s.Set, s.selector) != nil:
+		p.Why = unfit(s.Set, s.selector).Error()
+	case missing > 0 && back.pausing(now):
+		p.Requeue = plan.Sooner(p.Requeue, back.until.Sub(now))
+		p.Why = fmt.Sprintf("%d pods are missing; %v", missing, back)
+	case missing > 0:
+		n := min(missing, burst)
+		p.Steps = append(p.Steps, create(s.Set, n))
+		p.Why = fmt.Sprintf("create %d of %d missing pods", n, missing)
+	case missing < 0 && adopting: // no reconcile writes an object twice, and an adopted pod may be one to delete
+		p.Why = fmt.Sprintf("adopt pods, then delete the %d too many", -missing)
+	case missing < 0:
+		n := min(-missing, burst)
+		p.Steps = append(p.Steps, remove(victims(now, s.mine, n, s)))
+		p.Why = fmt.Sprintf("delete %d of %d pods too many", n, -missing)
+	default:
+		p.Why = waiting(podutil.Count(s.mine, s.Set.Spec.MinReadySeconds, now))
+	}
+	return p
+}
+
+// snapshot is what one reconcile of a ReplicaSet has observed, see newSnapshot. The objects belong to shared caches.
+type snapshot struct {
+	Set *Set
+	// Pods are those that the set controls, by its uid, and the orphans of its namespace (RS-11). Others do no harm.
+	Pods []*corev1.Pod
+	// Related counts, by node, the active pods of all ReplicaSets that have the same controlling owner as this one
+	// (RS-32). It is there only when pods have to be ranked.
+	Related map[string]int
+	// Failures is what was noticed of the pods that have failed.
+	Failures failures
+	// Disabled names what the configuration has switched off.
+	Disabled features
+
+	claimed // follows from Set and Pods
+}
+
+// claimed are the set's own active pods, and the steps that make them so. Plan and report want the same, and with many pods
+// to find them is most of the work.
+type claimed struct {
+	selector labels.Selector
+	invalid  error // the selector makes no sense; then there are no pods and no steps
+	mine     []*corev1.Pod
+	claims   []plan.Step
+}
+
+// newSnapshot returns the snapshot of a set and its pods, which must not change any more.
+func newSnapshot(set *Set, pods []*corev1.Pod) snapshot {
+	s := snapshot{Set: set, Pods: pods}
+	if s.selector, s.invalid = selectorOf(set); s.invalid == nil {
+		mine, claims := claim(s)
+		s.mine, s.claims = slices.Clip(mine), slices.Clip(claims) // who appends makes a copy
+	}
+	return s
+}
+
+// UnmarshalJSON implements json.Unmarshaler. What follows from the set and its pods is not stored.
+func (s *snapshot) UnmarshalJSON(data []byte) error {
+	type plain snapshot // without this method
+	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
+		return err
+	}
+	s.claimed = newSnapshot(s.Set, s.Pods).claimed
+	return nil
+}
+
+// features are those that a feature gate may switch off.
+type features struct {
+	PodDeletionCost     bool // the annotation has no say in who is deleted (CLI-66)
+	TerminatingReplicas bool // the status does not count them (CLI-65)
+	PodFailureBackoff   bool // pods that fail at start are replaced at once, however often
+}
+
+// selectorOf returns the set's selector. One that selects everything, or is missing, is an error: the server refuses it,
+// and whoever got past the server with it shall neither take all pods of the namespace nor lose those of the set.
+func selectorOf(set *Set) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("left alone, selector: %w", err)
+	case set.Spec.Selector == nil || selector.Empty():
+		return nil, errors.New("left alone, selector: it is empty")
+	}
+	return selector, nil
+}
+
+// ranks reports whether pods have to be ranked because some, and not all, are to be deleted (RS-30).
+func (s snapshot) ranks() bool {
+	surplus := len(s.mine) - replicas(s.Set)
+	return surplus > 0 && min(surplus, burst) < len(s.mine)
+}
+
+// claim sorts out the set's own active pods; the others are neither counted nor touched (RS-12, RS-13).
+func claim(s snapshot) (mine []*corev1.Pod, steps []plan.Step) {
+	active := make([]*corev1.Pod, 0, len(s.Pods))
+	for _, p := range s.Pods {
+		orphan := metav1.GetControllerOfNoCopy(p) == nil
+		if podutil.Active(p) && !(orphan && s.selector.Matches(labels.Set(p.Labels)) && s.owns(p)) {
+			active = append(active, p)
+		}
+	}
+	return plan.Claim(s.Set.Object, s.Set.Kind, s.selector, active)
+}
+
+// owns reports whether there is another version of the pod that the set controls. A pod whose controller changes while
+// the caches are read may be seen twice; it must not be counted twice.
+func (s snapshot) owns(orphan *corev1.Pod) bool {
+	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
+		return p.UID == orphan.UID && metav1.IsControlledBy(p, s.Set)
+	})
+}
+
+// adopts reports whether the claims take a pod in.
+func adopts(claims []plan.Step) bool {
+	for _, step := range claims {
+		for _, sequence := range step.(plan.Each).Sequences {
+			if sequence[0].(plan.Change).Adopt {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// replicas is the wanted number of pods. The server defaults it to 1 (RS-62).
+func replicas(set *Set) int {
+	if set.Spec.Replicas == nil {
+		return 1
+	}
+	return int(max(0, *set.Spec.Replicas))
+}
+
+// unfit says why the template cannot make pods of the set (RS-27). The server refuses such sets; but a pod that the
+// selector does not match would be released as soon as it is made, and another one made in its place, without end.
+func unfit(set *Set, selector labels.Selector) error {
+	switch {
+	case len(set.Spec.Template.Labels) == 0:
+		return errors.New("unable to create pods, no labels")
+	case !selector.Matches(labels.Set(set.Spec.Template.Labels)):
+		return errors.New("unable to create pods, the selector does not match the labels of the template")
+	}
+	return nil
+}
+
+func create(set *Set, n int) plan.Step {
+	return plan.Create{Object: newPod(set), Count: n, Why: "pods are missing", Events: plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},  // RS-53
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"}, // RS-54
+	}}
+}
+
+// newPod is what the set's template makes (RS-27).
+func newPod(set *Set) *corev1.Pod {
+	template := set.Spec.Template.DeepCopy()
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       set.Namespace,
+			GenerateName:    podPrefix(set),
+			Labels:          template.Labels,
+			Annotations:     template.Annotations,
+			Finalizers:      template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, set.Kind)},
+		},
+		Spec: template.Spec,
+	}
+}
+
+// podPrefix is what the names of the set's pods begin with: the set's name, and a dash if a name may begin so (RS-27).
+func podPrefix(set *Set) string {
+	prefix := set.Name + "-"
+	if len(validation.NameIsDNSSubdomain(prefix, true)) > 0 {
+		return set.Name
+	}
+	return prefix
+}
+
+func remove(pods []*corev1.Pod) plan.Step {
+	doomed := make([]plan.Object, len(pods))
+	for i, p := range pods {
+		doomed[i] = p
+	}
+	return plan.Delete{Objects: doomed, Why: "pods are too many", Events: plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},  // RS-55
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"}, // RS-56
+	}}
+}
+
+// victims chooses n of the pods to delete. If all must go, there is nothing to rank (RS-30).
+func victims(now time.Time, pods []*corev1.Pod, n int, s snapshot) []*corev1.Pod {
+	if n >= len(pods) {
+		return pods
+	}
+	k := ranking{now: now, near: s.Related, minReady: s.Set.Spec.MinReadySeconds, costs: !s.Disabled.PodDeletionCost}
+	return k.order(pods)[:n]
+}
+
+// waiting says what a set of the right size waits for.
+func waiting(c podutil.Counts) string {
+	switch {
+	case c.Ready < c.Active:
+		return fmt.Sprintf("%d pods are there, %d of them not ready yet", c.Active, c.Active-c.Ready)
+	case c.Available < c.Active:
+		return fmt.Sprintf("%d pods are ready, %d of them not for long enough yet", c.Active, c.Active-c.Available)
+	}
+	return fmt.Sprintf("all %d pods are available", c.Active)
+}
