@@ -93,7 +93,7 @@ func TestOnlyTheSourceIsCopied(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if entries, err := os.ReadDir(to); err != nil || len(entries) != 6 {
+	if entries, err := os.ReadDir(to); err != nil || len(entries) != 7 {
 		t.Errorf("copied %v, %v", entries, err)
 	}
 }
