@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -100,7 +101,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	slices.SortFunc(pods, byAge)
 	inNamespace := map[string]int{}
 	for _, p := range pods {
-		if !tracked(p) {
+		if !jobutil.Tracked(p) {
 			inNamespace[p.Namespace]++
 		}
 	}
@@ -108,7 +109,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	for _, p := range pods {
 		tooMany := s.Policy.PerNamespace > 0 && inNamespace[p.Namespace] > s.Policy.PerNamespace
 		tooOld := s.Policy.MaxAge > 0 && now.Sub(ended(p)) > s.Policy.MaxAge
-		if (tooMany || tooOld) && !tracked(p) {
+		if (tooMany || tooOld) && !jobutil.Tracked(p) {
 			inNamespace[p.Namespace]--
 			victims = append(victims, p)
 		} else {
@@ -232,11 +233,6 @@ func leaving(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p) && len(p.Finalizers) > 0
 }
 
-// tracked reports whether the pod has not been counted yet by the Job that it belongs to. The opt-in rules let it be.
-func tracked(p *corev1.Pod) bool {
-	return slices.Contains(p.Finalizers, "batch.kubernetes.io/job-tracking")
-}
-
 // ended returns when a finished pod did so, as far as its conditions tell: a pod does not say it itself, and one that
 // has worked for a week shall not be taken for a week old ruin.
 func ended(p *corev1.Pod) time.Time {
@@ -267,10 +263,7 @@ func evicted(p *corev1.Pod) bool {
 
 // isOutOfService reports whether somebody has declared that the node is down for good, and it does not object (PGC-7).
 func isOutOfService(n *corev1.Node) bool {
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-	return !ready && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+	return !podutil.NodeReady(n) && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeOutOfService
 	})
 }
