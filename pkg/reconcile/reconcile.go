@@ -84,7 +84,7 @@ func (r *run[S, M]) do(ctx context.Context) error {
 func (r *run[S, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
 	memory, changes := r.keys.observed(r.state)
 	o, err = r.Observe(ctx, Request[M]{
-		Key: r.key, Now: r.record.Time, Reader: r.access.Client, Memory: memory, Changes: changes, Failure: r.state.failure,
+		Key: r.key, Now: r.record.Time, Reader: r.reader, Memory: memory, Changes: changes, Failure: r.state.failure,
 	})
 	return o, len(changes), err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -19,6 +20,7 @@ type Runner[S, M any] struct {
 	Controller[S, M]
 	shared   Shared
 	access   Access
+	reader   client.Reader // for Observe; it cannot write
 	caches   freshness.Caches
 	executor *executor.Executor
 
@@ -44,6 +46,7 @@ func New[S, M any](shared Shared, access Access, c Controller[S, M]) *Runner[S, 
 		Controller: c,
 		shared:     shared,
 		access:     access,
+		reader:     client.ReadOnly(access.Client),
 		keys:       newKeyStates[M](),
 	}
 	r.executor = executor.New(executor.Config{
