@@ -45,7 +45,7 @@ func (m Metrics) countStale(r schema.GroupResource) {
 }
 
 // observeDeletions observes the ages of deleted pods.
-func (m Metrics) observeDeletions(_ context.Context, s snapshot, did plan.Outcome) {
+func (m Metrics) observeDeletions(_ context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	if m.deletionAge == nil {
 		return
 	}

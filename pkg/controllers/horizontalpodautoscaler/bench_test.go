@@ -19,7 +19,7 @@ func BenchmarkDecision(b *testing.B) {
 			for b.Loop() {
 				p := planScale(now, s)
 				reportStatus(now, s, carriedOut(p))
-				remember(now, s, carriedOut(p))
+				remember(now, s, struct{}{}, carriedOut(p))
 			}
 		})
 	}
@@ -49,7 +49,7 @@ func BenchmarkPeriod(b *testing.B) {
 					s := k.observed(b, at, plan.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}, nil)
 					planScale(at, s)
 					reportStatus(at, s, plan.Outcome{})
-					remember(at, s, plan.Outcome{})
+					remember(at, s, struct{}{}, plan.Outcome{})
 				}
 			}
 		})

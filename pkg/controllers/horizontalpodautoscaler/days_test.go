@@ -192,7 +192,7 @@ func (a *application) evaluate(load int64) {
 	})
 	p := planScale(a.now, s)
 	did := carriedOut(p)
-	a.memory = remember(a.now, s, did)
+	a.memory = remember(a.now, s, struct{}{}, did)
 	if status := writtenBy(reportStatus(a.now, s, did)); status != nil {
 		a.autoscaler = a.autoscaler.DeepCopy()
 		a.autoscaler.Status = *status

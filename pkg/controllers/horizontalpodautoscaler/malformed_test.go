@@ -64,8 +64,8 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		}
 		reportStatus(now, s, plan.Outcome{})
 		reportStatus(now, s, carriedOut(p))
-		remember(now, s, carriedOut(p))
-		newCollectors().applied(klog.NewContext(t.Context(), logr.Discard()), s, carriedOut(p))
+		remember(now, s, struct{}{}, carriedOut(p))
+		newCollectors().applied(klog.NewContext(t.Context(), logr.Discard()), s, struct{}{}, carriedOut(p), plan.Outcome{})
 	})
 }
 

@@ -124,7 +124,7 @@ func TestHPA13NoTarget(t *testing.T) {
 	if reasonOf(*status, able) != "False FailedGetScale" || messageOf(*status, able) != `the HPA controller was unable to get the target's current scale: deployments.apps "web" not found` {
 		t.Errorf("%+v", status)
 	}
-	if m := remember(now, at(4, 0, func(s *snapshot) { s.Target, s.Known = nil, false }), plan.Outcome{}); m != nil {
+	if m := remember(now, at(4, 0, func(s *snapshot) { s.Target, s.Known = nil, false }), struct{}{}, plan.Outcome{}); m != nil {
 		t.Errorf("%+v", m)
 	}
 }

@@ -94,7 +94,7 @@ func TestPromises(t *testing.T) {
 		p := planScale(now, s)
 		did := carriedOut(p)
 		report := reportStatus(now, s, did)
-		m := remember(now, s, did)
+		m := remember(now, s, struct{}{}, did)
 		if diff := cmp.Diff(copied, plantest.Restored(t, s), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("LeavesInputAlone: %s", diff)
 		}

@@ -65,7 +65,7 @@ func conditionTypes(status autoscalingv2.HorizontalPodAutoscalerStatus) string {
 func TestTimeOfARescale(t *testing.T) {
 	s := at(4, 100)
 	began := now.Add(300 * time.Millisecond)
-	m := remember(began, s, carriedOut(planScale(began, s)))
+	m := remember(began, s, struct{}{}, carriedOut(planScale(began, s)))
 	next := func(status autoscalingv2.HorizontalPodAutoscalerStatus) snapshot {
 		return at(8, 50, func(n *snapshot) { n.Autoscaler.Status, n.Scaled = status, m.Scaled })
 	}
@@ -73,7 +73,7 @@ func TestTimeOfARescale(t *testing.T) {
 	if lost.LastScaleTime == nil || !lost.LastScaleTime.Time.Equal(now) {
 		t.Errorf("%+v", lost)
 	}
-	if again := remember(now.Add(15*time.Second), next(*lost), plan.Outcome{}); !again.Scaled.Equal(now) {
+	if again := remember(now.Add(15*time.Second), next(*lost), struct{}{}, plan.Outcome{}); !again.Scaled.Equal(now) {
 		t.Error(again.Scaled)
 	}
 	written := writtenBy(reportStatus(began, s, carriedOut(planScale(began, s))))
@@ -155,11 +155,11 @@ func TestSmallChangesAreShown(t *testing.T) {
 			s := at(4, 50)
 			h := s.Autoscaler
 			h.Status = *writtenBy(reportStatus(now, s, plan.Outcome{}))
-			at, m := now, remember(now, s, plan.Outcome{})
+			at, m := now, remember(now, s, struct{}{}, plan.Outcome{})
 			for i, use := range c.use {
 				at = at.Add(15 * time.Second)
 				s := atSame(use, h, m)
-				m = remember(at, s, plan.Outcome{})
+				m = remember(at, s, struct{}{}, plan.Outcome{})
 				status := writtenBy(reportStatus(at, s, plan.Outcome{}))
 				if status == nil {
 					continue

@@ -14,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // collectors are the metrics of this controller (JOB-100..107). They count nothing until they are registered.
@@ -87,9 +88,9 @@ func (c *collectors) counting(enqueues func(before, after plan.Object) []plan.Ke
 	}
 }
 
-// reported counts what one reconcile did.
-func (c *collectors) reported(_ context.Context, s snapshot, did, reported plan.Outcome) {
-	if s.selector == nil || unknownMode(s.Job) {
+// applied counts what one reconcile did.
+func (c *collectors) applied(_ context.Context, s snapshot, _ struct{}, did, reported plan.Outcome) {
+	if s.selector == nil || unknownMode(s.Job) || errors.Is(reported.Err, reconcile.ErrNoReport) {
 		return
 	}
 	result := "success"

@@ -60,7 +60,7 @@ func (c collectors) countStale(r schema.GroupResource) {
 }
 
 // applied sets the gauges of a set.
-func (c collectors) applied(_ context.Context, s snapshot, _ plan.Outcome) {
+func (c collectors) applied(_ context.Context, s snapshot, _ struct{}, _, _ plan.Outcome) {
 	if c.maxUnavailable == nil || !c.exists(s.Set) {
 		return
 	}
