@@ -79,7 +79,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k.settings = o.settings(c.Enabled)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
-	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, struct{}, memory]{
+	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, decision, memory]{
 		Name:    "horizontalpodautoscaler", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{autoscalerKind.Kind},
@@ -91,9 +91,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			own.end()
 		},
 		Observe:  k.observe,
-		Plan:     reconcile.PlanOnly(planScale),
+		Plan:     planScale,
 		Remember: reconcile.RememberOutcome(remember),
-		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Report:   reportStatus,
 		Applied:  own.applied,
 		Owner:    func(s snapshot) plan.Object { return s.Autoscaler },
 	}), nil

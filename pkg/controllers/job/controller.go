@@ -110,7 +110,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: jobKind.Kind, Get: jobs.Get, In: jobs.In,
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
 	}
-	counting := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, struct{}, memory]{
+	counting := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:    "job",
 		Workers: int(o.Workers),
 		Kinds:   []string{jobKind.Kind},
@@ -119,10 +119,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: podKind, Informer: pods.Informer(), Enqueues: own.counting(owners.Enqueues)},
 		},
 		Observe:  k.observe,
-		Remember: reconcile.Always[snapshot, struct{}, memory], // a failed pod was seen, whatever becomes of the writes
+		Remember: reconcile.RememberOutcome(remember),
 		Owner:    func(s snapshot) plan.Object { return s.Job },
-		Plan:     reconcile.PlanOnly(planPods),
-		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Plan:     planJob,
+		Report:   reportJob,
 		Applied:  own.applied,
 		Live:     live,
 	})
