@@ -69,7 +69,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "DaemonSet", Get: sets.Get, In: sets.In,
 		Selector: func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
-	return reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, struct{}, memory]{
+	return reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:    "daemonset", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{"DaemonSet"},
@@ -80,10 +80,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode},
 		},
 		Observe:  k.observe,
-		Remember: reconcile.Always[snapshot, struct{}, memory], // a failed pod was seen, whatever becomes of the writes
+		Remember: reconcile.RememberOutcome(remember),
 		Owner:    func(s snapshot) plan.Object { return s.Set },
-		Plan:     reconcile.PlanOnly(planDaemonSet),
-		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Plan:     planSet,
+		Report:   reportSet,
 		Live:     live,
 	}), nil
 }

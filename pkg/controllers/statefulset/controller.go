@@ -61,7 +61,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "StatefulSet", Get: sets.Get, In: sets.In,
 		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
 	}}
-	runner := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, struct{}, memory]{
+	runner := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:    "statefulset",
 		Workers: int(o.Workers),
 		Kinds:   []string{"StatefulSet"},
@@ -72,10 +72,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Informer: revisions.Informer(), Enqueues: owners.Enqueues},
 		},
 		Observe:  k.observe,
-		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
+		Remember: remember,
 		Owner:    func(s snapshot) plan.Object { return s.Set },
-		Plan:     reconcile.PlanOnly(planPods),
-		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Plan:     planSet,
+		Report:   reportStatus,
 		Applied:  own.applied,
 		Live:     live,
 	})
