@@ -65,16 +65,16 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	}
 	k.mapper, k.verifier = c.Clients.Mapper(), c.Shared.Verifier
 	return reconcile.Together(
-		reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
+		reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, notes, memory]{
 			Name:     "disruption", // of the queue (DIS-1)
 			Workers:  workers,
 			Kinds:    []string{budgetKind.Kind},
 			Watches:  k.watches(),
 			Observe:  k.observe,
-			Remember: reconcile.Always[snapshot, struct{}, memory], // what was seen
+			Remember: remember,
 			Owner:    func(s snapshot) plan.Object { return s.Budget },
-			Plan:     reconcile.PlanOnly(planEvents),
-			Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+			Plan:     planEvents,
+			Report:   reconcile.ReportOnly[snapshot, notes](reportStatus),
 			Live:     k.live,
 		}),
 		reconcile.New(c.Shared, c.Access, reconcile.Controller[podSnapshot, struct{}, podMemory]{
