@@ -38,6 +38,11 @@ type Reader interface {
 	GetRaw(ctx context.Context, path string, query url.Values) ([]byte, error)
 }
 
+// ReadOnly returns a Reader that reads what r reads. It cannot write, even if r can: no type assertion leads back to r.
+func ReadOnly(r Reader) Reader { return readOnly{r} }
+
+type readOnly struct{ Reader }
+
 // Client reads and writes. Writes are answered with the metadata of what was written; when the answer has none (an eviction)
 // the metadata is empty.
 type Client interface {

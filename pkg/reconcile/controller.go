@@ -19,9 +19,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Controller is a controller in its four parts. S is its snapshot: what one reconcile of a key has observed, as data. M is
-// its memory: what it remembers of a key from one reconcile to the next, as data; a controller without one uses struct{}.
-type Controller[S, M any] struct {
+// Controller is a controller in its four parts. S is its snapshot: what one reconcile of a key has observed, as data. D is its
+// decision: what Plan has worked out, and the parts after it need not work out again. M is its memory: what it remembers of a key
+// from one reconcile to the next, as data. A controller without a decision or a memory uses struct{}.
+type Controller[S, D, M any] struct {
 	Name      string   // unique in the process: in logs, and where people ask about a key
 	QueueName string   // of the queue in metrics, which controllers may share; empty for Name
 	Workers   int      // keys that are processed at the same time
@@ -31,48 +32,73 @@ type Controller[S, M any] struct {
 	// Observe reads the caches and, where the contract asks for it, live. It has no side effects, so it may run more than
 	// once in a reconcile.
 	Observe func(ctx context.Context, r Request[M]) (Observation[S, M], error)
-	// CommitAlways commits the memory also when a write of the reconcile has failed: the memory is what was seen. Without it
-	// the memory is what was acted upon, and the next Observe gets the same memory and changes again.
-	CommitAlways bool
-	// Remember returns what to remember of a key in place of the memory of the Observation, for a memory of which a part is what was
-	// seen and another part what was acted upon. It is called when the plan was carried out, or has failed, and what it returns is
-	// committed, whatever becomes of the report. It is pure, and may be nil.
-	Remember func(now time.Time, s S, did plan.Outcome) *M
-	// Plan decides what to write. It is pure.
-	Plan func(now time.Time, s S) plan.Plan
+	// Plan decides what to write. It is pure. [PlanOnly] makes one of a function without a decision.
+	Plan func(now time.Time, s S) (D, plan.Plan)
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
 	// called when something else than an answer of the server has stopped the plan. It is also called with the zero Outcome,
-	// to learn whether it would write.
-	Report func(now time.Time, s S, did plan.Outcome) plan.Plan
-	// Applied is told what became of a plan, for metrics and log lines of the controller's own. It may be nil, and must be
-	// quick.
-	Applied func(ctx context.Context, s S, did plan.Outcome)
-
-	// Reported is told what became of a report, under the same terms as Applied; the outcome is zero if nothing was to be written, or
-	// not yet.
-	Reported func(ctx context.Context, s S, did, reported plan.Outcome)
-
-	// Stale is told of each reconcile that was put off because the cache of a resource lacks own writes, for metrics of the
-	// controller's own. It may be nil.
-	Stale func(schema.GroupResource)
+	// to learn whether it would write. [ReportOnly] makes one of a function that is not interested in the decision.
+	Report func(now time.Time, s S, d D, did plan.Outcome) plan.Plan
+	// Remember says what is remembered of a key when its plan and the report were carried out, or have failed. It gets the memory of
+	// the Observation. If ok is false, nothing is committed: the next Observe gets the same memory and the same changes again. It is
+	// pure. Nil stands for [IfCarriedOut].
+	Remember func(now time.Time, s S, d D, seen *M, did, reported plan.Outcome) (m *M, ok bool)
+	// Applied is told what became of a plan and of its report, for metrics and log lines of the controller's own. The outcome of the
+	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
+	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
 	// Owner is the object that events are recorded on and that owns what the plan writes; nil if there is none.
 	Owner func(S) plan.Object
 	// Unowned controllers write objects that their Owner does not control; it is only what events are about.
 	Unowned bool
+	// SkipVerification: nothing need be read live before the first write to a key, whatever its caches lack.
+	SkipVerification bool
 	// Live names what must be read live before the first write to a key whose caches may lack the writes of a previous
 	// leader, or one of our own that was not answered. It may be nil.
 	Live func(S) []Live
 
 	// Source, if it is not nil, enqueues keys for reasons other than changes of cached objects, such as a file that has changed. It
-	// is called when the controller begins to work, and returns when ctx ends.
+	// is called when the controller begins to work and all caches are filled, and returns when ctx ends, or when it has no more to
+	// enqueue. [Keys] makes one of keys that are there from the beginning.
 	Source func(ctx context.Context, enqueue func(plan.Key))
-	// InitialKeys are reconciled once all caches are filled, whether or not an object enqueues them.
-	InitialKeys []plan.Key
 	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3).
 	Period time.Duration
 	// Backoff returns how long a key waits after that many failures in a row; nil for [queue.Backoff].
 	Backoff func(key plan.Key, failures int, err error) time.Duration
+}
+
+// PlanOnly is the Plan of a controller without a decision.
+func PlanOnly[S any](p func(now time.Time, s S) plan.Plan) func(time.Time, S) (struct{}, plan.Plan) {
+	return func(now time.Time, s S) (struct{}, plan.Plan) { return struct{}{}, p(now, s) }
+}
+
+// ReportOnly is the Report of a controller that needs no decision for it.
+func ReportOnly[S, D any](report func(now time.Time, s S, did plan.Outcome) plan.Plan) func(time.Time, S, D, plan.Outcome) plan.Plan {
+	return func(now time.Time, s S, _ D, did plan.Outcome) plan.Plan { return report(now, s, did) }
+}
+
+// IfCarriedOut remembers what Observe has returned if all writes were carried out: for what was acted upon.
+func IfCarriedOut[S, D, M any](_ time.Time, _ S, _ D, seen *M, did, reported plan.Outcome) (*M, bool) {
+	return seen, did.Err == nil && reported.Err == nil
+}
+
+// Always remembers what Observe has returned, whatever became of the writes: for what was seen.
+func Always[S, D, M any](_ time.Time, _ S, _ D, seen *M, _, _ plan.Outcome) (*M, bool) {
+	return seen, true
+}
+
+// RememberOutcome remembers what the function makes of the outcome of the plan, whatever that was and whatever became of the report: for
+// a memory of which a part is what was seen, and another part what was acted upon.
+func RememberOutcome[S, D, M any](remember func(now time.Time, s S, d D, did plan.Outcome) *M) func(time.Time, S, D, *M, plan.Outcome, plan.Outcome) (*M, bool) {
+	return func(now time.Time, s S, d D, _ *M, did, _ plan.Outcome) (*M, bool) { return remember(now, s, d, did), true }
+}
+
+// Keys is a Source of keys that no object is named after.
+func Keys(keys ...plan.Key) func(context.Context, func(plan.Key)) {
+	return func(_ context.Context, enqueue func(plan.Key)) {
+		for _, key := range keys {
+			enqueue(key)
+		}
+	}
 }
 
 // Request is what Observe gets.
@@ -93,7 +119,7 @@ type Request[M any] struct {
 type Observation[S, M any] struct {
 	Exists   bool // false: the key's object is gone, and all that is remembered of it is forgotten
 	Snapshot S
-	Memory   *M // what to remember if the reconcile is carried out; nil for nothing
+	Memory   *M // what to remember, see [Controller.Remember]; nil for nothing
 }
 
 // Change is a change of a cached object. Before is nil for a new object, After for one that is gone.
@@ -149,4 +175,17 @@ type Access struct {
 	// MayGet tells whether objects of a resource may be read live, see [executor.Config]; nil: they may.
 	MayGet func(resource schema.GroupResource) bool
 	Hooks  Hooks
+}
+
+// TellStale returns a copy that also tells the controller itself of each reconcile that was put off because the cache of a resource lacks
+// own writes.
+func (a Access) TellStale(own func(schema.GroupResource)) Access {
+	others := a.Hooks.Stale
+	a.Hooks.Stale = func(resource schema.GroupResource) {
+		if others != nil {
+			others(resource)
+		}
+		own(resource)
+	}
+	return a
 }

@@ -48,7 +48,7 @@ func (d *debounced) postpone(now time.Time, steps []plan.Step, quietTime, longes
 }
 
 // debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
-func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
+func (r *Runner[S, D, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
 	if rep.Empty() || rep.Debounce <= 0 {
 		r.keys.setReport(s, debounced{})
 		return 0
@@ -70,6 +70,6 @@ func (r *Runner[S, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, co
 
 // backlogged reports whether the controller's backlog is more than longBacklog. So many of the queued keys, and one more, are enough to
 // know that, however many there are.
-func (r *Runner[S, M]) backlogged() bool {
+func (r *Runner[S, D, M]) backlogged() bool {
 	return r.keys.backlog(r.queue.Some(longBacklog+1)) > longBacklog
 }

@@ -118,7 +118,7 @@ func TestReportsWaitForTheBacklog(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
-				r := New(w.shared, Access{Client: w.Server}, Controller[toy, int]{Name: "toy"})
+				r := New(w.shared, Access{Client: w.Server}, Controller[toy, struct{}, int]{Name: "toy"})
 				r.begin()
 				defer r.queue.ShutDown()
 				for i := range c.queued {
@@ -151,7 +151,7 @@ func TestReportsWaitForTheBacklog(t *testing.T) {
 }
 
 // write lets the runner's executor write something.
-func (w *world) write(r *Runner[toy, int], debounced bool) {
+func (w *world) write(r *Runner[toy, struct{}, int], debounced bool) {
 	w.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", GenerateName: "p-"}}
 	writing := r.executor.Begin(w.t.Context(), nil, &freshness.Barrier{})

@@ -85,21 +85,21 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// The memory is what was acted upon: after a failed write the next Observe is told what it was told before. With CommitAlways
+// The memory is what was acted upon: after a failed write the next Observe is told what it was told before. With [Always]
 // it is what was seen.
 func TestMemoryOfAFailedWrite(t *testing.T) {
 	for name, c := range map[string]struct {
-		commitAlways bool
+		remember     func(time.Time, toy, struct{}, *int, plan.Outcome, plan.Outcome) (*int, bool)
 		while, after int // memory told to the repetitions, and to the reconcile after those
 	}{
-		"acted upon": {false, 0, 1},
-		"seen":       {true, 1, 2},
+		"acted upon": {nil, 0, 1},
+		"seen":       {Always[toy, struct{}, int], 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				w.remember = counting
-				w.adjust = func(ctl *Controller[toy, int]) {
-					ctl.CommitAlways = c.commitAlways
+				w.adjust = func(ctl *Controller[toy, struct{}, int]) {
+					ctl.Remember = c.remember
 					ctl.Report = nil
 					ctl.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
 				}
@@ -128,16 +128,16 @@ func TestMemoryOfAFailedWrite(t *testing.T) {
 // Remember is told what became of the plan, and what it returns is committed whatever that was, and whatever becomes of the report.
 func TestMemoryThatKnowsTheOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
-			c.Remember = func(_ time.Time, _ toy, did plan.Outcome) *int {
+			c.Remember = func(_ time.Time, _ toy, _ struct{}, _ *int, did, _ plan.Outcome) (*int, bool) {
 				n := 1
 				for _, r := range did.Results {
 					if n++; r.Err != nil {
 						n += 10
 					}
 				}
-				return &n
+				return &n, true
 			}
 		}
 		w.start()
@@ -172,7 +172,7 @@ func TestMemoryThatKnowsTheOutcome(t *testing.T) {
 func TestMemoryAndReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.remember = counting
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
 		}
 		w.decide = nothing
@@ -257,7 +257,7 @@ func TestMemoryOfAnEarlierTerm(t *testing.T) {
 func TestMemoryWhenObserveRunsTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.remember = counting
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Report = nil
 			c.Watches[0].Record = true
 			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }

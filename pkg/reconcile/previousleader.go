@@ -72,7 +72,7 @@ func serverVersions(ctx context.Context, shared Shared, watches []Watch) (map[sc
 
 // askPreviousLeader asks until the returned function is called. It is of use only where caches can be compared with the
 // server.
-func (r *Runner[S, M]) askPreviousLeader(ctx context.Context) (stop func()) {
+func (r *Runner[S, D, M]) askPreviousLeader(ctx context.Context) (stop func()) {
 	if !r.verifiable() {
 		return func() {}
 	}
@@ -90,6 +90,6 @@ func (r *Runner[S, M]) askPreviousLeader(ctx context.Context) (stop func()) {
 
 // mayBeTheirs reports whether an object that has just come into a cache, and that a key is named after, may be one for which
 // a previous leader has written what the caches don't show.
-func (r *Runner[S, M]) mayBeTheirs(p *previousLeader, w Watch) bool {
+func (r *Runner[S, D, M]) mayBeTheirs(p *previousLeader, w Watch) bool {
 	return slices.Contains(r.Kinds, w.Kind.Kind) && !p.shownBy(r.caches)
 }

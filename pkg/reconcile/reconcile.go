@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -16,9 +17,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
+// ErrNoReport stands in the outcome of a report that was not made, because something else than an answer of the server has stopped the plan.
+var ErrNoReport = errors.New("no report was made")
+
 // run is one reconcile of one key.
-type run[S, M any] struct {
-	*Runner[S, M]
+type run[S, D, M any] struct {
+	*Runner[S, D, M]
 	key    plan.Key
 	state  *keyState[M]
 	record Record
@@ -27,7 +31,7 @@ type run[S, M any] struct {
 
 // reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
 // others are safe.
-func (r *Runner[S, M]) reconcile(ctx context.Context, key plan.Key) {
+func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 	began := time.Now()
 	state, admitted := r.keys.admit(key, r.caches, began)
 	if admitted.wait > 0 && !admitted.stale {
@@ -35,7 +39,7 @@ func (r *Runner[S, M]) reconcile(ctx context.Context, key plan.Key) {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("key", key.String())
-	one := &run[S, M]{Runner: r, key: key, state: state, record: Record{Time: began}}
+	one := &run[S, D, M]{Runner: r, key: key, state: state, record: Record{Time: began}}
 	var err error
 	defer func() {
 		cause := recover()
@@ -54,7 +58,7 @@ func (r *Runner[S, M]) reconcile(ctx context.Context, key plan.Key) {
 }
 
 // do observes, plans, writes and reports.
-func (r *run[S, M]) do(ctx context.Context) error {
+func (r *run[S, D, M]) do(ctx context.Context) error {
 	unverified := r.keys.isUnverified(r.state)
 	o, told, err := r.observe(ctx)
 	if err != nil {
@@ -64,52 +68,56 @@ func (r *run[S, M]) do(ctx context.Context) error {
 		r.forget(unverified, told)
 		return nil
 	}
-	p := r.plan(o.Snapshot)
-	if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, p) {
+	d, p := r.plan(o.Snapshot)
+	if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {
 		if o, told, err = r.observeVerified(ctx, o.Snapshot); err != nil || !o.Exists {
 			return err
 		}
-		p = r.plan(o.Snapshot)
+		d, p = r.plan(o.Snapshot)
 	}
-	did, err := r.applyAndReport(ctx, o.Snapshot, p)
-	if r.Remember != nil {
-		r.keys.commit(r.state, r.Remember(r.record.Time, o.Snapshot, did), told)
-	} else if err == nil || r.CommitAlways {
-		r.keys.commit(r.state, o.Memory, told)
+	did, reported := r.applyAndReport(ctx, o.Snapshot, d, p)
+	if r.Applied != nil {
+		r.Applied(ctx, o.Snapshot, d, did, reported)
 	}
-	return err
+	if memory, ok := r.Remember(r.record.Time, o.Snapshot, d, o.Memory, did, reported); ok {
+		r.keys.commit(r.state, memory, told)
+	}
+	if did.Err != nil { // it decides when to reconcile again; the report then follows
+		return did.Err
+	}
+	return reported.Err
 }
 
 // observe calls Observe, and returns how many changes it was given.
-func (r *run[S, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
+func (r *run[S, D, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
 	memory, changes := r.keys.observed(r.state)
 	o, err = r.Observe(ctx, Request[M]{
-		Key: r.key, Now: r.record.Time, Reader: r.access.Client, Memory: memory, Changes: changes, Failure: r.state.failure,
+		Key: r.key, Now: r.record.Time, Reader: r.reader, Memory: memory, Changes: changes, Failure: r.state.failure,
 	})
 	return o, len(changes), err
 }
 
-func (r *run[S, M]) plan(s S) plan.Plan {
+func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 	r.state.owner = controllerOf(r.key, r.owner(s))
-	p := r.Plan(r.record.Time, s)
+	d, p := r.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
 	r.record.Why, r.record.Next = p.Why, p.Requeue
-	return p
+	return d, p
 }
 
-// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of the plan.
-func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) (did plan.Outcome, err error) {
+// applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of both.
+func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
 	writing := r.executor.Begin(ctx, r.owner(s), &r.state.barrier)
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
-	if r.Applied != nil {
-		r.Applied(ctx, s, did)
+	if r.Report == nil {
+		return did, reported
 	}
-	if r.Report == nil || executor.Silent(did.Err) || executor.PutOff(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
-		return did, did.Err
+	if executor.Silent(did.Err) || executor.PutOff(did.Err) || did.Err != nil && !executor.FromServer(did.Err) {
+		return did, plan.Outcome{Err: ErrNoReport}
 	}
 	resumed := time.Now()
-	rep := r.Report(r.record.Time, s, did)
+	rep := r.Report(r.record.Time, s, d, did)
 	r.cost += time.Since(resumed)
 	r.record.Next = plan.Sooner(r.record.Next, rep.Requeue)
 	r.state.progressing = rep.Progressing
@@ -121,24 +129,18 @@ func (r *run[S, M]) applyAndReport(ctx context.Context, s S, p plan.Plan) (did p
 		rep.Steps = nil
 	}
 	writing.Debounced = rep.Debounce > 0
-	reported := writing.Apply(rep.Steps)
+	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)
-	if r.Reported != nil {
-		r.Reported(ctx, s, did, reported)
-	}
-	if did.Err != nil { // it decides when to reconcile again; the report then follows
-		return did, did.Err
-	}
-	return did, reported.Err
+	return did, reported
 }
 
 // wouldWrite reports whether the plan, or the report if nothing is planned, asks for a write.
-func (r *run[S, M]) wouldWrite(s S, p plan.Plan) bool {
-	return !p.Empty() || r.Report != nil && !r.Report(r.record.Time, s, plan.Outcome{}).Empty()
+func (r *run[S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
+	return !p.Empty() || r.Report != nil && !r.Report(r.record.Time, s, d, plan.Outcome{}).Empty()
 }
 
 // wrote counts the writes, and marks the key as unverified if one was not answered.
-func (r *run[S, M]) wrote(did plan.Outcome) {
+func (r *run[S, D, M]) wrote(did plan.Outcome) {
 	r.record.Wrote += len(did.Results)
 	for _, result := range did.Results {
 		if !executor.Answered(result.Err) {
@@ -149,7 +151,7 @@ func (r *run[S, M]) wrote(did plan.Outcome) {
 }
 
 // waitForCache puts off a key whose caches lack its own writes. Their arrival enqueues it; the timer is a safety net.
-func (r *run[S, M]) waitForCache(a admission) {
+func (r *run[S, D, M]) waitForCache(a admission) {
 	rec := &r.record
 	rec.Waiting = a.missing.Kind
 	rec.Why = "waiting for the cache of " + a.missing.Kind + " to catch up"
@@ -164,7 +166,7 @@ func (r *run[S, M]) waitForCache(a admission) {
 }
 
 // finish decides when the key is reconciled again, and keeps the record.
-func (r *run[S, M]) finish(logger klog.Logger, err error) {
+func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	rec := &r.record
 	switch {
 	case err == nil:
@@ -189,7 +191,7 @@ func (r *run[S, M]) finish(logger klog.Logger, err error) {
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", rec.Next.String())
 }
 
-func (r *run[S, M]) retry(logger klog.Logger, err error) {
+func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.access.Hooks.retry()
 	r.state.failure = err
@@ -205,12 +207,12 @@ func (r *run[S, M]) retry(logger klog.Logger, err error) {
 }
 
 // forget drops all that is remembered of a key whose object is gone.
-func (r *run[S, M]) forget(wasUnverified bool, told int) {
+func (r *run[S, D, M]) forget(wasUnverified bool, told int) {
 	r.keys.forget(r.state, wasUnverified, told)
 	r.shared.Explain.Forget(r.Name, r.key)
 }
 
-func (r *Runner[S, M]) owner(s S) plan.Object {
+func (r *Runner[S, D, M]) owner(s S) plan.Object {
 	if r.Owner == nil {
 		return nil
 	}

@@ -108,7 +108,7 @@ func TestBackoffOfAController(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var calls []call
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Backoff = func(key plan.Key, failures int, err error) time.Duration {
 				mu.Lock()
 				defer mu.Unlock()
@@ -149,7 +149,7 @@ func TestBackoffOfAController(t *testing.T) {
 // A controller that works by the clock repeats a failed reconcile after its period, without backoff (PGC-3).
 func TestPeriod(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.adjust = func(c *Controller[toy, int]) { c.Period = 20 * time.Second }
+		w.adjust = func(c *Controller[toy, struct{}, int]) { c.Period = 20 * time.Second }
 		w.start()
 		var tries atomic.Int32
 		w.BeforeWrite(func(x clienttest.Write) error {
@@ -292,8 +292,10 @@ func TestUnexplainedConflictIsTriedAgain(t *testing.T) {
 func TestReported(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var wrote atomic.Int32
-		w.adjust = func(c *Controller[toy, int]) {
-			c.Reported = func(_ context.Context, _ toy, _, reported plan.Outcome) { wrote.Add(int32(len(reported.Results))) }
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
+			c.Applied = func(_ context.Context, _ toy, _ struct{}, _, reported plan.Outcome) {
+				wrote.Add(int32(len(reported.Results)))
+			}
 		}
 		w.start()
 		w.put("a", 1)

@@ -11,14 +11,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Runner runs one controller.
-type Runner[S, M any] struct {
-	Controller[S, M]
+type Runner[S, D, M any] struct {
+	Controller[S, D, M]
 	shared   Shared
 	access   Access
+	reader   client.Reader // for Observe; it cannot write
 	caches   freshness.Caches
 	executor *executor.Executor
 
@@ -33,17 +35,21 @@ type Runner[S, M any] struct {
 }
 
 // New returns a runner for the controller. It starts nothing.
-func New[S, M any](shared Shared, access Access, c Controller[S, M]) *Runner[S, M] {
+func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runner[S, D, M] {
 	if c.QueueName == "" {
 		c.QueueName = c.Name
 	}
 	if c.Backoff == nil {
 		c.Backoff = func(_ plan.Key, failures int, err error) time.Duration { return queue.Backoff(failures, err) }
 	}
-	r := &Runner[S, M]{
+	if c.Remember == nil {
+		c.Remember = IfCarriedOut
+	}
+	r := &Runner[S, D, M]{
 		Controller: c,
 		shared:     shared,
 		access:     access,
+		reader:     client.ReadOnly(access.Client),
 		keys:       newKeyStates[M](),
 	}
 	r.executor = executor.New(executor.Config{
@@ -58,7 +64,7 @@ func New[S, M any](shared Shared, access Access, c Controller[S, M]) *Runner[S, 
 }
 
 // Run works until ctx ends and all workers have returned. It leaves no goroutine behind.
-func (r *Runner[S, M]) Run(ctx context.Context) error {
+func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
 	ctx = klog.NewContext(ctx, logger)
 	r.begin() // first, so that the queue's metrics are there from now on (MH-23)
@@ -71,9 +77,6 @@ func (r *Runner[S, M]) Run(ctx context.Context) error {
 	defer stop()
 	if err != nil {
 		return err
-	}
-	for _, key := range r.InitialKeys {
-		r.queue.Add(key)
 	}
 	logger.V(1).Info("Controller runs", "workers", r.Workers)
 	var workers sync.WaitGroup
@@ -92,7 +95,7 @@ func (r *Runner[S, M]) Run(ctx context.Context) error {
 }
 
 // begin makes the state of a new term.
-func (r *Runner[S, M]) begin() {
+func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys, r.queue, r.previous = newKeyStates[M](), queue.New(r.QueueName), &previousLeader{}
@@ -101,7 +104,7 @@ func (r *Runner[S, M]) begin() {
 }
 
 // end drops the state of a term, and with it what can only be said of a controller that runs.
-func (r *Runner[S, M]) end() {
+func (r *Runner[S, D, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.workers, r.keys = nil, newKeyStates[M]()
@@ -110,7 +113,7 @@ func (r *Runner[S, M]) end() {
 
 // work reconciles one key after the other. When ctx has ended it takes out what is left unprocessed, so that the queue's
 // metrics don't go on to show a depth that there is not.
-func (r *Runner[S, M]) work(ctx context.Context, w *worker) {
+func (r *Runner[S, D, M]) work(ctx context.Context, w *worker) {
 	for {
 		key, shutdown := r.queue.Get()
 		if shutdown {
@@ -126,16 +129,14 @@ func (r *Runner[S, M]) work(ctx context.Context, w *worker) {
 }
 
 // stale tells that a reconcile was put off, or a write not sent, because the cache of the resource lacks own writes.
-func (r *Runner[S, M]) stale(resource schema.GroupResource) {
-	for _, tell := range []func(schema.GroupResource){r.access.Hooks.Stale, r.Stale} {
-		if tell != nil {
-			tell(resource)
-		}
+func (r *Runner[S, D, M]) stale(resource schema.GroupResource) {
+	if r.access.Hooks.Stale != nil {
+		r.access.Hooks.Stale(resource)
 	}
 }
 
 // enqueueAfter has the key reconciled after d, with the priority that it has now.
-func (r *Runner[S, M]) enqueueAfter(key plan.Key, d time.Duration) {
+func (r *Runner[S, D, M]) enqueueAfter(key plan.Key, d time.Duration) {
 	if p := r.keys.priority(key, queue.Changed, ""); p.Level == queue.InProgress {
 		r.queue.Prioritize(key, p)
 	}

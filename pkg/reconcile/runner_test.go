@@ -23,7 +23,7 @@ type store struct{ cache.Indexer }
 func (store) LastStoreSyncResourceVersion() string { return "" }
 
 func TestRunRefusesACacheWithoutVersion(t *testing.T) {
-	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, int]{
+	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{
 		Name: "toy", Watches: []Watch{{Kind: podKind, Informer: unversioned{}}},
 	})
 	if err := r.Run(t.Context()); err == nil {
@@ -56,9 +56,9 @@ func TestTheQueueIsEmptiedAtTheEnd(t *testing.T) {
 	})
 }
 
-func TestInitialKeys(t *testing.T) {
+func TestKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		w.adjust = func(c *Controller[toy, int]) { c.InitialKeys = []plan.Key{{Name: "all"}} }
+		w.adjust = func(c *Controller[toy, struct{}, int]) { c.Source = Keys(plan.Key{Name: "all"}) }
 		w.start()
 		if got := w.requests(); len(got) != 1 || got[0].Key.Name != "all" || got[0].Reader == nil || got[0].Now.IsZero() {
 			t.Errorf("%+v", got)
@@ -70,7 +70,7 @@ func TestInitialKeys(t *testing.T) {
 func TestSource(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		running := 0
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Source = func(ctx context.Context, enqueue func(plan.Key)) {
 				running++
 				defer func() { running-- }()

@@ -31,7 +31,7 @@ type Status struct {
 }
 
 // Statuses returns how the runner does. It is cheap.
-func (r *Runner[S, M]) Statuses() []Status {
+func (r *Runner[S, D, M]) Statuses() []Status {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func Progress(ctx context.Context) {
 }
 
 // startWorkers returns as many workers as the controller has, and makes them known until the term ends.
-func (r *Runner[S, M]) startWorkers() []*worker {
+func (r *Runner[S, D, M]) startWorkers() []*worker {
 	all := make([]*worker, r.Workers)
 	for i := range all {
 		all[i] = &worker{active: time.Now()}

@@ -13,14 +13,14 @@ import (
 // Two queues of one controller share the name in metrics. Each has its own name, status and records.
 func TestTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		one := func(name string) *Runner[toy, int] {
-			return New(w.shared, Access{Client: w.Server}, Controller[toy, int]{
-				Name: name, QueueName: "shared", Workers: 1, InitialKeys: []plan.Key{{Name: name + "-key"}},
+		one := func(name string) *Runner[toy, struct{}, int] {
+			return New(w.shared, Access{Client: w.Server}, Controller[toy, struct{}, int]{
+				Name: name, QueueName: "shared", Workers: 1, Source: Keys(plan.Key{Name: name + "-key"}),
 				Observe: func(context.Context, Request[int]) (o Observation[toy, int], err error) {
 					o.Exists = true
 					return o, nil
 				},
-				Plan: func(_ time.Time, _ toy) plan.Plan { return plan.Plan{Why: "seen by " + name} },
+				Plan: PlanOnly(func(_ time.Time, _ toy) plan.Plan { return plan.Plan{Why: "seen by " + name} }),
 			})
 		}
 		both := Together(one("signing"), one("cleaning"))

@@ -15,13 +15,13 @@ import (
 )
 
 // verifiable reports whether something can be read live that tells more than the caches.
-func (r *Runner[S, M]) verifiable() bool {
-	return r.shared.Verifier != nil && (r.Live != nil || r.Owner != nil && !r.Unowned)
+func (r *Runner[S, D, M]) verifiable() bool {
+	return r.shared.Verifier != nil && !r.SkipVerification && (r.Live != nil || r.Owner != nil)
 }
 
 // observeVerified observes anew when the caches show what the server has: what was observed before may be older than that.
 // If the caches lack something, the error is [plan.ErrStale].
-func (r *run[S, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], told int, err error) {
+func (r *run[S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], told int, err error) {
 	if err := r.verify(ctx, s); err != nil {
 		return o, 0, err
 	}
@@ -33,10 +33,10 @@ func (r *run[S, M]) observeVerified(ctx context.Context, s S) (o Observation[S, 
 }
 
 // verify reads live what the caches may lack. Until the caches show it, nothing is written.
-func (r *run[S, M]) verify(ctx context.Context, s S) error {
-	if r.shared.Verifier != nil {
+func (r *run[S, D, M]) verify(ctx context.Context, s S) error {
+	if r.verifiable() {
 		var sets []Live
-		if owner := r.owner(s); owner != nil && !r.Unowned {
+		if owner := r.owner(s); owner != nil {
 			self, err := ownerOnly(owner)
 			if err != nil {
 				return err
@@ -67,7 +67,7 @@ func ownerOnly(owner plan.Object) (Live, error) {
 
 // compare makes the key wait until the caches show what the server shows: the latest version of what exists, and the
 // absence of what does not.
-func (r *run[S, M]) compare(ctx context.Context, set Live) error {
+func (r *run[S, D, M]) compare(ctx context.Context, set Live) error {
 	found, err := r.shared.list(ctx, set.Kind, set.Namespace, set.options())
 	if err != nil {
 		return err

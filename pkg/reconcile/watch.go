@@ -11,7 +11,7 @@ import (
 )
 
 // waitForCaches waits until all caches are filled (CLI-59).
-func (r *Runner[S, M]) waitForCaches(ctx context.Context) error {
+func (r *Runner[S, D, M]) waitForCaches(ctx context.Context) error {
 	for _, w := range r.Watches {
 		if !cache.WaitForCacheSync(ctx.Done(), w.Informer.HasSynced) {
 			return nil // ctx has ended
@@ -25,7 +25,7 @@ func (r *Runner[S, M]) waitForCaches(ctx context.Context) error {
 
 // watch registers the event handlers and waits until the objects that exist already have been queued. Handlers come
 // only now, so that a standby keeps warm caches and no queue. The returned function takes them off again.
-func (r *Runner[S, M]) watch(ctx context.Context) (stop func(), err error) {
+func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 	var undo []func()
 	stop = func() {
 		for _, f := range undo {
@@ -52,7 +52,7 @@ type intake[M any] struct {
 	previous *previousLeader
 }
 
-func (r *Runner[S, M]) handler(w Watch) cache.ResourceEventHandler {
+func (r *Runner[S, D, M]) handler(w Watch) cache.ResourceEventHandler {
 	to := intake[M]{r.keys, r.queue, r.previous}
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
@@ -84,7 +84,7 @@ func (r *Runner[S, M]) handler(w Watch) cache.ResourceEventHandler {
 
 // enqueue queues the keys that a change concerns. Keys of objects from before our time are unverified: another process may
 // have written for them moments ago.
-func (r *Runner[S, M]) enqueue(to intake[M], w Watch, c Change, background bool) {
+func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bool) {
 	unverified := r.verifiable() && c.Before == nil && (background || r.mayBeTheirs(to.previous, w))
 	level := queue.Changed
 	if background {

@@ -20,7 +20,7 @@ func named(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.Obje
 
 // An object that comes later than the controller enqueues nothing if it is to be ignored; changes and deletions still may.
 func TestIgnore(t *testing.T) { // EP-7
-	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, int]{Name: "toy"})
+	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 	r.begin()
 	defer r.queue.ShutDown()
 	h := r.handler(Watch{Ignore: func(plan.Object) bool { return true }, Enqueues: itself})
@@ -39,7 +39,7 @@ func TestIgnore(t *testing.T) { // EP-7
 // CI-14
 func TestResync(t *testing.T) {
 	for _, resync := range []bool{false, true} {
-		r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, int]{Name: "toy"})
+		r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 		r.begin()
 		r.handler(Watch{Resync: resync, Enqueues: itself}).OnUpdate(named("a"), named("a"))
 		if n := r.queue.Len(); n != count(resync) {
@@ -51,7 +51,7 @@ func TestResync(t *testing.T) {
 
 // RecordNews leaves out what was there before the controller began.
 func TestRecordedNews(t *testing.T) {
-	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, int]{Name: "toy"})
+	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 	r.begin()
 	defer r.queue.ShutDown()
 	one := func(_, _ plan.Object) []plan.Key { return []plan.Key{{Name: "one"}} }
@@ -71,7 +71,7 @@ func TestRecordedNews(t *testing.T) {
 func TestRecordedChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var during, refuse atomic.Bool
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Watches[1].Record = true
 			c.Report = nil
 			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
@@ -121,7 +121,7 @@ func TestRecordedChangesOfASuccessor(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var during atomic.Bool
 		w.decide = nothing
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Watches[0].Record = true
 			observe := c.Observe
 			c.Observe = func(ctx context.Context, r Request[int]) (Observation[toy, int], error) {
@@ -173,7 +173,7 @@ func changesOf(asked ...Request[int]) string {
 func TestDelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.decide = nothing
-		w.adjust = func(c *Controller[toy, int]) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Watches[0].Delay = func(key plan.Key) time.Duration {
 				if key.Name == "later" {
 					return 10 * time.Second

@@ -40,18 +40,18 @@ var (
 type world struct {
 	*clienttest.Server
 	t          *testing.T
-	runner     *Runner[toy, int]
+	runner     *Runner[toy, struct{}, int]
 	shared     Shared
 	lease      atomic.Bool
 	events     *record.FakeRecorder
 	panics     atomic.Int32
-	debounce   time.Duration                    // of reports
-	lag        func(ctx context.Context) error  // before each creation; nil: none
-	beforeList func()                           // before each comparison of a cache with the server; nil: nothing
-	decide     func(s toy) plan.Plan            // nil: keep pods
-	remember   func(s toy, r Request[int]) *int // nil: nothing
-	adjust     func(*Controller[toy, int])      // before the controller runs; nil: as it is
-	access     func(*Access)                    // likewise
+	debounce   time.Duration                         // of reports
+	lag        func(ctx context.Context) error       // before each creation; nil: none
+	beforeList func()                                // before each comparison of a cache with the server; nil: nothing
+	decide     func(s toy) plan.Plan                 // nil: keep pods
+	remember   func(s toy, r Request[int]) *int      // nil: nothing
+	adjust     func(*Controller[toy, struct{}, int]) // before the controller runs; nil: as it is
+	access     func(*Access)                         // likewise
 	stop       func()
 
 	mu     sync.Mutex
@@ -133,7 +133,7 @@ func (w *world) keepCaches() (stop func()) {
 // nextTerm runs the controller once more.
 func (w *world) nextTerm() { w.again(context.WithCancel(context.Background())) }
 
-func (w *world) newRunner(sets, pods cache.SharedIndexInformer) *Runner[toy, int] {
+func (w *world) newRunner(sets, pods cache.SharedIndexInformer) *Runner[toy, struct{}, int] {
 	c, client := w.controller(sets, pods), &slowClient{w.Server, w.lag, w.beforeList}
 	access := Access{Client: client, Events: w.events, Hooks: w.hooks(), Method: method}
 	w.shared.Verifier = client
@@ -222,8 +222,8 @@ func (w *world) settle() {
 	synctest.Wait()
 }
 
-func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy, int] {
-	return Controller[toy, int]{
+func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy, struct{}, int] {
+	return Controller[toy, struct{}, int]{
 		Name: "toy", Workers: 3, Kinds: []string{"ReplicaSet"},
 		Watches: []Watch{
 			{Kind: setKind, Informer: sets, Resync: true, Enqueues: itself},
@@ -233,13 +233,13 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy,
 			return w.observe(r, sets, pods)
 		},
 		Owner: func(s toy) plan.Object { return s.set },
-		Plan: func(_ time.Time, s toy) plan.Plan {
+		Plan: PlanOnly(func(_ time.Time, s toy) plan.Plan {
 			if w.decide != nil {
 				return w.decide(s)
 			}
 			return keepPods(s)
-		},
-		Report: func(_ time.Time, s toy, did plan.Outcome) plan.Plan {
+		}),
+		Report: func(_ time.Time, s toy, _ struct{}, did plan.Outcome) plan.Plan {
 			status := s.set.DeepCopy()
 			status.Status.Replicas = int32(len(s.pods))
 			if status.Status.Replicas == s.set.Status.Replicas {

@@ -389,7 +389,7 @@ func toy(name string, work func(key string)) manager.Controller {
 		if err != nil {
 			return nil, err
 		}
-		return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}]{
+		return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}, struct{}]{
 			Name: name, Workers: 1,
 			Watches: []reconcile.Watch{
 				{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: informers.Itself},
@@ -399,10 +399,10 @@ func toy(name string, work func(key string)) manager.Controller {
 				p := pods.Get(r.Key.Namespace, r.Key.Name)
 				return reconcile.Observation[*corev1.Pod, struct{}]{Exists: p != nil, Snapshot: p}, nil
 			},
-			Plan: func(_ time.Time, p *corev1.Pod) plan.Plan {
+			Plan: reconcile.PlanOnly(func(_ time.Time, p *corev1.Pod) plan.Plan {
 				work(p.Namespace + "/" + p.Name)
 				return plan.Plan{Why: "seen"}
-			},
+			}),
 		}), nil
 	}}
 }

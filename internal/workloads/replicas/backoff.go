@@ -33,7 +33,7 @@ type startBackoff struct {
 
 // backoffOf counts how often in a row the set's pods have failed at start. It goes by the pods that have failed and are
 // still there, so it survives a restart of the process; who deletes them starts anew.
-func backoffOf(now time.Time, s snapshot) startBackoff {
+func backoffOf(now time.Time, s view) startBackoff {
 	if s.Disabled.PodFailureBackoff {
 		return startBackoff{}
 	}
@@ -54,7 +54,7 @@ func backoffOf(now time.Time, s snapshot) startBackoff {
 
 // failedAtStart returns the set's own pods that have failed before they ran well, and the time before which failures
 // don't count any more.
-func failedAtStart(now time.Time, s snapshot) (failed []*corev1.Pod, reset time.Time) {
+func failedAtStart(now time.Time, s view) (failed []*corev1.Pod, reset time.Time) {
 	reset = s.Failures.TemplateSince
 	for _, p := range s.Pods {
 		if !metav1.IsControlledBy(p, s.Set) {

@@ -24,7 +24,7 @@ func rejected(n int, newest, apart time.Duration) (all []*corev1.Pod) {
 }
 
 // seen looks at the set as a process does that has just seen the newest pod fail.
-func seen(set *appsv1.ReplicaSet, all []*corev1.Pod, edits ...func(*snapshot)) snapshot {
+func seen(set *appsv1.ReplicaSet, all []*corev1.Pod, edits ...func(*view)) view {
 	s := snapshotOf(set, all)
 	s.Failures.Last = now
 	for _, edit := range edits {
@@ -46,7 +46,7 @@ func TestPodsThatFailAtStart(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		s     snapshot
+		s     view
 		pause time.Duration
 	}{
 		{"five in a row are replaced at once", seen(web(1), rejected(5, 0, time.Second)), 0},
@@ -66,11 +66,11 @@ func TestPodsThatFailAtStart(t *testing.T) {
 		{"one that ran for less than 10m is", seen(web(1), append(rejected(5, 0, time.Second), pod("a", ranFor(time.Minute, 50*time.Second)))), 10 * time.Second},
 		{"pods that have succeeded are none", seen(web(1), pods(9, phase(corev1.PodSucceeded), created(0))), 0},
 		{"nor those of others", seen(web(1), pods(9, phase(corev1.PodFailed), created(0), controlledBy("other"))), 0},
-		{"another template is another chance", seen(web(1), rejected(9, time.Minute, time.Second), func(s *snapshot) {
+		{"another template is another chance", seen(web(1), rejected(9, time.Minute, time.Second), func(s *view) {
 			s.Failures.TemplateSince = now.Add(-time.Second)
 		}), 0},
-		{"opted out", seen(web(1), rejected(9, 0, time.Second), func(s *snapshot) { s.Disabled.PodFailureBackoff = true }), 0},
-		{"the pause is over", seen(web(1), rejected(6, 10*time.Second, time.Second), func(s *snapshot) {
+		{"opted out", seen(web(1), rejected(9, 0, time.Second), func(s *view) { s.Disabled.PodFailureBackoff = true }), 0},
+		{"the pause is over", seen(web(1), rejected(6, 10*time.Second, time.Second), func(s *view) {
 			s.Failures.Last = now.Add(-10 * time.Second)
 		}), 0},
 	} {
@@ -119,7 +119,7 @@ func TestFallingRate(t *testing.T) {
 		for passed := time.Duration(0); passed < 10*time.Minute; passed += 100 * time.Millisecond {
 			at := began.Add(passed)
 			s := snapshotOf(set, all)
-			if w = w.see(at, s); w != nil {
+			if w = w.see(at, s.snapshot); w != nil {
 				s.Failures = w.failures
 			}
 			creates, _, _ := planned(planPods(at, s))
@@ -141,12 +141,12 @@ func TestClocksThatDiffer(t *testing.T) {
 	for _, skew := range []time.Duration{-24 * time.Hour, 0, 24 * time.Hour} {
 		s := snapshotOf(web(1), rejected(9, skew, time.Second))
 		var w *failureHistory
-		w = w.see(now, s)
+		w = w.see(now, s.snapshot)
 		s.Failures = w.failures
 		if p := planPods(now, s); p.Requeue > longestPause {
 			t.Errorf("skew %v: looks again after %v", skew, p.Requeue)
 		}
-		s.Failures = w.see(now.Add(longestPause), s).failures
+		s.Failures = w.see(now.Add(longestPause), s.snapshot).failures
 		if creates, _, _ := planned(planPods(now.Add(longestPause), s)); creates != 1 {
 			t.Errorf("skew %v: nothing is created after the longest pause", skew)
 		}
@@ -156,28 +156,28 @@ func TestClocksThatDiffer(t *testing.T) {
 func TestWitness(t *testing.T) {
 	set := web(1)
 	var w *failureHistory
-	if w = w.see(now, snapshotOf(set, pods(1))); w != nil {
+	if w = w.see(now, snapshotOf(set, pods(1)).snapshot); w != nil {
 		t.Fatal("remembers a set without failed pods")
 	}
 	s := snapshotOf(set, rejected(1, time.Minute, 0))
-	w = w.see(now, s)
+	w = w.see(now, s.snapshot)
 	if want := now.Add(-time.Minute); !w.Last.Equal(want) || !w.TemplateSince.IsZero() {
 		t.Errorf("first look: %+v, want what the pod says", w.failures)
 	}
 	s.Pods = rejected(2, time.Second, time.Second)
 	s.Pods[0].UID = "new"
-	if w = w.see(now, s); !w.Last.Equal(now) {
+	if w = w.see(now, s.snapshot); !w.Last.Equal(now) {
 		t.Errorf("a new failure was seen at %v, not %v", now, w.Last)
 	}
 	later := now.Add(time.Second)
 	s.Set = OfReplicaSet(set.DeepCopy())
-	if w = w.see(later, s); !w.TemplateSince.IsZero() || !w.Last.Equal(now) {
+	if w = w.see(later, s.snapshot); !w.TemplateSince.IsZero() || !w.Last.Equal(now) {
 		t.Errorf("nothing has changed: %+v", w.failures)
 	}
 	s.Set.Spec.Template = *s.Set.Spec.Template.DeepCopy()
 	s.Set = OfReplicaSet(s.Set.Object.DeepCopyObject().(*appsv1.ReplicaSet))
 	s.Set.Spec.Template.Spec.Containers[0].Image = "web:2"
-	if w = w.see(later, s); !w.TemplateSince.Equal(later) {
+	if w = w.see(later, s.snapshot); !w.TemplateSince.Equal(later) {
 		t.Errorf("another template was seen at %v, not %v", later, w.TemplateSince)
 	}
 }

@@ -60,7 +60,7 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 		Kind: k.Example.Kind.Kind, Get: k.Get, In: k.In,
 		Selector: func(set *Set) *metav1.LabelSelector { return set.Spec.Selector },
 	}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, failureHistory]{
+	return reconcile.New(c.Shared, c.Access.TellStale(k.Metrics.countStale), reconcile.Controller[snapshot, claimed, failureHistory]{
 		Name:    k.Name,
 		Workers: k.Workers,
 		Kinds:   []string{k.Example.Kind.Kind},
@@ -68,13 +68,12 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 			{Kind: k.Example.Kind, Informer: k.Informer, Enqueues: informers.Itself, Resync: true},
 			{Kind: podKind, Informer: pods.Informer(), Enqueues: owners.Enqueues},
 		},
-		Observe:      sees.observe,
-		CommitAlways: true, // a failed pod was seen, whatever becomes of the writes
-		Owner:        func(s snapshot) plan.Object { return s.Set.Object },
-		Plan:         planPods,
-		Report:       reportStatus,
-		Applied:      k.Metrics.observeDeletions,
-		Stale:        k.Metrics.countStale,
-		Live:         live,
+		Observe:  sees.observe,
+		Remember: reconcile.Always[snapshot, claimed, failureHistory], // a failed pod was seen, whatever becomes of the writes
+		Owner:    func(s snapshot) plan.Object { return s.Set.Object },
+		Plan:     planSet,
+		Report:   reportSet,
+		Applied:  k.Metrics.observeDeletions,
+		Live:     live,
 	}), nil
 }

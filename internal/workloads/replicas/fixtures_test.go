@@ -164,8 +164,10 @@ func initRestarted(name string, policy *corev1.ContainerRestartPolicy, n int32) 
 	}
 }
 
-// look is a snapshot.
-func snapshotOf(set *appsv1.ReplicaSet, lists ...[]*corev1.Pod) snapshot {
+// newSnapshot is a set and its pods, and what they mean.
+func newSnapshot(set *Set, pods []*corev1.Pod) view { return newView(snapshot{Set: set, Pods: pods}) }
+
+func snapshotOf(set *appsv1.ReplicaSet, lists ...[]*corev1.Pod) view {
 	return newSnapshot(OfReplicaSet(set), slices.Concat(lists...))
 }
 

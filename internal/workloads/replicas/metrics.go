@@ -45,11 +45,11 @@ func (m Metrics) countStale(r schema.GroupResource) {
 }
 
 // observeDeletions observes the ages of deleted pods.
-func (m Metrics) observeDeletions(_ context.Context, s snapshot, did plan.Outcome) {
+func (m Metrics) observeDeletions(_ context.Context, s snapshot, d claimed, did, _ plan.Outcome) {
 	if m.deletionAge == nil {
 		return
 	}
-	for _, ratio := range deletionAgeRatios(time.Now(), s, did) {
+	for _, ratio := range deletionAgeRatios(time.Now(), view{s, d}, did) {
 		m.deletionAge.Observe(ratio)
 	}
 }

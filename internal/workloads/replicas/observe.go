@@ -29,8 +29,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[failureHistory])
 	if set == nil {
 		return observation{}, nil
 	}
-	s := newSnapshot(set, append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...))
-	s.Disabled = k.disabled
+	pods := append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...)
+	s := snapshot{Set: set, Pods: pods, Disabled: k.disabled}
 	if s.ranks() && k.siblings != nil {
 		s.Related = k.related(set)
 	}
@@ -59,14 +59,15 @@ func (k *caches) related(set *Set) map[string]int {
 
 // live names the pods that a previous leader may have created or deleted.
 func live(s snapshot) []reconcile.Live {
-	if s.invalid != nil {
+	selector, err := selectorOf(s.Set)
+	if err != nil {
 		return nil
 	}
 	cached := make([]plan.Object, len(s.Pods))
 	for i, p := range s.Pods {
 		cached[i] = p
 	}
-	return []reconcile.Live{{Kind: podKind, Namespace: s.Set.Namespace, Selector: s.selector, Cached: cached}}
+	return []reconcile.Live{{Kind: podKind, Namespace: s.Set.Namespace, Selector: selector, Cached: cached}}
 }
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")

@@ -4,7 +4,6 @@
 package replicas
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,8 +26,14 @@ const (
 	adoptionCheck = time.Second
 )
 
+// planSet finds out which pods are the set's own, once for all parts of the reconcile, and plans.
+func planSet(now time.Time, s snapshot) (claimed, plan.Plan) {
+	v := newView(s)
+	return v.claimed, planPods(now, v)
+}
+
 // planPods decides which pods a set adopts or releases, and how many it creates or which it deletes.
-func planPods(now time.Time, s snapshot) plan.Plan {
+func planPods(now time.Time, s view) plan.Plan {
 	if s.invalid != nil {
 		return plan.Plan{Why: s.invalid.Error()} // RS-8: no retry, only an edit helps
 	}
@@ -66,7 +71,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	return p
 }
 
-// snapshot is what one reconcile of a ReplicaSet has observed, see newSnapshot. The objects belong to shared caches.
+// snapshot is what one reconcile of a ReplicaSet has observed. The objects belong to shared caches.
 type snapshot struct {
 	Set *Set
 	// Pods are those that the set controls, by its uid, and the orphans of its namespace (RS-11). Others do no harm.
@@ -78,12 +83,10 @@ type snapshot struct {
 	Failures failures
 	// Disabled names what the configuration has switched off.
 	Disabled features
-
-	claimed // follows from Set and Pods
 }
 
-// claimed are the set's own active pods, and the steps that make them so. Plan and report want the same, and with many pods
-// to find them is most of the work.
+// claimed is the decision: the set's own active pods, and the steps that make them so. Plan and report want the same, and with
+// many pods to find them is most of the work.
 type claimed struct {
 	selector labels.Selector
 	invalid  error // the selector makes no sense; then there are no pods and no steps
@@ -91,24 +94,20 @@ type claimed struct {
 	claims   []plan.Step
 }
 
-// newSnapshot returns the snapshot of a set and its pods, which must not change any more.
-func newSnapshot(set *Set, pods []*corev1.Pod) snapshot {
-	s := snapshot{Set: set, Pods: pods}
-	if s.selector, s.invalid = selectorOf(set); s.invalid == nil {
+// view is a snapshot and what it means.
+type view struct {
+	snapshot
+	claimed
+}
+
+// newView finds out what a snapshot means.
+func newView(of snapshot) view {
+	s := view{snapshot: of}
+	if s.selector, s.invalid = selectorOf(s.Set); s.invalid == nil {
 		mine, claims := claim(s)
 		s.mine, s.claims = slices.Clip(mine), slices.Clip(claims) // who appends makes a copy
 	}
 	return s
-}
-
-// UnmarshalJSON implements json.Unmarshaler. What follows from the set and its pods is not stored.
-func (s *snapshot) UnmarshalJSON(data []byte) error {
-	type plain snapshot // without this method
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
-	}
-	s.claimed = newSnapshot(s.Set, s.Pods).claimed
-	return nil
 }
 
 // features are those that a feature gate may switch off.
@@ -131,14 +130,26 @@ func selectorOf(set *Set) (labels.Selector, error) {
 	return selector, nil
 }
 
-// ranks reports whether pods have to be ranked because some, and not all, are to be deleted (RS-30).
+// ranks reports whether pods may have to be ranked because some, and not all, are to be deleted (RS-30). It goes by what is to be seen
+// before anything is decided.
 func (s snapshot) ranks() bool {
-	surplus := len(s.mine) - replicas(s.Set)
-	return surplus > 0 && min(surplus, burst) < len(s.mine)
+	active, mine := 0, 0
+	for _, p := range s.Pods {
+		active += number(podutil.Active(p))
+	}
+	selector, err := selectorOf(s.Set)
+	if active <= replicas(s.Set) || err != nil {
+		return false
+	}
+	for _, p := range s.Pods {
+		mine += number(podutil.Active(p) && selector.Matches(labels.Set(p.Labels)))
+	}
+	surplus := mine - replicas(s.Set)
+	return surplus > 0 && min(surplus, burst) < mine
 }
 
 // claim sorts out the set's own active pods; the others are neither counted nor touched (RS-12, RS-13).
-func claim(s snapshot) (mine []*corev1.Pod, steps []plan.Step) {
+func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 	active := make([]*corev1.Pod, 0, len(s.Pods))
 	for _, p := range s.Pods {
 		orphan := metav1.GetControllerOfNoCopy(p) == nil
@@ -167,6 +178,13 @@ func adopts(claims []plan.Step) bool {
 		}
 	}
 	return false
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // replicas is the wanted number of pods. The server defaults it to 1 (RS-62).
@@ -233,7 +251,7 @@ func remove(pods []*corev1.Pod) plan.Step {
 }
 
 // victims chooses n of the pods to delete. If all must go, there is nothing to rank (RS-30).
-func victims(now time.Time, pods []*corev1.Pod, n int, s snapshot) []*corev1.Pod {
+func victims(now time.Time, pods []*corev1.Pod, n int, s view) []*corev1.Pod {
 	if n >= len(pods) {
 		return pods
 	}

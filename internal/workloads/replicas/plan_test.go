@@ -16,7 +16,7 @@ import (
 // row is a sentence: a set that looks like this leads to these writes.
 type row struct {
 	name string
-	s    snapshot
+	s    view
 	want []string // nil also for plans that are too long to spell out
 	why  string   // a part of the reasons
 }
@@ -206,7 +206,7 @@ func TestRS29Deletion(t *testing.T) {
 func TestRS32RelatedIsOnlyCountedToRank(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		want bool
 	}{
 		{"RS-40 right size", snapshotOf(web(2), pods(2)), false},

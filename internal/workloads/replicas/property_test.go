@@ -65,7 +65,7 @@ func alter(t *rapid.T, p *corev1.Pod) {
 }
 
 // owned are the active pods that the set has or adopts, by the facts RS-12, RS-20 and RS-22.
-func owned(s snapshot) (n int) {
+func owned(s view) (n int) {
 	for _, p := range s.Pods {
 		ref := metav1.GetControllerOf(p)
 		matches := labels.SelectorFromSet(s.Set.Spec.Selector.MatchLabels).Matches(labels.Set(p.Labels))
@@ -232,7 +232,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 			wholeSeconds(p)
 		}
 		s := w.snapshotOf()
-		back := plantest.Restored(t, s)
+		back := newView(plantest.Restored(t, s.snapshot))
 		if diff := cmp.Diff(planPods(now, s), planPods(now, back), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
@@ -268,7 +268,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if diff := cmp.Diff(reportStatus(now, full, plan.Outcome{}), reportStatus(now, slim, plan.Outcome{})); diff != "" {
 			t.Fatal(diff)
 		}
-		gone := func(s snapshot) (did plan.Outcome) {
+		gone := func(s view) (did plan.Outcome) {
 			for _, p := range s.Pods {
 				did.Results = append(did.Results, plan.Result{Verb: plan.Deleted, Object: p})
 			}

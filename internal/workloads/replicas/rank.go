@@ -173,7 +173,7 @@ func deletionCost(annotation string) int32 {
 
 // deletionAgeRatios returns, for each Ready pod that was ranked and deleted, how many times as old it was as the youngest
 // Ready pod of the set (RS-35). There are none while that one has no age.
-func deletionAgeRatios(now time.Time, s snapshot, did plan.Outcome) (ratios []float64) {
+func deletionAgeRatios(now time.Time, s view, did plan.Outcome) (ratios []float64) {
 	deleted := func(r plan.Result) bool { return r.Verb == plan.Deleted && r.Err == nil }
 	if s.invalid != nil || !slices.ContainsFunc(did.Results, deleted) {
 		return nil

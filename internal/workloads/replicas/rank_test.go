@@ -159,7 +159,7 @@ func TestRS35AgeRatios(t *testing.T) {
 	both := outcome(plan.Deleted, nil, old, young2)
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		did  plan.Outcome
 		want []float64
 	}{

@@ -28,9 +28,14 @@ const ownedQuiet = 200 * time.Millisecond
 // desiredAnnotation is where a Deployment notes which of its own sizes a set's size was made for.
 const desiredAnnotation = "deployment.kubernetes.io/desired-replicas"
 
+// reportSet reports on what was decided.
+func reportSet(now time.Time, s snapshot, d claimed, did plan.Outcome) plan.Plan {
+	return reportStatus(now, view{s, d}, did)
+}
+
 // reportStatus writes the set's status when something in it differs (RS-41..52). It counts the pods as they were before
 // the plan was carried out (RS-16); what the plan did enqueues the key again.
-func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	if s.invalid != nil {
 		return plan.Plan{}
 	}
@@ -69,7 +74,7 @@ func unchanged(before, after appsv1.ReplicaSetStatus) bool {
 }
 
 // terminating are the set's own pods that are being deleted and still run (RS-45).
-func terminating(s snapshot) (pods []*corev1.Pod) {
+func terminating(s view) (pods []*corev1.Pod) {
 	for _, p := range s.Pods {
 		if podutil.Terminating(p) && metav1.IsControlledBy(p, s.Set) && s.selector.Matches(labels.Set(p.Labels)) {
 			pods = append(pods, p)
@@ -78,7 +83,7 @@ func terminating(s snapshot) (pods []*corev1.Pod) {
 	return pods
 }
 
-func statusOf(s snapshot, c podutil.Counts) appsv1.ReplicaSetStatus {
+func statusOf(s view, c podutil.Counts) appsv1.ReplicaSetStatus {
 	template := labels.SelectorFromSet(s.Set.Spec.Template.Labels)
 	var fullyLabeled int32
 	for _, p := range s.mine {
@@ -107,7 +112,7 @@ type failure struct {
 
 // failureOf returns what failed in this reconcile (RS-52). It is not known if a pod could not be adopted or released: then
 // the counts would lie as well (RS-13). In a namespace that is being deleted nothing counts as failed (RS-28).
-func failureOf(now time.Time, s snapshot, did plan.Outcome) (f failure, known bool) {
+func failureOf(now time.Time, s view, did plan.Outcome) (f failure, known bool) {
 	created, deleted := did.Failed(plan.Created), did.Failed(plan.Deleted)
 	switch {
 	case did.Failed(plan.Changed) != nil:

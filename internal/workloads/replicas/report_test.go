@@ -48,7 +48,7 @@ func TestCounts(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		s       snapshot
+		s       view
 		want    counts
 		requeue time.Duration
 	}{
@@ -96,7 +96,7 @@ func TestStatusIsWrittenOnlyWhenItDiffers(t *testing.T) {
 	stale := func(set *appsv1.ReplicaSet) { set.Status.TerminatingReplicas = nil }
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		want bool
 	}{
 		{"RS-49 a steady set writes nothing", snapshotOf(web(2, told(2)), pods(2)), false},
@@ -186,7 +186,7 @@ func TestReplicaFailure(t *testing.T) {
 
 type failureRow struct {
 	name   string
-	s      snapshot
+	s      view
 	did    plan.Outcome
 	want   []appsv1.ReplicaSetCondition // nil: no status is written
 	events string
@@ -225,7 +225,7 @@ func TestDebounce(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		did  plan.Outcome
 		want time.Duration
 	}{
@@ -281,7 +281,7 @@ func TestDebounce(t *testing.T) {
 func TestMoving(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		want bool
 	}{
 		{"settled", snapshotOf(web(2), pods(2)), false},

@@ -50,7 +50,7 @@ func asController(set *appsv1.ReplicaSet) *corev1.ReplicationController {
 	return rc
 }
 
-func snapshotOfController(rc *corev1.ReplicationController, pods ...*corev1.Pod) snapshot {
+func snapshotOfController(rc *corev1.ReplicationController, pods ...*corev1.Pod) view {
 	s := newSnapshot(OfReplicationController(rc), pods)
 	s.Disabled.TerminatingReplicas = true // as the controller has it (RC-14)
 	return s
@@ -135,7 +135,7 @@ func TestRC14RC15StatusOfReplicationControllers(t *testing.T) {
 	no := outcome(plan.Created, errors.New("no"), pod(""))
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		did  plan.Outcome
 		want *corev1.ReplicationControllerStatus
 	}{
@@ -227,8 +227,8 @@ func TestRC4PlansAndReportsAreThoseOfReplicaSets(t *testing.T) {
 			{}, {Stopped: true, Err: errors.New("no")}, outcome(plan.Created, errors.New("no"), pod("")), outcome(plan.Deleted, errors.New("no"), pod("")),
 			outcome(plan.Changed, errors.New("no"), pod("")), outcome(plan.Created, nil, pod("")),
 		}).Draw(t, "did")
-		for what, of := range map[string]func(snapshot) plan.Plan{
-			"plan": func(s snapshot) plan.Plan { return planPods(now, s) }, "report": func(s snapshot) plan.Plan { return reportStatus(now, s, did) },
+		for what, of := range map[string]func(view) plan.Plan{
+			"plan": func(s view) plan.Plan { return planPods(now, s) }, "report": func(s view) plan.Plan { return reportStatus(now, s, did) },
 		} {
 			if diff := cmp.Diff(of(set), withSetKinds(t, of(rc)), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("%s (-ReplicaSet +ReplicationController):\n%s", what, diff)

@@ -24,7 +24,7 @@ type world struct {
 	refuses error // of creations and deletions
 }
 
-func (w *world) snapshotOf() snapshot { return newSnapshot(OfReplicaSet(w.set), slices.Clone(w.pods)) }
+func (w *world) snapshotOf() view { return newSnapshot(OfReplicaSet(w.set), slices.Clone(w.pods)) }
 
 // pass is one pass over the key. It returns what was planned and what was reported.
 func (w *world) pass(t failer) (planned, reported plan.Plan) {

@@ -51,7 +51,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "bootstrap_signer_queue", // of the queue
 		Workers: 1,
 		Kinds:   []string{"ConfigMap"},
@@ -60,7 +60,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 			{Kind: bootstraptoken.Kind(), Informer: k.secrets.Informer(), Enqueues: enqueuedBySecret, Resync: true},
 		},
 		Observe: k.observe,
-		Plan:    planSignatures,
+		Plan:    reconcile.PlanOnly(planSignatures),
 	}), nil
 }
 

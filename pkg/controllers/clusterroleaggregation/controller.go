@@ -39,13 +39,13 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "ClusterRoleAggregator", // of the queue
 		Workers: workers,
 		Kinds:   []string{kind().Kind},
 		Watches: []reconcile.Watch{{Kind: kind(), Informer: k.roles.Informer(), Enqueues: k.enqueuedByRole, Resync: true}},
 		Observe: k.observe,
-		Plan:    planRules,
+		Plan:    reconcile.PlanOnly(planRules),
 		Owner: func(s snapshot) plan.Object {
 			if s.Role == nil {
 				return nil

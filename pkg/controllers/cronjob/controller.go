@@ -53,7 +53,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	owners := informers.Owners[*batchv1.CronJob]{Kind: kind().Kind, Get: cronJobs.Get}
 	own := newCollectors()
 	c.RegisterMetrics(own.skew)
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "cronjob", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
@@ -63,9 +63,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe:  k.observe,
 		Owner:    func(s snapshot) plan.Object { return s.CronJob },
-		Plan:     planJobs,
-		Remember: remember,
-		Report:   reportStatus,
+		Plan:     reconcile.PlanOnly(planJobs),
+		Remember: reconcile.RememberOutcome(remember),
+		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
 		Applied:  own.applied,
 	}), nil
 }

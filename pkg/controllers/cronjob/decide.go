@@ -36,7 +36,7 @@ type memory struct {
 
 // remember returns what is to be remembered when that has become of the plan for a snapshot. A step that has failed, such as a deletion
 // for the history limits, changes nothing about the schedule that was seen and the warnings that were given.
-func remember(now time.Time, s snapshot, did plan.Outcome) *memory {
+func remember(now time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 	d := decide(now, s)
 	m := &memory{UID: s.CronJob.UID, Schedule: scheduleOf(s.CronJob), Since: s.validSince(now), Ran: s.ran(now)}
 	if createdJob(did) != nil {

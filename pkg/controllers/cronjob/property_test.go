@@ -121,7 +121,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 func carry(now time.Time, s snapshot) snapshot {
 	p := planJobs(now, s)
 	did := carriedOut(p.Steps)
-	memory := remember(now, s, did)
+	memory := remember(now, s, struct{}{}, did)
 	after := copied(s)
 	for _, r := range did.Results {
 		switch job := r.Object.(*batchv1.Job).DeepCopy(); r.Verb {

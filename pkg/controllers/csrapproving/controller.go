@@ -38,15 +38,15 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{requests: requests}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
-		Name:         "certificate_approving",
-		QueueName:    "certificate", // shared with the signer, as in the original
-		Workers:      workers,
-		Kinds:        []string{csrutil.Kind().Kind},
-		Watches:      []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: enqueued, Resync: true}},
-		Observe:      k.observe,
-		CommitAlways: true, // the memory is of what was asked
-		Plan:         planApproval,
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
+		Name:      "certificate_approving",
+		QueueName: "certificate", // shared with the signer, as in the original
+		Workers:   workers,
+		Kinds:     []string{csrutil.Kind().Kind},
+		Watches:   []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: enqueued, Resync: true}},
+		Observe:   k.observe,
+		Remember:  reconcile.Always[snapshot, struct{}, memory], // the memory is of what was asked
+		Plan:      reconcile.PlanOnly(planApproval),
 	}), nil
 }
 

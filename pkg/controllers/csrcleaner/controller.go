@@ -37,19 +37,19 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "certificate_cleaner",
 		Workers: 1, // CSR-3
 		Kinds:   []string{csrutil.Kind().Kind},
 		Watches: []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: informers.Itself, Resync: true}},
 		Observe: (&caches{requests}).observe,
-		Plan:    planDeletion,
+		Plan:    reconcile.PlanOnly(planDeletion),
 		Applied: applied,
 	}), nil
 }
 
 // applied logs what was deleted (CSR-42).
-func applied(ctx context.Context, s snapshot, did plan.Outcome) {
+func applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	for _, r := range did.Results {
 		if r.Err != nil || r.Needless {
 			continue

@@ -74,8 +74,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 }
 
 // controller returns what the engine runs for one signer. What is slow for one does not hold up another (CSR-51).
-func (s *signing) controller(own collectors) reconcile.Controller[snapshot, struct{}] {
-	return reconcile.Controller[snapshot, struct{}]{
+func (s *signing) controller(own collectors) reconcile.Controller[snapshot, struct{}, struct{}] {
+	return reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:      "certificate_signing_" + path.Base(s.name),
 		QueueName: "certificate", // shared with the approver, as in the original: its metrics are the sums
 		Workers:   workers,
@@ -83,7 +83,7 @@ func (s *signing) controller(own collectors) reconcile.Controller[snapshot, stru
 		Watches:   []reconcile.Watch{{Kind: csrutil.Kind(), Informer: s.requests.Informer(), Enqueues: s.enqueued, Resync: true}},
 		Source:    s.follow,
 		Observe:   s.observe,
-		Plan:      planCertificate,
+		Plan:      reconcile.PlanOnly(planCertificate),
 		Applied:   own.applied,
 	}
 }

@@ -73,7 +73,7 @@ func (q *queued) Collect(out chan<- prometheus.Metric) {
 }
 
 // applied counts what became of a request, and logs one that is given up.
-func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
+func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	for _, r := range did.Results {
 		result := "issued"
 		switch {

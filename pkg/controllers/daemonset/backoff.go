@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // A pod that has failed is replaced at once. If its successors on the node fail too, they are replaced ever more rarely (DS-35).
@@ -33,7 +35,7 @@ type failure struct {
 
 // see returns until when the failed pods of each node are left alone, and what is to be remembered; nil for nothing. Where they
 // are not left alone, they are to be deleted now.
-func (m *memory) see(now time.Time, s snapshot) (backoff map[string]time.Time, next *memory) {
+func (m *memory) see(now time.Time, s view) (backoff map[string]time.Time, next *memory) {
 	next = &memory{Generation: s.Set.Status.ObservedGeneration, Failures: map[string]failure{}}
 	if m != nil && m.Generation == next.Generation {
 		maps.Copy(next.Failures, m.Failures)
@@ -62,6 +64,9 @@ func (m *memory) see(now time.Time, s snapshot) (backoff map[string]time.Time, n
 	}
 	return backoff, next
 }
+
+// remember keeps what was seen: a failed pod was, whatever becomes of the writes.
+func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory { return d.Remembered }
 
 // failedPods returns the uids of the pods that have failed and are not being deleted.
 func failedPods(pods []*corev1.Pod) (uids []types.UID) {

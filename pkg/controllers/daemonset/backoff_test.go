@@ -45,14 +45,14 @@ func TestBackoff(t *testing.T) {
 	again := scene(agent(), "n1 n2", pod("c", "n1", failedPhase), pod("b", "n2")) // a has gone
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		at   time.Time
 		held bool
 	}{
 		{"DS-35 the next failure waits", again, soon, true},
 		{"DS-35 a pod that is still there was not deleted", s, soon, false},
 		{"DS-35 a node does not wait for another", scene(agent(), "n1 n2", pod("a", "n2", failedPhase)), soon, false},
-		{"DS-35 a new generation begins anew", func() snapshot {
+		{"DS-35 a new generation begins anew", func() view {
 			s := scene(agent(), "n1", pod("c", "n1", failedPhase))
 			s.Set.Status.ObservedGeneration = 3
 			return s
@@ -114,8 +114,8 @@ func TestDS35OnlyWhatIsDeletedCounts(t *testing.T) {
 }
 
 // endedDeleted returns the pods that have ended and are deleted at a time.
-func endedDeleted(s snapshot, at time.Time) (names []string) {
-	w := &work{snapshot: s, now: at, room: roomOf(s.Set, s.desired())}
+func endedDeleted(s view, at time.Time) (names []string) {
+	w := &work{view: s, now: at, room: roomOf(s.Set, s.desired())}
 	w.place()
 	for _, p := range w.doomed {
 		if p.Status.Phase != corev1.PodRunning {

@@ -69,7 +69,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "DaemonSet", Get: sets.Get, In: sets.In,
 		Selector: func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:    "daemonset", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{"DaemonSet"},
@@ -79,13 +79,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: revisionKind(), Informer: revisions.Informer(), Enqueues: owners.enqueuedByRevision},
 			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode},
 		},
-		Observe:      k.observe,
-		CommitAlways: true, // a failed pod was seen, whatever becomes of the writes
-		Owner:        func(s snapshot) plan.Object { return s.Set },
-		Plan:         planDaemonSet,
-		Report:       reportStatus,
-		Stale:        own.countStale,
-		Live:         live,
+		Observe:  k.observe,
+		Remember: reconcile.RememberOutcome(remember),
+		Owner:    func(s snapshot) plan.Object { return s.Set },
+		Plan:     planSet,
+		Report:   reportSet,
+		Live:     live,
 	}), nil
 }
 

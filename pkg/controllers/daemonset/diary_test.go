@@ -77,7 +77,7 @@ func (s *simulation) node(name, what string, e nodeEdit) {
 }
 
 // snapshot is what the controller observes.
-func (s *simulation) snapshot() snapshot {
+func (s *simulation) snapshot() view {
 	d := s.set()
 	snap := newSnapshot(d, s.pods(), plantest.All[*appsv1.ControllerRevision](s.world))
 	for _, n := range plantest.All[*corev1.Node](s.world) {

@@ -156,9 +156,16 @@ func revisionOf(d *appsv1.DaemonSet, number int64, edits ...func(*appsv1.Control
 	return r
 }
 
+// newSnapshot is a set, its pods and revisions, and what they mean.
+func newSnapshot(d *appsv1.DaemonSet, pods []*corev1.Pod, all []*appsv1.ControllerRevision) view {
+	s := view{snapshot: snapshot{Set: d, Pods: pods, Revisions: all}}
+	s.derive()
+	return s
+}
+
 // scene is a snapshot of the agent with its two revisions on nodes of which all are eligible, unless a name is followed by "~"
 // (tolerated) or "!" (excluded).
-func scene(d *appsv1.DaemonSet, nodes string, pods ...*corev1.Pod) snapshot {
+func scene(d *appsv1.DaemonSet, nodes string, pods ...*corev1.Pod) view {
 	before := revisionOf(agent(image("v1")), 1, func(r *appsv1.ControllerRevision) { r.Labels[hashLabel] = oldHash })
 	s := newSnapshot(d, pods, []*appsv1.ControllerRevision{before, revisionOf(d, 2)})
 	s.Nodes = nodesOf(nodes)

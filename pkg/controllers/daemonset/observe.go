@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -35,35 +36,44 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	}
 	pods := append(k.pods.OwnedBy(d.Namespace, d.UID), k.pods.OrphansIn(d.Namespace)...)
 	revisions := append(k.revisions.OwnedBy(d.Namespace, d.UID), k.revisions.OrphansIn(d.Namespace)...)
-	s := newSnapshot(d, pods, revisions)
-	s.Failed = r.Failure != nil
-	if s.invalid != nil {
+	s := snapshot{Set: d, Pods: pods, Revisions: revisions, Failed: r.Failure != nil, Memory: r.Memory}
+	if _, _, err := selectorOf(d); err != nil {
 		return observation{Exists: true, Snapshot: s}, nil
 	}
-	s.Nodes = k.nodesFor(d, s.on)
+	on := byNode(owned(d, pods))
+	s.Nodes = k.nodesFor(d, on)
 	var err error
-	if s.Uncached, err = k.uncachedNodes(ctx, s); err != nil {
+	if s.Uncached, err = k.uncachedNodes(ctx, s, on); err != nil {
 		return observation{Exists: true}, err
 	}
-	if s.revisions.current == nil {
+	if sortRevisions(d, owned(d, revisions)).current == nil {
 		name, _ := newRevisionName(d)
 		s.Taken = k.revisions.Get(d.Namespace, name)
 	}
-	var next *memory
-	s.Backoff, next = r.Memory.see(r.Now, s)
-	return observation{Exists: true, Snapshot: s, Memory: next}, nil
+	return observation{Exists: true, Snapshot: s}, nil
+}
+
+// owned returns those of the objects that the set controls.
+func owned[T plan.Object](d *appsv1.DaemonSet, all []T) (own []T) {
+	for _, o := range all {
+		if metav1.IsControlledBy(o, d) {
+			own = append(own, o)
+		}
+	}
+	return own
 }
 
 // live names the pods and revisions that a previous leader may have created or deleted.
 func live(s snapshot) []reconcile.Live {
-	if s.invalid != nil {
+	selector, _, err := selectorOf(s.Set)
+	if err != nil {
 		return nil
 	}
-	pods := reconcile.Live{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: s.Set.Namespace, Selector: s.selector}
+	pods := reconcile.Live{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: s.Set.Namespace, Selector: selector}
 	for _, p := range s.Pods {
 		pods.Cached = append(pods.Cached, plan.Object(p))
 	}
-	revisions := reconcile.Live{Kind: revisionKind(), Namespace: s.Set.Namespace, Selector: s.selector}
+	revisions := reconcile.Live{Kind: revisionKind(), Namespace: s.Set.Namespace, Selector: selector}
 	for _, r := range s.Revisions {
 		revisions.Cached = append(revisions.Cached, plan.Object(r))
 	}

@@ -117,8 +117,8 @@ func (k *caches) nodesFor(d *appsv1.DaemonSet, on map[string][]*corev1.Pod) (nod
 
 // uncachedNodes returns which nodes exist that unassigned pods are meant for and the cache does not show. One node is read by name; several
 // are rare, and found in one list of all.
-func (k *caches) uncachedNodes(ctx context.Context, s snapshot) (map[string]bool, error) {
-	missing := s.nodeless()
+func (k *caches) uncachedNodes(ctx context.Context, s snapshot, on map[string][]*corev1.Pod) (map[string]bool, error) {
+	missing := s.nodeless(on)
 	if k.verifier == nil || len(missing) == 0 {
 		return nil, nil
 	}

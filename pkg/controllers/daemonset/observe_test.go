@@ -103,7 +103,7 @@ func TestPodsWithoutNodeAreObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is(t, planned(o.Snapshot), "delete b")
+	is(t, planned(newView(now, o.Snapshot)), "delete b")
 }
 
 // DS-36: pods that the previous leader has made for new nodes are not deleted because the cache does not show these nodes yet.
@@ -121,10 +121,10 @@ func TestNodesThatTheCacheLacks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := planDaemonSet(now, o.Snapshot); p.Requeue != nodeCheck {
+		if p := planDaemonSet(now, newView(now, o.Snapshot)); p.Requeue != nodeCheck {
 			t.Errorf("looked at again after %v", p.Requeue)
 		}
-		return planned(o.Snapshot)
+		return planned(newView(now, o.Snapshot))
 	}
 	is(t, plannedNow())
 	k.put(t, pod("c", "n3", pending))

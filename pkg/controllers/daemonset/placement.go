@@ -32,7 +32,7 @@ const nodeCheck = time.Second
 
 // placeNodeless deletes pods that are meant for nodes that do not exist (DS-36).
 func (w *work) placeNodeless() {
-	for name, pods := range w.nodeless() {
+	for name, pods := range w.nodeless(w.on) {
 		if w.Uncached[name] {
 			w.requeueAfter(nodeCheck)
 			continue
@@ -44,13 +44,13 @@ func (w *work) placeNodeless() {
 }
 
 // nodeless returns the pods that are meant for nodes which the cache does not show, by the names of these. Those that were assigned are podgc's.
-func (s snapshot) nodeless() map[string][]*corev1.Pod {
+func (s snapshot) nodeless(on map[string][]*corev1.Pod) map[string][]*corev1.Pod {
 	exists := make(map[string]bool, len(s.Nodes))
 	for _, n := range s.Nodes {
 		exists[n.Name] = true
 	}
 	all := map[string][]*corev1.Pod{}
-	for name, pods := range s.on {
+	for name, pods := range on {
 		for _, p := range pods {
 			if !exists[name] && p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
 				all[name] = append(all[name], p)

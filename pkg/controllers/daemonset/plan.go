@@ -25,10 +25,16 @@ const (
 	adoptionCheck = time.Second
 )
 
+// planSet finds out what the snapshot means, once for all parts of the reconcile, and plans.
+func planSet(now time.Time, s snapshot) (decision, plan.Plan) {
+	v := newView(now, s)
+	return v.decision, planDaemonSet(now, v)
+}
+
 // planDaemonSet decides what is written for a DaemonSet: which pods and revisions it adopts or releases, its revisions, and which pods
 // are created and deleted.
-func planDaemonSet(now time.Time, s snapshot) plan.Plan {
-	w := &work{snapshot: s, now: now}
+func planDaemonSet(now time.Time, s view) plan.Plan {
+	w := &work{view: s, now: now}
 	switch {
 	case s.selectsAll: // DS-11
 		w.steps = append(w.steps, plan.RecordEvent{Object: s.Set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
@@ -58,7 +64,7 @@ func planDaemonSet(now time.Time, s snapshot) plan.Plan {
 
 // work is a plan in the making.
 type work struct {
-	snapshot
+	view
 	now  time.Time
 	room room
 

@@ -20,7 +20,7 @@ import (
 )
 
 // planned returns what a plan does, without events.
-func planned(s snapshot) []string {
+func planned(s view) []string {
 	return slices.DeleteFunc(lines(planDaemonSet(now, s).Steps), func(line string) bool { return strings.HasPrefix(line, "event") })
 }
 
@@ -191,7 +191,7 @@ func TestEachNodeIsUpdatedFirstAtTimes(t *testing.T) {
 	three := []*corev1.Pod{pod("a", "n1", old), pod("b", "n2", old), pod("c", "n3", old)}
 	for _, c := range []struct {
 		name    string
-		s       snapshot
+		s       view
 		writes  int
 		choices int
 	}{

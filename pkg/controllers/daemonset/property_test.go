@@ -22,7 +22,7 @@ import (
 var strategies = []edit{moves("0", "1"), moves("0", "2"), moves("0", "50%"), moves("1", "0"), moves("50%", "0"), onDelete}
 
 // drawScene draws a DaemonSet with pods in all conditions.
-func drawScene(t *rapid.T) snapshot {
+func drawScene(t *rapid.T) view {
 	d := agent(rapid.SampledFrom(strategies).Draw(t, "strategy"), minReady(rapid.SampledFrom([]int32{0, 0, 60}).Draw(t, "minReadySeconds")),
 		keeps(rapid.Int32Range(0, 2).Draw(t, "history")))
 	states := rapid.SliceOfN(rapid.SampledFrom([]podEdit{
@@ -48,7 +48,7 @@ func drawScene(t *rapid.T) snapshot {
 }
 
 // memoryOf draws what is remembered of failures.
-func (s *snapshot) memoryOf(t *rapid.T) *memory {
+func (s *view) memoryOf(t *rapid.T) *memory {
 	if rapid.Bool().Draw(t, "nothing remembered") {
 		return nil
 	}
@@ -116,7 +116,7 @@ func TestPlansAreSafe(t *testing.T) {
 }
 
 // assertAvailable: nodes with one pod that is available lose it only if enough others keep theirs (DS-61, DS-63).
-func assertAvailable(t *rapid.T, s snapshot, deleted []*corev1.Pod) {
+func assertAvailable(t *rapid.T, s view, deleted []*corev1.Pod) {
 	had, has := 0, 0
 	for _, n := range s.Nodes {
 		pods := slices.DeleteFunc(slices.Clone(s.on[n.Name]), func(p *corev1.Pod) bool { return !podutil.Active(p) })
@@ -243,7 +243,9 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScene(t)
-		back := plantest.Restored(t, s)
+		back := view{snapshot: plantest.Restored(t, s.snapshot)}
+		back.derive()
+		back.Backoff = s.Backoff
 		if diff := cmp.Diff(planDaemonSet(now, s), planDaemonSet(now, back), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}

@@ -16,9 +16,14 @@ import (
 // promptly is how long the report may wait that a change of the spec has been seen, when the next reconcile may have more to say.
 const promptly = 100 * time.Millisecond
 
+// reportSet reports on what was decided.
+func reportSet(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
+	return reportStatus(now, view{s, d}, did)
+}
+
 // reportStatus writes the DaemonSet's status when something in it differs (DS-70..74), also when writes have failed (DS-15). It counts
 // the pods as they were before the plan was carried out; what the plan did enqueues the key again.
-func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	unclaimed := len(s.claims) > 0 && did.Failed(plan.Changed) != nil // then the counts would be wrong
 	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || unclaimed {
 		return plan.Plan{}
@@ -50,7 +55,7 @@ type counts struct {
 }
 
 // count counts nodes. One with several pods is judged by the first of those that run (DS-70).
-func (s *snapshot) count(now time.Time) (c counts) {
+func (s *view) count(now time.Time) (c counts) {
 	minReady := s.Set.Spec.MinReadySeconds
 	for _, n := range s.Nodes {
 		pods := s.on[n.Name]
@@ -86,7 +91,7 @@ func (s *snapshot) count(now time.Time) (c counts) {
 	return c
 }
 
-func (s *snapshot) status(c counts) appsv1.DaemonSetStatus {
+func (s *view) status(c counts) appsv1.DaemonSetStatus {
 	return appsv1.DaemonSetStatus{
 		DesiredNumberScheduled: int32(c.desired),
 		CurrentNumberScheduled: int32(c.current),
@@ -102,7 +107,7 @@ func (s *snapshot) status(c counts) appsv1.DaemonSetStatus {
 }
 
 // collisions counts the names that turned out to be taken when a revision was to be created (DS-55).
-func (s *snapshot) collisions() *int32 {
+func (s *view) collisions() *int32 {
 	n := s.Set.Status.CollisionCount
 	if s.collides() && len(s.claims) == 0 {
 		return ptr.To(ptr.Deref(n, 0) + 1)
@@ -111,14 +116,14 @@ func (s *snapshot) collisions() *int32 {
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or are about to be replaced.
-func (s *snapshot) moving(c counts) bool {
+func (s *view) moving(c counts) bool {
 	rolls := s.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType
 	return c.available != c.desired || c.ending || rolls && c.updated != c.desired
 }
 
 // debounce decides how long the report may wait for a newer one. What users wait for is reported at once: that each node has its pod,
 // and that a name was taken, which leads to another name.
-func (s *snapshot) debounce(status *appsv1.DaemonSetStatus, moving bool, did plan.Outcome) (quiet, longest time.Duration) {
+func (s *view) debounce(status *appsv1.DaemonSetStatus, moving bool, did plan.Outcome) (quiet, longest time.Duration) {
 	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
 	switch {
 	case !equality.Semantic.DeepEqual(s.Set.Status.CollisionCount, status.CollisionCount):

@@ -70,7 +70,7 @@ func TestStatusWrites(t *testing.T) {
 	refused := plan.Outcome{Err: errors.New("refused"), Results: []plan.Result{{Verb: plan.Created, Err: errors.New("refused")}}}
 	for _, c := range []struct {
 		name   string
-		s      snapshot
+		s      view
 		did    plan.Outcome
 		writes bool
 	}{
@@ -99,7 +99,7 @@ func TestDebounce(t *testing.T) {
 	wrote := plan.Outcome{Results: []plan.Result{{Verb: plan.Created}}}
 	for _, c := range []struct {
 		name string
-		s    snapshot
+		s    view
 		did  plan.Outcome
 		want bool
 	}{

@@ -57,7 +57,7 @@ func newRevisionName(d *appsv1.DaemonSet) (name, hash string) {
 func hashOf(r *appsv1.ControllerRevision) string { return cmp.Or(r.Labels[hashLabel], r.Name) }
 
 // collides reports whether the name of the revision that is to be created is taken by something else (DS-55).
-func (s *snapshot) collides() bool {
+func (s *view) collides() bool {
 	return s.revisions.current == nil && s.Taken != nil && !history.Equal(s.Taken, s.revisions.data)
 }
 

@@ -1,7 +1,6 @@
 package daemonset
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +15,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a DaemonSet has observed, see newSnapshot. The objects belong to shared caches.
+// snapshot is what one reconcile of a DaemonSet has observed. The objects belong to shared caches.
 type snapshot struct {
 	Set *appsv1.DaemonSet
 	// Pods are those that the set controls, by its uid, and the orphans of its namespace. Others do no harm.
@@ -29,12 +28,24 @@ type snapshot struct {
 	Uncached map[string]bool
 	// Taken is the ControllerRevision, whoever it belongs to, that has the name of one which is to be created; nil if there is none.
 	Taken *appsv1.ControllerRevision
-	// Backoff says until when the failed pods of a node are left alone, for nodes where they are.
-	Backoff map[string]time.Time
 	// Failed says that the last reconcile has failed. Then it is not always the same pods that are tried first.
 	Failed bool
+	// Memory is what is remembered of the set from before; nil for nothing.
+	Memory *memory
+}
 
-	derived // follows from Set, Pods, Revisions and Taken
+// decision is what the plan has worked out for the report and the memory.
+type decision struct {
+	derived
+	// Backoff says until when the failed pods of a node are left alone, for nodes where they are.
+	Backoff    map[string]time.Time
+	Remembered *memory // from now on; nil for nothing
+}
+
+// view is a snapshot and what it means.
+type view struct {
+	snapshot
+	decision
 }
 
 // node is a node, as far as the DaemonSet is concerned.
@@ -56,38 +67,44 @@ type derived struct {
 	present    present
 }
 
-// newSnapshot returns the snapshot of a set, its pods and its revisions, which must not change any more.
-func newSnapshot(d *appsv1.DaemonSet, pods []*corev1.Pod, all []*appsv1.ControllerRevision) snapshot {
-	s := snapshot{Set: d, Pods: pods, Revisions: all}
-	s.derive()
+// newView finds out what a snapshot means.
+func newView(now time.Time, of snapshot) view {
+	s := view{snapshot: of}
+	if s.derive(); s.invalid == nil {
+		s.Backoff, s.Remembered = s.Memory.see(now, s)
+	}
 	return s
 }
 
-func (s *snapshot) derive() {
-	s.derived = derived{}
-	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
+// selectorOf returns the set's selector. One that selects everything, or is missing, is an error.
+func selectorOf(d *appsv1.DaemonSet) (selector labels.Selector, selectsAll bool, err error) {
+	selector, err = metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	switch {
 	case err != nil:
-		s.invalid = fmt.Errorf("left alone, selector: %w", err)
-		return
-	case s.Set.Spec.Selector == nil:
-		s.invalid = errors.New("left alone, selector: there is none")
-		return
+		return nil, false, fmt.Errorf("left alone, selector: %w", err)
+	case d.Spec.Selector == nil:
+		return nil, false, errors.New("left alone, selector: there is none")
 	case selector.Empty():
-		s.invalid, s.selectsAll = errors.New("left alone, selector: it selects all pods"), true
+		return nil, true, errors.New("left alone, selector: it selects all pods")
+	}
+	return selector, false, nil
+}
+
+func (s *view) derive() {
+	s.derived = derived{}
+	selector, selectsAll, err := selectorOf(s.Set)
+	if err != nil {
+		s.invalid, s.selectsAll = err, selectsAll
 		return
 	}
 	s.selector = selector
 	pods, claimPods := plan.Claim(plan.Object(s.Set), kind(), selector, s.Pods)
 	own, claimRevisions := plan.Claim(plan.Object(s.Set), kind(), selector, s.Revisions)
 	s.claims = slices.Clip(append(claimPods, claimRevisions...)) // who appends makes a copy
-	s.on = make(map[string][]*corev1.Pod, len(pods))
+	s.on = byNode(pods)
 	s.carried = map[string]bool{}
 	for _, p := range pods {
 		s.carried[p.Labels[hashLabel]] = true
-		if name := podutil.TargetNode(p); name != "" && !gone(p) {
-			s.on[name] = append(s.on[name], p)
-		}
 	}
 	for _, on := range s.on {
 		if len(on) > 1 {
@@ -98,14 +115,15 @@ func (s *snapshot) derive() {
 	s.present = presentOf(s.Set, s.revisions)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. What follows from the objects is not stored.
-func (s *snapshot) UnmarshalJSON(data []byte) error {
-	type plain snapshot // without this method
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
+// byNode returns the pods by the nodes that they are on or meant for, without those that are gone.
+func byNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
+	on := make(map[string][]*corev1.Pod, len(pods))
+	for _, p := range pods {
+		if name := podutil.TargetNode(p); name != "" && !gone(p) {
+			on[name] = append(on[name], p)
+		}
 	}
-	s.derive()
-	return nil
+	return on
 }
 
 // desired counts the nodes that run pods of the set.

@@ -51,7 +51,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "Deployment", Get: deployments.Get, In: deployments.In,
 		Selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector },
 	}}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "deployment", // of the queue (CI-33)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Deployment"},
@@ -60,12 +60,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Enqueues: owners.Enqueues},
 			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: k.pods.Informer(), Enqueues: owners.enqueuesByPod},
 		},
-		Observe:      k.observe,
-		CommitAlways: true, // it is what was seen
-		Owner:        func(s snapshot) plan.Object { return s.Deployment },
-		Plan:         planRollout,
-		Report:       reportStatus,
-		Live:         live,
+		Observe:  k.observe,
+		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
+		Owner:    func(s snapshot) plan.Object { return s.Deployment },
+		Plan:     reconcile.PlanOnly(planRollout),
+		Report:   reconcile.ReportOnly[snapshot, struct{}](reportStatus),
+		Live:     live,
 	}), nil
 }
 

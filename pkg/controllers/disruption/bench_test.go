@@ -47,7 +47,7 @@ func BenchmarkPodChange(b *testing.B) {
 					if err != nil || reportStatus(now, o.Snapshot, plan.Outcome{}).Empty() {
 						b.Fatal("nothing to do")
 					}
-					memories[key] = o.Memory
+					memories[key] = remembered(o)
 				}
 			}
 			change() // large budgets are counted once

@@ -65,19 +65,19 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	}
 	k.mapper, k.verifier = c.Clients.Mapper(), c.Shared.Verifier
 	return reconcile.Together(
-		reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
-			Name:         "disruption", // of the queue (DIS-1)
-			Workers:      workers,
-			Kinds:        []string{budgetKind.Kind},
-			Watches:      k.watches(),
-			Observe:      k.observe,
-			CommitAlways: true, // what was seen
-			Owner:        func(s snapshot) plan.Object { return s.Budget },
-			Plan:         planEvents,
-			Report:       reportStatus,
-			Live:         k.live,
+		reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, notes, memory]{
+			Name:     "disruption", // of the queue (DIS-1)
+			Workers:  workers,
+			Kinds:    []string{budgetKind.Kind},
+			Watches:  k.watches(),
+			Observe:  k.observe,
+			Remember: remember,
+			Owner:    func(s snapshot) plan.Object { return s.Budget },
+			Plan:     planEvents,
+			Report:   reconcile.ReportOnly[snapshot, notes](reportStatus),
+			Live:     k.live,
 		}),
-		reconcile.New(c.Shared, c.Access, reconcile.Controller[podSnapshot, podMemory]{
+		reconcile.New(c.Shared, c.Access, reconcile.Controller[podSnapshot, struct{}, podMemory]{
 			Name:    "stale_pod_disruption", // DIS-3
 			Workers: workers,
 			Kinds:   []string{podKind.Kind},
@@ -85,10 +85,10 @@ func initialize(c manager.Context) (manager.Runner, error) {
 				{Kind: podKind, Informer: k.pods.Informer(), Enqueues: k.enqueuedPod},
 				{Kind: budgetKind, Informer: k.budgets.Informer(), Enqueues: func(_, _ plan.Object) []plan.Key { return nil }},
 			},
-			Observe: k.observePod,
-			Owner:   func(s podSnapshot) plan.Object { return s.Pod },
-			Unowned: true, // the version is a precondition of the only write, so that nothing need be read before it
-			Plan:    planPod,
+			Observe:          k.observePod,
+			Owner:            func(s podSnapshot) plan.Object { return s.Pod },
+			SkipVerification: true, // the version is a precondition of the only write, so that nothing need be read before it
+			Plan:             reconcile.PlanOnly(planPod),
 		}),
 	), nil
 }

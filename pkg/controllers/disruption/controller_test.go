@@ -137,7 +137,7 @@ func TestDIS49ScalesAreRemembered(t *testing.T) {
 		if err != nil || o.Snapshot.Scale.Replicas != 3 || b.reads != wantReads || p.Requeue != wantAgain {
 			t.Errorf("%+v, %d reads, again after %v, want %d and %v", o.Snapshot.Scale, b.reads, p.Requeue, wantReads, wantAgain)
 		}
-		r.Memory = o.Memory
+		r.Memory = remembered(o)
 	}
 	look(1, 0)
 	r.Now = now.Add(2 * time.Second)
@@ -154,7 +154,7 @@ func TestDIS49ScalesAreRemembered(t *testing.T) {
 		if o.Snapshot.Scale.Error == "" || b.reads != want {
 			t.Errorf("%+v, %d reads, want %d", o.Snapshot.Scale, b.reads, want)
 		}
-		r.Memory = o.Memory
+		r.Memory = remembered(o)
 	}
 	failures(4)
 	failures(4) // that a kind has no scale is remembered, too
@@ -176,7 +176,7 @@ func TestDIS24NothingIsCountedTwice(t *testing.T) {
 	r := request{Key: webKey, Now: now, Reader: b}
 	o, _ := b.observe(t.Context(), r)
 	b.put(t, podsOf(three, 1, terminating)[0])
-	r.Memory = o.Memory
+	r.Memory = remembered(o)
 	o, _ = b.observe(t.Context(), r)
 	if after := written(reportStatus(now, o.Snapshot, plan.Outcome{})); numbers(*after) != "0 2 2 3" || len(after.DisruptedPods) != 0 {
 		t.Errorf("%+v", after)
@@ -252,7 +252,7 @@ func TestDIS25LiveReadsAreBounded(t *testing.T) {
 		if err != nil || read.n != wantLists || p.Requeue != wantAgain || !slices.Equal(doubtful, wantDoubtful) {
 			t.Errorf("after %v: %v, %d lists, again after %v; want %v, %d, %v", at, doubtful, read.n, p.Requeue, wantDoubtful, wantLists, wantAgain)
 		}
-		r.Memory = o.Memory
+		r.Memory = remembered(o)
 	}
 	look(0, 1, time.Second, "web-a-0")
 	budget = budget.DeepCopy() // web-a-1 is alive, and its entry goes

@@ -76,9 +76,9 @@ func (d *diary) reconcileBudget(key plan.Key) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.memories[key], d.changes[key] = o.Memory, nil
+	d.memories[key], d.changes[key] = remembered(o), nil
 	report := reportStatus(d.now, o.Snapshot, plan.Outcome{})
-	for _, p := range []plan.Plan{planEvents(d.now, o.Snapshot), report} {
+	for _, p := range []plan.Plan{planned(d.now, o.Snapshot), report} {
 		if e := events(p); e != "" {
 			d.note("event on %s", e)
 		}

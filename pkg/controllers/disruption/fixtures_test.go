@@ -281,3 +281,16 @@ func (b *bench) GetScale(ctx context.Context, m client.Mapping, key plan.Key) (*
 }
 
 type podRequest = reconcile.Request[podMemory]
+
+// planned is the plan for what was observed, without the decision.
+func planned(now time.Time, s snapshot) plan.Plan {
+	_, p := planEvents(now, s)
+	return p
+}
+
+// remembered is what is remembered of what was observed.
+func remembered(o observation) *memory {
+	said, _ := planEvents(now, o.Snapshot)
+	m, _ := remember(now, o.Snapshot, said, o.Memory, plan.Outcome{}, plan.Outcome{})
+	return m
+}

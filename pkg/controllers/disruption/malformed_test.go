@@ -34,7 +34,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			planPod(now, podSnapshot{Pod: p})
 		}
 		s := b.observed(t)
-		planEvents(now, s)
+		planned(now, s)
 		after := written(reportStatus(now, s, plan.Outcome{}))
 		if after == nil {
 			return

@@ -81,10 +81,16 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	if large {
 		after.Selected = pods
 	}
-	if after.Said = noted(s); after.Said.Failure != "" {
-		after.Retries = before.Retries + 1
-	}
 	return observation{Exists: true, Snapshot: s, Memory: after}, nil
+}
+
+// remember is what was seen, and what was said of it.
+func remember(_ time.Time, s snapshot, said notes, seen *memory, _, _ plan.Outcome) (*memory, bool) {
+	after := *seen
+	if after.Said = said; said.Failure != "" {
+		after.Retries = s.Retries + 1
+	}
+	return &after, true
 }
 
 // selectPods counts the pods of the budget. Of a large one only those are looked at that have changed, and those that the status

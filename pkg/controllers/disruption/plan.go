@@ -107,12 +107,12 @@ func impliedNotes(b *policyv1.PodDisruptionBudget) (n notes) {
 	return n
 }
 
-// planEvents says what has changed and is not in the status.
-func planEvents(_ time.Time, s snapshot) (p plan.Plan) {
+// planEvents says what has changed and is not in the status. What is said by now is to be remembered.
+func planEvents(_ time.Time, s snapshot) (n notes, p plan.Plan) {
 	say := func(kind, reason, message string) {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Budget, Event: plan.Event{Type: kind, Reason: reason, Message: message}})
 	}
-	n := noted(s)
+	n = noted(s)
 	switch {
 	case n.Failure == "" || n.Failure == s.Said.Failure:
 	case s.SelectorError != "": // DIS-38
@@ -128,5 +128,5 @@ func planEvents(_ time.Time, s snapshot) (p plan.Plan) {
 			"of them there should be, so the status of the budget cannot be calculated correctly. Set .spec.minAvailable to an integer.",
 			metav1.FormatLabelSelector(s.Budget.Spec.Selector)))
 	}
-	return p
+	return n, p
 }

@@ -72,7 +72,7 @@ func TestSelectionsCountWhatIsThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			memory = o.Memory
+			memory = remembered(o)
 			return o.Snapshot
 		}
 		change := func(name string, after *corev1.Pod) {
@@ -190,7 +190,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		s := crowded(t).observed(t)
 		restored := plantest.Restored(t, s)
 		a, b := reportStatus(now, s, plan.Outcome{}), reportStatus(now, restored, plan.Outcome{})
-		if a.Why != b.Why || a.Requeue != b.Requeue || !cmp.Equal(written(a), written(b)) || events(planEvents(now, s)) != events(planEvents(now, restored)) {
+		if a.Why != b.Why || a.Requeue != b.Requeue || !cmp.Equal(written(a), written(b)) || events(planned(now, s)) != events(planned(now, restored)) {
 			t.Errorf("%s, and %s after it was stored", a.Why, b.Why)
 		}
 	})

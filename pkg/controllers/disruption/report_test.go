@@ -196,7 +196,7 @@ func TestDIS27FailSafe(t *testing.T) {
 			if p.Requeue != firstRetry || p.Debounce != 0 {
 				t.Errorf("DIS-45 tried again after %v, debounced for %v", p.Requeue, p.Debounce)
 			}
-			if got := events(planEvents(now, s)); !strings.Contains(got, "web: Warning "+c.event) {
+			if got := events(planned(now, s)); !strings.Contains(got, "web: Warning "+c.event) {
 				t.Errorf("%q, want %q", got, c.event)
 			}
 		})
@@ -313,11 +313,11 @@ func TestEvents(t *testing.T) {
 			b := newBench(t, c.budget, three)
 			b.put(t, objects(c.pods)...)
 			o, _ := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b})
-			if got := events(planEvents(now, o.Snapshot)); got != c.want {
+			if got := events(planned(now, o.Snapshot)); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
-			again, _ := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b, Memory: o.Memory})
-			if got := events(planEvents(now, again.Snapshot)); got != "" {
+			again, _ := b.observe(t.Context(), request{Key: webKey, Now: now, Reader: b, Memory: remembered(o)})
+			if got := events(planned(now, again.Snapshot)); got != "" {
 				t.Errorf("once more: %q", got)
 			}
 		})

@@ -54,7 +54,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	k := &caches{services: services, endpoints: stored, pods: pods}
 	batchPeriod := func(plan.Key) time.Duration { return o.BatchPeriod }
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, endpoints.Times]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, endpoints.Times]{
 		Name:    "endpoint", // of the queue (CI-33)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service", "Endpoints"},
@@ -63,10 +63,11 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: kind("Pod"), Informer: pods.Informer(), Enqueues: k.enqueuedByPod, Delay: batchPeriod},
 			{Kind: kind("Endpoints"), Informer: stored.Informer(), Enqueues: enqueuedByEndpoints, Ignore: foreign},
 		},
-		Observe: k.observe,
-		Owner:   owner,
-		Unowned: true, // Endpoints have no owner (EP-28)
-		Plan:    planEndpoints,
+		Observe:          k.observe,
+		Owner:            owner,
+		Unowned:          true, // Endpoints have no owner (EP-28)
+		SkipVerification: true, // their version is a precondition of each write
+		Plan:             reconcile.PlanOnly(planEndpoints),
 	}), nil
 }
 

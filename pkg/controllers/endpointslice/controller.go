@@ -66,7 +66,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	c.RegisterMetrics(own.all()...)
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
 	after := func(d time.Duration) func(plan.Key) time.Duration { return func(plan.Key) time.Duration { return d } }
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access.TellStale(own.stale), reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "endpoint_slice", // of the queue (EPS-4)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service"},
@@ -80,9 +80,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe: k.observe,
 		Owner:   func(s snapshot) plan.Object { return s.Service },
-		Plan:    planSlices,
+		Plan:    reconcile.PlanOnly(planSlices),
 		Applied: own.applied,
-		Stale:   own.stale,
 		Live:    live,
 	}), nil
 }

@@ -53,7 +53,7 @@ func (c *collectors) all() []metrics.Registerable {
 func (c *collectors) stale(schema.GroupResource) { c.syncs.WithLabelValues("stale").Inc() }
 
 // applied counts what became of a plan.
-func (c *collectors) applied(_ context.Context, s snapshot, did plan.Outcome) {
+func (c *collectors) applied(_ context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	result := "success"
 	switch {
 	case errors.Is(did.Err, plan.ErrStale):

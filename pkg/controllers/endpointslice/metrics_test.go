@@ -27,7 +27,7 @@ func TestEPS64Metrics(t *testing.T) {
 			did.Results = append(did.Results, plan.Result{Verb: plan.Created, Object: step.(plan.Create).Object})
 		}
 	}
-	c.applied(t.Context(), s, did)
+	c.applied(t.Context(), s, struct{}{}, did, plan.Outcome{})
 	const prefix = "endpoint_slice_controller_"
 	values := func() map[string]float64 {
 		all := map[string]float64{}
@@ -55,7 +55,7 @@ func TestEPS64Metrics(t *testing.T) {
 		t.Error(keys)
 	}
 	exists = false
-	c.applied(t.Context(), s, did)
+	c.applied(t.Context(), s, struct{}{}, did, plan.Outcome{})
 	for _, name := range []string{"num_endpoint_slices", "endpoints_desired", "desired_endpoint_slices", "services_count_by_traffic_distribution"} {
 		if got := values()[name]; got != 0 {
 			t.Errorf("%s: %v after the service has gone", name, got)
@@ -68,8 +68,8 @@ func TestEPS31EPS66NodeNotFoundIsAnError(t *testing.T) {
 	c := newCollectors(func(plan.Key) bool { return true })
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(c.syncs)
-	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1")), plan.Outcome{})
-	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("gone"))), plan.Outcome{})
+	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1")), struct{}{}, plan.Outcome{}, plan.Outcome{})
+	c.applied(t.Context(), snapshotOf(web(), nil, pod("a", "10.0.0.1"), pod("b", "10.0.0.2", on("gone"))), struct{}{}, plan.Outcome{}, plan.Outcome{})
 	families, err := registry.Gather()
 	if err != nil || len(families) != 1 {
 		t.Fatal(err, families)

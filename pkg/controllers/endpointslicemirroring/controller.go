@@ -60,7 +60,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors(k.hasEndpoints)
 	c.RegisterMetrics(own.all()...)
 	watch := endpoints.SliceWatch{Manager: managedBy, Own: c.Shared.Tracker.Own}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "endpoint_slice_mirroring", // of the queue (EPS-4)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Endpoints"},
@@ -73,7 +73,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe: k.observe,
 		Owner:   owner,
-		Plan:    planMirror,
+		Plan:    reconcile.PlanOnly(planMirror),
 		Applied: own.applied,
 		Live:    live,
 	}), nil

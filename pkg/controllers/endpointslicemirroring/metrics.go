@@ -34,7 +34,7 @@ func newCollectors(exists func(plan.Key) bool) *collectors {
 func (c *collectors) all() []metrics.Registerable { return append(c.All(), c.skipped, c.duration) }
 
 // applied counts what became of a plan.
-func (c *collectors) applied(_ context.Context, s snapshot, did plan.Outcome) {
+func (c *collectors) applied(_ context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	c.duration.WithLabelValues().Observe(time.Since(s.Began).Seconds())
 	skipped := skips{}
 	if unwanted(s) == "" {

@@ -510,7 +510,7 @@ func TestMetrics(t *testing.T) {
 	s.Endpoints = byHand(subset("http", "!10.0.0.1", "10.0.0.3", "x"))
 	change := planMirror(now, s).Steps[1].(plan.Each).Sequences[0][0].(plan.Change)
 	did := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Object: change.New}}}
-	c.applied(t.Context(), s, did)
+	c.applied(t.Context(), s, struct{}{}, did, plan.Outcome{})
 	values := func() map[string]float64 {
 		all := map[string]float64{}
 		families, err := registry.Gather()
@@ -533,7 +533,7 @@ func TestMetrics(t *testing.T) {
 		t.Error(diff)
 	}
 	exists = false
-	c.applied(t.Context(), s, did)
+	c.applied(t.Context(), s, struct{}{}, did, plan.Outcome{})
 	if got := values(); got["endpoints_desired"] != 0 || got["num_endpoint_slices"] != 0 {
 		t.Error(got)
 	}

@@ -17,9 +17,9 @@ func BenchmarkDecision(b *testing.B) {
 			s := at(n, 80, by(between(1, 20_000)))
 			b.ReportAllocs()
 			for b.Loop() {
-				p := planScale(now, s)
-				reportStatus(now, s, carriedOut(p))
-				remember(now, s, carriedOut(p))
+				p := planned(now, s)
+				reported(now, s, carriedOut(p))
+				remembered(now, s, carriedOut(p))
 			}
 		})
 	}
@@ -47,9 +47,9 @@ func BenchmarkPeriod(b *testing.B) {
 				at = at.Add(15 * time.Second)
 				for i := range n {
 					s := k.observed(b, at, plan.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}, nil)
-					planScale(at, s)
-					reportStatus(at, s, plan.Outcome{})
-					remember(at, s, plan.Outcome{})
+					planned(at, s)
+					reported(at, s, plan.Outcome{})
+					remembered(at, s, plan.Outcome{})
 				}
 			}
 		})

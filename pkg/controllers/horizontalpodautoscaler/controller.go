@@ -79,7 +79,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k.settings = o.settings(c.Enabled)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
-	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, decision, memory]{
 		Name:    "horizontalpodautoscaler", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{autoscalerKind.Kind},
@@ -92,7 +92,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe:  k.observe,
 		Plan:     planScale,
-		Remember: remember,
+		Remember: reconcile.RememberOutcome(remember),
 		Report:   reportStatus,
 		Applied:  own.applied,
 		Owner:    func(s snapshot) plan.Object { return s.Autoscaler },

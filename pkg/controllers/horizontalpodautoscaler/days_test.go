@@ -190,10 +190,10 @@ func (a *application) evaluate(load int64) {
 			s.History, s.StaleSince = a.memory.History, a.memory.staleSince(a.autoscaler)
 		}
 	})
-	p := planScale(a.now, s)
+	p := planned(a.now, s)
 	did := carriedOut(p)
-	a.memory = remember(a.now, s, did)
-	if status := writtenBy(reportStatus(a.now, s, did)); status != nil {
+	a.memory = remembered(a.now, s, did)
+	if status := writtenBy(reported(a.now, s, did)); status != nil {
 		a.autoscaler = a.autoscaler.DeepCopy()
 		a.autoscaler.Status = *status
 	}

@@ -435,3 +435,27 @@ func podMetrics(use map[string]int64) map[string]any {
 	}
 	return map[string]any{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items}
 }
+
+// planned is the plan for what was observed, without the decision.
+func planned(now time.Time, s snapshot) plan.Plan {
+	_, p := planScale(now, s)
+	return p
+}
+
+// reported is the report that follows from the decision on what was observed.
+func reported(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	d, _ := planScale(now, s)
+	return reportStatus(now, s, d, did)
+}
+
+// remembered is likewise what is remembered.
+func remembered(now time.Time, s snapshot, did plan.Outcome) *memory {
+	d, _ := planScale(now, s)
+	return remember(now, s, d, did)
+}
+
+// countApplied counts what the controller did with what was observed.
+func countApplied(c *collectors, ctx context.Context, s snapshot, did plan.Outcome) {
+	d, _ := planScale(s.Began, s)
+	c.applied(ctx, s, d, did, plan.Outcome{})
+}

@@ -129,7 +129,7 @@ func TestHPA73Texts(t *testing.T) {
 // What is remembered is what the metrics asked for, and what was scaled, for as long as it counts (HPA-11, HPA-40, HPA-45, HPA-50).
 func TestMemory(t *testing.T) {
 	s := at(4, 100, by(between(1, 5)), recommended(5*time.Minute, 3), recommended(time.Minute, 2))
-	m := remember(now, s, carriedOut(planScale(now, s)))
+	m := remembered(now, s, carriedOut(planned(now, s)))
 	want := []recommendation{{now.Add(-time.Minute), 2}, {now, 8}}
 	if h := m.History; len(h.Recommendations) != 2 || h.Recommendations[0] != want[0] || h.Recommendations[1] != want[1] || len(h.Ups) != 0 {
 		t.Errorf("%+v", m)
@@ -139,18 +139,18 @@ func TestMemory(t *testing.T) {
 	}
 	rules := rulesWith(60, autoscalingv2.MaxChangePolicySelect, policy(autoscalingv2.PodsScalingPolicy, 3, 120))
 	up := at(4, 100, by(behaving(rules, rules)), scaledUp(2*time.Minute, 9), scaledDown(time.Minute, 1))
-	if h := remember(now, up, carriedOut(planScale(now, up))).History; len(h.Ups) != 1 || h.Ups[0] != (rescale{now, 4}) || len(h.Downs) != 1 {
+	if h := remembered(now, up, carriedOut(planned(now, up))).History; len(h.Ups) != 1 || h.Ups[0] != (rescale{now, 4}) || len(h.Downs) != 1 {
 		t.Errorf("%+v", h)
 	}
 	down := at(4, 10, by(behaving(rules, rules)))
-	if h := remember(now, down, carriedOut(planScale(now, down))).History; len(h.Downs) != 1 || h.Downs[0] != (rescale{now, 3}) {
+	if h := remembered(now, down, carriedOut(planned(now, down))).History; len(h.Downs) != 1 || h.Downs[0] != (rescale{now, 3}) {
 		t.Errorf("%+v", h)
 	}
-	if h := remember(now, up, plan.Outcome{}).History; len(h.Ups) != 0 {
+	if h := remembered(now, up, plan.Outcome{}).History; len(h.Ups) != 0 {
 		t.Errorf("a scale that was not done is remembered: %+v", h)
 	}
 	failing := at(4, 100, recommended(time.Minute, 2), answered(reading{Err: "gone"}))
-	if h := remember(now, failing, plan.Outcome{}).History; len(h.Recommendations) != 1 {
+	if h := remembered(now, failing, plan.Outcome{}).History; len(h.Recommendations) != 1 {
 		t.Errorf("%+v", h)
 	}
 }

@@ -58,14 +58,14 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			}
 		}
 		s := b.observed(t, now, webKey, nil)
-		p := planScale(now, s)
+		p := planned(now, s)
 		if step := scaledBy(p); step != nil && step.New.(*autoscalingv1.Scale).Spec.Replicas < 0 {
 			t.Errorf("%+v", step.New)
 		}
-		reportStatus(now, s, plan.Outcome{})
-		reportStatus(now, s, carriedOut(p))
-		remember(now, s, carriedOut(p))
-		newCollectors().applied(klog.NewContext(t.Context(), logr.Discard()), s, carriedOut(p))
+		reported(now, s, plan.Outcome{})
+		reported(now, s, carriedOut(p))
+		remembered(now, s, carriedOut(p))
+		countApplied(newCollectors(), klog.NewContext(t.Context(), logr.Discard()), s, carriedOut(p))
 	})
 }
 
@@ -80,7 +80,7 @@ func FuzzAnswers(f *testing.F) {
 		b.scales["widgets/w"] = &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 1}, Status: autoscalingv1.ScaleStatus{Selector: selector}}
 		b.raw[podMetricsPath], b.raw[externalPath+"queue"] = answer, answer
 		s := b.observed(t, now, webKey, nil)
-		planScale(now, s)
-		reportStatus(now, s, plan.Outcome{})
+		planned(now, s)
+		reported(now, s, plan.Outcome{})
 	})
 }

@@ -106,9 +106,8 @@ func (c *collectors) want(key plan.Key, replicas int32) {
 }
 
 // applied counts an evaluation, and logs what it has changed.
-func (c *collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
+func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _ plan.Outcome) {
 	now := time.Now()
-	d := decide(s.Began, s)
 	failure := "none"
 	switch {
 	case s.Unparsable: // HPA-13

@@ -41,10 +41,10 @@ func TestMetrics(t *testing.T) { // HPA-62, HPA-63, HPA-64, HPA-68
 	c.itself(web(), web())
 	c.itself(nil, web(called("other", "x")))
 	up := at(4, 100, func(s *snapshot) { s.Due = now.Add(-time.Second) })
-	c.applied(t.Context(), up, carriedOut(planScale(now, up)))
-	c.applied(t.Context(), at(4, 50), plan.Outcome{})
-	c.applied(t.Context(), at(4, 50, answered(reading{Err: "gone"})), plan.Outcome{})
-	c.applied(t.Context(), at(4, 50, func(s *snapshot) { s.Target, s.Unparsable = nil, true }), plan.Outcome{})
+	countApplied(c, t.Context(), up, carriedOut(planned(now, up)))
+	countApplied(c, t.Context(), at(4, 50), plan.Outcome{})
+	countApplied(c, t.Context(), at(4, 50, answered(reading{Err: "gone"})), plan.Outcome{})
+	countApplied(c, t.Context(), at(4, 50, func(s *snapshot) { s.Target, s.Unparsable = nil, true }), plan.Outcome{})
 	for of, want := range map[string]float64{
 		"num_horizontal_pod_autoscalers ": 2, "desired_replicas web shop": 4, "evaluation_lag_seconds ": 1,
 		"reconciliations_total scale_up none": 1, "reconciliations_total none none": 1, "reconciliations_total none internal": 1, "reconciliations_total none spec": 1,
@@ -57,7 +57,7 @@ func TestMetrics(t *testing.T) { // HPA-62, HPA-63, HPA-64, HPA-68
 		}
 	}
 	c.itself(web(), nil)
-	c.applied(t.Context(), at(4, 50), plan.Outcome{}) // an evaluation that was under way
+	countApplied(c, t.Context(), at(4, 50), plan.Outcome{}) // an evaluation that was under way
 	if a, b := value("num_horizontal_pod_autoscalers", ""), value("desired_replicas", "web shop"); a != 1 || b != 0 {
 		t.Error(a, b)
 	}

@@ -42,9 +42,14 @@ type decision struct {
 	Why       string
 }
 
-// planScale scales the target, if it is to be scaled, and tells what is wrong.
-func planScale(now time.Time, s snapshot) plan.Plan {
+// planScale evaluates an autoscaler. It scales the target, if it is to be scaled, and tells what is wrong.
+func planScale(now time.Time, s snapshot) (decision, plan.Plan) {
 	d := decide(now, s)
+	return d, d.plan(s)
+}
+
+// plan is what follows from a decision.
+func (d *decision) plan(s snapshot) plan.Plan {
 	p := plan.Plan{Why: d.Why, Requeue: s.Next} // HPA-8
 	if d.Prepare {
 		p.Requeue = min(p.Requeue, time.Second)

@@ -169,12 +169,12 @@ func TestFailingMetrics(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.s.Autoscaler.Status.CurrentReplicas, c.s.Autoscaler.Status.DesiredReplicas = 7, 8
-			p := planScale(now, c.s)
+			p := planned(now, c.s)
 			want := "Warning " + c.reason + ": " + c.why + "\nWarning FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: " + c.failing + c.why // HPA-22, HPA-58
 			if got := eventsOf(p); got != want || scaledBy(p) != nil {
 				t.Errorf("%s\nwant\n%s", got, want)
 			}
-			s := writtenBy(reportStatus(now, c.s, plan.Outcome{}))
+			s := writtenBy(reported(now, c.s, plan.Outcome{}))
 			if s == nil || reasonOf(*s, active) != "False "+c.reason || messageOf(*s, active) != "the HPA was unable to compute the replica count: "+c.why {
 				t.Errorf("%+v", s)
 			}
@@ -233,7 +233,7 @@ func TestReasons(t *testing.T) { // HPA-61
 			"external metric queue(&LabelSelector{MatchLabels:map[string]string{of: web,},MatchExpressions:[]LabelSelectorRequirement{},})"},
 	} {
 		s := at(4, 100, by(measuring(c.metric)), func(s *snapshot) { s.Readings[0].Sum = 80_000 })
-		p := planScale(now, s)
+		p := planned(now, s)
 		step := scaledBy(p)
 		if step == nil || step.Events.Done.Message != "New size: 8; reason: "+c.want+" above target" {
 			t.Errorf("%+v, want %s", step, c.want)
@@ -243,7 +243,7 @@ func TestReasons(t *testing.T) { // HPA-61
 			t.Error(got)
 		}
 	}
-	if step := scaledBy(planScale(now, at(4, 10))); step.Events.Done.Message != "New size: 1; reason: All metrics below target" {
+	if step := scaledBy(planned(now, at(4, 10))); step.Events.Done.Message != "New size: 1; reason: All metrics below target" {
 		t.Error(step.Events.Done.Message)
 	}
 }

@@ -35,7 +35,7 @@ func TestWithoutMetrics(t *testing.T) {
 				t.Error("metrics are read")
 			}
 			c.s.Readings, c.s.Pods = nil, nil
-			p := planScale(now, c.s)
+			p := planned(now, c.s)
 			step := scaledBy(p)
 			if (step != nil) != (c.want != c.s.Target.Replicas) || step != nil && (step.New.(*autoscalingv1.Scale).Spec.Replicas != c.want || step.Why != c.reason) {
 				t.Fatalf("%+v, want %d replicas", step, c.want)
@@ -75,7 +75,7 @@ func TestHPA21ScaleToZero(t *testing.T) {
 		{"every scale says so", at(2, 0, toZero, by(queue), answered(reading{Sum: 40_000})), 4, "False NotScaledToZero"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planScale(now, c.s)
+			p := planned(now, c.s)
 			got := c.s.Target.Replicas
 			if step := scaledBy(p); step != nil {
 				got = step.New.(*autoscalingv1.Scale).Spec.Replicas
@@ -103,7 +103,7 @@ func TestSelectors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := at(4, 100, c.edit)
-			p := planScale(now, s)
+			p := planned(now, s)
 			first, second, _ := strings.Cut(eventsOf(p), "\n")
 			if first != c.event || !strings.HasPrefix(second, "Warning FailedComputeMetricsReplicas: ") || scaledBy(p) != nil {
 				t.Error(eventsOf(p))
@@ -117,21 +117,21 @@ func TestSelectors(t *testing.T) {
 
 func TestHPA13NoTarget(t *testing.T) {
 	s := at(4, 100, func(s *snapshot) { s.Target, s.TargetErr = nil, `deployments.apps "web" not found` })
-	if got := eventsOf(planScale(now, s)); got != `Warning FailedGetScale: deployments.apps "web" not found` { // HPA-58
+	if got := eventsOf(planned(now, s)); got != `Warning FailedGetScale: deployments.apps "web" not found` { // HPA-58
 		t.Error(got)
 	}
-	status := writtenBy(reportStatus(now, s, plan.Outcome{}))
+	status := writtenBy(reported(now, s, plan.Outcome{}))
 	if reasonOf(*status, able) != "False FailedGetScale" || messageOf(*status, able) != `the HPA controller was unable to get the target's current scale: deployments.apps "web" not found` {
 		t.Errorf("%+v", status)
 	}
-	if m := remember(now, at(4, 0, func(s *snapshot) { s.Target, s.Known = nil, false }), plan.Outcome{}); m != nil {
+	if m := remembered(now, at(4, 0, func(s *snapshot) { s.Target, s.Known = nil, false }), plan.Outcome{}); m != nil {
 		t.Errorf("%+v", m)
 	}
 }
 
 func TestHPA48ChangeOfTheScale(t *testing.T) {
 	s := at(4, 100)
-	step := scaledBy(planScale(now, s))
+	step := scaledBy(planned(now, s))
 	before, after := step.Old.(*autoscalingv1.Scale), step.New.(*autoscalingv1.Scale)
 	if step.Kind != deploymentKind || before.Spec.Replicas != 4 || after.Spec.Replicas != 8 || after.ResourceVersion != "7" || after.UID != "uid-web" || !step.Unowned {
 		t.Errorf("%+v", step)
@@ -142,7 +142,7 @@ func TestHPA48ChangeOfTheScale(t *testing.T) {
 	if e := step.Events.Failed; e != warning("FailedRescale", "New size: 8; reason: cpu resource utilization (percentage of request) above target; error: {error}") { // HPA-57
 		t.Error(e)
 	}
-	if p := planScale(now, at(4, 50)); len(p.Steps) != 0 || p.Requeue != 15*time.Second { // HPA-25, HPA-8
+	if p := planned(now, at(4, 50)); len(p.Steps) != 0 || p.Requeue != 15*time.Second { // HPA-25, HPA-8
 		t.Errorf("%+v", p)
 	}
 }

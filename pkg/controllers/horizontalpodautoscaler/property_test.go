@@ -91,10 +91,10 @@ func TestPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)
 		copied := plantest.Restored(t, s)
-		p := planScale(now, s)
+		p := planned(now, s)
 		did := carriedOut(p)
-		report := reportStatus(now, s, did)
-		m := remember(now, s, did)
+		report := reported(now, s, did)
+		m := remembered(now, s, did)
 		if diff := cmp.Diff(copied, plantest.Restored(t, s), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("LeavesInputAlone: %s", diff)
 		}
@@ -121,7 +121,7 @@ func TestPromises(t *testing.T) {
 		after.Autoscaler = s.Autoscaler.DeepCopy()
 		after.Autoscaler.Status, after.Known, after.History = *status, true, m.History
 		if scaledBy(p) == nil && !decide(now, s).Prepare {
-			if more := reportStatus(now, after, plan.Outcome{}); !more.Empty() && writtenBy(more).DesiredReplicas != status.DesiredReplicas {
+			if more := reported(now, after, plan.Outcome{}); !more.Empty() && writtenBy(more).DesiredReplicas != status.DesiredReplicas {
 				t.Fatalf("RepeatedReportIsEmpty: %s", cmp.Diff(*status, *writtenBy(more)))
 			}
 		}
@@ -144,8 +144,8 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := anySnapshot(t)
 		restored := plantest.Restored(t, s)
-		a, b := planScale(now, s), planScale(now, restored)
-		if a.Why != b.Why || eventsOf(a) != eventsOf(b) || !cmp.Equal(writtenBy(reportStatus(now, s, plan.Outcome{})), writtenBy(reportStatus(now, restored, plan.Outcome{}))) {
+		a, b := planned(now, s), planned(now, restored)
+		if a.Why != b.Why || eventsOf(a) != eventsOf(b) || !cmp.Equal(writtenBy(reported(now, s, plan.Outcome{})), writtenBy(reported(now, restored, plan.Outcome{}))) {
 			t.Errorf("%s, and %s after it was stored", a.Why, b.Why)
 		}
 	})
@@ -191,10 +191,10 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		}
 		whole.raw[podMetricsPath], thin.raw[podMetricsPath] = podMetrics(use), podMetrics(use)
 		a, b := whole.observed(t, now, webKey, nil), thin.observed(t, now, webKey, nil)
-		if x, y := planScale(now, a), planScale(now, b); x.Why != y.Why || eventsOf(x) != eventsOf(y) {
+		if x, y := planned(now, a), planned(now, b); x.Why != y.Why || eventsOf(x) != eventsOf(y) {
 			t.Errorf("%s with all fields, %s with the cached ones", x.Why, y.Why)
 		}
-		if x, y := writtenBy(reportStatus(now, a, plan.Outcome{})), writtenBy(reportStatus(now, b, plan.Outcome{})); !cmp.Equal(x, y) {
+		if x, y := writtenBy(reported(now, a, plan.Outcome{})), writtenBy(reported(now, b, plan.Outcome{})); !cmp.Equal(x, y) {
 			t.Error(cmp.Diff(x, y))
 		}
 	})

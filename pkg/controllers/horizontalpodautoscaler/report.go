@@ -15,9 +15,9 @@ import (
 )
 
 // reportStatus writes the status, if it differs (HPA-55).
-func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
 	h := s.Autoscaler
-	status := settled(now, s, decide(now, s), did)
+	status := settled(now, s, d, did)
 	if equality.Semantic.DeepEqual(h.Status, status) || !s.written(now, status) {
 		return plan.Plan{}
 	}
@@ -34,6 +34,7 @@ func settled(now time.Time, s snapshot, d decision, did plan.Outcome) autoscalin
 	if !d.Rescale {
 		return d.Status
 	}
+	d.Status = *d.Status.DeepCopy() // which set changes; the decision stays as it was made
 	switch err := did.Failed(plan.Changed); {
 	case err != nil:
 		d.set(now, able, conditionFalse, "FailedUpdateScale", "the HPA controller was unable to update the target scale: "+err.Error())

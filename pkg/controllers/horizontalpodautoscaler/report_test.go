@@ -15,7 +15,7 @@ import (
 
 func TestStatus(t *testing.T) {
 	scaled := at(4, 100)
-	done := writtenBy(reportStatus(now, scaled, carriedOut(planScale(now, scaled))))
+	done := writtenBy(reported(now, scaled, carriedOut(planned(now, scaled))))
 	if done.CurrentReplicas != 4 || done.DesiredReplicas != 8 || !done.LastScaleTime.Time.Equal(now) || *done.ObservedGeneration != 2 { // HPA-51, HPA-67
 		t.Errorf("%+v", done)
 	}
@@ -38,12 +38,12 @@ func TestStatus(t *testing.T) {
 	}
 	failed := at(4, 100, by(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status.CurrentReplicas = 3 }))
 	no := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Subresource: scaleSubresource, Err: errors.New("no")}}, Err: errors.New("no")}
-	after := writtenBy(reportStatus(now, failed, no))
+	after := writtenBy(reported(now, failed, no))
 	if reasonOf(*after, able) != "False FailedUpdateScale" || after.CurrentReplicas != 4 || after.DesiredReplicas != 0 || after.LastScaleTime != nil { // HPA-49, HPA-51
 		t.Errorf("%+v", after)
 	}
 	vanished := plan.Outcome{Results: []plan.Result{{Verb: plan.Changed, Subresource: scaleSubresource}}} // not found
-	if after := writtenBy(reportStatus(now, failed, vanished)); after.DesiredReplicas != 0 || after.LastScaleTime != nil || reasonOf(*after, able) == "True SucceededRescale" {
+	if after := writtenBy(reported(now, failed, vanished)); after.DesiredReplicas != 0 || after.LastScaleTime != nil || reasonOf(*after, able) == "True SucceededRescale" {
 		t.Errorf("of a target that has gone: %+v", after)
 	}
 	memory := at(2, 50*1024*1024*1000, by(measuring(used(corev1.ResourceMemory, "50Mi"))))
@@ -65,23 +65,23 @@ func conditionTypes(status autoscalingv2.HorizontalPodAutoscalerStatus) string {
 func TestTimeOfARescale(t *testing.T) {
 	s := at(4, 100)
 	began := now.Add(300 * time.Millisecond)
-	m := remember(began, s, carriedOut(planScale(began, s)))
+	m := remembered(began, s, carriedOut(planned(began, s)))
 	next := func(status autoscalingv2.HorizontalPodAutoscalerStatus) snapshot {
 		return at(8, 50, func(n *snapshot) { n.Autoscaler.Status, n.Scaled = status, m.Scaled })
 	}
-	lost := writtenBy(reportStatus(now.Add(15*time.Second), next(s.Autoscaler.Status), plan.Outcome{}))
+	lost := writtenBy(reported(now.Add(15*time.Second), next(s.Autoscaler.Status), plan.Outcome{}))
 	if lost.LastScaleTime == nil || !lost.LastScaleTime.Time.Equal(now) {
 		t.Errorf("%+v", lost)
 	}
-	if again := remember(now.Add(15*time.Second), next(*lost), plan.Outcome{}); !again.Scaled.Equal(now) {
+	if again := remembered(now.Add(15*time.Second), next(*lost), plan.Outcome{}); !again.Scaled.Equal(now) {
 		t.Error(again.Scaled)
 	}
-	written := writtenBy(reportStatus(began, s, carriedOut(planScale(began, s))))
+	written := writtenBy(reported(began, s, carriedOut(planned(began, s))))
 	later := metav1.NewTime(now.Add(time.Minute)) // by another leader
 	for _, last := range []*metav1.Time{{Time: written.LastScaleTime.Truncate(time.Second)}, written.LastScaleTime, &later} {
 		status := *lost
 		status.LastScaleTime = last
-		if p := reportStatus(now.Add(15*time.Second), next(status), plan.Outcome{}); !p.Empty() {
+		if p := reported(now.Add(15*time.Second), next(status), plan.Outcome{}); !p.Empty() {
 			t.Error(p)
 		}
 	}
@@ -90,17 +90,17 @@ func TestTimeOfARescale(t *testing.T) {
 // What has been written leaves nothing to write, and the time of a condition changes with its status only.
 func TestHPA55NothingNew(t *testing.T) {
 	s := at(4, 50)
-	first := reportStatus(now, s, plan.Outcome{})
+	first := reported(now, s, plan.Outcome{})
 	if first.Steps[0].(plan.Change).Events.Failed != warning("FailedUpdateStatus", "{error}") { // HPA-58
 		t.Error(first)
 	}
 	s.Autoscaler = s.Autoscaler.DeepCopy()
 	s.Autoscaler.Status = *writtenBy(first)
-	if p := reportStatus(now.Add(15*time.Second), s, plan.Outcome{}); !p.Empty() {
+	if p := reported(now.Add(15*time.Second), s, plan.Outcome{}); !p.Empty() {
 		t.Error(p)
 	}
 	s.Readings[0].Err = "gone"
-	later := writtenBy(reportStatus(now.Add(15*time.Second), s, plan.Outcome{}))
+	later := writtenBy(reported(now.Add(15*time.Second), s, plan.Outcome{}))
 	for _, c := range later.Conditions {
 		if changed := c.LastTransitionTime.After(now); changed != (c.Type == active) { // HPA-54
 			t.Errorf("%+v", c)
@@ -111,7 +111,7 @@ func TestHPA55NothingNew(t *testing.T) {
 // A change of values by less than a tenth waits for the next evaluation, unless something else changes (HPA-55).
 func TestSmallChanges(t *testing.T) {
 	s := at(4, 50)
-	s.Autoscaler.Status = *writtenBy(reportStatus(now, s, plan.Outcome{}))
+	s.Autoscaler.Status = *writtenBy(reported(now, s, plan.Outcome{}))
 	next := func(use int64, unsaid time.Duration) snapshot {
 		return at(4, use, func(n *snapshot) {
 			if n.Autoscaler = s.Autoscaler; unsaid > 0 {
@@ -131,7 +131,7 @@ func TestSmallChanges(t *testing.T) {
 		{"at the next evaluation", next(52, 15*time.Second-3*time.Millisecond), true},
 		{"no change", next(50, 15*time.Second), false},
 	} {
-		if p := reportStatus(now, c.s, plan.Outcome{}); p.Empty() == c.written {
+		if p := reported(now, c.s, plan.Outcome{}); p.Empty() == c.written {
 			t.Errorf("%s: %+v", c.name, p)
 		}
 	}
@@ -154,13 +154,13 @@ func TestSmallChangesAreShown(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := at(4, 50)
 			h := s.Autoscaler
-			h.Status = *writtenBy(reportStatus(now, s, plan.Outcome{}))
-			at, m := now, remember(now, s, plan.Outcome{})
+			h.Status = *writtenBy(reported(now, s, plan.Outcome{}))
+			at, m := now, remembered(now, s, plan.Outcome{})
 			for i, use := range c.use {
 				at = at.Add(15 * time.Second)
 				s := atSame(use, h, m)
-				m = remember(at, s, plan.Outcome{})
-				status := writtenBy(reportStatus(at, s, plan.Outcome{}))
+				m = remembered(at, s, plan.Outcome{})
+				status := writtenBy(reported(at, s, plan.Outcome{}))
 				if status == nil {
 					continue
 				}

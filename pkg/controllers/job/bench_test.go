@@ -18,7 +18,7 @@ func BenchmarkReconcile(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s := newSnapshot(j, pods)
+				s := snapshotOf(j, pods...)
 				planPods(now, s)
 				reportStatus(now, s, plan.Outcome{})
 			}

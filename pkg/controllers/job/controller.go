@@ -110,7 +110,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: jobKind.Kind, Get: jobs.Get, In: jobs.In,
 		Selector: func(j *batchv1.Job) *metav1.LabelSelector { return j.Spec.Selector },
 	}
-	counting := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	counting := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:    "job",
 		Workers: int(o.Workers),
 		Kinds:   []string{jobKind.Kind},
@@ -118,16 +118,15 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: own.itself, Resync: true},
 			{Kind: podKind, Informer: pods.Informer(), Enqueues: own.counting(owners.Enqueues)},
 		},
-		Observe:      k.observe,
-		CommitAlways: true, // a failed pod was seen, whatever becomes of the writes
-		Owner:        func(s snapshot) plan.Object { return s.Job },
-		Plan:         planPods,
-		Report:       reportStatus,
-		Reported:     own.reported,
-		Stale:        own.countStale,
-		Live:         live,
+		Observe:  k.observe,
+		Remember: reconcile.RememberOutcome(remember),
+		Owner:    func(s snapshot) plan.Object { return s.Job },
+		Plan:     planJob,
+		Report:   reportJob,
+		Applied:  own.applied,
+		Live:     live,
 	})
-	orphans := reconcile.New(c.Shared, c.Access, reconcile.Controller[orphanSnapshot, struct{}]{
+	orphans := reconcile.New(c.Shared, c.Access, reconcile.Controller[orphanSnapshot, struct{}, struct{}]{
 		Name:    "job_orphan_pod",
 		Workers: int(o.Workers),
 		Kinds:   []string{podKind.Kind},
@@ -136,7 +135,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: k.orphansByJob},
 		},
 		Observe: k.observeOrphan,
-		Plan:    planOrphan,
+		Plan:    reconcile.PlanOnly(planOrphan),
 		Live:    liveOrphan,
 	})
 	return reconcile.Together(counting, orphans), nil

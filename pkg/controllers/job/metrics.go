@@ -15,6 +15,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // collectors are the metrics of this controller (JOB-100..107). They count nothing until they are registered.
@@ -88,9 +89,10 @@ func (c *collectors) counting(enqueues func(before, after plan.Object) []plan.Ke
 	}
 }
 
-// reported counts what one reconcile did.
-func (c *collectors) reported(_ context.Context, s snapshot, did, reported plan.Outcome) {
-	if s.selector == nil || unknownMode(s.Job) {
+// applied counts what one reconcile did.
+func (c *collectors) applied(_ context.Context, seen snapshot, d decision, did, reported plan.Outcome) {
+	s := view{seen, d}
+	if s.selector == nil || unknownMode(s.Job) || errors.Is(reported.Err, reconcile.ErrNoReport) {
 		return
 	}
 	result := "success"
@@ -120,7 +122,7 @@ func (c *collectors) reported(_ context.Context, s snapshot, did, reported plan.
 }
 
 // countEnded counts what a new status says more than the one before.
-func (c *collectors) countEnded(s snapshot, after *batchv1.Job) {
+func (c *collectors) countEnded(s view, after *batchv1.Job) {
 	mode, before := modeOf(after), s.Job.Status
 	c.podsFinished.WithLabelValues(mode, "succeeded").Add(float64(max(0, after.Status.Succeeded-before.Succeeded)))
 	c.podsFinished.WithLabelValues(mode, "failed").Add(float64(max(0, after.Status.Failed-before.Failed)))
@@ -145,7 +147,7 @@ func (c *collectors) countEnded(s snapshot, after *batchv1.Job) {
 	}
 }
 
-func (c *collectors) countCreations(s snapshot, did plan.Outcome) {
+func (c *collectors) countCreations(s view, did plan.Outcome) {
 	reason := "new" // JOB-106
 	if s.totalFailed() > 0 || len(s.terminating) > 0 {
 		reason = "recreate_terminating_or_failed"
@@ -172,7 +174,7 @@ func modeOf(j *batchv1.Job) string {
 	return string(batchv1.NonIndexedCompletion)
 }
 
-func actionOf(s snapshot, did plan.Outcome) string {
+func actionOf(s view, did plan.Outcome) string {
 	wrote := func(v plan.Verb) bool {
 		return slices.ContainsFunc(did.Results, func(r plan.Result) bool { return r.Verb == v })
 	}

@@ -27,7 +27,7 @@ func TestMetrics(t *testing.T) { // JOB-100..107
 	for _, o := range changedTo(reported.Steps) {
 		did.Results = append(did.Results, plan.Result{Verb: plan.Changed, Object: o})
 	}
-	c.reported(t.Context(), s, plan.Outcome{Results: []plan.Result{
+	c.applied(t.Context(), s.snapshot, s.decision, plan.Outcome{Results: []plan.Result{
 		{Verb: plan.Created, Object: newPod(s.Job)}, {Verb: plan.Created, Object: newPod(s.Job), Err: plan.ErrStale},
 	}}, did)
 	final := snapshotOf(sum(1, limit(0), counters(0, 0, failedList("a")), condTrue(batchv1.JobFailureTarget, "BackoffLimitExceeded")))
@@ -36,7 +36,7 @@ func TestMetrics(t *testing.T) { // JOB-100..107
 	for _, o := range changedTo(reportStatus(now, final, plan.Outcome{}).Steps) {
 		did.Results = append(did.Results, plan.Result{Verb: plan.Changed, Object: o})
 	}
-	c.reported(t.Context(), final, plan.Outcome{}, did)
+	c.applied(t.Context(), final.snapshot, final.decision, plan.Outcome{}, did)
 	c.itself(nil, sum(1, managedBy("example.com/queue")))
 	count := c.counting(func(_, _ plan.Object) []plan.Key { return nil })
 	count(nil, pod("a", failed))

@@ -44,23 +44,22 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (o reco
 		o.Snapshot = snapshot{Job: job, Began: r.Now}
 		return o, nil
 	}
-	o.Snapshot = newSnapshot(job, append(k.pods.OwnedBy(job.Namespace, job.UID), k.pods.OrphansIn(job.Namespace)...))
-	o.Snapshot.Began = r.Now
-	o.Memory = r.Memory.see(r.Now, o.Snapshot)
-	o.Snapshot.Remembered = o.Memory
+	pods := append(k.pods.OwnedBy(job.Namespace, job.UID), k.pods.OrphansIn(job.Namespace)...)
+	o.Snapshot = snapshot{Job: job, Pods: pods, Began: r.Now, Memory: r.Memory}
 	return o, nil
 }
 
 // live names the pods that a previous leader may have created, counted or deleted.
 func live(s snapshot) []reconcile.Live {
-	if s.selector == nil {
+	selector, err := selectorOf(s.Job)
+	if err != nil || leftAlone(s.Job) {
 		return nil
 	}
 	cached := make([]plan.Object, len(s.Pods))
 	for i, p := range s.Pods {
 		cached[i] = p
 	}
-	return []reconcile.Live{{Kind: podKind, Namespace: s.Job.Namespace, Selector: s.selector, Cached: cached}}
+	return []reconcile.Live{{Kind: podKind, Namespace: s.Job.Namespace, Selector: selector, Cached: cached}}
 }
 
 // observeOrphan finds a pod and the Job that it belongs to, or may come to belong to.

@@ -22,8 +22,14 @@ const burst = 500
 // all the same, and as its deletion is that of an orphan, it enqueues nothing.
 const adoptionCheck = time.Second
 
+// planJob finds out what the snapshot means, once for all parts of the reconcile, and plans.
+func planJob(now time.Time, s snapshot) (decision, plan.Plan) {
+	v := newView(now, s)
+	return v.decision, planPods(now, v)
+}
+
 // planPods decides which pods a Job adopts or releases, and how many it creates or which it deletes.
-func planPods(now time.Time, s snapshot) plan.Plan {
+func planPods(now time.Time, s view) plan.Plan {
 	switch {
 	case foreign(s.Job):
 		return plan.Plan{Why: "left to " + *s.Job.Spec.ManagedBy + ", by spec.managedBy"}
@@ -51,7 +57,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 
 // releaseCounted returns the steps and, beside them, those that remove the finalizers of the pods that the status lists as it is stored.
 // Neither waits for the other: a pod whose finalizer cannot be removed does not keep the Job from anything else (JOB-47).
-func releaseCounted(s snapshot, steps []plan.Step) []plan.Step {
+func releaseCounted(s view, steps []plan.Step) []plan.Step {
 	var each plan.Each
 	if len(steps) > 0 {
 		each.Sequences = append(each.Sequences, steps)
@@ -70,7 +76,7 @@ func releaseCounted(s snapshot, steps []plan.Step) []plan.Step {
 }
 
 // managePods decides how many pods are created, or which are deleted.
-func managePods(now time.Time, s snapshot) plan.Plan {
+func managePods(now time.Time, s view) plan.Plan {
 	end := endOf(now, s)
 	switch {
 	case s.Job.DeletionTimestamp != nil: // JOB-18
@@ -108,7 +114,7 @@ func managePods(now time.Time, s snapshot) plan.Plan {
 }
 
 // wantedPods is how many pods are to be active (JOB-20).
-func wantedPods(s snapshot) int {
+func wantedPods(s view) int {
 	succeeded := s.totalSucceeded(s.Job)
 	switch {
 	case s.Job.Spec.Completions != nil:

@@ -35,8 +35,8 @@ type memory struct {
 	Counted  map[types.UID]bool // the pods among Failures that exist
 }
 
-// see returns what is remembered when the pods of the snapshot were seen, too; nil for nothing (JOB-30, JOB-31).
-func (m *memory) see(now time.Time, s snapshot) *memory {
+// see returns what is remembered when the pods of the Job were seen, too; nil for nothing (JOB-30, JOB-31).
+func (m *memory) see(now time.Time, s view) *memory {
 	if perIndex(s.Job) {
 		return nil
 	}
@@ -65,7 +65,10 @@ func (m *memory) see(now time.Time, s snapshot) *memory {
 	return &next
 }
 
-func latestSuccess(s snapshot) (success time.Time) {
+// remember keeps what was seen: a failed pod was, whatever becomes of the writes.
+func remember(_ time.Time, _ snapshot, d decision, _ plan.Outcome) *memory { return d.Remembered }
+
+func latestSuccess(s view) (success time.Time) {
 	for _, p := range s.mine {
 		if p.Status.Phase == corev1.PodSucceeded {
 			success = later(success, ended(p))
@@ -75,7 +78,7 @@ func latestSuccess(s snapshot) (success time.Time) {
 }
 
 // failuresSince returns the pods that exist and have failed by themselves since the success.
-func failuresSince(s snapshot, success time.Time) (failed []*corev1.Pod) {
+func failuresSince(s view, success time.Time) (failed []*corev1.Pod) {
 	for _, p := range s.mine {
 		if ownFailure(p) && ended(p).After(success) {
 			failed = append(failed, p)
@@ -86,7 +89,7 @@ func failuresSince(s snapshot, success time.Time) (failed []*corev1.Pod) {
 
 // backoff returns until when no pod is created, because of so many failures since the latest success (JOB-30, JOB-31): the larger of what the
 // pods and the memory say.
-func backoff(now time.Time, s snapshot) (until time.Time, failures int) {
+func backoff(now time.Time, s view) (until time.Time, failures int) {
 	success := latestSuccess(s)
 	if s.Remembered != nil {
 		success = later(success, s.Remembered.Success)

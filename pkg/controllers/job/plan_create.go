@@ -14,7 +14,7 @@ import (
 )
 
 // createMissing plans the creation of pods, as many as are missing and may start now.
-func createMissing(now time.Time, s snapshot, missing int) plan.Plan {
+func createMissing(now time.Time, s view, missing int) plan.Plan {
 	n := min(missing, burst)
 	if perIndex(s.Job) {
 		return createIndexes(now, s, n)
@@ -31,7 +31,7 @@ func createMissing(now time.Time, s snapshot, missing int) plan.Plan {
 }
 
 // createIndexes plans pods for the lowest indexes that may start now. Those in back-off leave their places to later ones.
-func createIndexes(now time.Time, s snapshot, n int) plan.Plan {
+func createIndexes(now time.Time, s view, n int) plan.Plan {
 	last := lastFailures(s)
 	picked, next := pickIndexes(now, s, last, n)
 	if len(picked) == 0 {
@@ -59,7 +59,7 @@ func createIndexes(now time.Time, s snapshot, n int) plan.Plan {
 }
 
 // pickIndexes returns the n lowest indexes that may start now (JOB-66), and when the first of those may that are in back-off.
-func pickIndexes(now time.Time, s snapshot, last map[int]*corev1.Pod, n int) (picked []int, next time.Time) {
+func pickIndexes(now time.Time, s view, last map[int]*corev1.Pod, n int) (picked []int, next time.Time) {
 	busy := s.busy(s.Job)
 	for index := 0; index < completions(s.Job) && len(picked) < n; index++ {
 		if done, ok := s.completed.find(index); ok {
@@ -87,7 +87,7 @@ func pickIndexes(now time.Time, s snapshot, last map[int]*corev1.Pod, n int) (pi
 }
 
 // lastFailures returns by index the pod whose annotations say most about the failures of the index. Usually it is held for that.
-func lastFailures(s snapshot) map[int]*corev1.Pod {
+func lastFailures(s view) map[int]*corev1.Pod {
 	last := map[int]*corev1.Pod{}
 	if !perIndex(s.Job) {
 		return last

@@ -30,7 +30,7 @@ func failure(reason, message string) end { return end{batchv1.JobFailureTarget, 
 
 // endOf decides how the Job ends, if its pods, its deadline or an earlier decision say that it does: the first that holds (JOB-50..58). The
 // decision is written before any pod is deleted for it. Else the deleted pods would look like failures, and another end would be decided.
-func endOf(now time.Time, s snapshot) end {
+func endOf(now time.Time, s view) end {
 	if e := writtenEnd(s.Job); e.decided() {
 		return e
 	}
@@ -69,7 +69,7 @@ func writtenEnd(j *batchv1.Job) end {
 }
 
 // completionsReached decides whether the Job is complete because enough pods have succeeded and none is left (JOB-59).
-func completionsReached(s snapshot, active int) end {
+func completionsReached(s view, active int) end {
 	succeeded := s.totalSucceeded(s.Job)
 	if active > 0 || s.Job.Spec.Completions == nil && succeeded == 0 || succeeded < completions(s.Job) {
 		return end{}
@@ -88,7 +88,7 @@ func backoffLimit(j *batchv1.Job) int {
 }
 
 // tooManyRestarts reports whether the kubelet has restarted the containers of the pods too often (JOB-54).
-func tooManyRestarts(s snapshot, limit int) bool {
+func tooManyRestarts(s view, limit int) bool {
 	if s.Job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
 	}

@@ -2,7 +2,6 @@ package job
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,16 +18,27 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a Job has observed, see newSnapshot. The objects belong to shared caches.
+// snapshot is what one reconcile of a Job has observed. The objects belong to shared caches.
 type snapshot struct {
 	Job *batchv1.Job
 	// Pods are those that the Job controls, by its uid, and the orphans of its namespace.
 	Pods  []*corev1.Pod
 	Began time.Time // when the reconcile began, for metrics
-	// Remembered is what the process remembers of the Job's failures, Pods included; nil for nothing.
-	Remembered *memory
+	// Memory is what the process remembers of the Job's failures from before; nil for nothing.
+	Memory *memory
+}
 
-	claimed // follows from Job and Pods
+// decision is what the plan has worked out for the report, the metrics and the memory.
+type decision struct {
+	claimed
+	// Remembered is what the process remembers of the Job's failures, those of the snapshot included; nil for nothing.
+	Remembered *memory
+}
+
+// view is a snapshot and what it means.
+type view struct {
+	snapshot
+	decision
 }
 
 // claimed are the Job's own pods, the steps that make them so, and what they mean for the counters.
@@ -40,30 +50,18 @@ type claimed struct {
 	ledger
 }
 
-// newSnapshot returns the snapshot of a Job that is not left alone, and its pods.
-func newSnapshot(job *batchv1.Job, pods []*corev1.Pod) snapshot {
-	s := snapshot{Job: job, Pods: pods}
-	selector, err := selectorOf(job)
-	if err != nil {
-		s.invalid = err
+// newView finds out what a snapshot means. A Job that is left alone means nothing.
+func newView(now time.Time, of snapshot) view {
+	s := view{snapshot: of}
+	if leftAlone(s.Job) {
 		return s
 	}
-	s.selector = selector
-	s.mine, s.claims = claim(s)
-	s.ledger = newLedger(s)
+	if s.selector, s.invalid = selectorOf(s.Job); s.invalid == nil {
+		s.mine, s.claims = claim(s)
+		s.ledger = newLedger(s)
+	}
+	s.Remembered = s.Memory.see(now, s)
 	return s
-}
-
-// UnmarshalJSON implements json.Unmarshaler. What follows from the Job and its pods is not stored.
-func (s *snapshot) UnmarshalJSON(data []byte) error {
-	type plain snapshot // without this method
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
-	}
-	if !leftAlone(s.Job) {
-		s.claimed = newSnapshot(s.Job, s.Pods).claimed
-	}
-	return nil
 }
 
 // leftAlone reports whether there is nothing to do for a Job: it has finished (JOB-9), or another controller manages it (JOB-13).
@@ -110,7 +108,7 @@ func untrack(p *corev1.Pod, why string) plan.Change {
 
 // claim sorts out the Job's own pods, those included that have ended (JOB-12). An adopted pod gains the finalizer, unless it has ended: then it
 // may have been counted before. A released one loses it.
-func claim(s snapshot) (mine []*corev1.Pod, steps []plan.Step) {
+func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 	owned := map[types.UID]bool{}
 	for _, p := range s.Pods {
 		if metav1.IsControlledBy(p, s.Job) {
@@ -163,7 +161,7 @@ type ledger struct {
 //	held          by index: have failed, and must exist until there is a replacement that knows how often the index has failed (JOB-67). They
 //	              are among newFailed or ignored, but keep their finalizer, and are not listed yet: as indexes in back-off leave their places
 //	              to later ones (JOB-124), nothing bounds their number. One that lost its replacement again may be among counted
-func newLedger(s snapshot) ledger {
+func newLedger(s view) ledger {
 	l := ledger{
 		succeeded: s.Job.Status.Succeeded, failed: s.Job.Status.Failed,
 		held: map[int]*corev1.Pod{}, actions: map[types.UID]ruling{},
@@ -206,7 +204,7 @@ func newLedger(s snapshot) ledger {
 }
 
 // settle moves the listed pods whose finalizer is gone to the counters (JOB-41).
-func (l *ledger) settle(s snapshot) {
+func (l *ledger) settle(s view) {
 	lists := s.Job.Status.UncountedTerminatedPods
 	if lists == nil {
 		return
@@ -288,7 +286,7 @@ func failsIndex(j *batchv1.Job, p *corev1.Pod, r ruling) bool {
 }
 
 // hold finds the last failed pod of each index that is to run again and does not yet.
-func (l *ledger) hold(s snapshot) {
+func (l *ledger) hold(s view) {
 	busy := l.busy(s.Job)
 	for _, p := range slices.Concat(l.newFailed, l.ignored, l.counted) {
 		index, ok := indexOf(p)

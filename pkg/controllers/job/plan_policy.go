@@ -35,7 +35,7 @@ func rule(j *batchv1.Job, p *corev1.Pod) ruling {
 
 // failJob returns the ruling that fails the Job because of the oldest pod that it is about. All failed pods of the Job are judged, also those that
 // do not count: without a finalizer or a valid index (JOB-52).
-func failJob(s snapshot) (first ruling) {
+func failJob(s view) (first ruling) {
 	if s.Job.Spec.PodFailurePolicy == nil {
 		return first
 	}

@@ -100,11 +100,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func snapshotOf(j *batchv1.Job, pods ...*corev1.Pod) snapshot {
-	if leftAlone(j) {
-		return snapshot{Job: j}
-	}
-	return newSnapshot(j, pods)
+// snapshotOf is what is observed of a Job and its pods, and what that means.
+func snapshotOf(j *batchv1.Job, pods ...*corev1.Pod) view {
+	return newView(now, snapshot{Job: j, Pods: pods})
 }
 
 func TestPlanIndexed(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // surplus returns the active pods to delete, so that no more than wanted are left: first those of an index that has no use for them
 // (JOB-70), then by rank (JOB-22).
-func surplus(s snapshot, wanted int) []*corev1.Pod {
+func surplus(s view, wanted int) []*corev1.Pod {
 	useless, useful := sortOut(s)
 	over := len(useful) - wanted
 	if over <= 0 {
@@ -27,7 +27,7 @@ func surplus(s snapshot, wanted int) []*corev1.Pod {
 
 // sortOut separates the active pods that no index has a use for. They are without a valid index, of one that is done, or not the first
 // of theirs.
-func sortOut(s snapshot) (useless, useful []*corev1.Pod) {
+func sortOut(s view) (useless, useful []*corev1.Pod) {
 	pods := slices.Clone(s.active)
 	if !indexed(s.Job) {
 		return nil, pods
@@ -76,7 +76,7 @@ func readyAge(a, b *corev1.Pod) int {
 
 // giveUp deletes active pods that shall not be counted: first the finalizer, then the pod (JOB-23). One that is listed, although nothing
 // says that it has ended, loses its finalizer in the next reconcile, as one that is counted.
-func giveUp(s snapshot, pods []*corev1.Pod) plan.Step {
+func giveUp(s view, pods []*corev1.Pod) plan.Step {
 	var each plan.Each
 	for _, p := range pods {
 		sequence := []plan.Step{remove(p)}

@@ -207,7 +207,7 @@ func (l *life) rest() {
 }
 
 // drawSnapshot makes a Job and pods in any state.
-func drawSnapshot(t *rapid.T) snapshot {
+func drawSnapshot(t *rapid.T) view {
 	edits := []jobEdit{
 		func(*batchv1.Job) {}, byIndex, limitPerIndex(1), late, noCompletions, suspend, dying, deadline(60), onFailure,
 		policy(onDisruption("Ignore"), onExit("FailIndex", 3), onExit("FailJob", 4)),
@@ -299,7 +299,7 @@ func changed(steps []plan.Step) (all []plan.Object) {
 func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
-		restored := plantest.Restored(t, s)
+		restored := newView(now, plantest.Restored(t, s.snapshot))
 		if a, b := lines(planPods(now, s).Steps), lines(planPods(now, restored).Steps); !slices.Equal(a, b) {
 			t.Fatal(cmp.Diff(a, b))
 		}

@@ -22,8 +22,13 @@ import (
 // is suspended or resumed, and that it ends. To start a pod never waits for a report.
 const progressWait = 1200 * time.Millisecond
 
+// reportJob reports on what was decided.
+func reportJob(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
+	return reportStatus(now, view{s, d}, did)
+}
+
 // reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of the package).
-func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	if s.selector == nil || unknownMode(s.Job) || spoils(s, did) {
 		return plan.Plan{}
 	}
@@ -50,7 +55,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 
 // spoils reports whether the plan has failed such that the counts would be wrong: a pod could not be adopted, released or given up. A listed
 // pod that keeps its finalizer stays listed.
-func spoils(s snapshot, did plan.Outcome) bool {
+func spoils(s view, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
 		return r.Verb == plan.Changed && r.Err != nil && !s.listed[r.Object.GetUID()]
 	})
@@ -58,7 +63,7 @@ func spoils(s snapshot, did plan.Outcome) bool {
 
 // report is a report in the making.
 type report struct {
-	snapshot
+	view
 	did     plan.Outcome
 	touched map[types.UID]bool // pods that the plan has written
 	deleted map[types.UID]bool // active pods that it has deleted
@@ -69,8 +74,8 @@ type report struct {
 }
 
 // newReport begins with how many pods there are, what the plan did included (JOB-87).
-func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
-	r := &report{snapshot: s, did: did, touched: map[types.UID]bool{}, deleted: map[types.UID]bool{}, status: *s.Job.Status.DeepCopy()}
+func newReport(now time.Time, s view, did plan.Outcome) *report {
+	r := &report{view: s, did: did, touched: map[types.UID]bool{}, deleted: map[types.UID]bool{}, status: *s.Job.Status.DeepCopy()}
 	created, running := 0, 0
 	for _, result := range did.Results {
 		r.touched[result.Object.GetUID()] = true
@@ -103,9 +108,9 @@ func newReport(now time.Time, s snapshot, did plan.Outcome) *report {
 
 // decide finds out whether the Job ends.
 func (r *report) decide(now time.Time) {
-	r.end = endOf(now, r.snapshot)
+	r.end = endOf(now, r.view)
 	if !r.end.decided() {
-		r.end = completionsReached(r.snapshot, r.left)
+		r.end = completionsReached(r.view, r.left)
 	}
 }
 
@@ -185,7 +190,7 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 
 // stranded returns the pods of a suspended Job that were deleted before they were assigned to a node. No kubelet will end them, and the Job does
 // not replace them, so they are given up, as those are that it deletes itself.
-func (s snapshot) stranded() (pods []*corev1.Pod) {
+func (s view) stranded() (pods []*corev1.Pod) {
 	for _, p := range s.terminating {
 		if suspended(s.Job) && p.Spec.NodeName == "" && jobutil.Tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
 			pods = append(pods, p)

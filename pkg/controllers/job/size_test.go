@@ -31,7 +31,7 @@ func (c *crowd) pass() bool {
 	for _, p := range c.pods {
 		pods = append(pods, p)
 	}
-	s := newSnapshot(c.job, pods)
+	s := snapshotOf(c.job, pods...)
 	planned := planPods(c.now, s)
 	var did plan.Outcome
 	c.apply(planned.Steps, &did)

@@ -30,7 +30,7 @@ func (w *world) job() *batchv1.Job { return plantest.One[*batchv1.Job](w.World, 
 
 func (w *world) pods() []*corev1.Pod { return plantest.All[*corev1.Pod](w.World) }
 
-func (w *world) snapshot() snapshot { return snapshotOf(w.job(), slices.Clone(w.pods())...) }
+func (w *world) snapshot() view { return snapshotOf(w.job(), slices.Clone(w.pods())...) }
 
 // pass is one reconcile. The report is written at once, however long it could wait.
 func (w *world) pass() (planned, reported plan.Plan, err error) {

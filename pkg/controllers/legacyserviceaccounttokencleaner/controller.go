@@ -42,13 +42,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &lists{period: o.Period, all: c.Shared.Verifier}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
-		Name:        "legacy_service_account_token_cleaner",
-		Workers:     1,
-		InitialKeys: []plan.Key{{Name: "all"}},
-		Period:      cycle, // LTC-2
-		Observe:     k.observe,
-		Plan:        planTokens,
-		Applied:     applied,
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
+		Name:    "legacy_service_account_token_cleaner",
+		Workers: 1,
+		Source:  reconcile.Keys(plan.Key{Name: "all"}),
+		Period:  cycle, // LTC-2
+		Observe: k.observe,
+		Plan:    reconcile.PlanOnly(planTokens),
+		Applied: applied,
 	}), nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // applied logs what was written (LTC-11).
-func applied(ctx context.Context, _ snapshot, did plan.Outcome) {
+func applied(ctx context.Context, _ snapshot, _ struct{}, did, _ plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	for _, r := range did.Results {
 		switch {

@@ -50,17 +50,18 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		resources: c.Clients.Mapper().PreferredResourcesSince,
 		period:    o.SyncPeriod,
 	}
-	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, memory]{
-		Name:         "namespace",
-		Workers:      int(o.Workers),
-		Kinds:        []string{"Namespace"},
-		Watches:      []reconcile.Watch{{Kind: namespaces.GroupVersionKind, Informer: cached.Informer(), Enqueues: terminating}},
-		Observe:      observer.observe,
-		CommitAlways: true, // what was seen of the content, whatever becomes of it
-		Plan:         planContent,
-		Report:       reportConditions,
-		Owner:        owner,
-		Unowned:      true, // it deletes what is in the namespace, whoever controls it
+	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, struct{}, memory]{
+		Name:             "namespace",
+		Workers:          int(o.Workers),
+		Kinds:            []string{"Namespace"},
+		Watches:          []reconcile.Watch{{Kind: namespaces.GroupVersionKind, Informer: cached.Informer(), Enqueues: terminating}},
+		Observe:          observer.observe,
+		Remember:         reconcile.Always[snapshot, struct{}, memory], // what was seen of the content, whatever becomes of it
+		Plan:             reconcile.PlanOnly(planContent),
+		Report:           reconcile.ReportOnly[snapshot, struct{}](reportConditions),
+		Owner:            owner,
+		Unowned:          true, // it deletes what is in the namespace, whoever controls it
+		SkipVerification: true, // the namespace and what is in it are read live
 	}), nil
 }
 

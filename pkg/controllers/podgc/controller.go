@@ -62,7 +62,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
 	rules := []plan.Key{{Name: terminated}, {Name: outOfService}, {Name: orphaned}, {Name: unscheduled}}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    name,
 		Workers: len(rules), // none waits for another
 		Watches: []reconcile.Watch{ // nothing is done before both are filled (PGC-28); else time is what enqueues a rule
@@ -70,12 +70,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: nodeKind, Informer: nodes.Informer(), Enqueues: comingOrGoing, Record: true,
 				Delay: func(plan.Key) time.Duration { return time.Second }},
 		},
-		InitialKeys:  rules,
-		Period:       cycle, // PGC-3
-		Observe:      k.observe,
-		CommitAlways: true, // what was seen of the nodes, whatever becomes of the pods
-		Plan:         planPods,
-		Applied:      own.applied,
+		Source:   reconcile.Keys(rules...),
+		Period:   cycle, // PGC-3
+		Observe:  k.observe,
+		Remember: reconcile.Always[snapshot, struct{}, memory], // what was seen of the nodes, whatever becomes of the pods
+		Plan:     reconcile.PlanOnly(planPods),
+		Applied:  own.applied,
 	}), nil
 }
 

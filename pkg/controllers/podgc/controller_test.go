@@ -405,12 +405,12 @@ func TestErrorsAreCounted(t *testing.T) {
 	c := collecting{metrics: own.all()}
 	c.count(t, "")
 	a, b := pod("a", "deleting"), pod("b", "deleting")
-	own.applied(t.Context(), snapshot{Rule: unscheduled}, plan.Outcome{Results: []plan.Result{
+	own.applied(t.Context(), snapshot{Rule: unscheduled}, struct{}{}, plan.Outcome{Results: []plan.Result{
 		{Verb: plan.Changed, Object: a, Subresource: plan.Status},
 		{Verb: plan.Deleted, Object: a, Err: errors.New("no")},
 		{Verb: plan.Changed, Object: b, Err: errors.New("no")},
 		{Verb: plan.Changed, Object: b, Err: plan.ErrStale},
-	}})
+	}}, plan.Outcome{})
 	tried, _ := c.count(t, "pod_gc_collector_force_delete_pods_total", "shop", unscheduled)
 	failed, _ := c.count(t, "pod_gc_collector_force_delete_pod_errors_total", "shop", unscheduled)
 	if tried != 3 || failed != 2 {

@@ -45,7 +45,7 @@ func (c collectors) all() []metrics.Registerable {
 }
 
 // applied counts and logs what became of a rule's plan, and when the circuit breaker opens or closes.
-func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
+func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	if s.Rule == orphaned {
 		c.tellBreaker(logger, s)

@@ -50,7 +50,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{claims: claims, pods: pods}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "pvcprotection", // of the queue
 		Workers: workers,
 		Kinds:   []string{"Namespace"},
@@ -58,8 +58,8 @@ func initialize(c manager.Context) (manager.Runner, error) {
 			{Kind: kind("PersistentVolumeClaim"), Informer: claims.Informer(), Enqueues: enqueuedByClaim, Resync: true},
 			{Kind: kind("Pod"), Informer: pods.Informer(), Enqueues: k.enqueuedByPod},
 		},
-		Observe:      k.observe,
-		CommitAlways: true, // it is what was seen
-		Plan:         planClaims,
+		Observe:  k.observe,
+		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
+		Plan:     reconcile.PlanOnly(planClaims),
 	}), nil
 }

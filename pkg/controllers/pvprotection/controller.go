@@ -41,13 +41,13 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{volumes: volumes}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "pvprotection", // of the queue
 		Workers: workers,
 		Kinds:   []string{kind().Kind},
 		Watches: []reconcile.Watch{{Kind: kind(), Informer: volumes.Informer(), Enqueues: enqueued, Resync: true}},
 		Observe: k.observe,
-		Plan:    planFinalizer,
+		Plan:    reconcile.PlanOnly(planFinalizer),
 		Owner:   func(s snapshot) plan.Object { return s.Volume },
 	}), nil
 }

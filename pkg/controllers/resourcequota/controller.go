@@ -83,7 +83,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 
 // runner also tells what cannot be counted.
 type runner struct {
-	*reconcile.Runner[snapshot, memory]
+	*reconcile.Runner[snapshot, struct{}, memory]
 	sources *sources
 }
 
@@ -91,19 +91,19 @@ type runner struct {
 func (r runner) Unlisted() []string { return r.sources.unlisted() }
 
 // controller returns the parts that the engine runs.
-func (k *caches) controller(workers int) reconcile.Controller[snapshot, memory] {
-	return reconcile.Controller[snapshot, memory]{
-		Name:      "resourcequota",
-		QueueName: "resourcequota_primary", // RQ-47
-		Workers:   workers,
-		Kinds:     []string{quotaKind.Kind},
-		Watches:   []reconcile.Watch{{Kind: quotaKind, Informer: k.quotas.Informer(), Enqueues: informers.Itself, Record: true}},
-		Observe:   k.observe,
-		Plan:      planUsage,
-		Remember:  remember,
-		Owner:     owner,
-		Unowned:   true, // the version is a precondition of the only write, so that nothing need be read before it
-		Source:    k.follow,
+func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}, memory] {
+	return reconcile.Controller[snapshot, struct{}, memory]{
+		Name:             "resourcequota",
+		QueueName:        "resourcequota_primary", // RQ-47
+		Workers:          workers,
+		Kinds:            []string{quotaKind.Kind},
+		Watches:          []reconcile.Watch{{Kind: quotaKind, Informer: k.quotas.Informer(), Enqueues: informers.Itself, Record: true}},
+		Observe:          k.observe,
+		Plan:             reconcile.PlanOnly(planUsage),
+		Remember:         reconcile.RememberOutcome(remember),
+		Owner:            owner,
+		SkipVerification: true, // the version is a precondition of the only write, so that nothing need be read before it
+		Source:           k.follow,
 	}
 }
 

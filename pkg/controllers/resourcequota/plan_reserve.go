@@ -225,7 +225,7 @@ func (m memory) reserved() (sum corev1.ResourceList, ends time.Time) {
 }
 
 // remember notes which version this process has made of the quota.
-func remember(_ time.Time, s snapshot, did plan.Outcome) *memory {
+func remember(_ time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 	m := s.Memory
 	for _, r := range did.Results {
 		q, ok := r.Object.(*corev1.ResourceQuota)

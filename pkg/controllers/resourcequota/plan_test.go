@@ -192,7 +192,7 @@ func TestOwnWrites(t *testing.T) {
 		{"refused", plan.Result{Object: q, Err: fmt.Errorf("%w: conflict", plan.ErrStale)}, 100, 5},
 		{"not answered", plan.Result{Object: q, Err: errors.New("timeout")}, 100, 3},
 	} {
-		m := remember(epoch, s, plan.Outcome{Results: []plan.Result{c.Result}})
+		m := remember(epoch, s, struct{}{}, plan.Outcome{Results: []plan.Result{c.Result}})
 		if m.Seen != c.seen || !quota.Equal(m.Used, amounts("pods", c.used)) {
 			t.Errorf("%s: %+v", c.name, m)
 		}
@@ -230,7 +230,7 @@ func TestNeverLowersTooFar(t *testing.T) {
 			next := q.DeepCopy()
 			next.Status, next.ResourceVersion = *status, fmt.Sprint(version)
 			quotas = append(quotas, next)
-			m = *remember(now, s, plan.Outcome{Results: []plan.Result{{Object: next, Version: next.ResourceVersion}}})
+			m = *remember(now, s, struct{}{}, plan.Outcome{Results: []plan.Result{{Object: next, Version: next.ResourceVersion}}})
 		}
 		show := func(n int) {
 			for ; n > 0 && shownObjects < len(objects); n-- {

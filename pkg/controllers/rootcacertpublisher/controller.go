@@ -62,7 +62,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	klog.Background().Info("Publishing the certificate authorities of the API server", "from", from, "subjects", subjects, "changesExisting", k.restores)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "root_ca_cert_publisher", // of the queue
 		Workers: workers,
 		Kinds:   []string{"Namespace"},
@@ -74,7 +74,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 			bundle.Follow(ctx, func() { k.enqueueAll(enqueue) })
 		},
 		Observe: k.observe,
-		Plan:    planConfigMap,
+		Plan:    reconcile.PlanOnly(planConfigMap),
 		Applied: own.applied,
 	}), nil
 }

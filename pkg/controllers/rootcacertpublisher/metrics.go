@@ -40,7 +40,7 @@ func (c collectors) all() []metrics.Registerable {
 }
 
 // applied counts a reconcile.
-func (c collectors) applied(_ context.Context, s snapshot, did plan.Outcome) {
+func (c collectors) applied(_ context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	code := codeOf(did.Err)
 	c.syncs.WithLabelValues(code).Inc()
 	c.duration.WithLabelValues(code).Observe(time.Since(s.Began).Seconds())

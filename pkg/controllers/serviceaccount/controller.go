@@ -44,7 +44,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{namespaces: namespaces, accounts: accounts}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "serviceaccount", // of the queue
 		Workers: workers,
 		Kinds:   []string{"Namespace"},
@@ -53,6 +53,6 @@ func initialize(c manager.Context) (manager.Runner, error) {
 			{Kind: kind("ServiceAccount"), Informer: accounts.Informer(), Enqueues: enqueuedByAccount},
 		},
 		Observe: k.observe,
-		Plan:    planAccount,
+		Plan:    reconcile.PlanOnly(planAccount),
 	}), nil
 }

@@ -63,7 +63,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{secrets: secrets, accounts: accounts, key: key, bundle: bundle}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:      "serviceaccount_tokens", // the original has two queues, both of this name in metrics
 		QueueName: "serviceaccount_tokens_service",
 		Workers:   int(o.Workers),
@@ -74,7 +74,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Source:  k.follow,
 		Observe: k.observe,
-		Plan:    planSecret,
+		Plan:    reconcile.PlanOnly(planSecret),
 	}), nil
 }
 

@@ -24,10 +24,10 @@ func BenchmarkReconcile(b *testing.B) {
 				did := plan.Outcome{}
 				b.ReportAllocs()
 				for b.Loop() {
-					if p := planPods(now, s); !p.Empty() {
+					if p := planned(now, s); !p.Empty() {
 						b.Fatal(lines(p.Steps))
 					}
-					reportStatus(now, s, did)
+					reported(now, s, did)
 				}
 			})
 		}

@@ -79,7 +79,7 @@ func TestRetention(t *testing.T) {
 			s := see(set, revision("v1", 1, set), pod(set, 0, "v1"), pod(set, 1, "v1"),
 				claim("data-web-0", ownedBy(c.inside...)), claim("data-web-1", ownedBy(c.out...)))
 			var got []string
-			each(planPods(plantest.Epoch, s).Steps, func(step plan.Step) { got = append(got, line(step)) })
+			each(planned(plantest.Epoch, s).Steps, func(step plan.Step) { got = append(got, line(step)) })
 			if diff := cmp.Diff(append(c.want, "delete web-1"), got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -129,11 +129,11 @@ func TestRefusedClaims(t *testing.T) {
 func TestConflictIsToldOnce(t *testing.T) { // STS-74
 	set := web(1, claims("data"), policy("Retain/Delete"))
 	s := see(set, revision("v1", 1, set), pod(set, 0, "v1"), claim("data-web-0", ownedBy("other")))
-	if p := planPods(plantest.Epoch, s); len(p.Steps) != 1 {
+	if p := planned(plantest.Epoch, s); len(p.Steps) != 1 {
 		t.Errorf("the first time: %v", lines(p.Steps))
 	}
 	s.Complained = conflicts(s)
-	if p := planPods(plantest.Epoch, s); !p.Empty() {
+	if p := planned(plantest.Epoch, s); !p.Empty() {
 		t.Errorf("again: %v", lines(p.Steps))
 	}
 }

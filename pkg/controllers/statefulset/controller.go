@@ -61,7 +61,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kind: "StatefulSet", Get: sets.Get, In: sets.In,
 		Selector: func(set *appsv1.StatefulSet) *metav1.LabelSelector { return set.Spec.Selector },
 	}}
-	runner := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	runner := reconcile.New(c.Shared, c.Access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:    "statefulset",
 		Workers: int(o.Workers),
 		Kinds:   []string{"StatefulSet"},
@@ -71,14 +71,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			{Kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), Informer: claims.Informer(), Enqueues: owners.enqueuesByClaim},
 			{Kind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Informer: revisions.Informer(), Enqueues: owners.Enqueues},
 		},
-		Observe:      k.observe,
-		CommitAlways: true, // it is what was seen
-		Owner:        func(s snapshot) plan.Object { return s.Set },
-		Plan:         planPods,
-		Report:       reportStatus,
-		Applied:      own.applied,
-		Stale:        own.countStale,
-		Live:         live,
+		Observe:  k.observe,
+		Remember: remember,
+		Owner:    func(s snapshot) plan.Object { return s.Set },
+		Plan:     planSet,
+		Report:   reportStatus,
+		Applied:  own.applied,
+		Live:     live,
 	})
 	return term{runner, own}, nil
 }

@@ -67,14 +67,14 @@ func (s *simulation) look() int {
 	}
 	snap := see(set, objects...)
 	snap.ReplaceStuckPods = s.replaceStuck
-	p := planPods(s.world.Now(), snap)
+	p := planned(s.world.Now(), snap)
 	if p.Why != s.said {
 		s.said = p.Why
 		s.note("* %s", p.Why)
 	}
 	log := len(s.world.Log)
 	did := s.world.Apply(p)
-	report := s.world.Apply(reportStatus(s.world.Now(), snap, did))
+	report := s.world.Apply(reported(s.world.Now(), snap, did))
 	for _, line := range s.world.Log[log:] {
 		s.note("    %s", strings.TrimSuffix(line, "web-"))
 	}

@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -262,4 +263,22 @@ func ownersOf(o plan.Object) string {
 	}
 	slices.Sort(names)
 	return " of [" + strings.Join(names, " ") + "]"
+}
+
+// planned is the plan for what was observed, without the decision.
+func planned(now time.Time, s snapshot) plan.Plan {
+	_, p := planSet(now, s)
+	return p
+}
+
+// reported is the report that follows from the decision on what was observed.
+func reported(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
+	d, _ := planSet(now, s)
+	return reportStatus(now, s, d, did)
+}
+
+// applied sets the gauges for what was observed.
+func applied(ctx context.Context, c collectors, s snapshot) {
+	d, _ := planSet(time.Now(), s)
+	c.applied(ctx, s, d, plan.Outcome{}, plan.Outcome{})
 }

@@ -60,11 +60,11 @@ func (c collectors) countStale(r schema.GroupResource) {
 }
 
 // applied sets the gauges of a set.
-func (c collectors) applied(_ context.Context, s snapshot, _ plan.Outcome) {
+func (c collectors) applied(_ context.Context, s snapshot, d decision, _, _ plan.Outcome) {
 	if c.maxUnavailable == nil || !c.exists(s.Set) {
 		return
 	}
-	if r := sortOut(time.Now(), s); r.invalid == nil {
+	if r := newRollout(time.Now(), s, d); r.invalid == nil {
 		c.maxUnavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.maxUnavailable()))
 		c.unavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.unavailable()))
 	}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -39,25 +38,25 @@ func TestMetrics(t *testing.T) {
 	const most, unavailable = "statefulset_controller_statefulset_max_unavailable", "statefulset_controller_statefulset_unavailable_replicas"
 	set := web(3)
 	c.countStale(schema.GroupResource{Resource: "pods"})
-	c.applied(t.Context(), see(set, revision("v1", 1, set), pod(set, 0, "v1")), plan.Outcome{})
+	applied(t.Context(), c, see(set, revision("v1", 1, set), pod(set, 0, "v1")))
 	if got := values(); got[most] != 1 || got[unavailable] != 2 || got["statefulset_controller_stale_sync_skips_total"] != 1 {
 		t.Errorf("STS-80, STS-81 %v", got)
 	}
 	if err := (term{leads{}, c}).Run(t.Context()); err != nil || values()[most] != 0 || values()[unavailable] != 0 {
 		t.Errorf("STS-80 after the term as leader: %v, %v", values(), err)
 	}
-	c.applied(t.Context(), see(set, revision("v1", 1, set), pod(set, 0, "v1")), plan.Outcome{})
+	applied(t.Context(), c, see(set, revision("v1", 1, set), pod(set, 0, "v1")))
 	if keys := c.enqueues(set, nil); len(keys) != 1 || keys[0].Name != "web" {
 		t.Errorf("enqueues %v", keys)
 	}
 	exists = false
-	c.applied(t.Context(), see(set, revision("v1", 1, set)), plan.Outcome{})
+	applied(t.Context(), c, see(set, revision("v1", 1, set)))
 	if got := values(); got[most] != 0 || got[unavailable] != 0 {
 		t.Errorf("STS-105 of a set that is gone: %v", got)
 	}
 	off := newCollectors(false, nil)
 	off.register(metrics.NewKubeRegistry().MustRegister)
-	off.applied(t.Context(), see(set), plan.Outcome{})
+	applied(t.Context(), off, see(set))
 	if err := (term{leads{}, off}).Run(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -3,15 +3,18 @@ package statefulset
 import (
 	"bytes"
 	"context"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -63,9 +66,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	s.Complained = before.Complained
 	s.Taken = k.taken(set, s.Data)
 	after := memory{UID: set.UID, Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
-	if r := sortOut(r.Now, s); r.invalid == nil {
-		k.findClaims(r)
-		after.Revision = r.update.Name
+	if selector, err := selectorOf(set); err == nil {
+		k.findClaims(s, selector)
 	}
 	after.Complained = conflicts(s)
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
@@ -109,9 +111,26 @@ func (k *caches) taken(set *appsv1.StatefulSet, data []byte) map[string]*appsv1.
 	}
 }
 
+// remember is what was seen, and the revision that the template turned out to have.
+func remember(_ time.Time, _ snapshot, d decision, seen *memory, _, _ plan.Outcome) (*memory, bool) {
+	if d.invalid != nil {
+		return seen, true
+	}
+	after := *seen
+	after.Revision = d.update.Name
+	return &after, true
+}
+
 // findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names. It
-// fills the maps of the snapshot that r was made of.
-func (k *caches) findClaims(r *rollout) {
+// fills the maps of the snapshot.
+func (k *caches) findClaims(s snapshot, selector labels.Selector) {
+	r := &rollout{snapshot: s}
+	for _, p := range s.Pods {
+		if s.named(p) && selector.Matches(labels.Set(p.Labels)) && (metav1.GetControllerOfNoCopy(p) != nil || p.DeletionTimestamp == nil) {
+			r.mine = append(r.mine, p)
+		}
+	}
+	r.placeMembers()
 	find := func(ordinal int) {
 		for i := range r.Set.Spec.VolumeClaimTemplates {
 			name := claimName(r.Set, &r.Set.Spec.VolumeClaimTemplates[i], ordinal)

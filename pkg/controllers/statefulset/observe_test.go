@@ -70,7 +70,8 @@ func (o *observer) look() snapshot {
 	if err != nil || !seen.Exists {
 		o.Fatalf("exists: %t, %v", seen.Exists, err)
 	}
-	o.memory = seen.Memory
+	d, _ := planSet(now, seen.Snapshot)
+	o.memory, _ = remember(now, seen.Snapshot, d, seen.Memory, plan.Outcome{}, plan.Outcome{})
 	return seen.Snapshot
 }
 
@@ -86,7 +87,7 @@ func TestBlockedOrdinals(t *testing.T) {
 		}
 	}
 	want := []string{"create web-500", "create data-web-501, create web-501"}
-	if diff := cmp.Diff(want, lines(planPods(now, newObserver(t, there...).look()).Steps)); diff != "" {
+	if diff := cmp.Diff(want, lines(planned(now, newObserver(t, there...).look()).Steps)); diff != "" {
 		t.Errorf("STS-52, STS-53 (-want +got):\n%s", diff)
 	}
 }
@@ -95,7 +96,7 @@ func TestBlockedOrdinals(t *testing.T) {
 func TestBurst(t *testing.T) {
 	set := web(1<<31-1, parallel, claims("data"))
 	s := newObserver(t, set, revision("v1", 1, set)).look()
-	created, _ := podsOf(planPods(now, s))
+	created, _ := podsOf(planned(now, s))
 	if len(created) != burst || created[0] != 0 || created[burst-1] != burst-1 {
 		t.Errorf("STS-52 creates %v", created)
 	}
@@ -103,7 +104,7 @@ func TestBurst(t *testing.T) {
 	bad := revision("v0", 1, parallelFailure)
 	bad.Name, bad.Data.Raw = "web-bad", []byte("{")
 	s = newObserver(t, parallelFailure, bad, revision("v1", 2, parallelFailure)).look()
-	if created, _ := podsOf(planPods(now, s)); len(created) != burst-9 {
+	if created, _ := podsOf(planned(now, s)); len(created) != burst-9 {
 		t.Errorf("STS-52 of a revision that cannot be read, creates %d", len(created))
 	}
 }

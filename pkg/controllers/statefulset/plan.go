@@ -47,17 +47,23 @@ type snapshot struct {
 	ReplaceStuckPods bool // STS-100
 }
 
+// decision is the snapshot, sorted out: who the members of the set are, and which revisions there are.
+type decision struct {
+	revisions
+	ownRevisions []*appsv1.ControllerRevision // all revisions of the set
+	mine         []*corev1.Pod                // all members
+	replicas     map[int]*corev1.Pod          // of these, the ones with a wanted ordinal
+	condemned    []*corev1.Pod                // of these, the others, the highest ordinal first
+	claims       []plan.Step                  // adoptions and releases
+	adopting     bool
+	invalid      error
+}
+
 // rollout is a snapshot, sorted out, and the plan that is being made of it.
 type rollout struct {
 	snapshot
-	revisions
-	now       time.Time
-	mine      []*corev1.Pod       // all members
-	replicas  map[int]*corev1.Pod // of these, the ones with a wanted ordinal
-	condemned []*corev1.Pod       // of these, the others, the highest ordinal first
-	claims    []plan.Step         // adoptions and releases
-	adopting  bool
-	invalid   error
+	decision
+	now time.Time
 
 	identifying bool // a pod gets back the labels of its identity
 
@@ -68,9 +74,15 @@ type rollout struct {
 	next time.Duration
 }
 
-// planPods decides which pods and claims are created, changed and deleted, and which revisions (STS-4).
-func planPods(now time.Time, s snapshot) plan.Plan {
+// planSet sorts the snapshot out, once for all parts of the reconcile, and plans.
+func planSet(now time.Time, s snapshot) (decision, plan.Plan) {
 	r := sortOut(now, s)
+	d := r.decision
+	return d, r.plan()
+}
+
+// plan decides which pods and claims are created, changed and deleted, and which revisions (STS-4).
+func (r *rollout) plan() plan.Plan {
 	switch {
 	case r.invalid != nil:
 		return plan.Plan{Why: r.invalid.Error()}
@@ -88,31 +100,49 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 
 // sortOut finds the members of the set, and its revisions.
 func sortOut(now time.Time, s snapshot) *rollout {
-	r := &rollout{snapshot: s, now: now, replicas: map[int]*corev1.Pod{}}
-	selector, err := metav1.LabelSelectorAsSelector(s.Set.Spec.Selector)
-	switch {
-	case err != nil:
-		r.invalid = fmt.Errorf("left alone, selector: %w", err)
-	case s.Set.Spec.Selector == nil || selector.Empty():
-		r.invalid = errors.New("left alone, selector: it is empty")
-	case !selector.Matches(labels.Set(s.Set.Spec.Template.Labels)):
-		r.invalid = errors.New("left alone, the selector does not match the labels of the template")
-	}
-	if r.invalid != nil {
+	r := &rollout{snapshot: s, now: now}
+	var selector labels.Selector
+	if selector, r.invalid = selectorOf(s.Set); r.invalid != nil {
 		return r
 	}
 	r.claim(selector)
+	r.placeMembers()
+	slices.SortFunc(r.condemned, func(a, b *corev1.Pod) int { return ordinalOf(b) - ordinalOf(a) })
+	r.revisions, r.invalid = r.findRevisions()
+	return r
+}
+
+// newRollout is what sortOut has made of the snapshot before.
+func newRollout(now time.Time, s snapshot, d decision) *rollout {
+	s.Revisions = d.ownRevisions
+	return &rollout{snapshot: s, decision: d, now: now}
+}
+
+// selectorOf returns the set's selector. One that selects everything, or is missing, or does not select the pods of the template, is an
+// error.
+func selectorOf(set *appsv1.StatefulSet) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("left alone, selector: %w", err)
+	case set.Spec.Selector == nil || selector.Empty():
+		return nil, errors.New("left alone, selector: it is empty")
+	case !selector.Matches(labels.Set(set.Spec.Template.Labels)):
+		return nil, errors.New("left alone, the selector does not match the labels of the template")
+	}
+	return selector, nil
+}
+
+// placeMembers tells the members with a wanted ordinal from the others.
+func (r *rollout) placeMembers() {
+	r.replicas = map[int]*corev1.Pod{}
 	for _, p := range r.mine {
-		_, ordinal, _ := splitName(p.Name)
-		if ordinal >= start(s.Set) && ordinal < end(s.Set) {
+		if ordinal := ordinalOf(p); ordinal >= start(r.Set) && ordinal < end(r.Set) {
 			r.replicas[ordinal] = p
 		} else {
 			r.condemned = append(r.condemned, p)
 		}
 	}
-	slices.SortFunc(r.condemned, func(a, b *corev1.Pod) int { return ordinalOf(b) - ordinalOf(a) })
-	r.revisions, r.invalid = r.findRevisions()
-	return r
 }
 
 func ordinalOf(p *corev1.Pod) int {
@@ -120,16 +150,18 @@ func ordinalOf(p *corev1.Pod) int {
 	return ordinal
 }
 
+// named reports whether the pod has the name of a member.
+func (s snapshot) named(p *corev1.Pod) bool {
+	set, _, ok := splitName(p.Name)
+	return ok && set == s.Set.Name
+}
+
 // claim finds the set's own pods and revisions, and plans what makes them so (STS-10, STS-32).
 func (r *rollout) claim(selector labels.Selector) {
-	named := func(p *corev1.Pod) bool {
-		set, _, ok := splitName(p.Name)
-		return ok && set == r.Set.Name
-	}
 	var candidates []*corev1.Pod
 	for _, p := range r.Pods {
 		switch owned := metav1.IsControlledBy(p, r.Set); {
-		case named(p) && (owned || !r.owns(p)):
+		case r.named(p) && (owned || !r.owns(p)):
 			candidates = append(candidates, p)
 		case owned && r.Set.DeletionTimestamp == nil && p.Namespace == r.Set.Namespace: // the name is that of no member
 			_, release := plan.Claim(r.Set, setKind(), labels.Nothing(), []*corev1.Pod{p})
@@ -142,7 +174,7 @@ func (r *rollout) claim(selector labels.Selector) {
 		return !selector.Matches(labels.Set(c.Labels))
 	})
 	revisions, steps := plan.Claim(r.Set, setKind(), selector, matching)
-	r.Revisions, r.claims = revisions, append(r.claims, steps...)
+	r.Revisions, r.ownRevisions, r.claims = revisions, revisions, append(r.claims, steps...)
 	r.adopting = adopts(r.claims)
 }
 

@@ -38,7 +38,7 @@ func (c row) run(t *testing.T) {
 		if c.edit != nil {
 			c.edit(&s)
 		}
-		p := planPods(plantest.Epoch.Add(10*time.Second), s)
+		p := planned(plantest.Epoch.Add(10*time.Second), s)
 		if diff := cmp.Diff(c.want, lines(p.Steps)); diff != "" {
 			t.Errorf("steps (-want +got):\n%s", diff)
 		}
@@ -261,7 +261,7 @@ func TestMembership(t *testing.T) {
 		{"a template that the selector does not match", func(set *appsv1.StatefulSet) { set.Spec.Template.Labels = nil }, "the selector does not match"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planPods(plantest.Epoch, see(web(1, c.edit)))
+			p := planned(plantest.Epoch, see(web(1, c.edit)))
 			if !p.Empty() || !strings.Contains(p.Why, c.want) {
 				t.Errorf("%v: %s", lines(p.Steps), p.Why)
 			}

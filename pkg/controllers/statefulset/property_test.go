@@ -101,7 +101,7 @@ func podsOf(p plan.Plan) (created, deleted []int) {
 func TestOnePodForEachIdentity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
-		created, deleted := podsOf(planPods(now, s))
+		created, deleted := podsOf(planned(now, s))
 		for _, ordinal := range created {
 			if s.Occupied[podName(s.Set, ordinal)] != nil || slices.Contains(deleted, ordinal) || ordinal < start(s.Set) || ordinal >= end(s.Set) {
 				t.Fatalf("creates %v, deletes %v", created, deleted)
@@ -116,7 +116,7 @@ func TestOrderIsKept(t *testing.T) {
 		s := drawSnapshot(t)
 		s.MaxUnavailable = false
 		s.Set.Spec.PodManagementPolicy = appsv1.OrderedReadyPodManagement
-		created, deleted := podsOf(planPods(now, s))
+		created, deleted := podsOf(planned(now, s))
 		if len(created)+len(deleted) > 1 {
 			t.Fatalf("creates %v, deletes %v", created, deleted)
 		}
@@ -136,7 +136,7 @@ func TestClaimsAreSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		scaled, gone := deletedWith(s.Set)
-		each(planPods(now, s).Steps, func(step plan.Step) {
+		each(planned(now, s).Steps, func(step plan.Step) {
 			switch step := step.(type) {
 			case plan.Delete:
 				for _, o := range step.Objects {
@@ -171,7 +171,7 @@ func TestClaimsAreSafe(t *testing.T) {
 func TestClaimsBeforeTheirPod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
-		steps := planPods(now, s).Steps
+		steps := planned(now, s).Steps
 		changes := func(steps []plan.Step) map[string]bool {
 			all := map[string]bool{}
 			each(steps, func(step plan.Step) {
@@ -181,7 +181,7 @@ func TestClaimsBeforeTheirPod(t *testing.T) {
 			})
 			return all
 		}
-		planned := changes(steps)
+		changed := changes(steps)
 		var walk func(done, steps []plan.Step)
 		walk = func(done, steps []plan.Step) {
 			for i, step := range steps {
@@ -193,7 +193,7 @@ func TestClaimsBeforeTheirPod(t *testing.T) {
 					}
 				case plan.Delete:
 					for _, o := range step.Objects {
-						if name := "data-" + o.GetName(); planned[name] && !changes(before)[name] {
+						if name := "data-" + o.GetName(); changed[name] && !changes(before)[name] {
 							t.Fatalf("%s does not wait for its claim: %v", o.GetName(), lines(steps))
 						}
 					}
@@ -211,11 +211,11 @@ func TestWritesEachObjectOnce(t *testing.T) {
 		seen := map[types.UID]bool{}
 		write := func(o plan.Object) {
 			if seen[o.GetUID()] {
-				t.Fatalf("%s is written twice: %v", o.GetName(), lines(planPods(now, s).Steps))
+				t.Fatalf("%s is written twice: %v", o.GetName(), lines(planned(now, s).Steps))
 			}
 			seen[o.GetUID()] = true
 		}
-		each(planPods(now, s).Steps, func(step plan.Step) {
+		each(planned(now, s).Steps, func(step plan.Step) {
 			switch step := step.(type) {
 			case plan.Change:
 				write(step.Old)
@@ -242,7 +242,7 @@ func TestIgnoresCacheOrder(t *testing.T) {
 		other.Revisions = rapid.Permutation(s.Revisions).Draw(t, "revisions shuffled")
 		sorted := func(s snapshot) []string {
 			var all []string
-			each(planPods(now, s).Steps, func(step plan.Step) { all = append(all, line(step)) })
+			each(planned(now, s).Steps, func(step plan.Step) { all = append(all, line(step)) })
 			slices.Sort(all)
 			return all
 		}
@@ -256,9 +256,9 @@ func TestLeavesInputAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		before := plantest.Restored(t, s)
-		p := planPods(now, s)
-		reportStatus(now, s, plan.Outcome{})
-		if diff := cmp.Diff(lines(p.Steps), lines(planPods(now, before).Steps)); diff != "" {
+		p := planned(now, s)
+		reported(now, s, plan.Outcome{})
+		if diff := cmp.Diff(lines(p.Steps), lines(planned(now, before).Steps)); diff != "" {
 			t.Fatal(diff)
 		}
 		if after := plantest.Restored(t, s); !reflect.DeepEqual(before, after) {
@@ -272,10 +272,10 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		restored := plantest.Restored(t, s)
-		if diff := cmp.Diff(planPods(now, s), planPods(now, restored)); diff != "" {
+		if diff := cmp.Diff(planned(now, s), planned(now, restored)); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, restored, plan.Outcome{})); diff != "" {
+		if diff := cmp.Diff(reported(now, s, plan.Outcome{}), reported(now, restored, plan.Outcome{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -297,10 +297,10 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			}
 			cached.Pods = append(cached.Pods, o.(*corev1.Pod))
 		}
-		if diff := cmp.Diff(lines(planPods(now, s).Steps), lines(planPods(now, cached).Steps)); diff != "" {
+		if diff := cmp.Diff(lines(planned(now, s).Steps), lines(planned(now, cached).Steps)); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, cached, plan.Outcome{})); diff != "" {
+		if diff := cmp.Diff(reported(now, s, plan.Outcome{}), reported(now, cached, plan.Outcome{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -346,10 +346,10 @@ func TestIgnoredChangesDoNotMatter(t *testing.T) {
 		changed := s
 		changed.Pods = slices.Clone(s.Pods)
 		changed.Pods[at] = after
-		if diff := cmp.Diff(lines(planPods(now, s).Steps), lines(planPods(now, changed).Steps)); diff != "" {
+		if diff := cmp.Diff(lines(planned(now, s).Steps), lines(planned(now, changed).Steps)); diff != "" {
 			t.Fatal(diff)
 		}
-		if diff := cmp.Diff(reportStatus(now, s, plan.Outcome{}), reportStatus(now, changed, plan.Outcome{})); diff != "" {
+		if diff := cmp.Diff(reported(now, s, plan.Outcome{}), reported(now, changed, plan.Outcome{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -385,11 +385,11 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if _, err := history.Data(&set.Spec.Template); err != nil {
 			t.Skip(err)
 		}
-		p := planPods(now, see(set, objects...))
+		p := planned(now, see(set, objects...))
 		if p.Requeue < 0 {
 			t.Errorf("looks again after %v", p.Requeue)
 		}
-		reportStatus(now, see(set, objects...), plan.Outcome{})
+		reported(now, see(set, objects...), plan.Outcome{})
 	})
 }
 

@@ -22,8 +22,8 @@ const promptly = 100 * time.Millisecond
 const progressQuiet = 200 * time.Millisecond
 
 // reportStatus writes the set's status when something in it differs (STS-60..63).
-func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
-	r := sortOut(now, s)
+func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
+	r := newRollout(now, s, d)
 	if r.invalid != nil || r.adopting || did.Stopped || unsure(s.Set, did) {
 		return plan.Plan{}
 	}

@@ -17,7 +17,7 @@ import (
 
 // statusOf is what is reported, nil if nothing is.
 func statusOf(s snapshot, did plan.Outcome) (*appsv1.StatefulSetStatus, plan.Plan) {
-	p := reportStatus(plantest.Epoch.Add(10*time.Second), s, did)
+	p := reported(plantest.Epoch.Add(10*time.Second), s, did)
 	for _, step := range p.Steps {
 		if change, ok := step.(plan.Change); ok {
 			return &change.New.(*appsv1.StatefulSet).Status, p

@@ -18,7 +18,7 @@ func TestFirstRevision(t *testing.T) {
 	set := web(1, func(set *appsv1.StatefulSet) {
 		set.Annotations = map[string]string{"kubernetes.io/change-cause": "first"}
 	})
-	p := planPods(plantest.Epoch, see(set))
+	p := planned(plantest.Epoch, see(set))
 	made := p.Steps[0].(plan.Create).Object.(*appsv1.ControllerRevision)
 	data := `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"image":"v1","name":"web","resources":{}}]}}}}`
 	hash := history.Hash([]byte(data), 0)
@@ -137,7 +137,7 @@ func TestRevisionFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			parallel(c.set)
-			p := planPods(plantest.Epoch, see(c.set, revision("v1", 1, base), revision("v2", 2, base)))
+			p := planned(plantest.Epoch, see(c.set, revision("v1", 1, base), revision("v2", 2, base)))
 			byName := map[string]string{}
 			for _, step := range p.Steps {
 				for _, sequence := range step.(plan.Each).Sequences {
@@ -164,7 +164,7 @@ func TestRevisionThatCannotBeRead(t *testing.T) {
 	set := web(2, image("v2"), partition(1), func(set *appsv1.StatefulSet) { set.Status.CurrentRevision = "web-bad" })
 	bad := revision("v1", 1, set)
 	bad.Name, bad.Data.Raw = "web-bad", []byte("{")
-	p := planPods(plantest.Epoch, see(set, bad, revision("v2", 2, set)))
+	p := planned(plantest.Epoch, see(set, bad, revision("v2", 2, set)))
 	got := lines(p.Steps)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: ControllerRevision web-bad: ") {
 		t.Errorf("STS-71 got %v", got)
@@ -190,7 +190,7 @@ func TestHistory(t *testing.T) {
 		{"STS-37 one that a pod carries stays", web(2, image("v4"), keeps(0), partition(9)), []plan.Object{pod(base, 1, "v2")}, []string{" | delete revision 1 revision 3"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planPods(plantest.Epoch, see(c.set, append(c.more, four...)...))
+			p := planned(plantest.Epoch, see(c.set, append(c.more, four...)...))
 			if diff := cmp.Diff(c.want, lines(p.Steps)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -38,13 +38,13 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "token_cleaner", // of the queue
 		Workers: 1,
 		Kinds:   []string{"Secret"},
 		Watches: []reconcile.Watch{{Kind: bootstraptoken.Kind(), Informer: k.secrets.Informer(), Enqueues: enqueuedBySecret, Resync: true}},
 		Observe: k.observe,
-		Plan:    planDeletion,
+		Plan:    reconcile.PlanOnly(planDeletion),
 		Applied: applied,
 	}), nil
 }
@@ -56,7 +56,7 @@ func enqueuedBySecret(before, after plan.Object) []plan.Key {
 }
 
 // applied logs which tokens were deleted although nobody can tell when they expire (BOOT-31). Others go as their owners have asked.
-func applied(ctx context.Context, s snapshot, did plan.Outcome) {
+func applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	for _, r := range did.Results {
 		if r.Err == nil && !r.Needless && s.Unreadable {
 			klog.FromContext(ctx).Info("Deleted a bootstrap token because its expiration is no time in the form of RFC 3339", "secret", klog.KObj(s.Secret))

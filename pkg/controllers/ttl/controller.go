@@ -43,20 +43,20 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	k := &caches{nodes: nodes, size: newSize()}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "ttlcontroller", // of the queue
 		Workers: workers,
 		Kinds:   []string{kind().Kind},
 		Watches: []reconcile.Watch{{Kind: kind(), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode, Resync: true}},
 		Source:  k.follow,
 		Observe: k.observe,
-		Plan:    planAnnotation,
+		Plan:    reconcile.PlanOnly(planAnnotation),
 		Owner: func(s snapshot) plan.Object {
 			if s.Node == nil {
 				return nil
 			}
 			return s.Node
 		},
-		Unowned: true, // what is written does not depend on what was written before, so nothing need be read before it
+		SkipVerification: true, // what is written does not depend on what was written before, so nothing need be read before it
 	}), nil
 }

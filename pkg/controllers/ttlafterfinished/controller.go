@@ -44,13 +44,13 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k := &caches{jobs: jobs}
 	own := newCollectors()
 	c.RegisterMetrics(own.late)
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, memory]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "ttl_jobs_to_delete", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
 		Watches: []reconcile.Watch{{Kind: kind(), Informer: jobs.Informer(), Enqueues: enqueuedByJob, Resync: true}},
 		Observe: k.observe,
-		Plan:    planDeletion,
+		Plan:    reconcile.PlanOnly(planDeletion),
 		Applied: own.applied,
 	}), nil
 }

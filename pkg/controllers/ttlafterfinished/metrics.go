@@ -23,7 +23,7 @@ func newCollectors() collectors {
 }
 
 // applied logs what was deleted, and what keeps a Job that cannot be, and measures how late deletions are.
-func (c collectors) applied(ctx context.Context, s snapshot, did plan.Outcome) {
+func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	if s.Job == nil || !candidate(s.Job) {
 		return
 	}

@@ -20,7 +20,7 @@ func TestDeletionMetric(t *testing.T) { // TTL-32
 		s := snapshot{Job: done(63 * time.Second)}
 		for _, r := range []plan.Result{{Verb: plan.Deleted}, {Verb: plan.Deleted, Needless: true}, {Verb: plan.Deleted, Err: errors.New("no")}} {
 			r.Object = s.Job
-			c.applied(t.Context(), s, plan.Outcome{Results: []plan.Result{r}})
+			c.applied(t.Context(), s, struct{}{}, plan.Outcome{Results: []plan.Result{r}}, plan.Outcome{})
 		}
 		families, err := registry.Gather()
 		if err != nil || len(families) != 1 || families[0].GetName() != "ttl_after_finished_controller_job_deletion_duration_seconds" {
