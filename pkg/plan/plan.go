@@ -26,9 +26,7 @@ type Plan struct {
 	Steps   []Step        // in order; the first failure stops the plan
 	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
-	// Debounce and MaxWait, of reports only: the report is written when the object has not changed for Debounce, or when it
-	// has waited for MaxWait, so that a newer one may replace it. Zero writes at once.
-	Debounce, MaxWait time.Duration
+	Report  When          // of reports only: when it is written
 	// Progressing, of reports only: more is about to change by itself, so the key keeps its priority among those in progress.
 	Progressing bool
 }

@@ -92,7 +92,9 @@ func Always[S, D, M any](_ time.Time, _ S, _ D, seen *M, _, _ plan.Outcome) (*M,
 // RememberOutcome remembers what the function makes of the outcome of the plan, whatever that was and whatever became of the report: for
 // a memory of which a part is what was seen, and another part what was acted upon.
 func RememberOutcome[S, D, M any](remember func(now time.Time, s S, d D, did plan.Outcome) *M) func(time.Time, S, D, *M, plan.Outcome, plan.Outcome) (*M, bool) {
-	return func(now time.Time, s S, d D, _ *M, did, _ plan.Outcome) (*M, bool) { return remember(now, s, d, did), true }
+	return func(now time.Time, s S, d D, _ *M, did, _ plan.Outcome) (*M, bool) {
+		return remember(now, s, d, did), true
+	}
 }
 
 // Keys is a Source of keys that no object is named after.

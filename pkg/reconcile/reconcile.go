@@ -131,7 +131,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 		r.record.Next = plan.Sooner(r.record.Next, wait)
 		rep.Steps = nil
 	}
-	writing.Debounced = rep.Debounce > 0
+	writing.Debounced = rep.Report.Quiet > 0
 	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)
 	return did, reported
