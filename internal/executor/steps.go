@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -96,7 +97,7 @@ func (w *Writing) change(s plan.Change) error {
 	}
 	if s.Apply != nil && s.Old == nil {
 		s.Old = s.New
-	} else if equality.Semantic.DeepEqual(s.Old, s.New) {
+	} else if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) {
 		return nil // a write that changes nothing is none
 	}
 	if err := w.mayWrite(m, s.Old, touch{status: s.Subresource == plan.Status}, s.Adopt || s.Unowned); err != nil {
@@ -115,10 +116,14 @@ func (w *Writing) change(s plan.Change) error {
 			return err
 		}
 	}
+	filled, err := w.filled(s)
+	if err != nil {
+		return err
+	}
 	options := w.options(m, s)
 	var made *metav1.PartialObjectMetadata
 	err = w.send(func(ctx context.Context) (err error) {
-		made, err = client.Change(ctx, w.Client, m, s.Old, s.New, options)
+		made, err = client.Change(ctx, w.Client, m, filled.Old, filled.New, options)
 		return err
 	})
 	if made == nil && err == nil {
@@ -130,6 +135,17 @@ func (w *Writing) change(s plan.Change) error {
 		return fmt.Errorf("change %s %s: %w", m.Kind, s.New.GetName(), err)
 	}
 	return nil
+}
+
+// filled returns the change as it is sent. What was put in is not kept: outcomes and events are of what was planned.
+func (w *Writing) filled(s plan.Change) (plan.Change, error) {
+	if len(s.Fill) == 0 {
+		return s, nil
+	}
+	if w.Fill == nil {
+		return s, fmt.Errorf("refused: nobody can fill in %s", strings.Join(s.Fill, ", "))
+	}
+	return w.Fill(s)
 }
 
 // mappingOf returns how the object of a change is addressed.

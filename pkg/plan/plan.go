@@ -26,9 +26,7 @@ type Plan struct {
 	Steps   []Step        // in order; the first failure stops the plan
 	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
-	// Debounce and MaxWait, of reports only: the report is written when the object has not changed for Debounce, or when it
-	// has waited for MaxWait, so that a newer one may replace it. Zero writes at once.
-	Debounce, MaxWait time.Duration
+	Report  When          // of reports only: when it is written
 	// Progressing, of reports only: more is about to change by itself, so the key keeps its priority among those in progress.
 	Progressing bool
 }
@@ -88,7 +86,10 @@ type Change struct {
 	Kind        schema.GroupVersionKind
 	Subresource string // such as [Status], "scale", "approval" or "finalize"; empty for the object itself
 	// Apply sends New by server-side apply: it has the fields that the manager owns, and no others. Old may be nil.
-	Apply   *Apply
+	Apply *Apply
+	// Fill names what the executor has the controller put in right before the change is sent, such as a signature: to sign is an effect,
+	// and no plan holds a credential. A change with Fill is sent whether or not Old and New differ.
+	Fill    []string
 	Adopt   bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
 	Unowned bool // Old need not be controlled by the plan's owner
 	Version bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch

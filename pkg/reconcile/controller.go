@@ -34,6 +34,9 @@ type Controller[S, D, M any] struct {
 	Observe func(ctx context.Context, r Request[M]) (Observation[S, M], error)
 	// Plan decides what to write. It is pure. [PlanOnly] makes one of a function without a decision.
 	Plan func(now time.Time, s S) (D, plan.Plan)
+	// Fill puts in what a [plan.Change] with Fill names, right before it is sent, and returns the change as it is to be sent: to sign is an
+	// effect. It leaves the change that it is given alone. It may be nil if no plan has such changes.
+	Fill func(now time.Time, c plan.Change) (plan.Change, error)
 	// Report decides which status to write, knowing what became of the plan. It is pure, and may be nil. It is not
 	// called when something else than an answer of the server has stopped the plan. It is also called with the zero Outcome,
 	// to learn whether it would write. [ReportOnly] makes one of a function that is not interested in the decision.
@@ -89,7 +92,9 @@ func Always[S, D, M any](_ time.Time, _ S, _ D, seen *M, _, _ plan.Outcome) (*M,
 // RememberOutcome remembers what the function makes of the outcome of the plan, whatever that was and whatever became of the report: for
 // a memory of which a part is what was seen, and another part what was acted upon.
 func RememberOutcome[S, D, M any](remember func(now time.Time, s S, d D, did plan.Outcome) *M) func(time.Time, S, D, *M, plan.Outcome, plan.Outcome) (*M, bool) {
-	return func(now time.Time, s S, d D, _ *M, did, _ plan.Outcome) (*M, bool) { return remember(now, s, d, did), true }
+	return func(now time.Time, s S, d D, _ *M, did, _ plan.Outcome) (*M, bool) {
+		return remember(now, s, d, did), true
+	}
 }
 
 // Keys is a Source of keys that no object is named after.

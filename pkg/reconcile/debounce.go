@@ -7,7 +7,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Reports of progress are debounced as their plans ask for it, see docs/decisions/0003. The backlog of a controller is the number of
+// Reports of progress are debounced as their plans ask for it, see [plan.When]. The backlog of a controller is the number of
 // keys that are in its queue or have a report that waits. While it is more than longBacklog, a report waits until the controller has
 // written nothing else for quietController, but not longer than longestDebounce. So the number of writes that a large piece of
 // work takes depends on the work and not on the speed of the machine, and small work does not wait.
@@ -49,12 +49,12 @@ func (d *debounced) postpone(now time.Time, steps []plan.Step, quietTime, longes
 
 // debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
 func (r *Runner[S, D, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
-	if rep.Empty() || rep.Debounce <= 0 {
+	if rep.Empty() || rep.Report.Quiet <= 0 {
 		r.keys.setReport(s, debounced{})
 		return 0
 	}
 	d := s.report
-	wait := d.postpone(now, rep.Steps, rep.Debounce+cooldown(cost), rep.MaxWait) // the next reconcile is not before the cooldown is over
+	wait := d.postpone(now, rep.Steps, rep.Report.Quiet+cooldown(cost), rep.Report.Longest) // the next reconcile is not before the cooldown is over
 	r.keys.setReport(s, d)
 	waited := now.Sub(d.since)
 	if remaining := longestDebounce - waited; now.Sub(r.executor.LastWrite()) <= quietController && r.backlogged() {

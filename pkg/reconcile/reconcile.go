@@ -108,6 +108,9 @@ func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 // applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of both.
 func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
 	writing := r.executor.Begin(ctx, r.owner(s), &r.state.barrier)
+	if r.Fill != nil {
+		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
+	}
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
 	if r.Report == nil {
@@ -128,7 +131,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 		r.record.Next = plan.Sooner(r.record.Next, wait)
 		rep.Steps = nil
 	}
-	writing.Debounced = rep.Debounce > 0
+	writing.Debounced = rep.Report.Quiet > 0
 	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)
 	return did, reported

@@ -245,7 +245,7 @@ func (w *world) controller(sets, pods cache.SharedIndexInformer) Controller[toy,
 			if status.Status.Replicas == s.set.Status.Replicas {
 				return plan.Plan{}
 			}
-			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Subresource: plan.Status}}, Debounce: min(w.debounce, quietTime), MaxWait: w.debounce}
+			return plan.Plan{Steps: []plan.Step{plan.Change{Old: s.set, New: status, Subresource: plan.Status}}, Report: plan.When{Quiet: min(w.debounce, quietTime), Longest: w.debounce}}
 		},
 		Live: func(s toy) []Live {
 			return []Live{{Kind: podKind, Namespace: s.set.Namespace, Selector: labels.Everything(), Cached: objects(s.pods)}}

@@ -270,7 +270,7 @@ var signerMutants = []Mutant{
 	},
 	{
 		Name:   "signatures of an old kubeconfig stay",
-		Edits:  []Edit{{signerFolder + "plan.go", "case maps.Equal(data, s.ConfigMap.Data):", "case len(data) == len(s.ConfigMap.Data):"}},
+		Edits:  []Edit{{signerFolder + "observe.go", "Signed: signed[api.JWSSignatureKeyPrefix+id] == signature}", "Signed: signature != \"\" && signed[api.JWSSignatureKeyPrefix+id] != \"\"}"}},
 		Script: beginBootstrap + "\n\t\t\tat 20s  clusterinfo content=b",
 		Oracle: SettledOracle,
 	},

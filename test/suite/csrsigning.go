@@ -79,7 +79,7 @@ var csrSigningMutants = []Mutant{
 	},
 	{
 		Name:   "a request that breaks the rules is not given up",
-		Edits:  []Edit{{csrSigning + "plan.go", "case violation != \"\": // CSR-16", "case violation != \"\" && now.IsZero(): // CSR-16"}},
+		Edits:  []Edit{{csrSigning + "plan.go", "	// CSR-16\n", "	if !now.IsZero() {\n		return plan.Plan{Why: \"nothing is done\"}\n	}\n"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=purpose\n\t\t\tat 15s  csrdecide a do=approve",
 		Oracle: SettledOracle,
 	},

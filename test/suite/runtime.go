@@ -16,7 +16,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "a key is not verified after a write that was not answered",
 		Edits: []Edit{{"pkg/reconcile/reconcile.go",
-			"if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, p) {", "if false {"}},
+			"if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {", "if false {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
 			at 9s   fault m0 delay pods 5s for=30s
@@ -66,7 +66,7 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an update without a difference is sent",
 		Edits: []Edit{
-			{"internal/executor/steps.go", "if equality.Semantic.DeepEqual(s.Old, s.New) {", "if equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"internal/executor/steps.go", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
 			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
 			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},

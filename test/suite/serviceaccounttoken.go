@@ -139,11 +139,8 @@ var tokenMutants = []Mutant{
 	},
 	{
 		Name: "a token is replaced",
-		Edits: []Edit{
-			{"pkg/controllers/serviceaccounttoken/observe.go", "if names(secret, s.Account) && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {",
-				"if names(secret, s.Account) && len(secret.Data[corev1.ServiceAccountNamespaceKey]) == 0 {"},
-			{"pkg/controllers/serviceaccounttoken/plan.go", "if len(data[corev1.ServiceAccountTokenKey]) == 0 && s.Token != \"\" {", "if s.Token != \"\" {"},
-		},
+		Edits: []Edit{{"pkg/controllers/serviceaccounttoken/plan.go", "if len(data[corev1.ServiceAccountTokenKey]) == 0 {",
+			"if len(data[corev1.ServiceAccountTokenKey]) == 0 || len(data[corev1.ServiceAccountNamespaceKey]) == 0 {"}},
 		Script: beginToken + "\n\t\t\tat 20s  token t do=homeless",
 		Oracle: SettledOracle,
 	},

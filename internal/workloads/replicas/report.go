@@ -18,13 +18,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// promptly is how long the report may wait that a change of the spec has been seen, when the next reconcile may have more to say.
-const promptly = 100 * time.Millisecond
-
-// ownedQuiet is how long a ReplicaSet of a Deployment must not have changed before progress is reported. Users watch the
-// Deployment, which counts the pods itself, so that in most rollouts the pods become available before anything is reported.
-const ownedQuiet = 200 * time.Millisecond
-
 // desiredAnnotation is where a Deployment notes which of its own sizes a set's size was made for.
 const desiredAnnotation = "deployment.kubernetes.io/desired-replicas"
 
@@ -54,12 +47,10 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	if news && failed.event != "" {
 		step.Events.Done = plan.Event{Type: corev1.EventTypeWarning, Reason: failed.reason, Message: failed.event}
 	}
-	quiet, longest := debounce(s.Set, counts, news, failed != failure{}, did)
 	return plan.Plan{
 		Steps:       []plan.Step{step},
 		Requeue:     counts.Next,
-		Debounce:    quiet,
-		MaxWait:     longest,
+		Report:      when(s.Set, counts, news, failed != failure{}, did),
 		Progressing: moving(s.Set, counts),
 	}
 }
@@ -197,25 +188,25 @@ func isSuffix(text string) bool {
 	return length == suffixLength && !strings.HasPrefix(text[length:], "-")
 }
 
-// debounce decides how long the report may wait for a newer one. What users wait for is reported at once: that the set is
+// when decides how long the report may wait for a newer one. What users wait for is reported at once: that the set is
 // complete, that something has failed, that it has recovered. In the middle of a rollout nobody waits for the ReplicaSets: the
 // Deployment counts the pods itself, and is about to change the set's size again.
-func debounce(set *Set, c podutil.Counts, news, failed bool, did plan.Outcome) (quiet, longest time.Duration) {
+func when(set *Set, c podutil.Counts, news, failed bool, did plan.Outcome) plan.When {
 	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
 	switch {
 	case news && failed:
-		return 0, 0
+		return plan.Now()
 	case !wrote && (news || !moving(set, c)):
-		return 0, 0
+		return plan.Now()
 	}
-	quiet, longest = podutil.Debounce(int64(max(replicas(set), int(c.Active))))
+	pods := int64(max(replicas(set), int(c.Active)))
 	switch {
-	case ownedByDeployment(set):
-		return max(quiet, ownedQuiet), longest
+	case ownedByDeployment(set): // users watch the Deployment, and in most rollouts its pods become available soon
+		return plan.SlowProgress(pods)
 	case set.Status.ObservedGeneration < set.Generation:
-		return promptly, promptly
+		return plan.Soon()
 	}
-	return quiet, longest
+	return plan.Progress(pods)
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or the set gets another size.

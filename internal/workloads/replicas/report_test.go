@@ -210,8 +210,8 @@ func checkFailures(t *testing.T, rows []failureRow) {
 			if said := strings.TrimSpace(e.Type + " " + e.Reason + " " + e.Message); said != c.events {
 				t.Errorf("event %q, want %q", said, c.events)
 			}
-			if p.Debounce != 0 && !c.did.Wrote() {
-				t.Errorf("news is debounced for %s", p.Debounce)
+			if p.Report.Quiet != 0 && !c.did.Wrote() {
+				t.Errorf("news is debounced for %s", p.Report.Quiet)
 			}
 		})
 	}
@@ -237,8 +237,8 @@ func TestDebounce(t *testing.T) {
 		{"a pod is not available", snapshotOf(web(2, minReady(7200)), pods(2)), plan.Outcome{}, time.Second},
 		{"a pod is on its way out", snapshotOf(web(1), list(pod("a"), pod("b", terminatingPod))), plan.Outcome{}, time.Second},
 		{"this pass has written: the next one knows more", snapshotOf(web(2), pods(2)), outcome(plan.Created, nil, pod("")), time.Second},
-		{"a pod is missing, a new generation", snapshotOf(web(2), pods(1)), plan.Outcome{}, promptly},
-		{"this pass has written, a new generation", snapshotOf(web(2)), outcome(plan.Created, nil, pod("")), promptly},
+		{"a pod is missing, a new generation", snapshotOf(web(2), pods(1)), plan.Outcome{}, plan.Soon().Longest},
+		{"this pass has written, a new generation", snapshotOf(web(2)), outcome(plan.Created, nil, pod("")), plan.Soon().Longest},
 		{"a failure appears", snapshotOf(web(2), pods(1)), bad, 0},
 		{"a failure stays, something else moves",
 			snapshotOf(web(2, told(2, failing("FailedCreate", "no"))), pods(1)), bad, time.Second},
@@ -267,11 +267,11 @@ func TestDebounce(t *testing.T) {
 			if written(t, p) == nil {
 				t.Fatal("nothing is written")
 			}
-			if p.MaxWait != c.want {
-				t.Errorf("debounced for %s, want %s", p.MaxWait, c.want)
+			if p.Report.Longest != c.want {
+				t.Errorf("debounced for %s, want %s", p.Report.Longest, c.want)
 			}
-			if owned && p.MaxWait != 0 && p.Debounce != ownedQuiet {
-				t.Errorf("written after %s without a change, want %s", p.Debounce, ownedQuiet)
+			if owned && p.Report.Longest != 0 && p.Report.Quiet != plan.SlowProgress(0).Quiet {
+				t.Errorf("written after %s without a change, want %s", p.Report.Quiet, plan.SlowProgress(0).Quiet)
 			}
 		})
 	}
@@ -358,8 +358,8 @@ func FuzzDesiredReplicas(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		p := reportStatus(now, snapshotOf(web(2, rolledOut(text)), pods(2)), plan.Outcome{})
 		n, known := desiredReplicas(text)
-		if (p.Debounce == 0) != (known && n == 2) {
-			t.Errorf("%q: debounced for %s", text, p.Debounce)
+		if (p.Report.Quiet == 0) != (known && n == 2) {
+			t.Errorf("%q: debounced for %s", text, p.Report.Quiet)
 		}
 	})
 }

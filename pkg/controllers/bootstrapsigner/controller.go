@@ -61,6 +61,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planSignatures),
+		Fill:    k.fill,
 	}), nil
 }
 

@@ -78,6 +78,12 @@ type failer interface{ Fatal(...any) }
 
 // observed is what the controller observes of these objects; m may be nil.
 func observed(t failer, m *corev1.ConfigMap, tokens ...*corev1.Secret) snapshot {
+	s, _ := seenIn(t, m, tokens...)
+	return s
+}
+
+// seenIn is likewise what the controller observes, and its caches.
+func seenIn(t failer, m *corev1.ConfigMap, tokens ...*corev1.Secret) (snapshot, *caches) {
 	k, err := newCaches(informers.NewFactory(fake.NewClientset(), 0))
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +103,11 @@ func observed(t failer, m *corev1.ConfigMap, tokens ...*corev1.Secret) snapshot 
 	if err != nil || o.Exists != (m != nil) {
 		t.Fatal("the ConfigMap exists:", o.Exists, err)
 	}
-	return o.Snapshot
+	return o.Snapshot, k
 }
 
-// written is the ConfigMap as the plan leaves it; nil if it writes nothing.
-func written(t failer, s snapshot, p plan.Plan) *corev1.ConfigMap {
+// written is the ConfigMap as the plan leaves it, with the signatures of these tokens; nil if it writes nothing.
+func written(t failer, s snapshot, p plan.Plan, tokens ...*corev1.Secret) *corev1.ConfigMap {
 	if p.Empty() {
 		return nil
 	}
@@ -109,5 +115,10 @@ func written(t failer, s snapshot, p plan.Plan) *corev1.ConfigMap {
 	if len(p.Steps) != 1 || change.Old != plan.Object(s.ConfigMap) || change.New == change.Old {
 		t.Fatal("it does not change what was observed")
 	}
-	return change.New.(*corev1.ConfigMap)
+	_, k := seenIn(t, s.ConfigMap, tokens...)
+	sent, err := k.fill(epoch, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent.New.(*corev1.ConfigMap)
 }

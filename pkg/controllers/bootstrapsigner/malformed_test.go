@@ -27,7 +27,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 			m.Data = map[string]string{"kubeconfig": content}
 		}
 		s := observed(t, m, odd, tokenSecret("aaaaaa"))
-		after := written(t, s, planSignatures(epoch, s))
+		after := written(t, s, planSignatures(epoch, s), odd, tokenSecret("aaaaaa"))
 		if content, ok := m.Data["kubeconfig"]; ok && after.Data["jws-kubeconfig-aaaaaa"] != signed(content, "aaaaaa")["jws-kubeconfig-aaaaaa"] {
 			t.Error("a sound token does not sign")
 		}
@@ -45,7 +45,7 @@ func FuzzSigning(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, named, key, usage, expiration, content string) {
 		secret := called(tokenSecret(id, "token-secret", key, "usage-bootstrap-signing", usage, "expiration", expiration), "bootstrap-token-"+named)
 		s := observed(t, info(map[string]string{"kubeconfig": content}), secret)
-		after := written(t, s, planSignatures(epoch, s))
+		after := written(t, s, planSignatures(epoch, s), secret)
 		if after == nil {
 			return
 		}

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/token/jws"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -29,7 +33,7 @@ func newCaches(f kubeinformers.SharedInformerFactory) (*caches, error) {
 	return &caches{configMaps, secrets}, errors.Join(err1, err2)
 }
 
-// observe finds the ConfigMap, and signs it with each token that may. The secrets of the tokens are not in the snapshot.
+// observe finds the ConfigMap, and which tokens may sign it and have. The secrets of the tokens are not in the snapshot.
 func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	m := k.configMaps.Get(r.Key.Namespace, r.Key.Name)
 	if m == nil {
@@ -42,7 +46,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 	}
 	for secret := range k.secrets.All() {
 		if bootstraptoken.Is(secret) {
-			o.Snapshot.add(secret, content)
+			o.Snapshot.add(secret, m.Data, content)
 		}
 	}
 	slices.SortFunc(o.Snapshot.Tokens, func(a, b token) int { return cmp.Compare(a.ID, b.ID) })
@@ -50,9 +54,9 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 	return o, nil
 }
 
-// add signs with the token of a Secret, if the token is for that (BOOT-14). No two Secrets can have tokens of the same id, because the
+// add adds the token of a Secret, if the token is for signing (BOOT-14). No two Secrets can have tokens of the same id, because the
 // name of a Secret must have the id, too.
-func (s *snapshot) add(secret *corev1.Secret, content string) {
+func (s *snapshot) add(secret *corev1.Secret, signed map[string]string, content string) {
 	data := func(key string) string { return bootstrapsecrets.GetData(secret, key) }
 	if data(api.BootstrapTokenUsageSigningKey) != "true" { // BOOT-9
 		return
@@ -80,5 +84,29 @@ func (s *snapshot) add(secret *corev1.Secret, content string) {
 		refuse("its secret cannot sign")
 		return
 	}
-	s.Tokens = append(s.Tokens, token{ID: id, Expires: expires, Signature: signature})
+	s.Tokens = append(s.Tokens, token{ID: id, Expires: expires, Signed: signed[api.JWSSignatureKeyPrefix+id] == signature})
+}
+
+// fill signs with the tokens whose ids the change names. A token that is gone meanwhile leads to another plan.
+func (k *caches) fill(_ time.Time, c plan.Change) (plan.Change, error) {
+	after, ok := c.New.DeepCopyObject().(*corev1.ConfigMap)
+	if !ok {
+		return c, fmt.Errorf("no token signs a %T", c.New)
+	}
+	if after.Data == nil {
+		after.Data = map[string]string{}
+	}
+	for _, id := range c.Fill {
+		secret := k.secrets.Get(metav1.NamespaceSystem, api.BootstrapTokenSecretPrefix+id)
+		if secret == nil {
+			return c, plan.ErrStale
+		}
+		signature, err := jws.ComputeDetachedSignature(after.Data[api.KubeConfigKey], id, bootstrapsecrets.GetData(secret, api.BootstrapTokenSecretKey))
+		if err != nil {
+			return c, fmt.Errorf("sign with the token %s: %w", id, err)
+		}
+		after.Data[api.JWSSignatureKeyPrefix+id] = signature
+	}
+	c.New = after
+	return c, nil
 }

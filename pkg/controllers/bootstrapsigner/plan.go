@@ -20,11 +20,11 @@ type snapshot struct {
 	Unusable  []unusable        // that should be for signing, and cannot be, by their names
 }
 
-// token is a bootstrap token, and what it makes of the ConfigMap.
+// token is a bootstrap token that can sign.
 type token struct {
-	ID        string
-	Expires   *time.Time // nil for never
-	Signature string
+	ID      string
+	Expires *time.Time // nil for never
+	Signed  bool       // the ConfigMap has its signature
 }
 
 // unusable says why a Secret does not have a token that can sign.
@@ -42,19 +42,24 @@ func planSignatures(now time.Time, s snapshot) plan.Plan {
 	data := maps.Clone(s.ConfigMap.Data)
 	maps.DeleteFunc(data, func(key, _ string) bool { return strings.HasPrefix(key, api.JWSSignatureKeyPrefix) })
 	var p plan.Plan
+	var unsigned []string // the ids of tokens that are to sign
 	signing := 0
 	for _, t := range s.Tokens {
 		expired, again := bootstraptoken.Expired(now, t.Expires)
 		if expired {
 			continue
 		}
-		data[api.JWSSignatureKeyPrefix+t.ID] = t.Signature
+		if t.Signed {
+			data[api.JWSSignatureKeyPrefix+t.ID] = s.ConfigMap.Data[api.JWSSignatureKeyPrefix+t.ID]
+		} else {
+			unsigned = append(unsigned, t.ID)
+		}
 		signing++
 		p.Requeue = plan.Sooner(p.Requeue, again)
 	}
 	p.Why = fmt.Sprintf("%d tokens sign%s", signing, explain(s.Unusable))
 	switch {
-	case maps.Equal(data, s.ConfigMap.Data): // BOOT-16
+	case len(unsigned) == 0 && maps.Equal(data, s.ConfigMap.Data): // BOOT-16
 		return p
 	case s.ConfigMap.Immutable != nil && *s.ConfigMap.Immutable:
 		p.Why += "; the signatures differ, but the ConfigMap cannot be changed"
@@ -63,7 +68,7 @@ func planSignatures(now time.Time, s snapshot) plan.Plan {
 	p.Why += "; the signatures differ"
 	after := s.ConfigMap.DeepCopy()
 	after.Data = data
-	p.Steps = []plan.Step{plan.Change{Old: s.ConfigMap, New: after, Why: "the signatures are not those of the tokens"}}
+	p.Steps = []plan.Step{plan.Change{Old: s.ConfigMap, New: after, Fill: unsigned, Why: "the signatures are not those of the tokens"}}
 	return p
 }
 

@@ -77,7 +77,7 @@ func TestPlan(t *testing.T) {
 				want.Data = map[string]string{"kubeconfig": kubeconfig}
 				maps.Copy(want.Data, c.want)
 			}
-			if diff := cmp.Diff(want, written(t, s, p)); diff != "" {
+			if diff := cmp.Diff(want, written(t, s, p, c.tokens...)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -87,7 +87,7 @@ func TestPlan(t *testing.T) {
 // The signature is the same byte for byte, whatever made it.
 func TestBOOT18TheSignatureIsTheOneThatKubeadmComputes(t *testing.T) { // BOOT-17, BOOT-18, BOOT-19
 	s := observed(t, info(map[string]string{"kubeconfig": "abc"}), tokenSecret("abcdef"))
-	got := written(t, s, planSignatures(epoch, s)).Data["jws-kubeconfig-abcdef"]
+	got := written(t, s, planSignatures(epoch, s), tokenSecret("abcdef")).Data["jws-kubeconfig-abcdef"]
 	if want := "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..vwVSZtyNCgdKEp-DD5cFKgjGBpr91Q2VhGUckncRmxY"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

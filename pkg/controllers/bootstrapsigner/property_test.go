@@ -1,6 +1,7 @@
 package bootstrapsigner
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func anyInfo(t *rapid.T) *corev1.ConfigMap {
 func decision(p plan.Plan) string {
 	text := fmt.Sprint(p.Why, p.Requeue)
 	for _, step := range p.Steps {
-		text += fmt.Sprint(step.(plan.Change).New.(*corev1.ConfigMap).Data)
+		text += fmt.Sprint(step.(plan.Change).New.(*corev1.ConfigMap).Data, step.(plan.Change).Fill)
 	}
 	return text
 }
@@ -68,7 +69,7 @@ func TestSignaturesAreThoseOfTheTokens(t *testing.T) { // BOOT-14, BOOT-15
 		now := epoch.Add(time.Duration(rapid.IntRange(-1, 60).Draw(t, "seconds")) * time.Second)
 		s := observed(t, m, tokens...)
 		p := planSignatures(now, s)
-		after := written(t, s, p)
+		after := written(t, s, p, tokens...)
 		if content, ok := m.Data["kubeconfig"]; !ok || after == nil {
 			if !ok && after != nil {
 				t.Error("BOOT-13: it is written without a kubeconfig")
@@ -133,8 +134,14 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 		if got, want := decision(planSignatures(epoch, plantest.Restored(t, s))), decision(planSignatures(epoch, s)); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		if strings.Contains(fmt.Sprintf("%+v", s), secretKey) {
-			t.Error("the secret of a token is in the snapshot")
+		for what, o := range map[string]any{"snapshot": s, "plan": planSignatures(epoch, s)} {
+			text, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), secretKey) {
+				t.Errorf("the secret of a token is in the %s", what)
+			}
 		}
 	})
 }

@@ -14,12 +14,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A status waits this long for what follows at once, and longer while other Jobs are to be created first.
-const (
-	debounce = 100 * time.Millisecond
-	maxWait  = time.Second
-)
-
 // shortLived is the time to live of finished Jobs below which the status does not wait. If such a Job is gone, only the status tells
 // that it has run.
 const shortLived = 5 * time.Minute
@@ -52,7 +46,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	ttl := c.Spec.JobTemplate.Spec.TTLSecondsAfterFinished
 	replaces := c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent // the status should not name for long what was deleted
 	if !replaces && (ttl == nil || time.Duration(*ttl)*time.Second >= shortLived) {
-		p.Debounce, p.MaxWait = debounce, maxWait
+		p.Report = plan.Shortly()
 	}
 	return p
 }

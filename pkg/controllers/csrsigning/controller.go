@@ -84,6 +84,7 @@ func (s *signing) controller(own collectors) reconcile.Controller[snapshot, stru
 		Source:    s.follow,
 		Observe:   s.observe,
 		Plan:      reconcile.PlanOnly(planCertificate),
+		Fill:      s.sign,
 		Applied:   own.applied,
 	}
 }

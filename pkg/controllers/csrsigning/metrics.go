@@ -76,12 +76,11 @@ func (q *queued) Collect(out chan<- prometheus.Metric) {
 func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	for _, r := range did.Results {
 		result := "issued"
-		switch {
+		switch _, violation := read(s.Request); {
 		case r.Err != nil:
 			result = "error"
-		case len(s.Certificate) == 0:
+		case violation != "":
 			result = "failed"
-			_, violation := read(s.Request)
 			klog.FromContext(ctx).Info("Gave up a request for a certificate", "csr", s.Request.Name, "signer", s.Request.Spec.SignerName, "reason", violation)
 		}
 		c.results.WithLabelValues(s.Request.Spec.SignerName, result).Inc()

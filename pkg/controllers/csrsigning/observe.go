@@ -20,23 +20,34 @@ type signing struct {
 	duration  time.Duration
 }
 
-// observe finds the request, and signs the certificate that it asks for, if nothing is wrong with it. A request that is not to be signed is
-// as good as gone.
+// observe finds the request. One that is not to be signed is as good as gone.
 func (s *signing) observe(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[snapshot, struct{}], err error) {
 	request := s.requests.Get("", r.Key.Name)
 	if request == nil || !s.mine(request) {
 		return o, nil
 	}
 	o.Exists, o.Snapshot.Request = true, request
+	return o, nil
+}
+
+// sign issues the certificate that a request asks for (CSR-17).
+func (s *signing) sign(now time.Time, c plan.Change) (plan.Change, error) {
+	request, ok := c.New.(*csrutil.Request)
+	if !ok {
+		return c, fmt.Errorf("signer %s: nothing is signed for a %T", s.name, c.New)
+	}
 	ordered, violation := read(request)
 	if violation != "" {
-		return o, nil
+		return c, fmt.Errorf("signer %s: %s", s.name, violation)
 	}
-	o.Snapshot.Certificate, err = s.authority.issuerNow().sign(r.Now, ordered, s.duration)
+	signed, err := s.authority.issuerNow().sign(now, ordered, s.duration)
 	if err != nil {
-		return o, fmt.Errorf("signer %s: %w", s.name, err)
+		return c, fmt.Errorf("signer %s: %w", s.name, err)
 	}
-	return o, nil
+	after := request.DeepCopy()
+	after.Status.Certificate = signed
+	c.New = after
+	return c, nil
 }
 
 // mine reports whether the signer is to sign the request.

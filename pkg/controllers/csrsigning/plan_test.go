@@ -1,8 +1,11 @@
 package csrsigning
 
 import (
+	"bytes"
+	"encoding/json"
 	"net"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,7 +57,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := csrtest.Kubelet(c.edits...)
-			p := planCertificate(epoch, snapshot{Request: r, Certificate: []byte("NEW")})
+			p := planCertificate(epoch, snapshot{Request: r})
 			if p.Why == "" || p.Requeue != 0 || p.Empty() == (c.issues || c.fails != "") {
 				t.Fatalf("%+v", p)
 			}
@@ -63,9 +66,10 @@ func TestPlan(t *testing.T) {
 			}
 			change := p.Steps[0].(plan.Change)
 			want := r.DeepCopy()
-			if c.issues { // CSR-17
-				want.Status.Certificate = []byte("NEW")
-			} else {
+			if got := slices.Equal(change.Fill, []string{certificate}); got != c.issues { // CSR-17
+				t.Errorf("asks for %v", change.Fill)
+			}
+			if !c.issues {
 				want.Status.Conditions = append(want.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 					Type: "Failed", Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: c.fails, LastUpdateTime: metav1.NewTime(epoch),
 				})
@@ -75,10 +79,8 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
-	for name, s := range map[string]snapshot{"gone": {}, "nothing was signed": {Request: csrtest.Kubelet(csrtest.Approved)}} {
-		if p := planCertificate(epoch, s); !p.Empty() {
-			t.Errorf("%s: %s", name, p.Why)
-		}
+	if p := planCertificate(epoch, snapshot{}); !p.Empty() {
+		t.Errorf("gone: %s", p.Why)
 	}
 }
 
@@ -147,7 +149,7 @@ func draw(t *rapid.T) snapshot {
 		plantest.Anything(rapid.Int64().Draw(t, "seed"))(r)
 	}
 	r.Spec.SignerName = rapid.SampledFrom(append(csrutil.Signers(), "x")).Draw(t, "signer")
-	return snapshot{Request: r, Certificate: []byte("C")}
+	return snapshot{Request: r}
 }
 
 // Whatever the request is: planning does not change it, a certificate is only issued if it was approved and no rule is broken, and when the
@@ -163,7 +165,12 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if p.Empty() {
 			return
 		}
-		after := p.Steps[0].(plan.Change).New.(*csrutil.Request)
+		change := p.Steps[0].(plan.Change)
+		after := change.New.(*csrutil.Request)
+		if len(change.Fill) > 0 {
+			after = after.DeepCopy()
+			after.Status.Certificate = []byte("C")
+		}
 		if _, violation := read(s.Request); !csrutil.Approved(s.Request) || len(after.Status.Certificate) > 0 && violation != "" {
 			t.Errorf("%s: %+v", p.Why, s.Request)
 		}
@@ -200,4 +207,26 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			t.Errorf("%s, and with what is cached: %s", whole.Why, p.Why)
 		}
 	})
+}
+
+// The certificate is filled in right before the write: what was observed and planned does not hold it.
+func TestPlansHoldNoCertificate(t *testing.T) {
+	ca := csrtest.NewAuthority("ca", epoch.Add(-year), epoch.Add(10*year))
+	s := snapshot{Request: csrtest.Kubelet(csrtest.Approved)}
+	ordered, violation := read(s.Request)
+	if violation != "" {
+		t.Fatal(violation)
+	}
+	if _, err := (&issuer{ca.Cert, ca.Key}).sign(epoch, ordered, year); err != nil {
+		t.Fatal(err)
+	}
+	for what, o := range map[string]any{"snapshot": s, "plan": planCertificate(epoch, s)} {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte(`"certificate":"`)) {
+			t.Errorf("the %s has a certificate: %s", what, text)
+		}
+	}
 }

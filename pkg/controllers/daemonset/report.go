@@ -13,9 +13,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// promptly is how long the report may wait that a change of the spec has been seen, when the next reconcile may have more to say.
-const promptly = 100 * time.Millisecond
-
 // reportSet reports on what was decided.
 func reportSet(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
 	return reportStatus(now, view{s, d}, did)
@@ -41,7 +38,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 		Requeue:     c.next,
 		Progressing: moving,
 	}
-	p.Debounce, p.MaxWait = s.debounce(&status, moving, did)
+	p.Report = s.when(&status, moving, did)
 	return p
 }
 
@@ -121,17 +118,17 @@ func (s *view) moving(c counts) bool {
 	return c.available != c.desired || c.ending || rolls && c.updated != c.desired
 }
 
-// debounce decides how long the report may wait for a newer one. What users wait for is reported at once: that each node has its pod,
+// when decides how long the report may wait for a newer one. What users wait for is reported at once: that each node has its pod,
 // and that a name was taken, which leads to another name.
-func (s *view) debounce(status *appsv1.DaemonSetStatus, moving bool, did plan.Outcome) (quiet, longest time.Duration) {
+func (s *view) when(status *appsv1.DaemonSetStatus, moving bool, did plan.Outcome) plan.When {
 	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
 	switch {
 	case !equality.Semantic.DeepEqual(s.Set.Status.CollisionCount, status.CollisionCount):
-		return 0, 0
+		return plan.Now()
 	case !moving && !wrote:
-		return 0, 0
+		return plan.Now()
 	case s.Set.Status.ObservedGeneration < s.Set.Generation:
-		return promptly, promptly
+		return plan.Soon()
 	}
-	return podutil.Debounce(int64(max(status.DesiredNumberScheduled, status.CurrentNumberScheduled)))
+	return plan.Progress(int64(max(status.DesiredNumberScheduled, status.CurrentNumberScheduled)))
 }

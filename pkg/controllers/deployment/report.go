@@ -10,12 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
-
-// promptly is how long a report of what users and tools wait for may wait, when the next reconcile may have more to say.
-const promptly = 100 * time.Millisecond
 
 // reportStatus writes the Deployment's status: its counts, conditions and revision, in one write, and only when
 // something differs (DEP-64..76). What users wait for is written at once; progress is debounced while things move.
@@ -40,7 +36,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	d.Status, d.Annotations = status, annotations
 	step := plan.Change{Old: r.d, New: &d, Subresource: plan.Status, Why: "the status has changed"}
 	p := plan.Plan{Steps: []plan.Step{step}, Requeue: r.next, Progressing: r.moving()}
-	p.Debounce, p.MaxWait = r.debounce(&status, did)
+	p.Report = r.when(&status, did)
 	return p
 }
 
@@ -150,10 +146,10 @@ func (r *rollout) annotations(did plan.Outcome) (all map[string]string, moved bo
 	return all, true
 }
 
-// debounce decides how long the report may wait for a newer one. Failures never do, nor does what others wait for, or the
+// when decides how long the report may wait for a newer one. Failures never do, nor does what others wait for, or the
 // last report before the rollout is done. But after a write the next reconcile follows at once and has more to report, and who
 // sees a rollout finished should find its ReplicaSets finished, too.
-func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) (quiet, longest time.Duration) {
+func (r *rollout) when(status *appsv1.DeploymentStatus, did plan.Outcome) plan.When {
 	before := &r.d.Status
 	collided := !equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
 	news := collided || flipped(before.Conditions, status.Conditions)
@@ -161,15 +157,15 @@ func (r *rollout) debounce(status *appsv1.DeploymentStatus, did plan.Outcome) (q
 	wrote := did.Wrote() && did.Err == nil
 	switch {
 	case failed(before.Conditions, status.Conditions):
-		return 0, 0
+		return plan.Now()
 	case news && !wrote && !(finishes && r.moving()):
-		return 0, 0
+		return plan.Now()
 	case !r.moving() && !did.Wrote():
-		return 0, 0
+		return plan.Now()
 	case news || finishes || before.ObservedGeneration < status.ObservedGeneration:
-		return promptly, promptly
+		return plan.Soon()
 	}
-	return podutil.Debounce(r.total())
+	return plan.Progress(r.total())
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or a ReplicaSet's

@@ -278,15 +278,15 @@ func TestReplicaFailure(t *testing.T) {
 		if got := failure(s, plan.Outcome{}); got == nil || got.Message != "second" {
 			t.Errorf("got %+v", got)
 		}
-		if p := reportStatus(now, s, plan.Outcome{}); p.Debounce != 0 {
-			t.Errorf("debounced for %v", p.Debounce)
+		if p := reportStatus(now, s, plan.Outcome{}); p.Report.Quiet != 0 {
+			t.Errorf("debounced for %v", p.Report.Quiet)
 		}
 	})
 	t.Run("DEP-68 removed when it is over, at once", func(t *testing.T) {
 		s := stored(snapshotWith(web(3), rs{image: "v2", size: 3, edit: fails("first", early)}))
 		s.ReplicaSets[0] = s.ReplicaSets[0].DeepCopy()
 		s.ReplicaSets[0].Status.Conditions = nil
-		if p := reportStatus(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.Debounce != 0 || p.Empty() {
+		if p := reportStatus(now, s, plan.Outcome{}); failure(s, plan.Outcome{}) != nil || p.Report.Quiet != 0 || p.Empty() {
 			t.Errorf("got %+v", p)
 		}
 	})
@@ -334,12 +334,12 @@ func TestOutcome(t *testing.T) {
 		want     string // the conditions; empty if nothing may be reported
 		debounce time.Duration
 	}{
-		{"DEP-27 created", snapshotWith(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", promptly},
+		{"DEP-27 created", snapshotWith(web(3)), nil, unavailable + "Progressing=True/NewReplicaSetCreated", plan.Soon().Longest},
 		{"DEP-26 creation failed", snapshotWith(web(3)), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-26 creation failed, no deadline", snapshotWith(web(3, never)), denied, strings.TrimSpace(unavailable), promptly},
+		{"DEP-26 creation failed, no deadline", snapshotWith(web(3, never)), denied, strings.TrimSpace(unavailable), plan.Soon().Longest},
 		{"DEP-26 creation failed in a rollback", snapshotWith(web(3, rollbackNote("1"))), denied, unavailable + "Progressing=False/ReplicaSetCreateError", 0},
-		{"DEP-25 the name was taken, the cache did not know", snapshotWith(web(3)), exists, strings.TrimSpace(unavailable), promptly},
-		{"DEP-25 the plan was stale", snapshotWith(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), promptly},
+		{"DEP-25 the name was taken, the cache did not know", snapshotWith(web(3)), exists, strings.TrimSpace(unavailable), plan.Soon().Longest},
+		{"DEP-25 the plan was stale", snapshotWith(web(3)), plan.ErrStale, strings.TrimSpace(unavailable), plan.Soon().Longest},
 		{"DEP-7 adopted", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), nil, "", 0},
 		{"DEP-7 adoption failed", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }}), denied, "", 0},
 		{"DEP-7 release failed", snapshotWith(web(3), rs{image: "v2", size: 3, edit: func(rs *appsv1.ReplicaSet) { rs.Labels = nil }}), denied, "", 0},
@@ -355,8 +355,8 @@ func TestOutcome(t *testing.T) {
 				}
 				return
 			}
-			if got := says(reported(t, c.scene, p)); got != c.want || p.MaxWait != c.debounce {
-				t.Errorf("got  %s, debounced for %v\nwant %s, debounced for %v", got, p.MaxWait, c.want, c.debounce)
+			if got := says(reported(t, c.scene, p)); got != c.want || p.Report.Longest != c.debounce {
+				t.Errorf("got  %s, debounced for %v\nwant %s, debounced for %v", got, p.Report.Longest, c.want, c.debounce)
 			}
 		})
 	}
@@ -405,7 +405,7 @@ func TestSelectsAll(t *testing.T) {
 	s := snapshotWith(web(3, func(d *appsv1.Deployment) { d.Spec.Selector = &metav1.LabelSelector{}; d.Generation = 4 }))
 	p := reportStatus(now, s, plan.Outcome{})
 	want := []string{"web status: [Warning SelectingAll: This deployment is selecting all pods. A non-empty selector is required.]"}
-	if diff := cmp.Diff(want, lines(p.Steps)); diff != "" || p.Debounce != 0 {
+	if diff := cmp.Diff(want, lines(p.Steps)); diff != "" || p.Report.Quiet != 0 {
 		t.Errorf("DEP-79 -want +got:\n%s", diff)
 	}
 	if got := reported(t, s, p); got.ObservedGeneration != 4 || len(got.Conditions) != 0 {
@@ -436,8 +436,8 @@ func TestCollisionCount(t *testing.T) {
 			if got := reported(t, c.scene, p).CollisionCount; !ptr.Equal(got, c.want) {
 				t.Errorf("got %v", got)
 			}
-			if collided := c.scene.NameConflict != nil; collided && p.Debounce != 0 {
-				t.Errorf("debounced for %v", p.Debounce)
+			if collided := c.scene.NameConflict != nil; collided && p.Report.Quiet != 0 {
+				t.Errorf("debounced for %v", p.Report.Quiet)
 			}
 		})
 	}
@@ -462,12 +462,12 @@ func TestDebounce(t *testing.T) {
 		want  time.Duration
 	}{
 		{"newly complete, all agree: at once", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), full), false, 0},
-		{"newly complete, a ReplicaSet's status is behind: debounced", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, promptly},
-		{"newly complete, old pods terminate: debounced", snapshotWith(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, promptly},
+		{"newly complete, a ReplicaSet's status is behind: debounced", snapshotWith(web(3, knows(updated, now, "1", 3, 3, 2, 2)), rs{image: "v2", size: 3, ready: 3, edit: behind}), false, plan.Soon().Longest},
+		{"newly complete, old pods terminate: debounced", snapshotWith(web(3, knows(updated, now, "2", 3, 3, 2, 3)), rs{image: "v1", terminating: 1}, full), false, plan.Soon().Longest},
 		{"mere progress: debounced", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3)), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, time.Second},
-		{"a new generation, though something was written: debounced, but not for long", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, promptly},
-		{"Available, for the first time, while it moves: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, promptly},
-		{"not Available, for the first time: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, promptly},
+		{"a new generation, though something was written: debounced, but not for long", snapshotWith(web(3, knows(updated, now, "2", 4, 1, 3, 3), func(d *appsv1.Deployment) { d.Generation = 2 }), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1}), true, plan.Soon().Longest},
+		{"Available, for the first time, while it moves: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, plan.Soon().Longest},
+		{"not Available, for the first time: debounced", snapshotWith(web(10), rs{image: "v2", size: 10, ready: 1, pending: 9}), false, plan.Soon().Longest},
 		{"no longer Available: at once", snapshotWith(web(3, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 2, pending: 1}), false, 0},
 		{"Available again: at once", snapshotWith(web(10, knows(finished, hour, "1", 10, 10, 7, 7)), rs{image: "v2", size: 10, ready: 8, pending: 2}), false, 0},
 		{"no longer Available, but the next look follows at once: debounced", snapshotWith(web(5, knows(finished, hour, "1", 3, 3, 3, 3)), rs{image: "v2", size: 3, ready: 3, edit: annotated(desiredAnnotation, "3")}), true, time.Second},
@@ -490,8 +490,8 @@ func TestDebounce(t *testing.T) {
 				outcome = did(p, nil)
 			}
 			r := reportStatus(now, c.scene, outcome)
-			if r.MaxWait != c.want || r.Empty() {
-				t.Errorf("debounced for %v, want %v: %v", r.MaxWait, c.want, says(reported(t, c.scene, r)))
+			if r.Report.Longest != c.want || r.Empty() {
+				t.Errorf("debounced for %v, want %v: %v", r.Report.Longest, c.want, says(reported(t, c.scene, r)))
 			}
 		})
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -57,7 +56,7 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	}
 	p.Why, p.Requeue = why, plan.Sooner(d.Next, s.Scale.Stale)
 	if !urgent(s.Budget, after) {
-		p.Debounce, p.MaxWait = podutil.Debounce(int64(s.Counts.Pods))
+		p.Report = plan.Progress(int64(s.Counts.Pods))
 	}
 	return p
 }

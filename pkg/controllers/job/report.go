@@ -17,11 +17,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// progressWait is how long a report of progress waits for a newer one. It is a little more than a second, so that a Job takes no more than one write a
-// second, those at its beginning and end included. What users wait for is reported at once: that the Job starts,
-// is suspended or resumed, and that it ends. To start a pod never waits for a report.
-const progressWait = 1200 * time.Millisecond
-
 // reportJob reports on what was decided.
 func reportJob(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
 	return reportStatus(now, view{s, d}, did)
@@ -44,7 +39,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 		p.Steps = append(p.Steps, plan.Change{Old: s.Job, New: &after, Subresource: plan.Status, Why: "the status has changed"})
 		p.Steps = append(p.Steps, r.events...)
 		if onlyProgress(s.Job.Status, r.status) && !(r.end.decided() && len(r.deleted) > 0) {
-			p.Debounce, p.MaxWait = progressWait, progressWait
+			p.Report = plan.OncePerSecond()
 		}
 	}
 	if len(free) > 0 {

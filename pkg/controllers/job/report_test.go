@@ -232,13 +232,13 @@ func TestWhatWaits(t *testing.T) {
 		want time.Duration
 	}{
 		{"start", sum(1, notStarted), nil, 0},
-		{"progress", sum(2), list(pod("a", succeeded), pod("b")), progressWait},
+		{"progress", sum(2), list(pod("a", succeeded), pod("b")), plan.OncePerSecond().Longest},
 		{"the end", sum(1), list(pod("a", succeeded)), 0},
 		{"suspension", sum(1, suspend), nil, 0},
 	} {
 		p := reportStatus(now, snapshotOf(c.job, c.pods...), plan.Outcome{})
-		if p.Empty() || p.Debounce != c.want || p.MaxWait != c.want {
-			t.Errorf("%s: waits %v, at most %v", c.name, p.Debounce, p.MaxWait)
+		if p.Empty() || p.Report.Quiet != c.want || p.Report.Longest != c.want {
+			t.Errorf("%s: waits %v, at most %v", c.name, p.Report.Quiet, p.Report.Longest)
 		}
 	}
 }

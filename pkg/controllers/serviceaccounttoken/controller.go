@@ -75,6 +75,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Source:  k.follow,
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planSecret),
+		Fill:    k.fill,
 	}), nil
 }
 

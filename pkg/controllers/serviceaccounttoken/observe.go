@@ -3,9 +3,11 @@ package serviceaccounttoken
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/files"
 	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
@@ -25,25 +27,62 @@ type caches struct {
 
 type observation = reconcile.Observation[snapshot, struct{}]
 
-// observe finds the Secret and its ServiceAccount, and signs the token that the Secret lacks.
+// observe finds the Secret and its ServiceAccount, and which data the Secret lacks.
 func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (observation, error) {
 	secret := k.secrets.Get(r.Key.Namespace, r.Key.Name)
 	if secret == nil {
 		return k.observeGone(r), nil
 	}
-	o := observation{Exists: true, Snapshot: snapshot{Secret: secret, Bundle: k.bundle.Get()}}
-	s := &o.Snapshot
+	o := observation{Exists: true, Snapshot: snapshot{Secret: metadataOf(secret), Lacks: lacks(secret.Data, k.bundle.Get())}}
 	if accountName(secret) == "" || secret.DeletionTimestamp != nil {
 		return o, nil
 	}
 	var err error
-	if s.Account, err = k.account(ctx, r.Reader, secret); err != nil {
-		return o, err
-	}
-	if names(secret, s.Account) && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
-		s.Token, err = k.key.Now().Token(s.Account, secret) // a token that is there is never signed anew (TOK-13)
-	}
+	o.Snapshot.Account, err = k.account(ctx, r.Reader, secret)
 	return o, err
+}
+
+// metadataOf returns the metadata of a Secret, which belong to the cache as before.
+func metadataOf(s *corev1.Secret) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
+	o.SetGroupVersionKind(kind("Secret"))
+	return o
+}
+
+// fill signs the token that a Secret lacks, and puts it in with the other data. The Secret must still be the one that was planned for.
+func (k *caches) fill(_ time.Time, c plan.Change) (plan.Change, error) {
+	secret := k.secrets.Get(c.Old.GetNamespace(), c.Old.GetName())
+	if secret == nil || secret.UID != c.Old.GetUID() || secret.ResourceVersion != c.Old.GetResourceVersion() {
+		return c, plan.ErrStale
+	}
+	return filled(c, secret, k.bundle.Get(), func(a *corev1.ServiceAccount) (string, error) { return k.key.Now().Token(a, secret) })
+}
+
+// filled returns the change of the Secret with all that it lacks (TOK-15).
+func filled(c plan.Change, secret *corev1.Secret, bundle string, sign func(*corev1.ServiceAccount) (string, error)) (plan.Change, error) {
+	after := secret.DeepCopy()
+	after.Annotations = c.New.GetAnnotations()
+	if after.Data == nil {
+		after.Data = map[string][]byte{}
+	}
+	for _, key := range c.Fill {
+		switch key {
+		case corev1.ServiceAccountRootCAKey:
+			after.Data[key] = []byte(bundle)
+		case corev1.ServiceAccountNamespaceKey:
+			after.Data[key] = []byte(secret.Namespace)
+		case corev1.ServiceAccountTokenKey:
+			token, err := sign(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+				Namespace: secret.Namespace, Name: accountName(after), UID: accountUID(after),
+			}})
+			if err != nil {
+				return c, err
+			}
+			after.Data[key] = []byte(token)
+		}
+	}
+	c.Old, c.New = secret, after
+	return c, nil
 }
 
 // account finds the ServiceAccount that the Secret names; nil if there is none. If the cache has none, or another one of the name, it is
@@ -73,7 +112,7 @@ func (k *caches) observeGone(r reconcile.Request[struct{}]) (o observation) {
 			continue
 		}
 		if a := k.accounts.Get(gone.Namespace, accountName(gone)); a != nil && a.UID == accountUID(gone) {
-			o = observation{Exists: true, Snapshot: snapshot{Gone: gone, Account: a}}
+			o = observation{Exists: true, Snapshot: snapshot{Gone: gone.Name, Account: a}}
 		}
 	}
 	return o

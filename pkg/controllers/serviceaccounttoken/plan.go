@@ -13,13 +13,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// snapshot is what one reconcile of a Secret has observed. The objects belong to shared caches.
+// snapshot is what one reconcile of a Secret has observed. The objects belong to shared caches. The data of the Secret are no part of it.
 type snapshot struct {
-	Secret  *corev1.Secret         // nil if it is gone
-	Gone    *corev1.Secret         // as it was when it was deleted, if Secret is nil
-	Account *corev1.ServiceAccount // that the Secret names; nil if there is none
-	Bundle  string                 // the certificate authorities that belong into the Secret, in PEM; empty for none
-	Token   string                 // for the Secret, if it has none
+	Secret  *metav1.PartialObjectMetadata // nil if it is gone
+	Lacks   []string                      // data that the Secret lacks, or that are not those that belong there
+	Gone    string                        // the name of the Secret, if it was deleted
+	Account *corev1.ServiceAccount        // that the Secret names; nil if there is none
 }
 
 // planSecret decides what becomes of a Secret.
@@ -40,46 +39,33 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 			plan.Delete{Objects: []plan.Object{s.Secret}, Version: true, Why: why},
 		}}
 	}
-	missing := lacks(s)
+	missing := s.Lacks
 	if len(missing) == 0 {
 		return plan.Plan{Why: "the Secret is complete"}
 	}
 	return plan.Plan{Why: "set in the Secret: " + strings.Join(missing, ", "), Steps: []plan.Step{
-		plan.Change{Old: s.Secret, New: filled(s), Why: "the Secret lacks " + strings.Join(missing, ", ")},
+		plan.Change{Old: s.Secret, New: annotated(s), Fill: missing, Why: "the Secret lacks " + strings.Join(missing, ", ")},
 	}}
 }
 
-// lacks returns the data that the Secret lacks. A token that is there is never looked at (TOK-13).
-func lacks(s snapshot) (missing []string) {
-	data := s.Secret.Data
-	if s.Bundle != "" && string(data[corev1.ServiceAccountRootCAKey]) != s.Bundle {
+// lacks returns the data that a Secret lacks. The bundle has the certificate authorities that belong there, in PEM; empty for none. A token
+// that is there is never looked at (TOK-13).
+func lacks(data map[string][]byte, bundle string) (missing []string) {
+	if bundle != "" && string(data[corev1.ServiceAccountRootCAKey]) != bundle {
 		missing = append(missing, corev1.ServiceAccountRootCAKey)
 	}
 	if len(data[corev1.ServiceAccountNamespaceKey]) == 0 {
 		missing = append(missing, corev1.ServiceAccountNamespaceKey)
 	}
-	if len(data[corev1.ServiceAccountTokenKey]) == 0 && s.Token != "" {
+	if len(data[corev1.ServiceAccountTokenKey]) == 0 {
 		missing = append(missing, corev1.ServiceAccountTokenKey)
 	}
 	return missing
 }
 
-// filled returns the Secret with all that it lacks (TOK-15).
-func filled(s snapshot) *corev1.Secret {
+// annotated returns the metadata of the Secret with the ServiceAccount that its token is of (TOK-15).
+func annotated(s snapshot) *metav1.PartialObjectMetadata {
 	after := s.Secret.DeepCopy()
-	if after.Data == nil {
-		after.Data = map[string][]byte{}
-	}
-	for _, key := range lacks(s) {
-		switch key {
-		case corev1.ServiceAccountRootCAKey:
-			after.Data[key] = []byte(s.Bundle)
-		case corev1.ServiceAccountNamespaceKey:
-			after.Data[key] = []byte(s.Secret.Namespace)
-		case corev1.ServiceAccountTokenKey:
-			after.Data[key] = []byte(s.Token)
-		}
-	}
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.ServiceAccountNameKey, s.Account.Name)
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, corev1.ServiceAccountUIDKey, string(s.Account.UID))
 	return after
@@ -87,11 +73,11 @@ func filled(s snapshot) *corev1.Secret {
 
 // planReference takes a Secret that is gone off the list of its ServiceAccount (TOK-11).
 func planReference(s snapshot) plan.Plan {
-	if s.Gone == nil || s.Account == nil {
+	if s.Gone == "" || s.Account == nil {
 		return plan.Plan{Why: "the Secret is gone"}
 	}
 	after := s.Account.DeepCopy()
-	after.Secrets = slices.DeleteFunc(after.Secrets, func(r corev1.ObjectReference) bool { return r.Name == s.Gone.Name })
+	after.Secrets = slices.DeleteFunc(after.Secrets, func(r corev1.ObjectReference) bool { return r.Name == s.Gone })
 	if len(after.Secrets) == len(s.Account.Secrets) {
 		return plan.Plan{Why: "the Secret is gone, and its ServiceAccount does not refer to it"}
 	}
@@ -101,13 +87,13 @@ func planReference(s snapshot) plan.Plan {
 
 func isToken(s *corev1.Secret) bool { return s.Type == corev1.SecretTypeServiceAccountToken }
 
-func accountName(s *corev1.Secret) string { return s.Annotations[corev1.ServiceAccountNameKey] }
+func accountName(s metav1.Object) string { return s.GetAnnotations()[corev1.ServiceAccountNameKey] }
 
-func accountUID(s *corev1.Secret) types.UID {
-	return types.UID(s.Annotations[corev1.ServiceAccountUIDKey])
+func accountUID(s metav1.Object) types.UID {
+	return types.UID(s.GetAnnotations()[corev1.ServiceAccountUIDKey])
 }
 
 // names reports whether the Secret is for this very ServiceAccount, which may be nil.
-func names(s *corev1.Secret, a *corev1.ServiceAccount) bool {
+func names(s metav1.Object, a *corev1.ServiceAccount) bool {
 	return a != nil && a.Name == accountName(s) && (accountUID(s) == "" || accountUID(s) == a.UID)
 }

@@ -1,6 +1,9 @@
 package serviceaccounttoken
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,37 +77,37 @@ func account(uid types.UID, secrets ...string) *corev1.ServiceAccount {
 func TestPlan(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		snapshot
+		scene
 		want string
 	}{
-		{"TOK-16 a Secret that asks for a token gets one", snapshot{Secret: secret(), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
-		{"TOK-16 the same with the uid", snapshot{Secret: secret(of("a1")), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
-		{"TOK-13 all is there", snapshot{Secret: secret(complete), Account: account("a1")}, ""},
-		{"TOK-13 a token is not looked at", snapshot{Secret: secret(complete, func(s *corev1.Secret) { s.Data["token"] = []byte("X") }), Account: account("a1")}, ""},
-		{"TOK-13 another namespace is not looked at", snapshot{Secret: secret(complete, func(s *corev1.Secret) { s.Data["namespace"] = []byte("X") }), Account: account("a1")}, ""},
-		{"TOK-17 other authorities", snapshot{Secret: secret(complete), Account: account("a1"), Bundle: "new"}, "ca.crt=new namespace=shop token=T"},
-		{"TOK-13 no authorities", snapshot{Secret: secret(complete), Account: account("a1"), Bundle: "none"}, ""},
-		{"TOK-15 other data stay", snapshot{Secret: secret(holding("x=y", "token=old")), Account: account("a1")}, "ca.crt=CA namespace=shop token=old x=y"},
-		{"TOK-15 an empty token counts as none", snapshot{Secret: secret(complete, holding("ca.crt=CA", "namespace=shop", "token=")), Account: account("a1")},
+		{"TOK-16 a Secret that asks for a token gets one", scene{Secret: secret(), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
+		{"TOK-16 the same with the uid", scene{Secret: secret(of("a1")), Account: account("a1")}, "ca.crt=CA namespace=shop token=T"},
+		{"TOK-13 all is there", scene{Secret: secret(complete), Account: account("a1")}, ""},
+		{"TOK-13 a token is not looked at", scene{Secret: secret(complete, func(s *corev1.Secret) { s.Data["token"] = []byte("X") }), Account: account("a1")}, ""},
+		{"TOK-13 another namespace is not looked at", scene{Secret: secret(complete, func(s *corev1.Secret) { s.Data["namespace"] = []byte("X") }), Account: account("a1")}, ""},
+		{"TOK-17 other authorities", scene{Secret: secret(complete), Account: account("a1"), Bundle: "new"}, "ca.crt=new namespace=shop token=T"},
+		{"TOK-13 no authorities", scene{Secret: secret(complete), Account: account("a1"), Bundle: "none"}, ""},
+		{"TOK-15 other data stay", scene{Secret: secret(holding("x=y", "token=old")), Account: account("a1")}, "ca.crt=CA namespace=shop token=old x=y"},
+		{"TOK-15 an empty token counts as none", scene{Secret: secret(complete, holding("ca.crt=CA", "namespace=shop", "token=")), Account: account("a1")},
 			"ca.crt=CA namespace=shop token=T"},
-		{"TOK-12 no ServiceAccount", snapshot{Secret: secret()}, "delete"},
-		{"TOK-12 no ServiceAccount, and complete", snapshot{Secret: secret(complete)}, "delete"},
-		{"TOK-12 another ServiceAccount of the name", snapshot{Secret: secret(complete), Account: account("a2")}, "delete"},
-		{"TOK-24 a new ServiceAccount, and no uid", snapshot{Secret: secret(), Account: account("a2")}, "ca.crt=CA namespace=shop token=T"},
-		{"TOK-7 no name", snapshot{Secret: secret(nameless)}, ""},
-		{"it is being deleted", snapshot{Secret: secret(leaving), Account: account("a1")}, ""},
-		{"it is gone", snapshot{}, ""},
+		{"TOK-12 no ServiceAccount", scene{Secret: secret()}, "delete"},
+		{"TOK-12 no ServiceAccount, and complete", scene{Secret: secret(complete)}, "delete"},
+		{"TOK-12 another ServiceAccount of the name", scene{Secret: secret(complete), Account: account("a2")}, "delete"},
+		{"TOK-24 a new ServiceAccount, and no uid", scene{Secret: secret(), Account: account("a2")}, "ca.crt=CA namespace=shop token=T"},
+		{"TOK-7 no name", scene{Secret: secret(nameless)}, ""},
+		{"it is being deleted", scene{Secret: secret(leaving), Account: account("a1")}, ""},
+		{"it is gone", scene{}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			switch c.Token = "T"; c.Bundle {
+			switch c.Bundle {
 			case "":
 				c.Bundle = "CA"
 			case "none":
 				c.Bundle = ""
 			}
 			before := c.Secret.DeepCopy()
-			p := planSecret(epoch, c.snapshot)
-			if got := done(p); got != c.want {
+			p := planSecret(epoch, c.snapshot())
+			if got := c.done(p); got != c.want {
 				t.Errorf("%s: %q, want %q", p.Why, got, c.want)
 			}
 			if diff := cmp.Diff(before, c.Secret); diff != "" {
@@ -114,8 +117,33 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// scene is a Secret, whole, and what there is besides it.
+type scene struct {
+	Secret  *corev1.Secret
+	Account *corev1.ServiceAccount
+	Bundle  string
+}
+
+// snapshot is what is observed.
+func (c scene) snapshot() snapshot {
+	s := snapshot{Account: c.Account}
+	if c.Secret != nil {
+		s.Secret, s.Lacks = metadataOf(c.Secret), lacks(c.Secret.Data, c.Bundle)
+	}
+	return s
+}
+
+// written is the Secret as a change leaves it, with T for a token.
+func (c scene) written(change plan.Change) *corev1.Secret {
+	sent, err := filled(change, c.Secret, c.Bundle, func(*corev1.ServiceAccount) (string, error) { return "T", nil })
+	if err != nil {
+		panic(err)
+	}
+	return sent.New.(*corev1.Secret)
+}
+
 // done says what a plan does to a Secret.
-func done(p plan.Plan) string {
+func (c scene) done(p plan.Plan) string {
 	if p.Empty() {
 		return ""
 	}
@@ -126,7 +154,7 @@ func done(p plan.Plan) string {
 		return "delete"
 	}
 	var all []string
-	for key, value := range p.Steps[0].(plan.Change).New.(*corev1.Secret).Data {
+	for key, value := range c.written(p.Steps[0].(plan.Change)).Data {
 		all = append(all, fmt.Sprintf("%s=%s", key, value))
 	}
 	slices.Sort(all)
@@ -134,8 +162,8 @@ func done(p plan.Plan) string {
 }
 
 func TestTOK15Annotations(t *testing.T) {
-	s := snapshot{Secret: secret(func(s *corev1.Secret) { s.Annotations["team"] = "a" }), Account: account("a1"), Bundle: "CA", Token: "T"}
-	after := planSecret(epoch, s).Steps[0].(plan.Change).New
+	s := scene{Secret: secret(func(s *corev1.Secret) { s.Annotations["team"] = "a" }), Account: account("a1"), Bundle: "CA"}
+	after := s.written(planSecret(epoch, s.snapshot()).Steps[0].(plan.Change))
 	want := map[string]string{corev1.ServiceAccountNameKey: "builder", corev1.ServiceAccountUIDKey: "a1", "team": "a"}
 	if diff := cmp.Diff(want, after.GetAnnotations()); diff != "" {
 		t.Error(diff)
@@ -151,10 +179,10 @@ func TestTOK11References(t *testing.T) {
 		snapshot
 		want []corev1.ObjectReference
 	}{
-		{"the only one", snapshot{Gone: secret(complete), Account: account("a1", "token")}, []corev1.ObjectReference{}},
-		{"one of several", snapshot{Gone: secret(complete), Account: account("a1", "a", "token", "b")}, []corev1.ObjectReference{{Name: "a"}, {Name: "b"}}},
-		{"none", snapshot{Gone: secret(complete), Account: account("a1", "a")}, nil},
-		{"no ServiceAccount", snapshot{Gone: secret(complete)}, nil},
+		{"the only one", snapshot{Gone: "token", Account: account("a1", "token")}, []corev1.ObjectReference{}},
+		{"one of several", snapshot{Gone: "token", Account: account("a1", "a", "token", "b")}, []corev1.ObjectReference{{Name: "a"}, {Name: "b"}}},
+		{"none", snapshot{Gone: "token", Account: account("a1", "a")}, nil},
+		{"no ServiceAccount", snapshot{Gone: "token"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := planSecret(epoch, c.snapshot)
@@ -175,20 +203,17 @@ func TestTOK11References(t *testing.T) {
 	}
 }
 
-// draw is any snapshot.
-func draw(t *rapid.T) (s snapshot) {
+// draw is any scene.
+func draw(t *rapid.T) (s scene) {
 	fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
 	some := func(o plan.Object, what string) bool {
 		fill(o)
 		o.SetNamespace("shop") // no server has one without
 		return rapid.Bool().Draw(t, what)
 	}
-	one, gone, a := &corev1.Secret{}, &corev1.Secret{}, &corev1.ServiceAccount{}
+	one, a := &corev1.Secret{}, &corev1.ServiceAccount{}
 	if some(one, "Secret") {
 		s.Secret = one
-	}
-	if some(gone, "gone") {
-		s.Gone = gone
 	}
 	if some(a, "account") {
 		s.Account = a
@@ -198,7 +223,6 @@ func draw(t *rapid.T) (s snapshot) {
 		s.Secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: a.Name, corev1.ServiceAccountUIDKey: string(a.UID)}
 	}
 	s.Bundle = rapid.SampledFrom([]string{"", "CA"}).Draw(t, "bundle")
-	s.Token = rapid.SampledFrom([]string{"", "T"}).Draw(t, "token")
 	return s
 }
 
@@ -206,10 +230,13 @@ func draw(t *rapid.T) (s snapshot) {
 // stays, and when the plan was carried out, nothing is left to do.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := draw(t)
-		before := s.Secret.DeepCopy()
+		c := draw(t)
+		before, s := c.Secret.DeepCopy(), c.snapshot()
+		if s.Secret == nil && rapid.Bool().Draw(t, "gone") {
+			s.Gone = "token"
+		}
 		p := planSecret(epoch, s)
-		if diff := cmp.Diff(before, s.Secret); diff != "" {
+		if diff := cmp.Diff(before, c.Secret); diff != "" {
 			t.Errorf("the plan changes what was observed: %s", diff)
 		}
 		if again := planSecret(epoch, plantest.Restored(t, s)); again.Why != p.Why {
@@ -220,19 +247,20 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		}
 		change, ok := p.Steps[0].(plan.Change)
 		if !ok {
-			if names(s.Secret, s.Account) {
+			if names(c.Secret, c.Account) {
 				t.Error("the Secret of a living ServiceAccount is deleted")
 			}
 			return
 		}
-		switch after := change.New.(type) {
-		case *corev1.Secret:
-			if token := s.Secret.Data["token"]; len(token) > 0 && string(after.Data["token"]) != string(token) {
+		if after, ok := change.New.(*corev1.ServiceAccount); ok {
+			s.Account = after
+		} else {
+			after := c.written(change)
+			if token := c.Secret.Data["token"]; len(token) > 0 && string(after.Data["token"]) != string(token) {
 				t.Error("a token was replaced")
 			}
-			s.Secret = after
-		case *corev1.ServiceAccount:
-			s.Account = after
+			c.Secret = after
+			s = c.snapshot()
 		}
 		if again := planSecret(epoch, s); !again.Empty() {
 			t.Errorf("it is not done: %s", again.Why)
@@ -242,10 +270,33 @@ func TestAnyObjectsAtAll(t *testing.T) {
 
 // BenchmarkPlan plans for a Secret that lacks nothing.
 func BenchmarkPlan(b *testing.B) {
-	s := snapshot{Secret: secret(complete), Account: account("a1"), Bundle: "CA"}
+	s := scene{Secret: secret(complete), Account: account("a1"), Bundle: "CA"}.snapshot()
 	for b.Loop() {
 		if p := planSecret(epoch, s); !p.Empty() {
 			b.Fatal(p.Why)
+		}
+	}
+}
+
+// The token is signed right before the write, and other data are put in then: what was observed and planned does not hold them.
+func TestPlansHoldNoCredential(t *testing.T) {
+	const secretly, signed = "cGFzc3dvcmQ", "T0KEN"
+	c := scene{Secret: secret(holding("password=" + secretly)), Account: account("a1"), Bundle: "CA"}
+	s := c.snapshot()
+	p := planSecret(epoch, s)
+	sent, err := filled(p.Steps[0].(plan.Change), c.Secret, c.Bundle, func(*corev1.ServiceAccount) (string, error) { return signed, nil })
+	if err != nil || string(sent.New.(*corev1.Secret).Data["token"]) != signed {
+		t.Fatalf("sent: %+v, %v", sent.New, err)
+	}
+	for what, o := range map[string]any{"snapshot": s, "plan": p} {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, credential := range []string{secretly, signed} {
+			if bytes.Contains(text, []byte(credential)) || bytes.Contains(text, []byte(base64.StdEncoding.EncodeToString([]byte(credential)))) {
+				t.Errorf("the %s holds a credential: %s", what, text)
+			}
 		}
 	}
 }

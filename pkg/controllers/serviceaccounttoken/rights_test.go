@@ -13,8 +13,8 @@ func TestTOK27CreatesNoSecret(t *testing.T) {
 			t.Errorf("%s: %v", rule.Resource, rule.Verbs)
 		}
 	}
-	s := snapshot{Secret: secret(), Account: account("a1"), Bundle: "CA", Token: "T"}
-	if p := planSecret(epoch, s); len(p.Steps) != 1 || done(p) != "ca.crt=CA namespace=shop token=T" {
+	s := scene{Secret: secret(), Account: account("a1"), Bundle: "CA"}
+	if p := planSecret(epoch, s.snapshot()); len(p.Steps) != 1 || s.done(p) != "ca.crt=CA namespace=shop token=T" {
 		t.Errorf("besides the Secret something else is written: %+v", p.Steps)
 	}
 }

@@ -15,12 +15,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// promptly is how long a report of what users and tools wait for may wait, when the next reconcile may have more to say.
-const promptly = 100 * time.Millisecond
-
-// progressQuiet is how long a report of progress waits at least. Pods come one after the other, and most become ready within that time.
-const progressQuiet = 200 * time.Millisecond
-
 // reportStatus writes the set's status when something in it differs (STS-60..63).
 func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
 	r := newRollout(now, s, d)
@@ -38,7 +32,7 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 	set.Status = status
 	p.Steps = append(p.Steps, plan.Change{Old: s.Set, New: &set, Subresource: plan.Status, Why: "the status has changed"})
 	if len(failures) == 0 {
-		p.Debounce, p.MaxWait = r.debounce(status, did)
+		p.Report = r.when(status, did)
 	}
 	return p
 }
@@ -133,21 +127,20 @@ func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
 	return events
 }
 
-// debounce decides how long the report may wait for a newer one. The names of the revisions decide about pods that are created later,
+// when decides how long the report may wait for a newer one. The names of the revisions decide about pods that are created later,
 // so they never wait for long.
-func (r *rollout) debounce(status appsv1.StatefulSetStatus, did plan.Outcome) (quiet, longest time.Duration) {
+func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.When {
 	before := r.Set.Status
 	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
 	news := before.CurrentRevision != status.CurrentRevision || before.UpdateRevision != status.UpdateRevision ||
 		!equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
 	switch {
 	case !wrote && (news || !r.moving(status)):
-		return 0, 0
+		return plan.Now()
 	case news || before.ObservedGeneration < status.ObservedGeneration:
-		return promptly, promptly
+		return plan.Soon()
 	}
-	quiet, longest = podutil.Debounce(int64(max(replicas(r.Set), len(r.mine))))
-	return max(quiet, progressQuiet), longest
+	return plan.SlowProgress(int64(max(replicas(r.Set), len(r.mine)))) // pods come one after the other, and most become ready soon
 }
 
 // moving reports whether more is about to change by itself: pods come, go, or become available.

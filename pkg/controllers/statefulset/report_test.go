@@ -189,13 +189,13 @@ func TestDebounce(t *testing.T) {
 	}{
 		{"all pods are there", web(2, known), []plan.Object{pod(base, 0, "v1"), pod(base, 1, "v1")}, plan.Outcome{}, 0, 0},
 		{"progress waits", web(2, known), []plan.Object{pod(base, 0, "v1"), pod(base, 1, "v1", unready)}, plan.Outcome{}, 50 * time.Millisecond, time.Second},
-		{"names of revisions do not wait for long", web(2), nil, wrote, 0, promptly},
-		{"nor does a spec that was seen", web(2, known, func(set *appsv1.StatefulSet) { set.Generation = 2 }), []plan.Object{pod(base, 0, "v1")}, wrote, 0, promptly},
+		{"names of revisions do not wait for long", web(2), nil, wrote, 0, plan.Soon().Longest},
+		{"nor does a spec that was seen", web(2, known, func(set *appsv1.StatefulSet) { set.Generation = 2 }), []plan.Object{pod(base, 0, "v1")}, wrote, 0, plan.Soon().Longest},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, p := statusOf(see(c.set, append(c.pods, v1)...), c.did)
-			if status == nil || p.Debounce < c.min || p.MaxWait > c.max {
-				t.Errorf("%+v waits for %v, at most %v", status, p.Debounce, p.MaxWait)
+			if status == nil || p.Report.Quiet < c.min || p.Report.Longest > c.max {
+				t.Errorf("%+v waits for %v, at most %v", status, p.Report.Quiet, p.Report.Longest)
 			}
 		})
 	}

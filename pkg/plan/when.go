@@ -1,0 +1,48 @@
+package plan
+
+import "time"
+
+// When says when a report is written: when it has stayed the same for Quiet, or has waited for Longest, so that a newer one may replace it.
+// The zero When writes at once. All times of reports are in this file; docs/decisions/0003 tells where they come from.
+//
+//	Now            failures, changes of availability, and the last report before an object comes to rest
+//	Soon           what users wait for, when the next reconcile may have more to say
+//	Progress       all else about pods: small work does not wait, and large work reports once a second
+//	SlowProgress   the same where reports would follow one another: somebody else reports on the same pods, or they come one by one
+//	OncePerSecond  progress of Jobs
+//	Shortly        what CronJobs have started and what of it has ended
+type When struct{ Quiet, Longest time.Duration }
+
+const (
+	soon         = 100 * time.Millisecond
+	leastQuiet   = 50 * time.Millisecond
+	quietForEach = 5 * time.Millisecond // pod: the more there are, the longer are the gaps between their changes on a slow machine
+	slowQuiet    = 200 * time.Millisecond
+	longestWait  = time.Second
+	jobProgress  = 1200 * time.Millisecond // a little more than a second, so that no more than one write a second is made, those at beginning and end included
+)
+
+// Now writes a report at once.
+func Now() When { return When{} }
+
+// Soon writes it in a moment.
+func Soon() When { return When{soon, soon} }
+
+// Progress is for a report about so many pods.
+func Progress(pods int64) When {
+	pods = min(pods, int64(longestWait/quietForEach))
+	return When{max(leastQuiet, time.Duration(pods)*quietForEach), longestWait}
+}
+
+// SlowProgress is likewise for so many pods.
+func SlowProgress(pods int64) When {
+	w := Progress(pods)
+	w.Quiet = max(w.Quiet, slowQuiet)
+	return w
+}
+
+// OncePerSecond writes a report no more often than that.
+func OncePerSecond() When { return When{jobProgress, jobProgress} }
+
+// Shortly writes a report when nothing has changed for a moment.
+func Shortly() When { return When{soon, longestWait} }
