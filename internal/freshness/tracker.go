@@ -204,19 +204,6 @@ func (c Caches) Reached(kind schema.GroupVersionKind, version string) bool {
 	return reached(c.stores[kind], version)
 }
 
-// Shown reports whether there is nothing to wait for any more about an object that was created, and whether it is missing: the caches
-// have come as far as its creation, but do not have it. It may be gone already: if a watch was interrupted meanwhile, no event tells
-// of such an object.
-func (c Caches) Shown(o Created) (done, missing bool) {
-	if len(c.stores[o.Kind]) == 0 {
-		return true, false
-	}
-	if !c.Reached(o.Kind, o.Version) {
-		return false, false
-	}
-	return true, c.get(o.Kind, o.Key) == nil
-}
-
 func reached(stores []cache.Store, version string) bool {
 	for _, store := range stores {
 		if !atLeast(store.LastStoreSyncResourceVersion(), version) {

@@ -2,25 +2,18 @@ package informers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 )
-
-// ErrNotSynced says that a lookup cannot be answered: the resource is not wanted, its objects have not been listed yet, or
-// the subscription keeps no store. That an object is missing is never concluded from it.
-var ErrNotSynced = errors.New("the cache has not been filled")
 
 // MetadataInformers watch the metadata of any resources, built-in and custom ones, for those who want it: see
 // [MetadataInformers.Subscribe]. What several subscriptions want is listed and watched once. A resource that cannot be
@@ -117,7 +110,7 @@ func compareResources(a, b schema.GroupVersionResource) int {
 }
 
 // MetadataHandler is told what becomes of objects. Calls about one resource come one at a time, calls about different
-// resources at the same time. A call must not block or change the object. Of the subscription it may use the lookups only.
+// resources at the same time. A call must not block or change the object. Of the subscription it may use [MetadataSubscription.Resources] and [MetadataSubscription.Synced] only.
 type MetadataHandler interface {
 	// OnUpdate is told of an object that is new to the handler or has changed.
 	OnUpdate(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
@@ -126,34 +119,24 @@ type MetadataHandler interface {
 	OnDelete(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
 }
 
-// MetadataOptions say what a subscription needs.
-type MetadataOptions struct {
-	// Handler is told of all objects. It may be nil. Of the objects that it knows only their identities and versions are
-	// kept, so a handler can have the only copy of them.
-	Handler MetadataHandler
-	// Store: objects are kept, for Get, List and ByIndex.
-	Store bool
-	// Indexers are for ByIndex; they need Store. Subscriptions share stores: by one name they must mean the same.
-	Indexers cache.Indexers
-}
-
 // MetadataSubscription is what one user wants to know of. Its methods may be called concurrently.
 type MetadataSubscription struct {
-	MetadataOptions
+	handler   MetadataHandler
 	informers *MetadataInformers
 
 	// Under the lock of the informers:
 	closed bool
 	told   map[schema.GroupVersionResource]versions // what the handler knows of resources that are not wanted any more
 
-	mu    sync.RWMutex // taken last, so that handlers can look up
+	mu    sync.RWMutex // taken last, so that handlers can ask
 	feeds map[schema.GroupVersionResource]*metadataFeed
 }
 
-// Subscribe returns a subscription to no resource yet. Whoever is done with it closes it.
-func (i *MetadataInformers) Subscribe(o MetadataOptions) *MetadataSubscription {
+// Subscribe returns a subscription to no resource yet. The handler is told of all objects. Of those that it knows only their identities
+// and versions are kept, so the handler can have the only copy of them. Whoever is done with a subscription closes it.
+func (i *MetadataInformers) Subscribe(handler MetadataHandler) *MetadataSubscription {
 	return &MetadataSubscription{
-		MetadataOptions: o, informers: i,
+		handler: handler, informers: i,
 		feeds: map[schema.GroupVersionResource]*metadataFeed{}, told: map[schema.GroupVersionResource]versions{},
 	}
 }
@@ -164,7 +147,7 @@ func (i *MetadataInformers) Subscribe(o MetadataOptions) *MetadataSubscription {
 // When it returns, the handler is told no more of resources that are no longer wanted. Nor is it told that their objects are
 // gone, for that is not known. If a resource is wanted again, the handler is told what has changed since.
 //
-// A resource that is watched already, but without a store, is listed once more for a subscription that joins.
+// A resource that is watched already is listed once more for a subscription that joins.
 func (s *MetadataSubscription) SetResources(ctx context.Context, resources []schema.GroupVersionResource) {
 	s.informers.mu.Lock()
 	defer s.informers.mu.Unlock()
@@ -208,11 +191,10 @@ func (s *MetadataSubscription) join(ctx context.Context, resource schema.GroupVe
 		w = newMetadataWatch(i.client, resource, i.rollbacksOf(resource))
 		i.watches[resource] = w
 	}
-	f := newMetadataFeed(resource, s.Handler, s.told[resource])
+	f := newMetadataFeed(resource, s.handler, s.told[resource])
 	delete(s.told, resource)
-	if complete := w.join(f, s.Store, s.Indexers); !complete {
-		w.start(context.WithoutCancel(ctx), &i.running)
-	}
+	w.join(f)
+	w.start(context.WithoutCancel(ctx), &i.running)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.feeds[resource] = f
@@ -263,70 +245,8 @@ func (s *MetadataSubscription) WaitForSync(ctx context.Context, timeout time.Dur
 	return unsynced
 }
 
-// Get returns an object, or an error of which [apierrors.IsNotFound] is true if there is none of that name. It belongs to the
-// store and must not be changed. The error is [ErrNotSynced] when the answer is not known.
-func (s *MetadataSubscription) Get(resource schema.GroupVersionResource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	store, err := s.store(resource)
-	if err != nil {
-		return nil, err
-	}
-	key := cache.ObjectName{Namespace: namespace, Name: name}.String()
-	o, ok, err := store.GetByKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("look up %s %s: %w", resource.GroupResource(), key, err)
-	}
-	if object, isMetadata := o.(*metav1.PartialObjectMetadata); ok && isMetadata {
-		return object, nil
-	}
-	return nil, apierrors.NewNotFound(resource.GroupResource(), name)
-}
-
-// List returns the objects of a namespace, or all if it is "", in no order, under the terms of
-// [MetadataSubscription.Get].
-func (s *MetadataSubscription) List(resource schema.GroupVersionResource, namespace string) ([]*metav1.PartialObjectMetadata, error) {
-	if namespace != metav1.NamespaceAll {
-		return s.ByIndex(resource, cache.NamespaceIndex, namespace)
-	}
-	store, err := s.store(resource)
-	if err != nil {
-		return nil, err
-	}
-	return metadataOf(store.List()), nil
-}
-
-// ByIndex returns the objects that the index has under the value, in no order, under the terms of
-// [MetadataSubscription.Get].
-func (s *MetadataSubscription) ByIndex(resource schema.GroupVersionResource, index, value string) ([]*metav1.PartialObjectMetadata, error) {
-	store, err := s.store(resource)
-	if err != nil {
-		return nil, err
-	}
-	found, err := store.ByIndex(index, value)
-	if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", resource.GroupResource(), err)
-	}
-	return metadataOf(found), nil
-}
-
 func (s *MetadataSubscription) feed(resource schema.GroupVersionResource) *metadataFeed {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.feeds[resource]
-}
-
-func (s *MetadataSubscription) store(resource schema.GroupVersionResource) (cache.Indexer, error) {
-	if f := s.feed(resource); f != nil && f.store != nil && f.isSynced() {
-		return f.store, nil
-	}
-	return nil, fmt.Errorf("%s: %w", resource.GroupResource(), ErrNotSynced)
-}
-
-func metadataOf(found []any) []*metav1.PartialObjectMetadata {
-	all := make([]*metav1.PartialObjectMetadata, 0, len(found))
-	for _, o := range found {
-		if object, ok := o.(*metav1.PartialObjectMetadata); ok {
-			all = append(all, object)
-		}
-	}
-	return all
 }

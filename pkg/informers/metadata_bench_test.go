@@ -9,19 +9,19 @@ import (
 )
 
 // BenchmarkMetadataMemory tells how many bytes are kept for each object: by a handler alone that remembers identities, as a
-// graph of owners does, by it and a watch without a store, and by both and a store.
+// graph of owners does, and by it and a watch.
 func BenchmarkMetadataMemory(b *testing.B) {
 	const objects = 20_000
 	for _, c := range []struct {
-		name         string
-		watch, store bool
-	}{{"handler", false, false}, {"handler-and-watch", true, false}, {"handler-and-watch-with-store", true, true}} {
+		name  string
+		watch bool
+	}{{"handler", false}, {"handler-and-watch", true}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				kept := make(map[identity]struct{}, objects)
 				handler := handlerFunc(func(o *metav1.PartialObjectMetadata) { kept[identityOf(o)] = struct{}{} })
 				w := newMetadataWatch(nil, widgets, &rollbacks{})
-				w.join(newMetadataFeed(widgets, handler, nil), c.store, nil)
+				w.join(newMetadataFeed(widgets, handler, nil))
 				w.sink = &metadataSink{w}
 				before := heapBytes()
 				for n := range objects {

@@ -16,12 +16,10 @@ import (
 	"weak"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -49,49 +47,33 @@ func wantTold(t *testing.T, m *model, when, want string) {
 	}
 }
 
-// A handler is told of what there is, of each change, and of what is gone; lookups and the handler see the same objects,
-// without what nobody reads.
-func TestMetadataReachesHandlersAndStores(t *testing.T) {
+// A handler is told of what there is, of each change, and of what is gone, without what nobody reads.
+func TestMetadataReachesHandlers(t *testing.T) {
 	for name, fault := range listModes {
 		t.Run(name, func(t *testing.T) {
 			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 				m := newModel(t)
-				sub := i.Subscribe(MetadataOptions{Handler: m, Store: true, Indexers: cache.Indexers{
-					"initial": func(o any) ([]string, error) { return []string{o.(*metav1.PartialObjectMetadata).Name[:1]}, nil },
-				}})
+				sub := i.Subscribe(m)
 				s.setFault(fault, widgets)
 				s.set(widgets, object("shop", "apple", "1"))
 				s.set(widgets, object("bank", "axe", "2"))
-				if _, err := sub.List(widgets, ""); !errors.Is(err, ErrNotSynced) {
-					t.Errorf("before it is wanted: %v", err)
+				if sub.Synced(widgets) {
+					t.Error("synced before it is wanted")
 				}
 				sub.SetResources(t.Context(), resources{widgets})
 				wantTold(t, m, "at first", "+apple +axe")
-				for _, o := range must(sub.List(widgets, "")) {
-					if o.Annotations != nil || o.ManagedFields != nil || o.Kind != "" {
-						t.Errorf("kept of the first %+v", o)
-					}
-				}
 				s.set(widgets, object("shop", "bean", "3"))
 				s.set(widgets, object("shop", "apple", "1"))
 				s.remove(widgets, "bank", "axe")
 				wantTold(t, m, "changes", "+apple +bean -axe")
-				all := must(sub.List(widgets, ""))
-				if len(all) != 2 || len(must(sub.List(widgets, "shop"))) != 2 || len(must(sub.List(widgets, "bank"))) != 0 {
-					t.Errorf("listed %v", all)
+				all := m.knows(widgets)
+				if len(all) != 2 {
+					t.Errorf("known are %v", all)
 				}
-				if b := must(sub.ByIndex(widgets, "initial", "b")); len(b) != 1 || b[0].Name != "bean" {
-					t.Errorf("by index: %v", b)
-				}
-				if _, err := sub.ByIndex(widgets, "none", "b"); err == nil {
-					t.Error("an index that is none")
-				}
-				o := must(sub.Get(widgets, "shop", "apple"))
-				if !slices.Contains(m.knows(widgets), o) || o.Annotations != nil || o.ManagedFields != nil || o.Kind != "" {
-					t.Errorf("kept %+v", o)
-				}
-				if _, err := sub.Get(widgets, "bank", "axe"); !apierrors.IsNotFound(err) {
-					t.Errorf("what is gone: %v", err)
+				for _, o := range all {
+					if o.Annotations != nil || o.ManagedFields != nil || o.Kind != "" {
+						t.Errorf("kept %+v", o)
+					}
 				}
 			})
 		})
@@ -111,7 +93,7 @@ func TestAKindVanishesAndComesBack(t *testing.T) {
 func testAKindVanishes(t *testing.T, s *metadataServer, i *MetadataInformers, fault int) {
 	m := newModel(t)
 	s.setFault(fault, widgets)
-	sub := i.Subscribe(MetadataOptions{Handler: m})
+	sub := i.Subscribe(m)
 	s.set(widgets, object("shop", "stays", "1"))
 	s.set(widgets, object("shop", "goes", "2"))
 	s.set(widgets, object("shop", "again", "3"))
@@ -165,7 +147,7 @@ func TestSubscriptionsShareWatches(t *testing.T) {
 		}
 		graph, late := newModel(t), newModel(t)
 		s.set(widgets, object("shop", "a", "1"))
-		one, two, three := i.Subscribe(MetadataOptions{Handler: graph}), i.Subscribe(MetadataOptions{Store: true}), i.Subscribe(MetadataOptions{Handler: late})
+		one, two := i.Subscribe(graph), i.Subscribe(late)
 		one.SetResources(t.Context(), resources{widgets})
 		check("one", 1, 1)
 		wantTold(t, graph, "one", "+a")
@@ -173,23 +155,18 @@ func TestSubscriptionsShareWatches(t *testing.T) {
 		if !one.Synced(widgets) || two.Synced(widgets) {
 			t.Error("who joins must wait, and nobody else")
 		}
-		check("a store joins: listed again", 1, 2)
-		three.SetResources(t.Context(), resources{widgets})
-		check("filled from the store", 1, 2)
-		wantTold(t, late, "filled from the store", "+a")
+		check("another one joins: listed again", 1, 2)
+		wantTold(t, late, "listed again", "+a")
+		wantTold(t, graph, "listed again", "")
 		s.set(widgets, object("shop", "b", "2"))
 		wantTold(t, graph, "a change", "+b")
 		wantTold(t, late, "a change", "+b")
-		if n := len(must(two.List(widgets, ""))); n != 2 {
-			t.Errorf("%d in the store", n)
-		}
-		two.Close()
 		one.Close()
 		s.set(widgets, object("shop", "c", "3"))
 		wantTold(t, graph, "closed", "")
 		wantTold(t, late, "still open", "+c")
 		check("one is left", 1, 2)
-		three.Close()
+		two.Close()
 		check("none is left", 0, 2)
 	})
 }
@@ -212,7 +189,7 @@ func TestABrokenKindBlocksNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 				m := newModel(t)
-				sub := i.Subscribe(MetadataOptions{Handler: m})
+				sub := i.Subscribe(m)
 				for _, r := range (resources{widgets, gadgets, secrets}) {
 					s.set(r, object("shop", r.Resource, r.Resource))
 				}
@@ -243,7 +220,7 @@ func TestABrokenKindBlocksNoOther(t *testing.T) {
 // A wait ends with its context, and does not wait for what is not wanted or vanishes.
 func TestWaitForSyncIsBounded(t *testing.T) {
 	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
-		sub := i.Subscribe(MetadataOptions{})
+		sub := i.Subscribe(nobody)
 		s.setFault(hangs, widgets, gadgets)
 		sub.SetResources(t.Context(), resources{widgets, gadgets})
 		begun := time.Now()
@@ -266,7 +243,7 @@ func TestWaitForSyncIsBounded(t *testing.T) {
 func TestABrokenKindCostsLittle(t *testing.T) {
 	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 		logger, buffer := buffered(t)
-		sub := i.Subscribe(MetadataOptions{Store: true})
+		sub := i.Subscribe(nobody)
 		s.setFault(http.StatusInternalServerError, widgets)
 		sub.SetResources(klog.NewContext(t.Context(), logger), resources{widgets})
 		time.Sleep(2 * time.Hour)
@@ -293,7 +270,7 @@ func TestMetadataStalled(t *testing.T) {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {
 			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 				s.setFault(fault, widgets)
-				i.Subscribe(MetadataOptions{}).SetResources(t.Context(), resources{widgets})
+				i.Subscribe(nobody).SetResources(t.Context(), resources{widgets})
 				for range 100 {
 					time.Sleep(time.Minute)
 					state := i.States()[0]
@@ -325,7 +302,7 @@ func TestABrokenKindEndsAtOnce(t *testing.T) {
 	for _, fault := range []int{http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusForbidden, hangs, noHeaders} {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {
 			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
-				sub := i.Subscribe(MetadataOptions{Store: true})
+				sub := i.Subscribe(nobody)
 				s.setFault(fault, widgets)
 				sub.SetResources(t.Context(), resources{widgets})
 				time.Sleep(10 * time.Minute)
@@ -351,7 +328,7 @@ func TestMissedChangesAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 				m := newModel(t)
-				sub := i.Subscribe(MetadataOptions{Handler: m})
+				sub := i.Subscribe(m)
 				s.setFault(fault, widgets)
 				for _, name := range []string{"same", "gone", "changed", "anew"} {
 					s.set(widgets, object("shop", name, name))
@@ -374,7 +351,7 @@ func TestMissedChangesAreFound(t *testing.T) {
 // A server that does not end its watches, and may send nothing any more, does not hold a kind for long.
 func TestAWatchIsBounded(t *testing.T) {
 	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
-		sub := i.Subscribe(MetadataOptions{Store: true})
+		sub := i.Subscribe(nobody)
 		s.setFault(noEnd, widgets)
 		sub.SetResources(t.Context(), resources{widgets})
 		synctest.Wait()
@@ -392,7 +369,7 @@ func TestAWatchIsBounded(t *testing.T) {
 	})
 }
 
-// Whatever happens to objects, watches and wishes, handlers and stores end up with what the server has.
+// Whatever happens to objects, watches and wishes, handlers end up with what the server has.
 func TestMetadataConverges(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
@@ -400,8 +377,8 @@ func TestMetadataConverges(t *testing.T) {
 				draw, all := rand.New(rand.NewPCG(seed, 0)), resources{widgets, gadgets, secrets}
 				models := []*model{newModel(t), newModel(t)}
 				subs := []*MetadataSubscription{
-					i.Subscribe(MetadataOptions{Handler: models[0]}),
-					i.Subscribe(MetadataOptions{Handler: models[1], Store: true}),
+					i.Subscribe(models[0]),
+					i.Subscribe(models[1]),
 				}
 				for step := range 60 {
 					r, sub := all[draw.IntN(3)], subs[draw.IntN(2)]
@@ -442,9 +419,7 @@ func TestMetadataConverges(t *testing.T) {
 							want[o.UID] = o.ResourceVersion
 						}
 					})
-					for n, got := range [][]*metav1.PartialObjectMetadata{
-						models[0].knows(r), models[1].knows(r), must(subs[1].List(r, "")),
-					} {
+					for n, got := range [][]*metav1.PartialObjectMetadata{models[0].knows(r), models[1].knows(r)} {
 						if versions := versionsOf(got); !maps.Equal(versions, want) {
 							t.Errorf("%s, %d: %v, want %v", r.Resource, n, versions, want)
 						}
@@ -463,47 +438,47 @@ func versionsOf(objects []*metav1.PartialObjectMetadata) map[types.UID]string {
 	return all
 }
 
-// A handler that keeps nothing of an object has the only copy: nobody else keeps it. With a store it is kept.
-func TestWithoutAStoreNoObjectIsKept(t *testing.T) {
-	for _, store := range []bool{false, true} {
-		withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
-			var seen weak.Pointer[metav1.PartialObjectMetadata]
-			sub := i.Subscribe(MetadataOptions{Store: store, Handler: handlerFunc(func(o *metav1.PartialObjectMetadata) { seen = weak.Make(o) })})
-			sub.SetResources(t.Context(), resources{widgets})
-			s.set(widgets, object("shop", "a", "1"))
-			s.set(widgets, object("shop", "b", "2"))
-			synctest.Wait()
-			s.compact(func() {}) // the reflector lets go of its last event
-			s.setFault(http.StatusInternalServerError, widgets)
-			synctest.Wait()
-			runtime.GC()
-			runtime.GC()
-			if kept := seen.Value() != nil; kept != store {
-				t.Errorf("store %t, kept %t", store, kept)
-			}
-			if state := i.States()[0]; state.Objects != 2 || !state.Synced || state.LastActivity.IsZero() {
-				t.Errorf("%+v", state)
-			}
-		})
-	}
+// A handler that keeps nothing of an object has the only copy: nobody else keeps it.
+func TestNoObjectIsKept(t *testing.T) {
+	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+		var seen weak.Pointer[metav1.PartialObjectMetadata]
+		sub := i.Subscribe(handlerFunc(func(o *metav1.PartialObjectMetadata) { seen = weak.Make(o) }))
+		sub.SetResources(t.Context(), resources{widgets})
+		s.set(widgets, object("shop", "a", "1"))
+		s.set(widgets, object("shop", "b", "2"))
+		synctest.Wait()
+		s.compact(func() {}) // the reflector lets go of its last event
+		s.setFault(http.StatusInternalServerError, widgets)
+		synctest.Wait()
+		runtime.GC()
+		runtime.GC()
+		if seen.Value() != nil {
+			t.Error("an object is kept")
+		}
+		if state := i.States()[0]; state.Objects != 2 || !state.Synced || state.LastActivity.IsZero() {
+			t.Errorf("%+v", state)
+		}
+	})
 }
+
+// nobody is told, and keeps nothing.
+var nobody = handlerFunc(func(*metav1.PartialObjectMetadata) {})
 
 type handlerFunc func(*metav1.PartialObjectMetadata)
 
 func (f handlerFunc) OnUpdate(_ schema.GroupVersionResource, o *metav1.PartialObjectMetadata) { f(o) }
 func (f handlerFunc) OnDelete(schema.GroupVersionResource, *metav1.PartialObjectMetadata)     {}
 
-// Handlers may use lookups, also while SetResources changes what is wanted.
-func TestHandlersMayLookUp(t *testing.T) {
+// Handlers may ask the subscription, also while SetResources changes what is wanted.
+func TestHandlersMayAsk(t *testing.T) {
 	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
-		sub := i.Subscribe(MetadataOptions{Store: true})
-		found := 0
-		sub.Handler = handlerFunc(func(o *metav1.PartialObjectMetadata) {
-			if sub.Synced(gadgets) && len(must(sub.List(gadgets, "shop"))) == 1 {
-				found++
+		asked := 0
+		var sub *MetadataSubscription
+		sub = i.Subscribe(handlerFunc(func(*metav1.PartialObjectMetadata) {
+			if sub.Synced(gadgets) && len(sub.Resources()) > 0 {
+				asked++
 			}
-
-		})
+		}))
 		s.set(gadgets, object("shop", "g", "g"))
 		sub.SetResources(t.Context(), resources{gadgets})
 		synctest.Wait()
@@ -513,8 +488,8 @@ func TestHandlersMayLookUp(t *testing.T) {
 		}
 		sub.SetResources(t.Context(), resources{gadgets, widgets})
 		synctest.Wait()
-		if found < 10 {
-			t.Errorf("%d lookups", found)
+		if asked < 10 {
+			t.Errorf("asked %d times", asked)
 		}
 	})
 }
@@ -522,14 +497,14 @@ func TestHandlersMayLookUp(t *testing.T) {
 // What a reflector still brings after it was replaced, or ended, counts no more.
 func TestReplacedReflectorsCountNoMore(t *testing.T) {
 	m, w := newModel(t), newMetadataWatch(nil, widgets, &rollbacks{})
-	w.join(newMetadataFeed(widgets, m, nil), true, nil)
+	w.join(newMetadataFeed(widgets, m, nil))
 	old := &metadataSink{w}
 	w.sink = old
 	must[any](nil, old.Add(object("shop", "a", "1")))
 	w.sink = &metadataSink{w}
 	must[any](nil, errors.Join(old.Add(object("shop", "b", "2")), old.Delete(object("shop", "a", "1")), old.Replace(nil, "1")))
-	if got := m.told(); got != "+a" || len(w.store.List()) != 1 {
-		t.Errorf("told %q, %d in the store", got, len(w.store.List()))
+	if got := m.told(); got != "+a" {
+		t.Errorf("told %q", got)
 	}
 }
 
@@ -597,7 +572,7 @@ func TestStillWanted(t *testing.T) {
 func TestFollow(t *testing.T) {
 	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
 		logger, buffer := buffered(t)
-		sub := i.Subscribe(MetadataOptions{})
+		sub := i.Subscribe(nobody)
 		rounds := []struct {
 			found resources
 			err   error

@@ -43,8 +43,6 @@ type metadataWatch struct {
 
 	mu       sync.Mutex // held while handlers are called
 	feeds    []*metadataFeed
-	store    cache.Indexer // nil unless a subscription keeps one
-	filled   bool          // the store has all objects
 	sink     *metadataSink // of the reflector that counts; one that was replaced may still run
 	stopSink context.CancelFunc
 }
@@ -56,26 +54,11 @@ func newMetadataWatch(client metadata.Interface, resource schema.GroupVersionRes
 	return w
 }
 
-// join adds a feed. It returns true if the feed is complete, which it is if there is a store to fill it from.
-func (w *metadataWatch) join(f *metadataFeed, store bool, indexers cache.Indexers) (complete bool) {
+// join adds a feed.
+func (w *metadataWatch) join(f *metadataFeed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.feeds = append(w.feeds, f)
-	if store {
-		if w.store == nil {
-			w.store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		}
-		f.store = w.store
-		for name, index := range indexers {
-			if _, ok := w.store.GetIndexers()[name]; !ok {
-				_ = w.store.AddIndexers(cache.Indexers{name: index}) // fails only for a name that is taken
-			}
-		}
-	}
-	if w.filled {
-		f.replace(metadataOf(w.store.List()))
-	}
-	return w.filled
 }
 
 // leave removes a feed, and returns true if none is left.
@@ -84,9 +67,6 @@ func (w *metadataWatch) leave(f *metadataFeed) (unused bool) {
 	defer w.mu.Unlock()
 	close(f.ended)
 	w.feeds = slices.DeleteFunc(w.feeds, func(other *metadataFeed) bool { return other == f })
-	if !slices.ContainsFunc(w.feeds, func(f *metadataFeed) bool { return f.store != nil }) {
-		w.store, w.filled = nil, false
-	}
 	return len(w.feeds) == 0
 }
 
@@ -124,9 +104,6 @@ func (w *metadataWatch) state() MetadataState {
 
 // count is called under the lock.
 func (w *metadataWatch) count() (objects int) {
-	if w.store != nil {
-		return len(w.store.ListKeys())
-	}
 	for _, f := range w.feeds {
 		objects = max(objects, len(f.known))
 	}
@@ -268,32 +245,23 @@ func (s *metadataSink) change(o any, gone bool) error {
 			f.update(object)
 		}
 	}
-	switch {
-	case w.store == nil:
-		return nil
-	case gone:
-		return w.store.Delete(object)
-	}
-	return w.store.Update(object)
+	return nil
 }
 
 // Replace implements cache.ReflectorStore.
-func (s *metadataSink) Replace(list []any, version string) error {
-	objects := metadataOf(list)
-	for _, o := range objects {
-		stripMetadata(o)
+func (s *metadataSink) Replace(list []any, _ string) error {
+	objects := make([]*metav1.PartialObjectMetadata, 0, len(list))
+	for _, o := range list {
+		if object, ok := o.(*metav1.PartialObjectMetadata); ok {
+			stripMetadata(object)
+			objects = append(objects, object)
+		}
 	}
 	w := s.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sink != s {
 		return nil
-	}
-	if w.store != nil {
-		if err := w.store.Replace(list, version); err != nil {
-			return err
-		}
-		w.filled = true
 	}
 	for _, f := range w.feeds {
 		f.replace(objects)
@@ -307,7 +275,6 @@ type metadataFeed struct {
 	resource schema.GroupVersionResource
 	handler  MetadataHandler
 	known    versions      // what the handler knows
-	store    cache.Indexer // nil if the subscription keeps none
 	synced   chan struct{} // closed when the resource has been listed
 	ended    chan struct{} // closed when the resource is not wanted any more
 }
@@ -333,7 +300,7 @@ func newMetadataFeed(resource schema.GroupVersionResource, h MetadataHandler, kn
 
 func (f *metadataFeed) update(o *metav1.PartialObjectMetadata) {
 	id := identityOf(o)
-	if known, ok := f.known[id]; f.handler == nil || ok && known == o.ResourceVersion {
+	if known, ok := f.known[id]; ok && known == o.ResourceVersion {
 		return
 	}
 	f.known[id] = o.ResourceVersion

@@ -26,7 +26,6 @@ type Runner[S, M any] struct {
 	keys     *keyStates[M]
 	queue    *queue.Queue
 	previous *previousLeader
-	created  *creations
 
 	mu      sync.Mutex
 	workers []*worker // none while they are not started
@@ -96,7 +95,6 @@ func (r *Runner[S, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys, r.queue, r.previous = newKeyStates[M](), queue.New(r.QueueName), &previousLeader{}
-	r.created = newCreations(r.caches, r.queue.Add)
 	r.shared.Explain.Clear(r.Name)
 }
 
@@ -105,7 +103,6 @@ func (r *Runner[S, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.workers, r.keys = nil, newKeyStates[M]()
-	r.created.end()
 }
 
 // work reconciles one key after the other. When ctx has ended it takes out what is left unprocessed, so that the queue's

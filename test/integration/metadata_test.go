@@ -46,7 +46,7 @@ func TestMetadataInformers(t *testing.T) {
 	all := informers.NewMetadataInformers(must(clients.Metadata()))
 	defer all.Shutdown()
 	told := &knownNames{of: map[string]bool{}}
-	sub := all.Subscribe(informers.MetadataOptions{Handler: told})
+	sub := all.Subscribe(told)
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	defer following.Wait()

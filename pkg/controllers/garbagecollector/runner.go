@@ -76,7 +76,7 @@ func (r *runner) Run(ctx context.Context) error {
 	defer changes.ShutDown()
 	r.begin()
 	defer r.explain.Clear(explainName)
-	sub := r.metadata.Subscribe(informers.MetadataOptions{Handler: r})
+	sub := r.metadata.Subscribe(r)
 	r.subscribed(sub)
 	var all sync.WaitGroup
 	all.Go(func() {

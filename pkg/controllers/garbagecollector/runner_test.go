@@ -372,7 +372,7 @@ func (b *bench) asks(server http.RoundTripper) {
 func (b *bench) follow(server http.RoundTripper) (end func()) {
 	b.syncErrors = newSyncErrors()
 	b.asks(server)
-	sub := b.metadata.Subscribe(informers.MetadataOptions{Handler: b.runner})
+	sub := b.metadata.Subscribe(b.runner)
 	b.subscribed(sub)
 	ctx, cancel := context.WithCancel(b.Context())
 	go sub.Follow(ctx, b.discover, discoverEvery, func(ctx context.Context, err error) { b.updated(ctx, sub, err) })
@@ -489,7 +489,7 @@ func TestResourceThatVanishes(t *testing.T) {
 	run(t, func(b *bench) {
 		b.kinds[secretsResource] = secretKind
 		b.watched.Insert(secretsResource)
-		sub := informers.NewMetadataInformers(nil).Subscribe(informers.MetadataOptions{Handler: b.runner})
+		sub := informers.NewMetadataInformers(nil).Subscribe(b.runner)
 		without := func(err error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -543,7 +543,7 @@ func TestSyncErrorsAreCounted(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(r.syncErrors)
 	r.begin()
-	sub := informers.NewMetadataInformers(nil).Subscribe(informers.MetadataOptions{Handler: r})
+	sub := informers.NewMetadataInformers(nil).Subscribe(r)
 	for _, c := range []struct {
 		err  error
 		want float64

@@ -67,7 +67,6 @@ type source struct {
 	number  uint64 // no other source has it
 	mapping client.Mapping
 	began   time.Time
-	joined  bool // the watch was there before, for others
 	listed  bool
 	stop    func() // waits until nothing more comes
 }
@@ -78,7 +77,6 @@ type status struct {
 	number  uint64 // 0 if there is no source
 	mapping client.Mapping
 	began   time.Time
-	joined  bool
 }
 
 func newSources(g quota.Gates, period time.Duration) *sources {
@@ -106,7 +104,7 @@ func (s *sources) states(of map[schema.GroupResource]bool) map[schema.GroupResou
 		now := status{sourceState: listing}
 		since, ok := s.sought[resource]
 		if w := s.watched[resource]; w != nil {
-			now.number, now.mapping, now.began, now.joined = w.number, w.mapping, w.began, w.joined
+			now.number, now.mapping, now.began = w.number, w.mapping, w.began
 			since, ok = w.began, true
 			if w.listed {
 				now.sourceState = listed
@@ -404,16 +402,11 @@ func (s *sources) start(ctx context.Context, of schema.GroupResource, m client.M
 		return w
 	}
 	counter := &metadataCounter{counters: s.counters, of: of}
-	sub := s.metadata.Subscribe(informers.MetadataOptions{Handler: counter})
+	sub := s.metadata.Subscribe(counter)
 	counter.synced = sub.Synced
 	resource := m.GroupVersionResource()
 	s.running.Go(func() {
 		sub.SetResources(ctx, []schema.GroupVersionResource{resource})
-		if sub.Synced(resource) {
-			s.mu.Lock()
-			w.joined = true
-			s.mu.Unlock()
-		}
 		if len(sub.WaitForSync(ctx, math.MaxInt64, resource)) == 0 { // or it was ended
 			complete()
 		}
