@@ -10,7 +10,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
+	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
@@ -18,8 +18,10 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -87,7 +89,7 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 	}
 	config := m.builder.Config(identity.Informers)
 	config.Wrap(m.refusals.Wrap)
-	client, err := informers.NewClient(config, projection)
+	client, err := listwatch.NewClient(config, projection)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}
@@ -107,11 +109,11 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 
 // buildMetadata makes the caches of metadata. They watch nothing until a controller subscribes.
 func (m *Manager) buildMetadata() error {
-	client, err := metadata.NewForConfig(m.builder.Config(identity.Informers))
+	client, err := metadataclient.NewForConfig(m.builder.Config(identity.Informers))
 	if err != nil {
 		return fmt.Errorf("client for metadata: %w", err)
 	}
-	m.metadata = informers.NewMetadataInformers(client)
+	m.metadata = metadata.New(client)
 	m.metadata.OnRollback(m.rolledBack)
 	m.closers = append(m.closers, m.metadata.Shutdown)
 	return nil

@@ -16,9 +16,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -50,8 +51,8 @@ type sources struct {
 	dirty     dirty
 	devices   devices
 	resources func(ctx context.Context, verbs ...string) ([]client.Mapping, error)
-	metadata  *informers.MetadataInformers
-	feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, informers.FeedHandler) error
+	metadata  *metadata.Informers
+	feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, listwatch.FeedHandler) error
 	wake      chan struct{} // some quota names a resource that was not wanted
 
 	mu      sync.Mutex // taken before the lock of the counters
@@ -425,12 +426,12 @@ type metadataCounter struct {
 	synced   func(schema.GroupVersionResource) bool
 }
 
-// OnUpdate implements informers.MetadataHandler.
+// OnUpdate implements metadata.Handler.
 func (c *metadataCounter) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	c.counters.put(c.of, identityOf(o), quota.Object(c.of), !c.synced(resource))
 }
 
-// OnDelete implements informers.MetadataHandler.
+// OnDelete implements metadata.Handler.
 func (c *metadataCounter) OnDelete(_ schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	c.counters.remove(c.of, o.Namespace, o.UID)
 }

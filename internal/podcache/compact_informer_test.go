@@ -1,18 +1,21 @@
-package informers
+package podcache
 
 import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 // Whoever uses the cache of pods sees pods: by its methods, in index functions and in handlers, also in what they are told of a pod
 // whose deletion was missed (CI-15).
 func TestCompactPodsAreNotSeen(t *testing.T) {
-	f := NewFactory(must(NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
-	pods := must(Pods(f)).Informer()
+	client := must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample))
+	pods := must(Informer(client, (*cache.InformerName)(nil).WithResource(corev1.SchemeGroupVersion.WithResource("pods"))))(0)
 	isPod := func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Name == "p" && p.Spec.NodeName == "n" }
 	must[any](nil, pods.AddIndexers(cache.Indexers{"mine": func(o any) ([]string, error) {
 		if !isPod(o) {
@@ -21,7 +24,7 @@ func TestCompactPodsAreNotSeen(t *testing.T) {
 		return []string{"all"}, nil
 	}}))
 	store := pods.GetIndexer()
-	p := small("shop", "p", "rs", "n")
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
 	must[any](nil, store.Add(p))
 	byKey, _, _ := store.GetByKey("shop/p")
 	same, _, _ := store.Get(p)

@@ -1,4 +1,4 @@
-package informers
+package podcache
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
@@ -167,25 +169,42 @@ func (s *podServer) watch(w http.ResponseWriter, r *http.Request, initial bool) 
 	}
 }
 
+// podStore is the cache of an informer.
+type podStore struct{ informer cache.SharedIndexInformer }
+
+// newPodStore returns the cache of an informer that does not run.
+func newPodStore(client *listwatch.Client) podStore {
+	return podStore{must(Informer(client, (*cache.InformerName)(nil).WithResource(corev1.SchemeGroupVersion.WithResource("pods"))))(0)}
+}
+
+func (s podStore) Get(namespace, name string) *corev1.Pod {
+	o, _, _ := s.informer.GetStore().GetByKey(namespace + "/" + name)
+	p, _ := o.(*corev1.Pod)
+	return p
+}
+
 // run starts an informer of the server's pods and waits until it has them.
-func (s *podServer) run(t *testing.T) (*Client, PodCache) {
+func (s *podServer) run(t *testing.T) (*listwatch.Client, podStore) {
 	t.Helper()
-	config := &rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{
-		ContentType: apiruntime.ContentTypeProtobuf, AcceptContentTypes: apiruntime.ContentTypeProtobuf + ", */*"}}
-	client, err := NewClient(config, sample)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := NewFactory(client, 0)
-	pods := must(Pods(f))
-	if pods.Informer() != f.Core().V1().Pods().Informer() {
-		t.Error("two informers of pods")
-	}
+	client := must(listwatch.NewClient(&rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{
+		ContentType: apiruntime.ContentTypeProtobuf, AcceptContentTypes: apiruntime.ContentTypeProtobuf + ", */*"}}, sample))
+	pods := newPodStore(client)
+	must[any](nil, listwatch.SetWatchErrorHandler(pods.informer))
 	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(func() { cancel(); s.CloseClientConnections(); f.Shutdown() })
-	f.StartWithContext(ctx)
-	eventually(t, pods.Informer().HasSynced)
+	var running sync.WaitGroup
+	running.Go(func() { pods.informer.RunWithContext(ctx) })
+	t.Cleanup(func() { cancel(); s.CloseClientConnections(); running.Wait() })
+	eventually(t, pods.informer.HasSynced)
 	return client, pods
+}
+
+func eventually(t *testing.T, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in time")
+		}
+	}
 }
 
 // By every way that servers send pods, the cache has what the projection keeps of them, and follows.
@@ -205,7 +224,7 @@ func TestPodsFromAServer(t *testing.T) {
 			s.streams, s.json = c.streams, c.json
 			_, pods := s.run(t)
 			s.awaitWatches(t, c.watches)
-			if n := len(pods.In("shop")); n != 50 {
+			if n := len(pods.informer.GetStore().List()); n != 50 {
 				t.Fatalf("%d pods", n)
 			}
 			for _, p := range s.pods {
@@ -224,7 +243,7 @@ func TestPodsFromAServer(t *testing.T) {
 			later.ResourceVersion = "1501"
 			s.send(t, "DELETED", later)
 			eventually(t, func() bool { return pods.Get("shop", "later") == nil })
-			eventually(t, func() bool { return pods.Informer().GetStore().LastStoreSyncResourceVersion() == "1501" })
+			eventually(t, func() bool { return pods.informer.GetStore().LastStoreSyncResourceVersion() == "1501" })
 			if s.lists != c.lists || s.watches != c.watches {
 				t.Errorf("%d lists and %d watches", s.lists, s.watches)
 			}
@@ -246,7 +265,7 @@ func TestPodsAreSharedWithARepeatedList(t *testing.T) {
 			s := newPodServer(t, 10)
 			s.streams = streams
 			_, pods := s.run(t)
-			stored := pods.Informer().(compactInformer).SharedIndexInformer.GetStore()
+			stored := pods.informer.(compactInformer).SharedIndexInformer.GetStore()
 			before := map[string]any{}
 			for _, o := range stored.List() {
 				before[o.(*compactPod).Name] = o
@@ -279,11 +298,11 @@ func TestPodsAreSharedWithARepeatedList(t *testing.T) {
 func TestBrokenList(t *testing.T) {
 	s := newPodServer(t, 20)
 	s.short = true
-	client, err := NewClient(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}, sample)
+	client, err := listwatch.NewClient(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}, sample)
 	if err != nil {
 		t.Fatal(err)
 	}
-	source := must(client.podSource())
+	source := must(newPodSource(client))
 	source.interner, source.known = newInterner(nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	if list, err := source.list(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Errorf("no error, but %v", list)
@@ -304,7 +323,8 @@ func TestStoppedWatch(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	s := podSource{project: sample.ProjectPod, interner: newInterner(nil), known: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
 	source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
-	w := trackWatch(&WatchActivity{}, source, metav1.ListOptions{}, s.convert)
+	opened := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil }
+	w := must(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)).Pods(nil, opened, s.convert).WatchWithContext(t.Context(), metav1.ListOptions{}))
 	for range 5 {
 		source.Add(projectiontest.FullPod("a"))
 	}
@@ -340,10 +360,10 @@ func TestMemoryOfPods(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	const n = 20000
-	client := must(NewClient(&rest.Config{Host: "http://api"}, sample))
-	f := NewFactory(client, 0)
-	store := must(Pods(f)).Informer().GetIndexer()
-	source := must(client.podSource())
+	client := must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample))
+	pods := newPodStore(client)
+	store := pods.informer.GetIndexer()
+	source := must(newPodSource(client))
 	source.interner, source.known = newInterner(nil), store
 	before := projectiontest.HeapInUse()
 	for i := range n {
@@ -364,8 +384,36 @@ func TestMemoryOfPods(t *testing.T) {
 		t.Errorf("%d bytes of heap for a pod", each)
 	}
 	runtime.KeepAlive(store)
-	a, b := must(Pods(f)).Get("shop", "web-6d4b9-00000"), must(Pods(f)).Get("shop", "web-6d4b9-00001")
+	a, b := pods.Get("shop", "web-6d4b9-00000"), pods.Get("shop", "web-6d4b9-00001")
 	if &a.OwnerReferences[0] != &b.OwnerReferences[0] || &a.Spec.Containers[0] != &b.Spec.Containers[0] {
 		t.Error("pods of one owner do not share")
+	}
+}
+
+// What a real server sends is noted, by every way that it sends it: a bookmark is activity, and promises others.
+func TestActivityOfAServer(t *testing.T) {
+	for _, json := range []bool{false, true} {
+		t.Run(fmt.Sprint("JSON ", json), func(t *testing.T) {
+			s := newPodServer(t, 3)
+			s.json = json
+			client, _ := s.run(t)
+			a := client.Liveness().Of("pods")
+			bookmarks := func() bool { // others are expected, so that silence is a fault
+				err := a.Stalled(0)
+				return err != nil && strings.Contains(err.Error(), "the watch is open")
+			}
+			if bookmarks() {
+				t.Error("the end of the initial events is taken for a bookmark that others follow")
+			}
+			before := a.LastActivity()
+			s.send(t, "BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})
+			eventually(t, bookmarks)
+			if !a.LastActivity().After(before) {
+				t.Error("a bookmark is no activity")
+			}
+			if err := a.Stalled(time.Hour); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -1,7 +1,8 @@
-package informers
+package podcache
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
@@ -27,20 +29,19 @@ func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
 // BenchmarkWatch reads a watch of 20,000 pods, and one of as many nodes; ns/op are for all of them.
 func BenchmarkWatch(b *testing.B) {
 	const n = 20000
-	server := &podServer{t: b}
-	pod, node := server.frame("ADDED", projectiontest.FullPod("a")), server.frame("ADDED", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	bookmark := server.frame("BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})
+	pod, node := frame(b, "ADDED", projectiontest.FullPod("a")), frame(b, "ADDED", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	bookmark := frame(b, "BOOKMARK", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})
 	for name, frame := range map[string][]byte{"pods": pod, "nodes": node} {
 		for how, begin := range map[string][]byte{"before a bookmark": nil, "after one": bookmark} {
 			b.Run(fmt.Sprint(name, ", ", how), func(b *testing.B) {
 				config := &rest.Config{Host: "http://api", QPS: -1, Transport: stream(append(bytes.Clone(begin), bytes.Repeat(frame, n)...)),
 					ContentConfig: rest.ContentConfig{ContentType: apiruntime.ContentTypeProtobuf}}
-				client := must(NewClient(config, sample))
-				source := must(client.podSource())
+				client := must(listwatch.NewClient(config, sample))
+				source := must(newPodSource(client))
 				source.interner, source.known = newInterner(nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-				lw := listWatch(&rollbacks{}, "*v1.Pod", &WatchActivity{}, source.list, source.watch, source.convert)
+				lw := client.Pods(source.list, source.watch, source.convert)
 				if name == "nodes" {
-					lw = must(client.listWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes"), ""))
+					lw = must(client.ListWatch(corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithResource("nodes"), "", "nodes"))
 				}
 				for b.Loop() {
 					w := must(lw.WatchWithContext(b.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))
@@ -50,4 +51,11 @@ func BenchmarkWatch(b *testing.B) {
 			})
 		}
 	}
+}
+
+// frame is an event as it is sent.
+func frame(b *testing.B, event string, o apiruntime.Object) []byte {
+	e := &metav1.WatchEvent{Type: event, Object: apiruntime.RawExtension{Raw: projectiontest.Encode(b, o)}}
+	data := must(e.Marshal())
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }

@@ -1,4 +1,4 @@
-package informers
+package metadata
 
 import (
 	"context"
@@ -24,7 +24,7 @@ var errNothingDiscovered = errors.New("no resources were discovered")
 // Update asks once which resources are wanted, and wants them. What could not be discovered is never dropped: resources of
 // groups that failed stay, in the version that they have. A discovery that finds nothing has failed (GC-10). The error says
 // what has failed; the rest is wanted nevertheless.
-func (s *MetadataSubscription) Update(ctx context.Context, discover DiscoverFunc) error {
+func (s *Subscription) Update(ctx context.Context, discover DiscoverFunc) error {
 	found, err := discover(ctx)
 	if err == nil && len(found) == 0 {
 		err = errNothingDiscovered
@@ -39,7 +39,7 @@ func (s *MetadataSubscription) Update(ctx context.Context, discover DiscoverFunc
 // Follow keeps the subscription in step with discovery: it updates it at once, and again when the period has passed since
 // the end of the last update. It returns when ctx ends, and leaves the watches as they are. What fails is logged when it
 // begins, changes and ends. After each update, updated is called with its error, unless it is nil.
-func (s *MetadataSubscription) Follow(ctx context.Context, discover DiscoverFunc, period time.Duration, updated func(context.Context, error)) {
+func (s *Subscription) Follow(ctx context.Context, discover DiscoverFunc, period time.Duration, updated func(context.Context, error)) {
 	logger, before := klog.FromContext(ctx), ""
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		now, err := "", s.Update(ctx, discover)

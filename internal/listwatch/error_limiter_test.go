@@ -1,12 +1,10 @@
-package informers
+package listwatch
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -116,22 +113,5 @@ func TestSetWatchErrorHandlerTooLate(t *testing.T) {
 	informer.RunWithContext(ctx)
 	if SetWatchErrorHandler(informer) == nil {
 		t.Error("no error")
-	}
-}
-
-// The caches of this package have the handler: a server that says no leads to one line, not to a stack of them.
-func TestCachesLogQuietly(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
-	defer server.Close()
-	f := NewFactory(must(NewClient(&rest.Config{Host: server.URL}, sample)), 0)
-	must(Pods(f))
-	logger, buffer := buffered(t)
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-	defer f.Shutdown()
-	defer cancel()
-	f.StartWithContext(ctx)
-	eventually(t, func() bool { return strings.Contains(buffer.String(), "A cache cannot be kept up to date") })
-	if strings.Contains(buffer.String(), "Failed to watch") {
-		t.Error(buffer.String())
 	}
 }

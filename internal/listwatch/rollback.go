@@ -1,4 +1,4 @@
-package informers
+package listwatch
 
 import (
 	"context"
@@ -13,37 +13,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// rollbacks notices that an API server has forgotten what it had told: its storage was restored from a backup, or it reads from a replica
-// that lacks the latest writes. Resource versions have gone back, and those that were seen before mean other contents now. A watch from a version that the server has not reached yet is no error: the
+// Rollbacks notice that an API server has forgotten what it had told: its storage was restored from a backup, or it reads from a replica
+// that lacks the latest writes. Resource versions have gone back,
+// and those that were seen before mean other contents now. A watch from a version that the server has not reached yet is no error: the
 // server sends nothing until it comes there. So a watch that was cut is not opened again before a consistent read has shown that the
 // server has reached the version from which it is to go on.
-type rollbacks struct {
+type Rollbacks struct {
 	handler atomic.Pointer[func(error)]
 }
 
 // OnRollback sets what is told that resource versions have gone back. The cache that has noticed it then stands still, because what it
 // would get does not fit together with what other caches have.
-func (c *Client) OnRollback(f func(error)) { c.rollbacks.handler.Store(&f) }
+func (r *Rollbacks) OnRollback(f func(error)) { r.handler.Store(&f) }
 
 // opening returns a function that opens watches after it has checked their versions where the watch before was cut.
-func opening[L runtime.Object, W any](r *rollbacks, cut *atomic.Bool, of string, list func(context.Context, metav1.ListOptions) (L, error), watches func(context.Context, metav1.ListOptions) (W, error)) func(context.Context, metav1.ListOptions) (W, error) {
+func opening[L runtime.Object, W any](s *Source, list func(context.Context, metav1.ListOptions) (L, error), watches func(context.Context, metav1.ListOptions) (W, error)) func(context.Context, metav1.ListOptions) (W, error) {
 	return func(ctx context.Context, o metav1.ListOptions) (w W, err error) {
-		if cut.Load() {
-			if err := checked(ctx, r, of, o.ResourceVersion, list); err != nil {
+		if s.Activity.cut.Load() {
+			if err := checked(ctx, s, o.ResourceVersion, list); err != nil {
 				return w, err
 			}
-			cut.Store(false)
+			s.Activity.cut.Store(false)
 		}
 		return watches(ctx, o)
 	}
 }
 
 // listing returns a function that lists, and finds out why a server says that it has not reached the version that is asked for.
-func listing[L runtime.Object](r *rollbacks, of string, list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) (L, error) {
+func listing[L runtime.Object](s *Source, list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) (L, error) {
 	return func(ctx context.Context, o metav1.ListOptions) (L, error) {
 		answer, err := list(ctx, o)
 		if tooLarge(err) {
-			if rolledBack := checked(ctx, r, of, o.ResourceVersion, list); rolledBack != nil {
+			if rolledBack := checked(ctx, s, o.ResourceVersion, list); rolledBack != nil {
 				err = rolledBack
 			}
 		}
@@ -61,7 +62,7 @@ const rollbackPause = 2 * longestPause
 
 // checked returns an error unless a consistent read shows that the server has reached the version. If it has gone back and somebody is
 // told of it, it does not return before ctx ends.
-func checked[L runtime.Object](ctx context.Context, r *rollbacks, of, version string, list func(context.Context, metav1.ListOptions) (L, error)) error {
+func checked[L runtime.Object](ctx context.Context, s *Source, version string, list func(context.Context, metav1.ListOptions) (L, error)) error {
 	if version == "" || version == "0" {
 		return nil
 	}
@@ -76,8 +77,8 @@ func checked[L runtime.Object](ctx context.Context, r *rollbacks, of, version st
 	if order, err := resourceversion.CompareResourceVersion(about.GetResourceVersion(), version); err != nil || order >= 0 {
 		return nil // without versions that can be compared, nothing can be told
 	}
-	err = fmt.Errorf("%s were at version %s and are at %s now", of, version, about.GetResourceVersion())
-	if tell := r.handler.Load(); tell != nil {
+	err = fmt.Errorf("%s were at version %s and are at %s now", s.Of, version, about.GetResourceVersion())
+	if tell := s.Rollbacks.handler.Load(); tell != nil {
 		(*tell)(err)
 		<-ctx.Done()
 	}

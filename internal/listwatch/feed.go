@@ -1,18 +1,13 @@
-package informers
+package listwatch
 
 import (
 	"context"
 	"fmt"
-	"math"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 // FeedHandler is told what becomes of the objects of one kind, one call at a time.
@@ -33,32 +28,15 @@ func (c *Client) Feed(ctx context.Context, kind schema.GroupVersionKind, resourc
 	if err != nil {
 		return fmt.Errorf("feed of %s: %w", kind.Kind, err)
 	}
-	lw, err := c.listWatch(kind, resource, "")
+	name := resource.GroupResource().String()
+	source := c.source(kind, name)
+	source.Fresh = true
+	lw, err := c.listWatch(source, kind, resource, "")
 	if err != nil {
 		return fmt.Errorf("feed of %s: %w", kind.Kind, err)
 	}
-	list := lw.ListWithContextFunc
-	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		if o.ResourceVersion == "0" {
-			o.ResourceVersion = ""
-		}
-		return list(ctx, o)
-	}
-	name := resource.GroupResource().String()
-	reflector := cache.NewReflectorWithOptions(lw, example, feedSink{h}, cache.ReflectorOptions{Name: "feed of " + name, TypeDescription: name})
-	follow(ctx, reflector, &errorLimiter{of: name})
+	source.Follow(ctx, cache.NewReflectorWithOptions(lw, example, feedSink{h}, cache.ReflectorOptions{Name: "feed of " + name, TypeDescription: name}))
 	return nil
-}
-
-// follow lists and watches until ctx ends.
-func follow(ctx context.Context, reflector *cache.Reflector, errors *errorLimiter) {
-	pauses := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestRefusal, Steps: math.MaxInt32}
-	_ = pauses.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
-			errors.log(klog.FromContext(ctx).WithValues("type", errors.of), err)
-		}
-		return false, nil
-	}) // ends with ctx only
 }
 
 // feedSink takes what a reflector brings. It is a cache.ReflectorStore.

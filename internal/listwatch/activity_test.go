@@ -1,20 +1,17 @@
-package informers
+package listwatch
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -25,15 +22,15 @@ import (
 type observed struct {
 	*testing.T
 	*cache.ListWatch
-	activity *WatchActivity
+	activity *Activity
 	err      error // of lists and watches; nil: they succeed
 	sends    *watch.FakeWatcher
 }
 
 func observe(t *testing.T, test func(o *observed)) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &observed{T: t, activity: NewWatchLiveness().Of("pods")}
-		o.ListWatch = listWatch(&rollbacks{}, "*v1.Pod", o.activity, func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+		o := &observed{T: t, activity: NewLiveness().Of("pods")}
+		o.ListWatch = New(&Source{Of: "*v1.Pod", Activity: o.activity, Rollbacks: &Rollbacks{}}, func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
 			return &corev1.PodList{}, o.err
 		}, func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			o.sends = watch.NewFake()
@@ -185,76 +182,4 @@ func TestAStoppedWatchThatEndsLate(t *testing.T) {
 		o.want("the second one is silent", "the watch is open, but", "the watch is open, but")
 		end()
 	})
-}
-
-// What a real server sends is noted, by every way that it sends it: a bookmark is activity, and promises others.
-func TestActivityOfAServer(t *testing.T) {
-	for _, json := range []bool{false, true} {
-		t.Run(fmt.Sprint("JSON ", json), func(t *testing.T) {
-			s := newPodServer(t, 3)
-			s.json = json
-			client, _ := s.run(t)
-			a := client.Liveness().Of("pods")
-			bookmarks := func() bool {
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				return a.bookmarks
-			}
-			if bookmarks() {
-				t.Error("the end of the initial events is taken for a bookmark that others follow")
-			}
-			before := a.LastActivity()
-			s.send(t, "BOOKMARK", bookmark(nil))
-			eventually(t, bookmarks)
-			if !a.LastActivity().After(before) {
-				t.Error("a bookmark is no activity")
-			}
-			if err := a.Stalled(time.Hour); err != nil {
-				t.Error(err)
-			}
-			if err := a.Stalled(0); err == nil || !strings.Contains(err.Error(), "the watch is open") {
-				t.Errorf("got %v", err)
-			}
-		})
-	}
-}
-
-// The activity of other kinds is noted by the name of the resource.
-func TestActivityOfResources(t *testing.T) {
-	s := newPodServer(t, 0) // answers any request
-	client, _ := s.run(t)
-	f := NewFactory(client, 0)
-	must(Nodes(f))
-	must(OwnedObjects[*appsv1.ReplicaSet](f))
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(func() { cancel(); s.CloseClientConnections(); f.Shutdown() })
-	f.StartWithContext(ctx)
-	for _, resource := range []string{"nodes", "replicasets.apps"} {
-		eventually(t, func() bool { return !client.Liveness().Of(resource).LastActivity().IsZero() })
-	}
-	if !client.Liveness().Of("deployments.apps").LastActivity().IsZero() {
-		t.Error("deployments are not watched")
-	}
-}
-
-func TestAllStarted(t *testing.T) {
-	f := NewFactory(fake.NewClientset(), 0)
-	if _, err := Objects[*corev1.Service](f); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := OwnedObjects[*appsv1.ReplicaSet](f); err != nil {
-		t.Fatal(err)
-	}
-	if all := AllStarted(f); len(all) != 0 {
-		t.Errorf("before the start: %v", all)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer f.Shutdown()
-	defer cancel()
-	f.StartWithContext(ctx)
-	all := AllStarted(f)
-	if len(all) != 2 || all[0].Resource != "replicasets.apps" || all[1].Resource != "services" ||
-		all[0].Informer != f.Apps().V1().ReplicaSets().Informer() {
-		t.Errorf("%+v", all)
-	}
 }

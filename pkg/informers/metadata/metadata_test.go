@@ -1,4 +1,4 @@
-package informers
+package metadata
 
 import (
 	"context"
@@ -21,6 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 // listModes are the ways in which objects are listed, as faults of the server.
@@ -29,14 +32,29 @@ var listModes = map[string]int{"watch list": 0, "list": noWatchList}
 type resources = []schema.GroupVersionResource
 
 // withMetadata runs a test in virtual time, against a server in memory. Goroutines that are left fail it.
-func withMetadata(t *testing.T, test func(t *testing.T, s *metadataServer, i *MetadataInformers)) {
+func withMetadata(t *testing.T, test func(t *testing.T, s *server, i *Informers)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newMetadataServer()
-		i := NewMetadataInformers(s.client())
+		s := newServer()
+		i := New(s.client())
 		defer i.Shutdown()
 		test(t, s, i)
 	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+var errAway = errors.New("connection refused")
+
+// buffered returns a logger, and what it has logged.
+func buffered(t *testing.T) (klog.Logger, fmt.Stringer) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	return logger, logger.GetSink().(ktesting.Underlier).GetBuffer()
 }
 
 func wantTold(t *testing.T, m *model, when, want string) {
@@ -51,7 +69,7 @@ func wantTold(t *testing.T, m *model, when, want string) {
 func TestMetadataReachesHandlers(t *testing.T) {
 	for name, fault := range listModes {
 		t.Run(name, func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+			withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 				m := newModel(t)
 				sub := i.Subscribe(m)
 				s.setFault(fault, widgets)
@@ -85,12 +103,12 @@ func TestMetadataReachesHandlers(t *testing.T) {
 func TestAKindVanishesAndComesBack(t *testing.T) {
 	for name, fault := range listModes {
 		t.Run(name, func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) { testAKindVanishes(t, s, i, fault) })
+			withMetadata(t, func(t *testing.T, s *server, i *Informers) { testAKindVanishes(t, s, i, fault) })
 		})
 	}
 }
 
-func testAKindVanishes(t *testing.T, s *metadataServer, i *MetadataInformers, fault int) {
+func testAKindVanishes(t *testing.T, s *server, i *Informers, fault int) {
 	m := newModel(t)
 	s.setFault(fault, widgets)
 	sub := i.Subscribe(m)
@@ -135,7 +153,7 @@ func testAKindVanishes(t *testing.T, s *metadataServer, i *MetadataInformers, fa
 // Several who want one resource share one watch, which ends with the last of them. Who comes later is told everything, the
 // others nothing twice.
 func TestSubscriptionsShareWatches(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+	withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 		check := func(when string, open, asked int) {
 			t.Helper()
 			synctest.Wait()
@@ -187,7 +205,7 @@ func TestABrokenKindBlocksNoOther(t *testing.T) {
 		"initial events are not answered": {noHeaders, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+			withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 				m := newModel(t)
 				sub := i.Subscribe(m)
 				for _, r := range (resources{widgets, gadgets, secrets}) {
@@ -219,7 +237,7 @@ func TestABrokenKindBlocksNoOther(t *testing.T) {
 
 // A wait ends with its context, and does not wait for what is not wanted or vanishes.
 func TestWaitForSyncIsBounded(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+	withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 		sub := i.Subscribe(nobody)
 		s.setFault(hangs, widgets, gadgets)
 		sub.SetResources(t.Context(), resources{widgets, gadgets})
@@ -241,7 +259,7 @@ func TestWaitForSyncIsBounded(t *testing.T) {
 
 // Sixty kinds of one dead conversion webhook leave room for others: each is asked less and less, and the log does not grow.
 func TestABrokenKindCostsLittle(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+	withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 		logger, buffer := buffered(t)
 		sub := i.Subscribe(nobody)
 		s.setFault(http.StatusInternalServerError, widgets)
@@ -268,7 +286,7 @@ func TestABrokenKindCostsLittle(t *testing.T) {
 func TestMetadataStalled(t *testing.T) {
 	for _, fault := range []int{0, http.StatusInternalServerError, http.StatusForbidden, hangs, noHeaders, noEnd} {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+			withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 				s.setFault(fault, widgets)
 				i.Subscribe(nobody).SetResources(t.Context(), resources{widgets})
 				for range 100 {
@@ -281,27 +299,13 @@ func TestMetadataStalled(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) {
-		state := MetadataState{LastActivity: time.Now(), LastAttempt: time.Now().Add(-time.Minute)}
-		time.Sleep(12 * time.Minute)
-		if err := state.Stalled(12 * time.Minute); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(time.Second)
-		if err := state.Stalled(12 * time.Minute); err == nil || !strings.Contains(err.Error(), "12m1s") {
-			t.Errorf("got %v", err)
-		}
-		if err := (MetadataState{}).Stalled(0); err != nil {
-			t.Errorf("before the first request: %v", err)
-		}
-	})
 }
 
 // What is ended ends at once, whatever its requests wait for.
 func TestABrokenKindEndsAtOnce(t *testing.T) {
 	for _, fault := range []int{http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusForbidden, hangs, noHeaders} {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+			withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 				sub := i.Subscribe(nobody)
 				s.setFault(fault, widgets)
 				sub.SetResources(t.Context(), resources{widgets})
@@ -326,7 +330,7 @@ func TestABrokenKindEndsAtOnce(t *testing.T) {
 func TestMissedChangesAreFound(t *testing.T) {
 	for name, fault := range listModes {
 		t.Run(name, func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+			withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 				m := newModel(t)
 				sub := i.Subscribe(m)
 				s.setFault(fault, widgets)
@@ -350,7 +354,7 @@ func TestMissedChangesAreFound(t *testing.T) {
 
 // A server that does not end its watches, and may send nothing any more, does not hold a kind for long.
 func TestAWatchIsBounded(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+	withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 		sub := i.Subscribe(nobody)
 		s.setFault(noEnd, widgets)
 		sub.SetResources(t.Context(), resources{widgets})
@@ -373,10 +377,10 @@ func TestAWatchIsBounded(t *testing.T) {
 func TestMetadataConverges(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+			withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 				draw, all := rand.New(rand.NewPCG(seed, 0)), resources{widgets, gadgets, secrets}
 				models := []*model{newModel(t), newModel(t)}
-				subs := []*MetadataSubscription{
+				subs := []*Subscription{
 					i.Subscribe(models[0]),
 					i.Subscribe(models[1]),
 				}
@@ -440,7 +444,7 @@ func versionsOf(objects []*metav1.PartialObjectMetadata) map[types.UID]string {
 
 // A handler that keeps nothing of an object has the only copy: nobody else keeps it.
 func TestNoObjectIsKept(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+	withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 		var seen weak.Pointer[metav1.PartialObjectMetadata]
 		sub := i.Subscribe(handlerFunc(func(o *metav1.PartialObjectMetadata) { seen = weak.Make(o) }))
 		sub.SetResources(t.Context(), resources{widgets})
@@ -471,9 +475,9 @@ func (f handlerFunc) OnDelete(schema.GroupVersionResource, *metav1.PartialObject
 
 // Handlers may ask the subscription, also while SetResources changes what is wanted.
 func TestHandlersMayAsk(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+	withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 		asked := 0
-		var sub *MetadataSubscription
+		var sub *Subscription
 		sub = i.Subscribe(handlerFunc(func(*metav1.PartialObjectMetadata) {
 			if sub.Synced(gadgets) && len(sub.Resources()) > 0 {
 				asked++
@@ -496,12 +500,12 @@ func TestHandlersMayAsk(t *testing.T) {
 
 // What a reflector still brings after it was replaced, or ended, counts no more.
 func TestReplacedReflectorsCountNoMore(t *testing.T) {
-	m, w := newModel(t), newMetadataWatch(nil, widgets, &rollbacks{})
-	w.join(newMetadataFeed(widgets, m, nil))
-	old := &metadataSink{w}
+	m, w := newModel(t), newResourceWatch(nil, widgets, &listwatch.Rollbacks{})
+	w.join(newFeed(widgets, m, nil))
+	old := &sink{w}
 	w.sink = old
 	must[any](nil, old.Add(object("shop", "a", "1")))
-	w.sink = &metadataSink{w}
+	w.sink = &sink{w}
 	must[any](nil, errors.Join(old.Add(object("shop", "b", "2")), old.Delete(object("shop", "a", "1")), old.Replace(nil, "1")))
 	if got := m.told(); got != "+a" {
 		t.Errorf("told %q", got)
@@ -523,7 +527,7 @@ func TestStripMetadata(t *testing.T) { // CI-11
 	if _, ok := o.Annotations[corev1.LastAppliedConfigAnnotation]; ok {
 		t.Error("kept")
 	}
-	sink := &metadataSink{}
+	sink := &sink{}
 	if err := sink.Add("nonsense"); err == nil {
 		t.Error("no error")
 	}
@@ -570,7 +574,7 @@ func TestStillWanted(t *testing.T) {
 
 // GC-6: at once, and then in the period after the end of the last time. Errors are logged when they begin, change and end.
 func TestFollow(t *testing.T) {
-	withMetadata(t, func(t *testing.T, s *metadataServer, i *MetadataInformers) {
+	withMetadata(t, func(t *testing.T, s *server, i *Informers) {
 		logger, buffer := buffered(t)
 		sub := i.Subscribe(nobody)
 		rounds := []struct {

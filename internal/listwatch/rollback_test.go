@@ -1,4 +1,4 @@
-package informers
+package listwatch
 
 import (
 	"context"
@@ -31,13 +31,13 @@ func TestRollbacksAreNoticed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var r rollbacks
+				var r Rollbacks
 				told, asked, opened := 0, 0, 0
 				if c.told {
 					r.handler.Store(ptr.To(func(error) { told++ }))
 				}
 				server := watch.NewFake()
-				lw := listWatch(&r, "*v1.Pod", &WatchActivity{}, func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+				lw := New(&Source{Of: "*v1.Pod", Activity: &Activity{}, Rollbacks: &r}, func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 					if asked++; o.Limit != 1 || o.ResourceVersion != "" {
 						t.Errorf("asked for %+v", o)
 					}
@@ -76,12 +76,12 @@ func TestRollbacksAreNoticed(t *testing.T) {
 func TestListsOfAVersionThatIsTooLarge(t *testing.T) {
 	for now, told := range map[string]bool{"6": true, "7": false} {
 		synctest.Test(t, func(t *testing.T) {
-			var r rollbacks
+			var r Rollbacks
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			got := false
 			r.handler.Store(ptr.To(func(error) { got = true }))
-			lw := listWatch(&r, "*v1.Pod", &WatchActivity{}, func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+			lw := New(&Source{Of: "*v1.Pod", Activity: &Activity{}, Rollbacks: &r}, func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 				if o.ResourceVersion == "" {
 					return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: now}}, nil
 				}

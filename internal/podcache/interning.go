@@ -1,4 +1,4 @@
-package informers
+package podcache
 
 import (
 	"maps"
@@ -12,6 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
+
+// Transform returns a function that projects an object before it is cached, and interns its parts.
+func Transform(project cache.TransformFunc) cache.TransformFunc {
+	return newInterner(project).transform
+}
 
 // transform projects an object before it is cached, and interns its parts: equal parts of several objects are held once.
 // Pods of one controller share their labels, owner references and containers, a Deployment and its ReplicaSets the parts of

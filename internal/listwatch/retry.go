@@ -1,8 +1,9 @@
-package informers
+package listwatch
 
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // Lists and watches that fail because the server cannot be reached or is not ready are retried after pauses that double
@@ -21,17 +23,19 @@ import (
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
+	// LongestRefusal bounds the pauses before a server is asked again that answers with errors of its own.
+	LongestRefusal = time.Minute
 )
 
 // retry calls try until it succeeds, fails with an error that is not transient, or ctx ends.
-func retry[T any](ctx context.Context, limiter *errorLimiter, o metav1.ListOptions, try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
+func retry[T any](ctx context.Context, s *Source, o metav1.ListOptions, try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestPause, Steps: 32}
 	for {
 		answer, err := try(ctx, o)
 		if err == nil || ctx.Err() != nil || !transient(err, o) {
 			return answer, err
 		}
-		limiter.log(klog.FromContext(ctx).WithValues("type", limiter.of), err)
+		s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
 		again := time.NewTimer(max(pause.Step(), retryAfter(err)))
 		select {
 		case <-again.C:
@@ -62,23 +66,47 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// listWatch returns a ListWatch that retries and whose activity is noted. of is the kind, for the log. A convert function that
-// is not nil is applied to the events of watches.
-func listWatch[L runtime.Object](
-	r *rollbacks, of string, a *WatchActivity, list func(context.Context, metav1.ListOptions) (L, error),
+// Source says what is listed and watched.
+type Source struct {
+	Of        string // the kind or the resource, for the log
+	Activity  *Activity
+	Rollbacks *Rollbacks
+	// Fresh: a list is never older than what is known already, so that new objects are not taken for gone.
+	Fresh bool
+
+	errors errorLimiter
+}
+
+// New returns a ListWatch that retries and whose activity is noted. A convert function that is not nil is applied to the events of
+// watches.
+func New[L runtime.Object](
+	s *Source, list func(context.Context, metav1.ListOptions) (L, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
 ) *cache.ListWatch {
-	limiter := &errorLimiter{of: of}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return retry(ctx, limiter, o, track(a, listing(r, of, list)))
+			if s.Fresh && o.ResourceVersion == "0" {
+				o.ResourceVersion = ""
+			}
+			return retry(ctx, s, o, track(s.Activity, listing(s, list)))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := retry(ctx, limiter, o, track(a, opening(r, &a.cut, of, list, watches)))
+			w, err := retry(ctx, s, o, track(s.Activity, opening(s, list, watches)))
 			if err != nil {
 				return nil, err
 			}
-			return trackWatch(a, w, o, convert), nil
+			return trackWatch(s.Activity, w, o, convert), nil
 		},
 	}
+}
+
+// Follow lists and watches until ctx ends. It is for a reflector without an informer.
+func (s *Source) Follow(ctx context.Context, reflector *cache.Reflector) {
+	pauses := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: LongestRefusal, Steps: math.MaxInt32}
+	_ = pauses.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+			s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
+		}
+		return false, nil
+	}) // ends with ctx only
 }

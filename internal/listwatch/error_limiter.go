@@ -1,4 +1,4 @@
-package informers
+package listwatch
 
 import (
 	"context"
@@ -27,8 +27,6 @@ func SetWatchErrorHandler(informer cache.SharedIndexInformer) error {
 
 // errorLimiter logs the errors of one informer at a limited rate.
 type errorLimiter struct {
-	of string // the kind that is listed and watched, for the log
-
 	mu       sync.Mutex
 	failures int
 	last     time.Time

@@ -1,4 +1,4 @@
-package informers
+package listwatch
 
 import (
 	"context"
@@ -12,30 +12,30 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// WatchLiveness tells which watches are alive. A cache cannot tell by itself: on a quiet cluster nothing in it changes for
+// Liveness tells which watches are alive. A cache cannot tell by itself: on a quiet cluster nothing in it changes for
 // hours, while the API server sends a bookmark about once a minute.
-type WatchLiveness struct {
+type Liveness struct {
 	mu         sync.Mutex
-	byResource map[string]*WatchActivity
+	byResource map[string]*Activity
 }
 
-// NewWatchLiveness returns one without any activity.
-func NewWatchLiveness() *WatchLiveness {
-	return &WatchLiveness{byResource: map[string]*WatchActivity{}}
+// NewLiveness returns one without any activity.
+func NewLiveness() *Liveness {
+	return &Liveness{byResource: map[string]*Activity{}}
 }
 
 // Of returns the activity of the resource, such as "pods".
-func (l *WatchLiveness) Of(resource string) *WatchActivity {
+func (l *Liveness) Of(resource string) *Activity {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byResource[resource] == nil {
-		l.byResource[resource] = &WatchActivity{}
+		l.byResource[resource] = &Activity{}
 	}
 	return l.byResource[resource]
 }
 
-// WatchActivity is what is known of the lists and watches of one resource.
-type WatchActivity struct {
+// Activity is what is known of the lists and watches of one resource.
+type Activity struct {
 	cut atomic.Bool // the last watch has ended before its time
 
 	mu        sync.Mutex
@@ -51,7 +51,7 @@ type WatchActivity struct {
 const lateEnd = time.Minute
 
 // LastActivity returns when the server last answered a list or watch or sent an event; zero if it never has.
-func (a *WatchActivity) LastActivity() time.Time {
+func (a *Activity) LastActivity() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.received
@@ -60,14 +60,14 @@ func (a *WatchActivity) LastActivity() time.Time {
 // Stalled returns an error if for longer than bound the server has sent nothing and no request has begun or failed: a
 // watch is open without events, or no watch is open and none is attempted. An API server that cannot be reached does not
 // make a watch stalled, because requests go on to fail.
-func (a *WatchActivity) Stalled(bound time.Duration) error {
+func (a *Activity) Stalled(bound time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.silence(a.attempted, bound)
 }
 
 // Stale returns an error if the server has sent nothing for longer than bound, whatever the reason.
-func (a *WatchActivity) Stale(bound time.Duration) error {
+func (a *Activity) Stale(bound time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.silence(time.Time{}, bound)
@@ -76,7 +76,7 @@ func (a *WatchActivity) Stale(bound time.Duration) error {
 // silence compares the time since the last activity, or since the given time if that is later, with the bound. Before the
 // first request nothing is expected. Nor is anything expected on an open watch of a server that has never sent a bookmark,
 // until that watch is to end.
-func (a *WatchActivity) silence(since time.Time, bound time.Duration) error {
+func (a *Activity) silence(since time.Time, bound time.Duration) error {
 	now := time.Now()
 	for _, t := range []time.Time{a.first, a.received} {
 		if t.After(since) {
@@ -95,7 +95,7 @@ func (a *WatchActivity) silence(since time.Time, bound time.Duration) error {
 }
 
 // attempt notes that a request begins or has failed, or that a watch has ended. The caller holds the lock.
-func (a *WatchActivity) attempt() {
+func (a *Activity) attempt() {
 	a.attempted = time.Now()
 	if a.first.IsZero() {
 		a.first = a.attempted
@@ -103,7 +103,7 @@ func (a *WatchActivity) attempt() {
 }
 
 // track returns the function, which lists or watches, such that its calls and their results are noted.
-func track[T any](a *WatchActivity, request func(context.Context, metav1.ListOptions) (T, error)) func(context.Context, metav1.ListOptions) (T, error) {
+func track[T any](a *Activity, request func(context.Context, metav1.ListOptions) (T, error)) func(context.Context, metav1.ListOptions) (T, error) {
 	return func(ctx context.Context, o metav1.ListOptions) (T, error) {
 		a.mu.Lock()
 		a.attempt()
@@ -124,7 +124,7 @@ func track[T any](a *WatchActivity, request func(context.Context, metav1.ListOpt
 // somebody to take the event that it holds.)
 type trackedWatch struct {
 	watch.Interface
-	activity *WatchActivity
+	activity *Activity
 	convert  func(watch.Event) watch.Event
 	events   chan watch.Event
 	stopped  chan struct{}
@@ -132,7 +132,7 @@ type trackedWatch struct {
 }
 
 // trackWatch starts to track a watch that was opened with the options. It ends when it is stopped, or the watch ends.
-func trackWatch(a *WatchActivity, w watch.Interface, o metav1.ListOptions, convert func(watch.Event) watch.Event) *trackedWatch {
+func trackWatch(a *Activity, w watch.Interface, o metav1.ListOptions, convert func(watch.Event) watch.Event) *trackedWatch {
 	t := &trackedWatch{Interface: w, activity: a, convert: convert, events: make(chan watch.Event), stopped: make(chan struct{})}
 	a.mu.Lock()
 	defer a.mu.Unlock()

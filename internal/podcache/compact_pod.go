@@ -1,4 +1,7 @@
-package informers
+// Package podcache keeps pods in little memory. Most fields of a pod that controllers do not read are never decoded (package projection); of
+// the rest, what is equal in the pods of a controller is held once (interning), and a cache holds compact pods in place of whole ones.
+// Whoever uses the informer sees pods. [Transform] interns the parts of other objects.
+package podcache
 
 import (
 	"strings"
@@ -88,13 +91,13 @@ func (c *compactPod) DeepCopyObject() runtime.Object {
 	return newInterner(nil).compact(c.expand().DeepCopy())
 }
 
-// expanded returns the pod for a compact one, and everything else as it is.
-func expanded(o any) any {
+// Expanded returns the pod for a compact one, and everything else as it is.
+func Expanded(o any) any {
 	switch o := o.(type) {
 	case *compactPod:
 		return o.expand()
 	case cache.DeletedFinalStateUnknown:
-		o.Obj = expanded(o.Obj)
+		o.Obj = Expanded(o.Obj)
 		return o
 	}
 	return o

@@ -1,4 +1,4 @@
-package informers
+package metadata
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 // BenchmarkMetadataMemory tells how many bytes are kept for each object: by a handler alone that remembers identities, as a
@@ -20,9 +22,9 @@ func BenchmarkMetadataMemory(b *testing.B) {
 			for b.Loop() {
 				kept := make(map[identity]struct{}, objects)
 				handler := handlerFunc(func(o *metav1.PartialObjectMetadata) { kept[identityOf(o)] = struct{}{} })
-				w := newMetadataWatch(nil, widgets, &rollbacks{})
-				w.join(newMetadataFeed(widgets, handler, nil))
-				w.sink = &metadataSink{w}
+				w := newResourceWatch(nil, widgets, &listwatch.Rollbacks{})
+				w.join(newFeed(widgets, handler, nil))
+				w.sink = &sink{w}
 				before := heapBytes()
 				for n := range objects {
 					if o := typicalMetadata(n); c.watch {

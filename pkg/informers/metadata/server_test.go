@@ -1,4 +1,4 @@
-package informers
+package metadata
 
 import (
 	"context"
@@ -37,9 +37,9 @@ const (
 	noEnd       = -4 // watches stay open for longer than was asked for
 )
 
-// metadataServer is an API server as a transport sees it: lists and watches, also with initial events, of whatever
+// server is an API server as a transport sees it: lists and watches, also with initial events, of whatever
 // resources it is asked for.
-type metadataServer struct {
+type server struct {
 	mu       sync.Mutex
 	version  int
 	changed  chan struct{} // closed at the next change of anything
@@ -63,11 +63,11 @@ type servedEvent struct {
 	object  *metav1.PartialObjectMetadata
 }
 
-func newMetadataServer() *metadataServer {
-	return &metadataServer{version: 100, changed: make(chan struct{}), kinds: map[string]*servedKind{}}
+func newServer() *server {
+	return &server{version: 100, changed: make(chan struct{}), kinds: map[string]*servedKind{}}
 }
 
-func (s *metadataServer) client() metadata.Interface {
+func (s *server) client() metadata.Interface {
 	return must(metadata.NewForConfig(&rest.Config{Host: "http://api", QPS: -1, Transport: s}))
 }
 
@@ -79,7 +79,7 @@ func pathOf(r schema.GroupVersionResource) string {
 }
 
 // of is called under the lock.
-func (s *metadataServer) of(path string) *servedKind {
+func (s *server) of(path string) *servedKind {
 	if s.kinds[path] == nil {
 		s.kinds[path] = &servedKind{objects: map[string]*metav1.PartialObjectMetadata{}}
 	}
@@ -87,14 +87,14 @@ func (s *metadataServer) of(path string) *servedKind {
 }
 
 // look calls the function with what the server has of a resource.
-func (s *metadataServer) look(r schema.GroupVersionResource, at func(k *servedKind)) {
+func (s *server) look(r schema.GroupVersionResource, at func(k *servedKind)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at(s.of(pathOf(r)))
 }
 
 // setFault gives a resource a fault, and ends its watches; 0 mends it.
-func (s *metadataServer) setFault(fault int, resources ...schema.GroupVersionResource) {
+func (s *server) setFault(fault int, resources ...schema.GroupVersionResource) {
 	for _, r := range resources {
 		s.look(r, func(k *servedKind) { k.fault = fault })
 	}
@@ -103,7 +103,7 @@ func (s *metadataServer) setFault(fault int, resources ...schema.GroupVersionRes
 	s.notify()
 }
 
-func (s *metadataServer) notify() {
+func (s *server) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -119,7 +119,7 @@ func object(namespace, name, uid string) *metav1.PartialObjectMetadata {
 }
 
 // set creates or changes an object, and remove deletes it.
-func (s *metadataServer) set(r schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
+func (s *server) set(r schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind := "ADDED"
@@ -130,7 +130,7 @@ func (s *metadataServer) set(r schema.GroupVersionResource, o *metav1.PartialObj
 	k.objects[key] = s.record(k, kind, o)
 }
 
-func (s *metadataServer) remove(r schema.GroupVersionResource, namespace, name string) {
+func (s *server) remove(r schema.GroupVersionResource, namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, key := s.of(pathOf(r)), namespace+"/"+name
@@ -141,7 +141,7 @@ func (s *metadataServer) remove(r schema.GroupVersionResource, namespace, name s
 }
 
 // compact ends all watches, and lets none go on from here; what comes in between is missed.
-func (s *metadataServer) compact(between func()) {
+func (s *server) compact(between func()) {
 	s.mu.Lock()
 	s.compacts = s.version + 1
 	s.notify()
@@ -150,7 +150,7 @@ func (s *metadataServer) compact(between func()) {
 }
 
 // record is called under the lock.
-func (s *metadataServer) record(k *servedKind, kind string, o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+func (s *server) record(k *servedKind, kind string, o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	s.version++
 	o = o.DeepCopy()
 	o.ResourceVersion = strconv.Itoa(s.version)
@@ -160,7 +160,7 @@ func (s *metadataServer) record(k *servedKind, kind string, o *metav1.PartialObj
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s *metadataServer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, q := s.of(r.URL.Path), r.URL.Query()
@@ -209,7 +209,7 @@ func refusal(code int) io.ReadCloser {
 }
 
 // watch is called under the lock.
-func (s *metadataServer) watch(r *http.Request, k *servedKind, from int, initial bool) io.ReadCloser {
+func (s *server) watch(r *http.Request, k *servedKind, from int, initial bool) io.ReadCloser {
 	ctx, cancel := context.WithCancel(r.Context())
 	if seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds")); k.fault != noEnd {
 		ctx, cancel = context.WithTimeout(r.Context(), time.Duration(seconds)*time.Second)

@@ -1,4 +1,4 @@
-package informers
+package podcache
 
 import (
 	"time"
@@ -51,15 +51,15 @@ func (i compactInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler
 type expandingHandler struct{ handler cache.ResourceEventHandler }
 
 // OnAdd implements cache.ResourceEventHandler.
-func (h expandingHandler) OnAdd(o any, initial bool) { h.handler.OnAdd(expanded(o), initial) }
+func (h expandingHandler) OnAdd(o any, initial bool) { h.handler.OnAdd(Expanded(o), initial) }
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (h expandingHandler) OnUpdate(before, after any) {
-	h.handler.OnUpdate(expanded(before), expanded(after))
+	h.handler.OnUpdate(Expanded(before), Expanded(after))
 }
 
 // OnDelete implements cache.ResourceEventHandler.
-func (h expandingHandler) OnDelete(o any) { h.handler.OnDelete(expanded(o)) }
+func (h expandingHandler) OnDelete(o any) { h.handler.OnDelete(Expanded(o)) }
 
 // compactIndexer stores compact pods, and takes and returns pods.
 type compactIndexer struct {
@@ -96,13 +96,13 @@ func (s compactIndexer) List() []any { return allExpanded(s.Indexer.List()) }
 // Get implements cache.Store.
 func (s compactIndexer) Get(o any) (any, bool, error) {
 	found, ok, err := s.Indexer.Get(o)
-	return expanded(found), ok, err
+	return Expanded(found), ok, err
 }
 
 // GetByKey implements cache.Store.
 func (s compactIndexer) GetByKey(key string) (any, bool, error) {
 	found, ok, err := s.Indexer.GetByKey(key)
-	return expanded(found), ok, err
+	return Expanded(found), ok, err
 }
 
 // Index implements cache.Indexer.
@@ -122,10 +122,19 @@ func (s compactIndexer) AddIndexers(indexers cache.Indexers) error {
 	return s.Indexer.AddIndexers(ofExpanded(indexers))
 }
 
+// Stored returns the indexer with what is stored: compact pods, if the indexer is of an informer of this package. A lookup that uses little
+// of most pods need not expand all of them ([Expanded]).
+func Stored(indexer cache.Indexer) cache.Indexer {
+	if compact, ok := indexer.(compactIndexer); ok {
+		return compact.Indexer
+	}
+	return indexer
+}
+
 // allExpanded replaces the compact pods in a list.
 func allExpanded(all []any) []any {
 	for i := range all {
-		all[i] = expanded(all[i])
+		all[i] = Expanded(all[i])
 	}
 	return all
 }
@@ -134,7 +143,7 @@ func allExpanded(all []any) []any {
 func ofExpanded(indexers cache.Indexers) cache.Indexers {
 	wrapped := cache.Indexers{}
 	for name, index := range indexers {
-		wrapped[name] = func(o any) ([]string, error) { return index(expanded(o)) }
+		wrapped[name] = func(o any) ([]string, error) { return index(Expanded(o)) }
 	}
 	return wrapped
 }

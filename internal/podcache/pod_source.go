@@ -1,4 +1,4 @@
-package informers
+package podcache
 
 import (
 	"context"
@@ -11,37 +11,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 )
 
-// podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
-// [NewClient] it projects pods while it decodes them.
-func podInformer(f informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
-	own, ok := f.(*factory)
-	if !ok || own.client == nil || own.selector != "" {
-		return informerOf[*corev1.Pod](f)
-	}
-	source, err := own.client.podSource()
+// Informer returns a function that makes the informer of pods, which projects them while it decodes them.
+func Informer(client *listwatch.Client, name cache.InformerNameAndResource) (func(resync time.Duration) cache.SharedIndexInformer, error) {
+	source, err := newPodSource(client)
 	if err != nil {
 		return nil, fmt.Errorf("cache of pods: %w", err)
 	}
-	return f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	return func(resync time.Duration) cache.SharedIndexInformer {
 		source.interner = newInterner(nil)
-		lw := listWatch(own.client.rollbacks, "*v1.Pod", own.client.liveness.Of("pods"), source.list, source.watch, source.convert)
+		lw := client.Pods(source.list, source.watch, source.convert)
 		informer := cache.NewSharedIndexInformerWithOptions(lw, &compactPod{}, cache.SharedIndexInformerOptions{
-			ResyncPeriod: resync, Identifier: f.InformerName().WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
-			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			ResyncPeriod: resync, Identifier: name, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
 		source.known = informer.GetIndexer()
 		return compactInformer{informer, source.interner}
-	}), nil
+	}, nil
 }
 
 // podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache
@@ -54,6 +47,15 @@ type podSource struct {
 	project  func(whole *corev1.Pod) *corev1.Pod
 	interner *interner
 	known    cache.Indexer
+}
+
+// newPodSource returns what lists and watches pods, without the parts that belong to an informer.
+func newPodSource(c *listwatch.Client) (s podSource, err error) {
+	p := c.Projection()
+	s = podSource{mask: p.PodMask(), decoder: p.PodDecoder(), project: p.ProjectPod}
+	pods := corev1.SchemeGroupVersion.WithKind("Pod")
+	s.rest, err = c.REST(corev1.SchemeGroupVersion, fieldmask.Kinds{pods: {Mask: s.mask, Decode: s.decoder.DecodeEvent}})
+	return s, err
 }
 
 // list is for servers that cannot stream what there is as a watch. It decodes the list while it arrives. That may have all
