@@ -2,14 +2,18 @@ package listwatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/standalone-kcm/controller-manager/internal/health"
 )
 
 // Liveness tells which watches are alive. A cache cannot tell by itself: on a quiet cluster nothing in it changes for
@@ -36,7 +40,8 @@ func (l *Liveness) Of(resource string) *Activity {
 
 // Activity is what is known of the lists and watches of one resource.
 type Activity struct {
-	cut atomic.Bool // the last watch has ended before its time
+	cut      atomic.Bool     // the last watch has ended before its time
+	refusals health.Refusals // of lists and watches
 
 	mu        sync.Mutex
 	first     time.Time     // when the first request began; zero if there was none
@@ -102,13 +107,19 @@ func (a *Activity) attempt() {
 	}
 }
 
+// Refused returns an error if the API server has refused to list or to watch for a while and until now: the identity is not valid, or
+// lacks a right.
+func (a *Activity) Refused() error { return a.refusals.Any() }
+
 // track returns the function, which lists or watches, such that its calls and their results are noted.
-func track[T any](a *Activity, request func(context.Context, metav1.ListOptions) (T, error)) func(context.Context, metav1.ListOptions) (T, error) {
+func track[T any](s *Source, verb string, request func(context.Context, metav1.ListOptions) (T, error)) func(context.Context, metav1.ListOptions) (T, error) {
+	a := s.Activity
 	return func(ctx context.Context, o metav1.ListOptions) (T, error) {
 		a.mu.Lock()
 		a.attempt()
 		a.mu.Unlock()
 		result, err := request(ctx, o)
+		a.answered(ctx, verb, s.Resource, err)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if err != nil {
@@ -117,6 +128,20 @@ func track[T any](a *Activity, request func(context.Context, metav1.ListOptions)
 			a.received = time.Now()
 		}
 		return result, err
+	}
+}
+
+// answered notes whether a request was refused. That nobody has answered says nothing of it.
+func (a *Activity) answered(ctx context.Context, verb, resource string, err error) {
+	var status apierrors.APIStatus
+	switch answered := errors.As(err, &status); {
+	case answered && (apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)):
+		a.refusals.Refused(ctx, verb, resource, int(status.Status().Code))
+	case answered || err == nil:
+		a.refusals.Allowed(verb, resource)
+		if verb == "watch" { // which may bring what would else be listed
+			a.refusals.Allowed("list", resource)
+		}
 	}
 }
 

@@ -183,3 +183,59 @@ func TestAStoppedWatchThatEndsLate(t *testing.T) {
 		end()
 	})
 }
+
+// What is refused for a while, and until now, is told of the watch that needs it. An answer that is no refusal ends that; that nobody
+// answers does not. A watch needs no list.
+func TestRefusedListsAndWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now error
+		a := &Activity{}
+		lw := New(&Source{Of: "*v1.Pod", Resource: "pods", Activity: a, Rollbacks: &Rollbacks{}}, func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+			return &corev1.PodList{}, now
+		}, func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), now }, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // after the first try
+		list := func(err error) { now = err; _, _ = lw.ListWithContext(ctx, metav1.ListOptions{}) }
+		open := func(err error) {
+			now = err
+			if w, err := lw.WatchWithContext(ctx, metav1.ListOptions{}); err == nil {
+				w.Stop()
+			}
+		}
+		want := func(when, want string) {
+			t.Helper()
+			got := ""
+			if err := a.Refused(); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		const refuses = "the API server refuses to let this process "
+		forbidden := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
+		list(forbidden)
+		want("once", "")
+		time.Sleep(10 * time.Second)
+		list(errors.New("connection refused"))
+		list(forbidden)
+		want("for 10s", refuses+"list pods: 403 Forbidden")
+		open(apierrors.NewUnauthorized("who?"))
+		time.Sleep(time.Minute)
+		list(forbidden)
+		open(apierrors.NewUnauthorized("who?"))
+		want("both", refuses+"list pods: 403 Forbidden\n"+refuses+"watch pods: 401 Unauthorized")
+		open(apierrors.NewInternalError(errors.New("broken")))
+		want("a watch that is not refused needs no list", "")
+		list(forbidden)
+		time.Sleep(time.Minute)
+		list(forbidden)
+		list(nil)
+		want("allowed", "")
+		list(forbidden)
+		time.Sleep(time.Minute)
+		list(forbidden)
+		time.Sleep(2*time.Minute + time.Second)
+		want("not asked any more", "")
+	})
+}

@@ -70,7 +70,7 @@ func (c *Client) REST(group schema.GroupVersion, masks fieldmask.Kinds) (rest.In
 // ListWatch returns what lists and watches the objects of a kind in all namespaces that the selector of fields matches; all if it
 // is empty. The name is that of the cache in health checks.
 func (c *Client) ListWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector, name string) (*cache.ListWatch, error) {
-	return c.listWatch(c.source(kind, name), kind, resource, selector)
+	return c.listWatch(c.source(kind, resource, name), kind, resource, selector)
 }
 
 // Pods returns what lists and watches pods by other functions than [Client.ListWatch]. A convert function is applied to the events of
@@ -79,12 +79,12 @@ func (c *Client) Pods(
 	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
 ) *cache.ListWatch {
-	return New(c.source(corev1.SchemeGroupVersion.WithKind("Pod"), "pods"), list, watches, convert)
+	return New(c.source(corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods"), "pods"), list, watches, convert)
 }
 
 // source returns the source of a cache.
-func (c *Client) source(kind schema.GroupVersionKind, name string) *Source {
-	return &Source{Of: "*" + kind.Version + "." + kind.Kind, Activity: c.liveness.Of(name), Rollbacks: &c.Rollbacks}
+func (c *Client) source(kind schema.GroupVersionKind, resource schema.GroupVersionResource, name string) *Source {
+	return &Source{Of: "*" + kind.Version + "." + kind.Kind, Resource: resource.GroupResource().String(), Activity: c.liveness.Of(name), Rollbacks: &c.Rollbacks}
 }
 
 func (c *Client) listWatch(s *Source, kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector string) (*cache.ListWatch, error) {

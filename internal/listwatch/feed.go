@@ -29,7 +29,7 @@ func (c *Client) Feed(ctx context.Context, kind schema.GroupVersionKind, resourc
 		return fmt.Errorf("feed of %s: %w", kind.Kind, err)
 	}
 	name := resource.GroupResource().String()
-	source := c.source(kind, name)
+	source := c.source(kind, resource, name)
 	source.Fresh = true
 	lw, err := c.listWatch(source, kind, resource, "")
 	if err != nil {

@@ -69,6 +69,7 @@ func retryAfter(err error) time.Duration {
 // Source says what is listed and watched.
 type Source struct {
 	Of        string // the kind or the resource, for the log
+	Resource  string // with its group, as "pods" or "deployments.apps"
 	Activity  *Activity
 	Rollbacks *Rollbacks
 	// Fresh: a list is never older than what is known already, so that new objects are not taken for gone.
@@ -88,10 +89,10 @@ func New[L runtime.Object](
 			if s.Fresh && o.ResourceVersion == "0" {
 				o.ResourceVersion = ""
 			}
-			return retry(ctx, s, o, track(s.Activity, listing(s, list)))
+			return retry(ctx, s, o, track(s, "list", listing(s, list)))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := retry(ctx, s, o, track(s.Activity, opening(s, list, watches)))
+			w, err := retry(ctx, s, o, track(s, "watch", opening(s, list, watches)))
 			if err != nil {
 				return nil, err
 			}

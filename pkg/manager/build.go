@@ -36,7 +36,7 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 			m.close()
 		}
 	}()
-	c.Clients.MayWrite = func() bool { return m.leadership.Held() }
+	c.Clients.MayWrite = func(string) bool { return m.leadership.Held() } // one lease for all namespaces
 	m.builder = identity.NewBuilder(c.Client, c.Clients)
 	off := func(entry Controller) bool { return !c.Controllers[entry.Name] }
 	if err := m.buildInformers(slices.DeleteFunc(slices.Clone(registry), off)); err != nil {
@@ -87,9 +87,7 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 	if err != nil {
 		return fmt.Errorf("fields that are cached: %w", err)
 	}
-	config := m.builder.Config(identity.Informers)
-	config.Wrap(m.refusals.Wrap)
-	client, err := listwatch.NewClient(config, projection)
+	client, err := listwatch.NewClient(m.builder.Config(identity.Informers), projection)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}
@@ -277,7 +275,7 @@ func (m *Manager) enabled(gate string) bool { return m.Enabled == nil || m.Enabl
 
 // root returns the clients of the root identity, for controllers that cannot work as their service account.
 func (m *Manager) root() (*client.Clients, error) {
-	return client.NewClients(m.builder.Config(identity.Root), m.mapper, clientOptions)
+	return client.NewClients(m.builder.Guarded(identity.Root), m.mapper, clientOptions)
 }
 
 func (m *Manager) close() {

@@ -79,7 +79,7 @@ type Manager struct {
 	accounts    []string
 	closers     []func() // run by close, last first
 	liveness    *listwatch.Liveness
-	refusals    identity.Refusals
+	refusals    identity.Refusals                   // of the lease
 	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches      atomic.Pointer[[]informers.Started] // nil until they are started
 	ending      atomic.Bool

@@ -51,7 +51,7 @@ func New[S, M any](shared Shared, access Access, c Controller[S, M]) *Runner[S, 
 		Unowned: c.Unowned, Periodic: c.Period > 0,
 	})
 	for _, w := range c.Watches {
-		shared.Tracker.Add(&r.caches, w.Kind, w.Informer.GetIndexer())
+		r.caches.Add(w.Kind, w.Informer.GetIndexer())
 	}
 	return r
 }
@@ -61,6 +61,11 @@ func (r *Runner[S, M]) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
 	ctx = klog.NewContext(ctx, logger)
 	r.begin() // first, so that the queue's metrics are there from now on (MH-23)
+	var tracked freshness.Caches
+	for _, w := range r.Watches {
+		r.shared.Tracker.Add(&tracked, w.Kind, w.Informer.GetIndexer())
+	}
+	defer r.shared.Tracker.Remove(tracked)
 	defer r.queue.ShutDown()
 	if err := r.waitForCaches(ctx); err != nil {
 		return err

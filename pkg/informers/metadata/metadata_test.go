@@ -53,7 +53,7 @@ var errAway = errors.New("connection refused")
 
 // buffered returns a logger, and what it has logged.
 func buffered(t *testing.T) (klog.Logger, fmt.Stringer) {
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	return logger, logger.GetSink().(ktesting.Underlier).GetBuffer()
 }
 

@@ -50,7 +50,8 @@ type resourceWatch struct {
 
 func newResourceWatch(client metadata.Interface, resource schema.GroupVersionResource, r *listwatch.Rollbacks) *resourceWatch {
 	w := &resourceWatch{resource: resource, client: client}
-	w.source = listwatch.Source{Of: resource.GroupResource().String(), Activity: &w.activity, Rollbacks: r, Fresh: true}
+	name := resource.GroupResource().String()
+	w.source = listwatch.Source{Of: name, Resource: name, Activity: &w.activity, Rollbacks: r, Fresh: true}
 	return w
 }
 
