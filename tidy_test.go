@@ -145,7 +145,7 @@ var layers = []string{
 	"internal/podcache",
 	"internal/listwatch",
 	"internal/executor internal/health internal/projection",
-	"pkg/client internal/freshness internal/projection/fieldmask internal/files",
+	"pkg/client internal/freshness internal/files",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
 	"pkg/plan pkg/rbac internal/flagutil",
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/projection"
-	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 )
 
 // NewClient returns a client for informers. Of answers in protobuf it decodes only what the projection keeps, so that whole
@@ -54,8 +53,8 @@ func (c *Client) Projection() *projection.Projection { return c.projection }
 func (c *Client) Liveness() *Liveness { return c.liveness }
 
 // REST returns a client of one API group that decodes what the masks keep.
-func (c *Client) REST(group schema.GroupVersion, masks fieldmask.Kinds) (rest.Interface, error) {
-	codec, err := fieldmask.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), masks)
+func (c *Client) REST(group schema.GroupVersion, masks projection.Kinds) (rest.Interface, error) {
+	codec, err := projection.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), masks)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
-	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 )
 
 // Informer returns a function that makes the informer of pods, which projects them while it decodes them.
@@ -42,7 +41,7 @@ func Informer(client *listwatch.Client, name cache.InformerNameAndResource) (fun
 // does not take the memory of all pods once more.
 type podSource struct {
 	rest     rest.Interface // with the decoder for what is watched
-	mask     *fieldmask.Mask
+	mask     *projection.Mask
 	decoder  *projection.PodDecoder
 	project  func(whole *corev1.Pod) *corev1.Pod
 	interner *interner
@@ -54,7 +53,7 @@ func newPodSource(c *listwatch.Client) (s podSource, err error) {
 	p := c.Projection()
 	s = podSource{mask: p.PodMask(), decoder: p.PodDecoder(), project: p.ProjectPod}
 	pods := corev1.SchemeGroupVersion.WithKind("Pod")
-	s.rest, err = c.REST(corev1.SchemeGroupVersion, fieldmask.Kinds{pods: {Mask: s.mask, Decode: s.decoder.DecodeEvent}})
+	s.rest, err = c.REST(corev1.SchemeGroupVersion, projection.Kinds{pods: {Mask: s.mask, Decode: s.decoder.DecodeEvent}})
 	return s, err
 }
 
@@ -67,14 +66,14 @@ func (s *podSource) list(ctx context.Context, o metav1.ListOptions) (runtime.Obj
 	}
 	defer body.Close()
 	list := &internalversion.List{}
-	list.ListMeta, err = fieldmask.ReadList(body, runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, s.mask, func(item []byte) error {
+	list.ListMeta, err = projection.ReadList(body, runtime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, s.mask, func(item []byte) error {
 		p, err := s.decoder.Decode(item)
 		if err == nil {
 			list.Items = append(list.Items, s.share(p))
 		}
 		return err
 	})
-	if errors.Is(err, fieldmask.ErrUnusual) {
+	if errors.Is(err, projection.ErrUnusual) {
 		return s.listWhole(ctx, o)
 	}
 	if err != nil {

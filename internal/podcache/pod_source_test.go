@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
-	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
@@ -374,7 +374,7 @@ func TestMemoryOfPods(t *testing.T) {
 		full.Annotations, full.DeletionTimestamp, full.Finalizers = nil, nil, nil
 		full.Status.ContainerStatuses[0].RestartCount, full.Status.InitContainerStatuses = 0, nil
 		list := bytes.NewReader(projectiontest.Encode(t, &corev1.PodList{Items: []corev1.Pod{*full}}))
-		must(fieldmask.ReadList(list, apiruntime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, source.mask, func(item []byte) error {
+		must(projection.ReadList(list, apiruntime.TypeMeta{APIVersion: "v1", Kind: "PodList"}, source.mask, func(item []byte) error {
 			return store.Add(source.share(must(source.decoder.Decode(item))))
 		}))
 	}

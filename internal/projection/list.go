@@ -1,4 +1,4 @@
-package fieldmask
+package projection
 
 import (
 	"bufio"
