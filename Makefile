@@ -36,7 +36,7 @@ IMAGE_OF := $(BUILD_OF) -revision '$(COMMIT)' -tag '$(IMAGE)' -platforms $(IMAGE
 
 # The race detector needs a C compiler. It is asked where there are goroutines or locks; all else is tested ten times as fast without it.
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
-RACY = $(addprefix ./,$(sort $(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync' --include='*.go' --exclude='*_test.go' cmd pkg test/chaos test/cluster test/faults test/metricsapi))))
+RACY = $(addprefix ./,$(sort $(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync' --include='*.go' --exclude='*_test.go' cmd internal pkg test/chaos test/cluster test/faults test/metricsapi))))
 
 # The seconds that the slowest package of each suite took last on two cores. A package may take three times as long.
 SECONDS_UNIT := 60
@@ -86,7 +86,7 @@ test: test-unit test-integration ## Run all tests
 # Rapid divides the number of its checks by five in short tests.
 test-unit: ## Run the tests that need no control plane
 	RAPID_CHECKS=500 go test -short $(call timeout,UNIT) $$(go list ./... | grep -v /test/simulation$$)
-	go test -run TestMemoryOfPods $(call timeout,UNIT) ./pkg/informers
+	go test -run TestMemoryOfPods $(call timeout,UNIT) ./internal/podcache
 	go test $(call timeout,UNIT) ./test/oracle/...
 	$(if $(RACE),CGO_ENABLED=1 go test -race -short $(call timeout,RACE) $(RACY))
 	$(if $(RACE),CGO_ENABLED=1 go test -race $(call timeout,RACE) ./test/simulation -run TestSeeds -seeds=8)

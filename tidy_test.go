@@ -141,9 +141,11 @@ var layers = []string{
 	"pkg/controllers/",
 	"internal/workloads/replicas internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
-	"pkg/reconcile internal/identity pkg/informers pkg/leaderelection internal/serving pkg/client/clienttest",
+	"pkg/reconcile internal/identity pkg/informers pkg/informers/metadata pkg/leaderelection internal/serving pkg/client/clienttest",
+	"internal/podcache",
+	"internal/listwatch",
 	"internal/executor internal/health internal/projection",
-	"pkg/client internal/freshness internal/projection/fieldmask internal/files",
+	"pkg/client internal/freshness internal/files",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
 	"pkg/plan pkg/rbac internal/flagutil",
 }

@@ -99,8 +99,8 @@ const (
 )
 
 // manageMemory adjusts the room for garbage every second. It also returns unused memory to the system, once after each time of work,
-// when the process is idle: otherwise garbage would stay until as much again has been allocated, which may take a day in a quiet
-// cluster.
+// when the process is idle: otherwise garbage would stay until the collection that the Go runtime makes when there was none for two
+// minutes, and the memory with the system for longer.
 func manageMemory(ctx context.Context, adjust func(), allocated func() uint64, free func()) {
 	adjusting, freeing := time.NewTicker(adjustPeriod), time.NewTicker(memoryPeriod)
 	defer adjusting.Stop()

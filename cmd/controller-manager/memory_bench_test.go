@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -50,7 +51,7 @@ func cachePods(host string) {
 	if err != nil {
 		panic(err)
 	}
-	client, err := informers.NewClient(&rest.Config{Host: host, QPS: -1,
+	client, err := listwatch.NewClient(&rest.Config{Host: host, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}}, projection)
 	if err != nil {
 		panic(err)

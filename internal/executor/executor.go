@@ -91,6 +91,7 @@ type Writing struct {
 	barrier *freshness.Barrier
 
 	mu       sync.Mutex // guards what follows, and barrier
+	gained   bool       // see Gained
 	outcome  plan.Outcome
 	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once
@@ -218,6 +219,19 @@ func (w *Writing) result(r plan.Result) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.outcome.Results = append(w.outcome.Results, r)
+}
+
+// Gained reports whether objects were created or adopted.
+func (w *Writing) Gained() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gained
+}
+
+func (w *Writing) gain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gained = true
 }
 
 func (w *Writing) stop() {

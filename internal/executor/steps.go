@@ -56,7 +56,7 @@ func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 	case err == nil:
 		result.Name, result.UID, result.Version = made.GetName(), made.GetUID(), made.GetResourceVersion()
 		w.remember(m, made)
-		w.await(func(b *freshness.Barrier) { b.WaitForCreation(m.GroupVersionKind, made) })
+		w.gain()
 		w.emit(s.Events.Done, made.GetName(), nil)
 	case namespaceEnds(err): // RS-28, DEP-26: nothing to report
 		w.stop()
@@ -133,6 +133,9 @@ func (w *Writing) change(s plan.Change) error {
 	err = w.changed(m, s, made, err)
 	if err != nil {
 		return fmt.Errorf("change %s %s: %w", m.Kind, s.New.GetName(), err)
+	}
+	if s.Adopt {
+		w.gain()
 	}
 	return nil
 }

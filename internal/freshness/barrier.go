@@ -17,15 +17,7 @@ import (
 type Barrier struct {
 	versions map[schema.GroupVersionKind]string
 	changes  []change
-	created  []Created
 	refused  int // times in a row that the server has refused a write for a reason that the caches don't show
-}
-
-// Created is an object that was created. It says who is to be told if the caches never come to show it.
-type Created struct {
-	Kind    schema.GroupVersionKind
-	Key     plan.Key
-	Version string
 }
 
 // change is something about an object that the caches must come to show: that it is gone or, with a version or a selector,
@@ -54,19 +46,6 @@ func (b *Barrier) WaitForVersion(kind schema.GroupVersionKind, version string) {
 	if before, ok := b.versions[kind]; !ok || !atLeast(before, version) {
 		b.versions[kind] = version
 	}
-}
-
-// WaitForCreation waits until the caches have come as far as the creation of o.
-func (b *Barrier) WaitForCreation(kind schema.GroupVersionKind, o plan.Object) {
-	b.WaitForVersion(kind, o.GetResourceVersion())
-	b.created = append(b.created, Created{kind, plan.KeyOf(o), o.GetResourceVersion()})
-}
-
-// TakeCreated returns what was created since the last call.
-func (b *Barrier) TakeCreated() []Created {
-	all := b.created
-	b.created = nil
-	return all
 }
 
 // WaitForDeletion waits until the caches show that o is gone, or is being deleted. Deletions are tracked by uid, because
@@ -113,7 +92,7 @@ func (b *Barrier) Explained() { b.refused = 0 }
 
 // Empty reports whether the barrier has nothing to wait for and nothing to remember.
 func (b *Barrier) Empty() bool {
-	return len(b.versions) == 0 && len(b.changes) == 0 && len(b.created) == 0 && b.refused == 0
+	return len(b.versions) == 0 && len(b.changes) == 0 && b.refused == 0
 }
 
 // State is what a barrier finds.

@@ -345,3 +345,27 @@ func TestOwn(t *testing.T) {
 		t.Error("it was written in an earlier term")
 	}
 }
+
+// A cache that several controllers read is known once, until the last of them ends. What a removed cache does not show is waited for no more.
+func TestCachesAreKnownOnceAndRemoved(t *testing.T) {
+	tracker, shared, own := NewTracker(), &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "5"}, &store{cache.NewStore(cache.MetaNamespaceKeyFunc), "3"}
+	var a, b Caches
+	tracker.Add(&a, podKind, shared)
+	tracker.Add(&a, podKind, shared)
+	tracker.Add(&b, podKind, shared)
+	tracker.Add(&b, podKind, own)
+	if n := len(tracker.caches[podKind]); n != 2 {
+		t.Errorf("%d caches, want 2", n)
+	}
+	if reached(tracker.caches[podKind], "5") {
+		t.Error("a cache that lags is not waited for")
+	}
+	tracker.Remove(b)
+	if n := len(tracker.caches[podKind]); n != 1 || !reached(tracker.caches[podKind], "5") {
+		t.Errorf("%d caches are left, want the one that another controller reads", n)
+	}
+	tracker.Remove(a)
+	if n := len(tracker.caches[podKind]); n != 0 {
+		t.Errorf("%d caches are left", n)
+	}
+}

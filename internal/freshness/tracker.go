@@ -1,10 +1,11 @@
-// Package freshness tells whether caches show what this process has written, and what it has learned that others wrote. It takes the place of expectations (RS-36..40):
-// what was written is waited for by resourceVersion and uid. There is no time limit after which a stale cache would be
-// accepted.
+// Package freshness tells whether caches show what this process has written, and what it has learned that others wrote. It takes the
+// place of expectations (RS-36..40): what was written is waited for by resourceVersion and uid. There is no time limit after which a
+// stale cache would be accepted.
 package freshness
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,12 +20,13 @@ import (
 // object as it was before another one wrote it.
 type Tracker struct {
 	mu      sync.Mutex
-	caches  map[schema.GroupVersionKind][]cache.Store
-	written map[types.UID]write       // the latest write to an object by this process, until all caches show it
-	deleted map[types.UID]change      // objects that this process has deleted, until all caches show it
-	locks   map[types.UID]*objectLock // of objects that are being written
-	sweepAt int                       // size of written and deleted at which they are swept
-	term    int                       // the number of times that this process has begun to lead
+	caches  map[schema.GroupVersionKind][]cache.Store // each once
+	users   map[cache.Store]int                       // how many controllers read a cache
+	written map[types.UID]write                       // the latest write to an object by this process, until all caches show it
+	deleted map[types.UID]change                      // objects that this process has deleted, until all caches show it
+	locks   map[types.UID]*objectLock                 // of objects that are being written
+	sweepAt int                                       // size of written and deleted at which they are swept
+	term    int                                       // the number of times that this process has begun to lead
 }
 
 type write struct {
@@ -46,6 +48,7 @@ const sweepSize = 1024
 func NewTracker() *Tracker {
 	return &Tracker{
 		caches:  map[schema.GroupVersionKind][]cache.Store{},
+		users:   map[cache.Store]int{},
 		written: map[types.UID]write{},
 		deleted: map[types.UID]change{},
 		locks:   map[types.UID]*objectLock{},
@@ -172,16 +175,44 @@ type Caches struct {
 	stores map[schema.GroupVersionKind][]cache.Store
 }
 
-// Add makes the store known as a cache of the kind that a controller reads, both to the controller's caches and to the
-// tracker. It is called before the caches are used, not while they are.
-func (t *Tracker) Add(c *Caches, kind schema.GroupVersionKind, store cache.Store) {
+// Add adds a store as a cache of the kind, unless it is there. It is called before the caches are used, not while they are.
+func (c *Caches) Add(kind schema.GroupVersionKind, store cache.Store) (added bool) {
+	if slices.Contains(c.stores[kind], store) {
+		return false // the controller has two watches of it
+	}
 	if c.stores == nil {
 		c.stores = map[schema.GroupVersionKind][]cache.Store{}
 	}
 	c.stores[kind] = append(c.stores[kind], store)
+	return true
+}
+
+// Add makes the store known as a cache of the kind that a controller reads, both to the controller's caches and to the
+// tracker, until it is removed.
+func (t *Tracker) Add(c *Caches, kind schema.GroupVersionKind, store cache.Store) {
+	if !c.Add(kind, store) {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.caches[kind] = append(t.caches[kind], store)
+	if t.users[store]++; t.users[store] == 1 {
+		t.caches[kind] = append(slices.Clip(t.caches[kind]), store)
+	}
+}
+
+// Remove forgets the caches of a controller that does not run any more, so that nobody waits for what they do not come to show.
+func (t *Tracker) Remove(c Caches) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for kind, stores := range c.stores {
+		for _, store := range stores {
+			if t.users[store]--; t.users[store] > 0 {
+				continue
+			}
+			delete(t.users, store)
+			t.caches[kind] = slices.DeleteFunc(slices.Clone(t.caches[kind]), func(other cache.Store) bool { return other == store })
+		}
+	}
 }
 
 // Usable returns an error if a cache does not tell its version: without it no controller can know whether it sees its own
@@ -202,19 +233,6 @@ func (c Caches) Usable() error {
 // nothing to wait for.
 func (c Caches) Reached(kind schema.GroupVersionKind, version string) bool {
 	return reached(c.stores[kind], version)
-}
-
-// Shown reports whether there is nothing to wait for any more about an object that was created, and whether it is missing: the caches
-// have come as far as its creation, but do not have it. It may be gone already: if a watch was interrupted meanwhile, no event tells
-// of such an object.
-func (c Caches) Shown(o Created) (done, missing bool) {
-	if len(c.stores[o.Kind]) == 0 {
-		return true, false
-	}
-	if !c.Reached(o.Kind, o.Version) {
-		return false, false
-	}
-	return true, c.get(o.Kind, o.Key) == nil
 }
 
 func reached(stores []cache.Store, version string) bool {

@@ -25,7 +25,7 @@ func (b *Builder) EnsureServiceAccounts(ctx context.Context, accounts ...string)
 	if !b.options.ServiceAccounts {
 		return nil
 	}
-	root, err := b.Root()
+	root, err := kubernetes.NewForConfig(b.Guarded(Root))
 	if err != nil {
 		return err
 	}

@@ -49,9 +49,9 @@ type Options struct {
 	ServiceAccounts bool
 
 	// MayWrite, if set, is asked just before a write of a controller leaves the process, after the wait for the limiter
-	// and the token. On false the write is not sent and fails with [client.ErrNotLeading]. It closes the gap between the check
+	// and the token, with the namespace that it is about, "" for what belongs to the cluster. On false the write is not sent and fails with [client.ErrNotLeading]. It closes the gap between the check
 	// that a controller makes and the moment its request, which may have been queued for seconds, is really sent (LE-14).
-	MayWrite func() bool
+	MayWrite func(namespace string) bool
 }
 
 // Builder makes client configurations. The same name always yields the same limiter and the same token, so whatever is
@@ -79,6 +79,9 @@ func NewBuilder(base *rest.Config, o Options) *Builder {
 func (b *Builder) Config(name string) *rest.Config {
 	return b.config(name, func() *rest.Config { return b.prepare(shallow(b.base), name) })
 }
+
+// Guarded is [Builder.Config] for a client that may write only while a controller may, see [Options.MayWrite].
+func (b *Builder) Guarded(name string) *rest.Config { return b.guard(b.Config(name)) }
 
 // Root returns the client named [Root]. There is one, however often it is asked for.
 func (b *Builder) Root() (kubernetes.Interface, error) { return b.root() }

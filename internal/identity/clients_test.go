@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -83,7 +84,7 @@ func TestRootController(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T) {
 		a := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, http.StatusOK, &corev1.Secret{}) })
-		b := NewBuilder(a.config, Options{Component: component, ServiceAccounts: true, MayWrite: func() bool { return false }})
+		b := NewBuilder(a.config, Options{Component: component, ServiceAccounts: true, MayWrite: func(string) bool { return false }})
 		_, err := clientset(t, b.RootController("tokens-controller")).CoreV1().Secrets("shop").Update(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.UpdateOptions{})
 		if !errors.Is(err, client.ErrNotLeading) || len(a.log()) > 0 {
 			t.Errorf("%v, %d requests", err, len(a.log()))
@@ -237,12 +238,38 @@ func TestRetryAfterObeyed(t *testing.T) {
 	})
 }
 
+// Who may write is asked for the namespace, and of every client that can.
+func TestTheGuardKnowsTheNamespace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, http.StatusOK, &corev1.Pod{}) })
+		var asked []string
+		b := NewBuilder(a.config, Options{Component: component, MayWrite: func(namespace string) bool {
+			asked = append(asked, namespace)
+			return namespace == "mine"
+		}})
+		for name, config := range map[string]*rest.Config{"root": b.Guarded(Root), "controller": b.RootController("podgc")} {
+			c := clientset(t, config)
+			_, allowed := c.CoreV1().Pods("mine").Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{})
+			_, refused := c.CoreV1().Pods("yours").Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{})
+			deleted := c.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{})
+			_, read := c.CoreV1().Pods("yours").Get(t.Context(), "p", metav1.GetOptions{})
+			if allowed != nil || read != nil || !errors.Is(refused, client.ErrNotLeading) || !errors.Is(deleted, client.ErrNotLeading) {
+				t.Errorf("%s: %v, %v, %v, %v", name, allowed, read, refused, deleted)
+			}
+			if got := fmt.Sprintf("%q", asked); got != `["mine" "yours" ""]` {
+				t.Errorf("%s: asked for %s", name, got)
+			}
+			asked = nil
+		}
+	})
+}
+
 func TestGuardLE14(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, http.StatusOK, &corev1.Pod{}) })
 		var may atomic.Bool
 		may.Store(true)
-		b := NewBuilder(a.config, Options{Component: component, RateLimited: true, QPS: 1, Burst: 1, MayWrite: may.Load})
+		b := NewBuilder(a.config, Options{Component: component, RateLimited: true, QPS: 1, Burst: 1, MayWrite: func(string) bool { return may.Load() }})
 		pods := controllerClient(t, b, "replicaset-controller").CoreV1().Pods("default")
 		create := func() error {
 			_, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{})

@@ -9,13 +9,13 @@ import (
 // guard refuses writes at the last moment before they are sent.
 type guard struct {
 	next http.RoundTripper
-	may  func() bool
+	may  func(namespace string) bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	read := req.Method == http.MethodGet || req.Method == http.MethodHead
-	if !read && !g.may() {
+	if !read && !g.may(namespaceOf(req.URL.Path)) {
 		closeBody(req)
 		return nil, client.ErrNotLeading
 	}

@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 )
 
 // ProjectedPod is a pod that was projected when it was decoded. Its type tells it from a pod that came as JSON and is whole.
@@ -23,7 +21,7 @@ type PodDecoder struct {
 func (p *Projection) PodDecoder() *PodDecoder { return &PodDecoder{projection: p} }
 
 // PodMask returns the mask of pods.
-func (p *Projection) PodMask() *fieldmask.Mask { return p.masks[podKind].Mask }
+func (p *Projection) PodMask() *Mask { return p.masks[podKind].Mask }
 
 // DecodeEvent decodes the object of a watch event, a pod or a bookmark, to a [ProjectedPod].
 func (d *PodDecoder) DecodeEvent(masked []byte) (runtime.Object, error) {

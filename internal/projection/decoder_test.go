@@ -17,22 +17,21 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
 )
 
 // decoders are what the tests hold against one another.
 type decoders struct {
 	whole, masked, pods apiruntime.Decoder
-	podMask             *fieldmask.Mask
+	podMask             *Mask
 	pod                 *PodDecoder
 }
 
 func newDecoders(t testing.TB) decoders {
 	t.Helper()
 	kinds := sample.Masks()
-	decoder := func(kinds fieldmask.Kinds) apiruntime.Decoder {
-		codec, err := fieldmask.Codec(scheme.Codecs.WithoutConversion(), kinds)
+	decoder := func(kinds Kinds) apiruntime.Decoder {
+		codec, err := Codec(scheme.Codecs.WithoutConversion(), kinds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +41,7 @@ func newDecoders(t testing.TB) decoders {
 	name := corev1.SchemeGroupVersion.WithKind("Pod")
 	d := decoders{podMask: sample.PodMask(), pod: sample.PodDecoder()}
 	d.whole, d.masked = decoder(nil), decoder(kinds)
-	d.pods = decoder(fieldmask.Kinds{name: {Mask: d.podMask, Decode: d.pod.DecodeEvent}})
+	d.pods = decoder(Kinds{name: {Mask: d.podMask, Decode: d.pod.DecodeEvent}})
 	return d
 }
 

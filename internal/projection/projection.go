@@ -15,13 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 )
 
 // Fields says which fields of objects a controller reads from the caches.
 type Fields struct {
-	// Kinds has the paths of the fields that are read of each kind, as [fieldmask.Only] knows them: "spec.containers.ports",
+	// Kinds has the paths of the fields that are read of each kind, as [Only] knows them: "spec.containers.ports",
 	// "metadata.annotations[example.com/cost]". The metadata, but for annotations and managedFields, is always kept;
 	// [MetadataOnly] asks for nothing else. An empty list means all fields but managedFields; what is written back whole needs
 	// it. The affinity of a pod is kept until the pod is assigned to a node.
@@ -51,7 +49,7 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
 // Projection keeps of each kind the fields that one of several controllers reads. It is immutable.
 type Projection struct {
-	masks    fieldmask.Kinds
+	masks    Kinds
 	narrowed map[reflect.Type]bool // kinds of which not all fields are kept
 
 	// Of pods.
@@ -64,7 +62,7 @@ type Projection struct {
 // New returns the projection to what any of the controllers reads. Of kinds that one of them names with an empty list, or that
 // none of them names, it keeps everything but managedFields. It fails if a kind is unknown to client-go or has no such field.
 func New(controllers ...Fields) (*Projection, error) {
-	p := &Projection{masks: fieldmask.Kinds{}, narrowed: map[reflect.Type]bool{}}
+	p := &Projection{masks: Kinds{}, narrowed: map[reflect.Type]bool{}}
 	paths := map[schema.GroupVersionKind][]string{}
 	whole := map[schema.GroupVersionKind]bool{}
 	for _, c := range controllers {
@@ -98,11 +96,11 @@ func (p *Projection) add(kind schema.GroupVersionKind, paths []string, whole boo
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("fields of %s: %w", kind.Kind, err)
 	}
-	newMask, always := fieldmask.Without, []string(nil)
+	newMask, always := Without, []string(nil)
 	if whole {
 		paths = []string{"metadata.managedFields"}
 	} else {
-		newMask, always = fieldmask.Only, []string{"metadata"}
+		newMask, always = Only, []string{"metadata"}
 		paths = outermost(append(strings.Fields(metaFields), paths...))
 		p.narrowed[reflect.TypeOf(example)] = true
 	}
@@ -112,7 +110,7 @@ func (p *Projection) add(kind schema.GroupVersionKind, paths []string, whole boo
 	}
 	one, err1 := newMask(example, paths...)
 	many, err2 := newMask(list, ofItems...)
-	p.masks[kind], p.masks[listKind] = fieldmask.Kind{Mask: one}, fieldmask.Kind{Mask: many}
+	p.masks[kind], p.masks[listKind] = Kind{Mask: one}, Kind{Mask: many}
 	return errors.Join(err1, err2)
 }
 
@@ -144,7 +142,7 @@ func outermost(paths []string) []string {
 }
 
 // Masks returns the fields to decode of pods and of each kind that a controller names, and of lists of them.
-func (p *Projection) Masks() fieldmask.Kinds { return maps.Clone(p.masks) }
+func (p *Projection) Masks() Kinds { return maps.Clone(p.masks) }
 
 // Transform is a cache.TransformFunc for objects that were decoded whole, or by the masks. It never fails, and does not write to
 // an object that it has been applied to before. Pods lose the fields that no controller reads; such a pod must not be written

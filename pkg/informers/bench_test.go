@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 // sizes are the numbers of objects that lookups are tried with. None may get slower with them.
@@ -15,7 +17,7 @@ func sizes() []int { return []int{100, 1000, 10_000} }
 // BenchmarkLookups finds ten pods, or one, among so many.
 func BenchmarkLookups(b *testing.B) {
 	for _, n := range sizes() {
-		f := NewFactory(must(NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
+		f := NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
 		pods, byNode, ending := must(Pods(f)), must(PodsByNode(f)), must(EndingPods(f))
 		for i := range n {
 			p := small("shop", fmt.Sprint("p", i), types.UID(fmt.Sprint("rs", i/10)), fmt.Sprint("n", i/10))
@@ -52,7 +54,7 @@ func BenchmarkLookups(b *testing.B) {
 func BenchmarkUpdate(b *testing.B) {
 	for _, n := range sizes() {
 		b.Run(fmt.Sprint(n, "-pods"), func(b *testing.B) {
-			f := NewFactory(must(NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
+			f := NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
 			pods, _ := must(Pods(f)), must(EndingPods(f))
 			labeled := must(PodsByLabels(f))
 			labeled.Selected("shop", map[string]string{"app": "s0"})

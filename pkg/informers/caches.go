@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 // Names of the indexes. Each costs memory and time for every object, so caches have only those that were asked for.
@@ -91,7 +93,7 @@ type apiObject interface {
 	runtime.Object
 }
 
-// informerOf returns the factory's informer of a kind, the one that its own methods return. With a client made by [NewClient]
+// informerOf returns the factory's informer of a kind, the one that its own methods return. With a client made by [listwatch.NewClient]
 // it retries.
 func informerOf[T apiObject](f informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
 	var none T
@@ -109,7 +111,7 @@ func informerOf[T apiObject](f informers.SharedInformerFactory) (cache.SharedInd
 		}
 		return generic.Informer(), nil
 	}
-	lw, err := own.client.listWatch(kinds[0], resource, own.selector)
+	lw, err := own.client.ListWatch(kinds[0], resource, own.selector, cacheName(resource.GroupResource().String(), own.selector))
 	if err != nil {
 		return nil, fmt.Errorf("cache of %s: %w", resource.Resource, err)
 	}
@@ -133,7 +135,7 @@ func newStore[T metav1.Object](informer cache.SharedIndexInformer, indexers cach
 			return Store[T]{}, fmt.Errorf("index a cache by %s: %w", name, err)
 		}
 	}
-	_ = SetWatchErrorHandler(informer) // fails if the informer runs already: whoever asked first has seen to it
+	_ = listwatch.SetWatchErrorHandler(informer) // fails if the informer runs already: whoever asked first has seen to it
 	return Store[T]{informer}, nil
 }
 

@@ -2,8 +2,8 @@
 // lookup (CI-9, RS-63).
 //
 // Objects are projected to the fields that controllers read before they are cached (package projection), and equal parts of
-// several objects are held once (interning). Lists and watches that fail are retried within seconds, their errors are logged
-// at a limited rate, and [WatchLiveness] tells which watches are alive.
+// several objects are held once (package podcache). Lists and watches that fail are retried within seconds, their errors are logged
+// at a limited rate, and [listwatch.Activity] tells which watches are alive.
 package informers
 
 import (
@@ -24,14 +24,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/podcache"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 )
 
 // factory makes the informers of a process: one per kind, and one per kind and field selector.
 type factory struct {
-	informers.SharedInformerFactory         // of the informers with this selector
-	selector                        string  // of fields; empty for none
-	client                          *Client // that decodes in part; nil if the client is another one
+	informers.SharedInformerFactory                   // of the informers with this selector
+	selector                        string            // of fields; empty for none
+	client                          *listwatch.Client // that decodes in part; nil if the client is another one
 	build                           func(selector string) *factory
 	named                           *sync.Map // by resource, of all selectors: metrics tell informers apart by nothing else
 
@@ -39,19 +41,19 @@ type factory struct {
 	selected map[string]*factory // by selector
 }
 
-// NewFactory returns the factory of all shared informers. With a client made by [NewClient], objects are projected while they
+// NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are projected while they
 // are decoded, and lists and watches that fail are retried within seconds. Other clients, such as fakes, only lose
 // managedFields.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) informers.SharedInformerFactory {
-	own, ok := client.(*Client)
+	own, ok := client.(*listwatch.Client)
 	project := projection.ManagedFields
 	if ok {
-		project = own.projection.Transform
+		project = own.Projection().Transform
 	}
 	var build func(selector string) *factory
 	var named sync.Map
 	build = func(selector string) *factory {
-		all := append(slices.Clone(options), informers.WithTransform(newInterner(project).transform),
+		all := append(slices.Clone(options), informers.WithTransform(podcache.Transform(project)),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
 		return &factory{
 			SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, resync, all...),

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+
+	"github.com/standalone-kcm/controller-manager/internal/podcache"
 )
 
 const (
@@ -167,7 +169,7 @@ func (c LabeledPodCache) SelectedExcept(namespace string, selector map[string]st
 	for _, o := range found {
 		if object, ok := o.(metav1.Object); ok && known(object) {
 			others++
-		} else if p, ok := expanded(o).(*corev1.Pod); ok {
+		} else if p, ok := podcache.Expanded(o).(*corev1.Pod); ok {
 			pods = append(pods, p)
 		}
 	}
@@ -190,10 +192,7 @@ func (c LabeledPodCache) SelectedBy(namespace string, by *metav1.LabelSelector) 
 
 // find returns pods as they are stored.
 func (c LabeledPodCache) find(namespace string, selector map[string]string) []any {
-	indexer := c.informer.GetIndexer()
-	if compact, ok := indexer.(compactIndexer); ok {
-		indexer = compact.Indexer
-	}
+	indexer := podcache.Stored(c.informer.GetIndexer())
 	if len(selector) == 0 {
 		return byIndex(indexer, cache.NamespaceIndex, namespace)
 	}

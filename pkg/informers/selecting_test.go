@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 // asked is a server that answers nothing and notes what it was asked for.
@@ -42,7 +44,7 @@ func (a *asked) all() []string {
 // There is one informer for each kind and selector. It asks only for what it selects, and starts, is listed and ends with the others.
 func TestSelecting(t *testing.T) {
 	server := &asked{}
-	f := NewFactory(must(NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: server}, sample)), 0)
+	f := NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: server}, sample)), 0)
 	tokens, named := fields.OneTermEqualSelector("type", "kubernetes.io/token"), fields.OneTermEqualSelector("metadata.name", "ca.crt")
 	one := must(Objects[*corev1.Secret](Selecting(f, tokens)))
 	again := must(IndexedObjects(Selecting(f, tokens), "team", func(s *corev1.Secret) []string { return []string{s.Labels["team"]} }))
@@ -85,7 +87,7 @@ func TestIndexedObjects(t *testing.T) {
 func TestNamesOfInformersAreUnique(t *testing.T) {
 	name := must(cache.NewInformerName("test-of-names"))
 	defer name.Release()
-	f := NewFactory(must(NewClient(&rest.Config{Host: "http://api"}, sample)), 0, informers.WithInformerName(name)).(*factory)
+	f := NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)), 0, informers.WithInformerName(name)).(*factory)
 	secrets, configMaps := corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps")
 	selected := Selecting(f, fields.OneTermEqualSelector("type", "x")).(*factory)
 	for i, c := range []struct {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
+
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 func labeledPod(namespace, name string, labels map[string]string) *corev1.Pod {
@@ -40,7 +42,7 @@ func TestSelectorsAndLabels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := NewFactory(fake.NewClientset(), 0)
 		if rapid.Bool().Draw(t, "compact pods") {
-			f = NewFactory(must(NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
+			f = NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
 		}
 		services, pods := must(Services(f)), must(PodsByLabels(f))
 		again := must(Services(f)) // another controller may ask, too

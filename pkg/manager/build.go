@@ -10,7 +10,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
+	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
@@ -18,8 +18,10 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -34,7 +36,7 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 			m.close()
 		}
 	}()
-	c.Clients.MayWrite = func() bool { return m.leadership.Held() }
+	c.Clients.MayWrite = func(string) bool { return m.leadership.Held() } // one lease for all namespaces
 	m.builder = identity.NewBuilder(c.Client, c.Clients)
 	off := func(entry Controller) bool { return !c.Controllers[entry.Name] }
 	if err := m.buildInformers(slices.DeleteFunc(slices.Clone(registry), off)); err != nil {
@@ -85,9 +87,7 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 	if err != nil {
 		return fmt.Errorf("fields that are cached: %w", err)
 	}
-	config := m.builder.Config(identity.Informers)
-	config.Wrap(m.refusals.Wrap)
-	client, err := informers.NewClient(config, projection)
+	client, err := listwatch.NewClient(m.builder.Config(identity.Informers), projection)
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}
@@ -107,11 +107,11 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 
 // buildMetadata makes the caches of metadata. They watch nothing until a controller subscribes.
 func (m *Manager) buildMetadata() error {
-	client, err := metadata.NewForConfig(m.builder.Config(identity.Informers))
+	client, err := metadataclient.NewForConfig(m.builder.Config(identity.Informers))
 	if err != nil {
 		return fmt.Errorf("client for metadata: %w", err)
 	}
-	m.metadata = informers.NewMetadataInformers(client)
+	m.metadata = metadata.New(client)
 	m.metadata.OnRollback(m.rolledBack)
 	m.closers = append(m.closers, m.metadata.Shutdown)
 	return nil
@@ -275,7 +275,7 @@ func (m *Manager) enabled(gate string) bool { return m.Enabled == nil || m.Enabl
 
 // root returns the clients of the root identity, for controllers that cannot work as their service account.
 func (m *Manager) root() (*client.Clients, error) {
-	return client.NewClients(m.builder.Config(identity.Root), m.mapper, clientOptions)
+	return client.NewClients(m.builder.Guarded(identity.Root), m.mapper, clientOptions)
 }
 
 func (m *Manager) close() {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -149,7 +149,7 @@ type Context struct {
 	Informers kubeinformers.SharedInformerFactory
 	// Metadata are caches of the metadata of any resource, custom ones included, that come and go with discovery. Controllers
 	// that want the same resource share one watch.
-	Metadata *informers.MetadataInformers
+	Metadata *metadata.Informers
 	// Clients are this controller's own, under its identity and limits: typed, metadata, dynamic, scale. They share the
 	// process's discovery and RESTMapper.
 	Clients *client.Clients

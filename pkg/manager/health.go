@@ -104,7 +104,7 @@ func (m *Manager) Readyz() []health.Check {
 				return fails(!c.Informer.HasSynced(), "the cache has not been filled yet")
 			}},
 			health.Check{Name: "watch-" + c.Name, Err: func() error {
-				return cmp.Or(m.refusals.Of(c.Resource), m.liveness.Of(c.Name).Stale(bounds.Stale))
+				return cmp.Or(m.liveness.Of(c.Name).Refused(), m.liveness.Of(c.Name).Stale(bounds.Stale))
 			}})
 	}
 	return checks

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/internal/health"
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
@@ -154,7 +155,7 @@ func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, err := informers.NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: podServer{gate, watches}}, whole)
+		client, err := listwatch.NewClient(&rest.Config{Host: "http://api", QPS: -1, Transport: podServer{gate, watches}}, whole)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -68,7 +70,7 @@ type Manager struct {
 	stop        atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
 	builder     *identity.Builder
 	informers   kubeinformers.SharedInformerFactory
-	metadata    *informers.MetadataInformers
+	metadata    *metadata.Informers
 	leadership  leaderelection.Leadership
 	mapper      *client.Mapper
 	shared      reconcile.Shared
@@ -76,8 +78,8 @@ type Manager struct {
 	off         []OffState
 	accounts    []string
 	closers     []func() // run by close, last first
-	liveness    *informers.WatchLiveness
-	refusals    identity.Refusals
+	liveness    *listwatch.Liveness
+	refusals    identity.Refusals                   // of the lease
 	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches      atomic.Pointer[[]informers.Started] // nil until they are started
 	ending      atomic.Bool

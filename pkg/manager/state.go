@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -83,11 +84,11 @@ func (m *Manager) CacheStates() (all []CacheState) {
 }
 
 // metadataStates are those of the resources of which nothing but metadata is cached.
-func (m *Manager) metadataStates() []informers.MetadataState {
+func (m *Manager) metadataStates() []metadata.State {
 	if m.metadata == nil {
 		return nil
 	}
-	return slices.DeleteFunc(m.metadata.States(), func(s informers.MetadataState) bool {
+	return slices.DeleteFunc(m.metadata.States(), func(s metadata.State) bool {
 		return slices.ContainsFunc(m.started(), func(c informers.Started) bool {
 			return c.Name == s.Resource.GroupResource().String()
 		})

@@ -27,7 +27,12 @@ type run[S, D, M any] struct {
 	state  *keyState[M]
 	record Record
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
+	gained bool          // something was created or adopted
 }
+
+// vanishedAfter is how long after a creation or an adoption the key is reconciled again. An object that is deleted while a watch is
+// interrupted is in no list, and no event tells of it; nor does one that was an orphan in the caches when it was deleted.
+const vanishedAfter = 2 * time.Second
 
 // reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
 // others are safe.
@@ -134,6 +139,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	writing.Debounced = rep.Report.Quiet > 0
 	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)
+	r.gained = writing.Gained()
 	return did, reported
 }
 
@@ -177,6 +183,9 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 			r.state.failure = nil
 			r.keys.succeeded(r.state, rec.Wrote > 0)
 		}
+		if r.gained {
+			rec.Next = plan.Sooner(rec.Next, vanishedAfter)
+		}
 		if rec.Next > 0 {
 			r.enqueueAfter(r.key, rec.Next)
 		}
@@ -188,7 +197,6 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	default:
 		r.retry(logger, err)
 	}
-	r.created.add(r.key, r.state.barrier.TakeCreated())
 	r.keys.release(r.key, r.state, r.cost)
 	r.shared.Explain.Put(r.Name, r.key, *rec)
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", rec.Next.String())

@@ -190,6 +190,34 @@ func TestPanicStaysAtItsKey(t *testing.T) {
 	})
 }
 
+// A pod that is created and deleted while the watch is interrupted is in no list, and no event tells of it. Its key is reconciled again
+// all the same, once.
+func TestVanishedCreationsAreNoticed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(context.Background())
+		sets, pods := w.informer(ctx, &appsv1.ReplicaSet{}), w.informer(ctx, &corev1.Pod{})
+		w.lead(ctx, cancel, sets, pods)
+		w.settle()
+		w.put("a", 1)
+		w.settle()
+		w.wantPods(1)
+		for _, p := range pods.GetStore().List() {
+			if err := pods.GetStore().Delete(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(vanishedAfter)
+		w.settle()
+		w.wantPods(2)
+		before := len(w.asked)
+		time.Sleep(time.Hour)
+		w.wantPods(2)
+		if n := len(w.asked) - before; n > 3 {
+			t.Errorf("%d more reconciles", n)
+		}
+	})
+}
+
 func TestWritesNothingWithoutTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.start()

@@ -28,7 +28,6 @@ type Runner[S, D, M any] struct {
 	keys     *keyStates[M]
 	queue    *queue.Queue
 	previous *previousLeader
-	created  *creations
 
 	mu      sync.Mutex
 	workers []*worker // none while they are not started
@@ -58,7 +57,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 		Unowned: c.Unowned, Periodic: c.Period > 0,
 	})
 	for _, w := range c.Watches {
-		shared.Tracker.Add(&r.caches, w.Kind, w.Informer.GetIndexer())
+		r.caches.Add(w.Kind, w.Informer.GetIndexer())
 	}
 	return r
 }
@@ -68,6 +67,11 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), r.Name)
 	ctx = klog.NewContext(ctx, logger)
 	r.begin() // first, so that the queue's metrics are there from now on (MH-23)
+	var tracked freshness.Caches
+	for _, w := range r.Watches {
+		r.shared.Tracker.Add(&tracked, w.Kind, w.Informer.GetIndexer())
+	}
+	defer r.shared.Tracker.Remove(tracked)
 	defer r.queue.ShutDown()
 	if err := r.waitForCaches(ctx); err != nil {
 		return err
@@ -99,7 +103,6 @@ func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys, r.queue, r.previous = newKeyStates[M](), queue.New(r.QueueName), &previousLeader{}
-	r.created = newCreations(r.caches, r.queue.Add)
 	r.shared.Explain.Clear(r.Name)
 }
 
@@ -108,7 +111,6 @@ func (r *Runner[S, D, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.workers, r.keys = nil, newKeyStates[M]()
-	r.created.end()
 }
 
 // work reconciles one key after the other. When ctx has ended it takes out what is left unprocessed, so that the queue's

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -33,7 +34,7 @@ func TestCachesEqualAFullList(t *testing.T) {
 	for _, encoding := range []string{apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeJSON} {
 		config := rest.CopyConfig(c.RESTConfig)
 		config.ContentType, config.AcceptContentTypes = encoding, encoding+", */*"
-		f := informers.NewFactory(must(informers.NewClient(config, projection)), 0)
+		f := informers.NewFactory(must(listwatch.NewClient(config, projection)), 0)
 		caches[encoding] = must(informers.Pods(f))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer f.Shutdown()

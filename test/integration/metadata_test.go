@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
@@ -43,10 +43,10 @@ func TestMetadataInformers(t *testing.T) {
 	config := rest.CopyConfig(c.RESTConfig)
 	config.Wrap(m.open.wrap)
 	clients := must(client.NewClients(config, must(client.NewMapper(config)), client.Options{}))
-	all := informers.NewMetadataInformers(must(clients.Metadata()))
+	all := metadata.New(must(clients.Metadata()))
 	defer all.Shutdown()
 	told := &knownNames{of: map[string]bool{}}
-	sub := all.Subscribe(informers.MetadataOptions{Handler: told})
+	sub := all.Subscribe(told)
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	defer following.Wait()
@@ -118,7 +118,7 @@ var (
 )
 
 // deletable discovers what a garbage collector watches.
-func deletable(mapper *client.Mapper) informers.DiscoverFunc {
+func deletable(mapper *client.Mapper) metadata.DiscoverFunc {
 	return func(ctx context.Context) (all []schema.GroupVersionResource, err error) {
 		found, err := mapper.PreferredResources(ctx, "list", "watch", "delete")
 		for _, m := range found {
@@ -232,7 +232,7 @@ func (m *metadataBench) convert(strategy string, webhook map[string]any) {
 	}
 }
 
-func (m *metadataBench) state(all *informers.MetadataInformers, r schema.GroupVersionResource) informers.MetadataState {
+func (m *metadataBench) state(all *metadata.Informers, r schema.GroupVersionResource) metadata.State {
 	m.Helper()
 	for _, s := range all.States() {
 		if s.Resource == r {
@@ -240,7 +240,7 @@ func (m *metadataBench) state(all *informers.MetadataInformers, r schema.GroupVe
 		}
 	}
 	m.Fatalf("%s has no state", r)
-	return informers.MetadataState{}
+	return metadata.State{}
 }
 
 // knownNames are those of the objects that are known.

@@ -18,13 +18,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-const (
-	// burst is how many pods one reconcile creates or deletes at most; the rest follows in the next (RS-25).
-	burst = 500
-	// adoptionCheck is when a set is reconciled again after an adoption. An orphan that had gone before it could be
-	// adopted was counted all the same, and as its deletion is that of an orphan, it enqueues nothing (RS-3).
-	adoptionCheck = time.Second
-)
+// burst is how many pods one reconcile creates or deletes at most; the rest follows in the next (RS-25).
+const burst = 500
 
 // planSet finds out which pods are the set's own, once for all parts of the reconcile, and plans.
 func planSet(now time.Time, s snapshot) (claimed, plan.Plan) {
@@ -38,10 +33,6 @@ func planPods(now time.Time, s view) plan.Plan {
 		return plan.Plan{Why: s.invalid.Error()} // RS-8: no retry, only an edit helps
 	}
 	p := plan.Plan{Steps: s.claims}
-	adopting := adopts(s.claims)
-	if adopting {
-		p.Requeue = adoptionCheck
-	}
 	missing := replicas(s.Set) - len(s.mine)
 	var back startBackoff
 	if missing > 0 {
@@ -59,7 +50,7 @@ func planPods(now time.Time, s view) plan.Plan {
 		n := min(missing, burst)
 		p.Steps = append(p.Steps, create(s.Set, n))
 		p.Why = fmt.Sprintf("create %d of %d missing pods", n, missing)
-	case missing < 0 && adopting: // no reconcile writes an object twice, and an adopted pod may be one to delete
+	case missing < 0 && adopts(s.claims): // no reconcile writes an object twice, and an adopted pod may be one to delete
 		p.Why = fmt.Sprintf("adopt pods, then delete the %d too many", -missing)
 	case missing < 0:
 		n := min(-missing, burst)

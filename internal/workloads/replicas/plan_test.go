@@ -179,16 +179,6 @@ func TestRS21RS22Claims(t *testing.T) {
 	}
 }
 
-// An orphan may have gone before it was adopted, and nothing would tell of it: the set is looked at again.
-func TestAdoptionIsCheckedLater(t *testing.T) {
-	if p := planPods(now, snapshotOf(web(1), pods(1, orphan))); p.Requeue != adoptionCheck {
-		t.Errorf("requeue %s after an adoption", p.Requeue)
-	}
-	if p := planPods(now, snapshotOf(web(1), pods(1))); p.Requeue != 0 {
-		t.Errorf("requeue %s without one", p.Requeue)
-	}
-}
-
 // Deletion has its events and leaves grace and version to the server (RS-29, RS-55, RS-56).
 func TestRS29Deletion(t *testing.T) {
 	doomed := pod("a", unready)

@@ -17,13 +17,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-const (
-	// burst is how many pods one reconcile creates at most, and how many it deletes; the rest follows in the next (DS-28).
-	burst = 250
-	// adoptionCheck is when a DaemonSet is reconciled again after an adoption. An orphan that had gone before it could be adopted
-	// enqueues nothing (DS-2).
-	adoptionCheck = time.Second
-)
+// burst is how many pods one reconcile creates at most, and how many it deletes; the rest follows in the next (DS-28).
+const burst = 250
 
 // planSet finds out what the snapshot means, once for all parts of the reconcile, and plans.
 func planSet(now time.Time, s snapshot) (decision, plan.Plan) {
@@ -46,7 +41,6 @@ func planDaemonSet(now time.Time, s view) plan.Plan {
 		w.say("being deleted, pods are left to the garbage collector")
 	case len(s.claims) > 0:
 		w.steps = s.claims
-		w.requeueAfter(adoptionCheck)
 		w.say("adopts or releases objects, the rest follows")
 	case w.keepRevisions():
 		w.room = roomOf(s.Set, s.desired())

@@ -244,11 +244,7 @@ func TestDS16Claims(t *testing.T) {
 	orphaned := revisionOf(agent(), 2, func(r *appsv1.ControllerRevision) { r.OwnerReferences = nil })
 	s := newSnapshot(agent(), []*corev1.Pod{pod("a", "n1"), pod("b", "n1", orphan, failedPhase), stranger}, []*appsv1.ControllerRevision{orphaned})
 	s.Nodes = nodesOf("n1 n2")
-	p := planDaemonSet(now, s)
-	is(t, lines(p.Steps), "adopt "+orphaned.Name, "adopt b", "release c")
-	if p.Requeue != adoptionCheck {
-		t.Errorf("again after %v", p.Requeue)
-	}
+	is(t, lines(planDaemonSet(now, s).Steps), "adopt "+orphaned.Name, "adopt b", "release c")
 }
 
 func TestEvents(t *testing.T) {

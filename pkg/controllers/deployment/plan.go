@@ -22,7 +22,6 @@ func planRollout(now time.Time, s snapshot) plan.Plan {
 		return r.plan()
 	case adopting:
 		r.say("adopts ReplicaSets, the rest follows")
-		r.requeueAfter(adoptionCheck)
 		return r.plan()
 	}
 	r.keepUp()
@@ -44,10 +43,6 @@ func planRollout(now time.Time, s snapshot) plan.Plan {
 	}
 	return r.plan()
 }
-
-// adoptionCheck is when a Deployment is reconciled again after an adoption. An orphan that had gone before it could be
-// adopted enqueues nothing (DEP-2).
-const adoptionCheck = time.Second
 
 // snapshot is what one reconcile of a Deployment has observed. The objects belong to shared caches.
 type snapshot struct {

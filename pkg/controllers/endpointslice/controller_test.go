@@ -24,6 +24,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -83,7 +84,7 @@ func newRealCaches(t failer, objects ...plan.Object) *caches {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	client, err := informers.NewClient(&rest.Config{Host: "http://api"}, projected)
+	client, err := listwatch.NewClient(&rest.Config{Host: "http://api"}, projected)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

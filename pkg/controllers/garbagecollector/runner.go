@@ -24,7 +24,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -43,13 +43,13 @@ type runner struct {
 	explain    *reconcile.Explain
 	hooks      reconcile.Hooks
 	resources  func(ctx context.Context, verbs ...string) ([]client.Mapping, error)
-	metadata   *informers.MetadataInformers
+	metadata   *metadata.Informers
 	workers    int
 	syncErrors *metrics.Counter
 
-	mu           sync.Mutex                      // guards all that follows
-	sub          *informers.MetadataSubscription // nil while it does not run
-	undiscovered error                           // why nothing at all is known of what to watch
+	mu           sync.Mutex             // guards all that follows
+	sub          *metadata.Subscription // nil while it does not run
+	undiscovered error                  // why nothing at all is known of what to watch
 	*graph
 	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
@@ -76,7 +76,7 @@ func (r *runner) Run(ctx context.Context) error {
 	defer changes.ShutDown()
 	r.begin()
 	defer r.explain.Clear(explainName)
-	sub := r.metadata.Subscribe(informers.MetadataOptions{Handler: r})
+	sub := r.metadata.Subscribe(r)
 	r.subscribed(sub)
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -92,7 +92,7 @@ func (r *runner) Run(ctx context.Context) error {
 }
 
 // subscribed notes the subscription from which the objects come.
-func (r *runner) subscribed(sub *informers.MetadataSubscription) {
+func (r *runner) subscribed(sub *metadata.Subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sub, r.undiscovered = sub, nil
@@ -193,7 +193,7 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 }
 
 // updated waits for new resources to be listed, and counts what fails (GC-10, GC-13).
-func (r *runner) updated(ctx context.Context, sub *informers.MetadataSubscription, err error) {
+func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err error) {
 	if _, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err != nil && !partial && ctx.Err() == nil {
 		r.syncErrors.Inc()
 	}
@@ -296,7 +296,7 @@ func (r *runner) complete() {
 	r.reviewWaiting()
 }
 
-// OnUpdate implements informers.MetadataHandler.
+// OnUpdate implements metadata.Handler.
 func (r *runner) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -305,7 +305,7 @@ func (r *runner) OnUpdate(resource schema.GroupVersionResource, o *metav1.Partia
 	}
 }
 
-// OnDelete implements informers.MetadataHandler. An object without version was missed by a list, which proves nothing.
+// OnDelete implements metadata.Handler. An object without version was missed by a list, which proves nothing.
 func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

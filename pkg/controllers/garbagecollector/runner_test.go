@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
+	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
@@ -34,7 +34,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -361,18 +361,18 @@ func TestOwnersOfAKindThatAppears(t *testing.T) {
 
 // asks has the watches, and lists of namespaces, ask the server.
 func (b *bench) asks(server http.RoundTripper) {
-	client, err := metadata.NewForConfig(&rest.Config{Host: "http://api", Transport: server})
+	client, err := metadataclient.NewForConfig(&rest.Config{Host: "http://api", Transport: server})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.metadata = informers.NewMetadataInformers(client)
+	b.metadata = metadata.New(client)
 }
 
 // follow has the collector follow discovery, with watches that ask the server.
 func (b *bench) follow(server http.RoundTripper) (end func()) {
 	b.syncErrors = newSyncErrors()
 	b.asks(server)
-	sub := b.metadata.Subscribe(informers.MetadataOptions{Handler: b.runner})
+	sub := b.metadata.Subscribe(b.runner)
 	b.subscribed(sub)
 	ctx, cancel := context.WithCancel(b.Context())
 	go sub.Follow(ctx, b.discover, discoverEvery, func(ctx context.Context, err error) { b.updated(ctx, sub, err) })
@@ -489,7 +489,7 @@ func TestResourceThatVanishes(t *testing.T) {
 	run(t, func(b *bench) {
 		b.kinds[secretsResource] = secretKind
 		b.watched.Insert(secretsResource)
-		sub := informers.NewMetadataInformers(nil).Subscribe(informers.MetadataOptions{Handler: b.runner})
+		sub := metadata.New(nil).Subscribe(b.runner)
 		without := func(err error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -543,7 +543,7 @@ func TestSyncErrorsAreCounted(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(r.syncErrors)
 	r.begin()
-	sub := informers.NewMetadataInformers(nil).Subscribe(informers.MetadataOptions{Handler: r})
+	sub := metadata.New(nil).Subscribe(r)
 	for _, c := range []struct {
 		err  error
 		want float64

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 )
 
 const (
@@ -134,7 +134,7 @@ func (r *runner) ownersIn(ctx context.Context, namespace string, resources []sch
 // forgetVanished forgets the objects of resources that discovery has lacked repeatedly, so that owners of them are looked up live, and
 // nothing waits for dependents of them. That proves nothing of the objects. Dependents that are about to be orphaned are kept in mind: if the
 // API is back, they must not be taken for garbage. It is called under the lock, while no resource is added or left.
-func (r *runner) forgetVanished(sub *informers.MetadataSubscription, err error) {
+func (r *runner) forgetVanished(sub *metadata.Subscription, err error) {
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partial {
 		return

@@ -18,10 +18,6 @@ import (
 // burst is how many pods one reconcile creates, deletes or counts at most; the rest follows in the next (JOB-21, JOB-24, JOB-42).
 const burst = 500
 
-// adoptionCheck is when a Job is reconciled again after an adoption. An orphan that had gone before it could be adopted was counted
-// all the same, and as its deletion is that of an orphan, it enqueues nothing.
-const adoptionCheck = time.Second
-
 // planJob finds out what the snapshot means, once for all parts of the reconcile, and plans.
 func planJob(now time.Time, s snapshot) (decision, plan.Plan) {
 	v := newView(now, s)
@@ -42,11 +38,8 @@ func planPods(now time.Time, s view) plan.Plan {
 			Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode", Message: "Skipped Job sync because completion mode is unknown"}}}}
 	}
 	p := managePods(now, s)
-	if len(adopted(s.claims)) > 0 {
-		if len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
-			p = plan.Plan{Why: "adopt pods, then: " + p.Why}
-		}
-		p.Requeue = plan.Sooner(p.Requeue, adoptionCheck)
+	if len(adopted(s.claims)) > 0 && len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
+		p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 	}
 	p.Steps = slices.Concat(s.claims, releaseCounted(s, p.Steps))
 	if wait := untilDeadline(now, s.Job); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {

@@ -20,10 +20,12 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -183,7 +185,7 @@ func (b *bench) want(what, name, want string) {
 }
 
 // feed watches objects on the server as the manager's own client would.
-func (b *bench) feed(ctx context.Context, kind schema.GroupVersionKind, _ schema.GroupVersionResource, h informers.FeedHandler) error {
+func (b *bench) feed(ctx context.Context, kind schema.GroupVersionKind, _ schema.GroupVersionResource, h listwatch.FeedHandler) error {
 	if b.unlisted[kind.Kind] {
 		<-ctx.Done()
 		return nil
@@ -267,7 +269,7 @@ func runAfter(t *testing.T, prepare, test func(b *bench)) {
 		}
 		b.caches = newCaches(quotas, quota.Gates{}, 5*time.Minute)
 		b.sources.feed = b.feed
-		b.sources.metadata = informers.NewMetadataInformers(b.metadata)
+		b.sources.metadata = metadata.New(b.metadata)
 		defer b.sources.metadata.Shutdown()
 		b.sources.resources = func(context.Context, ...string) ([]client.Mapping, error) {
 			if f := b.discover.Load(); f != nil {

@@ -143,12 +143,11 @@ func (k *caches) verify(ctx context.Context, q *corev1.ResourceQuota, since time
 
 // unverified reports whether a name of the quota is counted for the first time from a watch that may be late.
 func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, since time.Time, m memory, now status) bool {
-	older := since.IsZero() || now.began.Before(since)
+	if !since.IsZero() && !now.began.Before(since) {
+		return false
+	}
 	for name := range q.Spec.Hard {
-		if slices.Contains(m.Known, name) || !slices.Contains(quota.Charged(name, k.gates), of) {
-			continue
-		}
-		if _, written := q.Status.Used[name]; older || now.joined && !written {
+		if !slices.Contains(m.Known, name) && slices.Contains(quota.Charged(name, k.gates), of) {
 			return true
 		}
 	}

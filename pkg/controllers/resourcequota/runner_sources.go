@@ -16,9 +16,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -50,8 +51,8 @@ type sources struct {
 	dirty     dirty
 	devices   devices
 	resources func(ctx context.Context, verbs ...string) ([]client.Mapping, error)
-	metadata  *informers.MetadataInformers
-	feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, informers.FeedHandler) error
+	metadata  *metadata.Informers
+	feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, listwatch.FeedHandler) error
 	wake      chan struct{} // some quota names a resource that was not wanted
 
 	mu      sync.Mutex // taken before the lock of the counters
@@ -67,7 +68,6 @@ type source struct {
 	number  uint64 // no other source has it
 	mapping client.Mapping
 	began   time.Time
-	joined  bool // the watch was there before, for others
 	listed  bool
 	stop    func() // waits until nothing more comes
 }
@@ -78,7 +78,6 @@ type status struct {
 	number  uint64 // 0 if there is no source
 	mapping client.Mapping
 	began   time.Time
-	joined  bool
 }
 
 func newSources(g quota.Gates, period time.Duration) *sources {
@@ -106,7 +105,7 @@ func (s *sources) states(of map[schema.GroupResource]bool) map[schema.GroupResou
 		now := status{sourceState: listing}
 		since, ok := s.sought[resource]
 		if w := s.watched[resource]; w != nil {
-			now.number, now.mapping, now.began, now.joined = w.number, w.mapping, w.began, w.joined
+			now.number, now.mapping, now.began = w.number, w.mapping, w.began
 			since, ok = w.began, true
 			if w.listed {
 				now.sourceState = listed
@@ -404,16 +403,11 @@ func (s *sources) start(ctx context.Context, of schema.GroupResource, m client.M
 		return w
 	}
 	counter := &metadataCounter{counters: s.counters, of: of}
-	sub := s.metadata.Subscribe(informers.MetadataOptions{Handler: counter})
+	sub := s.metadata.Subscribe(counter)
 	counter.synced = sub.Synced
 	resource := m.GroupVersionResource()
 	s.running.Go(func() {
 		sub.SetResources(ctx, []schema.GroupVersionResource{resource})
-		if sub.Synced(resource) {
-			s.mu.Lock()
-			w.joined = true
-			s.mu.Unlock()
-		}
 		if len(sub.WaitForSync(ctx, math.MaxInt64, resource)) == 0 { // or it was ended
 			complete()
 		}
@@ -432,12 +426,12 @@ type metadataCounter struct {
 	synced   func(schema.GroupVersionResource) bool
 }
 
-// OnUpdate implements informers.MetadataHandler.
+// OnUpdate implements metadata.Handler.
 func (c *metadataCounter) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	c.counters.put(c.of, identityOf(o), quota.Object(c.of), !c.synced(resource))
 }
 
-// OnDelete implements informers.MetadataHandler.
+// OnDelete implements metadata.Handler.
 func (c *metadataCounter) OnDelete(_ schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
 	c.counters.remove(c.of, o.Namespace, o.UID)
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -233,22 +232,6 @@ func TestQuotasThatAreThereAtTheStart(t *testing.T) {
 		}
 		if n := b.server.CountWrites("update ResourceQuota some"); n != 6 {
 			b.Errorf("%d statuses are written: %v", n, b.server.Log())
-		}
-	})
-}
-
-// RQ-57: a watch of metadata that others have begun may be late, too: what a new quota counts from it is listed live once.
-func TestAWatchThatOthersHaveBegun(t *testing.T) {
-	run(t, func(b *bench) {
-		other := b.sources.metadata.Subscribe(informers.MetadataOptions{Store: true})
-		defer other.Close()
-		other.SetResources(b.Context(), []schema.GroupVersionResource{{Version: "v1", Resource: "configmaps"}})
-		time.Sleep(time.Second)
-		b.put(quotaOf(amounts("configmaps", 5)))
-		time.Sleep(time.Minute)
-		b.want("nothing is there", "configmaps", "0")
-		if n := b.live.n.Load(); n != 1 {
-			b.Errorf("%d live lists", n)
 		}
 	})
 }

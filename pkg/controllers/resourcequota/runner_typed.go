@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 )
 
 var deviceClassKind = resourcev1.SchemeGroupVersion.WithKind("DeviceClass")
@@ -38,7 +38,7 @@ func typed() map[schema.GroupResource]typedResource {
 // startTyped watches whole objects. The returned function ends that and waits for it.
 func (s *sources) startTyped(ctx context.Context, cancel func(), of schema.GroupResource, kind schema.GroupVersionKind, complete func()) (stop func()) {
 	counter := s.newCounter(of, complete)
-	follow := func(kind schema.GroupVersionKind, plural string, h informers.FeedHandler) {
+	follow := func(kind schema.GroupVersionKind, plural string, h listwatch.FeedHandler) {
 		s.running.Go(func() {
 			if err := s.feed(ctx, kind, kind.GroupVersion().WithResource(plural), h); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot count", "resource", of.String())
@@ -83,7 +83,7 @@ func (s *sources) newCounter(of schema.GroupResource, complete func()) *typedCou
 	return &typedCounter{sources: s, of: of, complete: complete}
 }
 
-// OnList implements informers.FeedHandler.
+// OnList implements listwatch.FeedHandler.
 func (c *typedCounter) OnList(all []metav1.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *typedCounter) OnList(all []metav1.Object) {
 	}
 }
 
-// OnUpdate implements informers.FeedHandler.
+// OnUpdate implements listwatch.FeedHandler.
 func (c *typedCounter) OnUpdate(o metav1.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *typedCounter) OnUpdate(o metav1.Object) {
 	}
 }
 
-// OnDelete implements informers.FeedHandler.
+// OnDelete implements listwatch.FeedHandler.
 func (c *typedCounter) OnDelete(o metav1.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +148,7 @@ type classFollower struct {
 	once    sync.Once
 }
 
-// OnList implements informers.FeedHandler.
+// OnList implements listwatch.FeedHandler.
 func (f *classFollower) OnList(all []metav1.Object) {
 	classes := map[string]corev1.ResourceName{}
 	for _, o := range all {
@@ -163,14 +163,14 @@ func (f *classFollower) OnList(all []metav1.Object) {
 	f.once.Do(func() { close(f.listed) })
 }
 
-// OnUpdate implements informers.FeedHandler.
+// OnUpdate implements listwatch.FeedHandler.
 func (f *classFollower) OnUpdate(o metav1.Object) {
 	if c, ok := o.(*resourcev1.DeviceClass); ok {
 		f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) { all[c.Name] = standsFor(c) })
 	}
 }
 
-// OnDelete implements informers.FeedHandler.
+// OnDelete implements listwatch.FeedHandler.
 func (f *classFollower) OnDelete(o metav1.Object) {
 	f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) { delete(all, o.GetName()) })
 }

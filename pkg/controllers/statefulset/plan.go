@@ -19,9 +19,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// adoptionCheck is when a set is reconciled again after an adoption. An orphan that had gone before it could be adopted enqueues nothing.
-const adoptionCheck = time.Second
-
 // snapshot is what one reconcile of a StatefulSet has observed. The objects belong to shared caches.
 type snapshot struct {
 	Set *appsv1.StatefulSet
@@ -89,7 +86,7 @@ func (r *rollout) plan() plan.Plan {
 	case r.Set.DeletionTimestamp != nil: // STS-6
 		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
 	case r.adopting:
-		return plan.Plan{Steps: r.claims, Requeue: adoptionCheck, Why: "adopts pods or revisions, the rest follows"}
+		return plan.Plan{Steps: r.claims, Why: "adopts pods or revisions, the rest follows"}
 	}
 	steps := slices.Concat(r.claims, r.steps, r.planReplicas())
 	if obsolete := r.truncate(); obsolete != nil { // also if something else fails

@@ -1,0 +1,113 @@
+package listwatch
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Lists and watches that fail because the server cannot be reached or is not ready are retried after pauses that double
+// between these bounds. client-go's own pauses grow to a minute and cannot be configured: after an API server was away for
+// half a minute, caches would be stale for another minute.
+const (
+	firstPause   = 200 * time.Millisecond
+	longestPause = 5 * time.Second
+	// LongestRefusal bounds the pauses before a server is asked again that answers with errors of its own.
+	LongestRefusal = time.Minute
+)
+
+// retry calls try until it succeeds, fails with an error that is not transient, or ctx ends.
+func retry[T any](ctx context.Context, s *Source, o metav1.ListOptions, try func(context.Context, metav1.ListOptions) (T, error)) (T, error) {
+	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestPause, Steps: 32}
+	for {
+		answer, err := try(ctx, o)
+		if err == nil || ctx.Err() != nil || !transient(err, o) {
+			return answer, err
+		}
+		s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
+		again := time.NewTimer(max(pause.Step(), retryAfter(err)))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return answer, err
+		}
+	}
+}
+
+// transient reports whether the failure may pass by itself: nobody has answered, or the server says that it cannot answer at
+// the moment. A watch with initial events is not retried after an answer of the server, because client-go then tries a list.
+func transient(err error, o metav1.ListOptions) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	code := status.Status().Code
+	if tooLarge(err) {
+		return false // client-go then lists without a version
+	}
+	return o.SendInitialEvents == nil && (code == http.StatusTooManyRequests || code >= http.StatusInternalServerError)
+}
+
+// retryAfter is how long the server asks to wait.
+func retryAfter(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second
+}
+
+// Source says what is listed and watched.
+type Source struct {
+	Of        string // the kind or the resource, for the log
+	Resource  string // with its group, as "pods" or "deployments.apps"
+	Activity  *Activity
+	Rollbacks *Rollbacks
+	// Fresh: a list is never older than what is known already, so that new objects are not taken for gone.
+	Fresh bool
+
+	errors errorLimiter
+}
+
+// New returns a ListWatch that retries and whose activity is noted. A convert function that is not nil is applied to the events of
+// watches.
+func New[L runtime.Object](
+	s *Source, list func(context.Context, metav1.ListOptions) (L, error),
+	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
+) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if s.Fresh && o.ResourceVersion == "0" {
+				o.ResourceVersion = ""
+			}
+			return retry(ctx, s, o, track(s, "list", listing(s, list)))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := retry(ctx, s, o, track(s, "watch", opening(s, list, watches)))
+			if err != nil {
+				return nil, err
+			}
+			return trackWatch(s.Activity, w, o, convert), nil
+		},
+	}
+}
+
+// Follow lists and watches until ctx ends. It is for a reflector without an informer.
+func (s *Source) Follow(ctx context.Context, reflector *cache.Reflector) {
+	pauses := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: LongestRefusal, Steps: math.MaxInt32}
+	_ = pauses.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+			s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
+		}
+		return false, nil
+	}) // ends with ctx only
+}
