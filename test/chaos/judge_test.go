@@ -162,7 +162,10 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 	}
 	if over := r.unhindered(); !over.IsZero() {
 		counts.Add(oracle.Counts{"L4": {Judged: 1}})
-		// A quota holds what was admitted and not seen for a minute, which begins when the manager gets to know of it.
+		// The longest wait is that of a quota. If watches break so that objects are listed again, the manager does not see those that were
+		// created and deleted meanwhile, and holds for a minute what admission has reserved for them: they could also be under way
+		// (TestAListDoesNotTellWhatWillCome of the controller). The minute begins when the manager sees that the quota was raised, which is
+		// when its watch of the quota is back after the last fault.
 		if took := oracle.Recovery(h, o, over); took > longestBackOff+knownWithin {
 			r.Errorf("L4: the last write came %v after the last fault", took.Round(time.Millisecond))
 			ids = append(ids, "L4")

@@ -78,6 +78,8 @@ type bench struct {
 	unlisted map[string]bool // kinds that cannot be listed
 	live     lists
 	discover atomic.Pointer[discoverFunc] // nil: what is there
+	down     atomic.Bool                  // nothing is told of objects until all are listed again
+	relist   atomic.Pointer[func()]       // lists anew what was fed last
 }
 
 type discoverFunc func() ([]client.Mapping, error)
@@ -200,7 +202,7 @@ func (b *bench) feed(ctx context.Context, kind schema.GroupVersionKind, _ schema
 		return func(o any) {
 			mu.Lock()
 			defer mu.Unlock()
-			if object, ok := o.(metav1.Object); ok && listed {
+			if object, ok := o.(metav1.Object); ok && listed && !b.down.Load() {
 				f(object)
 			}
 		}
@@ -212,14 +214,19 @@ func (b *bench) feed(ctx context.Context, kind schema.GroupVersionKind, _ schema
 		return err
 	}
 	cache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
-	mu.Lock()
-	var all []metav1.Object
-	for _, o := range informer.GetStore().List() {
-		all = append(all, o.(metav1.Object))
+	list := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		var all []metav1.Object
+		for _, o := range informer.GetStore().List() {
+			all = append(all, o.(metav1.Object))
+		}
+		h.OnList(all)
+		listed = true
+		b.down.Store(false)
 	}
-	h.OnList(all)
-	listed = true
-	mu.Unlock()
+	list()
+	b.relist.Store(&list)
 	<-ctx.Done()
 	return nil
 }
