@@ -54,7 +54,7 @@ func (w *Writing) deleteEach(m client.Mapping, s plan.DeleteCollection) error {
 			continue
 		}
 		options := w.deleteOptions(step, &list.Items[i])
-		err := w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, keyOf(&list.Items[i]), options) })
+		err := w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(&list.Items[i]), options) })
 		w.ended(m, "delete", err)
 		if err != nil && !Unsupported(err) && !apierrors.IsConflict(err) { // another object has the name: the next list shows it
 			return err

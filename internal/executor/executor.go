@@ -197,7 +197,7 @@ func (w *Writing) await(tell func(*freshness.Barrier)) {
 // get reads the metadata of an object live.
 func (w *Writing) get(m client.Mapping, o plan.Object) (*metav1.PartialObjectMetadata, error) {
 	found := &metav1.PartialObjectMetadata{}
-	return found, w.Client.Get(w.ctx, m, keyOf(o), found)
+	return found, w.Client.Get(w.ctx, m, plan.KeyOf(o), found)
 }
 
 // remember notes what the server has answered to a write.
@@ -292,10 +292,8 @@ func identity(m client.Mapping, o plan.Object) types.UID {
 	if uid := o.GetUID(); uid != "" {
 		return uid
 	}
-	return types.UID(m.GroupVersionKind.String() + " " + keyOf(o).String())
+	return types.UID(m.GroupVersionKind.String() + " " + plan.KeyOf(o).String())
 }
-
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
 
 func nameOf(o plan.Object) string {
 	if o.GetName() != "" {

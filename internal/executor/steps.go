@@ -213,7 +213,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	if err := w.mayWrite(m, o, touch{deleted: true}, s.Unowned); err != nil {
 		return err
 	}
-	err = w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, keyOf(o), options) })
+	err = w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(o), options) })
 	w.ended(m, "delete", err)
 	conflict := apierrors.IsConflict(err)
 	changed := conflict && s.Version && w.Periodic // of a controller that works by the clock: no event leads to another look

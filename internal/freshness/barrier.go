@@ -59,7 +59,7 @@ func (b *Barrier) WaitForVersion(kind schema.GroupVersionKind, version string) {
 // WaitForCreation waits until the caches have come as far as the creation of o.
 func (b *Barrier) WaitForCreation(kind schema.GroupVersionKind, o plan.Object) {
 	b.WaitForVersion(kind, o.GetResourceVersion())
-	b.created = append(b.created, Created{kind, keyOf(o), o.GetResourceVersion()})
+	b.created = append(b.created, Created{kind, plan.KeyOf(o), o.GetResourceVersion()})
 }
 
 // TakeCreated returns what was created since the last call.
@@ -73,7 +73,7 @@ func (b *Barrier) TakeCreated() []Created {
 // the answer to a deletion does not have to tell a version. Refused says that the server found another object than o under
 // its name: then there is an end to the waiting.
 func (b *Barrier) WaitForDeletion(kind schema.GroupVersionKind, o plan.Object, refused bool) {
-	c := change{kind: kind, key: keyOf(o), uid: o.GetUID()}
+	c := change{kind: kind, key: plan.KeyOf(o), uid: o.GetUID()}
 	if refused {
 		c.until = b.refusal()
 	}
@@ -83,7 +83,7 @@ func (b *Barrier) WaitForDeletion(kind schema.GroupVersionKind, o plan.Object, r
 // WaitForChange waits for any later version of o: the server has refused to write to the one that was observed.
 func (b *Barrier) WaitForChange(kind schema.GroupVersionKind, o plan.Object) {
 	b.changes = append(b.changes, change{
-		kind: kind, key: keyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: b.refusal(),
+		kind: kind, key: plan.KeyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: b.refusal(),
 	})
 }
 
@@ -91,13 +91,13 @@ func (b *Barrier) WaitForChange(kind schema.GroupVersionKind, o plan.Object) {
 // the version of before. There is an end to the waiting, because it may also be that somebody has undone the change on its way.
 func (b *Barrier) WaitForRemoval(kind schema.GroupVersionKind, o plan.Object) {
 	b.changes = append(b.changes, change{
-		kind: kind, key: keyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: time.Now().Add(queue.MaxBackoff),
+		kind: kind, key: plan.KeyOf(o), uid: o.GetUID(), version: o.GetResourceVersion(), until: time.Now().Add(queue.MaxBackoff),
 	})
 }
 
 // WaitForAbsence waits until the caches show that o is gone or not selected any more: a live list did not have it.
 func (b *Barrier) WaitForAbsence(kind schema.GroupVersionKind, o plan.Object, selector labels.Selector) {
-	b.changes = append(b.changes, change{kind: kind, key: keyOf(o), uid: o.GetUID(), selector: selector})
+	b.changes = append(b.changes, change{kind: kind, key: plan.KeyOf(o), uid: o.GetUID(), selector: selector})
 }
 
 // DropAbsences forgets what [Barrier.WaitForAbsence] waits for, and reports whether there was any of that. What left a
@@ -163,5 +163,3 @@ func (c change) shown(caches Caches) bool {
 		c.version != "" && o.GetResourceVersion() != c.version ||
 		c.selector != nil && !c.selector.Matches(labels.Set(o.GetLabels()))
 }
-
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }

@@ -76,7 +76,7 @@ func (t *Tracker) Wrote(kind schema.GroupVersionKind, o plan.Object) {
 func (t *Tracker) Deleted(kind schema.GroupVersionKind, o plan.Object) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deleted[o.GetUID()] = change{kind: kind, key: keyOf(o), uid: o.GetUID()}
+	t.deleted[o.GetUID()] = change{kind: kind, key: plan.KeyOf(o), uid: o.GetUID()}
 	t.sweepIfLarge()
 }
 
@@ -106,7 +106,7 @@ func (t *Tracker) Outdated(kind schema.GroupVersionKind, o plan.Object) string {
 	if ok && !atLeast(o.GetResourceVersion(), w.version) {
 		return w.version
 	}
-	now := lookUp(caches, keyOf(o))
+	now := lookUp(caches, plan.KeyOf(o))
 	if now == nil || now.GetUID() != o.GetUID() || atLeast(o.GetResourceVersion(), now.GetResourceVersion()) {
 		return ""
 	}

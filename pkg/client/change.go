@@ -78,5 +78,5 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 	if err != nil || patch == nil {
 		return nil, err
 	}
-	return c.Patch(ctx, m, plan.Key{Namespace: before.GetNamespace(), Name: before.GetName()}, *patch, o)
+	return c.Patch(ctx, m, plan.KeyOf(before), *patch, o)
 }

@@ -57,7 +57,7 @@ type written struct {
 }
 
 func (w *written) Update(_ context.Context, _ client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	w.method, w.key, w.opts = "update", plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()}, opts
+	w.method, w.key, w.opts = "update", plan.KeyOf(o), opts
 	return &metav1.PartialObjectMetadata{}, nil
 }
 

@@ -132,7 +132,7 @@ func (w writer) Create(ctx context.Context, m Mapping, o plan.Object, opts Write
 }
 
 func (w writer) Update(ctx context.Context, m Mapping, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	req, err := w.named(http.MethodPut, m, plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()})
+	req, err := w.named(http.MethodPut, m, plan.KeyOf(o))
 	if err != nil {
 		return nil, err
 	}

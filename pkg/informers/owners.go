@@ -63,7 +63,7 @@ func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
 	for _, owner := range o.In(orphan.GetNamespace()) {
 		selector, err := metav1.LabelSelectorAsSelector(o.Selector(owner))
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(orphan.GetLabels())) {
-			keys = append(keys, plan.Key{Namespace: owner.GetNamespace(), Name: owner.GetName()})
+			keys = append(keys, plan.KeyOf(owner))
 		}
 	}
 	return keys

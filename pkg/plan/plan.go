@@ -188,3 +188,6 @@ var ErrStale = errors.New("planned from an outdated version of the object")
 
 // Key names the object that a plan is about.
 type Key = types.NamespacedName
+
+// KeyOf returns the key of an object.
+func KeyOf(o metav1.Object) Key { return Key{Namespace: o.GetNamespace(), Name: o.GetName()} }

@@ -280,7 +280,7 @@ func itself(before, after plan.Object) []plan.Key {
 	if after == nil {
 		after = before
 	}
-	return []plan.Key{keyOf(after)}
+	return []plan.Key{plan.KeyOf(after)}
 }
 
 // controllerKey enqueues the key that is named after the object's controlling owner.
@@ -293,8 +293,6 @@ func controllerKey(before, after plan.Object) []plan.Key {
 	}
 	return nil
 }
-
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
 
 func objects(pods []*corev1.Pod) (all []plan.Object) {
 	for _, p := range pods {

@@ -70,7 +70,7 @@ func inOne(a, b []*corev1.Service) (one []*corev1.Service) {
 func keysOf(services []*corev1.Service) []plan.Key {
 	keys := make([]plan.Key, len(services))
 	for i, s := range services {
-		keys[i] = plan.Key{Namespace: s.Namespace, Name: s.Name}
+		keys[i] = plan.KeyOf(s)
 	}
 	return keys
 }

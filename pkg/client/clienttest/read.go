@@ -48,7 +48,7 @@ func (s *Server) List(_ context.Context, m client.Mapping, namespace string, o m
 	next := ""
 	if o.Limit > 0 && len(found) > int(o.Limit) {
 		found = found[:o.Limit]
-		next = keyOf(found[len(found)-1]).String()
+		next = plan.KeyOf(found[len(found)-1]).String()
 	}
 	items := make([]runtime.Object, 0, len(found))
 	for _, o := range found {
@@ -132,7 +132,7 @@ func (s *Server) matching(m client.Mapping, namespace string, o metav1.ListOptio
 			found = append(found, one)
 		}
 	}
-	slices.SortFunc(found, func(a, b plan.Object) int { return cmp.Compare(keyOf(a).String(), keyOf(b).String()) })
+	slices.SortFunc(found, func(a, b plan.Object) int { return cmp.Compare(plan.KeyOf(a).String(), plan.KeyOf(b).String()) })
 	return found, nil
 }
 

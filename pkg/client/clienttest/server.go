@@ -130,7 +130,7 @@ func (s *Server) Put(o plan.Object) (plan.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	made := watch.Modified
-	if s.objects[kind][keyOf(o)] == nil {
+	if s.objects[kind][plan.KeyOf(o)] == nil {
 		made = watch.Added
 	}
 	return s.store(kind, made, o).DeepCopyObject().(plan.Object), nil
@@ -204,7 +204,7 @@ func (s *Server) store(kind schema.GroupVersionKind, change watch.EventType, o p
 	if s.objects[kind] == nil {
 		s.objects[kind] = map[plan.Key]plan.Object{}
 	}
-	s.objects[kind][keyOf(o)] = o
+	s.objects[kind][plan.KeyOf(o)] = o
 	s.publish(kind, change, o)
 	return o
 }
@@ -214,11 +214,9 @@ func (s *Server) remove(kind schema.GroupVersionKind, o plan.Object) {
 	s.version++
 	gone := o.DeepCopyObject().(plan.Object)
 	gone.SetResourceVersion(strconv.Itoa(s.version))
-	delete(s.objects[kind], keyOf(o))
+	delete(s.objects[kind], plan.KeyOf(o))
 	s.publish(kind, watch.Deleted, gone)
 }
 
 // latest returns the version of lists: that of the last change, whatever it changed. The caller has the lock.
 func (s *Server) latest() string { return strconv.Itoa(max(1, s.version)) }
-
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }

@@ -63,7 +63,7 @@ func TestWrites(t *testing.T) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	p := &corev1.Pod{}
-	if err := s.Get(ctx, pods, keyOf(made), p); err != nil || p.Labels["app"] != "web" || p.UID != made.UID {
+	if err := s.Get(ctx, pods, plan.KeyOf(made), p); err != nil || p.Labels["app"] != "web" || p.UID != made.UID {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	newer := p.DeepCopy()
@@ -84,16 +84,16 @@ func TestWrites(t *testing.T) {
 	if _, err := s.Create(ctx, pods, &metav1.PartialObjectMetadata{}, none); !apierrors.IsBadRequest(err) {
 		t.Errorf("metadata: %v", err)
 	}
-	if err := s.Delete(ctx, pods, keyOf(made), preconditions("other", "")); !apierrors.IsConflict(err) {
+	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions("other", "")); !apierrors.IsConflict(err) {
 		t.Errorf("a deletion of another uid: %v", err)
 	}
-	if err := s.Delete(ctx, pods, keyOf(made), preconditions(made.UID, "1")); !apierrors.IsConflict(err) {
+	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions(made.UID, "1")); !apierrors.IsConflict(err) {
 		t.Errorf("a deletion of an older version: %v", err)
 	}
-	if err := s.Delete(ctx, pods, keyOf(made), preconditions(made.UID, "2")); err != nil {
+	if err := s.Delete(ctx, pods, plan.KeyOf(made), preconditions(made.UID, "2")); err != nil {
 		t.Error(err)
 	}
-	if err := s.Get(ctx, pods, keyOf(made), p); !apierrors.IsNotFound(err) {
+	if err := s.Get(ctx, pods, plan.KeyOf(made), p); !apierrors.IsNotFound(err) {
 		t.Errorf("deleted: %v", err)
 	}
 	want := []string{"create Pod web-*", "update Pod web-1", "refused update Pod web-1", "refused update Pod web-1", "refused create Pod web-1",
@@ -142,7 +142,7 @@ func TestPatches(t *testing.T) {
 				return
 			}
 			u := &unstructured.Unstructured{}
-			if err != nil || made.ResourceVersion != "2" || s.Get(t.Context(), c.m, keyOf(made), u) != nil {
+			if err != nil || made.ResourceVersion != "2" || s.Get(t.Context(), c.m, plan.KeyOf(made), u) != nil {
 				t.Fatalf("%+v, %v", made, err)
 			}
 			got := u.GetLabels()["app"]
@@ -167,7 +167,7 @@ func TestApplyCreatesWhatIsMissing(t *testing.T) {
 	}
 	made, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, *patch, client.WriteOptions{FieldManager: "me"})
 	p := &corev1.Pod{}
-	if err != nil || s.Get(t.Context(), pods, keyOf(made), p) != nil || p.Labels["app"] != "web" || p.UID == "" {
+	if err != nil || s.Get(t.Context(), pods, plan.KeyOf(made), p) != nil || p.Labels["app"] != "web" || p.UID == "" {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -326,7 +326,7 @@ func TestScale(t *testing.T) {
 		Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 	}}
 	must(t, s, sets, set)
-	scale, err := s.GetScale(t.Context(), sets, keyOf(set))
+	scale, err := s.GetScale(t.Context(), sets, plan.KeyOf(set))
 	if err != nil || scale.Spec.Replicas != 3 || scale.Status.Selector != "app=web" {
 		t.Fatalf("%+v, %v", scale, err)
 	}
@@ -334,7 +334,7 @@ func TestScale(t *testing.T) {
 	if _, err := s.Update(t.Context(), sets, scale, client.WriteOptions{Subresource: "scale"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Get(t.Context(), sets, keyOf(set), set); err != nil || *set.Spec.Replicas != 5 || set.Spec.Selector == nil {
+	if err := s.Get(t.Context(), sets, plan.KeyOf(set), set); err != nil || *set.Spec.Replicas != 5 || set.Spec.Selector == nil {
 		t.Errorf("%+v, %v", set, err)
 	}
 	if _, err := s.Update(t.Context(), sets, &autoscalingv1.Scale{}, client.WriteOptions{Subresource: "scale"}); !apierrors.IsNotFound(err) {

@@ -20,7 +20,7 @@ import (
 
 // Create creates an object (client.Client). Of subresources it knows the eviction of a pod, which deletes it at once.
 func (s *Server) Create(_ context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	w := Write{Verb: "create", Mapping: m, Key: keyOf(o), Options: opts}
+	w := Write{Verb: "create", Mapping: m, Key: plan.KeyOf(o), Options: opts}
 	if w.Key.Name == "" {
 		w.Key.Name = o.GetGenerateName() + "*"
 	}
@@ -44,13 +44,13 @@ func (s *Server) Create(_ context.Context, m client.Mapping, o plan.Object, opts
 // Update replaces an object, or the number of replicas in its scale (client.Client).
 func (s *Server) Update(_ context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var made *metav1.PartialObjectMetadata
-	err := s.do(Write{Verb: "update", Mapping: m, Key: keyOf(o), Options: opts}, func() error {
-		old := s.objects[m.GroupVersionKind][keyOf(o)]
+	err := s.do(Write{Verb: "update", Mapping: m, Key: plan.KeyOf(o), Options: opts}, func() error {
+		old := s.objects[m.GroupVersionKind][plan.KeyOf(o)]
 		if old == nil {
-			return notFound(m, keyOf(o))
+			return notFound(m, plan.KeyOf(o))
 		}
 		if version := o.GetResourceVersion(); version != "" && version != old.GetResourceVersion() {
-			return conflict(m, keyOf(o), "the resourceVersion is %s, not %s", old.GetResourceVersion(), version)
+			return conflict(m, plan.KeyOf(o), "the resourceVersion is %s, not %s", old.GetResourceVersion(), version)
 		}
 		after, err := updated(m, old, o)
 		if err != nil {
@@ -109,7 +109,7 @@ func (s *Server) DeleteCollection(_ context.Context, m client.Mapping, namespace
 	return s.do(w, func() error {
 		found, err := s.matching(m, namespace, match)
 		for _, o := range found {
-			if err = s.delete(m, keyOf(o), opts); err != nil {
+			if err = s.delete(m, plan.KeyOf(o), opts); err != nil {
 				break
 			}
 		}
@@ -129,7 +129,7 @@ func (s *Server) create(m client.Mapping, o plan.Object) (plan.Object, error) {
 	if o.GetName() == "" {
 		o.SetName(fmt.Sprintf("%s%d", o.GetGenerateName(), s.version+1))
 	}
-	if s.objects[m.GroupVersionKind][keyOf(o)] != nil {
+	if s.objects[m.GroupVersionKind][plan.KeyOf(o)] != nil {
 		return nil, apierrors.NewAlreadyExists(m.GroupResource(), o.GetName())
 	}
 	o.SetUID("")
@@ -141,7 +141,7 @@ func (s *Server) create(m client.Mapping, o plan.Object) (plan.Object, error) {
 // lock.
 func (s *Server) replace(m client.Mapping, old, o plan.Object) (*metav1.PartialObjectMetadata, error) {
 	if uid := o.GetUID(); uid != "" && uid != old.GetUID() {
-		return nil, conflict(m, keyOf(old), "the uid is %s, not %s", old.GetUID(), uid)
+		return nil, conflict(m, plan.KeyOf(old), "the uid is %s, not %s", old.GetUID(), uid)
 	}
 	o.SetUID(old.GetUID())
 	o.SetCreationTimestamp(old.GetCreationTimestamp())

@@ -47,7 +47,7 @@ func (c *cluster) put(objects ...plan.Object) {
 
 func (c *cluster) delete(o plan.Object) {
 	mapping, _ := client.BuiltIn(bootstraptoken.Kind())
-	if err := c.Delete(c.t.Context(), mapping, plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()}, metav1.DeleteOptions{}); err != nil {
+	if err := c.Delete(c.t.Context(), mapping, plan.KeyOf(o), metav1.DeleteOptions{}); err != nil {
 		c.t.Error(err)
 	}
 	wait(time.Second)

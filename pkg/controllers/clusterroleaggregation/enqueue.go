@@ -9,8 +9,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-func keyOf(role *rbacv1.ClusterRole) plan.Key { return plan.Key{Name: role.Name} }
-
 // itself reports whether a change of a ClusterRole is one that its own rules depend on: its aggregation rule, or rules that somebody has
 // written. A role that has lost its aggregation rule is reconciled once more, so that nothing more is known of it. Before is nil for a new
 // role, after for one that is gone.
@@ -48,7 +46,7 @@ func concerned(all []*rbacv1.ClusterRole, candidates lookup, before, after *rbac
 		}
 	}
 	for i := 0; i < len(reached); i++ {
-		keys = append(keys, keyOf(reached[i]))
+		keys = append(keys, plan.KeyOf(reached[i]))
 		for _, role := range all {
 			if !known[role.Name] && selects(role, reached[i]) {
 				reach(role)

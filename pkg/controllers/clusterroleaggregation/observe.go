@@ -67,7 +67,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (o 
 func readOwner(ctx context.Context, reader client.Reader, role *rbacv1.ClusterRole) (exists, owns bool, err error) {
 	roles, _ := client.BuiltIn(kind())
 	live := &metav1.PartialObjectMetadata{}
-	err = reader.Get(ctx, roles, keyOf(role), live)
+	err = reader.Get(ctx, roles, plan.KeyOf(role), live)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && live.UID != role.UID:
 		return false, false, nil
@@ -107,7 +107,7 @@ func (k *caches) enqueuedByRole(before, after plan.Object) (keys []plan.Key) {
 		return nil
 	}
 	if itself(old, role) {
-		keys = append(keys, keyOf(cmp.Or(role, old)))
+		keys = append(keys, plan.KeyOf(cmp.Or(role, old)))
 	}
 	return append(keys, concerned(k.rules.By(aggregating), k.candidates, old, role)...)
 }

@@ -171,7 +171,7 @@ func TestChangesAreNotOverlooked(t *testing.T) {
 		aggregating := slices.DeleteFunc(slices.Clone(all), func(r *rbacv1.ClusterRole) bool { return r.AggregationRule == nil })
 		keys := concerned(aggregating, func(*metav1.LabelSelector) []*rbacv1.ClusterRole { return all }, before, after)
 		if itself(before, after) {
-			keys = append(keys, keyOf(after))
+			keys = append(keys, plan.KeyOf(after))
 		}
 		for name, now := range wanted() {
 			if !sameRules(old[name], now) && !slices.Contains(keys, plan.Key{Name: name}) {

@@ -10,16 +10,14 @@ import (
 
 func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
-
 // enqueuedByEndpoints returns the key of Endpoints that were deleted (EP-2), and of those that were there before we began,
 // which may be left over from a service that is gone (EP-7).
 func enqueuedByEndpoints(before, after plan.Object) []plan.Key {
 	switch {
 	case after == nil:
-		return []plan.Key{keyOf(before)}
+		return []plan.Key{plan.KeyOf(before)}
 	case before == nil && !isLeaderRecord(after):
-		return []plan.Key{keyOf(after)}
+		return []plan.Key{plan.KeyOf(after)}
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (k *caches) orphansByPod(_, after plan.Object) []plan.Key {
 			return nil
 		}
 	}
-	return []plan.Key{keyOf(pod)}
+	return []plan.Key{plan.KeyOf(pod)}
 }
 
 // orphansByJob returns the keys of the pods of a Job that is gone or finished, if they still have the finalizer (JOB-2, JOB-6).
@@ -38,7 +38,7 @@ func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 	}
 	for _, pod := range k.pods.OwnedBy(job.Namespace, job.UID) {
 		if tracked(pod) {
-			keys = append(keys, keyOf(pod))
+			keys = append(keys, plan.KeyOf(pod))
 		}
 	}
 	selector, err := selectorOf(job)
@@ -47,10 +47,8 @@ func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 	}
 	for _, pod := range k.pods.OrphansIn(job.Namespace) {
 		if tracked(pod) && selector.Matches(labels.Set(pod.Labels)) {
-			keys = append(keys, keyOf(pod))
+			keys = append(keys, plan.KeyOf(pod))
 		}
 	}
 	return keys
 }
-
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }

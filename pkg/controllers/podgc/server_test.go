@@ -68,8 +68,6 @@ func kindOf(o plan.Object) string {
 	return "Pod"
 }
 
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
-
 // put stores an object, as its owner or the scheduler or a kubelet might have.
 func (s *server) put(o plan.Object) plan.Object {
 	s.mu.Lock()
@@ -79,13 +77,13 @@ func (s *server) put(o plan.Object) plan.Object {
 
 func (s *server) store(o plan.Object) plan.Object {
 	kind, event := kindOf(o), watch.Modified
-	if s.objects[kind][keyOf(o)] == nil {
+	if s.objects[kind][plan.KeyOf(o)] == nil {
 		event = watch.Added
 	}
 	s.version++
 	o = o.DeepCopyObject().(plan.Object)
 	o.SetResourceVersion(strconv.Itoa(s.version))
-	s.objects[kind][keyOf(o)] = o
+	s.objects[kind][plan.KeyOf(o)] = o
 	s.publish(kind, event, o)
 	return o
 }

@@ -180,7 +180,7 @@ func (k *caches) quotaHandler() cache.ResourceEventHandler {
 			if err != nil {
 				c.names = nil
 			}
-			k.counters.setQuota(plan.Key{Namespace: q.Namespace, Name: q.Name}, &c)
+			k.counters.setQuota(plan.KeyOf(q), &c)
 			k.sources.want(c.names)
 		}
 	}
@@ -198,7 +198,7 @@ func (k *caches) quotaHandler() cache.ResourceEventHandler {
 				o = missed.Obj
 			}
 			if q, ok := o.(*corev1.ResourceQuota); ok {
-				k.counters.setQuota(plan.Key{Namespace: q.Namespace, Name: q.Name}, nil)
+				k.counters.setQuota(plan.KeyOf(q), nil)
 			}
 		},
 	}

@@ -9,8 +9,6 @@ import (
 
 func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
-func keyOf(o plan.Object) plan.Key { return plan.Key{Namespace: o.GetNamespace(), Name: o.GetName()} }
-
 // accountsOf returns the ServiceAccount that a Secret names, with its namespace, as the index of Secrets has it.
 func accountsOf(s *corev1.Secret) []string {
 	if name := accountName(s); isToken(s) && name != "" {
@@ -28,7 +26,7 @@ func enqueuedBySecret(before, after plan.Object) []plan.Key {
 	if s, ok := o.(*corev1.Secret); !ok || !isToken(s) {
 		return nil
 	}
-	return []plan.Key{keyOf(o)}
+	return []plan.Key{plan.KeyOf(o)}
 }
 
 // enqueuedByAccount returns the Secrets of a ServiceAccount that is new, was deleted, or was replaced by another one of its name (TOK-5).
@@ -40,8 +38,8 @@ func (k *caches) enqueuedByAccount(before, after plan.Object) (keys []plan.Key) 
 	case before != nil && before.GetUID() == after.GetUID():
 		return nil // TOK-9
 	}
-	for _, s := range k.secrets.By(keyOf(account).String()) {
-		keys = append(keys, keyOf(s))
+	for _, s := range k.secrets.By(plan.KeyOf(account).String()) {
+		keys = append(keys, plan.KeyOf(s))
 	}
 	return keys
 }

@@ -83,7 +83,7 @@ func (k *caches) observeGone(r reconcile.Request[struct{}]) (o observation) {
 func (k *caches) enqueueAll(enqueue func(plan.Key)) {
 	for _, o := range k.secrets.Informer().GetStore().List() {
 		if s, ok := o.(*corev1.Secret); ok {
-			enqueue(keyOf(s))
+			enqueue(plan.KeyOf(s))
 		}
 	}
 }
