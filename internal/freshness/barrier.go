@@ -154,7 +154,7 @@ func (b *Barrier) Check(caches Caches) (s State) {
 // refusal notes that the server has refused a write, and returns until when the reason is waited for.
 func (b *Barrier) refusal() time.Time {
 	b.refused++
-	return time.Now().Add(min(conflictWait<<min(b.refused-1, 10), queue.MaxBackoff))
+	return time.Now().Add(plan.Doubling(conflictWait, queue.MaxBackoff, b.refused-1))
 }
 
 func (c change) shown(caches Caches) bool {

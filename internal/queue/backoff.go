@@ -5,6 +5,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 // Backoff returns how long a key waits after that many failures in a row, or as long as the server asks for in err, but at
 // most [MaxBackoff]. Up to a tenth is taken off at random, so that keys that failed together are spread.
 func Backoff(failures int, err error) time.Duration {
-	after := min(firstBackoff<<min(failures-1, 20), MaxBackoff)
+	after := plan.Doubling(firstBackoff, MaxBackoff, failures-1)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		after = min(max(after, time.Duration(seconds)*time.Second), MaxBackoff)
 	}

@@ -41,6 +41,15 @@ func Sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
+// Doubling returns how long to wait after so many waits before: the first is the shortest, each later one is twice as long as the one before
+// it, and none is longer than the longest.
+func Doubling(shortest, longest time.Duration, before int) time.Duration {
+	if before = max(before, 0); before > 62 || shortest > longest>>before {
+		return longest
+	}
+	return shortest << before
+}
+
 // Empty reports whether the plan asks for nothing.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 

@@ -123,7 +123,7 @@ func (k *keyStates[M]) admit(key plan.Key, caches freshness.Caches, now time.Tim
 	if s.stale%verifyAfter == 0 && s.barrier.DropAbsences() {
 		s.unverified = true
 	}
-	return s, admission{wait: min(10*time.Millisecond<<min(s.stale, 7), time.Second), stale: true, missing: state.Missing}
+	return s, admission{wait: plan.Doubling(10*time.Millisecond, time.Second, s.stale), stale: true, missing: state.Missing}
 }
 
 // isUnverified reports whether the caches have to be compared with the server before the next write.

@@ -255,7 +255,7 @@ func TestMutantThatDoesNotCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a package")
 	}
-	m := suite.Mutant{Name: "bad", Edits: []suite.Edit{{File: "internal/queue/backoff.go", Old: "firstBackoff<<", New: "undefined<<"}}}
+	m := suite.Mutant{Name: "bad", Edits: []suite.Edit{{File: "internal/queue/backoff.go", Old: "plan.Doubling", New: "plan.undefined"}}}
 	overlay, err := overlayOf(t.TempDir(), []suite.Mutant{m})
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestMutantThatDoesNotCompile(t *testing.T) {
 	command := exec.Command("go", "build", "-overlay="+overlay, "./internal/queue")
 	command.Dir = root
 	output, err := command.CombinedOutput()
-	if want := `backoff.go (mutant "bad"):19`; err == nil || !strings.Contains(string(output), want) {
+	if want := `backoff.go (mutant "bad"):21`; err == nil || !strings.Contains(string(output), want) {
 		t.Errorf("%v, want %s:\n%s", err, want, output)
 	}
 }

@@ -99,7 +99,7 @@ var RuntimeMutants = []Mutant{
 	},
 	{
 		Name:  "the backoff grows to an hour",
-		Edits: []Edit{{"internal/queue/backoff.go", "min(firstBackoff<<min(failures-1, 20), MaxBackoff)", "min(firstBackoff<<min(failures-1, 20), 60*MaxBackoff)"}},
+		Edits: []Edit{{"internal/queue/backoff.go", "plan.Doubling(firstBackoff, MaxBackoff, failures-1)", "plan.Doubling(firstBackoff, 60*MaxBackoff, failures-1)"}},
 		Script: withoutElection + `
 			set recovery 75
 			at 1s   create web replicas=3 image=good:1

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Pods that fail at start (a kubelet that rejects them, a volume that is missing) are replaced at once a few times, as
@@ -46,7 +47,7 @@ func backoffOf(now time.Time, s snapshot) startBackoff {
 	if b.failures <= freeFailures {
 		return startBackoff{}
 	}
-	b.pause = min(firstPause<<min(b.failures-freeFailures-1, 10), longestPause)
+	b.pause = plan.Doubling(firstPause, longestPause, b.failures-freeFailures-1)
 	b.until = s.Failures.Last.Add(b.pause)
 	return b
 }

@@ -48,7 +48,7 @@ func (m *memory) refused(now time.Time, r *csrutil.Request, reason string) *memo
 	if m.about(r) {
 		next.Times = m.Times + 1
 	}
-	next.Next = now.Add(min(firstWait<<min(next.Times-1, 20), longestWait))
+	next.Next = now.Add(plan.Doubling(firstWait, longestWait, next.Times-1))
 	return next
 }
 

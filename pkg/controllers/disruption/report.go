@@ -36,7 +36,7 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	if why := failure(s); why != "" {
 		p := write(s, failSafe(now, s.Budget, why), nil)
 		p.Why = "no disruptions are allowed, as the budget cannot be calculated: " + why
-		p.Requeue = min(firstRetry<<min(s.Retries, 20), lastRetry) // DIS-45
+		p.Requeue = plan.Doubling(firstRetry, lastRetry, s.Retries) // DIS-45
 		return p
 	}
 	d := disrupted(now, s)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Failed pods are replaced with a delay, which doubles with each failure in a row. The failed pods that exist tell how many there were, so a
@@ -22,7 +23,7 @@ func delay(failures int) time.Duration {
 	if failures <= 0 {
 		return 0
 	}
-	return min(firstDelay<<min(failures-1, 10), longestDelay)
+	return plan.Doubling(firstDelay, longestDelay, failures-1)
 }
 
 // memory is what the process remembers of the failures of a Job. With a limit for each index, annotations of the pods tell that.

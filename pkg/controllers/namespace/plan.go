@@ -95,7 +95,7 @@ func release(s snapshot) plan.Plan {
 // wait is the time until the next round: longer while nothing gets less, and no longer than half of the time in which what is left is
 // expected to be gone (NS-5).
 func (s snapshot) wait(now time.Time) time.Duration {
-	wait := min(firstWait<<min(s.Rounds, 10), longestWait)
+	wait := plan.Doubling(firstWait, longestWait, s.Rounds)
 	if estimate := s.estimate(now); estimate > 0 && s.complete() {
 		wait = min(wait, estimate/2+time.Second)
 	}
