@@ -42,7 +42,10 @@ import _ "unsafe"
 //go:linkname runtimeSeedBubble runtime.seedBubble
 var runtimeSeedBubble func(seed uint64)
 
-func init() { seedBubble = runtimeSeedBubble }
+//go:linkname runtimeEndBubble runtime.endBubble
+var runtimeEndBubble func()
+
+func init() { seedBubble, endBubble = runtimeSeedBubble, runtimeEndBubble }
 `
 
 // chance are the edits by which all that is drawn at random in a bubble follows from its seed.
@@ -76,8 +79,7 @@ var chance = []edit{
 }
 
 // generator is added to runtime/synctest.go.
-const generator = `// seedBubble seeds the bubble of the calling goroutine, and forgets what was left by others: objects in pools, and the count of
-// turns, which decides when the global queue is looked at.
+const generator = `// seedBubble seeds the bubble of the calling goroutine, and forgets what was left by others: objects in pools.
 //
 //go:linkname seedBubble
 var seedBubble = func(seed uint64) {
@@ -87,7 +89,22 @@ var seedBubble = func(seed uint64) {
 	for range 2 {
 		poolcleanup()
 	}
-	gp.m.p.ptr().schedtick = 0
+	setSeeded(true)
+}
+
+// endBubble lets goroutines outside of the bubble take their turns as ever.
+//
+//go:linkname endBubble
+var endBubble = func() { setSeeded(false) }
+
+// seeded is whether a bubble runs whose seed decides when goroutines take turns.
+var seeded bool
+
+// setSeeded waits for the monitor of processors, which must not be on its way to take one.
+func setSeeded(to bool) {
+	lock(&allpLock)
+	seeded = to
+	unlock(&allpLock)
 }
 
 // splitmix spreads the bits of a number (the mixer of splitmix64).
@@ -196,18 +213,25 @@ func (t *identityTable) slot(pointer, seed uintptr) *identity {
 }
 `
 
-// turns are the edits by which goroutines take turns as if they were alone on the machine.
+// turns are the edits by which the goroutines of a seeded bubble take turns as if they were alone on the machine.
 var turns = []edit{
-	// A goroutine in a bubble keeps its processor until it blocks, also in a system call.
-	{"runtime/proc.go", "\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n", `		if mp := pp.m.ptr(); mp != nil {
-			if gp := mp.curg; gp != nil && gp.bubble != nil {
-				continue
-			}
+	// A goroutine keeps the processor until it blocks, also in a system call. Not only its own bubble counts: between two goroutines, and
+	// while timers of the bubble are run, the processor has no goroutine at all.
+	{"runtime/proc.go", "\t\tpd := &pp.sysmontick\n\t\tsysretake := false\n", `		if seeded {
+			continue
 		}
 		pd := &pp.sysmontick
 		sysretake := false
 `},
-	// No goroutine of a bubble ends up in the global queue, which is looked at every 61st turn, those of others included.
+	// Goroutines outside of the bubble, such as those that the monitor or a timer wakes at some real time, wait at the end of the queue: they
+	// neither take the next turn away from a goroutine of the bubble, nor come from the global queue in its stead.
+	{"runtime/proc.go", "\tif pp.schedtick%61 == 0 && !sched.runq.empty() {\n", "\tif !seeded && pp.schedtick%61 == 0 && !sched.runq.empty() {\n"},
+	{"runtime/proc.go", "func runqput(pp *p, gp *g, next bool) {\n", `func runqput(pp *p, gp *g, next bool) {
+	if seeded && gp.bubble == nil {
+		next = false
+	}
+`},
+	// No goroutine of a bubble ends up in the global queue because there are many.
 	{"runtime/runtime2.go", "[256]guintptr", "[4096]guintptr"},
 	{"runtime/proc.go", "batch *[256]guintptr", "batch *[4096]guintptr"},
 	// A mutex hands itself over when a goroutine has waited for long: by the bubble's clock.

@@ -15,7 +15,7 @@ const knownWithin = 3 * time.Second
 
 // outcome says what came of it all.
 func (w *world) outcome(began time.Time, rested bool) Outcome {
-	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Hash: w.record.hash(), Writes: w.writes}
+	o := Outcome{Took: time.Since(began), Changes: w.server.Version(), Notes: w.notes, Writes: w.writes, record: w.record}
 	for _, p := range w.processes {
 		o.Deaths += max(0, p.lives-1)
 	}

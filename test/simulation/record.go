@@ -1,9 +1,10 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -138,13 +139,29 @@ func (r *record) history() *oracle.History {
 	return h
 }
 
-// hash is a number that two runs share if the same happened in them, in the same order, at the same times.
-func (r *record) hash() uint64 {
-	h := fnv.New64a()
+// happened returns what happened, in order, a line for each change and for each request of a manager. Two runs that have the same lines
+// are the same run.
+func (r *record) happened() []string {
+	type moment struct {
+		when    time.Time
+		version uint64
+		line    string
+	}
+	var moments []moment
 	for _, resource := range append(slices.Clone(recorded), "events") {
 		for _, e := range r.server.Since(resource, 0) {
-			fmt.Fprintln(h, resource, e.Type, e.Version, e.Time.UnixNano(), e.By, e.Object.GetNamespace(), e.Object.GetName(), e.Object.GetUID(), e.Object.GetGeneration())
+			moments = append(moments, moment{e.Time, e.Version, fmt.Sprintln("version", e.Version, e.Type, resource, e.Object.GetNamespace(),
+				e.Object.GetName(), e.Object.GetUID(), "generation", e.Object.GetGeneration(), "by", e.By)})
 		}
 	}
-	return h.Sum64()
+	for _, q := range r.requests {
+		moments = append(moments, moment{q.Done, math.MaxUint64, fmt.Sprintln("request", q.ID, q.Verb, q.Resource, q.Subresource, q.Namespace, q.Name,
+			q.Code, "by", q.UserAgent)})
+	}
+	slices.SortStableFunc(moments, func(a, b moment) int { return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.version, b.version)) })
+	lines := make([]string, len(moments))
+	for i, m := range moments {
+		lines[i] = m.when.UTC().Format("15:04:05.000000000 ") + m.line
+	}
+	return lines
 }

@@ -12,11 +12,15 @@ import (
 // without the overlay of test/overlay. Then a seed decides what the script does not, but not the order of goroutines and timers.
 var seedBubble func(seed uint64)
 
+// endBubble ends what seedBubble began, outside of the bubble. It is nil if seedBubble is.
+var endBubble func()
+
 // inBubble runs f in virtual time. With the overlay, everything in it follows from the seed: see test/overlay.
 func inBubble(t *testing.T, seed uint64, f func(*testing.T)) {
 	defer withoutCollections()()
 	if seedBubble != nil {
 		cryptotest.SetGlobalRandom(t, seed) // which is for one world at a time
+		defer endBubble()
 	}
 	synctest.Test(t, func(t *testing.T) {
 		if seedBubble != nil {

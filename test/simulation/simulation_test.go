@@ -189,7 +189,7 @@ func TestReplay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := scripts[name]
 			o := Run(t, s, controllers.Registry)
-			t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes, hash %x", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes, o.Hash)
+			t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes)
 			for _, v := range o.Violations {
 				t.Errorf("violation: %s", v)
 			}

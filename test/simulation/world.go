@@ -60,13 +60,13 @@ type Outcome struct {
 	Notes      []string      // remarks that help to understand what went on
 	Took       time.Duration // virtual time
 	Changes    uint64        // made to objects
-	Hash       uint64        // of everything that happened, in order
 	Counts     oracle.Counts // how often each oracle had something to judge
 	Impaired   time.Duration // time in which some manager could not see or act
 	Writes     int           // that managers have sent, without events and leases
 	Deaths     int           // of managers that another one came after
 
-	end []oracle.Object
+	end    []oracle.Object
+	record *record
 }
 
 // Run runs a script to its end, and then on until nothing happens any more. If the script asks for that, it runs it once more
