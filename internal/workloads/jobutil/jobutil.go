@@ -2,6 +2,8 @@
 package jobutil
 
 import (
+	"slices"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -15,3 +17,6 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 	}
 	return nil
 }
+
+// Tracked reports whether a pod has not been counted yet by the Job that it belongs to.
+func Tracked(p *corev1.Pod) bool { return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) }

@@ -33,3 +33,15 @@ func TestFinished(t *testing.T) { // TTL-21
 		}
 	}
 }
+
+func TestTracked(t *testing.T) {
+	p := &corev1.Pod{}
+	p.Finalizers = []string{"example.com/other"}
+	if Tracked(p) {
+		t.Error("a pod without the finalizer of Jobs is tracked")
+	}
+	p.Finalizers = append(p.Finalizers, "batch.kubernetes.io/job-tracking")
+	if !Tracked(p) {
+		t.Error("a pod with the finalizer of Jobs is not tracked")
+	}
+}

@@ -6,13 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // orphansByPod returns the key of a pod with a finalizer that nobody else may remove.
 func (k *caches) orphansByPod(_, after plan.Object) []plan.Key {
 	pod, ok := after.(*corev1.Pod)
-	if !ok || !tracked(pod) {
+	if !ok || !jobutil.Tracked(pod) {
 		return nil
 	}
 	ref := metav1.GetControllerOfNoCopy(pod)
@@ -20,7 +21,7 @@ func (k *caches) orphansByPod(_, after plan.Object) []plan.Key {
 		return nil
 	}
 	if ref != nil {
-		if job := k.jobs.Get(pod.Namespace, ref.Name); job != nil && job.UID == ref.UID && !finished(job) {
+		if job := k.jobs.Get(pod.Namespace, ref.Name); job != nil && job.UID == ref.UID && jobutil.Finished(job) == nil {
 			return nil
 		}
 	}
@@ -33,11 +34,11 @@ func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 	if !ok {
 		job, ok = before.(*batchv1.Job)
 	}
-	if !ok || after != nil && !finished(job) {
+	if !ok || after != nil && jobutil.Finished(job) == nil {
 		return nil
 	}
 	for _, pod := range k.pods.OwnedBy(job.Namespace, job.UID) {
-		if tracked(pod) {
+		if jobutil.Tracked(pod) {
 			keys = append(keys, plan.KeyOf(pod))
 		}
 	}
@@ -46,7 +47,7 @@ func (k *caches) orphansByJob(before, after plan.Object) (keys []plan.Key) {
 		return keys
 	}
 	for _, pod := range k.pods.OrphansIn(job.Namespace) {
-		if tracked(pod) && selector.Matches(labels.Set(pod.Labels)) {
+		if jobutil.Tracked(pod) && selector.Matches(labels.Set(pod.Labels)) {
 			keys = append(keys, plan.KeyOf(pod))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -75,8 +76,8 @@ func (c *collectors) counting(enqueues func(before, after plan.Object) []plan.Ke
 	return func(before, after plan.Object) []plan.Key {
 		old, _ := before.(*corev1.Pod)
 		pod, _ := after.(*corev1.Pod)
-		had := old != nil && podutil.Finished(old) && tracked(old)
-		has := pod != nil && podutil.Finished(pod) && tracked(pod)
+		had := old != nil && podutil.Finished(old) && jobutil.Tracked(old)
+		has := pod != nil && podutil.Finished(pod) && jobutil.Tracked(pod)
 		switch {
 		case has && !had:
 			c.terminated.WithLabelValues("add").Inc()

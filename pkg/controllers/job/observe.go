@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -70,7 +71,7 @@ func (k *caches) observeOrphan(ctx context.Context, r reconcile.Request[struct{}
 	}
 	o.Exists = true
 	o.Snapshot.Pod = pod
-	if !tracked(pod) {
+	if !jobutil.Tracked(pod) {
 		return o, nil
 	}
 	switch ref := metav1.GetControllerOfNoCopy(pod); {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -26,7 +27,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 	switch {
 	case foreign(s.Job):
 		return plan.Plan{Why: "left to " + *s.Job.Spec.ManagedBy + ", by spec.managedBy"}
-	case finished(s.Job):
+	case jobutil.Finished(s.Job) != nil:
 		return plan.Plan{Why: "finished"}
 	case s.invalid != nil:
 		return plan.Plan{Why: s.invalid.Error()}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -93,7 +94,7 @@ func lastFailures(s snapshot) map[int]*corev1.Pod {
 	}
 	for _, p := range s.mine {
 		index, ok := indexOf(p)
-		if !ok || p.Status.Phase == corev1.PodSucceeded || !tracked(p) && !ownFailure(p) || !hasFailed(s.Job, p) {
+		if !ok || p.Status.Phase == corev1.PodSucceeded || !jobutil.Tracked(p) && !ownFailure(p) || !hasFailed(s.Job, p) {
 			continue
 		}
 		if before := last[index]; before == nil || laterFailure(before, p) {

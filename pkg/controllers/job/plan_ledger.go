@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -66,14 +67,10 @@ func (s *snapshot) UnmarshalJSON(data []byte) error {
 }
 
 // leftAlone reports whether there is nothing to do for a Job: it has finished (JOB-9), or another controller manages it (JOB-13).
-func leftAlone(j *batchv1.Job) bool { return foreign(j) || finished(j) }
+func leftAlone(j *batchv1.Job) bool { return foreign(j) || jobutil.Finished(j) != nil }
 
 func foreign(j *batchv1.Job) bool {
 	return j.Spec.ManagedBy != nil && *j.Spec.ManagedBy != batchv1.JobControllerName
-}
-
-func finished(j *batchv1.Job) bool {
-	return holds(j.Status, batchv1.JobComplete) || holds(j.Status, batchv1.JobFailed)
 }
 
 // condition returns the condition of a type, nil if there is none.
@@ -104,8 +101,6 @@ func selectorOf(j *batchv1.Job) (labels.Selector, error) {
 	return selector, nil
 }
 
-func tracked(p *corev1.Pod) bool { return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer) }
-
 // untrack returns the step that removes the finalizer.
 func untrack(p *corev1.Pod, why string) plan.Change {
 	after := p.DeepCopy()
@@ -133,7 +128,7 @@ func claim(s snapshot) (mine []*corev1.Pod, steps []plan.Step) {
 			switch pod := change.New.(*corev1.Pod); {
 			case !change.Adopt:
 				pod.Finalizers = untrack(pod, "").New.GetFinalizers()
-			case !tracked(pod) && !podutil.Finished(pod):
+			case !jobutil.Tracked(pod) && !podutil.Finished(pod):
 				pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)
 			}
 		}
@@ -191,7 +186,7 @@ func newLedger(s snapshot) ledger {
 			l.terminating = append(l.terminating, p)
 		}
 		switch {
-		case !tracked(p): // counted already, or given up (JOB-44)
+		case !jobutil.Tracked(p): // counted already, or given up (JOB-44)
 		case l.listed[p.UID]:
 			l.counted = append(l.counted, p)
 		case p.Status.Phase == corev1.PodSucceeded:
@@ -218,7 +213,7 @@ func (l *ledger) settle(s snapshot) {
 	}
 	remains := map[types.UID]bool{}
 	for _, p := range s.Pods {
-		if tracked(p) { // also if somebody has made it an orphan: it may come back
+		if jobutil.Tracked(p) { // also if somebody has made it an orphan: it may come back
 			remains[p.UID] = true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -50,7 +51,7 @@ func sortOut(s snapshot) (useless, useful []*corev1.Pod) {
 func rank(a, b *corev1.Pod) int {
 	ra, rb := podutil.Restarts(a), podutil.Restarts(b)
 	return cmp.Or(
-		podutil.FalseFirst(tracked(a), tracked(b)),
+		podutil.FalseFirst(jobutil.Tracked(a), jobutil.Tracked(b)),
 		podutil.FalseFirst(a.Spec.NodeName != "", b.Spec.NodeName != ""),
 		cmp.Compare(progress(a), progress(b)),
 		podutil.FalseFirst(podutil.Ready(a), podutil.Ready(b)),
@@ -79,7 +80,7 @@ func giveUp(s snapshot, pods []*corev1.Pod) plan.Step {
 	var each plan.Each
 	for _, p := range pods {
 		sequence := []plan.Step{remove(p)}
-		if tracked(p) && !s.listed[p.UID] {
+		if jobutil.Tracked(p) && !s.listed[p.UID] {
 			step := untrack(p, "the pod is given up")
 			step.Version = true // it may have ended meanwhile, and must be counted then
 			sequence = []plan.Step{step, remove(p)}

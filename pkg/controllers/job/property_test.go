@@ -18,6 +18,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -60,7 +61,7 @@ func (l *life) before(v plan.Verb, o plan.Object) error {
 		if v == plan.Created {
 			l.beforeCreation(o)
 		}
-		if now := plantest.One[*corev1.Pod](l.World, o.Name); v == plan.Changed && now != nil && tracked(now) && !tracked(o) {
+		if now := plantest.One[*corev1.Pod](l.World, o.Name); v == plan.Changed && now != nil && jobutil.Tracked(now) && !jobutil.Tracked(o) {
 			l.beforeRelease(now, o)
 		}
 	case *batchv1.Job:
@@ -111,9 +112,9 @@ func (l *life) look() {
 	for _, p := range l.pods() {
 		l.seen[p.UID] = p
 		switch {
-		case tracked(p) && podutil.Finished(p):
+		case jobutil.Tracked(p) && podutil.Finished(p):
 			l.ended[p.UID] = true
-		case tracked(p) && p.DeletionTimestamp != nil:
+		case jobutil.Tracked(p) && p.DeletionTimestamp != nil:
 			l.may[p.UID] = true
 		}
 	}
@@ -175,7 +176,7 @@ func TestEachPodIsCountedOnce(t *testing.T) { // JOB-40
 		counted := int(l.told.Succeeded + l.told.Failed)
 		s := l.snapshot()
 		for _, p := range s.held { // have ended, and will be counted
-			if tracked(p) {
+			if jobutil.Tracked(p) {
 				counted++
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -175,7 +176,7 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 func (r *report) unfinished() (pods []*corev1.Pod) {
 	for _, p := range slices.Concat(r.active, r.terminating) {
 		goes := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
-		if goes && tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
+		if goes && jobutil.Tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
 			pods = append(pods, p)
 		}
 	}
@@ -186,7 +187,7 @@ func (r *report) unfinished() (pods []*corev1.Pod) {
 // not replace them, so they are given up, as those are that it deletes itself.
 func (s snapshot) stranded() (pods []*corev1.Pod) {
 	for _, p := range s.terminating {
-		if suspended(s.Job) && p.Spec.NodeName == "" && tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
+		if suspended(s.Job) && p.Spec.NodeName == "" && jobutil.Tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
 			pods = append(pods, p)
 		}
 	}
@@ -197,7 +198,7 @@ func (s snapshot) stranded() (pods []*corev1.Pod) {
 // none, and waits for all in the foreground (JOB-18).
 func (r *report) strays() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(r.Pods), func(p *corev1.Pod) bool {
-		return !tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
+		return !jobutil.Tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
 	})
 }
 
@@ -234,7 +235,7 @@ func (r *report) finish(now time.Time) {
 		setCondition(&r.status, r.end.interim, corev1.ConditionTrue, r.end.reason, r.end.message, now)
 	}
 	lists := r.status.UncountedTerminatedPods
-	if r.left > 0 || *r.status.Terminating > 0 || len(lists.Succeeded)+len(lists.Failed) > 0 || slices.ContainsFunc(r.mine, tracked) {
+	if r.left > 0 || *r.status.Terminating > 0 || len(lists.Succeeded)+len(lists.Failed) > 0 || slices.ContainsFunc(r.mine, jobutil.Tracked) {
 		return
 	}
 	setCondition(&r.status, r.end.final(), corev1.ConditionTrue, r.end.reason, r.end.message, now)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -80,7 +81,7 @@ func (c *crowd) write(j *batchv1.Job) {
 // tracked is how many pods have their finalizer.
 func (c *crowd) tracked() (n int) {
 	for _, p := range c.pods {
-		if tracked(p) {
+		if jobutil.Tracked(p) {
 			n++
 		}
 	}
@@ -95,7 +96,7 @@ func (c *crowd) fail() {
 			p = p.DeepCopy()
 			endWith(corev1.PodFailed, 1, now.Sub(c.now))(p)
 			c.pods[uid] = p
-		case !tracked(p):
+		case !jobutil.Tracked(p):
 			delete(c.pods, uid)
 		}
 	}
@@ -108,7 +109,7 @@ func TestStatusOfAJobWhoseIndexesFail(t *testing.T) {
 	j := sum(indexes, limitPerIndex(1), parallel(indexes/10))
 	c := &crowd{t: t, job: j, pods: map[types.UID]*corev1.Pod{}, now: now}
 	held := 0
-	for !finished(c.job) {
+	for jobutil.Finished(c.job) == nil {
 		for c.pass() {
 		}
 		if c.fail(); c.now.Sub(now) > time.Hour {

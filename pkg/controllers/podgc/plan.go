@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -100,7 +101,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	slices.SortFunc(pods, byAge)
 	inNamespace := map[string]int{}
 	for _, p := range pods {
-		if !tracked(p) {
+		if !jobutil.Tracked(p) {
 			inNamespace[p.Namespace]++
 		}
 	}
@@ -108,7 +109,7 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	for _, p := range pods {
 		tooMany := s.Policy.PerNamespace > 0 && inNamespace[p.Namespace] > s.Policy.PerNamespace
 		tooOld := s.Policy.MaxAge > 0 && now.Sub(ended(p)) > s.Policy.MaxAge
-		if (tooMany || tooOld) && !tracked(p) {
+		if (tooMany || tooOld) && !jobutil.Tracked(p) {
 			inNamespace[p.Namespace]--
 			victims = append(victims, p)
 		} else {
@@ -230,11 +231,6 @@ func remove(rule string, pods ...*corev1.Pod) plan.Delete {
 func leaving(p *corev1.Pod) bool {
 	grace := p.DeletionGracePeriodSeconds
 	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p) && len(p.Finalizers) > 0
-}
-
-// tracked reports whether the pod has not been counted yet by the Job that it belongs to. The opt-in rules let it be.
-func tracked(p *corev1.Pod) bool {
-	return slices.Contains(p.Finalizers, "batch.kubernetes.io/job-tracking")
 }
 
 // ended returns when a finished pod did so, as far as its conditions tell: a pod does not say it itself, and one that
