@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/endpointslice/trafficdist"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -52,13 +53,7 @@ func cpuByZone(nodes []*corev1.Node) map[string]int64 {
 func countsForTopology(n *corev1.Node) bool {
 	_, controlPlane := n.Labels["node-role.kubernetes.io/control-plane"]
 	_, master := n.Labels["node-role.kubernetes.io/master"]
-	return !controlPlane && !master && nodeReady(n)
-}
-
-func nodeReady(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	return !controlPlane && !master && podutil.NodeReady(n)
 }
 
 // hint gives the endpoints of a family the hints that the service asks for. Slices that had no other reason to change may get one
@@ -160,7 +155,9 @@ func (t *topology) allocate(cpu map[string]int64) (refused string) {
 	for _, list := range [][]*discoveryv1.EndpointSlice{t.create, t.update, t.unchanged} {
 		for _, s := range list {
 			for i := range s.Endpoints {
-				n += count(ready(&s.Endpoints[i]))
+				if ready(&s.Endpoints[i]) {
+					n++
+				}
 			}
 		}
 	}
@@ -280,11 +277,4 @@ func ready(e *discoveryv1.Endpoint) bool { return is(e.Conditions.Ready, true) }
 
 func hasHints(s *discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil })
-}
-
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -263,10 +263,7 @@ func evicted(p *corev1.Pod) bool {
 
 // isOutOfService reports whether somebody has declared that the node is down for good, and it does not object (PGC-7).
 func isOutOfService(n *corev1.Node) bool {
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-	return !ready && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+	return !podutil.NodeReady(n) && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeOutOfService
 	})
 }
