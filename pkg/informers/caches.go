@@ -2,6 +2,7 @@ package informers
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -148,8 +149,16 @@ func (s Store[T]) Get(namespace, name string) (found T) {
 	return found
 }
 
-// All returns all objects.
-func (s Store[T]) All() []T { return typed[T](s.informer.GetIndexer().List()) }
+// All ranges over all objects, in no order.
+func (s Store[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, o := range s.informer.GetIndexer().List() {
+			if t, ok := o.(T); ok && !yield(t) {
+				return
+			}
+		}
+	}
+}
 
 // In returns all objects of a namespace. Its cost grows with the namespace, so it is not for frequent lookups.
 func (s Store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace) }

@@ -40,8 +40,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 	if !ok {
 		return o, nil
 	}
-	for _, item := range k.secrets.Informer().GetStore().List() {
-		if secret, ok := item.(*corev1.Secret); ok && bootstraptoken.Is(secret) {
+	for secret := range k.secrets.All() {
+		if bootstraptoken.Is(secret) {
 			o.Snapshot.add(secret, content)
 		}
 	}

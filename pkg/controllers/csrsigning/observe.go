@@ -50,8 +50,8 @@ func (s *signing) enqueued(before, after plan.Object) []plan.Key {
 
 // enqueueAll enqueues all requests that are to be signed.
 func (s *signing) enqueueAll(enqueue func(plan.Key)) {
-	for _, o := range s.requests.Informer().GetStore().List() {
-		if r, ok := o.(*csrutil.Request); ok && s.mine(r) {
+	for r := range s.requests.All() {
+		if s.mine(r) {
 			enqueue(plan.Key{Name: r.Name})
 		}
 	}

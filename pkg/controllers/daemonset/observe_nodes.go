@@ -107,11 +107,7 @@ func (s *setEligibility) reads(labels []string) bool {
 // nodesFor returns the nodes that a DaemonSet has to do with: those that run its pods or may keep them, and those that have some.
 func (k *caches) nodesFor(d *appsv1.DaemonSet, on map[string][]*corev1.Pod) (nodes []node) {
 	cached := k.eligibility.of(d)
-	for _, o := range k.nodes.Informer().GetStore().List() {
-		n, ok := o.(*corev1.Node)
-		if !ok {
-			continue
-		}
+	for n := range k.nodes.All() {
 		if e := cached.eligibility(n); e != excluded || len(on[n.Name]) > 0 {
 			nodes = append(nodes, node{n.Name, e})
 		}
@@ -164,11 +160,7 @@ func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 	if was == nil || is == nil {
 		owners = k.ownersOn(was, is)
 	}
-	for _, o := range k.sets.Informer().GetStore().List() {
-		d, ok := o.(*appsv1.DaemonSet)
-		if !ok {
-			continue
-		}
+	for d := range k.sets.All() {
 		cached := k.eligibility.of(d)
 		if !retainted && !cached.reads(relabeled) {
 			continue

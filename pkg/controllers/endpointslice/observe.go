@@ -147,8 +147,8 @@ func (k *caches) enqueuedByNode(before, after plan.Object) (keys []plan.Key) {
 		}
 	}
 	if changesShares(was, is) {
-		for _, o := range k.services.Informer().GetStore().List() {
-			if s, ok := o.(*corev1.Service); ok && wantsTopology(s.Annotations) {
+		for s := range k.services.All() {
+			if wantsTopology(s.Annotations) {
 				add(s)
 			}
 		}

@@ -86,7 +86,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Watches: k.watches(own),
 		Period:  o.SyncPeriod, // HPA-8
 		Source: func(ctx context.Context, _ func(plan.Key)) {
-			own.begin(k.autoscalers.All)
+			own.begin(k.autoscalers.All())
 			<-ctx.Done()
 			own.end()
 		},

@@ -2,6 +2,7 @@ package horizontalpodautoscaler
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"time"
 
@@ -56,11 +57,11 @@ func (c *collectors) all() []metrics.Registerable {
 }
 
 // begin notes which autoscalers there are when a term begins. Those that went while this process did not lead are not among them.
-func (c *collectors) begin(all func() []*autoscalingv2.HorizontalPodAutoscaler) {
+func (c *collectors) begin(all iter.Seq[*autoscalingv2.HorizontalPodAutoscaler]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.known)
-	for _, h := range all() { // with the lock, so that those that go now are taken away again
+	for h := range all { // with the lock, so that those that go now are taken away again
 		c.known[plan.Key{Namespace: h.Namespace, Name: h.Name}] = true
 	}
 	c.number.Set(float64(len(c.known)))

@@ -2,6 +2,7 @@ package horizontalpodautoscaler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,9 +66,7 @@ func TestMetrics(t *testing.T) { // HPA-62, HPA-63, HPA-64, HPA-68
 	if a, b := value("num_horizontal_pod_autoscalers", ""), value("desired_replicas", "other shop"); a != 0 || b != 0 {
 		t.Error(a, b)
 	}
-	c.begin(func() []*autoscalingv2.HorizontalPodAutoscaler {
-		return []*autoscalingv2.HorizontalPodAutoscaler{web()}
-	}) // others have gone meanwhile
+	c.begin(slices.Values([]*autoscalingv2.HorizontalPodAutoscaler{web()})) // others have gone meanwhile
 	c.itself(nil, web())
 	if a := value("num_horizontal_pod_autoscalers", ""); a != 1 {
 		t.Error(a)

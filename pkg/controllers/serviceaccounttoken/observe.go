@@ -81,9 +81,7 @@ func (k *caches) observeGone(r reconcile.Request[struct{}]) (o observation) {
 
 // enqueueAll enqueues all Secrets.
 func (k *caches) enqueueAll(enqueue func(plan.Key)) {
-	for _, o := range k.secrets.Informer().GetStore().List() {
-		if s, ok := o.(*corev1.Secret); ok {
-			enqueue(plan.KeyOf(s))
-		}
+	for s := range k.secrets.All() {
+		enqueue(plan.KeyOf(s))
 	}
 }
