@@ -186,7 +186,7 @@ var namespaceMutants = []Mutant{
 	},
 	{
 		Name:   "pods do not go before all else",
-		Edits:  []Edit{{namespaceObserve, "[]api.Mapping{pods}); len(found) > 0 {", "[]api.Mapping{pods}); len(found) > 9 {"}},
+		Edits:  []Edit{{namespaceObserve, "[]client.Mapping{pods}); len(found) > 0 {", "[]api.Mapping{pods}); len(found) > 9 {"}},
 		Script: tenantEnds, Oracle: SettledOracle,
 	},
 }
