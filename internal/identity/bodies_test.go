@@ -166,7 +166,7 @@ func lines(t *testing.T, log string) string {
 		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
-		if caller, _ := record["caller"].(string); !strings.Contains(caller, ".go:") || strings.HasPrefix(caller, "clients/bodies.go") != strings.HasPrefix(fmt.Sprint(record["msg"]), "Body of ") {
+		if caller, _ := record["caller"].(string); !strings.Contains(caller, ".go:") || strings.HasPrefix(caller, "identity/bodies.go") != strings.HasPrefix(fmt.Sprint(record["msg"]), "Body of ") {
 			t.Errorf("the line that has logged it: %s", line)
 		}
 		for key, value := range record {
