@@ -23,8 +23,9 @@ const (
 	historiesIn = "SIM_HISTORIES_IN"
 )
 
-// TestASeedIsARun runs 20 seeds twice in a process, once in another process, and there after others and in another order. The same
-// must happen each time: as many versions, at the same times, by the same clients, with the same names, and the same requests.
+// TestASeedIsARun runs 20 seeds twice in a process, and once in another process: there after others, in another order, and beside
+// goroutines that have nothing to do with the simulation. The same must happen each time: as many versions, at the same times, by the same
+// clients, with the same names, and the same requests.
 func TestASeedIsARun(t *testing.T) {
 	if seedBubble == nil {
 		t.Skip("without the overlay of test/overlay a seed does not decide a run: make simulate")
