@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/projection/projectiontest"
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 )
 
 // SharingChangesNothing: objects that share memory are what they were without, those that came before as well.
