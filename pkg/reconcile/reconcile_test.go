@@ -209,10 +209,15 @@ func TestVanishedCreationsAreNoticed(t *testing.T) {
 		time.Sleep(vanishedAfter)
 		w.settle()
 		w.wantPods(2)
-		before := len(w.asked)
+		reconciles := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.asked)
+		}
+		before := reconciles()
 		time.Sleep(time.Hour)
 		w.wantPods(2)
-		if n := len(w.asked) - before; n > 3 {
+		if n := reconciles() - before; n > 3 {
 			t.Errorf("%d more reconciles", n)
 		}
 	})
