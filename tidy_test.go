@@ -141,11 +141,12 @@ var layers = []string{
 	"pkg/controllers/",
 	"internal/workloads/replicas internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
-	"pkg/reconcile internal/identity pkg/informers pkg/leaderelection internal/serving pkg/client/clienttest",
+	"pkg/informers",
+	"pkg/reconcile internal/identity pkg/leaderelection internal/serving pkg/client/clienttest",
 	"internal/executor internal/health internal/projection",
 	"pkg/client internal/freshness internal/projection/fieldmask internal/files",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
-	"pkg/plan pkg/rbac internal/flagutil",
+	"pkg/plan pkg/rbac internal/flagutil internal/features",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.
@@ -283,7 +284,7 @@ func TestRegistryAndFoldersAgree(t *testing.T) {
 		if !e.IsDir() {
 			continue
 		}
-		if !strings.Contains(string(registry), e.Name()+".Controller()") {
+		if !strings.Contains(string(registry), e.Name()+".New(") {
 			t.Errorf("the registry does not have %s", e.Name())
 		}
 		if _, err := os.Stat("docs/" + e.Name() + ".md"); err != nil {

@@ -1,4 +1,4 @@
-// Package flagutil checks the values of command line flags.
+// Package flagutil checks the values of command line flags, and knows what stands for a default in code.
 package flagutil
 
 import (
@@ -42,4 +42,12 @@ func NoneBlank(flag string, list []string) []error {
 		}
 	}
 	return nil
+}
+
+// Default returns what an option stands for that code has set, where zero says something: zero is the default, and a negative value is zero.
+func Default[T int32 | float64 | time.Duration](value, otherwise T) T {
+	if value == 0 {
+		return otherwise
+	}
+	return max(0, value)
 }

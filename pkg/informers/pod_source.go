@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -20,29 +17,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/projection/fieldmask"
 )
-
-// podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
-// [NewClient] it projects pods while it decodes them.
-func podInformer(f informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
-	own, ok := f.(*factory)
-	if !ok || own.client == nil || own.selector != "" {
-		return informerOf[*corev1.Pod](f)
-	}
-	source, err := own.client.podSource()
-	if err != nil {
-		return nil, fmt.Errorf("cache of pods: %w", err)
-	}
-	return f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		source.interner = newInterner(nil)
-		lw := listWatch(own.client.rollbacks, "*v1.Pod", own.client.liveness.Of("pods"), source.list, source.watch, source.convert)
-		informer := cache.NewSharedIndexInformerWithOptions(lw, &compactPod{}, cache.SharedIndexInformerOptions{
-			ResyncPeriod: resync, Identifier: f.InformerName().WithResource(corev1.SchemeGroupVersion.WithResource("pods")),
-			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		})
-		source.known = informer.GetIndexer()
-		return compactInformer{informer, source.interner}
-	}), nil
-}
 
 // podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache
 // has the pod in the same version, that object is used again: a list that is repeated, for example after a watch has expired,

@@ -14,6 +14,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -59,6 +60,21 @@ func Defaults() Config {
 		Namespace:       "kube-system",
 		OnLoss:          Exit,
 		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// WithDefaults returns the configuration with the values of [Defaults] where it has none.
+func (c Config) WithDefaults() Config {
+	d := Defaults()
+	return Config{
+		LeaseDuration:   cmp.Or(c.LeaseDuration, d.LeaseDuration),
+		RenewDeadline:   cmp.Or(c.RenewDeadline, d.RenewDeadline),
+		RetryPeriod:     cmp.Or(c.RetryPeriod, d.RetryPeriod),
+		ResourceLock:    cmp.Or(c.ResourceLock, d.ResourceLock),
+		Name:            cmp.Or(c.Name, d.Name),
+		Namespace:       cmp.Or(c.Namespace, d.Namespace),
+		OnLoss:          cmp.Or(c.OnLoss, d.OnLoss),
+		ShutdownTimeout: cmp.Or(c.ShutdownTimeout, d.ShutdownTimeout),
 	}
 }
 

@@ -7,27 +7,29 @@
 package garbagecollector
 
 import (
+	"cmp"
+
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Controller returns the garbage collector's entry in the registry (GC-1).
-func Controller() manager.Controller {
-	o := &Options{Enabled: true, Workers: 20}
+// New returns the garbage collector (GC-1). Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.enabled = cmp.Or(o.Workers, 20), true
 	return manager.Controller{
 		Name:        "garbage-collector-controller",
 		Alias:       "garbagecollector",
 		Account:     "generic-garbage-collector",
 		Beside:      true,
 		EventSource: "garbage-collector-controller",
-		Options:     o,
+		Flags:       &o,
 		Rights:      Rights,
 		Init:        o.init,
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	if !o.Enabled {
+	if !o.enabled {
 		return nil, manager.Skip("--enable-garbage-collector=false")
 	}
 	clients, err := c.Faster(2, 1) // GC-5

@@ -36,14 +36,13 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -55,23 +54,22 @@ var (
 	podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 )
 
-// Controller returns the job controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the job controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "job-controller",
 		Alias:   "job",
 		Account: "job-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  fields(),
 		Init:    o.init,
 	}
 }
 
-// fields are what the controller reads of pods. Jobs are written back whole.
-func fields() projection.Fields {
+// podFields are what the controller reads of pods. Jobs are written back whole.
+func podFields() informers.PodFields {
 	paths := []string{
 		"metadata.annotations[" + batchv1.JobCompletionIndexAnnotation + "]",
 		"metadata.annotations[" + batchv1.JobIndexFailureCountAnnotation + "]",
@@ -84,10 +82,10 @@ func fields() projection.Fields {
 			paths = append(paths, statuses+field)
 		}
 	}
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{podKind: paths, jobKind: {}},
+	return informers.PodFields{
+		Paths: paths,
 		// Policies may name any condition of a failed pod (JOB-73), but most pods have only those of the kubelet.
-		PodCondition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
+		Condition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
 			switch t {
 			case corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers:
 				return p.Status.Phase == corev1.PodFailed
@@ -99,7 +97,7 @@ func fields() projection.Fields {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	jobs, err1 := informers.Objects[*batchv1.Job](c.Informers)
-	pods, err2 := informers.Pods(c.Informers)
+	pods, err2 := informers.Pods(c.Informers, podFields())
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -115,8 +113,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{jobKind.Kind},
 		Watches: []reconcile.Watch{
-			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: own.itself, Resync: true},
-			{Kind: podKind, Informer: pods.Informer(), Enqueues: own.counting(owners.Enqueues)},
+			jobs.Watch(own.itself, informers.WithResync),
+			pods.Watch(own.counting(owners.Enqueues)),
 		},
 		Observe:      k.observe,
 		CommitAlways: true, // a failed pod was seen, whatever becomes of the writes
@@ -132,8 +130,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{podKind.Kind},
 		Watches: []reconcile.Watch{
-			{Kind: podKind, Informer: pods.Informer(), Enqueues: k.orphansByPod, Resync: true},
-			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: k.orphansByJob},
+			pods.Watch(k.orphansByPod, informers.WithResync),
+			jobs.Watch(k.orphansByJob),
 		},
 		Observe: k.observeOrphan,
 		Plan:    planOrphan,

@@ -18,12 +18,14 @@
 package resourcequota
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -32,17 +34,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the resourcequota controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5, SyncPeriod: 5 * time.Minute}
+// New returns the resourcequota controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.SyncPeriod = cmp.Or(o.Workers, 5), flagutil.Default(o.SyncPeriod, 5*time.Minute)
 	return manager.Controller{
 		Name:    "resourcequota-controller",
 		Alias:   "resourcequota",
 		Account: "resourcequota-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  projection.Fields{Kinds: map[schema.GroupVersionKind][]string{quotaKind: nil}}, // written back whole
 		Init:    o.init,
 	}
 }
@@ -97,7 +98,7 @@ func (k *caches) controller(workers int) reconcile.Controller[snapshot, memory] 
 		QueueName: "resourcequota_primary", // RQ-47
 		Workers:   workers,
 		Kinds:     []string{quotaKind.Kind},
-		Watches:   []reconcile.Watch{{Kind: quotaKind, Informer: k.quotas.Informer(), Enqueues: informers.Itself, Record: true}},
+		Watches:   []reconcile.Watch{k.quotas.Watch(informers.Itself, informers.WithChanges)},
 		Observe:   k.observe,
 		Plan:      planUsage,
 		Remember:  remember,
