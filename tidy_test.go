@@ -298,6 +298,32 @@ func TestRegistryAndFoldersAgree(t *testing.T) {
 	}
 }
 
+// Each package of the library has a file doc.go, which says in its first paragraphs what the package is and how it is used, and nothing else.
+func TestPackagesExplainTheirUse(t *testing.T) {
+	explained := map[string]bool{}
+	for _, s := range sources(t) {
+		folder, base := path.Split(s.path)
+		if !strings.HasPrefix(folder, "pkg/") && !strings.HasPrefix(folder, "internal/") || s.isTest() {
+			continue
+		}
+		explained[folder] = explained[folder] || base == "doc.go"
+		switch text := s.file.Doc.Text(); {
+		case base != "doc.go" && text != "":
+			t.Errorf("%s has a comment about the package", s.path)
+		case base == "doc.go" && (len(s.file.Decls) > 0 || strings.Count(text, "\n\n") == 0):
+			t.Errorf("%s does not say how the package is used, or has more than that", s.path)
+		}
+	}
+	for folder, is := range explained {
+		if !is {
+			t.Errorf("%s has no doc.go", folder)
+		}
+	}
+	if len(explained) < 60 {
+		t.Errorf("only %d packages found", len(explained))
+	}
+}
+
 func TestOnlyMainEndsTheProcess(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() || s.file.Name.Name == "main" {

@@ -1,4 +1,3 @@
-// Package flagutil checks the values of command line flags, and knows what stands for a default in code.
 package flagutil
 
 import (

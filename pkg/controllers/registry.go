@@ -1,4 +1,3 @@
-// Package controllers lists the controllers of the controller manager.
 package controllers
 
 import (

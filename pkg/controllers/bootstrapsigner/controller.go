@@ -1,5 +1,3 @@
-// Package bootstrapsigner is the bootstrap signer: it signs the public ConfigMap cluster-info with each bootstrap token, so that who knows a
-// token can trust what the ConfigMap says of the cluster.
 package bootstrapsigner
 
 import (

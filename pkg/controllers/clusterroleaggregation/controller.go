@@ -1,5 +1,3 @@
-// Package clusterroleaggregation is the ClusterRole aggregation controller: the rules of a ClusterRole with an aggregation rule are those
-// of the ClusterRoles that it selects.
 package clusterroleaggregation
 
 import (

@@ -1,5 +1,3 @@
-// Package cronjob is the cronjob controller: it creates Jobs at the times of a schedule, and deletes the oldest of those that have
-// finished.
 package cronjob
 
 import (

@@ -1,4 +1,3 @@
-// Package csrapproving is the controller that approves requests for the client certificates of kubelets, if who asks may have one.
 package csrapproving
 
 import (

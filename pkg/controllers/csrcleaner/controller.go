@@ -1,4 +1,3 @@
-// Package csrcleaner is the controller that deletes requests for certificates that nobody needs any more.
 package csrcleaner
 
 import (

@@ -1,4 +1,3 @@
-// Package csrsigning is the controller that issues the certificates of approved requests, for the signers that Kubernetes has itself.
 package csrsigning
 
 import (

@@ -1,5 +1,3 @@
-// Package horizontalpodautoscaler is the horizontal-pod-autoscaler controller: it changes the size of workloads so that metrics come near
-// their targets.
 package horizontalpodautoscaler
 
 import (

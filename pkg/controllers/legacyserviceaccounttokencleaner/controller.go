@@ -1,5 +1,3 @@
-// Package legacyserviceaccounttokencleaner is the legacy token cleaner: it retires the tokens of service accounts that early versions of
-// Kubernetes made by themselves, and that nobody has used for long.
 package legacyserviceaccounttokencleaner
 
 import (

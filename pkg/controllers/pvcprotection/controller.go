@@ -1,5 +1,3 @@
-// Package pvcprotection is the persistentvolumeclaim-protection controller: a PersistentVolumeClaim that is deleted stays as long as a pod
-// uses it.
 package pvcprotection
 
 import (

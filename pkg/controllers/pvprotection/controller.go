@@ -1,5 +1,3 @@
-// Package pvprotection is the persistentvolume-protection controller: a PersistentVolume that is deleted stays as long as it is bound to a
-// claim.
 package pvprotection
 
 import (

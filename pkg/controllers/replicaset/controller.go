@@ -1,4 +1,3 @@
-// Package replicaset is the replicaset controller. What it does is in package replicas.
 package replicaset
 
 import (

@@ -1,4 +1,3 @@
-// Package replicationcontroller is the replicationcontroller controller. What it does is in package replicas.
 package replicationcontroller
 
 import (

@@ -1,5 +1,3 @@
-// Package rootcacertpublisher is the root CA certificate publisher: each namespace has a ConfigMap with the certificate authorities by
-// which its pods verify the API server.
 package rootcacertpublisher
 
 import (

@@ -1,5 +1,3 @@
-// Package serviceaccount is the serviceaccount controller: each namespace has a ServiceAccount called default, without which no pod
-// can be created in it.
 package serviceaccount
 
 import (

@@ -1,5 +1,3 @@
-// Package serviceaccounttoken is the serviceaccount-token controller: it puts tokens into the Secrets that ask for one, and deletes these
-// Secrets together with their ServiceAccounts.
 package serviceaccounttoken
 
 import (

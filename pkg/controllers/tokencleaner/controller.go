@@ -1,4 +1,3 @@
-// Package tokencleaner is the token cleaner: it deletes bootstrap tokens that have expired.
 package tokencleaner
 
 import (

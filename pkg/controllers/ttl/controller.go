@@ -1,5 +1,3 @@
-// Package ttl is the node TTL controller: an annotation of each node says for how many seconds its kubelet may cache Secrets and
-// ConfigMaps, which is the longer the more nodes there are.
 package ttl
 
 import (

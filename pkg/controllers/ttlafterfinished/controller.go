@@ -1,4 +1,3 @@
-// Package ttlafterfinished is the ttl-after-finished controller: it deletes Jobs some time after they have finished, if they ask for that.
 package ttlafterfinished
 
 import (
