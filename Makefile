@@ -67,7 +67,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability simulate bench bench-writes clean image image-name image-test release generate \
-	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-release verify-platforms
+	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-release verify-platforms
 
 help: ## List the targets
 	@echo "Targets:"
@@ -136,7 +136,7 @@ bench-writes: build localcluster ## The quick benchmark of ours alone: writes, r
 localcluster: ## Build the programs of the local control plane (the first time 5 to 15 minutes)
 	go -C hack/localcluster run . build
 
-verify: verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated ## Check format, modules, code and generated files
+verify: verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api ## Check format, modules, code, generated files and the list of the public API
 
 verify-gofmt:
 	@files=$$(gofmt -l $(filter %.go,$(FILES))); if [ -n "$$files" ]; then echo "gofmt would change:" $$files; exit 1; fi
@@ -155,8 +155,12 @@ verify-staticcheck:
 verify-generated:
 	go run ./hack/gen --check
 
-generate: ## Make the files that follow from others: roles, the table of rights in docs/security.md, alerts
+verify-api:
+	go run ./hack/api --check
+
+generate: ## Make the files that follow from others: roles, the table of rights in docs/security.md, alerts, the list of the public API
 	go run ./hack/gen
+	go run ./hack/api
 
 image: ## Build the container image IMAGE for IMAGE_PLATFORMS, with docker buildx or with buildah
 	@go -C hack/tools run ./image $(IMAGE_OF) -from $(BINARY_FROM) $(if $(PUSH),-push) $(CURDIR)

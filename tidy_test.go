@@ -141,13 +141,14 @@ var layers = []string{
 	"pkg/controllers/",
 	"internal/workloads/replicas internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
-	"pkg/reconcile internal/identity pkg/informers pkg/informers/metadata pkg/leaderelection internal/serving pkg/client/clienttest",
+	"pkg/informers",
+	"pkg/reconcile internal/identity pkg/informers/metadata pkg/leaderelection internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",
 	"internal/executor internal/health internal/projection",
 	"pkg/client internal/freshness internal/files",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
-	"pkg/plan pkg/rbac internal/flagutil",
+	"pkg/plan pkg/rbac internal/flagutil internal/features",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.
@@ -285,7 +286,7 @@ func TestRegistryAndFoldersAgree(t *testing.T) {
 		if !e.IsDir() {
 			continue
 		}
-		if !strings.Contains(string(registry), e.Name()+".Controller()") {
+		if !strings.Contains(string(registry), e.Name()+".New(") {
 			t.Errorf("the registry does not have %s", e.Name())
 		}
 		if _, err := os.Stat("docs/" + e.Name() + ".md"); err != nil {
@@ -296,6 +297,32 @@ func TestRegistryAndFoldersAgree(t *testing.T) {
 		if c.Name == "" || c.Alias == "" || c.Account == "" || c.Init == nil || c.Rights == nil {
 			t.Errorf("something is missing: %+v", c)
 		}
+	}
+}
+
+// Each package of the library has a file doc.go, which says in its first paragraphs what the package is and how it is used, and nothing else.
+func TestPackagesExplainTheirUse(t *testing.T) {
+	explained := map[string]bool{}
+	for _, s := range sources(t) {
+		folder, base := path.Split(s.path)
+		if !strings.HasPrefix(folder, "pkg/") && !strings.HasPrefix(folder, "internal/") || s.isTest() {
+			continue
+		}
+		explained[folder] = explained[folder] || base == "doc.go"
+		switch text := s.file.Doc.Text(); {
+		case base != "doc.go" && text != "":
+			t.Errorf("%s has a comment about the package", s.path)
+		case base == "doc.go" && (len(s.file.Decls) > 0 || strings.Count(text, "\n\n") == 0):
+			t.Errorf("%s does not say how the package is used, or has more than that", s.path)
+		}
+	}
+	for folder, is := range explained {
+		if !is {
+			t.Errorf("%s has no doc.go", folder)
+		}
+	}
+	if len(explained) < 60 {
+		t.Errorf("only %d packages found", len(explained))
 	}
 }
 

@@ -47,7 +47,11 @@ func TestMain(m *testing.M) {
 func cachePods(host string) {
 	limitMemory(os.LookupEnv, os.DirFS("/"))
 	go manageMemory(context.Background(), garbageTuner(os.LookupEnv), allocated, debug.FreeOSMemory)
-	projection, err := manager.Projection(controllers.Registry())
+	m, err := manager.New(&rest.Config{Host: host}, manager.Options{Controllers: controllers.Registry()})
+	if err != nil {
+		panic(err)
+	}
+	projection, err := m.Projection()
 	if err != nil {
 		panic(err)
 	}

@@ -1,4 +1,3 @@
-// Package executor carries out plans (see package plan). It is the one place that writes for the controllers.
 package executor
 
 import (

@@ -1,4 +1,3 @@
-// Package files reads files that may change while the process runs, such as keys and certificates that are rotated.
 package files
 
 import (

@@ -30,3 +30,9 @@ func TestFlagValues(t *testing.T) {
 		}
 	}
 }
+
+func TestDefault(t *testing.T) {
+	if Default(time.Duration(0), time.Minute) != time.Minute || Default(-time.Second, time.Minute) != 0 || Default(0.3, 0.5) != 0.3 {
+		t.Error("zero is the default, a negative value zero, and any other value itself")
+	}
+}

@@ -1,6 +1,3 @@
-// Package freshness tells whether caches show what this process has written, and what it has learned that others wrote. It takes the
-// place of expectations (RS-36..40): what was written is waited for by resourceVersion and uid. There is no time limit after which a
-// stale cache would be accepted.
 package freshness
 
 import (

@@ -1,5 +1,3 @@
-// Package health answers whether a process works: named checks, each of which can fail, behind the paths that kubelets and
-// operators ask (MH-6, MH-15..18).
 package health
 
 import (

@@ -1,5 +1,3 @@
-// Package legacytoken signs the tokens of service accounts that are kept in Secrets. They do not expire. The API server accepts such a
-// token as long as the Secret holds it.
 package legacytoken
 
 import (

@@ -46,6 +46,9 @@ type Client struct {
 	Rollbacks
 }
 
+// Keep sets what the client decodes, for a client that was made without. It must be called before anything is listed.
+func (c *Client) Keep(p *projection.Projection) { c.projection = p }
+
 // Projection returns what the client decodes.
 func (c *Client) Projection() *projection.Projection { return c.projection }
 
@@ -66,6 +69,14 @@ func (c *Client) REST(group schema.GroupVersion, masks projection.Kinds) (rest.I
 	return rest.RESTClientForConfigAndClient(&own, c.http)
 }
 
+// JSON returns a client of one API group that asks for JSON, and decodes it whole.
+func (c *Client) JSON(group schema.GroupVersion, codec runtime.NegotiatedSerializer) (rest.Interface, error) {
+	own := *c.config
+	own.GroupVersion, own.NegotiatedSerializer, own.APIPath = &group, codec, "/apis"
+	own.ContentType, own.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	return rest.RESTClientForConfigAndClient(&own, c.http)
+}
+
 // ListWatch returns what lists and watches the objects of a kind in all namespaces that the selector of fields matches; all if it
 // is empty. The name is that of the cache in health checks.
 func (c *Client) ListWatch(kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector, name string) (*cache.ListWatch, error) {
@@ -74,12 +85,22 @@ func (c *Client) ListWatch(kind schema.GroupVersionKind, resource schema.GroupVe
 
 // Pods returns what lists and watches pods by other functions than [Client.ListWatch]. A convert function is applied to the events of
 // watches.
-func (c *Client) Pods(
-	list func(context.Context, metav1.ListOptions) (runtime.Object, error),
-	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
-) *cache.ListWatch {
+func (c *Client) Pods(list listFunc, watches watchFunc, convert func(watch.Event) watch.Event) *cache.ListWatch {
 	return New(c.source(corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods"), "pods"), list, watches, convert)
 }
+
+// Custom does the same for a kind that is not built in.
+func (c *Client) Custom(
+	kind schema.GroupVersionKind, resource schema.GroupVersionResource, name string, list listFunc, watches watchFunc,
+	convert func(watch.Event) watch.Event,
+) *cache.ListWatch {
+	return New(c.source(kind, resource, name), list, watches, convert)
+}
+
+type (
+	listFunc  = func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watchFunc = func(context.Context, metav1.ListOptions) (watch.Interface, error)
+)
 
 // source returns the source of a cache.
 func (c *Client) source(kind schema.GroupVersionKind, resource schema.GroupVersionResource, name string) *Source {

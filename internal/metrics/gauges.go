@@ -74,7 +74,7 @@ func newGauges() []*gauge {
 					if c.Running {
 						running = 1
 					}
-					v.WithLabelValues(c.Alias, m.Clients.Component).Add(running)
+					v.WithLabelValues(c.Alias, m.Component()).Add(running)
 				}
 			}, "name", "manager"),
 		newGauge("controller_manager_cache_age_seconds", "How long the API server has sent nothing for the cache: no event, no bookmark.",

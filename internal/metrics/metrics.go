@@ -1,25 +1,7 @@
-// Package metrics measures a manager, and serves what was measured (MH-20..34).
-//
-// What the libraries measure (work queues, requests, the election, the Go runtime, the process) they register globally, in
-// component-base's registry; importing this package makes them do so. The metrics of the runtime join them there:
-//
-//	measured := metrics.New(version.Get())
-//	config.Hooks = measured.Hooks
-//	config.RegisterMetrics = measured.Register
-//	m, err := manager.New(ctx, config, registry)
-//	...
-//	mux.Handle("/metrics", metrics.Handler())
-//	mux.Handle("/metrics/slis", metrics.SLIHandler())
-//	err = manager.Supervise(ctx, m, measured.Follow)
-//
-// It must be built before the manager, whose clients and queues are measured from their beginning. Who embeds the manager
-// and wants none of this does not import this package. No label takes more values in a larger cluster, but for the
-// namespace in the counters of the pod garbage collector, which the contract asks for (MH-31).
 package metrics
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,9 +25,6 @@ type Metrics struct {
 	writes   *metrics.CounterVec
 	stale    *metrics.CounterVec
 	gauges   []*gauge
-
-	mu  sync.Mutex
-	own []metrics.Registerable // of the controllers
 }
 
 // New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).
@@ -95,7 +74,7 @@ func register[M metrics.Registerable](m M) M {
 	return m
 }
 
-// Hooks is the manager's Config.Hooks: it returns who is told what a controller does. All series that are
+// Hooks is that of [manager.Options]: it returns who is told what a controller does. All series that are
 // sure to come are there from now on, with zero.
 func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 	duration, retries := m.duration.WithLabelValues(controller), m.retries.WithLabelValues(controller)
@@ -116,20 +95,23 @@ func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 	}
 }
 
-// Register is the manager's Config.RegisterMetrics. Of two managers in one process, the controllers' own metrics are those of
+// Register is the RegisterMetrics of [manager.Options]. Of two managers in one process, the controllers' own metrics are those of
 // the first.
-func (m *Metrics) Register(own ...metrics.Registerable) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *Metrics) Register(own ...metrics.Registerable) (unregister func()) {
+	var registered []metrics.Registerable
 	for _, one := range own {
 		if legacyregistry.Register(one) == nil {
-			m.own = append(m.own, one)
+			registered = append(registered, one)
+		}
+	}
+	return func() {
+		for _, one := range registered {
+			legacyregistry.Registerer().Unregister(one)
 		}
 	}
 }
 
-// Follow shows how the controllers and caches of a manager do, from now on until stop is called. Then the controllers' own metrics end, so
-// that those of the next manager take their place.
+// Follow shows how the controllers and caches of a manager do, from now on until stop is called.
 func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
 	for _, g := range m.gauges {
 		g.follow(source)
@@ -138,11 +120,5 @@ func (m *Metrics) Follow(source *manager.Manager) (stop func()) {
 		for _, g := range m.gauges {
 			g.unfollow(source)
 		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for _, one := range m.own {
-			legacyregistry.Registerer().Unregister(one)
-		}
-		m.own = nil
 	}
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/health"
-	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -88,16 +87,10 @@ func emptyServer(t *testing.T) *rest.Config {
 // run runs all controllers until the returned function is called.
 func run(t *testing.T, measured *Metrics) (m *manager.Manager, stop func()) {
 	t.Helper()
-	c := manager.Config{
-		Client: emptyServer(t), Clients: identity.Options{Component: "kube-controller-manager"}, Controllers: map[string]bool{},
-		Hooks: measured.Hooks, RegisterMetrics: measured.Register,
-	}
-	registry := controllers.Registry()
-	for _, entry := range registry {
-		c.Controllers[entry.Name] = true
-	}
 	ctx, cancel := context.WithCancel(t.Context())
-	m, err := manager.New(ctx, c, registry)
+	m, err := manager.New(emptyServer(t), manager.Options{
+		Component: "kube-controller-manager", Controllers: controllers.Registry(), Hooks: measured.Hooks, RegisterMetrics: measured.Register,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

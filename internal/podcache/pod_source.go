@@ -19,21 +19,22 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 )
 
-// Informer returns a function that makes the informer of pods, which projects them while it decodes them.
-func Informer(client *listwatch.Client, name cache.InformerNameAndResource) (func(resync time.Duration) cache.SharedIndexInformer, error) {
-	source, err := newPodSource(client)
-	if err != nil {
-		return nil, fmt.Errorf("cache of pods: %w", err)
-	}
-	return func(resync time.Duration) cache.SharedIndexInformer {
-		source.interner = newInterner(nil)
-		lw := client.Pods(source.list, source.watch, source.convert)
-		informer := cache.NewSharedIndexInformerWithOptions(lw, &compactPod{}, cache.SharedIndexInformerOptions{
-			ResyncPeriod: resync, Identifier: name, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		})
-		source.known = informer.GetIndexer()
-		return compactInformer{informer, source.interner}
-	}, nil
+// NewInformer makes the informer of pods, which projects them while it decodes them. What the client keeps of a pod has to be known when the
+// informer is started.
+func NewInformer(client *listwatch.Client, name cache.InformerNameAndResource, resync time.Duration) cache.SharedIndexInformer {
+	var informer cache.SharedIndexInformer
+	shared := newInterner(nil)
+	informer = cache.NewSharedIndexInformerWithOptions(listwatch.Deferred(func() (*cache.ListWatch, error) {
+		source, err := newPodSource(client)
+		if err != nil {
+			return nil, fmt.Errorf("cache of pods: %w", err)
+		}
+		source.interner, source.known = shared, informer.GetIndexer()
+		return client.Pods(source.list, source.watch, source.convert), nil
+	}), &compactPod{}, cache.SharedIndexInformerOptions{
+		ResyncPeriod: resync, Identifier: name, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	})
+	return compactInformer{informer, shared}
 }
 
 // podSource lists and watches the pods of all namespaces. Each pod is projected while it is decoded. If the cache

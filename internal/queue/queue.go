@@ -1,6 +1,3 @@
-// Package queue is the work queue of a controller: keys with priorities, delays, and exponential backoff. It is a client-go
-// workqueue (k8s.io/client-go/util/workqueue), so a key is never processed by two workers at once and its metrics are the
-// usual ones, over a storage that hands out keys by priority.
 package queue
 
 import (

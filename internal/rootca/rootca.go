@@ -1,4 +1,3 @@
-// Package rootca finds the certificate authorities by which pods verify the API server.
 package rootca
 
 import (

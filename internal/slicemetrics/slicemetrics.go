@@ -1,4 +1,3 @@
-// Package slicemetrics are the metrics that the two controllers of EndpointSlices have in common.
 package slicemetrics
 
 import (

@@ -28,7 +28,8 @@ const rediscoverAfter = 10 * time.Second
 //
 // It is a [meta.RESTMapper] as well, which has no context: each call then ends within [RequestTimeout].
 type Mapper struct {
-	cache discovery.CachedDiscoveryInterface
+	cache  discovery.CachedDiscoveryInterface
+	scheme *runtime.Scheme // the kinds of typed objects that are not built in; nil for none
 
 	mu      sync.Mutex
 	known   *discovered   // what the latest discovery has found; never nil, never changed
@@ -60,9 +61,17 @@ func NewMapper(config *rest.Config) (*Mapper, error) {
 	}, nil
 }
 
+// AddScheme lets the mapper know the kinds of typed objects of another scheme. It must be called before the mapper is used.
+func (m *Mapper) AddScheme(s *runtime.Scheme) { m.scheme = s }
+
 // MappingFor returns the mapping of an object's kind, see [KindOf] and [Mapper.Mapping].
 func (m *Mapper) MappingFor(ctx context.Context, o runtime.Object) (Mapping, error) {
 	kind, err := KindOf(o)
+	if err != nil && m.scheme != nil {
+		if kinds, _, found := m.scheme.ObjectKinds(o); found == nil {
+			kind, err = kinds[0], nil
+		}
+	}
 	if err != nil {
 		return Mapping{}, err
 	}

@@ -53,8 +53,8 @@ func BuiltIn(kind schema.GroupVersionKind) (m Mapping, ok bool) {
 	}, true
 }
 
-// KindOf returns the kind of an object: of a typed one by client-go's scheme, of unstructured content and of metadata as
-// the object itself says.
+// KindOf returns the kind of an object: of a typed one by client-go's scheme, and of unstructured content, of metadata and of types that
+// client-go does not know as the object itself says.
 func KindOf(o runtime.Object) (schema.GroupVersionKind, error) {
 	switch o.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
@@ -65,6 +65,9 @@ func KindOf(o runtime.Object) (schema.GroupVersionKind, error) {
 		return kind, nil
 	}
 	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if own := o.GetObjectKind().GroupVersionKind(); err != nil && own.Kind != "" && own.Version != "" {
+		return own, nil
+	}
 	if err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("kind of %T: %w", o, err)
 	}

@@ -179,9 +179,23 @@ func (w writer) write(ctx context.Context, m Mapping, req *rest.Request, o plan.
 		}
 		req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data)
 	default:
+		if !m.BuiltIn {
+			return w.writeCustom(ctx, m, req, o, opts)
+		}
 		req.Body(o.DeepCopyObject()) // the encoder writes to the object while it encodes it
 	}
 	return w.answered(ctx, m, req, opts)
+}
+
+// writeCustom sends a typed object of a kind that client-go does not know.
+func (w writer) writeCustom(ctx context.Context, m Mapping, req *rest.Request, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
+	named := o.DeepCopyObject()
+	named.GetObjectKind().SetGroupVersionKind(m.GroupVersionKind)
+	data, err := json.Marshal(named)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", m.Kind, err)
+	}
+	return w.answered(ctx, m, req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data), opts)
 }
 
 // answered makes a write of which only the metadata of the object in the answer is wanted: its name and uid, its version,

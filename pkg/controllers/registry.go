@@ -1,7 +1,9 @@
-// Package controllers lists the controllers of the controller manager.
 package controllers
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/bootstrapsigner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/clusterroleaggregation"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/cronjob"
@@ -35,38 +37,51 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Registry returns all controllers, with options of their own. To add one: a folder and a line.
+// Registry returns all controllers, with their defaults, which a command line may change. To add one: a folder and a line.
 func Registry() []manager.Controller {
 	return []manager.Controller{
-		bootstrapsigner.Controller(),
-		clusterroleaggregation.Controller(),
-		cronjob.Controller(),
-		csrapproving.Controller(),
-		csrcleaner.Controller(),
-		csrsigning.Controller(),
-		daemonset.Controller(),
-		deployment.Controller(),
-		disruption.Controller(),
-		endpoint.Controller(),
-		endpointslice.Controller(),
-		endpointslicemirroring.Controller(),
-		garbagecollector.Controller(),
-		horizontalpodautoscaler.Controller(),
-		job.Controller(),
-		legacyserviceaccounttokencleaner.Controller(),
-		namespace.Controller(),
-		podgc.Controller(),
-		pvcprotection.Controller(),
-		pvprotection.Controller(),
-		replicaset.Controller(),
-		replicationcontroller.Controller(),
-		resourcequota.Controller(),
-		rootcacertpublisher.Controller(),
-		serviceaccount.Controller(),
-		serviceaccounttoken.Controller(),
-		statefulset.Controller(),
-		tokencleaner.Controller(),
-		ttl.Controller(),
-		ttlafterfinished.Controller(),
+		bootstrapsigner.New(bootstrapsigner.Options{}),
+		clusterroleaggregation.New(clusterroleaggregation.Options{}),
+		cronjob.New(cronjob.Options{}),
+		csrapproving.New(csrapproving.Options{}),
+		csrcleaner.New(csrcleaner.Options{}),
+		csrsigning.New(csrsigning.Options{}),
+		daemonset.New(daemonset.Options{}),
+		deployment.New(deployment.Options{}),
+		disruption.New(disruption.Options{}),
+		endpoint.New(endpoint.Options{}),
+		endpointslice.New(endpointslice.Options{}),
+		endpointslicemirroring.New(endpointslicemirroring.Options{}),
+		garbagecollector.New(garbagecollector.Options{}),
+		horizontalpodautoscaler.New(horizontalpodautoscaler.Options{}),
+		job.New(job.Options{}),
+		legacyserviceaccounttokencleaner.New(legacyserviceaccounttokencleaner.Options{}),
+		namespace.New(namespace.Options{}),
+		podgc.New(podgc.Options{}),
+		pvcprotection.New(pvcprotection.Options{}),
+		pvprotection.New(pvprotection.Options{}),
+		replicaset.New(replicaset.Options{}),
+		replicationcontroller.New(replicationcontroller.Options{}),
+		resourcequota.New(resourcequota.Options{}),
+		rootcacertpublisher.New(rootcacertpublisher.Options{}),
+		serviceaccount.New(serviceaccount.Options{}),
+		serviceaccounttoken.New(serviceaccounttoken.Options{}),
+		statefulset.New(statefulset.Options{}),
+		tokencleaner.New(tokencleaner.Options{}),
+		ttl.New(ttl.Options{}),
+		ttlafterfinished.New(ttlafterfinished.Options{}),
 	}
+}
+
+// Named returns some of the controllers, by name or alias, as "deployment". It panics if there is no such controller.
+func Named(names ...string) (found []manager.Controller) {
+	all := Registry()
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(c manager.Controller) bool { return name == c.Name || name == c.Alias })
+		if i < 0 {
+			panic(fmt.Sprintf("there is no controller %q", name))
+		}
+		found = append(found, all[i])
+	}
+	return found
 }

@@ -6,10 +6,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
-	"github.com/standalone-kcm/controller-manager/pkg/rbac"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
 // Of pods, the caches keep only some fields, so a controller may patch them and must not replace them: client.MethodFor would
@@ -24,15 +23,10 @@ func TestPodsAreOnlyPatched(t *testing.T) {
 	}
 }
 
-// What a controller reads of a kind is declared for kinds that it caches, and nothing else.
-func TestFieldsAreOfCachedKinds(t *testing.T) {
-	for _, entry := range Registry() {
-		for kind := range entry.Fields.Kinds {
-			resource, _ := meta.UnsafeGuessKindToResource(kind)
-			if !slices.Contains(entry.Rights().Caches, rbac.Resource{Group: resource.Group, Name: resource.Resource}) {
-				t.Errorf("%s reads fields of %s, but does not cache any", entry.Name, kind.Kind)
-			}
-		}
+// No controller asks for a cache that it has no right to: none of them could be built.
+func TestControllersHaveTheRightsToTheirCaches(t *testing.T) {
+	if _, err := managertest.Projection(Registry()...); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -54,7 +48,7 @@ func TestTheProjectionFollowsTheControllers(t *testing.T) {
 		{[]string{"pod-garbage-collector-controller", "endpoints-controller"}, "node 1 2"},
 	} {
 		enabled := slices.DeleteFunc(Registry(), func(entry manager.Controller) bool { return !slices.Contains(c.enabled, entry.Name) })
-		p, err := manager.Projection(enabled)
+		p, err := managertest.Projection(enabled...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +63,7 @@ func TestTheProjectionFollowsTheControllers(t *testing.T) {
 func TestEachCallReturnsOptionsOfItsOwn(t *testing.T) {
 	a, b := Registry(), Registry()
 	for i := range a {
-		if a[i].Options != nil && a[i].Options == b[i].Options {
+		if a[i].Flags != nil && a[i].Flags == b[i].Flags {
 			t.Errorf("two registries share the options of %s", a[i].Name)
 		}
 	}

@@ -3,7 +3,6 @@ package informers
 import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
 )
@@ -18,18 +17,14 @@ type BudgetCache struct {
 }
 
 // Budgets returns the cache of PodDisruptionBudgets, with an index by selector, under the terms of [Objects].
-func Budgets(f informers.SharedInformerFactory) (BudgetCache, error) {
-	informer, err := informerOf[*policyv1.PodDisruptionBudget](f)
-	if err != nil {
-		return BudgetCache{}, err
-	}
+func Budgets(f *Factory, paths ...string) (BudgetCache, error) {
 	known := &keySets{byFirst: map[string][][]string{}}
-	s, err := newStore[*policyv1.PodDisruptionBudget](informer, cache.Indexers{bySelector: func(o any) ([]string, error) {
+	s, err := objects[*policyv1.PodDisruptionBudget](f, cache.Indexers{bySelector: func(o any) ([]string, error) {
 		if b, ok := o.(*policyv1.PodDisruptionBudget); ok {
 			return known.budget(b), nil
 		}
 		return known.index(o)
-	}})
+	}}, paths)
 	return BudgetCache{s, lru.New(mostSplit)}, err
 }
 

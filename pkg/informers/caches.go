@@ -7,16 +7,17 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 )
 
 // Names of the indexes. Each costs memory and time for every object, so caches have only those that were asked for.
@@ -39,26 +40,36 @@ func (s OwnedStore[T]) OwnedBy(namespace string, uid types.UID) []T {
 func (s OwnedStore[T]) OrphansIn(namespace string) []T { return s.by(byOrphanage, namespace) }
 
 // Store is a cache of one type. The objects that it returns, in no order, belong to the cache and must not be written to.
-type Store[T metav1.Object] struct{ informer cache.SharedIndexInformer }
+type Store[T metav1.Object] struct {
+	kind     schema.GroupVersionKind
+	informer cache.SharedIndexInformer
+}
 
-// Objects returns the cache of a kind of client-go's scheme, such as Objects[*batchv1.Job]. Only kinds that are asked for are
-// watched (CI-9), and each only once, however many controllers ask. It must be called before the factory starts. It fails if
-// the kind is unknown.
-func Objects[T apiObject](f informers.SharedInformerFactory) (Store[T], error) {
-	informer, err := informerOf[T](f)
+// MetadataOnly is the path of a controller that reads of a kind nothing but what is always kept, see [Objects].
+const MetadataOnly = projection.MetadataOnly
+
+// Objects returns the cache of a kind of client-go's scheme, such as Objects[*batchv1.Job], or of a scheme that was added with
+// [Factory.AddCustom]. Only kinds that are asked for are watched (CI-9), and each only once, however many controllers ask. It must be
+// called before the factory starts. It fails if the kind is unknown.
+//
+// The paths are those of the fields that the caller reads, as "spec.replicas" or "metadata.annotations[example.com/cost]". The metadata,
+// but for annotations and managedFields, is always kept, and [MetadataOnly] asks for nothing else. Without a path, all fields but
+// managedFields are kept, as whoever writes back whole objects needs it.
+func Objects[T apiObject](f *Factory, paths ...string) (Store[T], error) {
+	return objects[T](f, nil, paths)
+}
+
+func objects[T apiObject](f *Factory, indexers cache.Indexers, paths []string) (Store[T], error) {
+	kind, informer, err := informerOf[T](f, paths)
 	if err != nil {
 		return Store[T]{}, err
 	}
-	return newStore[T](informer, nil)
+	return newStore[T](kind, informer, indexers)
 }
 
 // OwnedObjects returns the same cache as [Objects], with indexes by controlling owner.
-func OwnedObjects[T apiObject](f informers.SharedInformerFactory) (OwnedStore[T], error) {
-	informer, err := informerOf[T](f)
-	if err != nil {
-		return OwnedStore[T]{}, err
-	}
-	s, err := newStore[T](informer, owners())
+func OwnedObjects[T apiObject](f *Factory, paths ...string) (OwnedStore[T], error) {
+	s, err := objects[T](f, owners(), paths)
 	return OwnedStore[T]{s}, err
 }
 
@@ -70,24 +81,20 @@ type IndexedStore[T metav1.Object] struct {
 
 // IndexedObjects returns the same cache as [Objects], with an index: By finds the objects for which values returns a value. Who asks
 // for the same cache with the same name of an index gets the index that is there.
-func IndexedObjects[T apiObject](f informers.SharedInformerFactory, name string, values func(T) []string) (IndexedStore[T], error) {
-	informer, err := informerOf[T](f)
-	if err != nil {
-		return IndexedStore[T]{}, err
-	}
-	s, err := newStore[T](informer, cache.Indexers{name: func(o any) ([]string, error) {
+func IndexedObjects[T apiObject](f *Factory, name string, values func(T) []string, paths ...string) (IndexedStore[T], error) {
+	s, err := objects[T](f, cache.Indexers{name: func(o any) ([]string, error) {
 		if object, ok := o.(T); ok {
 			return values(object), nil
 		}
 		return nil, nil
-	}})
+	}}, paths)
 	return IndexedStore[T]{s, name}, err
 }
 
 // By returns the objects that the index has under a value.
 func (s IndexedStore[T]) By(value string) []T { return s.by(s.index, value) }
 
-// apiObject is a pointer to a type of client-go's scheme.
+// apiObject is a pointer to a type of a scheme.
 type apiObject interface {
 	metav1.Object
 	runtime.Object
@@ -95,37 +102,53 @@ type apiObject interface {
 
 // informerOf returns the factory's informer of a kind, the one that its own methods return. With a client made by [listwatch.NewClient]
 // it retries.
-func informerOf[T apiObject](f informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
+func informerOf[T apiObject](f *Factory, paths []string) (schema.GroupVersionKind, cache.SharedIndexInformer, error) {
 	var none T
 	example := reflect.New(reflect.TypeOf(none).Elem()).Interface().(T)
-	kinds, _, err := scheme.Scheme.ObjectKinds(example)
-	if err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
+	if _, ok := any(example).(*corev1.Pod); ok {
+		return podInformer(f, PodFields{Paths: paths})
 	}
-	resource, _ := meta.UnsafeGuessKindToResource(kinds[0]) // right for all kinds of the scheme
-	own, ok := f.(*factory)
-	if !ok || own.client == nil {
-		generic, err := f.ForResource(resource)
-		if err != nil {
-			return nil, fmt.Errorf("cache of %s: %w", resource.Resource, err)
+	kind, resource, err := f.kindOf(example)
+	if err != nil {
+		return kind, nil, err
+	}
+	if err := f.ask(kind, resource, projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind: paths}}); err != nil {
+		return kind, nil, err
+	}
+	return kind, f.informer(kind, resource, example), nil
+}
+
+// informer returns the informer of a kind, and makes it if there is none.
+func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVersionResource, example runtime.Object) cache.SharedIndexInformer {
+	client := f.all.client
+	if client == nil {
+		if generic, err := f.ForResource(resource); err == nil {
+			f.note(resource, generic.Informer())
+			return generic.Informer()
 		}
-		return generic.Informer(), nil
 	}
-	lw, err := own.client.ListWatch(kinds[0], resource, own.selector, cacheName(resource.GroupResource().String(), own.selector))
-	if err != nil {
-		return nil, fmt.Errorf("cache of %s: %w", resource.Resource, err)
-	}
-	return f.InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	informer := f.InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		lw := listwatch.Deferred(func() (*cache.ListWatch, error) {
+			switch {
+			case client == nil:
+				return nil, fmt.Errorf("cache of %s: only a client of listwatch.NewClient can fill it", resource.Resource)
+			case !scheme.Scheme.Recognizes(kind):
+				return f.all.custom.listWatch(client, kind, resource, cacheName(resource.GroupResource().String(), f.selector), f.selector)
+			}
+			return client.ListWatch(kind, resource, f.selector, cacheName(resource.GroupResource().String(), f.selector))
+		})
 		return cache.NewSharedIndexInformerWithOptions(lw, example, cache.SharedIndexInformerOptions{
-			ResyncPeriod: resync, Identifier: own.identity(resource),
+			ResyncPeriod: resync, Identifier: f.identity(resource),
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
-	}), nil
+	})
+	f.note(resource, informer)
+	return informer
 }
 
 // newStore adds the indexes that the informer does not have yet. When two controllers ask for the same index, the conflict that
 // the second one causes is ignored.
-func newStore[T metav1.Object](informer cache.SharedIndexInformer, indexers cache.Indexers) (Store[T], error) {
+func newStore[T metav1.Object](kind schema.GroupVersionKind, informer cache.SharedIndexInformer, indexers cache.Indexers) (Store[T], error) {
 	for name, index := range indexers {
 		err := informer.AddIndexers(cache.Indexers{name: index})
 		if err == nil {
@@ -136,8 +159,11 @@ func newStore[T metav1.Object](informer cache.SharedIndexInformer, indexers cach
 		}
 	}
 	_ = listwatch.SetWatchErrorHandler(informer) // fails if the informer runs already: whoever asked first has seen to it
-	return Store[T]{informer}, nil
+	return Store[T]{kind, informer}, nil
 }
+
+// Kind is the kind of the objects.
+func (s Store[T]) Kind() schema.GroupVersionKind { return s.kind }
 
 // Informer is what fills the cache.
 func (s Store[T]) Informer() cache.SharedIndexInformer { return s.informer }

@@ -207,7 +207,7 @@ func TestMissingIndexPanics(t *testing.T) {
 		}
 	}()
 	f := NewFactory(fake.NewClientset(), 0)
-	OwnedStore[*corev1.Pod]{Store[*corev1.Pod]{f.Core().V1().Pods().Informer()}}.OwnedBy("shop", "x")
+	OwnedStore[*corev1.Pod]{Store[*corev1.Pod]{informer: f.Core().V1().Pods().Informer()}}.OwnedBy("shop", "x")
 }
 
 // What has no business in a cache is not found and does no harm.

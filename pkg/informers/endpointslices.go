@@ -2,7 +2,6 @@ package informers
 
 import (
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -14,12 +13,8 @@ type EndpointSliceCache struct {
 }
 
 // EndpointSlices returns the cache of EndpointSlices, with an index by service, under the terms of [Objects].
-func EndpointSlices(f informers.SharedInformerFactory) (EndpointSliceCache, error) {
-	informer, err := informerOf[*discoveryv1.EndpointSlice](f)
-	if err != nil {
-		return EndpointSliceCache{}, err
-	}
-	s, err := newStore[*discoveryv1.EndpointSlice](informer, cache.Indexers{byService: serviceOf})
+func EndpointSlices(f *Factory, paths ...string) (EndpointSliceCache, error) {
+	s, err := objects[*discoveryv1.EndpointSlice](f, cache.Indexers{byService: serviceOf}, paths)
 	return EndpointSliceCache{s}, err
 }
 

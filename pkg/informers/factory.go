@@ -1,13 +1,8 @@
-// Package informers holds the caches that all controllers of a process share: one per kind, with an index for every frequent
-// lookup (CI-9, RS-63).
-//
-// Objects are projected to the fields that controllers read before they are cached (package projection), and equal parts of
-// several objects are held once (package podcache). Lists and watches that fail are retried within seconds, their errors are logged
-// at a limited rate, and [listwatch.Activity] tells which watches are alive.
 package informers
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -16,12 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
@@ -29,103 +27,213 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 )
 
-// factory makes the informers of a process: one per kind, and one per kind and field selector.
-type factory struct {
-	informers.SharedInformerFactory                   // of the informers with this selector
-	selector                        string            // of fields; empty for none
-	client                          *listwatch.Client // that decodes in part; nil if the client is another one
-	build                           func(selector string) *factory
-	named                           *sync.Map // by resource, of all selectors: metrics tell informers apart by nothing else
+// Factory makes the informers of a process: one per kind, and one per kind and field selector. It is a SharedInformerFactory of
+// client-go. An informer that is got by the methods of that, such as f.Core().V1().Secrets(), works as it does with client-go, and
+// keeps whole objects.
+type Factory struct {
+	informers.SharedInformerFactory        // of the informers with this selector
+	selector                        string // of fields; empty for none
+	all                             *all
+	may                             func(schema.GroupResource) error // nil: every kind may be cached
+}
 
-	mu       sync.Mutex
-	selected map[string]*factory // by selector
+// all is what the factories of all selectors have in common.
+type all struct {
+	client *listwatch.Client // that decodes in part; nil if the client is another one
+	build  func(selector string) informers.SharedInformerFactory
+	custom *Custom  // the kinds that are not built in; nil for none
+	named  sync.Map // by resource, of all selectors: metrics tell informers apart by nothing else
+
+	mu        sync.Mutex
+	factories map[string]informers.SharedInformerFactory // by selector
+	caches    map[string]Started                         // that have been asked for, by name
+	fields    []projection.Fields                        // that are read
+	fixed     bool                                       // the client knows what to keep, whatever is read
+	started   bool
 }
 
 // NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are projected while they
 // are decoded, and lists and watches that fail are retried within seconds. Other clients, such as fakes, only lose
 // managedFields.
-func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) informers.SharedInformerFactory {
-	own, ok := client.(*listwatch.Client)
+func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
+	a := &all{factories: map[string]informers.SharedInformerFactory{}, caches: map[string]Started{}}
 	project := projection.ManagedFields
-	if ok {
-		project = own.Projection().Transform
+	if own, ok := client.(*listwatch.Client); ok {
+		a.client, a.fixed = own, own.Projection() != nil
+		project = func(o any) (any, error) { return own.Projection().Transform(o) } // it is made when the factory starts
 	}
-	var build func(selector string) *factory
-	var named sync.Map
-	build = func(selector string) *factory {
+	a.build = func(selector string) informers.SharedInformerFactory {
 		all := append(slices.Clone(options), informers.WithTransform(podcache.Transform(project)),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
-		return &factory{
-			SharedInformerFactory: informers.NewSharedInformerFactoryWithOptions(client, resync, all...),
-			selector:              selector, client: own, build: build, named: &named, selected: map[string]*factory{},
-		}
+		return informers.NewSharedInformerFactoryWithOptions(client, resync, all...)
 	}
-	return build("")
+	return (&Factory{all: a}).selecting("")
 }
 
 // Selecting returns the factory of informers that list and watch only what the selector of fields matches, such as Secrets of one
 // type: a cache must not hold values that nobody reads. Each kind has one informer for each selector, however many controllers ask.
-// They are started and shut down together with those of f, which [NewFactory] has made.
-func Selecting(f informers.SharedInformerFactory, selector fields.Selector) informers.SharedInformerFactory {
-	own, ok := f.(*factory)
-	if !ok || selector.Empty() {
-		return f
+// They are started and shut down together with those of f.
+func Selecting(f *Factory, selector fields.Selector) *Factory { return f.selecting(selector.String()) }
+
+func (f *Factory) selecting(selector string) *Factory {
+	a := f.all
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.factories[selector] == nil {
+		a.factories[selector] = a.build(selector)
 	}
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	name := selector.String()
-	if own.selected[name] == nil {
-		own.selected[name] = own.build(name)
+	return &Factory{SharedInformerFactory: a.factories[selector], selector: selector, all: a, may: f.may}
+}
+
+// Limited returns the same factory for somebody who may cache only some kinds: may returns an error for all others.
+func (f *Factory) Limited(may func(schema.GroupResource) error) *Factory {
+	limited := *f
+	limited.may = may
+	return &limited
+}
+
+// AddCustom lets the caches hold the kinds of another scheme, too. They are read in JSON, and kept whole. It must be called before a cache
+// is asked for.
+func (f *Factory) AddCustom(c Custom) { f.all.custom = &c }
+
+// kindOf returns the kind of an object, and its resource.
+func (f *Factory) kindOf(example runtime.Object) (kind schema.GroupVersionKind, resource schema.GroupVersionResource, err error) {
+	kinds, _, err := scheme.Scheme.ObjectKinds(example)
+	if err != nil && f.all.custom != nil {
+		kinds, _, err = f.all.custom.Scheme.ObjectKinds(example)
 	}
-	return own.selected[name]
+	if err != nil {
+		return kind, resource, fmt.Errorf("cache: %w", err)
+	}
+	resource, _ = meta.UnsafeGuessKindToResource(kinds[0]) // right for all kinds of client-go's scheme
+	return kinds[0], resource, nil
+}
+
+// ask notes which fields are read of a kind. It fails if who asks may not cache it, if there are no such fields, or if it is too late.
+func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersionResource, reads projection.Fields) error {
+	if f.may != nil {
+		if err := f.may(resource.GroupResource()); err != nil {
+			return fmt.Errorf("cache of %s: %w", resource.Resource, err)
+		}
+	}
+	if !scheme.Scheme.Recognizes(kind) {
+		return nil // it is kept whole
+	}
+	if _, err := projection.New(reads); err != nil {
+		return fmt.Errorf("cache of %s: %w", resource.Resource, err)
+	}
+	a := f.all
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.started && a.client != nil && !a.fixed {
+		return fmt.Errorf("cache of %s: asked for after the caches were started, which know by then what to keep", resource.Resource)
+	}
+	a.fields = append(a.fields, reads)
+	return nil
+}
+
+// note remembers a cache, for [AllStarted].
+func (f *Factory) note(resource schema.GroupVersionResource, informer cache.SharedIndexInformer) {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	name := resource.GroupResource().String()
+	of := cacheName(name, f.selector)
+	f.all.caches[of] = Started{Resource: name, Name: of, Informer: informer}
 }
 
 // identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name: client-go logs the
 // second one as an error.
-func (f *factory) identity(resource schema.GroupVersionResource) cache.InformerNameAndResource {
-	if _, taken := f.named.LoadOrStore(resource, true); taken {
+func (f *Factory) identity(resource schema.GroupVersionResource) cache.InformerNameAndResource {
+	if _, taken := f.all.named.LoadOrStore(resource, true); taken {
 		return (*cache.InformerName)(nil).WithResource(resource)
 	}
 	return f.InformerName().WithResource(resource)
 }
 
-// parts are the factories of the informers with selectors.
-func (f *factory) parts() []*factory {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.selected))
+// Projection returns what the caches keep: the fields that were asked for.
+func (f *Factory) Projection() (*projection.Projection, error) {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return projection.New(f.all.fields...)
+}
+
+// start settles what the caches keep, and returns the factories of all selectors.
+func (a *all) start() []informers.SharedInformerFactory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	factories := slices.Collect(maps.Values(a.factories))
+	if a.started {
+		return factories
+	}
+	a.started = true
+	if a.client == nil || a.fixed {
+		return factories
+	}
+	for _, f := range factories {
+		a.fields = append(a.fields, a.unasked(f))
+	}
+	kept, err := projection.New(a.fields...)
+	if err != nil {
+		panic(fmt.Sprintf("fields that are cached: %v", err)) // not reached: ask has tried each of them
+	}
+	a.client.Keep(kept)
+	return factories
+}
+
+// unasked says that of what was got by client-go's own methods, all fields are read.
+func (a *all) unasked(f informers.SharedInformerFactory) projection.Fields {
+	done, cancel := context.WithCancel(context.Background())
+	cancel() // to be told which informers there are, and not to wait for them
+	kinds := map[schema.GroupVersionKind][]string{}
+	for t := range f.WaitForCacheSyncWithContext(done).Synced {
+		example, ok := reflect.New(t.Elem()).Interface().(runtime.Object)
+		if !ok {
+			continue
+		}
+		of, _, err := scheme.Scheme.ObjectKinds(example)
+		ours := func(read projection.Fields) bool { _, asked := read.Kinds[of[0]]; return asked }
+		if err == nil && !slices.ContainsFunc(a.fields, ours) {
+			kinds[of[0]] = nil
+		}
+	}
+	return projection.Fields{Kinds: kinds}
+}
+
+// factories returns those of all selectors.
+func (f *Factory) factories() []informers.SharedInformerFactory {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	return slices.Collect(maps.Values(f.all.factories))
 }
 
 // Start implements informers.SharedInformerFactory.
-func (f *factory) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextForChannel(stop)) }
+func (f *Factory) Start(stop <-chan struct{}) { f.StartWithContext(wait.ContextForChannel(stop)) }
 
-// StartWithContext implements informers.SharedInformerFactory.
-func (f *factory) StartWithContext(ctx context.Context) {
-	f.SharedInformerFactory.StartWithContext(ctx)
-	for _, part := range f.parts() {
-		part.StartWithContext(ctx)
+// StartWithContext implements informers.SharedInformerFactory. It starts the informers of all selectors.
+func (f *Factory) StartWithContext(ctx context.Context) {
+	for _, one := range f.all.start() {
+		one.StartWithContext(ctx)
 	}
 }
 
 // Shutdown implements informers.SharedInformerFactory.
-func (f *factory) Shutdown() {
-	for _, part := range f.parts() {
-		part.Shutdown()
+func (f *Factory) Shutdown() {
+	for _, one := range f.factories() {
+		one.Shutdown()
 	}
-	f.SharedInformerFactory.Shutdown()
 }
 
 // WaitForCacheSync implements informers.SharedInformerFactory.
-func (f *factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	return f.WaitForCacheSyncWithContext(wait.ContextForChannel(stop)).Synced
 }
 
 // WaitForCacheSyncWithContext implements informers.SharedInformerFactory. A type of which there are several caches is synced when
 // all of them are.
-func (f *factory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
-	result := f.SharedInformerFactory.WaitForCacheSyncWithContext(ctx)
-	for _, part := range f.parts() {
-		r := part.WaitForCacheSyncWithContext(ctx)
+func (f *Factory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
+	result := cache.SyncResult{Synced: map[reflect.Type]bool{}}
+	for _, one := range f.factories() {
+		r := one.WaitForCacheSyncWithContext(ctx)
 		for t, synced := range r.Synced {
 			before, known := result.Synced[t]
 			result.Synced[t] = synced && (before || !known)

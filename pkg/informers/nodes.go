@@ -1,16 +1,13 @@
 package informers
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
-)
+import corev1 "k8s.io/api/core/v1"
 
 // NodeCache finds nodes by name.
 type NodeCache struct{ Store[*corev1.Node] }
 
-// Nodes returns the cache of nodes. It must be called before the factory starts.
-func Nodes(f informers.SharedInformerFactory) (NodeCache, error) {
-	s, err := Objects[*corev1.Node](f)
+// Nodes returns the cache of nodes, under the terms of [Objects].
+func Nodes(f *Factory, paths ...string) (NodeCache, error) {
+	s, err := Objects[*corev1.Node](f, paths...)
 	return NodeCache{s}, err
 }
 

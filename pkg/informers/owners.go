@@ -16,8 +16,8 @@ type Owners[T interface {
 }] struct {
 	Kind     string                         // in owner references
 	Get      func(namespace, name string) T // the zero T if there is none
-	In       func(namespace string) []T     // all in a namespace
-	Selector func(T) *metav1.LabelSelector  // by which T adopts
+	In       func(namespace string) []T     // all in a namespace; nil: none adopts
+	Selector func(T) *metav1.LabelSelector  // by which T adopts; nil: none does
 }
 
 // Enqueues returns the keys of whoever owned an object before a change or owns it after (RS-2, RS-4, DEP-1), and of those
@@ -57,7 +57,7 @@ func (o Owners[T]) Of(object plan.Object, keys []plan.Key) []plan.Key {
 
 // adopters returns those whose selector matches an orphan's labels.
 func (o Owners[T]) adopters(orphan plan.Object) (keys []plan.Key) {
-	if len(orphan.GetLabels()) == 0 {
+	if len(orphan.GetLabels()) == 0 || o.In == nil || o.Selector == nil {
 		return nil
 	}
 	for _, owner := range o.In(orphan.GetNamespace()) {

@@ -5,12 +5,15 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 
 	"github.com/standalone-kcm/controller-manager/internal/podcache"
@@ -52,37 +55,85 @@ type EndingPodCache struct{ NodePodCache }
 // ClaimPodCache finds pods by the claims of their volumes.
 type ClaimPodCache struct{ Store[*corev1.Pod] }
 
+// PodFields are what a controller reads of pods. The zero value stands for whole pods.
+type PodFields struct {
+	// Paths are those of fields, see [Objects]. The affinity of a pod is kept until the pod is assigned to a node, and volumes only if
+	// something is kept of their sources.
+	Paths []string
+	// Containers says that containers are read of which nothing else is kept than the name. Without it they are left out.
+	Containers bool
+	// Condition reports whether a condition of that type is read, if "status.conditions" is among the paths. Nil: all are.
+	Condition func(*corev1.Pod, corev1.PodConditionType) bool
+}
+
+// Ready is the Condition of [PodFields] of who reads whether pods are ready, and nothing else.
+func Ready(p *corev1.Pod, t corev1.PodConditionType) bool { return projection.ReadyCondition(p, t) }
+
+// projected returns what the projection has to know.
+func (f PodFields) projected() projection.Fields {
+	if f.Condition == nil {
+		f.Condition = func(*corev1.Pod, corev1.PodConditionType) bool { return true }
+	}
+	return projection.Fields{
+		Kinds:      map[schema.GroupVersionKind][]string{corev1.SchemeGroupVersion.WithKind("Pod"): f.Paths},
+		Containers: f.Containers, PodCondition: f.Condition,
+	}
+}
+
 // Pods returns the cache of pods, with an index by controller. Only kinds that are asked for are watched (CI-9), and each
-// only once, however many controllers ask. It must be called before the factory starts.
-func Pods(f informers.SharedInformerFactory) (PodCache, error) {
-	s, err := podStore(f, owners())
+// only once, however many controllers ask. It must be called before the factory starts. Without fields, whole pods are kept.
+func Pods(f *Factory, reads ...PodFields) (PodCache, error) {
+	s, err := podStore(f, owners(), reads)
 	return PodCache{OwnedStore[*corev1.Pod]{s}}, err
 }
 
-func podStore(f informers.SharedInformerFactory, indexers cache.Indexers) (Store[*corev1.Pod], error) {
-	informer, err := podInformer(f)
+func podStore(f *Factory, indexers cache.Indexers, reads []PodFields) (Store[*corev1.Pod], error) {
+	if len(reads) == 0 {
+		reads = []PodFields{{}}
+	}
+	kind, informer, err := podInformer(f, reads...)
 	if err != nil {
 		return Store[*corev1.Pod]{}, err
 	}
-	return newStore[*corev1.Pod](informer, indexers)
+	return newStore[*corev1.Pod](kind, informer, indexers)
+}
+
+// podInformer returns the factory's informer of pods, the one that f.Core().V1().Pods() has, too. With a client made by
+// [listwatch.NewClient] it projects pods while it decodes them.
+func podInformer(f *Factory, reads ...PodFields) (schema.GroupVersionKind, cache.SharedIndexInformer, error) {
+	kind, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
+	for _, one := range reads {
+		if err := f.ask(kind, resource, one.projected()); err != nil {
+			return kind, nil, err
+		}
+	}
+	client := f.all.client
+	if client == nil || f.selector != "" {
+		return kind, f.informer(kind, resource, &corev1.Pod{}), nil
+	}
+	informer := f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return podcache.NewInformer(client, f.identity(resource), resync)
+	})
+	f.note(resource, informer)
+	return kind, informer, nil
 }
 
 // PodsByNode returns the same cache of pods, with an index by node, under the same terms.
-func PodsByNode(f informers.SharedInformerFactory) (NodePodCache, error) {
-	s, err := podStore(f, cache.Indexers{byNode: nodeOf})
+func PodsByNode(f *Factory, reads ...PodFields) (NodePodCache, error) {
+	s, err := podStore(f, cache.Indexers{byNode: nodeOf}, reads)
 	return NodePodCache{s}, err
 }
 
 // EndingPods returns the same cache of pods as [Pods], with indexes by node and by the end of life. Only who asks for them
 // has a process pay for them.
-func EndingPods(f informers.SharedInformerFactory) (EndingPodCache, error) {
-	s, err := podStore(f, cache.Indexers{byNode: nodeOf, byStage: stagesOf})
+func EndingPods(f *Factory, reads ...PodFields) (EndingPodCache, error) {
+	s, err := podStore(f, cache.Indexers{byNode: nodeOf, byStage: stagesOf}, reads)
 	return EndingPodCache{NodePodCache{s}}, err
 }
 
 // PodsByClaim returns the same cache of pods as [Pods], with an index by the claims of volumes.
-func PodsByClaim(f informers.SharedInformerFactory) (ClaimPodCache, error) {
-	s, err := podStore(f, cache.Indexers{byClaim: claimsOf})
+func PodsByClaim(f *Factory, reads ...PodFields) (ClaimPodCache, error) {
+	s, err := podStore(f, cache.Indexers{byClaim: claimsOf}, reads)
 	return ClaimPodCache{s}, err
 }
 
@@ -103,8 +154,8 @@ func claimsOf(o any) (claims []string, err error) {
 }
 
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
-func PodsByLabels(f informers.SharedInformerFactory) (LabeledPodCache, error) {
-	s, err := podStore(f, nil)
+func PodsByLabels(f *Factory, reads ...PodFields) (LabeledPodCache, error) {
+	s, err := podStore(f, nil, reads)
 	return LabeledPodCache{s, new(atomic.Int32)}, err
 }
 

@@ -87,11 +87,11 @@ func TestIndexedObjects(t *testing.T) {
 func TestNamesOfInformersAreUnique(t *testing.T) {
 	name := must(cache.NewInformerName("test-of-names"))
 	defer name.Release()
-	f := NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)), 0, informers.WithInformerName(name)).(*factory)
+	f := NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)), 0, informers.WithInformerName(name))
 	secrets, configMaps := corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps")
-	selected := Selecting(f, fields.OneTermEqualSelector("type", "x")).(*factory)
+	selected := Selecting(f, fields.OneTermEqualSelector("type", "x"))
 	for i, c := range []struct {
-		factory  *factory
+		factory  *Factory
 		resource schema.GroupVersionResource
 		want     bool
 	}{{selected, secrets, true}, {f, secrets, false}, {f, configMaps, true}} {

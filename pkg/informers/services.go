@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -15,13 +14,9 @@ const bySelector = "selector" // services, by all pairs of their selector
 type ServiceCache struct{ Store[*corev1.Service] }
 
 // Services returns the cache of services, with an index by selector, under the terms of [Objects].
-func Services(f informers.SharedInformerFactory) (ServiceCache, error) {
+func Services(f *Factory, paths ...string) (ServiceCache, error) {
 	known := &keySets{byFirst: map[string][][]string{}}
-	informer, err := informerOf[*corev1.Service](f)
-	if err != nil {
-		return ServiceCache{}, err
-	}
-	s, err := newStore[*corev1.Service](informer, cache.Indexers{bySelector: known.index})
+	s, err := objects[*corev1.Service](f, cache.Indexers{bySelector: known.index}, paths)
 	return ServiceCache{s}, err
 }
 

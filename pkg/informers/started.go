@@ -1,15 +1,9 @@
 package informers
 
 import (
-	"context"
-	"reflect"
+	"maps"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -21,37 +15,14 @@ type Started struct {
 }
 
 // AllStarted lists the caches of a factory that have been started, by name.
-func AllStarted(f informers.SharedInformerFactory) (all []Started) {
-	own, ok := f.(*factory)
-	if !ok {
-		return started(f, "")
+func AllStarted(f *Factory) (all []Started) {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	if !f.all.started {
+		return nil
 	}
-	all = started(own.SharedInformerFactory, own.selector)
-	for _, part := range own.parts() {
-		all = append(all, AllStarted(part)...)
+	for _, name := range slices.Sorted(maps.Keys(f.all.caches)) {
+		all = append(all, f.all.caches[name])
 	}
-	slices.SortFunc(all, func(a, b Started) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// started lists those of one factory of client-go.
-func started(f informers.SharedInformerFactory, selector string) (all []Started) {
-	done, cancel := context.WithCancel(context.Background())
-	cancel() // to be told which there are, and not to wait for them
-	for t := range f.WaitForCacheSyncWithContext(done).Synced {
-		example, ok := reflect.New(t.Elem()).Interface().(runtime.Object)
-		if !ok {
-			continue
-		}
-		kinds, _, err := scheme.Scheme.ObjectKinds(example)
-		if err != nil {
-			continue // not reached: the factory has only types of the scheme
-		}
-		resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
-		informer := f.InformerFor(example, nil) // there is one, so none is made
-		name := resource.GroupResource().String()
-		all = append(all, Started{Resource: name, Name: cacheName(name, selector), Informer: informer})
-	}
-	slices.SortFunc(all, func(a, b Started) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -1,19 +1,7 @@
-// Package leaderelection sees to it that of several managers one works: the holder of a Lease (LE-*).
-//
-// It builds on client-go's election, whose algorithm, log lines and metrics it keeps, and adds what makes it safe to stop
-// and to lose:
-//
-//   - on a graceful end the lease is renewed until the work has really ended, and only then released (LE-16, LE-17);
-//   - whether the lease is still ours is judged by the local clock, without a request, and when it is not, the work is
-//     told so even if a renewal hangs (LE-14). See [Elector.Held];
-//   - a manager that has lost the lease can stay and compete again, once its work has ended ([Standby]).
-//
-// The metrics leader_election_master_status and leader_election_slowpath_total (LE-23) are client-go's. They appear once
-// the main program imports k8s.io/component-base/metrics/prometheus/clientgo/leaderelection (or its parent, which adds
-// those of requests and queues), before the first Elector runs.
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -59,6 +47,21 @@ func Defaults() Config {
 		Namespace:       "kube-system",
 		OnLoss:          Exit,
 		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// WithDefaults returns the configuration with the values of [Defaults] where it has none.
+func (c Config) WithDefaults() Config {
+	d := Defaults()
+	return Config{
+		LeaseDuration:   cmp.Or(c.LeaseDuration, d.LeaseDuration),
+		RenewDeadline:   cmp.Or(c.RenewDeadline, d.RenewDeadline),
+		RetryPeriod:     cmp.Or(c.RetryPeriod, d.RetryPeriod),
+		ResourceLock:    cmp.Or(c.ResourceLock, d.ResourceLock),
+		Name:            cmp.Or(c.Name, d.Name),
+		Namespace:       cmp.Or(c.Namespace, d.Namespace),
+		OnLoss:          cmp.Or(c.OnLoss, d.OnLoss),
+		ShutdownTimeout: cmp.Or(c.ShutdownTimeout, d.ShutdownTimeout),
 	}
 }
 

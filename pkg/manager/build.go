@@ -26,36 +26,32 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// New makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What it returns
-// has to be run.
-func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err error) {
+// newInstance makes the clients, the elector and the controllers. It writes nothing and does not ask the server. What it returns
+// has to be run, or closed.
+func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instance, err error) {
 	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
-	m = &Manager{Config: c, registry: registry}
+	m = &instance{Options: o, config: config, led: func() {}}
 	defer func() {
 		if err != nil {
 			m.close()
 		}
 	}()
-	c.Clients.MayWrite = func(string) bool { return m.leadership.Held() } // one lease for all namespaces
-	m.builder = identity.NewBuilder(c.Client, c.Clients)
-	off := func(entry Controller) bool { return !c.Controllers[entry.Name] }
-	if err := m.buildInformers(slices.DeleteFunc(slices.Clone(registry), off)); err != nil {
-		return m, err
-	}
-	if err := m.buildMetadata(); err != nil {
-		return m, err
-	}
-	if err := m.buildLeadership(ctx); err != nil {
-		return m, err
-	}
-	if err := m.buildShared(); err != nil {
-		return m, err
+	m.builder = identity.NewBuilder(config, identity.Options{
+		Component: o.Component, ContentType: o.ContentType, RateLimited: o.QPS > 0, QPS: o.QPS, Burst: o.Burst, ServiceAccounts: o.ServiceAccounts,
+		MayWrite: func(string) bool { return m.leadership.Held() }, // one lease for all namespaces
+	})
+	for _, build := range []func() error{
+		m.buildInformers, m.buildMetadata, func() error { return m.buildLeadership(ctx) }, m.buildShared,
+	} {
+		if err := build(); err != nil {
+			return m, err
+		}
 	}
 	var broken []error
-	for _, entry := range rootFirst(registry) {
-		if !c.Controllers[entry.Name] {
+	for _, entry := range rootFirst(o.Controllers) {
+		if !m.on(entry) {
 			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name) // CLI-55, TOK-2
-			m.noteOff(entry, entry.whyOff())
+			m.noteOff(entry, o.Off[entry.Name])
 			if entry.Init = entry.Off; entry.Init == nil {
 				continue
 			}
@@ -65,6 +61,12 @@ func New(ctx context.Context, c Config, registry []Controller) (m *Manager, err 
 		}
 	}
 	return m, utilerrors.NewAggregate(broken) // all of them, so that one start shows what is to be repaired (REG-82)
+}
+
+// on reports whether a controller runs.
+func (m *instance) on(entry Controller) bool {
+	_, off := m.Off[entry.Name]
+	return !off
 }
 
 // rootFirst returns the controllers in the order in which they are built (TOK-1).
@@ -82,12 +84,8 @@ func rootFirst(registry []Controller) []Controller {
 	return ordered
 }
 
-func (m *Manager) buildInformers(enabled []Controller) error {
-	projection, err := Projection(enabled)
-	if err != nil {
-		return fmt.Errorf("fields that are cached: %w", err)
-	}
-	client, err := listwatch.NewClient(m.builder.Config(identity.Informers), projection)
+func (m *instance) buildInformers() error {
+	client, err := listwatch.NewClient(m.builder.Config(identity.Informers), nil) // it keeps what controllers ask for
 	if err != nil {
 		return fmt.Errorf("client for informers: %w", err)
 	}
@@ -95,18 +93,24 @@ func (m *Manager) buildInformers(enabled []Controller) error {
 	m.liveness = client.Liveness()
 	var options []kubeinformers.SharedInformerOption
 	if m.Hooks != nil {
-		if name, err := cache.NewInformerName(m.Clients.Component); err == nil { // else another manager has it
+		if name, err := cache.NewInformerName(m.Component); err == nil { // else another manager has it
 			options = append(options, kubeinformers.WithInformerName(name))
 			m.closers = append(m.closers, name.Release)
 		}
 	}
 	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
+	if m.Scheme != nil {
+		m.informers.AddCustom(informers.Custom{Scheme: m.Scheme, Resource: func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+			found, err := m.mapper.Mapping(ctx, kind)
+			return found.GroupVersionResource(), err
+		}})
+	}
 	m.closers = append(m.closers, m.informers.Shutdown)
 	return nil
 }
 
 // buildMetadata makes the caches of metadata. They watch nothing until a controller subscribes.
-func (m *Manager) buildMetadata() error {
+func (m *instance) buildMetadata() error {
 	client, err := metadataclient.NewForConfig(m.builder.Config(identity.Informers))
 	if err != nil {
 		return fmt.Errorf("client for metadata: %w", err)
@@ -117,7 +121,7 @@ func (m *Manager) buildMetadata() error {
 	return nil
 }
 
-func (m *Manager) buildLeadership(ctx context.Context) error {
+func (m *instance) buildLeadership(ctx context.Context) error {
 	if !m.LeaderElect {
 		m.leadership = leaderelection.Always{}
 		return nil
@@ -136,7 +140,7 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), root.CoreV1(), m.Clients.Component, 0)
+	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), root.CoreV1(), m.Component, 0)
 	m.closers = append(m.closers, closeRecorder)
 	elector, err := leaderelection.New(m.LeaderElection, holder, leases.CoordinationV1(), recorder)
 	if err != nil {
@@ -153,7 +157,7 @@ func (m *Manager) buildLeadership(ctx context.Context) error {
 }
 
 // buildShared makes what all controllers share. The mapper and the verifier have the identity that fills the caches.
-func (m *Manager) buildShared() error {
+func (m *instance) buildShared() error {
 	config := m.builder.Config(identity.Informers)
 	mapper, err := client.NewMapper(config)
 	if err != nil {
@@ -162,6 +166,9 @@ func (m *Manager) buildShared() error {
 	reading, err := client.NewClients(config, mapper, clientOptions)
 	if err != nil {
 		return err
+	}
+	if m.Scheme != nil {
+		mapper.AddScheme(m.Scheme)
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
@@ -174,7 +181,7 @@ func (m *Manager) buildShared() error {
 // clientOptions let a worker know that a request of its has ended.
 var clientOptions = client.Options{OnRequestDone: reconcile.Progress}
 
-func (m *Manager) buildController(ctx context.Context, entry Controller) error {
+func (m *instance) buildController(ctx context.Context, entry Controller) error {
 	config, err := m.configFor(entry)
 	if err != nil {
 		return err
@@ -195,7 +202,7 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 	if m.Hooks != nil {
 		access.Hooks = m.Hooks(entry.Name)
 	}
-	runner, err := entry.Init(m.contextOf(own, access))
+	runner, err := entry.Init(m.contextOf(entry, own, access))
 	if reason, ok := Skipped(err); ok {
 		klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name, "reason", reason) // REG-61
 		m.noteOff(entry, reason)
@@ -213,31 +220,20 @@ func (m *Manager) buildController(ctx context.Context, entry Controller) error {
 }
 
 // contextOf is what a controller is built from.
-func (m *Manager) contextOf(own *client.Clients, access reconcile.Access) Context {
+func (m *instance) contextOf(entry Controller, own *client.Clients, access reconcile.Access) Context {
 	return Context{
-		Config: m.Config, Enabled: m.enabled, Informers: m.informers, Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
+		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.enabled, Informers: m.informers.Limited(entry.mayCache()), Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
 		RegisterMetrics: m.registerMetrics,
 	}
 }
 
 // noteOff remembers why a controller is off.
-func (m *Manager) noteOff(entry Controller, reason string) {
+func (m *instance) noteOff(entry Controller, reason string) {
 	m.off = append(m.off, OffState{Name: entry.Name, Alias: entry.Alias, Reason: reason})
 }
 
-// whyOff is why a controller is off that is not switched on.
-func (c Controller) whyOff() string {
-	switch {
-	case c.WhyOff != "":
-		return c.WhyOff
-	case c.OffByDefault:
-		return "it is off by default, and --controllers does not name it"
-	}
-	return "--controllers leaves it off"
-}
-
 // configFor returns the configuration of a controller's client.
-func (m *Manager) configFor(entry Controller) (*rest.Config, error) {
+func (m *instance) configFor(entry Controller) (*rest.Config, error) {
 	if entry.Root {
 		return m.builder.RootController(entry.Account), nil
 	}
@@ -264,21 +260,18 @@ func mayGet(entry Controller) func(schema.GroupResource) bool {
 	return func(resource schema.GroupResource) bool { return client.MayGet(rights, resource) }
 }
 
-func (m *Manager) registerMetrics(own ...metrics.Registerable) {
+func (m *instance) registerMetrics(own ...metrics.Registerable) {
 	if m.RegisterMetrics != nil {
-		m.RegisterMetrics(own...)
+		m.closers = append(m.closers, m.RegisterMetrics(own...))
 	}
 }
 
-// enabled tells whether a feature gate is on.
-func (m *Manager) enabled(gate string) bool { return m.Enabled == nil || m.Enabled(gate) }
-
 // root returns the clients of the root identity, for controllers that cannot work as their service account.
-func (m *Manager) root() (*client.Clients, error) {
+func (m *instance) root() (*client.Clients, error) {
 	return client.NewClients(m.builder.Guarded(identity.Root), m.mapper, clientOptions)
 }
 
-func (m *Manager) close() {
+func (m *instance) close() {
 	for i := len(m.closers) - 1; i >= 0; i-- {
 		m.closers[i]()
 	}

@@ -7,15 +7,13 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubeinformers "k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/metrics"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -62,17 +60,16 @@ type Controller struct {
 	Init   InitFunc
 	// Off builds what takes the controller's place when it is switched off. It may be nil, and return nil for nothing.
 	Off InitFunc
-	// Options are what Init reads; nil for none. Their flags are set before Init is called.
-	Options Options
-	// Fields are what it reads of the objects in caches. A kind that Rights has among the caches and Fields does not name is
-	// kept whole.
-	Fields projection.Fields
-	// Rights says what it asks of the API server (RB-12). It may be nil: then no role is made for it.
+	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without flags, and of no
+	// account for programs that have no command line.
+	Flags Flags
+	// Rights says what it asks of the API server (RB-12). It may then ask only for caches of what is named there. It may be nil: then no
+	// role is made for it, and it may cache anything.
 	Rights func() rbac.Rights
 }
 
-// Options are what the command line says to one controller.
-type Options interface {
+// Flags are the options of one controller as flags of a command line.
+type Flags interface {
 	// AddFlags adds the flags. Their defaults are the present values.
 	AddFlags(fs *pflag.FlagSet)
 	// Validate returns all that is wrong with the values.
@@ -82,12 +79,12 @@ type Options interface {
 	Configz() (section string, fields any)
 }
 
-// SetFlags sets flags of the controllers of a registry, by name, for programs that embed the manager without a command line.
+// SetFlags sets flags of the controllers of a registry, by name, as a command line does.
 func SetFlags(registry []Controller, values map[string]string) error {
 	fs := pflag.NewFlagSet("controllers", pflag.ContinueOnError)
 	for _, c := range registry {
-		if c.Options != nil {
-			c.Options.AddFlags(fs)
+		if c.Flags != nil {
+			c.Flags.AddFlags(fs)
 		}
 	}
 	for name, value := range values {
@@ -115,38 +112,29 @@ func Rights(registry []Controller) map[string]rbac.Rights {
 	return all
 }
 
-// Projection returns what the caches keep for these controllers: the fields that any of them reads.
-func Projection(controllers []Controller) (*projection.Projection, error) {
-	var all []projection.Fields
-	for _, c := range controllers {
-		all = append(all, c.Fields)
-		if c.Rights != nil {
-			all = append(all, projection.Fields{Kinds: c.undeclared()})
-		}
+// mayCache returns what tells whether the controller may ask for a cache, nil if it may ask for any.
+func (c Controller) mayCache() func(schema.GroupResource) error {
+	if c.Rights == nil {
+		return nil
 	}
-	return projection.New(all...)
-}
-
-// undeclared are the kinds that the controller caches, of which it does not say what it reads.
-func (c Controller) undeclared() map[schema.GroupVersionKind][]string {
-	kinds := map[schema.GroupVersionKind][]string{}
 	caches := c.Rights().Caches
-	for kind := range scheme.Scheme.AllKnownTypes() {
-		resource, _ := meta.UnsafeGuessKindToResource(kind)
-		_, declared := c.Fields.Kinds[kind]
-		if !declared && slices.Contains(caches, rbac.Resource{Group: resource.Group, Name: resource.Resource}) {
-			kinds[kind] = nil
+	return func(r schema.GroupResource) error {
+		if slices.Contains(caches, rbac.Resource{Group: r.Group, Name: r.Resource}) {
+			return nil
 		}
+		return fmt.Errorf("the controller has no right to list and watch %s, name it among the Caches of its Rights", r)
 	}
-	return kinds
 }
 
 // Context is what an InitFunc builds from.
 type Context struct {
-	Config Config
+	// RootCAFile is that of [Options].
+	RootCAFile string
+	// Config says how the process reaches the API server, with the root identity.
+	Config *rest.Config
 	// Enabled tells whether a feature gate of Kubernetes is on.
 	Enabled   func(gate string) bool
-	Informers kubeinformers.SharedInformerFactory
+	Informers *informers.Factory
 	// Metadata are caches of the metadata of any resource, custom ones included, that come and go with discovery. Controllers
 	// that want the same resource share one watch.
 	Metadata *metadata.Informers

@@ -18,10 +18,8 @@ const explainPath = "/debug/explain"
 // mostKeys bounds how many keys of a controller a list shows.
 const mostKeys = 100
 
-// Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
-// wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a key. The controller
-// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path.
-func (m *Manager) Explain() http.Handler {
+// Explain is [Manager.Explain].
+func (m *instance) Explain() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -69,7 +67,7 @@ type record struct {
 }
 
 // explain returns the answer to the parts of a path, or an error that says what does not exist.
-func (m *Manager) explain(path []string) (any, error) {
+func (m *instance) explain(path []string) (any, error) {
 	if len(path) == 0 {
 		all := struct {
 			Controllers []explained `json:"controllers"`
@@ -109,7 +107,7 @@ func (m *Manager) explain(path []string) (any, error) {
 }
 
 // overview sums up the queues of a controller.
-func (m *Manager) overview(r *named) explained {
+func (m *instance) overview(r *named) explained {
 	e := explained{Controller: r.Name, Alias: r.Alias, Running: r.running.Load(), Keys: []record{}}
 	for _, s := range r.statuses() {
 		found, total := m.shared.Explain.Failing(s.Name, mostKeys-len(e.Keys))

@@ -23,7 +23,7 @@ func asked(t *testing.T, h http.Handler, method, path string) (code int, body st
 
 func TestExplain(t *testing.T) {
 	explain := reconcile.NewExplain()
-	m := &Manager{
+	m := &instance{
 		shared: reconcile.Shared{Explain: explain},
 		runners: []*named{
 			{Controller: Controller{Name: "endpoints-controller", Alias: "endpoint"},
@@ -33,8 +33,8 @@ func TestExplain(t *testing.T) {
 			{Controller: Controller{Name: "hand-written"}, Runner: worker{}},
 		},
 	}
-	m.noteOff(Controller{Name: "job-controller", Alias: "job"}, Controller{}.whyOff())
-	m.noteOff(Controller{Name: "token-cleaner-controller", Alias: "tokencleaner"}, Controller{OffByDefault: true}.whyOff())
+	m.noteOff(Controller{Name: "job-controller", Alias: "job"}, "--controllers leaves it off")
+	m.noteOff(Controller{Name: "token-cleaner-controller", Alias: "tokencleaner"}, "it is off by default, and --controllers does not name it")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "web"}, reconcile.Record{
 		Time: at, Why: "2 addresses", Wrote: 1, Error: "quota", Retries: 3, Next: 1500 * time.Millisecond, Waiting: "Pod"})

@@ -29,10 +29,8 @@ func (b Bounds) withDefaults() Bounds {
 	}
 }
 
-// Healthz returns the checks that the original has too (MH-17): leaderElection when there is an election, and one for
-// each controller that runs. The latter always passes, so that what probes /healthz in an existing cluster sees nothing
-// new; [Manager.Livez] has those that can fail.
-func (m *Manager) Healthz() []health.Check {
+// Healthz is [Manager.Healthz].
+func (m *instance) Healthz() []health.Check {
 	checks := m.electionCheck()
 	for _, r := range m.runners {
 		if r.running.Load() {
@@ -42,10 +40,8 @@ func (m *Manager) Healthz() []health.Check {
 	return checks
 }
 
-// Livez returns the checks of what a restart of this process heals: a lease that is not renewed while it works on, workers
-// that are stuck, a queue that nobody serves, a watch that has died unnoticed. A cache that has not been filled yet never
-// fails, nor does an API server that cannot be reached.
-func (m *Manager) Livez() []health.Check {
+// Livez is [Manager.Livez].
+func (m *instance) Livez() []health.Check {
 	bounds := m.Bounds.withDefaults()
 	checks := m.electionCheck()
 	for _, r := range m.runners {
@@ -74,14 +70,8 @@ func (m *Manager) Livez() []health.Check {
 // metadataStalled is how long a watch of metadata may be silent: an aggregated API server may send no bookmarks.
 const metadataStalled = 15 * time.Minute
 
-// Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
-// and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
-// like a leader. Caches of metadata do not count: a broken custom resource must not make the process unready. It fails a check of the
-// controller that needs it, which is advisory (REG-103).
-//
-// A leader that may not write what a controller has to is not ready: nothing takes the lease from it for that, as no other process
-// with the same rights could do more, but a rollout with too few rights stops there, and who looks sees why.
-func (m *Manager) Readyz() []health.Check {
+// Readyz is [Manager.Readyz].
+func (m *instance) Readyz() []health.Check {
 	bounds := m.Bounds.withDefaults()
 	checks := []health.Check{
 		{Name: "shutdown", Err: func() error { return fails(m.ending.Load(), "the process is about to end") }},
@@ -110,7 +100,7 @@ func (m *Manager) Readyz() []health.Check {
 	return checks
 }
 
-func (m *Manager) notStarted() error {
+func (m *instance) notStarted() error {
 	switch waiting := m.serverError.Load(); {
 	case m.caches.Load() != nil:
 		return nil
@@ -133,7 +123,7 @@ func unlisted(l lister) error {
 	return nil
 }
 
-func (m *Manager) electionCheck() []health.Check {
+func (m *instance) electionCheck() []health.Check {
 	if !m.LeaderElect {
 		return nil
 	}
@@ -141,7 +131,7 @@ func (m *Manager) electionCheck() []health.Check {
 }
 
 // started lists the caches; none before they are started.
-func (m *Manager) started() []informers.Started {
+func (m *instance) started() []informers.Started {
 	if all := m.caches.Load(); all != nil {
 		return *all
 	}

@@ -58,8 +58,8 @@ func want(t *testing.T, when string, checks []health.Check, want ...string) {
 
 func TestControllersAreAlive(t *testing.T) {
 	status, broken := &reconcile.Status{}, error(nil)
-	m := &Manager{
-		Config:     Config{LeaderElect: true},
+	m := &instance{
+		Options:    Options{LeaderElect: true},
 		leadership: leadership{err: &broken},
 		runners: []*named{
 			{Controller: Controller{Name: "a-controller"}, Runner: told{status: status}},
@@ -107,7 +107,7 @@ func (l listing) Unlisted() []string { return *l.failed }
 // A garbage collector that cannot list what it has to know fails a check of its own, and the process stays ready (REG-103).
 func TestAControllerThatCannotListItsResources(t *testing.T) {
 	var failed []string
-	m := &Manager{runners: []*named{{Controller: Controller{Name: "a"}, Runner: listing{failed: &failed}}}}
+	m := &instance{runners: []*named{{Controller: Controller{Name: "a"}, Runner: listing{failed: &failed}}}}
 	m.caches.Store(&[]informers.Started{})
 	want(t, "REG-103 a standby", m.Readyz(), "shutdown", "started")
 	m.runners[0].running.Store(true)
@@ -163,7 +163,7 @@ func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 		if _, err := informers.Pods(f); err != nil {
 			t.Fatal(err)
 		}
-		m := &Manager{leadership: leaderelection.Always{}, liveness: client.Liveness()}
+		m := &instance{leadership: leaderelection.Always{}, liveness: client.Liveness()}
 		want(t, "before the start", m.Livez())
 		want(t, "before the start", m.Readyz(), "shutdown", "started: not been started")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -199,7 +199,7 @@ func TestReadyFromTheStartToTheEnd(t *testing.T) {
 	free := make(chan struct{})
 	w := worker{make(chan struct{}), func(ctx context.Context) error { <-ctx.Done(); <-free; return nil }}
 	ctx, cancel := context.WithCancel(t.Context())
-	m, err := New(ctx, config(client, "a"), []Controller{entry("a", w)})
+	m, err := New(client, options(entry("a", w)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,20 +1,20 @@
-// Package manager builds the controllers, takes part in leader election, and runs the controllers while it leads. It is
-// the library face of this project: a control plane that embeds it calls [Run] with its own registry.
 package manager
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"sync"
 	"sync/atomic"
-	"time"
 
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -22,54 +22,148 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Config is everything that a manager needs to know, with all defaults applied.
-type Config struct {
-	Client  *rest.Config     // how to reach the API server, with the root identity
-	Clients identity.Options // user agent, encoding, limits, service accounts
-
-	Controllers map[string]bool // by canonical name; what is not named is off
-
-	// RootCAFile names the file with the certificate authorities by which pods verify the API server (TOK-3). Empty: those by which
-	// Client does.
-	RootCAFile string
-
-	// Lacking names what does not work in a cluster because controllers that it needs are wanted, and not there. It is logged
-	// as an error when this process begins to lead in the place of the original: without a lease, or with the original's.
-	Lacking []string
-
-	// Missing are controllers that this program does not have and that people may look for, by canonical name. [Manager.Explain] names them.
-	Missing []string
-
-	MinResyncPeriod time.Duration // informers re-deliver everything once in [this, twice this) (CLI-22)
-	StartInterval   time.Duration // each controller starts after [this, twice this) (CLI-23)
-	ShutdownTimeout time.Duration // longest wait for controllers to end; zero waits without limit (CLI-24)
-
-	LeaderElect    bool // false: run at once, without a lease (LE-1a)
-	LeaderElection leaderelection.Config
-
-	// Enabled tells whether a feature gate of Kubernetes is on. Nil: all are that a controller asks for.
-	Enabled func(gate string) bool
-
-	// Hooks returns who is told what a controller does, by its canonical name. It may be nil. With it, the
-	// informers have metrics of their own under the name of Clients.Component, which one process can have once (MH-35).
-	Hooks func(controller string) reconcile.Hooks
-
-	// RegisterMetrics is given the metrics that controllers have of their own (MH-31), while they are built. It may be nil.
-	RegisterMetrics func(...metrics.Registerable)
-
-	Bounds Bounds // of health checks
-}
-
 // ErrShutdownTimeout says that controllers had not ended in time (CLI-24).
 var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
 
-// Manager is a set of controllers that have been built.
+// Manager is a set of controllers that have been built. Its methods may be called at any time, from several goroutines.
 type Manager struct {
-	Config
-	registry    []Controller
+	config  *rest.Config
+	options Options
+	current atomic.Pointer[instance] // replaced when the API server has gone back
+
+	begun   atomic.Bool
+	running chan struct{} // closed when the controllers run for the first time
+	ended   chan struct{} // closed when Run has returned err
+	err     error
+}
+
+// New builds the controllers. It writes nothing and does not ask the server, whose address and credentials are in the configuration. What it
+// returns has to be run.
+func New(config *rest.Config, o Options) (*Manager, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{config: config, options: o, running: make(chan struct{}), ended: make(chan struct{})}
+	if err := m.build(klog.NewContext(context.Background(), o.Logger)); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// build builds the controllers, or builds them anew.
+func (m *Manager) build(ctx context.Context) error {
+	built, err := newInstance(ctx, m.config, m.options)
+	if err != nil {
+		return err
+	}
+	built.led = sync.OnceFunc(func() {
+		select {
+		case <-m.running:
+		default:
+			close(m.running)
+		}
+	})
+	m.current.Store(built)
+	return nil
+}
+
+// Run runs the controllers while this process leads. It returns when ctx has ended and all work has stopped (nil), or with what made it stop
+// before. It can be called once.
+func (m *Manager) Run(ctx context.Context) error {
+	if !m.begun.CompareAndSwap(false, true) {
+		return errors.New("a manager runs only once")
+	}
+	defer close(m.ended)
+	m.err = m.supervise(ctx)
+	return m.err
+}
+
+// WaitUntilRunning returns nil when the controllers have begun to run, as the leader if there is an election, and all caches are filled. It
+// returns an error when ctx ends or the manager does before.
+func (m *Manager) WaitUntilRunning(ctx context.Context) error {
+	select {
+	case <-m.running:
+		return nil
+	case <-m.ended:
+		if m.err != nil {
+			return m.err
+		}
+		return errors.New("the manager has ended")
+	case <-ctx.Done():
+		err := ctx.Err()
+		for _, check := range m.Readyz() {
+			if why := check.Err(); why != nil {
+				err = fmt.Errorf("%w; %s: %w", err, check.Name, why)
+			}
+		}
+		return fmt.Errorf("the controllers do not run yet: %w", err)
+	}
+}
+
+// Component is what begins all user agents.
+func (m *Manager) Component() string { return m.options.Component }
+
+// Projection returns what the caches keep: the fields that controllers have asked for.
+func (m *Manager) Projection() (*projection.Projection, error) {
+	return m.current.Load().informers.Projection()
+}
+
+// Healthz returns the checks that the original has too (MH-17): leaderElection when there is an election, and one for
+// each controller that runs. The latter always passes, so that what probes /healthz in an existing cluster sees nothing
+// new; [Manager.Livez] has those that can fail.
+func (m *Manager) Healthz() []health.Check { return m.current.Load().Healthz() }
+
+// Livez returns the checks of what a restart of this process heals: a lease that is not renewed while it works on, workers
+// that are stuck, a queue that nobody serves, a watch that has died unnoticed. A cache that has not been filled yet never
+// fails, nor does an API server that cannot be reached.
+func (m *Manager) Livez() []health.Check { return m.current.Load().Livez() }
+
+// Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
+// and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
+// like a leader. Caches of metadata do not count: a broken custom resource must not make the process unready. It fails a check of the
+// controller that needs it, which is advisory (REG-103).
+//
+// A leader that may not write what a controller has to is not ready: nothing takes the lease from it for that, as no other process
+// with the same rights could do more, but a rollout with too few rights stops there, and who looks sees why.
+func (m *Manager) Readyz() []health.Check { return m.current.Load().Readyz() }
+
+// Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
+// wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a key. The controller
+// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path.
+func (m *Manager) Explain() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.current.Load().Explain().ServeHTTP(w, r) })
+}
+
+// Handlers returns what controllers of this process serve themselves, by path, below /debug/controllers. A [Runner] that serves
+// something has the method Handlers.
+func (m *Manager) Handlers() map[string]http.Handler {
+	all := map[string]http.Handler{}
+	for path := range m.current.Load().Handlers() {
+		all[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			m.current.Load().Handlers()[path].ServeHTTP(w, r)
+		})
+	}
+	return all
+}
+
+// ControllerStates tells how the controllers of this process do, for metrics.
+func (m *Manager) ControllerStates() []ControllerState { return m.current.Load().ControllerStates() }
+
+// OffStates tells which controllers are off in this process: those of the registry, in its order, and then those that are missing.
+func (m *Manager) OffStates() []OffState { return m.current.Load().OffStates() }
+
+// CacheStates tells how the caches of this process do, for metrics. There are none before [Manager.Run].
+func (m *Manager) CacheStates() []CacheState { return m.current.Load().CacheStates() }
+
+// instance is a manager until its API server goes back to an earlier state. Then another one takes its place.
+type instance struct {
+	Options
+	config      *rest.Config
+	led         func()                                  // called when the controllers run and the caches are filled
 	stop        atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
 	builder     *identity.Builder
-	informers   kubeinformers.SharedInformerFactory
+	informers   *informers.Factory
 	metadata    *metadata.Informers
 	leadership  leaderelection.Leadership
 	mapper      *client.Mapper
@@ -93,20 +187,9 @@ type named struct {
 	refusals identity.Refusals // of what it writes with its own identity
 }
 
-// Run builds the controllers of the registry that are switched on and runs them while this process leads. It returns
-// when ctx has ended and all work has stopped (nil), or with what made it stop before. When the API server goes back to an earlier state
-// ([ErrRolledBack]), it begins anew.
-func Run(ctx context.Context, c Config, registry []Controller) error {
-	m, err := New(ctx, c, registry)
-	if err != nil {
-		return err
-	}
-	return Supervise(ctx, m, func(*Manager) func() { return func() {} })
-}
-
 // Run runs the controllers while this process leads, until ctx has ended and all work has stopped (nil), or something makes it stop before,
 // such as [ErrRolledBack]. It must be called once at most.
-func (m *Manager) Run(ctx context.Context) error {
+func (m *instance) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	m.stop.Store(&stop)
@@ -117,7 +200,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return err
 }
 
-func (m *Manager) run(ctx context.Context) error {
+func (m *instance) run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
 	defer m.close()
 	defer m.ending.Store(true)

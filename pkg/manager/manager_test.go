@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,9 +21,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
-	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
 // server answers /healthz with the status, and counts everything else that it is asked.
@@ -57,12 +56,17 @@ func entry(name string, w worker) Controller {
 
 func untilDone(ctx context.Context) error { <-ctx.Done(); return nil }
 
-func config(client *rest.Config, on ...string) Config {
-	c := Config{Client: client, Clients: identity.Options{Component: "test"}, Controllers: map[string]bool{}, ShutdownTimeout: 5 * time.Second}
-	for _, name := range on {
-		c.Controllers[name] = true
+func options(controllers ...Controller) Options {
+	return Options{Component: "test", Controllers: controllers, ShutdownTimeout: 5 * time.Second}
+}
+
+// run runs a manager until it ends.
+func run(ctx context.Context, client *rest.Config, o Options) error {
+	m, err := New(client, o)
+	if err != nil {
+		return err
 	}
-	return c
+	return m.Run(ctx)
 }
 
 func TestRunsWhatIsOnUntilToldToEnd(t *testing.T) {
@@ -71,7 +75,9 @@ func TestRunsWhatIsOnUntilToldToEnd(t *testing.T) {
 	on, off := worker{make(chan struct{}), untilDone}, worker{make(chan struct{}), untilDone}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- Run(ctx, config(client, "on"), []Controller{entry("on", on), entry("off", off)}) }()
+	o := options(entry("on", on), entry("off", off))
+	o.Off = map[string]string{"off": "nobody wants it"}
+	go func() { done <- run(ctx, client, o) }()
 	<-on.runs
 	cancel()
 	if err := <-done; err != nil {
@@ -92,7 +98,7 @@ func TestAFailingControllerEndsAll(t *testing.T) {
 	client, _ := server(t, http.StatusOK)
 	good := worker{make(chan struct{}), untilDone}
 	bad := worker{make(chan struct{}), func(context.Context) error { <-good.runs; return errors.New("no cache") }}
-	err := Run(t.Context(), config(client, "good", "bad"), []Controller{entry("good", good), entry("bad", bad)})
+	err := run(t.Context(), client, options(entry("good", good), entry("bad", bad)))
 	if err == nil || err.Error() != "controller bad: no cache" {
 		t.Errorf("got %v", err)
 	}
@@ -102,11 +108,11 @@ func TestControllersThatDoNotEnd(t *testing.T) { // CLI-24
 	client, _ := server(t, http.StatusOK)
 	stuck, free := make(chan struct{}), make(chan struct{})
 	w := worker{stuck, func(context.Context) error { <-free; return nil }}
-	c := config(client, "stuck")
+	c := options(entry("stuck", w))
 	c.ShutdownTimeout = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- Run(ctx, c, []Controller{entry("stuck", w)}) }()
+	go func() { done <- run(ctx, client, c) }()
 	<-stuck
 	cancel()
 	if err := <-done; !errors.Is(err, ErrShutdownTimeout) {
@@ -127,7 +133,7 @@ func TestServerAtStart(t *testing.T) { // CLI-58
 		t.Run(c.name, func(t *testing.T) {
 			client, _ := server(t, c.status)
 			w := worker{make(chan struct{}), func(context.Context) error { return errors.New("started") }}
-			err := Run(t.Context(), config(client, "a"), []Controller{entry("a", w)})
+			err := run(t.Context(), client, options(entry("a", w)))
 			if err == nil || !strings.Contains(err.Error(), "started") {
 				t.Errorf("got %v", err)
 			}
@@ -172,7 +178,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 				server.status.Store(int32(test.status))
 				w := worker{make(chan struct{}), untilDone}
 				ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-				m, err := New(ctx, config(&rest.Config{Host: "http://api", Transport: server}, "a"), []Controller{entry("a", w)})
+				m, err := New(&rest.Config{Host: "http://api", Transport: server}, options(entry("a", w)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +203,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 				server.status.Store(int32(test.status))
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute+300*time.Millisecond)
 				defer cancel()
-				if err := Run(ctx, config(&rest.Config{Host: "http://api", Transport: server}), nil); err != nil {
+				if err := run(ctx, &rest.Config{Host: "http://api", Transport: server}, options()); err != nil {
 					t.Errorf("CLI-63: told to end while it waits: %v", err)
 				}
 				if late := time.Since(start); late > 20*time.Minute+301*time.Millisecond {
@@ -242,12 +248,12 @@ func TestWhatIsRefusedIsSaid(t *testing.T) {
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer()
 		server := &refusing{}
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-		c := config(&rest.Config{Host: "http://api", Transport: server}, "a")
-		c.LeaderElect, c.LeaderElection = true, leaderelection.Defaults()
-		m, err := New(ctx, c, []Controller{{Name: "a", Account: "a", Init: func(c Context) (Runner, error) {
+		o := options(Controller{Name: "a", Account: "a", Init: func(c Context) (Runner, error) {
 			_, err := informers.Pods(c.Informers)
 			return worker{make(chan struct{}), untilDone}, err
-		}}})
+		}})
+		o.LeaderElect = true
+		m, err := New(&rest.Config{Host: "http://api", Transport: server}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,12 +285,12 @@ func TestWhatIsRefusedIsSaid(t *testing.T) {
 func TestAControllerThatCannotBeBuilt(t *testing.T) {
 	client, _ := server(t, http.StatusOK)
 	broken := Controller{Name: "broken", Init: func(Context) (Runner, error) { return nil, errors.New("no index") }}
-	err := Run(t.Context(), config(client, "broken"), []Controller{broken})
+	err := run(t.Context(), client, options(broken))
 	if err == nil || err.Error() != "controller broken: no index" {
 		t.Errorf("got %v", err)
 	}
 	other := Controller{Name: "other", Init: func(Context) (Runner, error) { return nil, errors.New("no file") }}
-	err = Run(t.Context(), config(client, "broken", "other"), []Controller{broken, other})
+	err = run(t.Context(), client, options(broken, other))
 	if err == nil || err.Error() != "[controller broken: no index, controller other: no file]" {
 		t.Errorf("REG-82: got %v", err)
 	}
@@ -307,7 +313,7 @@ func TestSaysWhatIsLacking(t *testing.T) {
 			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 			cancel()
-			m := &Manager{Config: Config{LeaderElect: test.lease != "", Lacking: test.lacking}}
+			m := &instance{Options: Options{LeaderElect: test.lease != "", Lacking: test.lacking, ShutdownTimeout: -1}, informers: informers.NewFactory(nil, 0), led: func() {}}
 			m.shared.Tracker = freshness.NewTracker()
 			m.LeaderElection.Name = test.lease
 			if err := m.lead(ctx); err != nil {
@@ -333,7 +339,7 @@ func (o *toyOptions) Configz() (section string, fields any) { return "", nil }
 
 func TestSetFlags(t *testing.T) {
 	o := &toyOptions{workers: 5}
-	registry := []Controller{{Name: "toy", Options: o}, {Name: "without options"}}
+	registry := []Controller{{Name: "toy", Flags: o}, {Name: "without options"}}
 	if err := SetFlags(registry, nil); err != nil || o.workers != 5 {
 		t.Errorf("%+v, %v", o, err)
 	}
@@ -347,30 +353,32 @@ func TestSetFlags(t *testing.T) {
 	}
 }
 
-// A gate is what the configuration says, and on if it says nothing.
+// A gate is what the options say, and as in Kubernetes if they say nothing.
 func TestEnabled(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		enabled func(string) bool
-		want    bool
+		name  string
+		gates map[string]bool
+		want  string
 	}{
-		{"nobody says", nil, true},
-		{"on", func(gate string) bool { return gate == "Toys" }, true},
-		{"off", func(string) bool { return false }, false},
+		{"nobody says", nil, "true false false"},
+		{"off", map[string]bool{"PodDeletionCost": false}, "false false false"},
+		{"on", map[string]bool{"HPAScaleToZero": true}, "true true false"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, _ := server(t, http.StatusOK)
-			conf := config(client, "toy")
-			conf.Enabled = c.enabled
-			var got bool
-			_, err := New(t.Context(), conf, []Controller{{Name: "toy", Account: "toy", Init: func(c Context) (Runner, error) {
-				got = c.Enabled("Toys")
+			var got string
+			o := options(Controller{Name: "toy", Account: "toy", Init: func(c Context) (Runner, error) {
+				got = fmt.Sprint(c.Enabled("PodDeletionCost"), c.Enabled("HPAScaleToZero"), c.Enabled("NoSuchGate"))
 				return nil, nil
-			}}})
-			if err != nil || got != c.want {
-				t.Errorf("%v, %v", got, err)
+			}})
+			o.FeatureGates = c.gates
+			if _, err := New(client, o); err != nil || got != c.want {
+				t.Errorf("%s, %v", got, err)
 			}
 		})
+	}
+	if _, err := New(&rest.Config{}, Options{FeatureGates: map[string]bool{"PodDeletionCosts": true}}); err == nil || !strings.Contains(err.Error(), "PodDeletionCosts") {
+		t.Errorf("a gate with a wrong name: %v", err)
 	}
 }
 
@@ -388,14 +396,13 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 		}}
 	}
 	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	c := config(client, "a", "b", "token")
-	c.Missing = []string{"far"}
-	m, err := New(klog.NewContext(t.Context(), log), c, []Controller{
-		entry("a", false, worker{}), entry("b", false, nil), entry("token", true, worker{}), entry("off", true, worker{}),
-	})
+	o := options(entry("a", false, worker{}), entry("b", false, nil), entry("token", true, worker{}), entry("off", true, worker{}))
+	o.Off, o.Missing, o.Logger = map[string]string{"off": "no key"}, []string{"far"}, log
+	built, err := New(client, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m := built.current.Load()
 	defer m.close()
 	if got := strings.Join(order, " "); got != "token a b" {
 		t.Errorf("built in the order %s", got)

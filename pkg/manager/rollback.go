@@ -14,7 +14,7 @@ import (
 var ErrRolledBack = errors.New("the API server has gone back to an earlier state")
 
 // rolledBack ends the manager because its API server has gone back. All work stops at once: what is planned rests on what is no longer so.
-func (m *Manager) rolledBack(err error) {
+func (m *instance) rolledBack(err error) {
 	if stop := m.stop.Load(); stop != nil {
 		(*stop)(fmt.Errorf("%w: %w", ErrRolledBack, err))
 	}
@@ -27,15 +27,12 @@ const (
 	rollbackPause  = 10 * time.Second
 )
 
-// Supervise runs a manager like [Manager.Run]. When its API server goes back to an earlier state, it builds the manager anew, so that
-// nothing is left of what was remembered, and runs that. Each manager is shown before it runs, and what showing it returns is called when
-// it has ended. This is for those who serve what a manager tells; others call [Run].
-func Supervise(ctx context.Context, m *Manager, show func(*Manager) (ended func())) error {
+// supervise runs the manager. When its API server goes back to an earlier state, it builds everything anew, so that nothing is left of what
+// was remembered, and runs that.
+func (m *Manager) supervise(ctx context.Context) error {
 	var last time.Time // when it last went back
 	for {
-		ended := show(m)
-		err := m.Run(ctx)
-		ended()
+		err := m.current.Load().Run(ctx)
 		if !errors.Is(err, ErrRolledBack) {
 			return err
 		}
@@ -50,7 +47,7 @@ func Supervise(ctx context.Context, m *Manager, show func(*Manager) (ended func(
 			return nil
 		}
 		last = time.Now()
-		if m, err = New(ctx, m.Config, m.registry); err != nil {
+		if err := m.build(ctx); err != nil {
 			return err
 		}
 	}

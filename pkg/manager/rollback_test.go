@@ -28,28 +28,22 @@ func TestBeginsAnewAfterARollback(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	defer cancel()
-	m, err := New(ctx, config(client, "c"), []Controller{again})
+	m, err := New(client, options(again))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var shown []*Manager
-	ended := 0
+	first := m.current.Load()
 	done := make(chan error)
-	go func() {
-		done <- Supervise(ctx, m, func(m *Manager) func() {
-			shown = append(shown, m)
-			return func() { ended++ }
-		})
-	}()
+	go func() { done <- m.Run(ctx) }()
 	<-running
-	m.rolledBack(errors.New("the lease was at version 7 and is at 6 now"))
+	first.rolledBack(errors.New("the lease was at version 7 and is at 6 now"))
 	<-running
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if len(shown) != 2 || shown[0] != m || shown[1] == m || ended != 2 {
-		t.Errorf("%d managers were shown, %d ended", len(shown), ended)
+	if second := m.current.Load(); second == first || !first.ending.Load() || !second.ending.Load() {
+		t.Error("not one after the other")
 	}
 	if text := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Count(text, "was at version 7") != 1 {
 		t.Errorf("log: %s", text)

@@ -25,7 +25,7 @@ const (
 
 // waitForServer waits until the API server says that it is healthy, or answers that it does not tell us, or ctx ends. It waits
 // without end, as a standby does: to restart the process would bring the API server back no sooner.
-func (m *Manager) waitForServer(ctx context.Context) error {
+func (m *instance) waitForServer(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(m.builder.Config(identity.Informers))
 	if err != nil {
 		return fmt.Errorf("client for the API server: %w", err)
@@ -78,7 +78,7 @@ func askHealth(ctx context.Context, client rest.Interface) error {
 
 // startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can end
 // in good order.
-func (m *Manager) startInformers(ctx context.Context) {
+func (m *instance) startInformers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	m.informers.StartWithContext(ctx)
 	m.closers = append(m.closers, cancel) // before the factory is shut down, which waits for them
@@ -87,12 +87,12 @@ func (m *Manager) startInformers(ctx context.Context) {
 }
 
 // lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
-func (m *Manager) lead(ctx context.Context) error {
+func (m *instance) lead(ctx context.Context) error {
 	if len(m.Lacking) > 0 && (!m.LeaderElect || m.LeaderElection.Name == leaderelection.Defaults().Name) {
 		klog.FromContext(ctx).Error(nil, "This process takes the place of kube-controller-manager, but lacks controllers that a cluster needs",
 			"willNotWork", m.Lacking)
 	}
-	if m.Clients.ServiceAccounts {
+	if m.ServiceAccounts {
 		if err := m.builder.EnsureServiceAccounts(ctx, m.accounts...); err != nil {
 			return fmt.Errorf("service accounts of controllers: %w", err) // CLI-58
 		}
@@ -101,19 +101,27 @@ func (m *Manager) lead(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
-		all   sync.WaitGroup
-		once  sync.Once
-		first error
+		all     sync.WaitGroup
+		running sync.WaitGroup // controllers that have not begun
+		once    sync.Once
+		first   error
 	)
+	running.Add(len(m.runners))
 	for _, r := range m.runners {
 		all.Go(func() {
-			err := m.runOne(ctx, r)
+			err := m.runOne(ctx, r, sync.OnceFunc(running.Done))
 			if err != nil {
 				once.Do(func() { first = fmt.Errorf("controller %s: %w", r.Name, err) })
 				cancel()
 			}
 		})
 	}
+	all.Go(func() {
+		running.Wait()
+		if m.informers.WaitForCacheSyncWithContext(ctx); ctx.Err() == nil {
+			m.led()
+		}
+	})
 	<-ctx.Done()
 	if !m.waitFor(&all) {
 		return ErrShutdownTimeout
@@ -121,7 +129,9 @@ func (m *Manager) lead(ctx context.Context) error {
 	return first
 }
 
-func (m *Manager) runOne(ctx context.Context, r *named) error {
+// runOne runs a controller, and calls began when it runs, or will not.
+func (m *instance) runOne(ctx context.Context, r *named, began func()) error {
+	defer began()
 	if m.StartInterval > 0 {
 		select {
 		case <-time.After(m.StartInterval + time.Duration(rand.Int64N(int64(m.StartInterval)))): // CLI-23
@@ -132,19 +142,20 @@ func (m *Manager) runOne(ctx context.Context, r *named) error {
 	logger := klog.FromContext(ctx).WithValues("controller", r.Name)
 	logger.V(1).Info("Starting controller")
 	defer logger.V(1).Info("Controller has ended")
-	r.running.Store(m.Controllers[r.Name]) // what takes the place of one that is off does not count
+	r.running.Store(m.on(r.Controller)) // what takes the place of one that is off does not count
 	defer r.running.Store(false)
+	began()
 	return r.Run(klog.NewContext(ctx, logger))
 }
 
 // waitFor waits for the controllers to end; it returns false when they take longer than they may.
-func (m *Manager) waitFor(all *sync.WaitGroup) bool {
+func (m *instance) waitFor(all *sync.WaitGroup) bool {
 	done := make(chan struct{})
 	go func() {
 		all.Wait()
 		close(done)
 	}()
-	if m.ShutdownTimeout <= 0 {
+	if m.ShutdownTimeout < 0 {
 		<-done
 		return true
 	}

@@ -34,9 +34,8 @@ type CacheState struct {
 	LastActivity time.Time
 }
 
-// Handlers returns what controllers of this process serve themselves, by path, below /debug/controllers. A [Runner] that serves
-// something has the method Handlers.
-func (m *Manager) Handlers() map[string]http.Handler {
+// Handlers is [Manager.Handlers].
+func (m *instance) Handlers() map[string]http.Handler {
 	all := map[string]http.Handler{}
 	for _, r := range m.runners {
 		if own, ok := r.Runner.(interface {
@@ -48,8 +47,8 @@ func (m *Manager) Handlers() map[string]http.Handler {
 	return all
 }
 
-// ControllerStates tells how the controllers of this process do, for metrics.
-func (m *Manager) ControllerStates() (all []ControllerState) {
+// ControllerStates is [Manager.ControllerStates].
+func (m *instance) ControllerStates() (all []ControllerState) {
 	for _, r := range m.runners {
 		all = append(all, ControllerState{
 			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(),
@@ -58,8 +57,8 @@ func (m *Manager) ControllerStates() (all []ControllerState) {
 	return all
 }
 
-// OffStates tells which controllers are off in this process: those of the registry, in its order, and then those that are missing.
-func (m *Manager) OffStates() []OffState {
+// OffStates is [Manager.OffStates].
+func (m *instance) OffStates() []OffState {
 	all := slices.Clone(m.off)
 	for _, name := range m.Missing {
 		all = append(all, OffState{Name: name, Reason: "this build does not have it"})
@@ -67,8 +66,8 @@ func (m *Manager) OffStates() []OffState {
 	return all
 }
 
-// CacheStates tells how the caches of this process do, for metrics. There are none before [Manager.Run].
-func (m *Manager) CacheStates() (all []CacheState) {
+// CacheStates is [Manager.CacheStates].
+func (m *instance) CacheStates() (all []CacheState) {
 	for _, c := range m.started() {
 		all = append(all, CacheState{
 			Resource: c.Name, LastActivity: m.liveness.Of(c.Name).LastActivity(),
@@ -84,7 +83,7 @@ func (m *Manager) CacheStates() (all []CacheState) {
 }
 
 // metadataStates are those of the resources of which nothing but metadata is cached.
-func (m *Manager) metadataStates() []metadata.State {
+func (m *instance) metadataStates() []metadata.State {
 	if m.metadata == nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
@@ -29,7 +29,7 @@ func TestCachesEqualAFullList(t *testing.T) {
 	t.Parallel() // without a manager
 	c := cluster.Start(t)
 	namespace := c.Namespace(t)
-	projection := must(manager.Projection(controllers.Registry()))
+	projection := must(managertest.Projection(controllers.Registry()...))
 	caches := map[string]informers.PodCache{}
 	for _, encoding := range []string{apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeJSON} {
 		config := rest.CopyConfig(c.RESTConfig)

@@ -20,11 +20,9 @@ import (
 	"k8s.io/component-base/version"
 
 	"github.com/standalone-kcm/controller-manager/internal/health"
-	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/metrics"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -39,21 +37,15 @@ type embedded struct {
 }
 
 // embed runs a manager until the test ends.
-func embed(t *testing.T, client *rest.Config, registry []manager.Controller, edit func(*manager.Config)) *embedded {
+func embed(t *testing.T, client *rest.Config, registry []manager.Controller, edit func(*manager.Options)) *embedded {
 	t.Helper()
-	c := manager.Config{
-		Client: client, Clients: identity.Options{Component: "kube-controller-manager"},
-		Controllers: map[string]bool{}, MinResyncPeriod: 12 * time.Hour, ShutdownTimeout: 10 * time.Second,
-		LeaderElection: leaderelection.Defaults(),
-	}
-	for _, entry := range registry {
-		c.Controllers[entry.Name] = true
-	}
 	measured := metrics.New(version.Get())
-	c.Hooks, c.RegisterMetrics = measured.Hooks, measured.Register
-	edit(&c)
+	o := manager.Options{
+		Component: "kube-controller-manager", Controllers: registry, Hooks: measured.Hooks, RegisterMetrics: measured.Register,
+	}
+	edit(&o)
 	ctx, cancel := context.WithCancel(context.Background())
-	m, err := manager.New(ctx, c, registry)
+	m, err := manager.New(client, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +233,7 @@ func TestAFrozenWatch(t *testing.T) {
 	ns := c.Namespace(t)
 	g, client := proxied(t, c)
 	const bound = 5 * time.Second
-	e := embed(t, client, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Config) { c.Bounds.Watch = bound })
+	e := embed(t, client, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Options) { c.Bounds.Watch = bound })
 	e.wait(patience, "/readyz", http.StatusOK)
 	e.wait(patience, "/livez?exclude=watch-"+idle, http.StatusOK)
 
@@ -307,7 +299,7 @@ func churn(t *testing.T, c *cluster.Cluster, ns string) (stop func()) {
 // back, work goes on.
 func TestAPIServerStopsAndStarts(t *testing.T) {
 	b := alone(t)
-	e := embed(t, b.RESTConfig, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Config) { c.Bounds.Stale = 2 * time.Second })
+	e := embed(t, b.RESTConfig, []manager.Controller{toy("toy", func(string) {})}, func(c *manager.Options) { c.Bounds.Stale = 2 * time.Second })
 	m := b.Manager(t, onlyWorkloads)
 	b.create(deployment("web", 3))
 	b.waitComplete("web")
@@ -352,7 +344,7 @@ func TestAStuckWorker(t *testing.T) {
 			<-release
 		}
 	})
-	e := embed(t, c.RESTConfig, []manager.Controller{stuck, toy("other", func(string) {})}, func(c *manager.Config) {
+	e := embed(t, c.RESTConfig, []manager.Controller{stuck, toy("other", func(string) {})}, func(c *manager.Options) {
 		c.Bounds.Worker, c.Bounds.Queue = 4*time.Second, 3*time.Second
 	})
 	e.wait(patience, "/readyz", http.StatusOK)
@@ -392,8 +384,8 @@ func toy(name string, work func(key string)) manager.Controller {
 		return reconcile.New(c.Shared, c.Access, reconcile.Controller[*corev1.Pod, struct{}, struct{}]{
 			Name: name, Workers: 1,
 			Watches: []reconcile.Watch{
-				{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: informers.Itself},
-				{Kind: corev1.SchemeGroupVersion.WithKind("PodTemplate"), Informer: templates.Informer(), Enqueues: informers.Itself},
+				pods.Watch(informers.Itself),
+				templates.Watch(informers.Itself),
 			},
 			Observe: func(_ context.Context, r reconcile.Request[struct{}]) (reconcile.Observation[*corev1.Pod, struct{}], error) {
 				p := pods.Get(r.Key.Namespace, r.Key.Name)
@@ -410,7 +402,7 @@ func toy(name string, work func(key string)) manager.Controller {
 // A standby is ready, and alive, and says of healthz what MH-18 says.
 func TestAStandbyIsReady(t *testing.T) {
 	c := cluster.Start(t)
-	elect := func(c *manager.Config) {
+	elect := func(c *manager.Options) {
 		c.LeaderElect = true
 		c.LeaderElection.Name = "health-standby"
 	}

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -70,10 +69,9 @@ func (c *cell) start() {
 	p := &process{world: c.world, name: "m0"}
 	p.lives = 1
 	client := &apiserver.Client{Server: c.server, Name: "m0.1", Network: c, Served: c.record.served}
-	config := p.config(&rest.Config{Host: "http://simulation", Transport: client})
 	go func() {
 		defer close(c.ended)
-		if err := manager.Run(ctx, config, c.registry); err != nil {
+		if err := p.run(ctx, client); err != nil {
 			c.record.violation("the manager ended: %v", err)
 		}
 	}()

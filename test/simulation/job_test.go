@@ -10,10 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -45,7 +43,7 @@ func runJob(t *testing.T, completions, parallelism int32, edit func(*batchv1.Job
 		client := &apiserver.Client{Server: w.server, Name: "m0.1", Network: newLink(1, time.Millisecond)}
 		ended, played := make(chan error), make(chan struct{})
 		go func() {
-			ended <- manager.Run(ctx, w.processes[0].config(&rest.Config{Host: "http://simulation", Transport: client}), w.registry)
+			ended <- w.processes[0].run(ctx, client)
 		}()
 		go func() { defer close(played); w.cluster.Run(ctx) }()
 		defer func() { cancel(); <-ended; <-played }()

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/identity"
+	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
@@ -44,9 +45,8 @@ func (p *process) start() {
 		p.ended = make(chan struct{})
 	}
 	client := &apiserver.Client{Server: w.server, Name: name, Network: w.to(link), Served: w.record.served}
-	config := p.config(&rest.Config{Host: "http://simulation", Transport: client})
 	go func() {
-		err := manager.Run(ctx, config, w.registry)
+		err := p.run(ctx, client)
 		cancel()
 		w.cluster.Post(func() { p.died(name, err) })
 	}()
@@ -71,28 +71,36 @@ func flags(s script.Script) map[string]string {
 	}
 }
 
-// config is that of a manager with default flags, as far as the script does not set anything else.
-func (p *process) config(client *rest.Config) manager.Config {
+// run runs a manager with default flags, as far as the script does not set anything else.
+func (p *process) run(ctx context.Context, client *apiserver.Client) error {
 	set := p.world.script.Setting
-	c := manager.Config{
-		Client:          client,
-		Clients:         identity.Options{Component: "kube-controller-manager"},
-		RootCAFile:      suite.RootCAFile(),
-		Controllers:     map[string]bool{},
-		Enabled:         func(gate string) bool { return gate != "MaxUnavailableStatefulSet" }, // which is off by default
-		MinResyncPeriod: 12 * time.Hour,
-		ShutdownTimeout: 10 * time.Second,
-		LeaderElect:     set("elect", 1) == 1,
-		LeaderElection:  leaderelection.Defaults(),
+	o := manager.Options{
+		Component: "kube-controller-manager", Controllers: p.world.registry, Off: map[string]string{}, RootCAFile: suite.RootCAFile(),
+		FeatureGates: gates(), LeaderElect: set("elect", 1) == 1, Logger: klog.FromContext(ctx),
 	}
-	c.LeaderElection.ShutdownTimeout = c.ShutdownTimeout + time.Second
 	if set("standby", 0) == 1 {
-		c.LeaderElection.OnLoss = leaderelection.Standby
+		o.LeaderElection.OnLoss = leaderelection.Standby
 	}
 	for _, e := range p.world.registry {
-		c.Controllers[e.Name] = p.world.runs(e.Name)
+		if !p.world.runs(e.Name) {
+			o.Off[e.Name] = "the script leaves it off"
+		}
 	}
-	return c
+	m, err := manager.New(&rest.Config{Host: "http://simulation", Transport: client}, o)
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx)
+}
+
+// gates switches all on that a controller asks for, but for one that is off by default.
+func gates() map[string]bool {
+	on, _ := features.All()
+	all := map[string]bool{}
+	for gate := range on {
+		all[string(gate)] = gate != "MaxUnavailableStatefulSet"
+	}
+	return all
 }
 
 // stop tells the process to end, as SIGTERM does.

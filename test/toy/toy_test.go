@@ -74,7 +74,7 @@ func registryWith(t *testing.T, registry string) string {
 	t.Helper()
 	for before, line := range map[string]string{
 		"import (\n":                       "\t\"github.com/standalone-kcm/controller-manager/pkg/controllers/toy\"\n",
-		"\treturn []manager.Controller{\n": "\t\ttoy.Controller(),\n",
+		"\treturn []manager.Controller{\n": "\t\ttoy.New(toy.Options{}),\n",
 	} {
 		if strings.Count(registry, before) != 1 {
 			t.Fatalf("the registry does not have %q once", before)

@@ -39,7 +39,7 @@ func newStarted() *started {
 	s := &started{}
 	s.Program = Program{
 		Name:     "controller-manager",
-		Registry: []manager.Controller{deployment.Controller(), replicaset.Controller()},
+		Registry: []manager.Controller{deployment.New(deployment.Options{}), replicaset.New(replicaset.Options{})},
 		Start: func(ctx context.Context, c options.Config) error {
 			s.configs = append(s.configs, c)
 			klog.FromContext(ctx).Info("Running")
@@ -383,20 +383,22 @@ func TestManagerConfig(t *testing.T) {
 	if code != 0 {
 		t.Fatal(stderr)
 	}
-	m := managerConfig(got)
-	if !m.Controllers["deployment-controller"] || m.Controllers["replicaset-controller"] {
-		t.Errorf("CLI-50: %v", m.Controllers)
+	m := got.Options
+	if m.Off["deployment-controller"] != "" || m.Off["replicaset-controller"] != "--controllers leaves it off" || len(m.Controllers) != len(p.Registry) {
+		t.Errorf("CLI-50: %v", m.Off)
+	}
+	if m.Off["token-cleaner-controller"] != "it is off by default, and --controllers does not name it" {
+		t.Errorf("REG-101: %v", m.Off)
 	}
 	if !slices.Contains(m.Lacking, "attaching volumes to nodes") || slices.Contains(m.Lacking, "ReplicaSets") {
 		t.Errorf("lacking: %q", m.Lacking)
 	}
-	c := m.Clients
-	if c.Component != "kube-controller-manager" || !c.RateLimited || c.QPS != 7 || c.Burst != 30 || !c.ServiceAccounts ||
-		c.ContentType != "application/json" || m.Client.Host != "http://127.0.0.1:1" {
-		t.Errorf("CI-1..5, CLI-19..25: %+v", c)
+	if m.Component != "kube-controller-manager" || m.QPS != 7 || m.Burst != 30 || !m.ServiceAccounts ||
+		m.ContentType != "application/json" || got.Client.Host != "http://127.0.0.1:1" {
+		t.Errorf("CI-1..5, CLI-19..25: %+v", m)
 	}
 	for _, entry := range p.Registry {
-		switch o := entry.Options.(type) {
+		switch o := entry.Flags.(type) {
 		case *deployment.Options:
 			if o.Workers != 3 {
 				t.Errorf("CLI-13: %+v", o)
@@ -407,14 +409,14 @@ func TestManagerConfig(t *testing.T) {
 			}
 		}
 	}
-	if m.Enabled("PodDeletionCost") || !m.Enabled("DeploymentReplicaSetTerminatingReplicas") {
+	if m.FeatureGates["PodDeletionCost"] || !m.FeatureGates["DeploymentReplicaSetTerminatingReplicas"] {
 		t.Error("CLI-65, CLI-66: not what the flag says")
 	}
-	if m.MinResyncPeriod != time.Hour || m.StartInterval != 2*time.Second || m.ShutdownTimeout != 0 {
+	if m.MinResyncPeriod != time.Hour || m.StartInterval != 2*time.Second || m.ShutdownTimeout >= 0 {
 		t.Errorf("CLI-22..24: %v, %v, %v", m.MinResyncPeriod, m.StartInterval, m.ShutdownTimeout)
 	}
 	l := m.LeaderElection
-	if !m.LeaderElect || l.OnLoss != leaderelection.Standby || l.Name != "x" || l.ShutdownTimeout < time.Hour || len(l.Validate()) > 0 {
+	if !m.LeaderElect || l.OnLoss != leaderelection.Standby || l.Name != "x" || len(l.Validate()) > 0 {
 		t.Errorf("LE-1: %+v", l)
 	}
 }

@@ -27,13 +27,13 @@ func configz(c options.Config, registry []manager.Controller) map[string]any {
 	z := map[string]any{
 		"kind": "KubeControllerManagerConfiguration", "apiVersion": configzName + "/v1alpha1",
 		"Generic":         configzOfGeneric(c),
-		"KubeCloudShared": shared{c.UseServiceAccountCredentials},
+		"KubeCloudShared": shared{c.ServiceAccounts},
 	}
 	for _, entry := range registry {
-		if entry.Options == nil {
+		if entry.Flags == nil {
 			continue
 		}
-		if section, fields := entry.Options.Configz(); section != "" {
+		if section, fields := entry.Flags.Configz(); section != "" {
 			z[section] = fields
 		}
 	}
@@ -47,11 +47,11 @@ func configzOfGeneric(c options.Config) configzGeneric {
 		qps, burst = -1, 0 // as clients know it: no limit
 	}
 	return configzGeneric{
-		MinResyncPeriod: metav1.Duration{Duration: c.MinResyncPeriod},
+		MinResyncPeriod: metav1.Duration{Duration: max(0, c.MinResyncPeriod)},
 		ClientConnection: configv1alpha1.ClientConnectionConfiguration{
 			Kubeconfig: c.Flags["kubeconfig"], ContentType: c.ContentType, QPS: qps, Burst: burst,
 		},
-		ControllerStartInterval: metav1.Duration{Duration: c.ControllerStartInterval},
+		ControllerStartInterval: metav1.Duration{Duration: c.StartInterval},
 		LeaderElection: configv1alpha1.LeaderElectionConfiguration{
 			LeaderElect:       &c.LeaderElect,
 			LeaseDuration:     metav1.Duration{Duration: l.LeaseDuration},

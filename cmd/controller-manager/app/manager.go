@@ -3,13 +3,11 @@ package app
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
-	"k8s.io/component-base/featuregate"
+	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
-	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/metrics"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
@@ -34,59 +32,17 @@ func start(ctx context.Context, c options.Config, registry []manager.Controller)
 	if err != nil {
 		return err
 	}
-	config := managerConfig(c)
-	config.Hooks = measured.Hooks
-	config.RegisterMetrics = measured.Register
-	m, err := manager.New(ctx, config, registry)
+	c.Hooks, c.RegisterMetrics, c.Logger = measured.Hooks, measured.Register, klog.FromContext(ctx)
+	m, err := manager.New(c.Client, c.Options)
 	if err != nil {
 		if server != nil {
 			err = errors.Join(err, server.Close())
 		}
 		return err
 	}
+	defer measured.Follow(m)()
 	if server == nil {
-		return manager.Supervise(ctx, m, measured.Follow)
+		return m.Run(ctx)
 	}
-	var current atomic.Pointer[manager.Manager]
-	current.Store(m)
-	return serveWhile(ctx, server, handlers(c, registry, current.Load, began), func(ctx context.Context) error {
-		return manager.Supervise(ctx, m, func(m *manager.Manager) (ended func()) {
-			current.Store(m)
-			return measured.Follow(m)
-		})
-	})
-}
-
-// managerConfig hands over what the flags said.
-func managerConfig(c options.Config) manager.Config {
-	m := manager.Config{
-		Client: c.Client,
-		Clients: identity.Options{
-			Component:       c.Component,
-			ContentType:     c.ContentType,
-			RateLimited:     c.RateLimited,
-			QPS:             c.QPS,
-			Burst:           c.Burst,
-			ServiceAccounts: c.UseServiceAccountCredentials,
-		},
-		Controllers:     map[string]bool{},
-		Lacking:         c.Controllers.Lacking,
-		Missing:         c.Controllers.Missing,
-		RootCAFile:      c.RootCAFile,
-		MinResyncPeriod: c.MinResyncPeriod,
-		StartInterval:   c.ControllerStartInterval,
-		ShutdownTimeout: c.ControllerShutdownTimeout,
-		LeaderElect:     c.LeaderElect,
-		LeaderElection:  c.LeaderElection,
-		Enabled:         func(gate string) bool { return c.Features.Enabled(featuregate.Feature(gate)) },
-	}
-	for _, name := range c.Controllers.Enabled {
-		m.Controllers[name] = true
-	}
-	// The elector waits a little longer than the manager does, so that it is the manager who says what did not end (CLI-24).
-	m.LeaderElection.ShutdownTimeout = c.ControllerShutdownTimeout + time.Second
-	if c.ControllerShutdownTimeout == 0 {
-		m.LeaderElection.ShutdownTimeout = 365 * 24 * time.Hour // no limit
-	}
-	return m
+	return serveWhile(ctx, server, handlers(c, registry, m, began), m.Run)
 }

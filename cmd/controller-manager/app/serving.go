@@ -164,14 +164,11 @@ func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config
 	}).Config(name)
 }
 
-// handlers returns what the server serves, by path. The manager that it tells of may be replaced.
-func handlers(c options.Config, registry []manager.Controller, current func() *manager.Manager, start time.Time) map[string]http.Handler {
-	healthz := func() []health.Check { return current().Healthz() }
-	livez := health.Handler("livez", func() []health.Check { return current().Livez() })
-	readyz := health.Handler("readyz", func() []health.Check { return current().Readyz() })
-	explain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current().Explain().ServeHTTP(w, r) })
+// handlers returns what the server serves, by path.
+func handlers(c options.Config, registry []manager.Controller, m *manager.Manager, start time.Time) map[string]http.Handler {
+	livez, readyz := health.Handler("livez", m.Livez), health.Handler("readyz", m.Readyz)
 	all := map[string]http.Handler{
-		"/healthz":        health.Handler("healthz", healthz), // and nothing below it (MH-6)
+		"/healthz":        health.Handler("healthz", m.Healthz), // and nothing below it (MH-6)
 		"/livez":          livez,
 		"/livez/":         livez,
 		"/readyz":         readyz,
@@ -179,12 +176,10 @@ func handlers(c options.Config, registry []manager.Controller, current func() *m
 		"/metrics":        metrics.Handler(),
 		"/metrics/slis":   metrics.SLIHandler(),
 		"/configz":        serving.Configz(configzName, configz(c, registry)),
-		"/debug/explain":  explain,
-		"/debug/explain/": explain,
+		"/debug/explain":  m.Explain(),
+		"/debug/explain/": m.Explain(),
 	}
-	for path := range current().Handlers() {
-		all[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { current().Handlers()[path].ServeHTTP(w, r) })
-	}
+	maps.Copy(all, m.Handlers())
 	if c.Features.Enabled("ComponentFlagz") { // CLI-73
 		all["/flagz"] = serving.Flagz(options.Component, c.Flags)
 	}

@@ -188,7 +188,7 @@ func TestServingConfig(t *testing.T) {
 func built(t *testing.T, args ...string) map[string]http.Handler {
 	t.Helper()
 	c, registry := configuredWithRegistry(t, args...)
-	m, err := manager.New(t.Context(), managerConfig(c), registry)
+	m, err := manager.New(c.Client, c.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func built(t *testing.T, args ...string) map[string]http.Handler {
 	if err := m.Run(ended); err != nil {
 		t.Fatal(err)
 	}
-	return handlers(c, registry, func() *manager.Manager { return m }, time.Now())
+	return handlers(c, registry, m, time.Now())
 }
 
 func TestHandlers(t *testing.T) {

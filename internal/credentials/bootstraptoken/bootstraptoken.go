@@ -1,4 +1,3 @@
-// Package bootstraptoken reads the Secrets in which bootstrap tokens are kept, as far as several controllers ask for the same.
 package bootstraptoken
 
 import (

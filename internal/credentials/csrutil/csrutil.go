@@ -1,4 +1,3 @@
-// Package csrutil answers questions about requests for certificates that several controllers ask. It is pure.
 package csrutil
 
 import (

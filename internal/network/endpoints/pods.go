@@ -1,6 +1,3 @@
-// Package endpoints answers what the controllers of Endpoints and of EndpointSlices ask of Services and pods: who selects a pod,
-// under which address and at which ports it serves, what a change of it means, and how addresses are packed into subsets. All
-// functions are pure and leave their arguments alone.
 package endpoints
 
 import (

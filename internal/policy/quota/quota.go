@@ -1,5 +1,3 @@
-// Package quota says what objects are charged with in the quotas of their namespaces. It decides and keeps nothing, and imports only
-// API types.
 package quota
 
 import (

@@ -1,4 +1,3 @@
-// Package projectiontest has pods and other objects for tests of what decodes, projects and caches them.
 package projectiontest
 
 import (

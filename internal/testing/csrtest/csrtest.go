@@ -1,4 +1,3 @@
-// Package csrtest makes requests for certificates, and authorities that sign them, for tests.
 package csrtest
 
 import (

@@ -1,5 +1,3 @@
-// Package plantest helps to test planners without an API server: builders for objects, and a small world in memory
-// that takes plans, keeps versions and generations as a server does, and can be looked at through caches of any age.
 package plantest
 
 import (

@@ -1,6 +1,3 @@
-// Package history keeps the earlier templates of StatefulSets and DaemonSets in ControllerRevisions, with the contents, hashes and
-// names by which kubectl rollout history and undo, and a controller that takes over, find them. All functions are pure and leave
-// their arguments alone.
 package history
 
 import (

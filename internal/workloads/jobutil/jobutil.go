@@ -1,4 +1,3 @@
-// Package jobutil answers questions about Jobs that several controllers ask.
 package jobutil
 
 import (

@@ -1,5 +1,3 @@
-// Package podutil answers questions about pods that more than one controller asks. All functions are pure and leave
-// their arguments alone.
 package podutil
 
 import (

@@ -3,10 +3,7 @@ package replicas
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -15,12 +12,12 @@ import (
 
 // Config says of which kind a controller is, and where it finds the sets.
 type Config struct {
-	Name     string // of the queue (CI-33)
-	Example  *Set   // of the kind
-	Workers  int
-	Informer cache.SharedIndexInformer
-	Get      func(namespace, name string) *Set // nil if there is none
-	In       func(namespace string) []*Set
+	Name    string // of the queue (CI-33)
+	Example *Set   // of the kind
+	Workers int
+	Watch   reconcile.Watch                   // of the sets
+	Get     func(namespace, name string) *Set // nil if there is none
+	In      func(namespace string) []*Set
 	// Siblings returns all sets, this one included, with the same controlling owner as a set that has one (RS-32). Nil: which
 	// pods are deleted does not depend on those of other sets.
 	Siblings func(*Set) []*Set
@@ -31,25 +28,23 @@ type Config struct {
 	TerminatingReplicas bool // the status counts terminating pods (CLI-65)
 }
 
-// Fields are what such a controller reads of pods, by which it counts them and ranks those to delete (RS-31). The sets are written
+// podFields are what such a controller reads of pods, by which it counts them and ranks those to delete (RS-31). The sets are written
 // back whole.
-func Fields() projection.Fields {
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{
-			corev1.SchemeGroupVersion.WithKind("Pod"): {
-				"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase", "status.conditions",
-				"spec.initContainers.name", "spec.initContainers.restartPolicy", // restarts of sidecars count
-				"status.containerStatuses.name", "status.containerStatuses.restartCount",
-				"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount",
-			},
+func podFields() informers.PodFields {
+	return informers.PodFields{
+		Paths: []string{
+			"metadata.annotations[" + corev1.PodDeletionCost + "]", "spec.nodeName", "status.phase", "status.conditions",
+			"spec.initContainers.name", "spec.initContainers.restartPolicy", // restarts of sidecars count
+			"status.containerStatuses.name", "status.containerStatuses.restartCount",
+			"status.initContainerStatuses.name", "status.initContainerStatuses.restartCount",
 		},
-		PodCondition: projection.ReadyCondition,
+		Condition: informers.Ready,
 	}
 }
 
 // New returns a controller.
 func New(c manager.Context, k Config) (manager.Runner, error) {
-	pods, err := informers.Pods(c.Informers)
+	pods, err := informers.Pods(c.Informers, podFields())
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +60,8 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 		Workers: k.Workers,
 		Kinds:   []string{k.Example.Kind.Kind},
 		Watches: []reconcile.Watch{
-			{Kind: k.Example.Kind, Informer: k.Informer, Enqueues: informers.Itself, Resync: true},
-			{Kind: podKind, Informer: pods.Informer(), Enqueues: owners.Enqueues},
+			k.Watch,
+			pods.Watch(owners.Enqueues),
 		},
 		Observe:  sees.observe,
 		Remember: reconcile.Always[snapshot, claimed, failureHistory], // a failed pod was seen, whatever becomes of the writes

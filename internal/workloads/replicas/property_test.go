@@ -24,6 +24,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -281,7 +282,13 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 }
 
 // ownProjection is what the caches keep if there is no other controller.
-var ownProjection = sync.OnceValues(func() (*projection.Projection, error) { return projection.New(Fields()) })
+var ownProjection = sync.OnceValues(func() (*projection.Projection, error) {
+	f := informers.NewFactory(nil, 0)
+	if _, err := informers.Pods(f, podFields()); err != nil {
+		return nil, err
+	}
+	return f.Projection()
+})
 
 func projected(t failer, o any) any {
 	p, err := ownProjection()

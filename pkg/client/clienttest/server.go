@@ -1,4 +1,3 @@
-// Package clienttest is an API server in memory, for tests. It runs in virtual time (testing/synctest).
 package clienttest
 
 import (

@@ -1,5 +1,3 @@
-// Package bootstrapsigner is the bootstrap signer: it signs the public ConfigMap cluster-info with each bootstrap token, so that who knows a
-// token can trust what the ConfigMap says of the cluster.
 package bootstrapsigner
 
 import (
@@ -10,23 +8,24 @@ import (
 	"k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the bootstrap signer's entry in the registry. It has no flags (BOOT-3).
-func Controller() manager.Controller {
+// Options are empty: nothing can be set of the controller.
+type Options struct{}
+
+// New returns the bootstrap signer. It has no flags (BOOT-3).
+func New(o Options) manager.Controller {
 	return manager.Controller{
 		Name:         "bootstrap-signer-controller",
 		Alias:        "bootstrapsigner",
 		Account:      "bootstrap-signer",
 		OffByDefault: true,
 		Rights:       Rights,
-		Fields:       cached(),
-		Init:         initialize,
+		Init:         o.init,
 	}
 }
 
@@ -39,14 +38,7 @@ func configMapKind() schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind("ConfigMap")
 }
 
-// cached are the fields that the controller reads. The ConfigMap is written back whole.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
-		configMapKind(): {}, bootstraptoken.Kind(): bootstraptoken.Fields(),
-	}}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
 		return nil, err
@@ -56,8 +48,8 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		Workers: 1,
 		Kinds:   []string{"ConfigMap"},
 		Watches: []reconcile.Watch{
-			{Kind: configMapKind(), Informer: k.configMaps.Informer(), Enqueues: enqueuedByConfigMap, Resync: true},
-			{Kind: bootstraptoken.Kind(), Informer: k.secrets.Informer(), Enqueues: enqueuedBySecret, Resync: true},
+			k.configMaps.Watch(enqueuedByConfigMap, informers.WithResync),
+			k.secrets.Watch(enqueuedBySecret, informers.WithResync),
 		},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planSignatures),

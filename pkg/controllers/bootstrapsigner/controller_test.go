@@ -28,7 +28,7 @@ type cluster struct {
 func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *cluster), objects ...plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch.Add(-10 * time.Minute)))
-		c, entry := &cluster{clienttest.NewServer(), t}, Controller()
+		c, entry := &cluster{clienttest.NewServer(), t}, New(Options{})
 		c.put(objects...)
 		c.BeforeWrite(before)
 		from := managertest.Context(t, c.Server, entry, managertest.Cache{Example: &corev1.Secret{}, Selector: bootstraptoken.Selector()},

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/cluster-bootstrap/token/api"
 	"k8s.io/cluster-bootstrap/token/jws"
 	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
@@ -27,9 +26,9 @@ type caches struct {
 	secrets    informers.Store[*corev1.Secret] // of bootstrap tokens
 }
 
-func newCaches(f kubeinformers.SharedInformerFactory) (*caches, error) {
+func newCaches(f *informers.Factory) (*caches, error) {
 	configMaps, err1 := informers.Objects[*corev1.ConfigMap](informers.Selecting(f, selector()))
-	secrets, err2 := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()))
+	secrets, err2 := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()), bootstraptoken.Fields()...)
 	return &caches{configMaps, secrets}, errors.Join(err1, err2)
 }
 

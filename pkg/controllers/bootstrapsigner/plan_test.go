@@ -139,11 +139,11 @@ func TestEnqueues(t *testing.T) { // BOOT-11, BOOT-32
 }
 
 func TestEntry(t *testing.T) {
-	c := Controller()
+	c := New(Options{})
 	if diff := cmp.Diff([]string{"bootstrap-signer-controller", "bootstrapsigner", "bootstrap-signer"}, []string{c.Name, c.Alias, c.Account}); diff != "" { // BOOT-1
 		t.Error(diff)
 	}
-	if !c.OffByDefault || c.Options != nil { // BOOT-3
+	if !c.OffByDefault || c.Flags != nil { // BOOT-3
 		t.Error("it is on by default, or has flags")
 	}
 }

@@ -1,49 +1,46 @@
-// Package clusterroleaggregation is the ClusterRole aggregation controller: the rules of a ClusterRole with an aggregation rule are those
-// of the ClusterRoles that it selects.
 package clusterroleaggregation
 
 import (
+	"cmp"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// workers is how many ClusterRoles are reconciled at the same time.
-const workers = 5
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // ClusterRoles that are reconciled at the same time
+}
 
-// Controller returns the entry of the ClusterRole aggregation controller in the registry.
-func Controller() manager.Controller {
+// New returns the ClusterRole aggregation controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "clusterrole-aggregation-controller",
 		Alias:   "clusterrole-aggregation",
 		Account: "clusterrole-aggregation-controller",
 		Rights:  Rights,
-		Fields:  cached(),
-		Init:    initialize,
+		Init:    o.init,
 	}
 }
 
 func kind() schema.GroupVersionKind { return rbacv1.SchemeGroupVersion.WithKind("ClusterRole") }
 
-// cached are the fields that the controller reads.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind(): {"rules", "aggregationRule"}}}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
 		return nil, err
 	}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "ClusterRoleAggregator", // of the queue
-		Workers: workers,
+		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
-		Watches: []reconcile.Watch{{Kind: kind(), Informer: k.roles.Informer(), Enqueues: k.enqueuedByRole, Resync: true}},
+		Watches: []reconcile.Watch{k.roles.Watch(k.enqueuedByRole, informers.WithResync)},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planRules),
 		Owner: func(s snapshot) plan.Object {

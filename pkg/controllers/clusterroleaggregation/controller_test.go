@@ -38,7 +38,7 @@ func run(t *testing.T, roles []*rbacv1.ClusterRole, before func(clienttest.Write
 			b.put(r)
 		}
 		b.BeforeWrite(before)
-		entry := Controller()
+		entry := New(Options{})
 		c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &rbacv1.ClusterRole{}})
 		c.Access.Client = applier{b.Server}
 		b.explain = c.Shared.Explain
@@ -251,7 +251,7 @@ func TestOwnersAreReadLive(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			k, err := newCaches(managertest.Context(t, server, Controller(), managertest.Cache{Example: &rbacv1.ClusterRole{}}).Informers)
+			k, err := newCaches(managertest.Context(t, server, New(Options{}), managertest.Cache{Example: &rbacv1.ClusterRole{}}).Informers)
 			if err != nil {
 				t.Fatal(err)
 			}

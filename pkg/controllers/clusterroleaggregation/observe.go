@@ -12,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientinformers "k8s.io/client-go/informers"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -28,21 +27,24 @@ type caches struct {
 	roles, rules informers.IndexedStore[*rbacv1.ClusterRole] // by labels; with an aggregation rule
 }
 
-func newCaches(f clientinformers.SharedInformerFactory) (*caches, error) {
+func newCaches(f *informers.Factory) (*caches, error) {
 	byLabels, err1 := informers.IndexedObjects(f, "label", func(role *rbacv1.ClusterRole) (values []string) {
 		for label, value := range role.Labels {
 			values = append(values, term(label, value))
 		}
 		return values
-	})
+	}, fields()...)
 	byRule, err2 := informers.IndexedObjects(f, "aggregationRule", func(role *rbacv1.ClusterRole) []string {
 		if role.AggregationRule == nil {
 			return nil
 		}
 		return []string{aggregating}
-	})
+	}, fields()...)
 	return &caches{roles: byLabels, rules: byRule}, errors.Join(err1, err2)
 }
+
+// fields are those that the controller reads.
+func fields() []string { return []string{"rules", "aggregationRule"} }
 
 // term is a label with its value, as the index has them.
 func term(label, value string) string { return label + "=" + value }

@@ -254,7 +254,7 @@ func TestChangesThatConcernRoles(t *testing.T) {
 }
 
 func TestEntry(t *testing.T) {
-	c := Controller()
+	c := New(Options{})
 	if c.Name != "clusterrole-aggregation-controller" || c.Alias != "clusterrole-aggregation" || c.Account != c.Name || c.OffByDefault {
 		t.Errorf("%+v", c)
 	}

@@ -1,51 +1,39 @@
-// Package cronjob is the cronjob controller: it creates Jobs at the times of a schedule, and deletes the oldest of those that have
-// finished.
 package cronjob
 
 import (
+	"cmp"
 	"errors"
 	_ "time/tzdata" // time zones also where the file system has none (CJ-28)
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the cronjob controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the cronjob controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "cronjob-controller",
 		Alias:   "cronjob",
 		Account: "cronjob-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  fields(),
 		Init:    o.init,
 	}
-}
-
-// fields are what the controller reads. CronJobs are written back whole.
-func fields() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
-		jobKind(): {
-			annotationPath(batchv1.CronJobScheduledTimestampAnnotation), annotationPath(manualAnnotation),
-			"status.conditions", "status.startTime", "status.completionTime",
-		},
-	}}
 }
 
 func annotationPath(key string) string { return "metadata.annotations[" + key + "]" }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	cronJobs, err1 := informers.Objects[*batchv1.CronJob](c.Informers)
-	jobs, err2 := informers.OwnedObjects[*batchv1.Job](c.Informers)
+	jobs, err2 := informers.OwnedObjects[*batchv1.Job](c.Informers,
+		annotationPath(batchv1.CronJobScheduledTimestampAnnotation), annotationPath(manualAnnotation), "status.conditions", "status.startTime", "status.completionTime")
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -58,8 +46,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
 		Watches: []reconcile.Watch{
-			{Kind: kind(), Informer: cronJobs.Informer(), Enqueues: informers.Itself, Resync: true}, // CJ-1
-			{Kind: jobKind(), Informer: jobs.Informer(), Enqueues: enqueuedByJob(owners)},
+			cronJobs.Watch(informers.Itself, informers.WithResync), // CJ-1
+			jobs.Watch(enqueuedByJob(owners)),
 		},
 		Observe:  k.observe,
 		Owner:    func(s snapshot) plan.Object { return s.CronJob },

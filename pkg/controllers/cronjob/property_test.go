@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -78,7 +78,7 @@ var comparable = cmp.Comparer(func(a, b zone) bool { return a.String() == b.Stri
 // Whatever the objects are: neither plan nor report panics or changes them. They do not depend on the order of the cache nor on fields that
 // are not cached, and can be repeated from what was stored.
 func TestAnyObjectsAtAll(t *testing.T) {
-	kept, err := projection.New(fields())
+	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

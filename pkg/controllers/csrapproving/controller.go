@@ -1,38 +1,33 @@
-// Package csrapproving is the controller that approves requests for the client certificates of kubelets, if who asks may have one.
 package csrapproving
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"cmp"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// workers is how many requests are looked at at the same time (CSR-2).
-const workers = 5
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // requests that are reconciled at the same time
+}
 
-// Controller returns the approver's entry in the registry.
-func Controller() manager.Controller {
+// New returns the approver. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "certificatesigningrequest-approving-controller",
 		Alias:   "csrapproving",
 		Account: "certificate-controller",
 		Rights:  Rights,
-		Fields:  cached(),
-		Init:    initialize,
+		Init:    o.init,
 	}
 }
 
-// cached says that requests are kept whole: they are written back whole.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{csrutil.Kind(): {}}}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	requests, err := informers.Objects[*csrutil.Request](c.Informers)
 	if err != nil {
 		return nil, err
@@ -41,9 +36,9 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:      "certificate_approving",
 		QueueName: "certificate", // shared with the signer, as in the original
-		Workers:   workers,
+		Workers:   int(o.Workers),
 		Kinds:     []string{csrutil.Kind().Kind},
-		Watches:   []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: enqueued, Resync: true}},
+		Watches:   []reconcile.Watch{requests.Watch(enqueued, informers.WithResync)},
 		Observe:   k.observe,
 		Remember:  reconcile.Always[snapshot, struct{}, memory], // the memory is of what was asked
 		Plan:      reconcile.PlanOnly(planApproval),

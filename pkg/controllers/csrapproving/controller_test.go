@@ -25,7 +25,7 @@ func run(t *testing.T, allowed func(authorizationv1.SubjectAccessReviewSpec) boo
 	synctest.Test(t, func(t *testing.T) {
 		server := clienttest.NewServer()
 		server.Authorize(allowed)
-		entry := Controller()
+		entry := New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &csrutil.Request{}})
 		managertest.Run(t, c, entry, func() {
 			test(server, func(r *csrutil.Request) {
@@ -98,7 +98,7 @@ func TestResyncsDoNotAsk(t *testing.T) { // CSR-33
 	synctest.Test(t, func(t *testing.T) {
 		server, asked := clienttest.NewServer(), 0
 		server.Authorize(func(authorizationv1.SubjectAccessReviewSpec) bool { asked++; return false })
-		c := managertest.Context(t, server, Controller(), managertest.Cache{Example: &csrutil.Request{}})
+		c := managertest.Context(t, server, New(Options{}), managertest.Cache{Example: &csrutil.Request{}})
 		if _, err := server.Put(csrtest.Kubelet(by("system:bootstrap:abcdef"))); err != nil {
 			t.Fatal(err)
 		}

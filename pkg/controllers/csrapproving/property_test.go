@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -64,7 +64,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 }
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(cached())
+	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

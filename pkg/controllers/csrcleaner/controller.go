@@ -1,39 +1,33 @@
-// Package csrcleaner is the controller that deletes requests for certificates that nobody needs any more.
 package csrcleaner
 
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the cleaner's entry in the registry.
-func Controller() manager.Controller {
+// Options are empty: nothing can be set of the controller.
+type Options struct{}
+
+// New returns the cleaner.
+func New(o Options) manager.Controller {
 	return manager.Controller{
 		Name:    "certificatesigningrequest-cleaner-controller",
 		Alias:   "csrcleaner",
 		Account: "certificate-controller",
 		Rights:  Rights,
-		Fields:  cached(),
-		Init:    initialize,
+		Init:    o.init,
 	}
 }
 
-// cached are the fields that the controller reads.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{csrutil.Kind(): {"status.conditions", "status.certificate"}}}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
-	requests, err := informers.Objects[*csrutil.Request](c.Informers)
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	requests, err := informers.Objects[*csrutil.Request](c.Informers, "status.conditions", "status.certificate")
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +35,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		Name:    "certificate_cleaner",
 		Workers: 1, // CSR-3
 		Kinds:   []string{csrutil.Kind().Kind},
-		Watches: []reconcile.Watch{{Kind: csrutil.Kind(), Informer: requests.Informer(), Enqueues: informers.Itself, Resync: true}},
+		Watches: []reconcile.Watch{requests.Watch(informers.Itself, informers.WithResync)},
 		Observe: (&caches{requests}).observe,
 		Plan:    reconcile.PlanOnly(planDeletion),
 		Applied: applied,

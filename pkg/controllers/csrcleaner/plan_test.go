@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -146,7 +145,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 }
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(cached())
+	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +165,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 // run runs the controller in virtual time, which begins at epoch, while a test works. It returns the log.
 func run(t *testing.T, test func(s *clienttest.Server, put func(*csrutil.Request))) (log string) {
 	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *clienttest.Server) {
-		entry := Controller()
+		entry := New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &csrutil.Request{}})
 		managertest.Run(t, c, entry, func() { test(server, managertest.Putter[*csrutil.Request](t, server)) })
 	})

@@ -1,17 +1,15 @@
-// Package csrsigning is the controller that issues the certificates of approved requests, for the signers that Kubernetes has itself.
 package csrsigning
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -21,24 +19,18 @@ import (
 // workers is how many certificates each signer signs at the same time (CSR-1).
 const workers = 5
 
-// Controller returns the signer's entry in the registry. Without the files of a certificate authority it is off, whatever --controllers
-// says (CSR-12).
-func Controller() manager.Controller {
-	o := &Options{Duration: 365 * 24 * time.Hour}
+// New returns the signer. Without the files of a certificate authority it is off, whatever --controllers
+// says (CSR-12). Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Duration = cmp.Or(o.Duration, 365*24*time.Hour)
 	return manager.Controller{
 		Name:    "certificatesigningrequest-signing-controller",
 		Alias:   "csrsigning",
 		Account: "certificate-controller",
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  cached(),
 		Init:    o.init,
 	}
-}
-
-// cached says that requests are kept whole: they are written back whole.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{csrutil.Kind(): {}}}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
@@ -80,7 +72,7 @@ func (s *signing) controller(own collectors) reconcile.Controller[snapshot, stru
 		QueueName: "certificate", // shared with the approver, as in the original: its metrics are the sums
 		Workers:   workers,
 		Kinds:     []string{csrutil.Kind().Kind},
-		Watches:   []reconcile.Watch{{Kind: csrutil.Kind(), Informer: s.requests.Informer(), Enqueues: s.enqueued, Resync: true}},
+		Watches:   []reconcile.Watch{s.requests.Watch(s.enqueued, informers.WithResync)},
 		Source:    s.follow,
 		Observe:   s.observe,
 		Plan:      reconcile.PlanOnly(planCertificate),

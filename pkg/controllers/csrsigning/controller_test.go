@@ -112,7 +112,7 @@ type bench struct {
 func run(t *testing.T, flags map[string]string, test func(b *bench)) (log string) {
 	t.Helper()
 	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *clienttest.Server) {
-		entry := Controller()
+		entry := New(Options{})
 		if err := manager.SetFlags([]manager.Controller{entry}, flags); err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +303,7 @@ func TestFilesThatAreNoGood(t *testing.T) { // CSR-13
 		{cert, cert, "error reading CA key file"},
 		{cert, other, "no certificate in"},
 	} {
-		entry := Controller()
+		entry := New(Options{})
 		flags := map[string]string{"cluster-signing-cert-file": c.cert, "cluster-signing-key-file": c.key}
 		if err := manager.SetFlags([]manager.Controller{entry}, flags); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	All            Pair // for the signers without files of their own (CSR-8)
 	KubeletServing Pair // CSR-9, like those that follow
@@ -45,7 +45,7 @@ func (o *Options) signers() []signer {
 	}
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.All.CertFile, "cluster-signing-cert-file", o.All.CertFile,
 		"File with the certificate, in PEM, of the authority that signs for all signers of Kubernetes. Certificates of a chain may follow. "+
@@ -60,7 +60,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long the certificates that are signed are valid. Requests may ask for less.")
 }
 
-// Validate implements manager.Options (CSR-11).
+// Validate implements manager.Flags (CSR-11).
 func (o *Options) Validate() (errs []error) {
 	for _, s := range o.signers() {
 		switch {
@@ -93,7 +93,7 @@ func (o *Options) specific() bool {
 	return false
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "CSRSigningController", struct {
 		ClusterSigningCertFile                 string

@@ -47,7 +47,7 @@ func TestFlags(t *testing.T) {
 			for name, value := range c.flags {
 				flags["cluster-signing-"+name] = value
 			}
-			if err := manager.SetFlags([]manager.Controller{{Options: o}}, flags); err != nil {
+			if err := manager.SetFlags([]manager.Controller{{Flags: o}}, flags); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(o.Validate()...); c.err != "" || err != nil {
@@ -73,8 +73,8 @@ func TestFlags(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) { // CSR-1, CSR-10, CSR-12
-	entry := Controller()
-	o := entry.Options.(*Options)
+	entry := New(Options{})
+	o := entry.Flags.(*Options)
 	if o.Duration.Hours() != 8760 || entry.Alias != "csrsigning" || entry.OffByDefault || entry.Account != "certificate-controller" {
 		t.Errorf("%+v", entry)
 	}

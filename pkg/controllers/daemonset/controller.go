@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -10,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -18,18 +18,17 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the daemonset controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 2}
+// New returns the daemonset controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 2)
 	return manager.Controller{
 		Name:        "daemonset-controller",
 		Alias:       "daemonset",
 		Account:     "daemon-set-controller",
 		Beside:      true,
 		EventSource: "daemonset-controller",
-		Options:     o,
+		Flags:       &o,
 		Rights:      Rights,
-		Fields:      fields(),
 		Init:        o.init,
 	}
 }
@@ -38,26 +37,23 @@ func revisionKind() schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
 }
 
-// fields are what the controller reads of pods and nodes. DaemonSets are written back whole, and of revisions all data counts.
-func fields() projection.Fields {
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{
-			corev1.SchemeGroupVersion.WithKind("Pod"): {
-				"spec.nodeName", "status.phase", "status.conditions",
-				"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", // DS-16
-			},
-			corev1.SchemeGroupVersion.WithKind("Node"): {"spec.taints"},
+// podFields are what the controller reads of pods. DaemonSets are written back whole, and of revisions all data counts.
+func podFields() informers.PodFields {
+	return informers.PodFields{
+		Paths: []string{
+			"spec.nodeName", "status.phase", "status.conditions",
+			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", // DS-16
 		},
-		PodCondition: projection.ReadyCondition,
+		Condition: informers.Ready,
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	sets, err1 := informers.Objects[*appsv1.DaemonSet](c.Informers)
 	revisions, err2 := informers.OwnedObjects[*appsv1.ControllerRevision](c.Informers)
-	pods, err3 := informers.Pods(c.Informers)
-	onNodes, err4 := informers.PodsByNode(c.Informers)
-	nodes, err5 := informers.Nodes(c.Informers)
+	pods, err3 := informers.Pods(c.Informers, podFields())
+	onNodes, err4 := informers.PodsByNode(c.Informers, podFields())
+	nodes, err5 := informers.Nodes(c.Informers, "spec.taints")
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
@@ -74,10 +70,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"DaemonSet"},
 		Watches: []reconcile.Watch{
-			{Kind: kind(), Informer: sets.Informer(), Enqueues: informers.Itself, Resync: true}, // DS-1
-			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: pods.Informer(), Enqueues: owners.enqueuedByPod},
-			{Kind: revisionKind(), Informer: revisions.Informer(), Enqueues: owners.enqueuedByRevision},
-			{Kind: corev1.SchemeGroupVersion.WithKind("Node"), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode},
+			sets.Watch(informers.Itself, informers.WithResync), // DS-1
+			pods.Watch(owners.enqueuedByPod),
+			revisions.Watch(owners.enqueuedByRevision),
+			nodes.Watch(k.enqueuedByNode),
 		},
 		Observe:  k.observe,
 		Remember: reconcile.RememberOutcome(remember),

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -23,7 +23,7 @@ import (
 // newCaches returns caches that keep objects as those of the manager do.
 func newCaches(t failer, objects ...plan.Object) *caches {
 	t.Helper()
-	projected, err1 := projection.New(fields())
+	projected, err1 := managertest.Projection(New(Options{}))
 	client, err2 := listwatch.NewClient(&rest.Config{Host: "http://api"}, projected)
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatalf("%v", err)
@@ -229,7 +229,7 @@ func TestJudgedNodesAreForgotten(t *testing.T) {
 
 // DS-90, DS-91: names by which others know the controller.
 func TestNames(t *testing.T) {
-	c := Controller()
+	c := New(Options{})
 	if c.Name != "daemonset-controller" || c.Account != "daemon-set-controller" || c.EventSource != "daemonset-controller" {
 		t.Errorf("%+v", c)
 	}

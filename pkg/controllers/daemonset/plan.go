@@ -1,6 +1,3 @@
-// Package daemonset runs a pod of a DaemonSet on each node that its template allows: it creates and deletes pods as nodes come, go
-// and change, replaces them when the template changes at the pace that the strategy allows, keeps the earlier templates in
-// ControllerRevisions, and reports how far it has come.
 package daemonset
 
 import (

@@ -1,14 +1,13 @@
 package deployment
 
 import (
+	"cmp"
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -16,33 +15,24 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the deployment controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the deployment controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "deployment-controller",
 		Alias:   "deployment",
 		Account: "deployment-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  fields(),
 		Init:    o.init,
-	}
-}
-
-// fields are what the controller reads of pods. Deployments and ReplicaSets are written back whole.
-func fields() projection.Fields {
-	return projection.Fields{
-		Kinds:        map[schema.GroupVersionKind][]string{corev1.SchemeGroupVersion.WithKind("Pod"): {"status.phase", "status.conditions"}},
-		PodCondition: projection.ReadyCondition,
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	deployments, err1 := informers.Objects[*appsv1.Deployment](c.Informers)
 	sets, err2 := informers.OwnedObjects[*appsv1.ReplicaSet](c.Informers)
-	pods, err3 := informers.Pods(c.Informers)
+	pods, err3 := informers.Pods(c.Informers, informers.PodFields{Paths: []string{"status.phase", "status.conditions"}, Condition: informers.Ready})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
@@ -56,9 +46,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"Deployment"},
 		Watches: []reconcile.Watch{
-			{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Informer: k.deployments.Informer(), Enqueues: informers.Itself, Resync: true},
-			{Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Informer: k.sets.Informer(), Enqueues: owners.Enqueues},
-			{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Informer: k.pods.Informer(), Enqueues: owners.enqueuesByPod},
+			k.deployments.Watch(informers.Itself, informers.WithResync),
+			k.sets.Watch(owners.Enqueues),
+			k.pods.Watch(owners.enqueuesByPod),
 		},
 		Observe:  k.observe,
 		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen

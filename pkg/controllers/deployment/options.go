@@ -6,22 +6,22 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers int32 // CLI-13
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-deployment-syncs", o.Workers, "Deployments that are reconciled at the same time.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	return flagutil.AtLeastOne("concurrent-deployment-syncs", o.Workers)
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "DeploymentController", struct{ ConcurrentDeploymentSyncs int32 }{o.Workers}
 }

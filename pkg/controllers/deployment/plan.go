@@ -1,5 +1,3 @@
-// Package deployment rolls Deployments out: it keeps one ReplicaSet per pod template, moves replicas from the old ones
-// to the newest at the pace that the strategy allows, and reports how far that has come.
 package deployment
 
 import (

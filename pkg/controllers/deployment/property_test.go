@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -254,7 +254,7 @@ func TestIgnoresCacheOrder(t *testing.T) {
 
 // With what the caches keep if there is no other controller, it decides the same.
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	projected, err := projection.New(fields())
+	projected, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

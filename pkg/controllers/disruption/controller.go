@@ -1,24 +1,18 @@
 package disruption
 
 import (
+	"cmp"
 	"errors"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubeinformers "k8s.io/client-go/informers"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
-
-// workers is how many keys of a queue are processed at the same time: one that waits for the scale of an owner must not keep the
-// others.
-const workers = 5
 
 var (
 	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
@@ -29,8 +23,14 @@ var (
 	statefulKind   = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 )
 
-// Controller returns the disruption controller's entry in the registry.
-func Controller() manager.Controller {
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // keys of each queue that are reconciled at the same time
+}
+
+// New returns the disruption controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:        "disruption-controller",
 		Alias:       "disruption",
@@ -38,27 +38,11 @@ func Controller() manager.Controller {
 		Beside:      true,
 		EventSource: "controllermanager",
 		Rights:      Rights,
-		Fields:      cached(),
-		Init:        initialize,
+		Init:        o.init,
 	}
 }
 
-// cached is what the controller reads. Budgets are written back whole.
-func cached() projection.Fields {
-	workload := []string{"spec.replicas", "spec.template.metadata.labels"}
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{
-			podKind:        {"status.conditions", "status.phase"}, // DIS-22, DIS-33
-			controllerKind: workload, setKind: workload, deploymentKind: workload, statefulKind: workload,
-			budgetKind: nil,
-		},
-		PodCondition: func(_ *corev1.Pod, t corev1.PodConditionType) bool {
-			return t == corev1.PodReady || t == corev1.DisruptionTarget
-		},
-	}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
 		return nil, err
@@ -67,7 +51,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	return reconcile.Together(
 		reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, notes, memory]{
 			Name:     "disruption", // of the queue (DIS-1)
-			Workers:  workers,
+			Workers:  int(o.Workers),
 			Kinds:    []string{budgetKind.Kind},
 			Watches:  k.watches(),
 			Observe:  k.observe,
@@ -79,11 +63,11 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		}),
 		reconcile.New(c.Shared, c.Access, reconcile.Controller[podSnapshot, struct{}, podMemory]{
 			Name:    "stale_pod_disruption", // DIS-3
-			Workers: workers,
+			Workers: int(o.Workers),
 			Kinds:   []string{podKind.Kind},
 			Watches: []reconcile.Watch{
-				{Kind: podKind, Informer: k.pods.Informer(), Enqueues: k.enqueuedPod},
-				{Kind: budgetKind, Informer: k.budgets.Informer(), Enqueues: func(_, _ plan.Object) []plan.Key { return nil }},
+				k.pods.Watch(k.enqueuedPod),
+				k.budgets.Watch(informers.Nothing),
 			},
 			Observe:          k.observePod,
 			Owner:            func(s podSnapshot) plan.Object { return s.Pod },
@@ -93,13 +77,19 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	), nil
 }
 
-func newCaches(f kubeinformers.SharedInformerFactory) (*caches, error) {
+func newCaches(f *informers.Factory) (*caches, error) {
+	workload := []string{"spec.replicas", "spec.template.metadata.labels"}
 	budgets, err1 := informers.Budgets(f)
-	pods, err2 := informers.PodsByLabels(f)
-	controllers, err3 := informers.Objects[*corev1.ReplicationController](f)
-	sets, err4 := informers.Objects[*appsv1.ReplicaSet](f)
-	deployments, err5 := informers.Objects[*appsv1.Deployment](f)
-	statefulSets, err6 := informers.Objects[*appsv1.StatefulSet](f)
+	pods, err2 := informers.PodsByLabels(f, informers.PodFields{
+		Paths: []string{"status.conditions", "status.phase"}, // DIS-22, DIS-33
+		Condition: func(_ *corev1.Pod, t corev1.PodConditionType) bool {
+			return t == corev1.PodReady || t == corev1.DisruptionTarget
+		},
+	})
+	controllers, err3 := informers.Objects[*corev1.ReplicationController](f, workload...)
+	sets, err4 := informers.Objects[*appsv1.ReplicaSet](f, workload...)
+	deployments, err5 := informers.Objects[*appsv1.Deployment](f, workload...)
+	statefulSets, err6 := informers.Objects[*appsv1.StatefulSet](f, workload...)
 	return &caches{
 		budgets: budgets, pods: pods, controllers: controllers, replicaSets: sets, deployments: deployments, statefulSets: statefulSets,
 		large: largeBudget,
@@ -109,11 +99,11 @@ func newCaches(f kubeinformers.SharedInformerFactory) (*caches, error) {
 // watches are those of the queue of budgets.
 func (k *caches) watches() []reconcile.Watch {
 	return []reconcile.Watch{
-		{Kind: budgetKind, Informer: k.budgets.Informer(), Enqueues: informers.Itself, Resync: true}, // DIS-4
-		{Kind: podKind, Informer: k.pods.Informer(), Enqueues: k.enqueuedByPod, RecordNews: true},
-		{Kind: controllerKind, Informer: k.controllers.Informer(), Enqueues: k.enqueuedByWorkload},
-		{Kind: setKind, Informer: k.replicaSets.Informer(), Enqueues: k.enqueuedByWorkload},
-		{Kind: deploymentKind, Informer: k.deployments.Informer(), Enqueues: k.enqueuedByWorkload},
-		{Kind: statefulKind, Informer: k.statefulSets.Informer(), Enqueues: k.enqueuedByWorkload},
+		k.budgets.Watch(informers.Itself, informers.WithResync), // DIS-4
+		k.pods.Watch(k.enqueuedByPod, informers.WithNews),
+		k.controllers.Watch(k.enqueuedByWorkload),
+		k.replicaSets.Watch(k.enqueuedByWorkload),
+		k.deployments.Watch(k.enqueuedByWorkload),
+		k.statefulSets.Watch(k.enqueuedByWorkload),
 	}
 }

@@ -1,4 +1,3 @@
-// Package disruption keeps the status of PodDisruptionBudgets, by which the API server decides whether a pod may be evicted.
 package disruption
 
 import (

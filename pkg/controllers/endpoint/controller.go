@@ -3,52 +3,39 @@ package endpoint
 //lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the endpoint controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the endpoint controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "endpoints-controller",
 		Alias:   "endpoint",
 		Account: "endpoint-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  fields(),
 		Init:    o.init,
 		Off:     o.initCleanup,
 	}
 }
 
-// fields are what the controller reads. Endpoints are written back whole.
-func fields() projection.Fields {
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{
-			kind("Service"): {"spec"},
-			kind("Pod"):     endpoints.PodPaths(),
-		},
-		PodCondition: projection.ReadyCondition,
-	}
-}
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	services, err1 := informers.Services(c.Informers)
+	services, err1 := informers.Services(c.Informers, "spec")
 	stored, err2 := informers.Objects[*corev1.Endpoints](c.Informers)
-	pods, err3 := informers.PodsByLabels(c.Informers)
+	pods, err3 := informers.PodsByLabels(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
@@ -59,9 +46,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service", "Endpoints"},
 		Watches: []reconcile.Watch{
-			{Kind: kind("Service"), Informer: services.Informer(), Enqueues: informers.Itself, Resync: true}, // EP-1
-			{Kind: kind("Pod"), Informer: pods.Informer(), Enqueues: k.enqueuedByPod, Delay: batchPeriod},
-			{Kind: kind("Endpoints"), Informer: stored.Informer(), Enqueues: enqueuedByEndpoints, Ignore: foreign},
+			services.Watch(informers.Itself, informers.WithResync), // EP-1
+			pods.Watch(k.enqueuedByPod, informers.WithDelay(batchPeriod)),
+			stored.Watch(enqueuedByEndpoints, informers.Ignoring(foreign)),
 		},
 		Observe:          k.observe,
 		Owner:            owner,

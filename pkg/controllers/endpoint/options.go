@@ -9,14 +9,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers     int32         // CLI-15
 	BatchPeriod time.Duration // between a change of a pod and the reconcile of its services (CLI-16)
 	CleanUp     bool          // when the controller is off: delete the Endpoints that it once wrote
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-endpoint-syncs", o.Workers, "Services whose Endpoints are reconciled at the same time.")
 	fs.DurationVar(&o.BatchPeriod, "endpoint-updates-batch-period", o.BatchPeriod,
@@ -27,13 +27,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 			"endpoints.kubernetes.io/managed-by, and only those, because nothing updates them any more.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	return append(flagutil.AtLeastOne("concurrent-endpoint-syncs", o.Workers),
 		flagutil.NotNegative("endpoint-updates-batch-period", o.BatchPeriod)...)
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "EndpointController", struct {
 		ConcurrentEndpointSyncs    int32

@@ -1,4 +1,3 @@
-// Package endpoint keeps the Endpoints object of each service with a selector: the addresses of the pods that it selects.
 package endpoint
 
 //lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them

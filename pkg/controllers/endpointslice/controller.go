@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -10,25 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the endpointslice controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5, Max: 100}
+// New returns the endpointslice controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.Max = cmp.Or(o.Workers, 5), cmp.Or(o.Max, 100)
 	return manager.Controller{
 		Name:        "endpointslice-controller", // EPS-1..3
 		Alias:       "endpointslice",
 		Account:     "endpointslice-controller",
 		Beside:      true,
 		EventSource: "endpoint-slice-controller",
-		Options:     o,
+		Flags:       &o,
 		Rights:      Rights,
-		Fields:      fields(),
 		Init:        o.init,
 	}
 }
@@ -39,24 +38,12 @@ func sliceKind() schema.GroupVersionKind {
 	return discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 }
 
-// fields are what the controller reads. Slices are written back whole.
-func fields() projection.Fields {
-	annotation := func(key string) string { return "metadata.annotations[" + key + "]" }
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{
-			kind("Service"): {"spec", annotation(hintsAnnotation), annotation(corev1.AnnotationTopologyMode)},
-			kind("Pod"):     endpoints.PodPaths(),
-			kind("Node"):    {"status.conditions", "status.allocatable"}, // EPS-51
-		},
-		PodCondition: projection.ReadyCondition,
-	}
-}
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	services, err1 := informers.Services(c.Informers)
-	pods, err2 := informers.PodsByLabels(c.Informers)
-	onNodes, err3 := informers.PodsByNode(c.Informers)
-	nodes, err4 := informers.Nodes(c.Informers)
+	annotation := func(key string) string { return "metadata.annotations[" + key + "]" }
+	services, err1 := informers.Services(c.Informers, "spec", annotation(hintsAnnotation), annotation(corev1.AnnotationTopologyMode))
+	pods, err2 := informers.PodsByLabels(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
+	onNodes, err3 := informers.PodsByNode(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
+	nodes, err4 := informers.Nodes(c.Informers, "status.conditions", "status.allocatable") // EPS-51
 	slices, err5 := informers.EndpointSlices(c.Informers)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
@@ -71,12 +58,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service"},
 		Watches: []reconcile.Watch{
-			{Kind: kind("Service"), Informer: services.Informer(), Enqueues: own.itself, Resync: true}, // EPS-13
-			{Kind: kind("Pod"), Informer: pods.Informer(), Enqueues: k.enqueuedByPod, Delay: after(o.BatchPeriod)},
-			{Kind: kind("Node"), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode},
-			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Edited, Delay: after(max(time.Second, o.BatchPeriod))}, // EPS-15
-			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Moved},
-			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: k.enqueuedBySlice},
+			services.Watch(own.itself, informers.WithResync), // EPS-13
+			pods.Watch(k.enqueuedByPod, informers.WithDelay(after(o.BatchPeriod))),
+			nodes.Watch(k.enqueuedByNode),
+			slices.Watch(watch.Edited, informers.WithDelay(after(max(time.Second, o.BatchPeriod)))), // EPS-15
+			slices.Watch(watch.Moved),
+			slices.Watch(k.enqueuedBySlice),
 		},
 		Observe: k.observe,
 		Owner:   func(s snapshot) plan.Object { return s.Service },

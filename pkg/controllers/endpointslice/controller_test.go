@@ -26,21 +26,21 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 func TestEPS3Identity(t *testing.T) { // EPS-1..3, EPS-10..12
-	c := Controller()
+	c := New(Options{})
 	if c.Name != "endpointslice-controller" || c.Alias != "endpointslice" || c.Account != "endpointslice-controller" || c.OffByDefault {
 		t.Errorf("%+v", c)
 	}
-	if o := c.Options.(*Options); *o != (Options{Workers: 5, Max: 100}) {
+	if o := c.Flags.(*Options); *o != (Options{Workers: 5, Max: 100}) {
 		t.Errorf("%+v", o)
 	}
 }
@@ -54,7 +54,7 @@ func TestFlags(t *testing.T) { // EPS-10..12
 		{[]string{"--concurrent-service-endpoint-syncs=0", "--max-endpoints-per-slice=0", "--endpointslice-updates-batch-period=-1s"}, 3},
 		{[]string{"--concurrent-service-endpoint-syncs=51", "--max-endpoints-per-slice=1001"}, 2},
 	} {
-		o := Controller().Options.(*Options)
+		o := New(Options{}).Flags.(*Options)
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.AddFlags(fs)
 		if err := fs.Parse(c.args); err != nil {
@@ -80,7 +80,7 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 // newRealCaches returns caches that keep objects as those of the manager do.
 func newRealCaches(t failer, objects ...plan.Object) *caches {
 	t.Helper()
-	projected, err := projection.New(fields())
+	projected, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

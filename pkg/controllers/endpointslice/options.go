@@ -9,14 +9,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers     int32         // EPS-10
 	Max         int32         // endpoints in a slice (EPS-11)
 	BatchPeriod time.Duration // between a change of a pod and the reconcile of its services (EPS-12)
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-service-endpoint-syncs", o.Workers,
 		"Services whose EndpointSlices are reconciled at the same time, from 1 to 50.")
@@ -27,14 +27,14 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 			"A change of the Service does not wait.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() (errs []error) {
 	errs = append(errs, flagutil.Between("concurrent-service-endpoint-syncs", o.Workers, 1, 50)...)
 	errs = append(errs, flagutil.Between("max-endpoints-per-slice", o.Max, 1, 1000)...)
 	return append(errs, flagutil.NotNegative("endpointslice-updates-batch-period", o.BatchPeriod)...)
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "EndpointSliceController", struct {
 		ConcurrentServiceEndpointSyncs int32

@@ -1,5 +1,3 @@
-// Package endpointslice keeps the EndpointSlices of each service with a selector: the addresses of the pods that it selects, with
-// the ports that they serve, whether they are ready, and where they are.
 package endpointslice
 
 import (

@@ -17,9 +17,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
 func drawService(t *rapid.T) *corev1.Service {
@@ -319,7 +319,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 
 // With what the caches keep if there is no other controller, it decides the same.
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	projected, err := projection.New(fields())
+	projected, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package endpointslicemirroring
 //lint:file-ignore SA1019 Endpoints are deprecated; this controller serves those who still write them
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -12,25 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the endpointslicemirroring controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5, Max: 1000}
+// New returns the endpointslicemirroring controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.Max = cmp.Or(o.Workers, 5), cmp.Or(o.Max, 1000)
 	return manager.Controller{
 		Name:        "endpointslice-mirroring-controller", // EPS-1..3
 		Alias:       "endpointslicemirroring",
 		Account:     "endpointslicemirroring-controller",
 		Beside:      true,
 		EventSource: "endpoint-slice-mirroring-controller",
-		Options:     o,
+		Flags:       &o,
 		Rights:      Rights,
-		Fields:      fields(),
 		Init:        o.init,
 	}
 }
@@ -41,17 +40,9 @@ func sliceKind() schema.GroupVersionKind {
 	return discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 }
 
-// fields are what the controller reads. Slices are written back whole.
-func fields() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
-		kind("Service"):   {"spec.selector"},
-		kind("Endpoints"): {"subsets", "metadata.annotations"},
-	}}
-}
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	stored, err1 := informers.Objects[*corev1.Endpoints](c.Informers)
-	services, err2 := informers.Services(c.Informers)
+	stored, err1 := informers.Objects[*corev1.Endpoints](c.Informers, "subsets", "metadata.annotations")
+	services, err2 := informers.Services(c.Informers, "spec.selector")
 	slices, err3 := informers.EndpointSlices(c.Informers)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
@@ -65,11 +56,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"Endpoints"},
 		Watches: []reconcile.Watch{
-			{Kind: kind("Endpoints"), Informer: stored.Informer(), Enqueues: k.enqueuedByEndpoints, Resync: true},
-			{Kind: kind("Service"), Informer: services.Informer(), Enqueues: enqueuedByService},
-			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Edited,
-				Delay: func(plan.Key) time.Duration { return max(time.Second, o.BatchPeriod) }}, // EPS-15
-			{Kind: sliceKind(), Informer: slices.Informer(), Enqueues: watch.Moved},
+			stored.Watch(k.enqueuedByEndpoints, informers.WithResync),
+			services.Watch(enqueuedByService),
+			slices.Watch(watch.Edited, informers.WithDelay(func(plan.Key) time.Duration { return max(time.Second, o.BatchPeriod) })), // EPS-15
+			slices.Watch(watch.Moved),
 		},
 		Observe: k.observe,
 		Owner:   owner,

@@ -9,14 +9,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers     int32         // ESM-1
 	Max         int32         // addresses of a subset that are mirrored (ESM-2)
 	BatchPeriod time.Duration // between a change of a slice and the reconcile (ESM-3)
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "mirroring-concurrent-service-endpoint-syncs", o.Workers,
 		"Endpoints that are mirrored at the same time, from 1 to 50.")
@@ -27,14 +27,14 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 			"A change of the Endpoints does not wait.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() (errs []error) {
 	errs = append(errs, flagutil.Between("mirroring-concurrent-service-endpoint-syncs", o.Workers, 1, 50)...)
 	errs = append(errs, flagutil.Between("mirroring-max-endpoints-per-subset", o.Max, 1, 1000)...)
 	return append(errs, flagutil.NotNegative("mirroring-endpointslice-updates-batch-period", o.BatchPeriod)...)
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "EndpointSliceMirroringController", struct {
 		MirroringConcurrentServiceEndpointSyncs int32

@@ -1,5 +1,3 @@
-// Package endpointslicemirroring mirrors Endpoints that people or programs keep by hand, for services without selector, to
-// EndpointSlices.
 package endpointslicemirroring
 
 //lint:file-ignore SA1019 Endpoints are deprecated; this controller serves those who still write them

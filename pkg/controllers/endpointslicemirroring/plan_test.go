@@ -23,9 +23,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -398,7 +398,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 
 // With what the caches keep if there is no other controller, it decides the same.
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	projected, err := projection.New(fields())
+	projected, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,11 +459,11 @@ func FuzzAddresses(f *testing.F) {
 }
 
 func TestEPS3Identity(t *testing.T) { // EPS-1..3, ESM-1..3
-	c := Controller()
+	c := New(Options{})
 	if c.Name != "endpointslice-mirroring-controller" || c.Alias != "endpointslicemirroring" || c.Account != "endpointslicemirroring-controller" {
 		t.Errorf("%+v", c)
 	}
-	o := c.Options.(*Options)
+	o := c.Flags.(*Options)
 	if *o != (Options{Workers: 5, Max: 1000}) || len(o.Validate()) > 0 {
 		t.Errorf("%+v", o)
 	}

@@ -1,33 +1,29 @@
-// Package garbagecollector is the garbage collector. It deletes objects whose owners are gone, and carries out deletions in the
-// foreground and deletions that orphan dependents.
-//
-// It watches the metadata of everything that can be deleted, and keeps a graph of owners and dependents. Whatever changes in it is
-// decided about in its own time, one object after the other. A deletion needs proof that no owner is left: a watch has shown the
-// deletion of the owner, or a live read has not found it. That the graph lacks an owner proves nothing (GC-15).
 package garbagecollector
 
 import (
+	"cmp"
+
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Controller returns the garbage collector's entry in the registry (GC-1).
-func Controller() manager.Controller {
-	o := &Options{Enabled: true, Workers: 20}
+// New returns the garbage collector (GC-1). Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.enabled = cmp.Or(o.Workers, 20), true
 	return manager.Controller{
 		Name:        "garbage-collector-controller",
 		Alias:       "garbagecollector",
 		Account:     "generic-garbage-collector",
 		Beside:      true,
 		EventSource: "garbage-collector-controller",
-		Options:     o,
+		Flags:       &o,
 		Rights:      Rights,
 		Init:        o.init,
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	if !o.Enabled {
+	if !o.enabled {
 		return nil, manager.Skip("--enable-garbage-collector=false")
 	}
 	clients, err := c.Faster(2, 1) // GC-5

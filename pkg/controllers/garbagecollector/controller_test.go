@@ -15,7 +15,7 @@ import (
 
 // GC-1: the names by which flags, logs, roles and clients know the controller.
 func TestGC1Names(t *testing.T) {
-	c := Controller()
+	c := New(Options{})
 	got := []string{c.Name, c.Alias, c.Account}
 	if diff := cmp.Diff([]string{"garbage-collector-controller", "garbagecollector", "generic-garbage-collector"}, got); diff != "" || c.OffByDefault {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -24,16 +24,16 @@ func TestGC1Names(t *testing.T) {
 
 // GC-3: it can be switched off by a flag of its own. GC-4: the defaults.
 func TestOptions(t *testing.T) {
-	c := Controller()
+	c := New(Options{})
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.Options.AddFlags(flags)
+	c.Flags.AddFlags(flags)
 	if got := flags.Lookup("concurrent-gc-syncs").DefValue + flags.Lookup("enable-garbage-collector").DefValue; got != "20true" {
 		t.Errorf("defaults are %s", got)
 	}
 	if err := flags.Parse([]string{"--enable-garbage-collector=false", "--concurrent-gc-syncs=0"}); err != nil {
 		t.Fatal(err)
 	}
-	if errs := c.Options.Validate(); len(errs) != 1 {
+	if errs := c.Flags.Validate(); len(errs) != 1 {
 		t.Errorf("no workers: %v", errs)
 	}
 	r, err := c.Init(manager.Context{})
@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 func TestLimits(t *testing.T) {
 	burst, perSecond := managertest.Limits(t, func(c manager.Context) (client.Client, error) {
 		c.RegisterMetrics = func(...metrics.Registerable) {}
-		built, err := Controller().Init(c)
+		built, err := New(Options{}).Init(c)
 		if err != nil {
 			return nil, err
 		}

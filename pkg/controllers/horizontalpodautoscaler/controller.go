@@ -1,5 +1,3 @@
-// Package horizontalpodautoscaler is the horizontal-pod-autoscaler controller: it changes the size of workloads so that metrics come near
-// their targets.
 package horizontalpodautoscaler
 
 import (
@@ -11,10 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubeinformers "k8s.io/client-go/informers"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -30,36 +25,17 @@ var (
 	controllerKind  = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 )
 
-// Controller returns the horizontal-pod-autoscaler controller's entry in the registry.
-func Controller() manager.Controller {
-	o := defaultOptions()
+// New returns the horizontal-pod-autoscaler controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.setDefaults()
 	return manager.Controller{
 		Name:    "horizontal-pod-autoscaler-controller",
 		Alias:   "horizontalpodautoscaling",
 		Account: "horizontal-pod-autoscaler",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  cached(),
 		Init:    o.init,
-	}
-}
-
-// cached is what the controller reads. The status of autoscalers is written back whole.
-func cached() projection.Fields {
-	scale := []string{"spec.replicas", "spec.selector", "status.replicas"}
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{
-			autoscalerKind: nil,
-			podKind: {
-				"spec.resources.requests", "spec.containers.name", "spec.containers.resources.requests",
-				"spec.initContainers.name", "spec.initContainers.restartPolicy", "spec.initContainers.resources.requests",
-				"status.phase", "status.startTime", "status.conditions",
-			},
-			deploymentKind: scale, replicaSetKind: scale, statefulSetKind: scale, controllerKind: scale,
-		},
-		Containers:   true, // those without requests matter (HPA-31)
-		PodCondition: func(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady },
 	}
 }
 
@@ -102,13 +78,22 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 // bucketsOfOriginal is how many limits of requests the original has, one for each API that it uses; ours share one of that size (HPA-66).
 const bucketsOfOriginal = 5
 
-func newCaches(f kubeinformers.SharedInformerFactory, r schedule) (*caches, error) {
+func newCaches(f *informers.Factory, r schedule) (*caches, error) {
 	autoscalers, err1 := informers.Objects[*autoscalingv2.HorizontalPodAutoscaler](f)
-	pods, err2 := informers.PodsByLabels(f)
-	deployments, err3 := informers.Objects[*appsv1.Deployment](f)
-	replicaSets, err4 := informers.Objects[*appsv1.ReplicaSet](f)
-	statefulSets, err5 := informers.Objects[*appsv1.StatefulSet](f)
-	controllers, err6 := informers.Objects[*corev1.ReplicationController](f)
+	pods, err2 := informers.PodsByLabels(f, informers.PodFields{
+		Paths: []string{
+			"spec.resources.requests", "spec.containers.name", "spec.containers.resources.requests",
+			"spec.initContainers.name", "spec.initContainers.restartPolicy", "spec.initContainers.resources.requests",
+			"status.phase", "status.startTime", "status.conditions",
+		},
+		Containers: true, // those without requests matter (HPA-31)
+		Condition:  informers.Ready,
+	})
+	scale := []string{"spec.replicas", "spec.selector", "status.replicas"}
+	deployments, err3 := informers.Objects[*appsv1.Deployment](f, scale...)
+	replicaSets, err4 := informers.Objects[*appsv1.ReplicaSet](f, scale...)
+	statefulSets, err5 := informers.Objects[*appsv1.StatefulSet](f, scale...)
+	controllers, err6 := informers.Objects[*corev1.ReplicationController](f, scale...)
 	k := &caches{
 		autoscalers: autoscalers, pods: pods, deployments: deployments, replicaSets: replicaSets, statefulSets: statefulSets,
 		controllers: controllers, schedule: r,
@@ -129,16 +114,14 @@ func (k *caches) watches(own *collectors) []reconcile.Watch {
 		return own.itself(before, after)
 	}
 	return []reconcile.Watch{
-		{Kind: autoscalerKind, Informer: k.autoscalers.Informer(), Enqueues: enqueues, Delay: k.delay, Resync: true}, // HPA-8
-		{Kind: podKind, Informer: k.pods.Informer(), Enqueues: nothing},
-		{Kind: deploymentKind, Informer: k.deployments.Informer(), Enqueues: nothing},
-		{Kind: replicaSetKind, Informer: k.replicaSets.Informer(), Enqueues: nothing},
-		{Kind: statefulSetKind, Informer: k.statefulSets.Informer(), Enqueues: nothing},
-		{Kind: controllerKind, Informer: k.controllers.Informer(), Enqueues: nothing},
+		k.autoscalers.Watch(enqueues, informers.WithResync, informers.WithDelay(k.delay)), // HPA-8
+		k.pods.Watch(informers.Nothing),
+		k.deployments.Watch(informers.Nothing),
+		k.replicaSets.Watch(informers.Nothing),
+		k.statefulSets.Watch(informers.Nothing),
+		k.controllers.Watch(informers.Nothing),
 	}
 }
-
-func nothing(plan.Object, plan.Object) []plan.Key { return nil }
 
 // delay returns how long it takes until an autoscaler that has changed is evaluated. One that has just been created leaves the next evaluation
 // of its namespace out if that would come within a third of a period: mostly its pods are new, too, and have no metrics yet.

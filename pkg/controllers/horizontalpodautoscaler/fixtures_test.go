@@ -160,6 +160,9 @@ func started(ago time.Duration) podEdit {
 func phase(is corev1.PodPhase) podEdit { return func(p *corev1.Pod) { p.Status.Phase = is } }
 func terminating(p *corev1.Pod)        { p.DeletionTimestamp = &metav1.Time{Time: now} }
 
+// defaultOptions are those of a controller of which nothing was set.
+func defaultOptions() *Options { return New(Options{}).Flags.(*Options) }
+
 // at is a snapshot of a target of so many replicas, all of which are ready pods that use so much of the CPU, in thousandths.
 func at(replicas int32, use int64, edits ...edit) snapshot {
 	s := snapshot{

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers                int32         // HPA-1
 	SyncPeriod             time.Duration // HPA-2
@@ -20,17 +21,18 @@ type Options struct {
 	InitialReadinessDelay  time.Duration // HPA-6
 }
 
-func defaultOptions() *Options {
-	return &Options{
-		Workers: 5, SyncPeriod: 15 * time.Second, DownscaleStabilization: 5 * time.Minute, Tolerance: 0.1,
-		CPUInitializationTime: 5 * time.Minute, InitialReadinessDelay: 30 * time.Second,
-	}
+// setDefaults puts defaults in place of zeros. Where zero says something, a negative value stands for it.
+func (o *Options) setDefaults() {
+	o.Workers, o.SyncPeriod = cmp.Or(o.Workers, 5), cmp.Or(o.SyncPeriod, 15*time.Second)
+	o.DownscaleStabilization, o.Tolerance = flagutil.Default(o.DownscaleStabilization, 5*time.Minute), flagutil.Default(o.Tolerance, 0.1)
+	o.CPUInitializationTime = flagutil.Default(o.CPUInitializationTime, 5*time.Minute)
+	o.InitialReadinessDelay = flagutil.Default(o.InitialReadinessDelay, 30*time.Second)
 }
 
 // prefix is that of the flags.
 const prefix = "horizontal-pod-autoscaler-"
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-horizontal-pod-autoscaler-syncs", o.Workers, "Autoscalers that are reconciled at the same time.")
 	fs.DurationVar(&o.SyncPeriod, prefix+"sync-period", o.SyncPeriod, "How often each autoscaler is evaluated.")
@@ -44,7 +46,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"How long after the start of a pod changes of its readiness count as those of its first start.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	errs := flagutil.AtLeastOne("concurrent-horizontal-pod-autoscaler-syncs", o.Workers)
 	if o.SyncPeriod <= 0 {
@@ -59,7 +61,7 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "HPAController", struct {
 		ConcurrentHorizontalPodAutoscalerSyncs              int32

@@ -1,49 +1,13 @@
-// Package job is the job controller: it creates the pods of a Job, counts those that have ended, and decides when the Job is complete
-// or has failed.
-//
-// # How pods are counted
-//
-// A pod that has ended must be counted exactly once, although its object may be deleted at any time and this process may die between
-// any two writes. Two things together make sure of that:
-//
-//   - Each pod is created with the finalizer batch.kubernetes.io/job-tracking. Until that is removed, the object stays.
-//   - status.uncountedTerminatedPods lists the uids of pods that have ended and that the counters do not include yet.
-//
-// A pod goes through three writes, and nothing else ever changes the counters (JOB-40):
-//
-//  1. A write of the status adds its uid to the list. It is not listed if it is listed already, or has no finalizer.
-//  2. A patch removes the finalizer. It is sent only if the write before was answered with success.
-//  3. A write of the status takes the uid from the list and adds one to the counter, in one request. It is sent only if the caches
-//     show that the pod has no finalizer any more, or is gone. It is usually also the first write for other pods.
-//
-// So the state of a pod follows from the objects alone, and a process that dies leaves it to the next one:
-//
-//	finalizer  listed   the pod
-//	yes        no       is not counted; if it has ended, the first write is due
-//	yes        yes      will be counted; the second write is due
-//	no         yes      will be counted; the third write is due
-//	no         no       is counted, or was given up before it had ended
-//
-// Each write of the status replaces the object under its resourceVersion, so a decision that was made from an older status is never
-// stored. A pod that the cache still shows with its finalizer, although it was counted, would be counted again; a pod that it does not
-// show yet, although it is listed, would be counted and then found again. Neither happens: a reconcile begins only when the caches
-// show all writes of this process, and after a change of the leader, or a write that was not answered, they are compared with the server
-// before the next write. Succeeded pods of Indexed Jobs need no list, because status.completedIndexes names what they have done: to
-// add an index twice changes nothing.
-//
-// The finalizer of a pod that has not ended is removed only to give the pod up: it is surplus, its Job is suspended or complete, or it
-// does not belong to the Job any more. That patch has the resourceVersion as a precondition, because the pod may have ended meanwhile.
 package job
 
 import (
+	"cmp"
 	"errors"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -55,23 +19,22 @@ var (
 	podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 )
 
-// Controller returns the job controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the job controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "job-controller",
 		Alias:   "job",
 		Account: "job-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  fields(),
 		Init:    o.init,
 	}
 }
 
-// fields are what the controller reads of pods. Jobs are written back whole.
-func fields() projection.Fields {
+// podFields are what the controller reads of pods. Jobs are written back whole.
+func podFields() informers.PodFields {
 	paths := []string{
 		"metadata.annotations[" + batchv1.JobCompletionIndexAnnotation + "]",
 		"metadata.annotations[" + batchv1.JobIndexFailureCountAnnotation + "]",
@@ -84,10 +47,10 @@ func fields() projection.Fields {
 			paths = append(paths, statuses+field)
 		}
 	}
-	return projection.Fields{
-		Kinds: map[schema.GroupVersionKind][]string{podKind: paths, jobKind: {}},
+	return informers.PodFields{
+		Paths: paths,
 		// Policies may name any condition of a failed pod (JOB-73), but most pods have only those of the kubelet.
-		PodCondition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
+		Condition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
 			switch t {
 			case corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers:
 				return p.Status.Phase == corev1.PodFailed
@@ -99,7 +62,7 @@ func fields() projection.Fields {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	jobs, err1 := informers.Objects[*batchv1.Job](c.Informers)
-	pods, err2 := informers.Pods(c.Informers)
+	pods, err2 := informers.Pods(c.Informers, podFields())
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -115,8 +78,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{jobKind.Kind},
 		Watches: []reconcile.Watch{
-			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: own.itself, Resync: true},
-			{Kind: podKind, Informer: pods.Informer(), Enqueues: own.counting(owners.Enqueues)},
+			jobs.Watch(own.itself, informers.WithResync),
+			pods.Watch(own.counting(owners.Enqueues)),
 		},
 		Observe:  k.observe,
 		Remember: reconcile.RememberOutcome(remember),
@@ -131,8 +94,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{podKind.Kind},
 		Watches: []reconcile.Watch{
-			{Kind: podKind, Informer: pods.Informer(), Enqueues: k.orphansByPod, Resync: true},
-			{Kind: jobKind, Informer: jobs.Informer(), Enqueues: k.orphansByJob},
+			pods.Watch(k.orphansByPod, informers.WithResync),
+			jobs.Watch(k.orphansByJob),
 		},
 		Observe: k.observeOrphan,
 		Plan:    reconcile.PlanOnly(planOrphan),

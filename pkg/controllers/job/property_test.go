@@ -20,6 +20,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -309,7 +310,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 	})
 }
 
-var narrow = sync.OnceValues(func() (*projection.Projection, error) { return projection.New(fields()) })
+var narrow = sync.OnceValues(func() (*projection.Projection, error) { return managertest.Projection(New(Options{})) })
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -42,7 +42,7 @@ func run(t *testing.T, since string, list []string, test func(c *counted), objec
 				t.Fatal(err)
 			}
 		}
-		entry := Controller()
+		entry := New(Options{})
 		if err := manager.SetFlags([]manager.Controller{entry}, map[string]string{"legacy-service-account-token-clean-up-period": "72h"}); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestLTC1Period(t *testing.T) {
 			t.Errorf("%v: %v", d, err)
 		}
 	}
-	if o := Controller().Options.(*Options); o.Period != 8760*time.Hour {
+	if o := New(Options{}).Flags.(*Options); o.Period != 8760*time.Hour {
 		t.Errorf("the default is %v", o.Period)
 	}
 }

@@ -8,19 +8,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Period time.Duration // LTC-1
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "legacy-service-account-token-clean-up-period", o.Period,
 		"How long a token of a service account that was made automatically, and is kept in a Secret, must not have been used before it is "+
 			"marked as invalid, and how long it must have been marked before it is deleted.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error { return nil } // a wrong period is an error only where the controller is on, see periodError
 
 // periodError says that the period is wrong (LTC-1).
@@ -31,7 +31,7 @@ func (o *Options) periodError() error {
 	return nil
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "LegacySATokenCleaner", struct{ CleanUpPeriod metav1.Duration }{metav1.Duration{Duration: o.Period}}
 }

@@ -1,43 +1,34 @@
-// Package namespace is the namespace controller. It empties namespaces that are being deleted, and releases them when nothing is
-// left in them.
-//
-// A namespace is emptied in rounds. Each round lists the metadata of what a namespace can hold, live, and deletes the collections
-// that have objects. Pods go first: while one exists, nothing else is touched, so that network policies and the like outlive the
-// pods (NS-18). When objects cannot come any more (NS-4), and after the last one has gone a round that lists everything finds all
-// resources empty, the finalizer of the namespace is removed (NS-28, NS-36).
 package namespace
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the namespace controller's entry in the registry (NS-1).
-func Controller() manager.Controller {
-	o := &Options{Workers: 10, SyncPeriod: 5 * time.Minute}
+// New returns the namespace controller (NS-1). Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.SyncPeriod = cmp.Or(o.Workers, 10), cmp.Or(o.SyncPeriod, 5*time.Minute)
 	return manager.Controller{
 		Name:    "namespace-controller",
 		Alias:   "namespace",
 		Account: "namespace-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		// The cache only tells which namespaces are being deleted. What is decided and written rests on a live read.
-		Fields: projection.Fields{Kinds: map[schema.GroupVersionKind][]string{namespaces.GroupVersionKind: {"status.phase"}}},
-		Init:   o.init,
+		Init:    o.init,
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	cached, err := informers.Objects[*corev1.Namespace](c.Informers)
+	// The cache only tells which namespaces are being deleted. What is decided and written rests on a live read.
+	cached, err := informers.Objects[*corev1.Namespace](c.Informers, "status.phase")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +45,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:             "namespace",
 		Workers:          int(o.Workers),
 		Kinds:            []string{"Namespace"},
-		Watches:          []reconcile.Watch{{Kind: namespaces.GroupVersionKind, Informer: cached.Informer(), Enqueues: terminating}},
+		Watches:          []reconcile.Watch{cached.Watch(terminating)},
 		Observe:          observer.observe,
 		Remember:         reconcile.Always[snapshot, struct{}, memory], // what was seen of the content, whatever becomes of it
 		Plan:             reconcile.PlanOnly(planContent),

@@ -49,7 +49,7 @@ func TestTerminating(t *testing.T) {
 
 // NS-1: the names by which flags, logs, roles and clients know the controller.
 func TestNS1Names(t *testing.T) {
-	c := Controller()
+	c := New(Options{})
 	got := []string{c.Name, c.Alias, c.Account}
 	if diff := cmp.Diff([]string{"namespace-controller", "namespace", "namespace-controller"}, got); diff != "" || c.OffByDefault {
 		t.Errorf("(-want +got):\n%s", diff)

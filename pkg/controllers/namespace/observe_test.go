@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -94,7 +93,7 @@ type watching struct {
 }
 
 func watch(t *testing.T, ns *corev1.Namespace) *watching {
-	f := kubeinformers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(&rest.Config{}), 0)
+	f := informers.NewFactory(kubernetes.NewForConfigOrDie(&rest.Config{}), 0)
 	cached, err := informers.Objects[*corev1.Namespace](f)
 	if err != nil {
 		t.Fatal(err)

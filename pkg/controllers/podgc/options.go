@@ -9,15 +9,15 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
-	TerminatedThreshold             int32         // terminated pods that may stay; zero and less: all (CLI-17)
+	TerminatedThreshold             int32         // terminated pods that may stay; negative: all (CLI-17)
 	TerminatedThresholdPerNamespace int32         // the same for each namespace
 	TerminatedMaxAge                time.Duration // how long a terminated pod may stay; zero: without limit
-	OrphanBrake                     float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
+	OrphanBrake                     float64       // share of the nodes whose loss stops the deletion of orphans; negative: none does
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.TerminatedThreshold, "terminated-pod-gc-threshold", o.TerminatedThreshold,
 		"Terminated pods that may exist before the oldest are deleted. Zero and less keep them all.")
@@ -32,7 +32,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 			"are exempt. Zero lifts this limit.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	errs := flagutil.NotNegative("terminated-pod-gc-max-age", o.TerminatedMaxAge)
 	if !(o.OrphanBrake >= 0 && o.OrphanBrake <= 1) {
@@ -41,7 +41,7 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "PodGCController", struct{ TerminatedPodGCThreshold int32 }{o.TerminatedThreshold}
 }

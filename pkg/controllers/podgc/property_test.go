@@ -17,6 +17,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -157,7 +158,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 
 // projected is what the caches keep if there is no other controller.
 func projected(t interface{ Fatal(...any) }) *projection.Projection {
-	p, err := projection.New(fields())
+	p, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

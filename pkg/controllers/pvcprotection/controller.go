@@ -1,62 +1,54 @@
-// Package pvcprotection is the persistentvolumeclaim-protection controller: a PersistentVolumeClaim that is deleted stays as long as a pod
-// uses it.
 package pvcprotection
 
 import (
+	"cmp"
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// workers is how many namespaces are reconciled at the same time, so that a large one does not delay the others (SM-42).
-const workers = 5
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // namespaces that are reconciled at the same time
+}
 
-// Controller returns the entry of the persistentvolumeclaim-protection controller in the registry.
-func Controller() manager.Controller {
+// New returns the persistentvolumeclaim-protection controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "persistentvolumeclaim-protection-controller",
 		Alias:   "pvc-protection",
 		Account: "pvc-protection-controller",
 		Rights:  Rights,
-		Fields:  cached(),
-		Init:    initialize,
+		Init:    o.init,
 	}
 }
 
 func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
-// cached are what the controller reads. Claims are written back whole. Of an ephemeral volume it is enough that there is one.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
-		kind("PersistentVolumeClaim"): {},
-		kind("Pod"): {
-			"spec.nodeName", "spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
-			"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name",
-		},
-	}}
-}
-
-// initialize builds the controller. Its keys are namespaces, so that one live list of pods serves all claims of a namespace (SM-34).
-func initialize(c manager.Context) (manager.Runner, error) {
+// init builds the controller. Its keys are namespaces, so that one live list of pods serves all claims of a namespace (SM-34).
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	claims, err1 := informers.IndexedObjects(c.Informers, "protection", due)
-	pods, err2 := informers.PodsByClaim(c.Informers)
+	pods, err2 := informers.PodsByClaim(c.Informers, informers.PodFields{Paths: []string{
+		"spec.nodeName", "spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
+		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
+	}})
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	k := &caches{claims: claims, pods: pods}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "pvcprotection", // of the queue
-		Workers: workers,
+		Workers: int(o.Workers),
 		Kinds:   []string{"Namespace"},
 		Watches: []reconcile.Watch{
-			{Kind: kind("PersistentVolumeClaim"), Informer: claims.Informer(), Enqueues: enqueuedByClaim, Resync: true},
-			{Kind: kind("Pod"), Informer: pods.Informer(), Enqueues: k.enqueuedByPod},
+			claims.Watch(enqueuedByClaim, informers.WithResync),
+			pods.Watch(k.enqueuedByPod),
 		},
 		Observe:  k.observe,
 		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen

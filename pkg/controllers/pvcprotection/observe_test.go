@@ -226,7 +226,7 @@ func TestEnqueuedByPod(t *testing.T) { // SM-32, SM-33
 func run(t *testing.T, test func(s *clienttest.Server, put func(plan.Object)), objects ...plan.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server, entry := clienttest.NewServer(), Controller()
+		server, entry := clienttest.NewServer(), New(Options{})
 		put := func(o plan.Object) {
 			if _, err := server.Put(o); err != nil {
 				t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
 // drawPod is a pod that may use some of three claims.
@@ -105,7 +105,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 
 // What is not cached changes nothing: neither who uses what, nor who is enqueued.
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(cached())
+	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

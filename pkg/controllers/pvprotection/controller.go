@@ -1,41 +1,37 @@
-// Package pvprotection is the persistentvolume-protection controller: a PersistentVolume that is deleted stays as long as it is bound to a
-// claim.
 package pvprotection
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// workers is how many volumes are reconciled at the same time.
-const workers = 5
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // volumes that are reconciled at the same time
+}
 
-// Controller returns the entry of the persistentvolume-protection controller in the registry.
-func Controller() manager.Controller {
+// New returns the persistentvolume-protection controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "persistentvolume-protection-controller",
 		Alias:   "pv-protection",
 		Account: "pv-protection-controller",
 		Rights:  Rights,
-		Fields:  fields(),
-		Init:    initialize,
+		Init:    o.init,
 	}
 }
 
 func kind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("PersistentVolume") }
 
-// fields are what the controller reads. Volumes are written back whole.
-func fields() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind(): {}}}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	volumes, err := informers.Objects[*corev1.PersistentVolume](c.Informers)
 	if err != nil {
 		return nil, err
@@ -43,9 +39,9 @@ func initialize(c manager.Context) (manager.Runner, error) {
 	k := &caches{volumes: volumes}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "pvprotection", // of the queue
-		Workers: workers,
+		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
-		Watches: []reconcile.Watch{{Kind: kind(), Informer: volumes.Informer(), Enqueues: enqueued, Resync: true}},
+		Watches: []reconcile.Watch{volumes.Watch(enqueued, informers.WithResync)},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planFinalizer),
 		Owner:   func(s snapshot) plan.Object { return s.Volume },

@@ -19,7 +19,7 @@ import (
 func run(t *testing.T, test func(s *clienttest.Server, put func(*corev1.PersistentVolume))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server, entry := clienttest.NewServer(), Controller()
+		server, entry := clienttest.NewServer(), New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.PersistentVolume{}})
 		managertest.Run(t, c, entry, func() {
 			test(server, func(v *corev1.PersistentVolume) {

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
 // draw is any volume.
@@ -32,7 +32,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 }
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(fields())
+	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

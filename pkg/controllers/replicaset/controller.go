@@ -1,7 +1,8 @@
-// Package replicaset is the replicaset controller. What it does is in package replicas.
 package replicaset
 
 import (
+	"cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -10,17 +11,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Controller returns the replicaset controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5, PodFailureBackoff: true}
+// New returns the replicaset controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.backoff = cmp.Or(o.Workers, 5), !o.ReplaceFailedPodsAtOnce
 	return manager.Controller{
 		Name:    "replicaset-controller",
 		Alias:   "replicaset",
 		Account: "replicaset-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  replicas.Fields(),
 		Init:    o.init,
 	}
 }
@@ -33,10 +33,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own := replicas.NewMetrics()
 	own.Register(c.RegisterMetrics)
 	return replicas.New(c, replicas.Config{
-		Name:     "replicaset",
-		Example:  replicas.OfReplicaSet(&appsv1.ReplicaSet{}),
-		Workers:  int(o.Workers),
-		Informer: sets.Informer(),
+		Name:    "replicaset",
+		Example: replicas.OfReplicaSet(&appsv1.ReplicaSet{}),
+		Workers: int(o.Workers),
+		Watch:   sets.Watch(informers.Itself, informers.WithResync),
 		Get: func(namespace, name string) *replicas.Set {
 			return replicas.OfReplicaSet(sets.Get(namespace, name))
 		},
@@ -46,7 +46,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Metrics: own,
 
-		PodFailureBackoff:   o.PodFailureBackoff,
+		PodFailureBackoff:   o.backoff,
 		PodDeletionCost:     c.Enabled("PodDeletionCost"),
 		TerminatingReplicas: c.Enabled("DeploymentReplicaSetTerminatingReplicas"),
 	})

@@ -41,7 +41,7 @@ func TestRS9StaleCache(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			managertest.InVirtualTime(t, time.Now(), func(t *testing.T, server *clienttest.Server) {
-				entry := Controller()
+				entry := New(Options{})
 				from := managertest.Context(t, server, entry, managertest.Cache{Example: &appsv1.ReplicaSet{}}, managertest.Cache{Example: &corev1.Pod{}})
 				from.Access.Events, from.Enabled = &record.FakeRecorder{}, func(string) bool { return true }
 				put := managertest.Putter[*appsv1.ReplicaSet](t, server)

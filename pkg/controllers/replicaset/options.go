@@ -6,26 +6,28 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers int32 // CLI-14
-	// PodFailureBackoff: pods that fail at start again and again are replaced at a falling rate.
-	PodFailureBackoff bool
+	// ReplaceFailedPodsAtOnce: also pods that fail at start again and again. Without it they are replaced at a falling rate.
+	ReplaceFailedPodsAtOnce bool
+
+	backoff bool // the opposite, which is a flag
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-replicaset-syncs", o.Workers, "ReplicaSets that are reconciled at the same time.")
-	fs.BoolVar(&o.PodFailureBackoff, "replicaset-pod-failure-backoff", o.PodFailureBackoff,
+	fs.BoolVar(&o.backoff, "replicaset-pod-failure-backoff", o.backoff,
 		"Replace pods that fail at start, after five times in a row, at a falling rate: after 10s, doubling up to 5m.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	return flagutil.AtLeastOne("concurrent-replicaset-syncs", o.Workers)
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "ReplicaSetController", struct{ ConcurrentRSSyncs int32 }{o.Workers}
 }

@@ -1,7 +1,8 @@
-// Package replicationcontroller is the replicationcontroller controller. What it does is in package replicas.
 package replicationcontroller
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/replicas"
@@ -9,17 +10,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
-// Controller returns the replicationcontroller controller's entry in the registry (RC-1).
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the replicationcontroller controller (RC-1). Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "replicationcontroller-controller",
 		Alias:   "replicationcontroller",
 		Account: "replication-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  replicas.Fields(),
 		Init:    o.init,
 	}
 }
@@ -32,10 +32,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	return replicas.New(c, replicas.Config{
-		Name:     "replicationmanager", // RC-30
-		Example:  replicas.OfReplicationController(&corev1.ReplicationController{}),
-		Workers:  int(o.Workers),
-		Informer: all.Informer(),
+		Name:    "replicationmanager", // RC-30
+		Example: replicas.OfReplicationController(&corev1.ReplicationController{}),
+		Workers: int(o.Workers),
+		Watch:   all.Watch(informers.Itself, informers.WithResync),
 		Get: func(namespace, name string) *replicas.Set {
 			return replicas.OfReplicationController(all.Get(namespace, name))
 		},

@@ -116,7 +116,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 			}
 			from.Informers.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })
 		}
-		runner, err := Controller().Init(from)
+		runner, err := New(Options{}).Init(from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func (c *cluster) controller(name string) *corev1.ReplicationController {
 }
 
 func TestRC1Names(t *testing.T) {
-	entry := Controller()
+	entry := New(Options{})
 	if entry.Name != "replicationcontroller-controller" || entry.Alias != "replicationcontroller" || entry.Account != "replication-controller" {
 		t.Errorf("%+v", entry)
 	}
@@ -157,7 +157,7 @@ func TestRC1Names(t *testing.T) {
 
 func TestRC2Flag(t *testing.T) {
 	for args, want := range map[string]int32{"": 5, "--concurrent-rc-syncs=7": 7, "--concurrent_rc_syncs=8": 8} {
-		o := Controller().Options.(*Options)
+		o := New(Options{}).Flags.(*Options)
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 		fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 		o.AddFlags(fs)

@@ -1,29 +1,14 @@
-// Package resourcequota is the resourcequota controller. It says in the status of quotas what the objects of their namespaces use.
-// Admission of the API server enforces the quotas: it raises what is used before an object is stored. The controller lowers it again when
-// objects are gone.
-//
-// # How usage is counted
-//
-// Watches keep sums for each namespace, resource and choice of scopes, so that a change of one object costs the same however many
-// there are. Only what some quota names is watched. Pods, Services and claims are watched whole and kept as what they are charged with;
-// of everything else the caches of metadata are shared with other controllers.
-//
-// # When usage may be lowered
-//
-// Admission raises the usage first, and the object is stored and shown by a watch later. Whoever counts in between finds too little. So
-// each increase that the watch of the quota shows is remembered as a reservation, until the watch of the objects shows an object that is
-// newer than the increase and accounts for it. What is written is never less than what is counted and reserved together. A reservation
-// whose object never comes, because the creation has failed after its admission, ends after a minute, which is the longest that an API
-// server works on a request with its default --request-timeout.
 package resourcequota
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
@@ -33,17 +18,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the resourcequota controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5, SyncPeriod: 5 * time.Minute}
+// New returns the resourcequota controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers, o.SyncPeriod = cmp.Or(o.Workers, 5), flagutil.Default(o.SyncPeriod, 5*time.Minute)
 	return manager.Controller{
 		Name:    "resourcequota-controller",
 		Alias:   "resourcequota",
 		Account: "resourcequota-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  projection.Fields{Kinds: map[schema.GroupVersionKind][]string{quotaKind: nil}}, // written back whole
 		Init:    o.init,
 	}
 }
@@ -98,7 +82,7 @@ func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}
 		QueueName:        "resourcequota_primary", // RQ-47
 		Workers:          workers,
 		Kinds:            []string{quotaKind.Kind},
-		Watches:          []reconcile.Watch{{Kind: quotaKind, Informer: k.quotas.Informer(), Enqueues: informers.Itself, Record: true}},
+		Watches:          []reconcile.Watch{k.quotas.Watch(informers.Itself, informers.WithChanges)},
 		Observe:          k.observe,
 		Plan:             reconcile.PlanOnly(planUsage),
 		Remember:         reconcile.RememberOutcome(remember),

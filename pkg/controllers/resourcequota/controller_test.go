@@ -17,24 +17,24 @@ import (
 
 // RQ-1, RQ-2, RQ-48
 func TestEntry(t *testing.T) {
-	e := Controller()
+	e := New(Options{})
 	if e.Name != "resourcequota-controller" || e.Alias != "resourcequota" || e.Account != "resourcequota-controller" || e.OffByDefault {
 		t.Errorf("%+v", e)
 	}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	e.Options.AddFlags(fs)
+	e.Flags.AddFlags(fs)
 	for name, want := range map[string]string{"concurrent-resource-quota-syncs": "5", "resource-quota-sync-period": "5m0s"} {
 		if f := fs.Lookup(name); f == nil || f.DefValue != want {
 			t.Errorf("--%s is %+v, want %s", name, f, want)
 		}
 	}
-	if err := fs.Set("concurrent-resource-quota-syncs", "0"); err != nil || len(e.Options.Validate()) != 1 {
+	if err := fs.Set("concurrent-resource-quota-syncs", "0"); err != nil || len(e.Flags.Validate()) != 1 {
 		t.Error("no workers are accepted")
 	}
-	if err := fs.Parse([]string{"--concurrent-resource-quota-syncs=1", "--resource-quota-sync-period=-1s"}); err != nil || len(e.Options.Validate()) != 1 {
+	if err := fs.Parse([]string{"--concurrent-resource-quota-syncs=1", "--resource-quota-sync-period=-1s"}); err != nil || len(e.Flags.Validate()) != 1 {
 		t.Error("a negative period is accepted")
 	}
-	if section, _ := e.Options.Configz(); section != "ResourceQuotaController" {
+	if section, _ := e.Flags.Configz(); section != "ResourceQuotaController" {
 		t.Error(section)
 	}
 	if own := Rights().Own; len(own) != 1 || own[0].Resource != "resourcequotas/status" || strings.Join(own[0].Verbs, "") != "update" {

@@ -262,7 +262,7 @@ func runAfter(t *testing.T, prepare, test func(b *bench)) {
 			}
 			return false, nil, nil
 		})
-		c := managertest.Context(t, b.server, Controller(), managertest.Cache{Example: &corev1.ResourceQuota{}})
+		c := managertest.Context(t, b.server, New(Options{}), managertest.Cache{Example: &corev1.ResourceQuota{}})
 		quotas, err := informers.Objects[*corev1.ResourceQuota](c.Informers)
 		if err != nil {
 			t.Fatal(err)

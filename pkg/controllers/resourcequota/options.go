@@ -9,25 +9,25 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers    int32         // RQ-1
-	SyncPeriod time.Duration // RQ-2
+	SyncPeriod time.Duration // RQ-2; negative: never
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-resource-quota-syncs", o.Workers, "Quotas that are processed at the same time.")
 	fs.DurationVar(&o.SyncPeriod, "resource-quota-sync-period", o.SyncPeriod, "How often the usage of all quotas is counted anew; 0 for never. "+
 		"Changes are always counted when they happen.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	return append(flagutil.AtLeastOne("concurrent-resource-quota-syncs", o.Workers), flagutil.NotNegative("resource-quota-sync-period", o.SyncPeriod)...)
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "ResourceQuotaController", struct {
 		ResourceQuotaSyncPeriod      metav1.Duration

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 
@@ -149,7 +150,7 @@ func draw(t *rapid.T) snapshot {
 // Whatever the objects are, planning does not panic, does not change them, depends on nothing that is not cached, and can be repeated from
 // what was stored. When the plan was carried out, nothing is left to do.
 func TestAnyObjectsAtAll(t *testing.T) {
-	kept, err := projection.New(cached())
+	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind("Namespace"): {"status.phase"}, kind("ConfigMap"): {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +200,10 @@ func run(t *testing.T, objects []plan.Object, before func(clienttest.Write) erro
 			}
 		}
 		server.BeforeWrite(before)
-		entry := Controller()
+		entry := New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.Namespace{}},
 			managertest.Cache{Example: &corev1.ConfigMap{}, Selector: fields.OneTermEqualSelector("metadata.name", configMapName)})
-		c.Config.RootCAFile = file
+		c.RootCAFile = file
 		managertest.Run(t, c, entry, func() { test(server, file) })
 	})
 }
@@ -302,7 +303,7 @@ func TestErrorsAreRetried(t *testing.T) { // RCA-7
 
 // Files that are no good end the process; no authorities at all leave the controller off.
 func TestInit(t *testing.T) {
-	entry := Controller()
+	entry := New(Options{})
 	garbage := filepath.Join(t.TempDir(), "garbage")
 	write(t, garbage, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	for _, c := range []struct {
@@ -316,7 +317,7 @@ func TestInit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			from := managertest.Context(t, clienttest.NewServer(), entry)
-			from.Config.RootCAFile, from.Config.Client = c.file, c.client
+			from.RootCAFile, from.Config = c.file, c.client
 			runner, err := entry.Init(from)
 			if runner != nil {
 				t.Error("the controller is on")

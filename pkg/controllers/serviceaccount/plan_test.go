@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -103,7 +102,7 @@ func draw(t *rapid.T) (s snapshot) {
 // Whatever the objects are, planning does not panic, depends on nothing that is not cached, and can be repeated from what was stored. When the
 // plan was carried out, nothing is left to do.
 func TestAnyObjectsAtAll(t *testing.T) {
-	kept, err := projection.New(fields())
+	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +143,7 @@ func run(t *testing.T, objects []plan.Object, before func(clienttest.Write) erro
 			}
 		}
 		server.BeforeWrite(before)
-		entry := Controller()
+		entry := New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.Namespace{}}, managertest.Cache{Example: &corev1.ServiceAccount{}})
 		managertest.Run(t, c, entry, func() { test(server) })
 	})

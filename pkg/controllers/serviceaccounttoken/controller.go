@@ -1,8 +1,7 @@
-// Package serviceaccounttoken is the serviceaccount-token controller: it puts tokens into the Secrets that ask for one, and deletes these
-// Secrets together with their ServiceAccounts.
 package serviceaccounttoken
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/files"
 	"github.com/standalone-kcm/controller-manager/internal/legacytoken"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/rootca"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -22,26 +19,20 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the serviceaccount-token controller's entry in the registry. Without a key it is off, whatever --controllers
-// says (CLI-56).
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the serviceaccount-token controller. Without a key it is off, whatever --controllers
+// says (CLI-56). Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "serviceaccount-token-controller",
 		Alias:   "serviceaccount-token",
 		Account: "tokens-controller",
 		Root:    true,
 		WhyOff:  "Controller is disabled because there is no private key",
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  cached(),
 		Init:    o.init,
 	}
-}
-
-// cached are the fields that the controller reads. Both kinds are written back whole; Secrets of other types are not cached (TOK-25).
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind("Secret"): {}, kind("ServiceAccount"): {}}}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
@@ -52,7 +43,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("error reading key for service account token controller: %w", err)
 	}
-	bundle, err := rootca.Open(c.Config.RootCAFile, c.Config.Client)
+	bundle, err := rootca.Open(c.RootCAFile, c.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +60,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   int(o.Workers),
 		Kinds:     []string{"Secret"},
 		Watches: []reconcile.Watch{
-			{Kind: kind("Secret"), Informer: secrets.Informer(), Enqueues: enqueuedBySecret, Record: true},
-			{Kind: kind("ServiceAccount"), Informer: accounts.Informer(), Enqueues: k.enqueuedByAccount},
+			secrets.Watch(enqueuedBySecret, informers.WithChanges),
+			accounts.Watch(k.enqueuedByAccount),
 		},
 		Source:  k.follow,
 		Observe: k.observe,

@@ -33,7 +33,7 @@ type cluster struct {
 // entry returns the entry in the registry, with a key.
 func entry(t *testing.T, key string) manager.Controller {
 	t.Helper()
-	e := Controller()
+	e := New(Options{})
 	if err := manager.SetFlags([]manager.Controller{e}, map[string]string{"service-account-private-key-file": key}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func inCluster(t *testing.T, before func(clienttest.Write) error, test func(c *c
 		e := entry(t, key)
 		from := managertest.Context(t, c.Server, e, managertest.Cache{Example: &corev1.ServiceAccount{}},
 			managertest.Cache{Example: &corev1.Secret{}, Selector: fields.OneTermEqualSelector("type", "kubernetes.io/service-account-token")})
-		from.Config.RootCAFile = root
+		from.RootCAFile = root
 		managertest.Run(t, from, e, func() { test(c) })
 	})
 }
@@ -232,7 +232,7 @@ func TestInit(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e := entry(t, c.key)
 			from := managertest.Context(t, clienttest.NewServer(), e)
-			from.Config.RootCAFile = c.root
+			from.RootCAFile = c.root
 			runner, err := e.Init(from)
 			if runner != nil {
 				t.Error("the controller is on")

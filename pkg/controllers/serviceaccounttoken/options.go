@@ -6,13 +6,13 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
-// Options are what the controller takes from flags.
+// Options are what can be set of the controller.
 type Options struct {
 	Workers int32  // TOK-4
 	KeyFile string // TOK-2
 }
 
-// AddFlags implements manager.Options.
+// AddFlags implements manager.Flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int32Var(&o.Workers, "concurrent-serviceaccount-token-syncs", o.Workers,
 		"Secrets with tokens of service accounts that are reconciled at the same time.")
@@ -22,12 +22,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 			"whatever --controllers says.")
 }
 
-// Validate implements manager.Options.
+// Validate implements manager.Flags.
 func (o *Options) Validate() []error {
 	return flagutil.AtLeastOne("concurrent-serviceaccount-token-syncs", o.Workers)
 }
 
-// Configz implements manager.Options.
+// Configz implements manager.Flags.
 func (o *Options) Configz() (section string, fields any) {
 	return "SAController", struct {
 		ServiceAccountKeyFile  string

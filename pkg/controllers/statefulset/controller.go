@@ -1,6 +1,7 @@
 package statefulset
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -18,33 +18,25 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the statefulset controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the statefulset controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "statefulset-controller",
 		Alias:   "statefulset",
 		Account: "statefulset-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  fields(),
 		Init:    o.init,
-	}
-}
-
-// fields are what the controller reads of pods. The other kinds are kept whole: claims and statuses are written back whole, and revisions
-// are patches of whole templates.
-func fields() projection.Fields {
-	return projection.Fields{
-		Kinds:        map[schema.GroupVersionKind][]string{podKind(): {"status.phase", "status.conditions", "status.startTime"}},
-		PodCondition: projection.ReadyCondition,
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	sets, err1 := informers.Objects[*appsv1.StatefulSet](c.Informers)
-	pods, err2 := informers.Pods(c.Informers)
+	pods, err2 := informers.Pods(c.Informers, informers.PodFields{
+		Paths: []string{"status.phase", "status.conditions", "status.startTime"}, Condition: informers.Ready,
+	})
 	claims, err3 := informers.Objects[*corev1.PersistentVolumeClaim](c.Informers)
 	revisions, err4 := informers.OwnedObjects[*appsv1.ControllerRevision](c.Informers)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
@@ -66,10 +58,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"StatefulSet"},
 		Watches: []reconcile.Watch{
-			{Kind: setKind(), Informer: sets.Informer(), Enqueues: own.enqueues, Resync: true},
-			{Kind: podKind(), Informer: pods.Informer(), Enqueues: owners.enqueuesByPod},
-			{Kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), Informer: claims.Informer(), Enqueues: owners.enqueuesByClaim},
-			{Kind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Informer: revisions.Informer(), Enqueues: owners.Enqueues},
+			sets.Watch(own.enqueues, informers.WithResync),
+			pods.Watch(owners.enqueuesByPod),
+			claims.Watch(owners.enqueuesByClaim),
+			revisions.Watch(owners.Enqueues),
 		},
 		Observe:  k.observe,
 		Remember: remember,

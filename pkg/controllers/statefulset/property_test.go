@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -282,7 +282,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 }
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	projected, err := projection.New(fields())
+	projected, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

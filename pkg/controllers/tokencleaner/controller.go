@@ -1,39 +1,33 @@
-// Package tokencleaner is the token cleaner: it deletes bootstrap tokens that have expired.
 package tokencleaner
 
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the token cleaner's entry in the registry. It has no flags (BOOT-3).
-func Controller() manager.Controller {
+// Options are empty: nothing can be set of the controller.
+type Options struct{}
+
+// New returns the token cleaner. It has no flags (BOOT-3).
+func New(o Options) manager.Controller {
 	return manager.Controller{
 		Name:         "token-cleaner-controller",
 		Alias:        "tokencleaner",
 		Account:      "token-cleaner",
 		OffByDefault: true,
 		Rights:       Rights,
-		Fields:       cached(),
-		Init:         initialize,
+		Init:         o.init,
 	}
 }
 
-// cached are the fields that the controller reads.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{bootstraptoken.Kind(): bootstraptoken.Fields()}}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
 		return nil, err
@@ -42,7 +36,7 @@ func initialize(c manager.Context) (manager.Runner, error) {
 		Name:    "token_cleaner", // of the queue
 		Workers: 1,
 		Kinds:   []string{"Secret"},
-		Watches: []reconcile.Watch{{Kind: bootstraptoken.Kind(), Informer: k.secrets.Informer(), Enqueues: enqueuedBySecret, Resync: true}},
+		Watches: []reconcile.Watch{k.secrets.Watch(enqueuedBySecret, informers.WithResync)},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planDeletion),
 		Applied: applied,

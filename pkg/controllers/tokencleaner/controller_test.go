@@ -19,7 +19,7 @@ import (
 func run(t *testing.T, before func(clienttest.Write) error, test func(s *clienttest.Server, put func(*corev1.Secret))) (log string) {
 	begin := epoch.Add(-10 * time.Minute) // the test begins when the controller has nothing left to do
 	return managertest.InVirtualTime(t, begin, func(t *testing.T, server *clienttest.Server) {
-		entry := Controller()
+		entry := New(Options{})
 		server.BeforeWrite(before)
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &corev1.Secret{}, Selector: bootstraptoken.Selector()})
 		managertest.Run(t, c, entry, func() { test(server, managertest.Putter[*corev1.Secret](t, server)) })

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	kubeinformers "k8s.io/client-go/informers"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -16,8 +15,8 @@ type caches struct {
 	secrets informers.Store[*corev1.Secret] // of bootstrap tokens
 }
 
-func newCaches(f kubeinformers.SharedInformerFactory) (*caches, error) {
-	secrets, err := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()))
+func newCaches(f *informers.Factory) (*caches, error) {
+	secrets, err := informers.Objects[*corev1.Secret](informers.Selecting(f, bootstraptoken.Selector()), bootstraptoken.Fields()...)
 	return &caches{secrets}, err
 }
 

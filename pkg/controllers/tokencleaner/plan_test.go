@@ -125,11 +125,11 @@ func TestEnqueues(t *testing.T) { // BOOT-23, BOOT-5
 }
 
 func TestEntry(t *testing.T) {
-	c := Controller()
+	c := New(Options{})
 	if diff := cmp.Diff([]string{"token-cleaner-controller", "tokencleaner", "token-cleaner"}, []string{c.Name, c.Alias, c.Account}); diff != "" { // BOOT-2
 		t.Error(diff)
 	}
-	if !c.OffByDefault || c.Options != nil { // BOOT-3
+	if !c.OffByDefault || c.Flags != nil { // BOOT-3
 		t.Error("it is on by default, or has flags")
 	}
 }

@@ -1,53 +1,47 @@
-// Package ttl is the node TTL controller: an annotation of each node says for how many seconds its kubelet may cache Secrets and
-// ConfigMaps, which is the longer the more nodes there are.
 package ttl
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// workers is how many nodes are reconciled at the same time.
-const workers = 5
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // nodes that are reconciled at the same time
+}
 
-// Controller returns the entry of the node TTL controller in the registry.
-func Controller() manager.Controller {
+// New returns the node TTL controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "ttl-controller",
 		Alias:   "ttl",
 		Account: "ttl-controller",
 		Rights:  Rights,
-		Fields:  cached(),
-		Init:    initialize,
+		Init:    o.init,
 	}
 }
 
 func kind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Node") }
 
-// cached are the fields that the controller reads.
-func cached() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
-		kind(): {"metadata.annotations[" + annotation + "]"},
-	}}
-}
-
-func initialize(c manager.Context) (manager.Runner, error) {
-	nodes, err := informers.Nodes(c.Informers)
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	nodes, err := informers.Nodes(c.Informers, "metadata.annotations["+annotation+"]")
 	if err != nil {
 		return nil, err
 	}
 	k := &caches{nodes: nodes, size: newSize()}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "ttlcontroller", // of the queue
-		Workers: workers,
+		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
-		Watches: []reconcile.Watch{{Kind: kind(), Informer: nodes.Informer(), Enqueues: k.enqueuedByNode, Resync: true}},
+		Watches: []reconcile.Watch{nodes.Watch(k.enqueuedByNode, informers.WithResync)},
 		Source:  k.follow,
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planAnnotation),

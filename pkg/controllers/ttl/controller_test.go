@@ -35,7 +35,7 @@ func run(t *testing.T, nodes int, prepare func(*bench), terms ...func(*bench)) {
 		if prepare != nil {
 			prepare(b)
 		}
-		entry := Controller()
+		entry := New(Options{})
 		c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}})
 		runner, err := entry.Init(c)
 		if err != nil {
@@ -202,7 +202,7 @@ func TestErrorsAreRetried(t *testing.T) { // TTL-11
 }
 
 func TestEntry(t *testing.T) { // TTL-2
-	c := Controller()
+	c := New(Options{})
 	if c.Name != "ttl-controller" || c.Alias != "ttl" || c.Account != "ttl-controller" || c.OffByDefault {
 		t.Errorf("%+v", c)
 	}

@@ -1,43 +1,35 @@
-// Package ttlafterfinished is the ttl-after-finished controller: it deletes Jobs some time after they have finished, if they ask for that.
 package ttlafterfinished
 
 import (
+	"cmp"
+
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Controller returns the ttl-after-finished controller's entry in the registry.
-func Controller() manager.Controller {
-	o := &Options{Workers: 5}
+// New returns the ttl-after-finished controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.Workers = cmp.Or(o.Workers, 5)
 	return manager.Controller{
 		Name:    "ttl-after-finished-controller",
 		Alias:   "ttl-after-finished",
 		Account: "ttl-after-finished-controller",
 		Beside:  true,
-		Options: o,
+		Flags:   &o,
 		Rights:  Rights,
-		Fields:  fields(),
 		Init:    o.init,
 	}
 }
 
 func kind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("Job") }
 
-// fields are what the controller reads.
-func fields() projection.Fields {
-	return projection.Fields{Kinds: map[schema.GroupVersionKind][]string{
-		kind(): {"spec.ttlSecondsAfterFinished", "status.conditions", "status.completionTime"},
-	}}
-}
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	jobs, err := informers.Objects[*batchv1.Job](c.Informers)
+	jobs, err := informers.Objects[*batchv1.Job](c.Informers, "spec.ttlSecondsAfterFinished", "status.conditions", "status.completionTime")
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +40,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:    "ttl_jobs_to_delete", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
-		Watches: []reconcile.Watch{{Kind: kind(), Informer: jobs.Informer(), Enqueues: enqueuedByJob, Resync: true}},
+		Watches: []reconcile.Watch{jobs.Watch(enqueuedByJob, informers.WithResync)},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planDeletion),
 		Applied: own.applied,

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -118,7 +117,7 @@ func TestEnqueues(t *testing.T) { // TTL-22
 // Whatever the Job is: planning does not panic or change it, depends on nothing that is not cached, and can be repeated from what was
 // stored. A Job is only deleted if it has a time to live, has finished, and is not being deleted.
 func TestAnyObjectsAtAll(t *testing.T) {
-	kept, err := projection.New(fields())
+	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +149,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 // run runs the controller in virtual time, which begins at the epoch of Jobs, while a test works. It returns the log.
 func run(t *testing.T, test func(s *clienttest.Server, put func(*batchv1.Job))) (log string) {
 	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *clienttest.Server) {
-		entry := Controller()
+		entry := New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
 		managertest.Run(t, c, entry, func() { test(server, managertest.Putter[*batchv1.Job](t, server)) })
 	})
@@ -277,7 +276,7 @@ func TestAJobWithoutAnyTimeIsLogged(t *testing.T) { // TTL-23, TTL-37
 func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(epoch))
-		server, entry := clienttest.NewServer(), Controller()
+		server, entry := clienttest.NewServer(), New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
 		managertest.Run(t, c, entry, func() {
 			put := func(name string, ago time.Duration, ttl *int32) {

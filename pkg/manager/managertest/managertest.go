@@ -1,17 +1,19 @@
-// Package managertest runs controllers of the registry on an API server in memory, for tests.
 package managertest
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -62,6 +64,47 @@ func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, 
 		f.InformerFor(one.Example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return informer })
 	}
 	return c
+}
+
+// Start runs controllers on an API server, such as one of envtest, until the test ends. It returns when they run, and fails the test if that
+// takes too long, or if they do not end well.
+//
+//	managertest.Start(t, config, controllers.Named("deployment", "replicaset")...)
+func Start(t testing.TB, config *rest.Config, controllers ...manager.Controller) *manager.Manager {
+	t.Helper()
+	m, err := manager.New(config, manager.Options{Controllers: controllers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the manager has ended with: %v", err)
+		}
+	})
+	patience, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	if err := m.WaitUntilRunning(patience); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Projection returns what the caches keep for controllers, which are built for this and never run.
+func Projection(controllers ...manager.Controller) (*projection.Projection, error) {
+	m, err := manager.New(&rest.Config{Host: "http://api"}, manager.Options{Controllers: controllers})
+	if err != nil {
+		return nil, err
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := m.Run(ended); err != nil {
+		return nil, err
+	}
+	return m.Projection()
 }
 
 // Run runs a controller of the registry on the server, in virtual time, while a test works. The test begins when the controller has

@@ -49,6 +49,9 @@ func (o *APIServer) apply(c *Config) {
 	c.ContentType = o.ContentType
 	c.RateLimited = o.flags.Changed("kube-api-qps") || o.flags.Changed("kube-api-burst")
 	c.QPS, c.Burst = o.QPS, int(o.Burst)
+	if c.RateLimited {
+		c.Options.QPS, c.Options.Burst = c.QPS, c.Burst
+	}
 }
 
 // clientConfig loads the kubeconfig. Without one, and without --master, it is as in a pod (CLI-11, CLI-81).

@@ -1,13 +1,11 @@
 package options
 
 import (
-	"time"
-
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // Component begins the user agents, whatever the executable is called: the API server takes it as the field manager, and
@@ -16,22 +14,12 @@ const Component = "kube-controller-manager"
 
 // Config is what the command line amounts to: all defaults applied, everything validated.
 type Config struct {
-	Component string       // begins every user agent
-	Client    *rest.Config // server and credentials only: no user agent, encoding or limits yet
+	manager.Options              // what the manager is made of
+	Client          *rest.Config // server and credentials only: no user agent, encoding or limits yet
 
-	ContentType string  // of requests, and of the answers preferred (CLI-21)
 	RateLimited bool    // false when neither --kube-api-qps nor --kube-api-burst was given: no limit on the client
 	QPS         float32 // CLI-19
 	Burst       int     // CLI-20
-
-	UseServiceAccountCredentials bool          // CLI-25
-	RootCAFile                   string        // TOK-3
-	MinResyncPeriod              time.Duration // CLI-22
-	ControllerStartInterval      time.Duration // CLI-23
-	ControllerShutdownTimeout    time.Duration // CLI-24; zero waits without limit
-
-	LeaderElect    bool                  // LE-1a
-	LeaderElection leaderelection.Config // valid if LeaderElect; its ShutdownTimeout is left to the manager
 
 	Controllers ControllerSelection
 

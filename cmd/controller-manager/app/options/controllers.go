@@ -118,6 +118,23 @@ func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 	return s
 }
 
+// off returns why those controllers of this build are off that are not enabled.
+func (o *Controllers) off(enabled []string) map[string]string {
+	reasons := map[string]string{}
+	for _, c := range o.registry {
+		switch {
+		case slices.Contains(enabled, c.Name):
+		case c.WhyOff != "":
+			reasons[c.Name] = c.WhyOff
+		case c.OffByDefault:
+			reasons[c.Name] = "it is off by default, and --controllers does not name it"
+		default:
+			reasons[c.Name] = "--controllers leaves it off"
+		}
+	}
+	return reasons
+}
+
 // canonical returns the items with canonical names in place of aliases (CLI-52).
 func canonical(items []string, known []controller) []string {
 	result := slices.Clone(items)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/component-base/featuregate"
 	binary "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/internal/features"
 )
 
 // oldestEmulated is the oldest version that --emulated-version takes (CLI-29).
@@ -97,7 +99,7 @@ func newFeatures() Features {
 		gate:     &quietGate{MutableVersionedFeatureGate: gate, loud: gate},
 		registry: compatibility.NewComponentGlobalsRegistry(),
 	}
-	specs, needs := parseGates(gatesOf136)
+	specs, needs := features.All()
 	effective := compatibility.NewEffectiveVersionFromString(binary.DefaultKubeBinaryVersion, oldestEmulated, oldestEmulated)
 	for _, err := range []error{
 		f.gate.AddVersioned(specs),
@@ -158,6 +160,12 @@ func (o *Features) validate() []error { return o.registry.Validate() }
 
 func (o *Features) apply(c *Config) {
 	c.Features = o.gate
+	c.FeatureGates = map[string]bool{}
+	for name := range o.gate.GetAll() {
+		if _, known := features.Default(string(name)); known {
+			c.FeatureGates[string(name)] = o.gate.Enabled(name)
+		}
+	}
 	c.Emulated = o.registry.EffectiveVersionFor(compatibility.DefaultKubeComponent).EmulationVersion().String()
 }
 

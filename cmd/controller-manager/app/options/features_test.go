@@ -26,6 +26,7 @@ import (
 	zpages "k8s.io/component-base/zpages/features"
 	"k8s.io/klog/v2/ktesting"
 
+	"github.com/standalone-kcm/controller-manager/internal/features"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 )
 
@@ -144,7 +145,7 @@ func (g libraryGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.
 
 // TestGatesAreThoseOfTheLibraries notices when a newer library has other gates than features.txt.
 func TestGatesAreThoseOfTheLibraries(t *testing.T) {
-	specs, _ := parseGates(gatesOf136)
+	specs, _ := features.All()
 	gate := featuregate.NewVersionedFeatureGate(version.MustParse("1.36"))
 	if err := gate.AddVersioned(specs); err != nil {
 		t.Fatal(err)

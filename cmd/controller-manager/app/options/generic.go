@@ -46,9 +46,15 @@ func (o *Generic) validate() []error {
 }
 
 func (o *Generic) apply(c *Config) {
-	c.UseServiceAccountCredentials = o.UseServiceAccountCredentials
+	never := func(d time.Duration) time.Duration { // on the command line, that is zero
+		if d == 0 {
+			return -1
+		}
+		return d
+	}
+	c.ServiceAccounts = o.UseServiceAccountCredentials
 	c.RootCAFile = o.RootCAFile
-	c.MinResyncPeriod = o.MinResyncPeriod
-	c.ControllerStartInterval = o.ControllerStartInterval
-	c.ControllerShutdownTimeout = o.ControllerShutdownTimeout
+	c.MinResyncPeriod = never(o.MinResyncPeriod)
+	c.StartInterval = o.ControllerStartInterval
+	c.ShutdownTimeout = never(o.ControllerShutdownTimeout)
 }

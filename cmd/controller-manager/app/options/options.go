@@ -45,11 +45,11 @@ type section struct {
 	idle  bool // nothing obeys these flags in this build
 }
 
-// controllerOptions are the flags of one controller.
-type controllerOptions struct{ manager.Options }
+// controllerFlags are the flags of one controller.
+type controllerFlags struct{ manager.Flags }
 
-func (o controllerOptions) addFlags(fs *pflag.FlagSet) { o.AddFlags(fs) }
-func (o controllerOptions) validate() []error          { return o.Validate() }
+func (o controllerFlags) addFlags(fs *pflag.FlagSet) { o.AddFlags(fs) }
+func (o controllerFlags) validate() []error          { return o.Validate() }
 
 // sections are in the order of the help, which puts those without effect last.
 func (o *Options) sections() []section {
@@ -60,8 +60,8 @@ func (o *Options) sections() []section {
 		{title: "leader election", group: &o.LeaderElection},
 	}
 	for _, c := range o.registry {
-		if c.Options != nil {
-			all = append(all, section{title: c.Name, group: controllerOptions{c.Options}})
+		if c.Flags != nil {
+			all = append(all, section{title: c.Name, group: controllerFlags{c.Flags}})
 		}
 	}
 	return append(all,
@@ -124,7 +124,7 @@ func (o *Options) Config() (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Component: Component, Client: client}
+	c := Config{Options: manager.Options{Component: Component, Controllers: o.registry}, Client: client}
 	for _, s := range o.sections() {
 		if obeyed, ok := s.group.(interface{ apply(*Config) }); ok {
 			obeyed.apply(&c)
@@ -135,6 +135,7 @@ func (o *Options) Config() (Config, error) {
 	}
 	c.Flags = o.values()
 	c.Controllers = o.Controllers.resolve(o.given("service-account-private-key-file"))
+	c.Lacking, c.Missing, c.Off = c.Controllers.Lacking, c.Controllers.Missing, o.Controllers.off(c.Controllers.Enabled)
 	slices.Sort(c.WithoutEffect)
 	return c, nil
 }

@@ -116,8 +116,8 @@ func TestDefaults(t *testing.T) {
 	if got.RateLimited || got.QPS != 20 || got.Burst != 30 || got.ContentType != "application/vnd.kubernetes.protobuf" {
 		t.Errorf("CLI-19..21: limited %v, %v, %v, %q", got.RateLimited, got.QPS, got.Burst, got.ContentType)
 	}
-	if got.MinResyncPeriod != 12*time.Hour || got.ControllerStartInterval != 0 || got.ControllerShutdownTimeout != 10*time.Second {
-		t.Errorf("CLI-22..24: %v, %v, %v", got.MinResyncPeriod, got.ControllerStartInterval, got.ControllerShutdownTimeout)
+	if got.MinResyncPeriod != 12*time.Hour || got.StartInterval != 0 || got.ShutdownTimeout != 10*time.Second {
+		t.Errorf("CLI-22..24: %v, %v, %v", got.MinResyncPeriod, got.StartInterval, got.ShutdownTimeout)
 	}
 	l := got.LeaderElection
 	if !got.LeaderElect || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second ||
@@ -465,8 +465,8 @@ func FuzzTimings(f *testing.F) {
 			return
 		}
 		l := c.LeaderElection
-		if l.RetryPeriod <= 0 || l.RenewDeadline <= l.RetryPeriod || l.LeaseDuration <= l.RenewDeadline || c.ControllerShutdownTimeout < 0 {
-			t.Errorf("accepted: %+v, shutdown in %v", l, c.ControllerShutdownTimeout)
+		if l.RetryPeriod <= 0 || l.RenewDeadline <= l.RetryPeriod || l.LeaseDuration <= l.RenewDeadline || c.ShutdownTimeout == 0 {
+			t.Errorf("accepted: %+v, shutdown in %v", l, c.ShutdownTimeout)
 		}
 	})
 }

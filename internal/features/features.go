@@ -1,25 +1,23 @@
-package options
+package features
 
 import (
 	_ "embed"
 	"fmt"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/featuregate"
+	binary "k8s.io/component-base/version"
 )
 
 //go:embed features.txt
-var gatesOf136 string
+var text string
 
-type (
-	gateSpecs = map[featuregate.Feature]featuregate.VersionedSpecs // what the gates were in each version
-	gateNeeds = map[featuregate.Feature][]featuregate.Feature      // which others must be on for one to be on
-)
-
-// parseGates reads features.txt, whose head describes its form.
-func parseGates(text string) (gateSpecs, gateNeeds) {
-	specs, needs := gateSpecs{}, gateNeeds{}
+// All returns what all gates were in each version, and which others must be on for one to be on. The head of features.txt describes the form
+// of what it reads.
+func All() (map[featuregate.Feature]featuregate.VersionedSpecs, map[featuregate.Feature][]featuregate.Feature) {
+	specs, needs := map[featuregate.Feature]featuregate.VersionedSpecs{}, map[featuregate.Feature][]featuregate.Feature{}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {
@@ -37,6 +35,26 @@ func parseGates(text string) (gateSpecs, gateNeeds) {
 		}
 	}
 	return specs, needs
+}
+
+// defaults are the gates that are on in this version if nobody has switched them, and those that are off.
+var defaults = sync.OnceValue(func() map[string]bool {
+	gate := featuregate.NewVersionedFeatureGate(version.MustParse(binary.DefaultKubeBinaryVersion))
+	specs, _ := All()
+	if err := gate.AddVersioned(specs); err != nil {
+		panic(fmt.Sprintf("features.txt: %v", err)) // a test would have seen it
+	}
+	on := map[string]bool{}
+	for name := range specs {
+		on[string(name)] = gate.Enabled(name)
+	}
+	return on
+})
+
+// Default tells whether a gate is on if nobody has switched it, and whether there is such a gate.
+func Default(gate string) (on, known bool) {
+	on, known = defaults()[gate]
+	return on, known
 }
 
 // parseStage reads `1.36:beta:on` and `1.31:GA:on:locked`.

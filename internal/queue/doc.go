@@ -1,0 +1,7 @@
+// Package queue is the work queue of a controller: keys with priorities, delays, and exponential backoff. It is a client-go
+// workqueue (k8s.io/client-go/util/workqueue), so a key is never processed by two workers at once and its metrics are the
+// usual ones, over a storage that hands out keys by priority.
+//
+// [New] makes a queue, which also registers its metrics. Workers call Get and Done, as with any workqueue; whoever adds a key may say
+// how urgent it is.
+package queue

@@ -1,0 +1,4 @@
+// Package replicationcontroller is the replicationcontroller controller. What it does is in package replicas.
+//
+// A program passes what replicationcontroller.New(replicationcontroller.Options{}) returns to manager.New. For users, docs/replicationcontroller.md says what the controller does.
+package replicationcontroller

@@ -1,0 +1,15 @@
+// Package reconcile runs controllers that are written as observe, plan, report (see package plan). It reconciles one key
+// after the other, and owns everything that controllers have in common: retries, the freshness of the caches, what is
+// remembered of a key from one reconcile to the next, when a report is written, and what is kept to explain it. The writing
+// itself is the executor's.
+//
+// A controller fills in a [Controller] and passes it to [New], which returns a runner for the manager:
+//
+//	reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+//		Name: "website", Workers: 2, Kinds: []string{"Website"},
+//		Watches: []reconcile.Watch{sites.Watch(informers.Itself)},
+//		Observe: observe, Plan: planDeployment, Report: reportStatus,
+//	})
+//
+// Observe finds what there is, Plan decides what to write, and Report, knowing what became of that, decides about the status.
+package reconcile
