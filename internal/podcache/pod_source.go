@@ -20,12 +20,12 @@ import (
 )
 
 // Informer returns a function that makes the informer of pods, which projects them while it decodes them.
-func Informer(client *listwatch.Client, name cache.InformerNameAndResource) (func(resync time.Duration) cache.SharedIndexInformer, error) {
+func Informer(client *listwatch.Client) (func(name cache.InformerNameAndResource, resync time.Duration) cache.SharedIndexInformer, error) {
 	source, err := newPodSource(client)
 	if err != nil {
 		return nil, fmt.Errorf("cache of pods: %w", err)
 	}
-	return func(resync time.Duration) cache.SharedIndexInformer {
+	return func(name cache.InformerNameAndResource, resync time.Duration) cache.SharedIndexInformer {
 		source.interner = newInterner(nil)
 		lw := client.Pods(source.list, source.watch, source.convert)
 		informer := cache.NewSharedIndexInformerWithOptions(lw, &compactPod{}, cache.SharedIndexInformerOptions{

@@ -18,11 +18,11 @@ func podInformer(f informers.SharedInformerFactory) (cache.SharedIndexInformer, 
 	if !ok || own.client == nil || own.selector != "" {
 		return informerOf[*corev1.Pod](f)
 	}
-	informer, err := podcache.Informer(own.client, f.InformerName().WithResource(corev1.SchemeGroupVersion.WithResource("pods")))
+	informer, err := podcache.Informer(own.client)
 	if err != nil {
 		return nil, err
 	}
 	return f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return informer(resync)
+		return informer(f.InformerName().WithResource(corev1.SchemeGroupVersion.WithResource("pods")), resync)
 	}), nil
 }
