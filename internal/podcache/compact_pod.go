@@ -1,6 +1,3 @@
-// Package podcache keeps pods in little memory. Most fields of a pod that controllers do not read are never decoded (package projection); of
-// the rest, what is equal in the pods of a controller is held once (interning), and a cache holds compact pods in place of whole ones.
-// Whoever uses the informer sees pods. [Transform] interns the parts of other objects.
 package podcache
 
 import (
