@@ -77,7 +77,7 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	for _, gate := range slices.Sorted(maps.Keys(o.FeatureGates)) {
 		if _, known := features.Default(gate); !known {
-			return o, fmt.Errorf("Kubernetes has no feature gate %q", gate)
+			return o, fmt.Errorf("no feature gate of Kubernetes is called %q", gate)
 		}
 	}
 	if o.Logger.GetSink() == nil {

@@ -15,12 +15,8 @@ import (
 )
 
 var (
-	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
-	budgetKind     = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
-	controllerKind = corev1.SchemeGroupVersion.WithKind("ReplicationController")
-	setKind        = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
-	deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
-	statefulKind   = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+	podKind    = corev1.SchemeGroupVersion.WithKind("Pod")
+	budgetKind = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
 )
 
 // Options are what can be set of the controller.

@@ -34,8 +34,6 @@ func New(o Options) manager.Controller {
 	}
 }
 
-func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
-
 func sliceKind() schema.GroupVersionKind {
 	return discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 }

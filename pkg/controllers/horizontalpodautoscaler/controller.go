@@ -18,7 +18,6 @@ import (
 
 var (
 	autoscalerKind  = autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
-	podKind         = corev1.SchemeGroupVersion.WithKind("Pod")
 	deploymentKind  = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	replicaSetKind  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	statefulSetKind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
