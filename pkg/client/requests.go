@@ -179,7 +179,7 @@ func (w writer) write(ctx context.Context, m Mapping, req *rest.Request, o plan.
 		}
 		req.SetHeader("Content-Type", runtime.ContentTypeJSON).Body(data)
 	default:
-		if !m.BuiltIn {
+		if _, _, err := scheme.Scheme.ObjectKinds(o); err != nil { // a Scale of a custom resource is of a type that client-go knows
 			return w.writeCustom(ctx, m, req, o, opts)
 		}
 		req.Body(o.DeepCopyObject()) // the encoder writes to the object while it encodes it
@@ -187,7 +187,7 @@ func (w writer) write(ctx context.Context, m Mapping, req *rest.Request, o plan.
 	return w.answered(ctx, m, req, opts)
 }
 
-// writeCustom sends a typed object of a kind that client-go does not know.
+// writeCustom sends an object of a type that client-go does not know.
 func (w writer) writeCustom(ctx context.Context, m Mapping, req *rest.Request, o plan.Object, opts WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	named := o.DeepCopyObject()
 	named.GetObjectKind().SetGroupVersionKind(m.GroupVersionKind)
