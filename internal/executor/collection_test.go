@@ -65,7 +65,7 @@ func TestDeleteCollectionThatIsRefused(t *testing.T) {
 	if did := b.apply(nil, allPods); !errors.Is(did.Err, refusal) || did.Failed(plan.Deleted) == nil {
 		t.Errorf("%+v", did)
 	}
-	b.lease.Store(false)
+	b.BeforeWrite(notLeading)
 	if did := b.apply(nil, allPods); !errors.Is(did.Err, client.ErrNotLeading) {
 		t.Errorf("without the lease: %+v", did)
 	}

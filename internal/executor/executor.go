@@ -23,9 +23,6 @@ import (
 // parallelWrites bounds the requests that one controller has under way at a time.
 const parallelWrites = 32
 
-// Lease tells whether this process may write.
-type Lease interface{ Held() bool }
-
 // Mapper finds out how objects are addressed. [client.Mapper] does.
 type Mapper interface {
 	Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error)
@@ -38,7 +35,6 @@ type Config struct {
 	Mapper  Mapper
 	Events  record.EventRecorder // nil: events are dropped
 	Tracker *freshness.Tracker
-	Lease   Lease
 	// Method says how objects of a resource, or a subresource of them, are changed; nil: by patch.
 	Method func(resource schema.GroupResource, subresource string) client.Method
 	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks who has a name
@@ -54,8 +50,7 @@ type Config struct {
 	Stale   func(schema.GroupResource) // is told of each change that was not sent because it was outdated; may be nil
 }
 
-// Executor carries out the plans of one controller. It refuses what no plan may ask for: a write without the lease, to an
-// object that the plan's owner does not control, a second change of one object in a reconcile, a change from an outdated
+// Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that the plan's owner does not control, a second change of one object in a reconcile, a change from an outdated
 // object.
 type Executor struct {
 	Config
@@ -175,16 +170,13 @@ func (w *Writing) mayWrite(m client.Mapping, o plan.Object, now touch, unowned b
 	return fmt.Errorf("refused: write to %s %s, which %s does not control", m.Kind, o.GetName(), w.owner.GetName())
 }
 
-// send makes one request, if the lease is held when its turn has come.
+// send makes one request when its turn has come.
 func (w *Writing) send(request func(context.Context) error) error {
 	select {
 	case w.slots <- struct{}{}:
 		defer func() { <-w.slots }()
 	case <-w.ctx.Done():
 		return w.ctx.Err()
-	}
-	if !w.Lease.Held() {
-		return client.ErrNotLeading
 	}
 	return request(w.ctx)
 }

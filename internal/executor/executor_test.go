@@ -38,17 +38,13 @@ type bench struct {
 	*clienttest.Server
 	*testing.T
 	Config
-	lease   atomic.Bool
 	events  *record.FakeRecorder
 	barrier freshness.Barrier
 }
 
-func (b *bench) Held() bool { return b.lease.Load() }
-
 func newBench(t *testing.T) *bench {
 	b := &bench{Server: clienttest.NewServer(), T: t, events: record.NewFakeRecorder(1000)}
-	b.lease.Store(true)
-	b.Config = Config{Client: b.Server, Mapper: client.BuiltIns{}, Events: b.events, Tracker: freshness.NewTracker(), Lease: b}
+	b.Config = Config{Client: b.Server, Mapper: client.BuiltIns{}, Events: b.events, Tracker: freshness.NewTracker()}
 	return b
 }
 
@@ -286,37 +282,30 @@ func TestConflictIsStale(t *testing.T) {
 	}
 }
 
-// LE-14: what was not sent for want of the lease is known not to be carried out, whether the executor or the client's transport
-// has held it back. Nobody is told of it.
+// notLeading is how the client's transport refuses a write for want of the lease.
+func notLeading(clienttest.Write) error {
+	return &url.Error{Op: "Post", URL: "https://api", Err: client.ErrNotLeading}
+}
+
+// LE-14: what was not sent for want of the lease is known not to be carried out. Nobody is told of it.
 func TestWithoutTheLease(t *testing.T) {
 	owner := newSet()
-	for name, prepare := range map[string]func(*bench){
-		"held back by the executor": func(b *bench) { b.lease.Store(false) },
-		"held back by the transport": func(b *bench) {
-			b.BeforeWrite(func(clienttest.Write) error {
-				return &url.Error{Op: "Post", URL: "https://api", Err: client.ErrNotLeading}
-			})
-		},
+	b := newBench(t)
+	p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
+	b.BeforeWrite(notLeading)
+	b.Written = func(w Write) { t.Errorf("written: %+v", w) }
+	for _, step := range []plan.Step{
+		plan.Create{Object: generated(owner), Events: podEvents},
+		plan.Change{Old: p, New: labelled(p), Events: podEvents},
+		plan.Delete{Objects: []plan.Object{q}, Events: podEvents},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
-			prepare(b)
-			b.Written = func(w Write) { t.Errorf("written: %+v", w) }
-			for _, step := range []plan.Step{
-				plan.Create{Object: generated(owner), Events: podEvents},
-				plan.Change{Old: p, New: labelled(p), Events: podEvents},
-				plan.Delete{Objects: []plan.Object{q}, Events: podEvents},
-			} {
-				did := b.apply(owner, step)
-				if !errors.Is(did.Err, client.ErrNotLeading) || len(did.Results) != 1 || !Answered(did.Results[0].Err) || !Silent(did.Err) || FromServer(did.Err) {
-					t.Errorf("%T: %+v", step, did)
-				}
-			}
-			if got := b.recorded(); len(got)+len(b.Server.Log()) != 0 || !b.barrier.Empty() {
-				t.Errorf("%v %v", got, strings.Join(b.Server.Log(), ", "))
-			}
-		})
+		did := b.apply(owner, step)
+		if !errors.Is(did.Err, client.ErrNotLeading) || len(did.Results) != 1 || !Answered(did.Results[0].Err) || !Silent(did.Err) || FromServer(did.Err) {
+			t.Errorf("%T: %+v", step, did)
+		}
+	}
+	if got := b.recorded(); len(got)+len(b.Server.Log()) != 0 || !b.barrier.Empty() {
+		t.Errorf("%v %v", got, strings.Join(b.Server.Log(), ", "))
 	}
 }
 
@@ -337,7 +326,7 @@ func TestLastWrite(t *testing.T) {
 		if got := e.LastWrite(); !got.Equal(began) {
 			t.Errorf("%v, want %v: a debounced report does not count", got, began)
 		}
-		b.lease.Store(false)
+		b.BeforeWrite(notLeading)
 		e.Begin(t.Context(), nil, &b.barrier).Apply(create)
 		if got := e.LastWrite(); !got.Equal(began) {
 			t.Errorf("%v, want %v: what was not sent does not count", got, began)

@@ -67,14 +67,14 @@ func ensureNamespace(ctx context.Context, root kubernetes.Interface) {
 }
 
 // requestToken asks for a token of the service account, once (CI-22).
-func requestToken(ctx context.Context, root kubernetes.Interface, account string) (string, time.Duration, error) {
+func (b *Builder) requestToken(ctx context.Context, root kubernetes.Interface, account string) (string, time.Duration, error) {
 	answer, err := root.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
 		}}, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
 		// Deleted while we run: with a new one the next try succeeds, where the original would need a restart.
-		if err := ensureAccount(ctx, root, account); err != nil {
+		if err := b.EnsureServiceAccounts(ctx, account); err != nil {
 			return "", 0, err
 		}
 	}

@@ -100,7 +100,7 @@ func (b *Builder) Controller(account string) (*rest.Config, error) {
 		// (CI-23). Were a certificate left, the server would take that, and the controller would write as root.
 		c := b.guard(b.prepare(rest.AnonymousClientConfig(b.base), name))
 		source := newTokenSource(account, func(ctx context.Context) (string, time.Duration, error) {
-			return requestToken(ctx, root, account)
+			return b.requestToken(ctx, root, account)
 		})
 		c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bearer{next: rt, source: source} })
 		return c

@@ -159,7 +159,6 @@ type Live struct {
 type Shared struct {
 	Tracker *freshness.Tracker
 	Mapper  executor.Mapper
-	Lease   executor.Lease
 	Explain *Explain
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
 	// often may not. Nil: caches are trusted.

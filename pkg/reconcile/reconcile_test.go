@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -226,11 +227,16 @@ func TestVanishedCreationsAreNoticed(t *testing.T) {
 func TestWritesNothingWithoutTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.start()
-		w.lease.Store(false)
+		w.BeforeWrite(func(x clienttest.Write) error {
+			if x.Kind == "Pod" {
+				return client.ErrNotLeading
+			}
+			return nil
+		})
 		w.put("a", 3)
 		time.Sleep(time.Hour)
 		w.wantPods(0)
-		w.lease.Store(true)
+		w.BeforeWrite(nil)
 		time.Sleep(2 * time.Second)
 		w.wantPods(3)
 	})

@@ -42,7 +42,6 @@ type world struct {
 	t          *testing.T
 	runner     *Runner[toy, struct{}, int]
 	shared     Shared
-	lease      atomic.Bool
 	events     *record.FakeRecorder
 	panics     atomic.Int32
 	debounce   time.Duration                         // of reports
@@ -65,14 +64,11 @@ type toy struct {
 	pods []*corev1.Pod
 }
 
-func (w *world) Held() bool { return w.lease.Load() }
-
 // inBubble runs the test in virtual time, and ends all goroutines.
 func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{Server: clienttest.NewServer(), t: t, events: record.NewFakeRecorder(100000), counts: map[string]int{}}
-		w.lease.Store(true)
-		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: w, Explain: NewExplain()}
+		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Explain: NewExplain()}
 		test(t, w)
 		if w.stop != nil {
 			w.stop()

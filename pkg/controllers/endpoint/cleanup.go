@@ -31,7 +31,7 @@ func (o *Options) initCleanup(c manager.Context) (manager.Runner, error) {
 		return nil, nil
 	}
 	return &cleanup{client: c.Access.Client, executor: executor.New(executor.Config{
-		Client: c.Access.Client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Lease: c.Shared.Lease,
+		Client: c.Access.Client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker,
 		Written: c.Access.Hooks.Write,
 	})}, nil
 }

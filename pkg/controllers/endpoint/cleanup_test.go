@@ -78,7 +78,7 @@ func cleanUp(t *testing.T, s *clienttest.Server) (deleted []string, codes []stri
 			deleted = append(deleted, fmt.Sprintf("%s after %s", w.Key, time.Since(began)))
 			return nil
 		})
-		from := contextFor(t, s, true)
+		from := contextFor(t, s)
 		from.Access.Hooks.Write = func(w executor.Write) { codes = append(codes, w.Verb+" "+w.Resource+" "+w.Code) }
 		runner, err := (&Options{CleanUp: true}).initCleanup(from)
 		if err != nil {
@@ -175,7 +175,7 @@ func TestCleanUpRetries(t *testing.T) {
 }
 
 func TestCleanUpOnlyIfAskedFor(t *testing.T) {
-	from := contextFor(t, clienttest.NewServer(), true)
+	from := contextFor(t, clienttest.NewServer())
 	if runner, err := (&Options{}).initCleanup(from); runner != nil || err != nil {
 		t.Error(runner, err)
 	}
@@ -183,7 +183,8 @@ func TestCleanUpOnlyIfAskedFor(t *testing.T) {
 
 func TestCleanUpNeedsTheLease(t *testing.T) {
 	s := serverOf(t, ofOurs("a"), ofOurs("b"))
-	runner, err := (&Options{CleanUp: true}).initCleanup(contextFor(t, s, false))
+	s.BeforeWrite(func(clienttest.Write) error { return client.ErrNotLeading })
+	runner, err := (&Options{CleanUp: true}).initCleanup(contextFor(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,12 +26,8 @@ import (
 )
 
 // lease is one that is held or not.
-type lease bool
-
-func (l lease) Held() bool { return bool(l) }
-
 // contextFor is what a controller is built from that works on a server.
-func contextFor(t *testing.T, cl client.Client, l lease) manager.Context {
+func contextFor(t *testing.T, cl client.Client) manager.Context {
 	t.Helper()
 	mapper, err := client.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
 	if err != nil {
@@ -39,7 +35,7 @@ func contextFor(t *testing.T, cl client.Client, l lease) manager.Context {
 	}
 	return manager.Context{
 		Informers: informers.NewFactory(nil, 0),
-		Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: l, Explain: reconcile.NewExplain()},
+		Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Explain: reconcile.NewExplain()},
 		Access: reconcile.Access{Client: cl, Method: func(resource schema.GroupResource, subresource string) client.Method {
 			return client.MethodFor(Rights(), resource, subresource)
 		}},
@@ -60,7 +56,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects ...plan.Object) {
 		c := &cluster{Server: clienttest.NewServer(), t: t}
 		c.put(objects...)
 		c.AfterWrite(c.note)
-		from := contextFor(t, c, true)
+		from := contextFor(t, c)
 		for _, example := range []plan.Object{&corev1.Service{}, &corev1.Endpoints{}, &corev1.Pod{}} {
 			informer, err := c.NewInformer(t.Context(), example)
 			if err != nil {

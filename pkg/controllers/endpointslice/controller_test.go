@@ -244,11 +244,6 @@ func TestEnqueuedBySlice(t *testing.T) {
 	}
 }
 
-// lease is one that is held.
-type lease struct{}
-
-func (lease) Held() bool { return true }
-
 // inCluster runs a test in virtual time, with a server of these objects at which the controller has nothing left to do.
 func inCluster(t *testing.T, test func(s *clienttest.Server), objects ...plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
@@ -264,7 +259,7 @@ func inCluster(t *testing.T, test func(s *clienttest.Server), objects ...plan.Ob
 		}
 		from := manager.Context{
 			Informers: informers.NewFactory(nil, 0),
-			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: reconcile.NewExplain()},
+			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Explain: reconcile.NewExplain()},
 			Access: reconcile.Access{Client: server, Method: func(resource schema.GroupResource, subresource string) client.Method {
 				return client.MethodFor(Rights(), resource, subresource)
 			}},

@@ -35,7 +35,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		resources: c.Clients.Mapper().PreferredResources, metadata: c.Metadata, workers: int(o.Workers), syncErrors: newSyncErrors(),
 	}
 	r.executor = executor.New(executor.Config{
-		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Lease: c.Shared.Lease, Method: c.Access.Method,
+		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method,
 		Unowned: true, Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
 	})
 	c.RegisterMetrics(r.syncErrors)

@@ -93,17 +93,13 @@ func (b builtIns) MappingFor(ctx context.Context, o runtime.Object) (client.Mapp
 	return b.Mapping(ctx, kind)
 }
 
-type leading struct{}
-
-func (leading) Held() bool { return true }
-
 // run runs the test in a bubble, with a runner to which all is known that is watched.
 func run(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
 		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, explain: reconcile.NewExplain(), workers: 4}
-		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}, Unowned: true})
+		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Unowned: true})
 		b.asks(hangs{})
 		b.begin()
 		b.kinds[configMaps] = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"}

@@ -326,11 +326,6 @@ func (s *server) informer(example plan.Object) cache.SharedIndexInformer {
 	}, example, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
-// lease is one that is held.
-type lease struct{}
-
-func (lease) Held() bool { return true }
-
 // collecting is a pod garbage collector at work on a server.
 type collecting struct {
 	*server
@@ -358,7 +353,7 @@ func build(t interface{ Fatal(...any) }, s *server, config Options) (c collectin
 	}
 	c.runner, err = config.init(manager.Context{
 		Informers: f, Access: reconcile.Access{Client: s},
-		Shared:          reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: c.explain},
+		Shared:          reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Explain: c.explain},
 		RegisterMetrics: func(own ...metrics.Registerable) { c.metrics = append(c.metrics, own...) },
 	})
 	if err != nil {

@@ -65,10 +65,6 @@ func pod(name, node string, ready time.Duration, owner metav1.Object, kind schem
 	}
 }
 
-type lease struct{}
-
-func (lease) Held() bool { return true }
-
 // cluster is a server with the controller at work on it. It is also the controller's event recorder.
 type cluster struct {
 	*clienttest.Server
@@ -104,7 +100,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 		from := manager.Context{
 			Informers: informers.NewFactory(nil, 0),
 			Enabled:   func(string) bool { return true },
-			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: c.explain},
+			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Explain: c.explain},
 			Access: reconcile.Access{Client: c, Events: c, Method: func(resource schema.GroupResource, subresource string) client.Method {
 				return client.MethodFor(Rights(), resource, subresource)
 			}},

@@ -29,11 +29,6 @@ type Cache struct {
 	Selector fields.Selector // nil for all
 }
 
-// lease is one that is held.
-type lease struct{}
-
-func (lease) Held() bool { return true }
-
 // Context returns what a controller is built from that works on the server. It has these caches.
 func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, caches ...Cache) manager.Context {
 	t.Helper()
@@ -41,7 +36,7 @@ func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, 
 	c := manager.Context{
 		Informers: informers.NewFactory(nil, 0),
 		Shared: reconcile.Shared{
-			Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: lease{}, Explain: reconcile.NewExplain(), Verifier: server,
+			Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Explain: reconcile.NewExplain(), Verifier: server,
 		},
 		Access: reconcile.Access{
 			Client: server,
