@@ -66,8 +66,8 @@ func (c *Client) REST(group schema.GroupVersion, masks projection.Kinds) (rest.I
 	return rest.RESTClientForConfigAndClient(&own, c.http)
 }
 
-// JSON returns a client of one API group that asks for JSON, and decodes it whole.
-func (c *Client) JSON(group schema.GroupVersion, codec runtime.NegotiatedSerializer) (rest.Interface, error) {
+// json returns a client of one API group that asks for JSON, and decodes it whole.
+func (c *Client) json(group schema.GroupVersion, codec runtime.NegotiatedSerializer) (rest.Interface, error) {
 	own := *c.config
 	own.GroupVersion, own.NegotiatedSerializer, own.APIPath = &group, codec, "/apis"
 	own.ContentType, own.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
@@ -84,14 +84,6 @@ func (c *Client) ListWatch(kind schema.GroupVersionKind, resource schema.GroupVe
 // watches.
 func (c *Client) Pods(list listFunc, watches watchFunc, convert func(watch.Event) watch.Event) *cache.ListWatch {
 	return New(c.source(corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods"), "pods"), list, watches, convert)
-}
-
-// Custom does the same for a kind that is not built in.
-func (c *Client) Custom(
-	kind schema.GroupVersionKind, resource schema.GroupVersionResource, name string, list listFunc, watches watchFunc,
-	convert func(watch.Event) watch.Event,
-) *cache.ListWatch {
-	return New(c.source(kind, resource, name), list, watches, convert)
 }
 
 type (

@@ -5,6 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
+
+	"github.com/standalone-kcm/controller-manager/internal/selectors"
 )
 
 // mostSplit is how many split selectors are kept, so that a lookup need not parse them.
@@ -18,13 +20,7 @@ type BudgetCache struct {
 
 // Budgets returns the cache of PodDisruptionBudgets, with an index by selector, under the terms of [Objects].
 func Budgets(f *Factory, paths ...string) (BudgetCache, error) {
-	known := &keySets{byFirst: map[string][][]string{}}
-	s, err := objects[*policyv1.PodDisruptionBudget](f, cache.Indexers{bySelector: func(o any) ([]string, error) {
-		if b, ok := o.(*policyv1.PodDisruptionBudget); ok {
-			return known.budget(b), nil
-		}
-		return known.index(o)
-	}}, paths)
+	s, err := objects[*policyv1.PodDisruptionBudget](f, cache.Indexers{bySelector: budgetsBy(&selectors.KeySets{})}, paths)
 	return BudgetCache{s, lru.New(mostSplit)}, err
 }
 
@@ -44,7 +40,7 @@ func (c BudgetCache) Selecting(namespace string, labels map[string]string) []*po
 			continue
 		}
 		if b.Spec.Selector != nil && len(b.Spec.Selector.MatchExpressions) > 0 {
-			if s := c.splitOf(b.Spec.Selector); s == nil || !s.matches(labels) {
+			if s := c.splitOf(b.Spec.Selector); s == nil || !s.Matches(labels) {
 				continue
 			}
 		}
@@ -54,28 +50,34 @@ func (c BudgetCache) Selecting(namespace string, labels map[string]string) []*po
 }
 
 // splitOf returns the selector of a cached budget, nil if no server accepts it.
-func (c BudgetCache) splitOf(s *metav1.LabelSelector) *selector {
+func (c BudgetCache) splitOf(s *metav1.LabelSelector) *selectors.Selector {
 	if known, ok := c.split.Get(s); ok {
-		return known.(*selector)
+		return known.(*selectors.Selector)
 	}
-	var found *selector
-	if parsed, err := split(s); err == nil {
+	var found *selectors.Selector
+	if parsed, err := selectors.Split(s); err == nil {
 		found = &parsed
 	}
 	c.split.Add(s, found)
 	return found
 }
 
-// budget returns what a budget is indexed under: a value for each alternative of its selector.
-func (k *keySets) budget(b *policyv1.PodDisruptionBudget) (values []string) {
-	s, err := split(b.Spec.Selector)
-	if err != nil {
-		return nil
+// budgetsBy is the index function of budgets: a value for each alternative of a selector. For what is labeled it returns the values of
+// all budgets that may select it.
+func budgetsBy(known *selectors.KeySets) cache.IndexFunc {
+	return func(o any) (values []string, _ error) {
+		switch o := o.(type) {
+		case *policyv1.PodDisruptionBudget:
+			s, err := selectors.Split(o.Spec.Selector)
+			if err != nil {
+				return nil, nil // no server accepts it, and it selects nothing (DIS-6)
+			}
+			for _, pairs := range s.Alternatives {
+				values = append(values, known.Note(o.Namespace, pairs))
+			}
+		case labeled:
+			values = known.Values(o.namespace, o.labels)
+		}
+		return values, nil
 	}
-	for _, pairs := range s.alternatives {
-		keys := keysOf(pairs)
-		k.note(keys)
-		values = append(values, valueOf(b.Namespace, keys, pairs))
-	}
-	return values
 }

@@ -49,7 +49,7 @@ type Store[T metav1.Object] struct {
 const MetadataOnly = projection.MetadataOnly
 
 // Objects returns the cache of a kind of client-go's scheme, such as Objects[*batchv1.Job], or of a scheme that was added with
-// [Factory.AddCustom]. Only kinds that are asked for are watched (CI-9), and each only once, however many controllers ask. It must be
+// [Factory.AddScheme]. Only kinds that are asked for are watched (CI-9), and each only once, however many controllers ask. It must be
 // called before the factory starts. It fails if the kind is unknown.
 //
 // The paths are those of the fields that the caller reads, as "spec.replicas" or "metadata.annotations[example.com/cost]". The metadata,
@@ -133,7 +133,7 @@ func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVe
 			case client == nil:
 				return nil, fmt.Errorf("cache of %s: only a client of listwatch.NewClient can fill it", resource.Resource)
 			case !scheme.Scheme.Recognizes(kind):
-				return f.all.custom.listWatch(client, kind, resource, cacheName(resource.GroupResource().String(), f.selector), f.selector)
+				return f.all.custom.ListWatch(client, kind, resource, cacheName(resource.GroupResource().String(), f.selector), f.selector)
 			}
 			return client.ListWatch(kind, resource, f.selector, cacheName(resource.GroupResource().String(), f.selector))
 		})

@@ -41,8 +41,8 @@ type Factory struct {
 type all struct {
 	client *listwatch.Client // that decodes in part; nil if the client is another one
 	build  func(selector string) informers.SharedInformerFactory
-	custom *Custom  // the kinds that are not built in; nil for none
-	named  sync.Map // by resource, of all selectors: metrics tell informers apart by nothing else
+	custom *listwatch.Custom // the kinds that are not built in; nil for none
+	named  sync.Map          // by resource, of all selectors: metrics tell informers apart by nothing else
 
 	mu        sync.Mutex
 	factories map[string]informers.SharedInformerFactory // by selector
@@ -92,9 +92,13 @@ func (f *Factory) Limited(may func(schema.GroupResource) error) *Factory {
 	return &limited
 }
 
-// AddCustom lets the caches hold the kinds of another scheme, too. They are read in JSON, and kept whole. It must be called before a cache
-// is asked for.
-func (f *Factory) AddCustom(c Custom) { f.all.custom = &c }
+// AddScheme lets the caches hold the kinds of another scheme, too, whose resources the function tells. They are read in JSON, and kept
+// whole. It must be called before a cache is asked for.
+func (f *Factory) AddScheme(
+	s *runtime.Scheme, resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error),
+) {
+	f.all.custom = &listwatch.Custom{Scheme: s, Resource: resource}
+}
 
 // kindOf returns the kind of an object, and its resource.
 func (f *Factory) kindOf(example runtime.Object) (kind schema.GroupVersionKind, resource schema.GroupVersionResource, err error) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/selectors"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 
 	"github.com/standalone-kcm/controller-manager/internal/podcache"
@@ -230,15 +231,15 @@ func (c LabeledPodCache) SelectedExcept(namespace string, selector map[string]st
 // SelectedBy returns the pods in the namespace that a label selector matches, none for a nil selector, and how many pods were looked
 // at to find them. It fails for a selector that no server accepts.
 func (c LabeledPodCache) SelectedBy(namespace string, by *metav1.LabelSelector) (pods []*corev1.Pod, looked int, err error) {
-	s, err := split(by)
+	s, err := selectors.Split(by)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, pairs := range s.alternatives {
+	for _, pairs := range s.Alternatives {
 		pods = append(pods, c.Selected(namespace, pairs)...)
 	}
 	looked = len(pods)
-	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !s.matches(p.Labels) }), looked, nil
+	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !s.Matches(p.Labels) }), looked, nil
 }
 
 // find returns pods as they are stored.
@@ -247,8 +248,8 @@ func (c LabeledPodCache) find(namespace string, selector map[string]string) []an
 	if len(selector) == 0 {
 		return byIndex(indexer, cache.NamespaceIndex, namespace)
 	}
-	keys := keysOf(selector)
-	name, value := "labels "+strings.Join(keys, ","), valueOf(namespace, keys, selector)
+	keys := selectors.Keys(selector)
+	name, value := "labels "+strings.Join(keys, ","), selectors.Value(namespace, keys, selector)
 	found, err := indexer.ByIndex(name, value)
 	if err != nil && c.indexes.Load() < mostPodIndexes {
 		if c.informer.AddIndexers(cache.Indexers{name: indexByLabels(keys)}) == nil { // or another worker was faster
@@ -280,8 +281,8 @@ func scan(indexer cache.Indexer, namespace string, selector map[string]string) [
 
 func indexByLabels(keys []string) cache.IndexFunc {
 	return func(o any) ([]string, error) {
-		if p, ok := o.(*corev1.Pod); ok && hasAll(p.Labels, keys) {
-			return []string{valueOf(p.Namespace, keys, p.Labels)}, nil
+		if p, ok := o.(*corev1.Pod); ok && selectors.HasAll(p.Labels, keys) {
+			return []string{selectors.Value(p.Namespace, keys, p.Labels)}, nil
 		}
 		return nil, nil
 	}

@@ -100,10 +100,10 @@ func (m *instance) buildInformers() error {
 	}
 	m.informers = informers.NewFactory(client, informers.DrawResync(m.MinResyncPeriod), options...)
 	if m.Scheme != nil {
-		m.informers.AddCustom(informers.Custom{Scheme: m.Scheme, Resource: func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+		m.informers.AddScheme(m.Scheme, func(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 			found, err := m.mapper.Mapping(ctx, kind)
 			return found.GroupVersionResource(), err
-		}})
+		})
 	}
 	m.closers = append(m.closers, m.informers.Shutdown)
 	return nil

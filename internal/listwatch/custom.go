@@ -1,4 +1,4 @@
-package informers
+package listwatch
 
 import (
 	"context"
@@ -13,27 +13,25 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
-// Custom says what the caches have to know of kinds that are not built in.
+// Custom are kinds that are not built in.
 type Custom struct {
 	Scheme *runtime.Scheme
 	// Resource returns the resource of a kind, as discovery knows it.
 	Resource func(context.Context, schema.GroupVersionKind) (schema.GroupVersionResource, error)
 }
 
-// listWatch returns what lists and watches the objects of a kind, in JSON. They come whole, with their kind, which client-go would
+// ListWatch returns what lists and watches the objects of a kind, in JSON. They come whole, with their kind, which client-go would
 // take off.
-func (c *Custom) listWatch(client *listwatch.Client, kind schema.GroupVersionKind, resource schema.GroupVersionResource, name, selector string) (*cache.ListWatch, error) {
+func (c *Custom) ListWatch(client *Client, kind schema.GroupVersionKind, resource schema.GroupVersionResource, name, selector string) (*cache.ListWatch, error) {
 	listKind := kind.GroupVersion().WithKind(kind.Kind + "List")
 	codec, err := c.codec(kind, listKind)
 	if err != nil {
 		return nil, err
 	}
 	version := kind.GroupVersion()
-	requests, err := client.JSON(version, codec)
+	requests, err := client.json(version, codec)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +68,7 @@ func (c *Custom) listWatch(client *listwatch.Client, kind schema.GroupVersionKin
 		}
 		return req.Watch(ctx)
 	}
-	return client.Custom(kind, resource, name, list, watches, ofKind(kind)), nil
+	return New(client.source(kind, resource, name), list, watches, ofKind(kind)), nil
 }
 
 // ofKind returns what gives the objects of events their kind.

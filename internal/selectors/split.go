@@ -1,4 +1,4 @@
-package informers
+package selectors
 
 import (
 	"maps"
@@ -10,32 +10,32 @@ import (
 // mostAlternatives bounds the sets of pairs that a selector is split into. Selectors with more are checked label by label.
 const mostAlternatives = 16
 
-// selector is a label selector, split into what an index finds and what is left to check.
-type selector struct {
-	// alternatives are sets of labels. What is selected has all labels of exactly one of them.
-	alternatives []map[string]string
+// Selector is a label selector, split into what an index finds and what is left to check.
+type Selector struct {
+	// Alternatives are sets of labels. What is selected has all labels of exactly one of them.
+	Alternatives []map[string]string
 	// rest is the whole selector; nil if the alternatives say it all.
 	rest labels.Selector
 }
 
-// split splits a selector. Nil selects nothing, and an empty one everything. It fails for a selector that no server accepts.
-func split(s *metav1.LabelSelector) (selector, error) {
+// Split splits a selector. Nil selects nothing, and an empty one everything. It fails for a selector that no server accepts.
+func Split(s *metav1.LabelSelector) (Selector, error) {
 	whole, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil || s == nil {
-		return selector{}, err
+		return Selector{}, err
 	}
-	found := selector{alternatives: []map[string]string{s.MatchLabels}}
+	found := Selector{Alternatives: []map[string]string{s.MatchLabels}}
 	seen := map[string]bool{} // the keys of the alternatives
 	for key := range s.MatchLabels {
 		seen[key] = true
 	}
 	for _, e := range s.MatchExpressions {
-		if e.Operator != metav1.LabelSelectorOpIn || seen[e.Key] || len(e.Values)*len(found.alternatives) > mostAlternatives {
+		if e.Operator != metav1.LabelSelectorOpIn || seen[e.Key] || len(e.Values)*len(found.Alternatives) > mostAlternatives {
 			found.rest = whole
 			continue
 		}
 		seen[e.Key] = true
-		found.alternatives = multiplied(found.alternatives, e)
+		found.Alternatives = multiplied(found.Alternatives, e)
 	}
 	return found, nil
 }
@@ -58,7 +58,7 @@ func multiplied(alternatives []map[string]string, e metav1.LabelSelectorRequirem
 	return all
 }
 
-// matches reports whether labels that one of the alternatives has found are selected.
-func (s selector) matches(l map[string]string) bool {
+// Matches reports whether labels that one of the alternatives has found are selected.
+func (s Selector) Matches(l map[string]string) bool {
 	return s.rest == nil || s.rest.Matches(labels.Set(l))
 }

@@ -1,11 +1,12 @@
-package informers
+package selectors
 
 import (
 	"slices"
 	"strings"
 )
 
-func keysOf(selector map[string]string) []string {
+// Keys returns the keys of labels, sorted.
+func Keys(selector map[string]string) []string {
 	keys := make([]string, 0, len(selector))
 	for key := range selector {
 		keys = append(keys, key)
@@ -14,8 +15,8 @@ func keysOf(selector map[string]string) []string {
 	return keys
 }
 
-// valueOf is what objects with these labels are indexed under. No name, key or label value has a zero byte in it.
-func valueOf(namespace string, keys []string, labels map[string]string) string {
+// Value is what objects with these labels are indexed under. No name, key or label value has a zero byte in it.
+func Value(namespace string, keys []string, labels map[string]string) string {
 	n := len(namespace)
 	for _, key := range keys {
 		n += len(key) + len(labels[key]) + 2
@@ -32,7 +33,8 @@ func valueOf(namespace string, keys []string, labels map[string]string) string {
 	return b.String()
 }
 
-func hasAll(labels map[string]string, keys []string) bool {
+// HasAll reports whether the labels have all keys.
+func HasAll(labels map[string]string, keys []string) bool {
 	for _, key := range keys {
 		if _, ok := labels[key]; !ok {
 			return false
