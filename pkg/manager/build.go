@@ -172,8 +172,7 @@ func (m *instance) buildShared() error {
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
-		Tracker: freshness.NewTracker(), Mapper: mapper, Explain: reconcile.NewExplain(),
-		Verifier: reading.Reader(),
+		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(),
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // decision: what Plan has worked out, and the parts after it need not work out again. M is its memory: what it remembers of a key
 // from one reconcile to the next, as data. A controller without a decision or a memory uses struct{}.
 type Controller[S, D, M any] struct {
-	Name      string   // unique in the process: in logs, and where people ask about a key
+	Name      string   // in logs, and where people ask about a key
 	QueueName string   // of the queue in metrics, which controllers may share; empty for Name
 	Workers   int      // keys that are processed at the same time
 	Kinds     []string // of the objects that keys are named after, for /debug/explain and to verify new objects after a takeover
@@ -45,10 +45,9 @@ type Controller[S, D, M any] struct {
 	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
-	// Owner is the object that events are recorded on and that owns what the plan writes; nil if there is none.
+	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there
+	// is none.
 	Owner func(S) plan.Object
-	// Unowned controllers write objects that their Owner does not control; it is only what events are about.
-	Unowned bool
 	// SkipVerification: nothing need be read live before the first write to a key, whatever its caches lack.
 	SkipVerification bool
 	// Live names what must be read live before the first write to a key whose caches may lack the writes of a previous
@@ -61,8 +60,6 @@ type Controller[S, D, M any] struct {
 	Source func(ctx context.Context, enqueue func(plan.Key))
 	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3).
 	Period time.Duration
-	// Backoff returns how long a key waits after that many failures in a row; nil for [queue.Backoff].
-	Backoff func(key plan.Key, failures int, err error) time.Duration
 }
 
 // PlanOnly is the Plan of a controller without a decision.
@@ -159,7 +156,6 @@ type Live struct {
 type Shared struct {
 	Tracker *freshness.Tracker
 	Mapper  executor.Mapper
-	Explain *Explain
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
 	// often may not. Nil: caches are trusted.
 	Verifier client.Reader

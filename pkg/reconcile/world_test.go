@@ -68,7 +68,7 @@ type toy struct {
 func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{Server: clienttest.NewServer(), t: t, events: record.NewFakeRecorder(100000), counts: map[string]int{}}
-		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Explain: NewExplain()}
+		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}}
 		test(t, w)
 		if w.stop != nil {
 			w.stop()

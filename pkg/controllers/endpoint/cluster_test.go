@@ -35,7 +35,7 @@ func contextFor(t *testing.T, cl client.Client) manager.Context {
 	}
 	return manager.Context{
 		Informers: informers.NewFactory(nil, 0),
-		Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Explain: reconcile.NewExplain()},
+		Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper},
 		Access: reconcile.Access{Client: cl, Method: func(resource schema.GroupResource, subresource string) client.Method {
 			return client.MethodFor(Rights(), resource, subresource)
 		}},

@@ -259,7 +259,7 @@ func inCluster(t *testing.T, test func(s *clienttest.Server), objects ...plan.Ob
 		}
 		from := manager.Context{
 			Informers: informers.NewFactory(nil, 0),
-			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Explain: reconcile.NewExplain()},
+			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper},
 			Access: reconcile.Access{Client: server, Method: func(resource schema.GroupResource, subresource string) client.Method {
 				return client.MethodFor(Rights(), resource, subresource)
 			}},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -31,12 +32,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	r := &runner{
-		client: clients.Client(), mapper: c.Shared.Mapper, events: c.Access.Events, explain: c.Shared.Explain, hooks: c.Access.Hooks,
+		client: clients.Client(), mapper: c.Shared.Mapper, events: c.Access.Events, records: explain.NewRecords(nil), hooks: c.Access.Hooks,
 		resources: c.Clients.Mapper().PreferredResources, metadata: c.Metadata, workers: int(o.Workers), syncErrors: newSyncErrors(),
 	}
 	r.executor = executor.New(executor.Config{
 		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method,
-		Unowned: true, Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
+		Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
 	})
 	c.RegisterMetrics(r.syncErrors)
 	return r, nil
