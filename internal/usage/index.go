@@ -115,7 +115,7 @@ func (x *Index) Run(ctx context.Context, quotas cache.SharedIndexInformer, enque
 		return
 	}
 	if x.config.Period <= 0 {
-		klog.FromContext(ctx).Info("The usage of quotas is not counted anew from time to time") // RQ-2
+		klog.FromContext(ctx).Info("The usage of quotas is not counted anew from time to time")
 	}
 	var all sync.WaitGroup
 	all.Go(func() { x.changes.run(ctx, enqueue) })
@@ -252,7 +252,7 @@ func (x *Index) tick(ctx context.Context) {
 		for _, pod := range x.sums.tick(time.Now()) {
 			x.devices.podExpired(pod)
 		}
-		if x.config.Period > 0 && time.Since(last) >= x.config.Period { // RQ-7
+		if x.config.Period > 0 && time.Since(last) >= x.config.Period {
 			last = time.Now()
 			for _, key := range x.sums.recount() {
 				x.changes.add(key)

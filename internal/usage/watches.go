@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	discoverEvery = 30 * time.Second // RQ-11
+	discoverEvery = 30 * time.Second
 	// discoverAgain is after how long a resource is looked for again that a new quota names and that was not found.
 	discoverAgain = 10 * time.Second
 )
@@ -135,13 +135,13 @@ func (x *Index) find(ctx context.Context, wanted map[schema.GroupResource]bool) 
 	if !asks {
 		return found, func(string) bool { return true }, nil // nobody was asked
 	}
-	all, err := x.config.Resources(ctx, "create", "list", "watch", "delete") // RQ-11
+	all, err := x.config.Resources(ctx, "create", "list", "watch", "delete")
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	unknown = func(group string) bool {
 		if err != nil && !partial {
 			return true
 		}
-		for version := range failed { // RQ-15
+		for version := range failed {
 			if version.Group == group {
 				return true
 			}
