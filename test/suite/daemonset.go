@@ -248,7 +248,7 @@ func terminatingOn(s *View, d *appsv1.DaemonSet, node string) bool {
 var daemonSetMutants = []Mutant{
 	{
 		Name:  "a pod of a DaemonSet is replaced before it is gone",
-		Edits: []Edit{{"pkg/controllers/daemonset/placement.go", "if len(pods) == 0 {", "if podutil.Count(pods, 0, w.now).Active == 0 {"}},
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_placement.go", "if len(pods) == 0 {", "if podutil.Count(pods, 0, w.now).Active == 0 {"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 20s  pod ds n=0 do=delete
@@ -258,7 +258,7 @@ var daemonSetMutants = []Mutant{
 	},
 	{
 		Name:  "a rolling update deletes one pod too many",
-		Edits: []Edit{{"pkg/controllers/daemonset/rolling.go", "first(candidates, w.room.unavailable-taken.unavailable)", "first(candidates, w.room.unavailable-taken.unavailable+1)"}},
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_rolling.go", "first(candidates, w.budget.unavailable-taken.unavailable)", "first(candidates, w.budget.unavailable-taken.unavailable+1)"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 30s  daemon ds image=good:2`,
@@ -266,7 +266,7 @@ var daemonSetMutants = []Mutant{
 	},
 	{
 		Name:  "an unavailable new pod does not count",
-		Edits: []Edit{{"pkg/controllers/daemonset/rolling.go", "case at.old == nil && !w.available(at.current):", "case at.old == nil && at.current == nil:"}},
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_rolling.go", "case at.old == nil && !w.available(at.current):", "case at.old == nil && at.current == nil:"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 30s  daemon ds image=bad:2`,
@@ -274,7 +274,7 @@ var daemonSetMutants = []Mutant{
 	},
 	{
 		Name: "with a surge the old pod goes before the new one is available",
-		Edits: []Edit{{"pkg/controllers/daemonset/placement.go",
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_placement.go",
 			"if !podutil.Ready(old) || podutil.Available(current, w.Set.Spec.MinReadySeconds, w.now) {", "if !podutil.Ready(old) || podutil.Active(current) {"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1 surge=1
@@ -283,7 +283,7 @@ var daemonSetMutants = []Mutant{
 	},
 	{
 		Name:   "taints do not count",
-		Edits:  []Edit{{"pkg/controllers/daemonset/eligibility.go", "if len(n.Spec.Taints) == 0 {", "if len(n.Spec.Taints) >= 0 {"}},
+		Edits:  []Edit{{"pkg/controllers/daemonset/plan_eligibility.go", "if len(n.Spec.Taints) == 0 {", "if len(n.Spec.Taints) >= 0 {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1\n\t\t\tat 20s  mark node-1 taint=NoExecute",
 		Oracle: SettledOracle,
 	},
@@ -301,7 +301,7 @@ var daemonSetMutants = []Mutant{
 	},
 	{
 		Name:  "a rollback does not make the revision the newest",
-		Edits: []Edit{{"pkg/controllers/daemonset/revisions.go", "number < next {", "number > next {"}},
+		Edits: []Edit{{"pkg/controllers/daemonset/plan_revisions.go", "number < next {", "number > next {"}},
 		Script: withoutElection + `
 			at 1s   daemon ds image=good:1
 			at 30s  daemon ds image=good:2

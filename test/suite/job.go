@@ -201,8 +201,8 @@ func jobOver(j *batchv1.Job) bool { return finishedJob(j) != nil }
 var jobMutants = []Mutant{
 	{
 		Name: "pods lose the finalizer before they are listed",
-		Edits: []Edit{{"pkg/controllers/job/plan_ledger.go",
-			"case l.listed[p.UID]:", "case l.listed[p.UID] || p.Status.Phase == corev1.PodSucceeded:"}},
+		Edits: []Edit{{"pkg/controllers/job/plan_count.go",
+			"case c.listed[p.UID]:", "case c.listed[p.UID] || p.Status.Phase == corev1.PodSucceeded:"}},
 		Script: withoutElection + `
 			at 1s   job sum completions=4 parallelism=2 image=done:1`,
 		Oracle: "S18",
@@ -228,7 +228,7 @@ var jobMutants = []Mutant{
 	{
 		Name: "all completions are started at once",
 		Edits: []Edit{{"pkg/controllers/job/plan.go",
-			"return min(parallelism(s.Job), max(0, completions(s.Job)-succeeded))", "return max(0, completions(s.Job)-succeeded)"}},
+			"return min(jobutil.Parallelism(s.Job), max(0, jobutil.Completions(s.Job)-succeeded))", "return max(0, jobutil.Completions(s.Job)-succeeded)"}},
 		Script: withoutElection + `
 			at 1s   job sum completions=6 parallelism=2 image=done:1`,
 		Oracle: "S19",
@@ -244,7 +244,7 @@ var jobMutants = []Mutant{
 	},
 	{
 		Name: "pods keep the finalizer when their Job is gone",
-		Edits: []Edit{{"pkg/controllers/job/orphans.go",
+		Edits: []Edit{{"pkg/controllers/job/plan_orphans.go",
 			"return isJob(ref) && (s.Job == nil || ", "return isJob(ref) && s.Job != nil && ("}},
 		Script: withoutElection + `
 			at 1s   job sum completions=2 parallelism=2 image=good:1
@@ -254,7 +254,7 @@ var jobMutants = []Mutant{
 	{
 		Name: "a suspended Job keeps its pods",
 		Edits: []Edit{{"pkg/controllers/job/plan.go",
-			"case suspended(s.Job):", "case suspended(s.Job) && len(s.active) == 0:"}},
+			"case jobutil.Suspended(s.Job):", "case jobutil.Suspended(s.Job) && len(s.active) == 0:"}},
 		Script: withoutElection + `
 			at 1s   job sum completions=2 parallelism=2 image=good:1
 			at 20s  editjob sum do=suspend`,

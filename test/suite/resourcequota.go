@@ -197,8 +197,8 @@ func overdue(p *corev1.Pod) bool {
 }
 
 const (
-	quotaPlan  = "pkg/controllers/resourcequota/plan.go"
-	quotaUsage = "pkg/controllers/resourcequota/observe_usage.go"
+	quotaPlan = "pkg/controllers/resourcequota/plan.go"
+	quotaSums = "internal/usage/sums.go"
 )
 
 var quotaMutants = []Mutant{
@@ -214,7 +214,7 @@ var quotaMutants = []Mutant{
 	},
 	{
 		Name:  "a new quota is counted from a watch that is late",
-		Edits: []Edit{{"pkg/controllers/resourcequota/observe.go", "return late", "return verified"}},
+		Edits: []Edit{{"internal/usage/compare.go", "return Late", "return Verified"}},
 		Script: withoutElection + `
 			at 1s   resourcequota first configmaps=100
 			at 30s  fault m0 freeze configmaps for=60s
@@ -225,7 +225,7 @@ var quotaMutants = []Mutant{
 	},
 	{
 		Name:  "a quota is not told of objects that go",
-		Edits: []Edit{{quotaUsage, "u.replace(namespace, of, before, nil)\n\tu.release(before)", "u.release(before)"}},
+		Edits: []Edit{{quotaSums, "s.replace(namespace, of, before, nil)\n\ts.release(before)", "s.release(before)"}},
 		Script: withoutElection + `
 			at 1s   resourcequota q configmaps=9
 			at 20s  fill a n=3

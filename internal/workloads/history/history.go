@@ -115,8 +115,17 @@ func Numbered(r *appsv1.ControllerRevision, number int64) *appsv1.ControllerRevi
 	return raised
 }
 
-// Oldest returns the n oldest revisions, the oldest first: all if there are fewer, none if n is negative. A controller truncates its
-// history with it (STS-37, DS-58).
-func Oldest(revisions []*appsv1.ControllerRevision, n int) []*appsv1.ControllerRevision {
-	return Sorted(revisions)[:min(max(n, 0), len(revisions))]
+// DefaultLimit is how many revisions are kept if the owner does not say (STS-37, DS-58).
+const DefaultLimit int32 = 10
+
+// Surplus returns the oldest of the revisions that are more than the limit, the oldest first, without those that are used. Revisions that are
+// being deleted already do not count (STS-37, DS-58).
+func Surplus(revisions []*appsv1.ControllerRevision, limit int32, used func(*appsv1.ControllerRevision) bool) (surplus []plan.Object) {
+	kept := slices.DeleteFunc(Sorted(revisions), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil })
+	for _, r := range kept {
+		if len(surplus) < len(kept)-int(limit) && !used(r) {
+			surplus = append(surplus, r)
+		}
+	}
+	return surplus
 }

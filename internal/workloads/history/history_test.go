@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,12 +180,21 @@ func TestOrder(t *testing.T) {
 	all := []*appsv1.ControllerRevision{
 		revision("e", 3, 0), revision("b", 1, 3), revision("d", 2, 9), revision("c", 1, 3), revision("a", 1, 5),
 	}
+	goes := revision("_", 0, 9)
+	goes.DeletionTimestamp = &goes.CreationTimestamp
+	surplus := func(limit int32, used string) (list string) {
+		for _, o := range Surplus(append(slices.Clone(all), goes), limit, func(r *appsv1.ControllerRevision) bool { return r.Name == used }) {
+			list = strings.TrimSpace(list + " " + o.GetName())
+		}
+		return list
+	}
 	before := names(all)
 	for _, c := range []struct{ name, got, want string }{
 		{"STS-32 by number, age and name", names(Sorted(all)), "a b c d e"},
-		{"STS-37 the oldest two", names(Oldest(all, 2)), "a b"},
-		{"STS-37 all, if there are fewer", names(Oldest(all, 9)), "a b c d e"},
-		{"DS-58 none, if there is no surplus", names(Oldest(all, -1)), ""},
+		{"STS-37 the oldest two", surplus(3, ""), "a b"},
+		{"STS-37 all, if none is to be kept", surplus(0, ""), "a b c d e"},
+		{"DS-58 none, if there is no surplus", surplus(6, ""), ""},
+		{"DS-58 one that is used stays, and counts", surplus(3, "a"), "b c"},
 		{"the argument is left alone", names(all), before},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestFinished(t *testing.T) { // TTL-21
@@ -43,5 +44,45 @@ func TestTracked(t *testing.T) {
 	p.Finalizers = append(p.Finalizers, "batch.kubernetes.io/job-tracking")
 	if !Tracked(p) {
 		t.Error("a pod with the finalizer of Jobs is not tracked")
+	}
+}
+
+// A field that is not set has its default.
+func TestFields(t *testing.T) {
+	set := batchv1.Job{Spec: batchv1.JobSpec{
+		ManagedBy: ptr.To("example.com/other"), Suspend: ptr.To(true), CompletionMode: ptr.To(batchv1.IndexedCompletion), BackoffLimitPerIndex: ptr.To[int32](0),
+		PodReplacementPolicy: ptr.To(batchv1.Failed), Completions: ptr.To[int32](3), Parallelism: ptr.To[int32](2),
+	}}
+	others := batchv1.Job{Spec: batchv1.JobSpec{
+		ManagedBy: ptr.To(batchv1.JobControllerName), Suspend: ptr.To(false), CompletionMode: ptr.To(batchv1.NonIndexedCompletion), BackoffLimitPerIndex: ptr.To[int32](0),
+		PodReplacementPolicy: ptr.To(batchv1.TerminatingOrFailed), Completions: ptr.To[int32](-3), Parallelism: ptr.To[int32](-2),
+	}}
+	policy := batchv1.Job{Spec: batchv1.JobSpec{PodFailurePolicy: &batchv1.PodFailurePolicy{}}}
+	for _, c := range []struct {
+		name                                               string
+		job                                                batchv1.Job
+		elsewhere, suspended, indexed, perIndex, onlyEnded bool
+		completions, parallelism                           int
+	}{
+		{"nothing is set", batchv1.Job{}, false, false, false, false, false, 0, 1},
+		{"all is set", set, true, true, true, true, true, 3, 2},
+		{"to the other values", others, false, false, false, false, false, 0, 0},
+		{"a pod failure policy replaces pods only when they have ended", policy, false, false, false, false, true, 0, 1},
+	} {
+		j := &c.job
+		if ManagedElsewhere(j) != c.elsewhere || Suspended(j) != c.suspended || Indexed(j) != c.indexed || HasLimitPerIndex(j) != c.perIndex ||
+			ReplacesOnlyEnded(j) != c.onlyEnded || Completions(j) != c.completions || Parallelism(j) != c.parallelism {
+			t.Errorf("%s: %v %v %v %v %v %d %d", c.name, ManagedElsewhere(j), Suspended(j), Indexed(j), HasLimitPerIndex(j), ReplacesOnlyEnded(j), Completions(j), Parallelism(j))
+		}
+	}
+}
+
+func TestConditions(t *testing.T) {
+	s := batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Suspended", Status: "False"}, {Type: "FailureTarget", Status: "True", Reason: "r"}}}
+	if c := Condition(s, "FailureTarget"); c == nil || c.Reason != "r" || Condition(s, "Failed") != nil {
+		t.Errorf("%+v", c)
+	}
+	if !IsTrue(s, "FailureTarget") || IsTrue(s, "Suspended") || IsTrue(s, "Failed") {
+		t.Error("only the condition FailureTarget is True")
 	}
 }

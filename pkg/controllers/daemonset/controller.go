@@ -42,7 +42,7 @@ func podFields() informers.PodFields {
 	return informers.PodFields{
 		Paths: []string{
 			"spec.nodeName", "status.phase", "status.conditions",
-			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", // DS-16
+			"spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
 		},
 		Condition: informers.Ready,
 	}
@@ -70,7 +70,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"DaemonSet"},
 		Watches: []reconcile.Watch{
-			sets.Watch(informers.Itself, informers.WithResync), // DS-1
+			sets.Watch(informers.Itself, informers.WithResync),
 			pods.Watch(owners.enqueuedByPod),
 			revisions.Watch(owners.enqueuedByRevision),
 			nodes.Watch(k.enqueuedByNode),

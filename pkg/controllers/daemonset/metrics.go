@@ -9,7 +9,7 @@ import (
 type collectors struct{ stale *metrics.CounterVec }
 
 func newCollectors() collectors {
-	return collectors{metrics.NewCounterVec(&metrics.CounterOpts{ // DS-10
+	return collectors{metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "daemonset_controller_stale_sync_skips_total", StabilityLevel: metrics.ALPHA,
 		Help: "Reconciles of a DaemonSet that were put off because the cache of the resource lacked own writes.",
 	}, []string{"group", "resource"})}

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,27 +41,15 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	if _, _, err := selectorOf(d); err != nil {
 		return observation{Exists: true, Snapshot: s}, nil
 	}
-	on := byNode(owned(d, pods))
+	on := byNode(slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return !metav1.IsControlledBy(p, d) }))
 	s.Nodes = k.nodesFor(d, on)
 	var err error
 	if s.Uncached, err = k.uncachedNodes(ctx, s, on); err != nil {
 		return observation{Exists: true}, err
 	}
-	if sortRevisions(d, owned(d, revisions)).current == nil {
-		name, _ := newRevisionName(d)
-		s.Taken = k.revisions.Get(d.Namespace, name)
-	}
+	name, _ := newRevisionName(d)
+	s.Taken = k.revisions.Get(d.Namespace, name)
 	return observation{Exists: true, Snapshot: s}, nil
-}
-
-// owned returns those of the objects that the set controls.
-func owned[T plan.Object](d *appsv1.DaemonSet, all []T) (own []T) {
-	for _, o := range all {
-		if metav1.IsControlledBy(o, d) {
-			own = append(own, o)
-		}
-	}
-	return own
 }
 
 // live names the pods and revisions that a previous leader may have created or deleted.

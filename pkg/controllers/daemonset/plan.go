@@ -26,9 +26,9 @@ func planSet(now time.Time, s snapshot) (decision, plan.Plan) {
 // planDaemonSet decides what is written for a DaemonSet: which pods and revisions it adopts or releases, its revisions, and which pods
 // are created and deleted.
 func planDaemonSet(now time.Time, s view) plan.Plan {
-	w := &work{view: s, now: now}
+	w := &planner{view: s, now: now}
 	switch {
-	case s.selectsAll: // DS-11
+	case s.selectsAll:
 		w.steps = append(w.steps, plan.RecordEvent{Object: s.Set, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "SelectingAll",
 			Message: "This daemon set is selecting all pods. A non-empty selector is required."}})
 		w.say("%v", s.invalid)
@@ -40,47 +40,47 @@ func planDaemonSet(now time.Time, s view) plan.Plan {
 		w.steps = s.claims
 		w.say("adopts or releases objects, the rest follows")
 	case w.keepRevisions():
-		w.room = roomOf(s.Set, s.desired())
-		w.place()
+		w.budget = budgetOf(s.Set, s.desired())
+		w.placePods()
 		w.roll()
 		w.movePods()
 		w.removeDuplicates()
 		w.truncateHistory()
-		if len(w.apart) > 0 {
-			w.steps = append(w.steps, plan.Each{Sequences: w.apart})
+		if len(w.independent) > 0 {
+			w.steps = append(w.steps, plan.Each{Sequences: w.independent})
 		}
 	}
 	return plan.Plan{Steps: w.steps, Requeue: w.requeue, Why: w.why()}
 }
 
-// work is a plan in the making.
-type work struct {
+// planner makes a plan.
+type planner struct {
 	view
-	now  time.Time
-	room room
+	now    time.Time
+	budget budget
 
-	steps   []plan.Step
-	apart   [][]plan.Step                  // follow the steps, and do not stop one another
-	notices map[types.UID]plan.RecordEvent // events about pods that are to be deleted
-	missing []string                       // nodes where a pod is to be created
-	doomed  []*corev1.Pod                  // to be deleted
-	placed  map[string]bool                // nodes where pods are to be created or deleted
-	reasons map[string]int                 // for deletions
-	requeue time.Duration
-	notes   []string
+	steps       []plan.Step
+	independent [][]plan.Step                  // follow the steps, and do not stop one another
+	notices     map[types.UID]plan.RecordEvent // events about pods that are to be deleted
+	missing     []string                       // nodes where a pod is to be created
+	doomed      []*corev1.Pod                  // to be deleted
+	placed      map[string]bool                // nodes where pods are to be created or deleted
+	reasons     map[string]int                 // for deletions
+	requeue     time.Duration
+	notes       []string
 }
 
-func (w *work) say(format string, args ...any) {
+func (w *planner) say(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-func (w *work) requeueAfter(d time.Duration) {
+func (w *planner) requeueAfter(d time.Duration) {
 	if d > 0 && (w.requeue == 0 || d < w.requeue) {
 		w.requeue = d
 	}
 }
 
-func (w *work) why() string {
+func (w *planner) why() string {
 	if len(w.notes) == 0 {
 		return w.waiting()
 	}
@@ -88,7 +88,7 @@ func (w *work) why() string {
 }
 
 // waiting says what a DaemonSet waits for that has nothing to write.
-func (w *work) waiting() string {
+func (w *planner) waiting() string {
 	c := w.count(w.now)
 	switch {
 	case c.available < c.desired:
@@ -100,16 +100,16 @@ func (w *work) waiting() string {
 }
 
 // create has a pod created on a node.
-func (w *work) create(node string) { w.missing, w.placed[node] = append(w.missing, node), true }
+func (w *planner) create(node string) { w.missing, w.placed[node] = append(w.missing, node), true }
 
 // delete has a pod deleted, for a reason in a word.
-func (w *work) delete(node string, p *corev1.Pod, reason string) {
+func (w *planner) delete(node string, p *corev1.Pod, reason string) {
 	w.doomed, w.placed[node] = append(w.doomed, p), true
 	w.reasons[reason]++
 }
 
 // deletions says which pods are to be deleted: "1 failed, 2 outdated".
-func (w *work) deletions() string {
+func (w *planner) deletions() string {
 	var all []string
 	for _, reason := range slices.Sorted(maps.Keys(w.reasons)) {
 		all = append(all, fmt.Sprint(w.reasons[reason], " ", reason))
@@ -119,7 +119,7 @@ func (w *work) deletions() string {
 
 // movePods plans the creations and deletions (DS-28). What exceeds the limit follows in the next reconcile. The server may refuse a pod
 // for one node and take it for others, so it is not always the same node that is first; nor is it with deletions, once one has failed.
-func (w *work) movePods() {
+func (w *planner) movePods() {
 	if n := len(w.missing); n > 0 {
 		slices.Sort(w.missing)
 		nodes := rotated(w.missing, w.now)[:min(n, burst)]
@@ -127,7 +127,7 @@ func (w *work) movePods() {
 		for i, node := range nodes {
 			objects[i] = newPod(w.Set, w.present, node)
 		}
-		w.apart = append(w.apart, []plan.Step{plan.CreateAll{Objects: objects, Why: "nodes lack a pod", Events: plan.Events{
+		w.independent = append(w.independent, []plan.Step{plan.CreateAll{Objects: objects, Why: "nodes lack a pod", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
 		}}})
@@ -146,7 +146,7 @@ func (w *work) movePods() {
 				w.steps = append(w.steps, notice)
 			}
 		}
-		w.apart = append(w.apart, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
+		w.independent = append(w.independent, []plan.Step{plan.Delete{Objects: objects, Why: w.deletions() + " pods", Events: plan.Events{
 			Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
 			Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
 		}}})

@@ -102,13 +102,13 @@ func TestRollingUpdate(t *testing.T) {
 		{"DS-64 OnDelete replaces nothing", agent(onDelete), "n1", []*corev1.Pod{pod("a", "n1", old, unready)}, nil},
 		{"DS-60 both zero", agent(moves("0", "0")), "n1 n2", []*corev1.Pod{pod("a", "n1", old), pod("b", "n2", old)}, []string{"delete a"}},
 		{"DS-63 a new pod beside an old one", surging, "n1 n2", []*corev1.Pod{pod("a", "n1", old), pod("b", "n2", old)}, []string{"create on n1"}},
-		{"DS-63 one that is not available uses the room", surging, "n1 n2",
+		{"DS-63 one that is not available uses the budget", surging, "n1 n2",
 			[]*corev1.Pod{pod("a", "n1", old), pod("c", "n1", unready), pod("b", "n2", old)}, nil},
-		{"DS-63 beside an unavailable old pod it needs no room", surging, "n1 n2 n3",
+		{"DS-63 beside an unavailable old pod it needs no budget", surging, "n1 n2 n3",
 			[]*corev1.Pod{pod("a", "n1", old, unready), pod("b", "n2", old, unready), pod("c", "n3", old)}, []string{"create on n1", "create on n2", "create on n3"}},
 		{"DS-63 an unavailable old pod where pods are only tolerated", surging, "n1~ n2", []*corev1.Pod{pod("a", "n1", old, unready), pod("b", "n2")}, []string{"delete a"}},
 		{"DS-63 an available one, which nobody needs", surging, "n1~ n2", []*corev1.Pod{pod("a", "n1", old), pod("b", "n2")}, []string{"delete a"}},
-		{"DS-63 a node that is put in order uses room, too", surging, "n1 n2",
+		{"DS-63 a node that is put in order uses budget, too", surging, "n1 n2",
 			[]*corev1.Pod{pod("a", "n1", old), pod("b", "n1", unready), pod("c", "n1", unready, age(time.Second)), pod("d", "n2", old)}, []string{"delete c"}},
 		{"DS-63 but not if its old pod goes", surging, "n1 n2",
 			[]*corev1.Pod{pod("a", "n1", old, unready), pod("b", "n1", unready), pod("d", "n2", old)}, []string{"delete a", "create on n2"}},
@@ -125,24 +125,24 @@ func TestDS60Room(t *testing.T) {
 	for _, c := range []struct {
 		surge, unavailable *intstr.IntOrString
 		desired            int
-		want               room
+		want               budget
 	}{
-		{nil, nil, 10, room{unavailable: 1}},
-		{percent("0"), percent("10%"), 11, room{unavailable: 2}},
-		{percent("10%"), percent("0"), 11, room{surge: 2}},
-		{percent("0"), percent("0"), 5, room{unavailable: 1}},
-		{percent("0"), percent("0%"), 0, room{}},
-		{percent("0"), percent("50%"), 0, room{}},
-		{percent("0"), percent("-3"), 5, room{unavailable: 1}},
-		{percent("much"), percent("3"), 5, room{unavailable: 3}},
+		{nil, nil, 10, budget{unavailable: 1}},
+		{percent("0"), percent("10%"), 11, budget{unavailable: 2}},
+		{percent("10%"), percent("0"), 11, budget{surge: 2}},
+		{percent("0"), percent("0"), 5, budget{unavailable: 1}},
+		{percent("0"), percent("0%"), 0, budget{}},
+		{percent("0"), percent("50%"), 0, budget{}},
+		{percent("0"), percent("-3"), 5, budget{unavailable: 1}},
+		{percent("much"), percent("3"), 5, budget{unavailable: 3}},
 	} {
 		d := agent()
 		d.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxSurge: c.surge, MaxUnavailable: c.unavailable}
-		if got := roomOf(d, c.desired); got != c.want {
+		if got := budgetOf(d, c.desired); got != c.want {
 			t.Errorf("surge %v, unavailable %v of %d: %+v, want %+v", c.surge, c.unavailable, c.desired, got, c.want)
 		}
 	}
-	if got := roomOf(agent(func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.RollingUpdate = nil }), 3); got != (room{unavailable: 1}) {
+	if got := budgetOf(agent(func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.RollingUpdate = nil }), 3); got != (budget{unavailable: 1}) {
 		t.Errorf("without parameters: %+v", got)
 	}
 }

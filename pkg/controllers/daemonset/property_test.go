@@ -96,7 +96,7 @@ func TestPlansAreSafe(t *testing.T) {
 		if len(slices.Compact(slices.Clone(written))) != len(written) || len(slices.Compact(slices.Clone(created))) != len(created) {
 			t.Fatalf("twice: %v, %v", written, created)
 		}
-		surge := roomOf(s.Set, s.desired()).surge > 0
+		surge := budgetOf(s.Set, s.desired()).surge > 0
 		for _, name := range created {
 			i := slices.IndexFunc(s.Nodes, func(n node) bool { return n.Name == name })
 			if i < 0 || s.Nodes[i].Eligibility != eligible || !surge && len(s.on[name]) > 0 {
@@ -133,12 +133,12 @@ func assertAvailable(t *rapid.T, s view, deleted []*corev1.Pod) {
 			has++
 		}
 	}
-	room := roomOf(s.Set, s.desired())
-	if room.surge > 0 {
-		room.unavailable = 0
+	budget := budgetOf(s.Set, s.desired())
+	if budget.surge > 0 {
+		budget.unavailable = 0
 	}
-	if has < had && has < s.desired()-room.unavailable {
-		t.Fatalf("%d of %d available pods are left, of %d desired, %+v", has, had, s.desired(), room)
+	if has < had && has < s.desired()-budget.unavailable {
+		t.Fatalf("%d of %d available pods are left, of %d desired, %+v", has, had, s.desired(), budget)
 	}
 }
 

@@ -21,8 +21,8 @@ func reportSet(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 // reportStatus writes the DaemonSet's status when something in it differs (DS-70..74), also when writes have failed (DS-15). It counts
 // the pods as they were before the plan was carried out; what the plan did enqueues the key again.
 func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
-	unclaimed := len(s.claims) > 0 && did.Failed(plan.Changed) != nil // then the counts would be wrong
-	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || unclaimed {
+	uncertain := len(s.claims) > 0 && did.Failed(plan.Changed) != nil // an adoption or a release: the counts would be wrong
+	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || uncertain {
 		return plan.Plan{}
 	}
 	c := s.count(now)
@@ -99,7 +99,7 @@ func (s *view) status(c counts) appsv1.DaemonSetStatus {
 		UpdatedNumberScheduled: int32(c.updated),
 		ObservedGeneration:     s.Set.Generation, // of the object that was acted upon
 		CollisionCount:         s.collisions(),
-		Conditions:             s.Set.Status.Conditions, // DS-71
+		Conditions:             s.Set.Status.Conditions,
 	}
 }
 

@@ -26,7 +26,7 @@ type snapshot struct {
 	Nodes []node
 	// Uncached are names of nodes that exist although the cache does not show them yet: those that unassigned pods are meant for.
 	Uncached map[string]bool
-	// Taken is the ControllerRevision, whoever it belongs to, that has the name of one which is to be created; nil if there is none.
+	// Taken is the ControllerRevision, whoever it belongs to, that has the name which a new one would get; nil if there is none.
 	Taken *appsv1.ControllerRevision
 	// Failed says that the last reconcile has failed. Then it is not always the same pods that are tried first.
 	Failed bool
@@ -62,7 +62,7 @@ type derived struct {
 	selector   labels.Selector
 	claims     []plan.Step              // that make pods and revisions the set's own
 	on         map[string][]*corev1.Pod // own pods by node, in order; without those that are gone
-	carried    map[string]bool          // hashes that own pods have, whatever became of the pods
+	usedHashes map[string]bool          // hashes that own pods have, whatever became of the pods
 	revisions  revisions
 	present    present
 }
@@ -102,16 +102,16 @@ func (s *view) derive() {
 	own, claimRevisions := plan.Claim(plan.Object(s.Set), kind(), selector, s.Revisions)
 	s.claims = slices.Clip(append(claimPods, claimRevisions...)) // who appends makes a copy
 	s.on = byNode(pods)
-	s.carried = map[string]bool{}
+	s.usedHashes = map[string]bool{}
 	for _, p := range pods {
-		s.carried[p.Labels[hashLabel]] = true
+		s.usedHashes[p.Labels[hashLabel]] = true
 	}
 	for _, on := range s.on {
 		if len(on) > 1 {
 			slices.SortFunc(on, byRank)
 		}
 	}
-	s.revisions = sortRevisions(s.Set, own)
+	s.revisions = findRevisions(s.Set, own)
 	s.present = presentOf(s.Set, s.revisions)
 }
 

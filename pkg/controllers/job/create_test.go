@@ -89,7 +89,7 @@ func TestFailuresAreHandedOn(t *testing.T) { // JOB-67
 func TestIgnoredFailuresAreHandedOn(t *testing.T) {
 	j := sum(1, limitPerIndex(3), policy(onDisruption(batchv1.PodFailurePolicyActionIgnore)))
 	p := planPods(now, snapshotOf(j, pod("a", index("0"), failed, disrupted, untracked)))
-	made := p.Steps[0].(plan.Each).Sequences[0][0].(plan.Create).Object.GetAnnotations()
+	made := p.Steps[0].(plan.CreateAll).Objects[0].GetAnnotations()
 	if made[batchv1.JobIndexFailureCountAnnotation] != "0" || made[batchv1.JobIndexIgnoredFailureCountAnnotation] != "1" {
 		t.Errorf("%v", made)
 	}

@@ -160,7 +160,7 @@ func tellReplacementLate(d *diary) { // JOB-28
 	d.run()
 	d.tell("a user deletes the pod", func() {
 		p := plantest.One[*corev1.Pod](d.World, d.first()).DeepCopy()
-		d.Apply(planOf(remove(p)))
+		d.Apply(planOf(deletePods(p)))
 	})
 	d.wait(30 * time.Second)
 	d.tell("it has ended", d.killed)

@@ -24,7 +24,7 @@
 //	yes        no       is not counted; if it has ended, the first write is due
 //	yes        yes      will be counted; the second write is due
 //	no         yes      will be counted; the third write is due
-//	no         no       is counted, or was given up before it had ended
+//	no         no       is counted, or lost the finalizer before it had ended
 //
 // Each write of the status replaces the object under its resourceVersion, so a decision that was made from an older status is never
 // stored. A pod that the cache still shows with its finalizer, although it was counted, would be counted again; a pod that it does not
@@ -33,6 +33,6 @@
 // before the next write. Succeeded pods of Indexed Jobs need no list, because status.completedIndexes names what they have done: to
 // add an index twice changes nothing.
 //
-// The finalizer of a pod that has not ended is removed only to give the pod up: it is surplus, its Job is suspended or complete, or it
-// does not belong to the Job any more. That patch has the resourceVersion as a precondition, because the pod may have ended meanwhile.
+// The finalizer of a pod that has not ended is removed only if the pod shall not be counted: it is surplus, its Job is suspended or complete,
+// or it does not belong to the Job any more. That patch has the resourceVersion as a precondition, because the pod may have ended meanwhile.
 package job

@@ -201,11 +201,11 @@ func lines(steps []plan.Step) (out []string) {
 	for _, step := range steps {
 		switch s := step.(type) {
 		case plan.Create:
-			what := fmt.Sprint("create ", max(1, s.Count))
-			if i, ok := s.Object.GetAnnotations()[batchv1.JobCompletionIndexAnnotation]; ok {
-				what = "create index " + i
+			out = append(out, fmt.Sprint("create ", max(1, s.Count)))
+		case plan.CreateAll:
+			for _, o := range s.Objects {
+				out = append(out, "create index "+o.GetAnnotations()[batchv1.JobCompletionIndexAnnotation])
 			}
-			out = append(out, what)
 		case plan.Change:
 			out = append(out, changeLine(s))
 		case plan.Delete:

@@ -66,7 +66,7 @@ func (c *collectors) countStale(r schema.GroupResource) {
 
 // itself returns the key of a Job that has changed, and counts new ones that another controller manages (JOB-13).
 func (c *collectors) itself(before, after plan.Object) []plan.Key {
-	if job, ok := after.(*batchv1.Job); ok && before == nil && foreign(job) {
+	if job, ok := after.(*batchv1.Job); ok && before == nil && jobutil.ManagedElsewhere(job) {
 		c.foreign.WithLabelValues(*job.Spec.ManagedBy).Inc()
 	}
 	return informers.Itself(before, after)
@@ -131,27 +131,27 @@ func (c *collectors) countEnded(s view, after *batchv1.Job) {
 			c.policy.WithLabelValues(string(r.action)).Inc()
 		}
 	}
-	if indexed(after) {
+	if jobutil.Indexed(after) {
 		limit := "global"
-		if perIndex(after) {
+		if jobutil.HasLimitPerIndex(after) {
 			limit = "perIndex"
-			lost := parseIndexes(*after.Status.FailedIndexes, completions(after)).count() - s.failedBefore.count()
+			lost := parseIndexes(*after.Status.FailedIndexes, jobutil.Completions(after)).count() - s.failedBefore.count()
 			c.indexes.WithLabelValues("failed", limit).Add(float64(max(0, lost)))
 		}
 		c.indexes.WithLabelValues("succeeded", limit).Add(float64(max(0, after.Status.Succeeded-int32(s.completedBefore.count()))))
 	}
 	for t, result := range map[batchv1.JobConditionType]string{batchv1.JobComplete: "succeeded", batchv1.JobFailed: "failed"} {
-		if holds(after.Status, t) {
-			c.finished.WithLabelValues(mode, result, condition(after.Status, t).Reason).Inc()
+		if jobutil.IsTrue(after.Status, t) {
+			c.finished.WithLabelValues(mode, result, jobutil.Condition(after.Status, t).Reason).Inc()
 		}
 	}
 }
 
 func (c *collectors) countCreations(s view, did plan.Outcome) {
-	reason := "new" // JOB-106
+	reason := "new"
 	if s.totalFailed() > 0 || len(s.terminating) > 0 {
 		reason = "recreate_terminating_or_failed"
-		if replacesLate(s.Job) {
+		if jobutil.ReplacesOnlyEnded(s.Job) {
 			reason = "recreate_failed"
 		}
 	}
@@ -168,7 +168,7 @@ func (c *collectors) countCreations(s view, did plan.Outcome) {
 }
 
 func modeOf(j *batchv1.Job) string {
-	if indexed(j) {
+	if jobutil.Indexed(j) {
 		return string(batchv1.IndexedCompletion)
 	}
 	return string(batchv1.NonIndexedCompletion)

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -27,7 +26,7 @@ func planJob(now time.Time, s snapshot) (decision, plan.Plan) {
 // planPods decides which pods a Job adopts or releases, and how many it creates or which it deletes.
 func planPods(now time.Time, s view) plan.Plan {
 	switch {
-	case foreign(s.Job):
+	case jobutil.ManagedElsewhere(s.Job):
 		return plan.Plan{Why: "left to " + *s.Job.Spec.ManagedBy + ", by spec.managedBy"}
 	case jobutil.Finished(s.Job) != nil:
 		return plan.Plan{Why: "finished"}
@@ -41,23 +40,23 @@ func planPods(now time.Time, s view) plan.Plan {
 	if len(adopted(s.claims)) > 0 && len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
 		p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 	}
-	p.Steps = slices.Concat(s.claims, releaseCounted(s, p.Steps))
+	p.Steps = slices.Concat(s.claims, untrackCounted(s, p.Steps))
 	if wait := untilDeadline(now, s.Job); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
-		p.Requeue = plan.Sooner(p.Requeue, wait) // JOB-4
+		p.Requeue = plan.Sooner(p.Requeue, wait)
 	}
 	return p
 }
 
-// releaseCounted returns the steps and, beside them, those that remove the finalizers of the pods that the status lists as it is stored.
+// untrackCounted returns the steps and, beside them, those that remove the finalizers of the pods that the status lists as it is stored.
 // Neither waits for the other: a pod whose finalizer cannot be removed does not keep the Job from anything else (JOB-47).
-func releaseCounted(s view, steps []plan.Step) []plan.Step {
+func untrackCounted(s view, steps []plan.Step) []plan.Step {
 	var each plan.Each
 	if len(steps) > 0 {
 		each.Sequences = append(each.Sequences, steps)
 	}
 	adopted, written := adopted(s.claims), written(steps)
 	for _, p := range s.counted {
-		if adopted[p.UID] || written[p.UID] || s.holds(p) { // no reconcile writes an object twice
+		if adopted[p.UID] || written[p.UID] || s.mustStay(p) { // no reconcile writes an object twice
 			continue
 		}
 		each.Sequences = append(each.Sequences, []plan.Step{untrack(p, "the pod is counted")})
@@ -72,32 +71,32 @@ func releaseCounted(s view, steps []plan.Step) []plan.Step {
 func managePods(now time.Time, s view) plan.Plan {
 	end := endOf(now, s)
 	switch {
-	case s.Job.DeletionTimestamp != nil: // JOB-18
+	case s.Job.DeletionTimestamp != nil:
 		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
 	case end.decided():
 		p := plan.Plan{Why: fmt.Sprintf("%s: %s", end.reason, end.message)}
 		switch n := min(len(s.active), burst); {
-		case n == 0 || !holds(s.Job.Status, end.interim):
+		case n == 0 || !jobutil.IsTrue(s.Job.Status, end.interim):
 		case end.failing():
-			p.Steps = []plan.Step{remove(s.active[:n]...)} // counted later, see report (JOB-60)
+			p.Steps = []plan.Step{deletePods(s.active[:n]...)} // counted later, see report (JOB-60)
 		default: // they do not count, although their containers may fail when they are stopped (JOB-45)
-			p.Steps = []plan.Step{giveUp(s, s.active[:n])}
+			p.Steps = []plan.Step{deleteUncounted(s, s.active[:n])}
 		}
 		return p
-	case suspended(s.Job):
+	case jobutil.Suspended(s.Job):
 		p := plan.Plan{Why: "suspended"}
 		if n := min(len(s.active), burst); n > 0 {
-			p.Steps = []plan.Step{giveUp(s, s.active[:n])} // JOB-80
+			p.Steps = []plan.Step{deleteUncounted(s, s.active[:n])}
 		}
 		return p
 	}
 	wanted := wantedPods(s)
 	if doomed := surplus(s, wanted); len(doomed) > 0 {
 		n := min(len(doomed), burst)
-		return plan.Plan{Steps: []plan.Step{giveUp(s, doomed[:n])}, Why: fmt.Sprintf("delete %d of %d pods too many", n, len(doomed))}
+		return plan.Plan{Steps: []plan.Step{deleteUncounted(s, doomed[:n])}, Why: fmt.Sprintf("delete %d of %d pods too many", n, len(doomed))}
 	}
 	missing := wanted - len(s.active)
-	if replacesLate(s.Job) {
+	if jobutil.ReplacesOnlyEnded(s.Job) {
 		missing -= len(s.terminating)
 	}
 	if missing > 0 {
@@ -111,32 +110,15 @@ func wantedPods(s view) int {
 	succeeded := s.totalSucceeded(s.Job)
 	switch {
 	case s.Job.Spec.Completions != nil:
-		return min(parallelism(s.Job), max(0, completions(s.Job)-succeeded))
+		return min(jobutil.Parallelism(s.Job), max(0, jobutil.Completions(s.Job)-succeeded))
 	case succeeded > 0:
-		return min(parallelism(s.Job), len(s.active))
+		return min(jobutil.Parallelism(s.Job), len(s.active))
 	}
-	return parallelism(s.Job)
+	return jobutil.Parallelism(s.Job)
 }
 
 func unknownMode(j *batchv1.Job) bool {
-	switch ptr.Deref(j.Spec.CompletionMode, batchv1.NonIndexedCompletion) {
-	case batchv1.NonIndexedCompletion, batchv1.IndexedCompletion:
-		return false
-	}
-	return true
-}
-
-// adopted returns the uids of the pods that the claims take in.
-func adopted(claims []plan.Step) map[types.UID]bool {
-	uids := map[types.UID]bool{}
-	for _, step := range claims {
-		for _, sequence := range step.(plan.Each).Sequences {
-			if change := sequence[0].(plan.Change); change.Adopt {
-				uids[change.Old.GetUID()] = true
-			}
-		}
-	}
-	return uids
+	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode != batchv1.NonIndexedCompletion && !jobutil.Indexed(j)
 }
 
 // written returns the uids of the pods that the steps change or delete.

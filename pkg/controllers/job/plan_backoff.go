@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -35,9 +36,9 @@ type memory struct {
 	Counted  map[types.UID]bool // the pods among Failures that exist
 }
 
-// see returns what is remembered when the pods of the Job were seen, too; nil for nothing (JOB-30, JOB-31).
+// see returns what is to be remembered after the pods of the Job were seen; nil for nothing (JOB-30, JOB-31).
 func (m *memory) see(now time.Time, s view) *memory {
-	if perIndex(s.Job) {
+	if jobutil.HasLimitPerIndex(s.Job) {
 		return nil
 	}
 	next := memory{UID: s.Job.UID, Success: latestSuccess(s), Counted: map[types.UID]bool{}}
@@ -120,7 +121,7 @@ func retryAt(now time.Time, p *corev1.Pod, failures int) time.Time {
 }
 
 // believedEnd is when the pod ended. The clock of its node may be ahead: an end in the future by more than the delay is not believed, and the
-// pod's creation, which the server's clock tells, stands for it. Neither moves as time goes by.
+// time of the pod's creation, which is by the clock of the server, takes its place. Both stay the same however late this is asked.
 func believedEnd(now time.Time, p *corev1.Pod, failures int) time.Time {
 	if at := ended(p); !at.After(now.Add(delay(failures))) {
 		return at

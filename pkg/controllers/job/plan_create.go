@@ -16,7 +16,7 @@ import (
 // createMissing plans the creation of pods, as many as are missing and may start now.
 func createMissing(now time.Time, s view, missing int) plan.Plan {
 	n := min(missing, burst)
-	if perIndex(s.Job) {
+	if jobutil.HasLimitPerIndex(s.Job) {
 		return createIndexes(now, s, n)
 	}
 	if until, failures := backoff(now, s); until.After(now) {
@@ -24,44 +24,43 @@ func createMissing(now time.Time, s view, missing int) plan.Plan {
 		return plan.Plan{Requeue: wait, Why: fmt.Sprintf("%d pods are missing; pods have failed %d times in a row, the next may start in %v",
 			missing, failures, wait.Round(time.Second))}
 	}
-	if indexed(s.Job) {
+	if jobutil.Indexed(s.Job) {
 		return createIndexes(now, s, n)
 	}
-	return plan.Plan{Steps: []plan.Step{create(newPod(s.Job), n)}, Why: fmt.Sprintf("create %d of %d missing pods", n, missing)}
+	step := plan.Create{Object: newPod(s.Job), Count: n, Why: missingPods, Events: creationEvents()}
+	return plan.Plan{Steps: []plan.Step{step}, Why: fmt.Sprintf("create %d of %d missing pods", n, missing)}
 }
 
 // createIndexes plans pods for the lowest indexes that may start now. Those in back-off leave their places to later ones.
 func createIndexes(now time.Time, s view, n int) plan.Plan {
 	last := lastFailures(s)
 	picked, next := pickIndexes(now, s, last, n)
-	if len(picked) == 0 {
-		p := plan.Plan{Why: "no index is left to start"}
-		if !next.IsZero() {
-			p.Requeue = next.Sub(now)
-			p.Why = fmt.Sprintf("all indexes that are left have failed lately; the next may start in %v", p.Requeue.Round(time.Second))
-		}
-		return p
-	}
-	p := plan.Plan{Why: fmt.Sprintf("create pods for %d indexes", len(picked))}
+	var p plan.Plan
 	if !next.IsZero() {
 		p.Requeue = next.Sub(now)
 	}
-	for size := 1; len(picked) > 0; size *= 2 { // slow start (JOB-24)
-		batch := picked[:min(size, len(picked))]
-		picked = picked[len(batch):]
-		var each plan.Each
-		for _, index := range batch {
-			each.Sequences = append(each.Sequences, []plan.Step{create(newIndexedPod(s.Job, index, last[index]), 1)})
-		}
-		p.Steps = append(p.Steps, each)
+	switch {
+	case len(picked) > 0:
+		p.Why = fmt.Sprintf("create pods for %d indexes", len(picked))
+	case !next.IsZero():
+		p.Why = fmt.Sprintf("all indexes that are left have failed lately; the next may start in %v", p.Requeue.Round(time.Second))
+		return p
+	default:
+		p.Why = "no index is left to start"
+		return p
 	}
+	pods := make([]plan.Object, len(picked))
+	for i, index := range picked {
+		pods[i] = newIndexedPod(s.Job, index, last[index])
+	}
+	p.Steps = []plan.Step{plan.CreateAll{Objects: pods, Why: missingPods, Events: creationEvents()}}
 	return p
 }
 
 // pickIndexes returns the n lowest indexes that may start now (JOB-66), and when the first of those may that are in back-off.
 func pickIndexes(now time.Time, s view, last map[int]*corev1.Pod, n int) (picked []int, next time.Time) {
 	busy := s.busy(s.Job)
-	for index := 0; index < completions(s.Job) && len(picked) < n; index++ {
+	for index := 0; index < jobutil.Completions(s.Job) && len(picked) < n; index++ {
 		if done, ok := s.completed.find(index); ok {
 			index = done.last
 			continue
@@ -70,45 +69,25 @@ func pickIndexes(now time.Time, s view, last map[int]*corev1.Pod, n int) (picked
 			index = done.last
 			continue
 		}
-		if busy[index] {
-			continue
+		until := indexBackoff(now, last[index])
+		switch {
+		case busy[index]:
+		case !until.After(now):
+			picked = append(picked, index)
+		case next.IsZero() || until.Before(next):
+			next = until
 		}
-		if perIndex(s.Job) {
-			if until := indexBackoff(now, last[index]); until.After(now) {
-				if next.IsZero() || until.Before(next) {
-					next = until
-				}
-				continue
-			}
-		}
-		picked = append(picked, index)
 	}
 	return picked, next
 }
 
-// lastFailures returns by index the pod whose annotations say most about the failures of the index. Usually it is held for that.
-func lastFailures(s view) map[int]*corev1.Pod {
-	last := map[int]*corev1.Pod{}
-	if !perIndex(s.Job) {
-		return last
-	}
-	for _, p := range s.mine {
-		index, ok := indexOf(p)
-		if !ok || p.Status.Phase == corev1.PodSucceeded || !jobutil.Tracked(p) && !ownFailure(p) || !hasFailed(s.Job, p) {
-			continue
-		}
-		if before := last[index]; before == nil || laterFailure(before, p) {
-			last[index] = p
-		}
-	}
-	return last
-}
+const missingPods = "pods are missing"
 
-func create(p *corev1.Pod, n int) plan.Step {
-	return plan.Create{Object: p, Count: n, Why: "pods are missing", Events: plan.Events{
-		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},  // JOB-90
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"}, // JOB-90
-	}}
+func creationEvents() plan.Events {
+	return plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
+	}
 }
 
 // newPod is what the Job's template makes (JOB-25).
@@ -145,13 +124,13 @@ func newIndexedPod(j *batchv1.Job, index int, failed *corev1.Pod) *corev1.Pod {
 			addIndexVariable(&containers[c])
 		}
 	}
-	if !perIndex(j) {
+	if !jobutil.HasLimitPerIndex(j) {
 		return p
 	}
 	var f failures
 	if failed != nil {
 		f = failuresOf(failed)
-		if rule(j, failed).action == batchv1.PodFailurePolicyActionIgnore {
+		if matchPolicy(j, failed).action == batchv1.PodFailurePolicyActionIgnore {
 			f.ignored++
 		} else {
 			f.counted++

@@ -6,6 +6,9 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 )
 
 // end is how a Job ends: the interim condition that says so, and why. The zero end is none yet.
@@ -34,26 +37,26 @@ func endOf(now time.Time, s view) end {
 	if e := writtenEnd(s.Job); e.decided() {
 		return e
 	}
-	if r := failJob(s); r.action != "" {
-		return failure(batchv1.JobReasonPodFailurePolicy, r.message)
+	if m := failJob(s); m.action != "" {
+		return failure(batchv1.JobReasonPodFailurePolicy, m.message)
 	}
-	switch limit := backoffLimit(s.Job); {
+	switch limit := int(ptr.Deref(s.Job.Spec.BackoffLimit, defaultBackoffLimit)); {
 	case s.totalFailed() > limit, tooManyRestarts(s, limit):
 		return failure(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	case untilDeadline(now, s.Job) == 0:
 		return failure(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	}
-	if perIndex(s.Job) {
+	if jobutil.HasLimitPerIndex(s.Job) {
 		failed := s.failedIndexes.count()
 		if most := s.Job.Spec.MaxFailedIndexes; most != nil && failed > int(*most) {
 			return failure(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
 		}
-		if failed > 0 && failed+s.completed.count() >= completions(s.Job) {
+		if failed > 0 && failed+s.completed.count() >= jobutil.Completions(s.Job) {
 			return failure(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 		}
 	}
-	if rule, ok := metSuccessPolicy(s.Job, s.completed); ok {
-		return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", rule)}
+	if index, ok := metSuccessPolicy(s.Job, s.completed); ok {
+		return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", index)}
 	}
 	return end{}
 }
@@ -61,7 +64,8 @@ func endOf(now time.Time, s view) end {
 // writtenEnd is the end that the status of the Job tells (JOB-50, JOB-51).
 func writtenEnd(j *batchv1.Job) end {
 	for _, t := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget} {
-		if c := condition(j.Status, t); c != nil && c.Status == corev1.ConditionTrue {
+		if jobutil.IsTrue(j.Status, t) {
+			c := jobutil.Condition(j.Status, t)
 			return end{t, c.Reason, c.Message}
 		}
 	}
@@ -71,7 +75,7 @@ func writtenEnd(j *batchv1.Job) end {
 // completionsReached decides whether the Job is complete because enough pods have succeeded and none is left (JOB-59).
 func completionsReached(s view, active int) end {
 	succeeded := s.totalSucceeded(s.Job)
-	if active > 0 || s.Job.Spec.Completions == nil && succeeded == 0 || succeeded < completions(s.Job) {
+	if active > 0 || s.Job.Spec.Completions == nil && succeeded == 0 || succeeded < jobutil.Completions(s.Job) {
 		return end{}
 	}
 	return end{batchv1.JobSuccessCriteriaMet, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods"}
@@ -79,13 +83,6 @@ func completionsReached(s view, active int) end {
 
 // defaultBackoffLimit is that of the API server.
 const defaultBackoffLimit = 6
-
-func backoffLimit(j *batchv1.Job) int {
-	if j.Spec.BackoffLimit == nil {
-		return defaultBackoffLimit
-	}
-	return int(*j.Spec.BackoffLimit)
-}
 
 // tooManyRestarts reports whether the kubelet has restarted the containers of the pods too often (JOB-54).
 func tooManyRestarts(s view, limit int) bool {
@@ -112,7 +109,7 @@ const never = time.Duration(1<<63 - 1)
 // untilDeadline returns how much longer the Job may be active (JOB-55). It is never negative.
 func untilDeadline(now time.Time, j *batchv1.Job) time.Duration {
 	seconds := j.Spec.ActiveDeadlineSeconds
-	if seconds == nil || j.Status.StartTime == nil || suspended(j) || *seconds > int64(never/time.Second) || holds(j.Status, batchv1.JobSuspended) {
+	if seconds == nil || j.Status.StartTime == nil || jobutil.Suspended(j) || *seconds > int64(never/time.Second) || jobutil.IsTrue(j.Status, batchv1.JobSuspended) {
 		return never // the start time of a Job that is about to be resumed will be set anew (JOB-81)
 	}
 	return max(0, j.Status.StartTime.Add(time.Duration(*seconds)*time.Second).Sub(now))

@@ -6,18 +6,20 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 )
 
-// ruling is what the pod failure policy says about a failed pod; zero if no rule matches.
-type ruling struct {
+// policyMatch is what the rule says that a failed pod matches in the pod failure policy; zero if it matches none.
+type policyMatch struct {
 	action  batchv1.PodFailurePolicyAction
 	message string // of FailJob
 }
 
-// rule returns what the first rule says that matches the failed pod (JOB-73). A pod that has not ended is not judged yet.
-func rule(j *batchv1.Job, p *corev1.Pod) ruling {
+// matchPolicy finds the first rule that the failed pod matches (JOB-73). Of a pod that has not ended, nobody knows that yet.
+func matchPolicy(j *batchv1.Job, p *corev1.Pod) policyMatch {
 	if j.Spec.PodFailurePolicy == nil || p.Status.Phase != corev1.PodFailed {
-		return ruling{}
+		return policyMatch{}
 	}
 	for i, r := range j.Spec.PodFailurePolicy.Rules {
 		what, ok := "", false
@@ -27,22 +29,22 @@ func rule(j *batchv1.Job, p *corev1.Pod) ruling {
 			what, ok = matchCondition(r.OnPodConditions, p)
 		}
 		if ok {
-			return ruling{r.Action, fmt.Sprintf("%s matching %s rule at index %d", what, r.Action, i)} // JOB-74
+			return policyMatch{r.Action, fmt.Sprintf("%s matching %s rule at index %d", what, r.Action, i)}
 		}
 	}
-	return ruling{}
+	return policyMatch{}
 }
 
-// failJob returns the ruling that fails the Job because of the oldest pod that it is about. All failed pods of the Job are judged, also those that
-// do not count: without a finalizer or a valid index (JOB-52).
-func failJob(s view) (first ruling) {
+// failJob returns by which rule the Job fails: the one that the oldest of such pods matches. Failed pods that do not count can fail the Job, too:
+// those without a finalizer or a valid index (JOB-52).
+func failJob(s view) (first policyMatch) {
 	if s.Job.Spec.PodFailurePolicy == nil {
 		return first
 	}
 	var oldest *corev1.Pod
 	for _, p := range s.mine {
-		if r := rule(s.Job, p); r.action == batchv1.PodFailurePolicyActionFailJob && (oldest == nil || byCreation(p, oldest) < 0) {
-			first, oldest = r, p
+		if m := matchPolicy(s.Job, p); m.action == batchv1.PodFailurePolicyActionFailJob && (oldest == nil || byCreation(p, oldest) < 0) {
+			first, oldest = m, p
 		}
 	}
 	return first
@@ -78,14 +80,14 @@ func matchCondition(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, p
 }
 
 // metSuccessPolicy returns the first rule of the success policy that holds (JOB-76).
-func metSuccessPolicy(j *batchv1.Job, completed indexes) (rule int, ok bool) {
-	if j.Spec.SuccessPolicy == nil || !indexed(j) {
+func metSuccessPolicy(j *batchv1.Job, completed indexes) (index int, ok bool) {
+	if j.Spec.SuccessPolicy == nil || !jobutil.Indexed(j) {
 		return 0, false
 	}
 	for i, r := range j.Spec.SuccessPolicy.Rules {
-		wanted, succeeded := completions(j), completed.count()
+		wanted, succeeded := jobutil.Completions(j), completed.count()
 		if r.SucceededIndexes != nil {
-			list := parseIndexes(*r.SucceededIndexes, completions(j))
+			list := parseIndexes(*r.SucceededIndexes, jobutil.Completions(j))
 			wanted, succeeded = list.count(), list.covered(completed)
 		}
 		if r.SucceededCount != nil {

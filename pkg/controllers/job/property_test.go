@@ -78,11 +78,11 @@ func (l *life) before(v plan.Verb, o plan.Object) error {
 // beforeCreation checks that there is room for the pod.
 func (l *life) beforeCreation(p *corev1.Pod) {
 	j, active := l.job(), l.running()
-	if len(active) >= parallelism(j) {
+	if len(active) >= jobutil.Parallelism(j) {
 		l.t.Fatalf("a pod is created although %d are active", len(active))
 	}
 	index, ok := indexOf(p)
-	if ok != indexed(j) || parseIndexes(j.Status.CompletedIndexes, completions(j)).has(index) && ok {
+	if ok != jobutil.Indexed(j) || parseIndexes(j.Status.CompletedIndexes, jobutil.Completions(j)).has(index) && ok {
 		l.t.Fatalf("a pod is created for the index %d", index)
 	}
 	for _, other := range active {
@@ -100,7 +100,7 @@ func (l *life) beforeRelease(now, after *corev1.Pod) {
 	}
 	j := l.job()
 	lists := j.Status.UncountedTerminatedPods
-	if index, ok := indexOf(now); ok && now.Status.Phase == corev1.PodSucceeded && parseIndexes(j.Status.CompletedIndexes, completions(j)).has(index) {
+	if index, ok := indexOf(now); ok && now.Status.Phase == corev1.PodSucceeded && parseIndexes(j.Status.CompletedIndexes, jobutil.Completions(j)).has(index) {
 		return
 	}
 	if !slices.Contains(lists.Succeeded, now.UID) && !slices.Contains(lists.Failed, now.UID) {
@@ -144,7 +144,7 @@ func (l *life) happen() {
 		n := rapid.Int32Range(0, 4).Draw(t, "parallelism")
 		plantest.Edit(l.World, "sum", func(j *batchv1.Job) { j.Spec.Parallelism = &n })
 	case "suspend":
-		plantest.Edit(l.World, "sum", func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(!suspended(j)) })
+		plantest.Edit(l.World, "sum", func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(!jobutil.Suspended(j)) })
 	case "wait":
 		l.Sleep(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds")) * time.Second)
 	case "kill":
@@ -176,7 +176,7 @@ func TestEachPodIsCountedOnce(t *testing.T) { // JOB-40
 		l.rest()
 		counted := int(l.told.Succeeded + l.told.Failed)
 		s := l.snapshot()
-		for _, p := range s.held { // have ended, and will be counted
+		for _, p := range s.toReplace { // have ended, and will be counted
 			if jobutil.Tracked(p) {
 				counted++
 			}
@@ -344,7 +344,7 @@ func TestPoliciesSeeAllConditionsOfFailedPods(t *testing.T) {
 		{Type: unready.Type, Status: unready.Status},
 	}}
 	cached := p.ProjectPod(pod("a", failed, func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, unready) }))
-	if got := rule(sum(1, policy(r)), cached).action; got != r.Action {
+	if got := matchPolicy(sum(1, policy(r)), cached).action; got != r.Action {
 		t.Errorf("%q", got)
 	}
 	if running := p.ProjectPod(pod("b", func(p *corev1.Pod) { p.Status.Conditions = append(p.Status.Conditions, unready) })); len(running.Status.Conditions) > 0 {

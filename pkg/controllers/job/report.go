@@ -24,7 +24,7 @@ func reportJob(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 
 // reportStatus writes the status, and removes the finalizers of the pods that it then lists (see the documentation of the package).
 func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
-	if s.selector == nil || unknownMode(s.Job) || spoils(s, did) {
+	if s.selector == nil || unknownMode(s.Job) || countsUncertain(s, did) {
 		return plan.Plan{}
 	}
 	r := newReport(now, s, did)
@@ -43,14 +43,14 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 		}
 	}
 	if len(free) > 0 {
-		p.Steps = append(p.Steps, r.release(free))
+		p.Steps = append(p.Steps, r.untrackAll(free))
 	}
 	return p
 }
 
-// spoils reports whether the plan has failed such that the counts would be wrong: a pod could not be adopted, released or given up. A listed
-// pod that keeps its finalizer stays listed.
-func spoils(s view, did plan.Outcome) bool {
+// countsUncertain reports whether the counts may be wrong, because a pod could not be adopted or released, or has kept its finalizer. If that pod
+// is listed, it stays so, and the counts are right.
+func countsUncertain(s view, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(r plan.Result) bool {
 		return r.Verb == plan.Changed && r.Err != nil && !s.listed[r.Object.GetUID()]
 	})
@@ -94,9 +94,9 @@ func newReport(now time.Time, s view, did plan.Outcome) *report {
 	r.left = len(s.active) + created - len(r.deleted)
 	r.status.Active = int32(r.left)
 	r.status.Ready = ptr.To(int32(ready))
-	r.status.Terminating = ptr.To(int32(len(s.terminating) - len(s.stranded()) + running))
-	if r.status.StartTime == nil && !suspended(s.Job) {
-		r.status.StartTime = &metav1.Time{Time: now} // JOB-15
+	r.status.Terminating = ptr.To(int32(len(s.terminating) - len(s.neverStarted()) + running))
+	if r.status.StartTime == nil && !jobutil.Suspended(s.Job) {
+		r.status.StartTime = &metav1.Time{Time: now}
 	}
 	return r
 }
@@ -115,7 +115,7 @@ func (r *report) count() (free []*corev1.Pod) {
 	failed, ignored := r.outcomes()
 	room := max(0, burst-len(r.listed)) // the lists are part of each write of the status, so their size has a bound (JOB-42)
 	succeeded := r.newSucceeded[:min(burst, len(r.newSucceeded))]
-	if !indexed(r.Job) {
+	if !jobutil.Indexed(r.Job) {
 		succeeded = succeeded[:min(room, len(succeeded))]
 	}
 	failed = failed[:max(0, min(room-len(succeeded), len(failed)))]
@@ -123,7 +123,7 @@ func (r *report) count() (free []*corev1.Pod) {
 	for _, p := range failed {
 		lists.Failed = append(lists.Failed, p.UID)
 	}
-	if !indexed(r.Job) {
+	if !jobutil.Indexed(r.Job) {
 		for _, p := range succeeded {
 			lists.Succeeded = append(lists.Succeeded, p.UID)
 		}
@@ -140,13 +140,14 @@ func (r *report) count() (free []*corev1.Pod) {
 	return free
 }
 
-// outcomes sorts out which pods count as failed, and which lose their finalizer without being counted. Those that are held do neither yet.
+// outcomes returns which pods count as failed, and which lose their finalizer without being counted. Those that must stay until they are
+// replaced do neither yet.
 func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	failed, ignored = slices.Clone(r.newFailed), slices.Clone(r.ignored)
 	unfinished := r.unfinished()
 	switch {
 	case r.end.failing():
-		failed = append(failed, unfinished...) // JOB-45
+		failed = append(failed, unfinished...)
 	case r.end.decided(): // only those that have really failed count
 		failed = slices.DeleteFunc(failed, func(p *corev1.Pod) bool {
 			if p.Status.Phase == corev1.PodFailed {
@@ -159,13 +160,13 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 	case r.Job.DeletionTimestamp != nil:
 		ignored = append(ignored, unfinished...)
 	default:
-		ignored = append(ignored, r.stranded()...)
+		ignored = append(ignored, r.neverStarted()...)
 	}
 	if r.Job.DeletionTimestamp != nil {
-		ignored = append(ignored, r.strays()...)
+		ignored = append(ignored, r.unselected()...)
 	}
 	if !r.end.decided() {
-		failed, ignored = slices.DeleteFunc(failed, r.holds), slices.DeleteFunc(ignored, r.holds)
+		failed, ignored = slices.DeleteFunc(failed, r.mustStay), slices.DeleteFunc(ignored, r.mustStay)
 	}
 	slices.SortFunc(failed, byCreation)
 	return failed, ignored
@@ -175,28 +176,28 @@ func (r *report) outcomes() (failed, ignored []*corev1.Pod) {
 // left out that are still to be deleted.
 func (r *report) unfinished() (pods []*corev1.Pod) {
 	for _, p := range slices.Concat(r.active, r.terminating) {
-		goes := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
-		if goes && jobutil.Tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
+		ends := p.DeletionTimestamp != nil || r.deleted[p.UID] || r.Job.DeletionTimestamp != nil
+		if ends && jobutil.Tracked(p) && !r.listed[p.UID] && !hasFailed(r.Job, p) {
 			pods = append(pods, p)
 		}
 	}
 	return pods
 }
 
-// stranded returns the pods of a suspended Job that were deleted before they were assigned to a node. No kubelet will end them, and the Job does
-// not replace them, so they are given up, as those are that it deletes itself.
-func (s view) stranded() (pods []*corev1.Pod) {
+// neverStarted returns the pods of a suspended Job that were deleted before they were assigned to a node. No kubelet will end them, and the Job
+// does not replace them, so they lose their finalizer without being counted, like those that the Job deletes itself.
+func (s view) neverStarted() (pods []*corev1.Pod) {
 	for _, p := range s.terminating {
-		if suspended(s.Job) && p.Spec.NodeName == "" && jobutil.Tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
+		if jobutil.Suspended(s.Job) && p.Spec.NodeName == "" && jobutil.Tracked(p) && !s.listed[p.UID] && !hasFailed(s.Job, p) {
 			pods = append(pods, p)
 		}
 	}
 	return pods
 }
 
-// strays returns the pods with a finalizer that the Job controls although they do not match its selector. A Job that is being deleted releases
-// none, and waits for all in the foreground (JOB-18).
-func (r *report) strays() []*corev1.Pod {
+// unselected returns the pods with a finalizer that the Job controls although they do not match its selector. A Job that is being deleted
+// releases none of them, and if it is deleted in the foreground, it waits for all (JOB-18).
+func (r *report) unselected() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(r.Pods), func(p *corev1.Pod) bool {
 		return !jobutil.Tracked(p) || !metav1.IsControlledBy(p, r.Job) || r.selector.Matches(labels.Set(p.Labels))
 	})
@@ -204,7 +205,7 @@ func (r *report) strays() []*corev1.Pod {
 
 // countIndexes writes which indexes are done, with those of the given pods (JOB-69).
 func (r *report) countIndexes(succeeded, failed []*corev1.Pod) {
-	if !indexed(r.Job) {
+	if !jobutil.Indexed(r.Job) {
 		return
 	}
 	var done, lost []int
@@ -220,7 +221,7 @@ func (r *report) countIndexes(succeeded, failed []*corev1.Pod) {
 	completed := r.completedBefore.with(done...)
 	r.status.CompletedIndexes, r.status.Succeeded = completed.String(), int32(completed.count())
 	r.status.FailedIndexes = nil
-	if perIndex(r.Job) {
+	if jobutil.HasLimitPerIndex(r.Job) {
 		r.status.FailedIndexes = ptr.To(r.failedBefore.with(lost...).String())
 	}
 }
@@ -231,7 +232,7 @@ func (r *report) finish(now time.Time) {
 	if !r.end.decided() {
 		return
 	}
-	if !holds(r.status, r.end.interim) {
+	if !jobutil.IsTrue(r.status, r.end.interim) {
 		setCondition(&r.status, r.end.interim, corev1.ConditionTrue, r.end.reason, r.end.message, now)
 	}
 	lists := r.status.UncountedTerminatedPods
@@ -240,18 +241,18 @@ func (r *report) finish(now time.Time) {
 	}
 	setCondition(&r.status, r.end.final(), corev1.ConditionTrue, r.end.reason, r.end.message, now)
 	wanted := r.Job.Spec.Completions
-	if r.status.StartTime == nil && !(suspended(r.Job) && wanted != nil && *wanted == 0) {
+	if r.status.StartTime == nil && !(jobutil.Suspended(r.Job) && wanted != nil && *wanted == 0) {
 		r.status.StartTime = &metav1.Time{Time: now} // of a suspended Job; the server refuses an end without a start (JOB-64)
 	}
 	if r.end.failing() {
-		r.event(corev1.EventTypeWarning, r.end.reason, r.end.message) // JOB-92
+		r.event(corev1.EventTypeWarning, r.end.reason, r.end.message)
 		return
 	}
 	r.status.CompletionTime = &metav1.Time{Time: now}
 	if wanted != nil && r.status.Succeeded > *wanted {
-		r.event(corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached") // JOB-93
+		r.event(corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
 	}
-	r.event(corev1.EventTypeNormal, "Completed", "Job completed") // JOB-91
+	r.event(corev1.EventTypeNormal, "Completed", "Job completed")
 }
 
 func (r *report) event(kind, reason, message string) {
@@ -260,7 +261,7 @@ func (r *report) event(kind, reason, message string) {
 
 // suspend writes whether the Job is suspended. A Job that never was has no such condition (JOB-80, JOB-81).
 func (r *report) suspend(now time.Time) {
-	switch is, was := suspended(r.Job), holds(r.status, batchv1.JobSuspended); {
+	switch is, was := jobutil.Suspended(r.Job), jobutil.IsTrue(r.status, batchv1.JobSuspended); {
 	case r.end.decided() || r.Job.DeletionTimestamp != nil:
 	case is && !was && r.left == 0:
 		setCondition(&r.status, batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended", now)
@@ -276,16 +277,16 @@ func (r *report) suspend(now time.Time) {
 func setCondition(s *batchv1.JobStatus, t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) {
 	at := metav1.NewTime(now)
 	c := batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: at, LastTransitionTime: at}
-	if before := condition(*s, t); before != nil {
+	if before := jobutil.Condition(*s, t); before != nil {
 		*before = c
 		return
 	}
 	s.Conditions = append(s.Conditions, c)
 }
 
-// release removes finalizers. That of a pod which is neither listed nor has ended is removed only from the version that was observed,
+// untrackAll removes finalizers. That of a pod which is neither listed nor has ended is removed only from the version that was observed,
 // because the pod may have ended meanwhile.
-func (r *report) release(pods []*corev1.Pod) plan.Step {
+func (r *report) untrackAll(pods []*corev1.Pod) plan.Step {
 	lists := r.status.UncountedTerminatedPods
 	listed := make(map[types.UID]bool, len(lists.Failed))
 	for _, uid := range slices.Concat(lists.Failed, lists.Succeeded) {

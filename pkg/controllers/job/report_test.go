@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -149,7 +150,7 @@ func TestReportIndexed(t *testing.T) {
 		return func(j *batchv1.Job) {
 			j.Status.CompletedIndexes = completed
 			j.Status.Succeeded = int32(parseIndexes(completed, 100).count())
-			if perIndex(j) {
+			if jobutil.HasLimitPerIndex(j) {
 				j.Status.FailedIndexes = &lost
 			}
 		}
@@ -263,7 +264,7 @@ func TestJOB74PolicyMessages(t *testing.T) { // JOB-74
 		{"another container", []batchv1.PodFailurePolicyRule{named}, pod("a", failedWith(42, 0)), ""},
 		{"has not ended", []batchv1.PodFailurePolicyRule{onDisruption("FailJob")}, pod("a", disrupted, terminating), ""},
 	} {
-		if got := rule(sum(1, policy(c.rules...)), c.pod).message; got != c.want {
+		if got := matchPolicy(sum(1, policy(c.rules...)), c.pod).message; got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -314,12 +315,12 @@ func TestRefusedRemovalsStopNothingElse(t *testing.T) {
 		_, _, _ = w.pass()
 	}
 	j := w.job()
-	if j.Status.Succeeded != 2 || !slices.Equal(j.Status.UncountedTerminatedPods.Succeeded, uids("a")) || !holds(j.Status, batchv1.JobSuccessCriteriaMet) {
+	if j.Status.Succeeded != 2 || !slices.Equal(j.Status.UncountedTerminatedPods.Succeeded, uids("a")) || !jobutil.IsTrue(j.Status, batchv1.JobSuccessCriteriaMet) {
 		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
 	}
 	w.Refuse = nil
 	w.settle()
-	if j := w.job(); j.Status.Succeeded != 3 || !holds(j.Status, batchv1.JobComplete) {
+	if j := w.job(); j.Status.Succeeded != 3 || !jobutil.IsTrue(j.Status, batchv1.JobComplete) {
 		t.Errorf("%s", statusLine(batchv1.JobStatus{}, j.Status))
 	}
 }

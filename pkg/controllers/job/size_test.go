@@ -43,13 +43,15 @@ func (c *crowd) pass() bool {
 func (c *crowd) apply(steps []plan.Step, did *plan.Outcome) {
 	for _, step := range steps {
 		switch step := step.(type) {
-		case plan.Create:
-			c.created++
-			p := step.Object.(*corev1.Pod).DeepCopy()
-			p.Name, p.UID = nameOf(c.created), types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", c.created))
-			p.CreationTimestamp.Time, p.Spec.NodeName, p.Status.Phase = c.now, "node-1", corev1.PodRunning
-			c.pods[p.UID] = p
-			did.Results = append(did.Results, plan.Result{Verb: plan.Created, Object: p})
+		case plan.CreateAll:
+			for _, o := range step.Objects {
+				c.created++
+				p := o.(*corev1.Pod).DeepCopy()
+				p.Name, p.UID = nameOf(c.created), types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", c.created))
+				p.CreationTimestamp.Time, p.Spec.NodeName, p.Status.Phase = c.now, "node-1", corev1.PodRunning
+				c.pods[p.UID] = p
+				did.Results = append(did.Results, plan.Result{Verb: plan.Created, Object: p})
+			}
 		case plan.Change:
 			if j, ok := step.New.(*batchv1.Job); ok {
 				c.write(j)
@@ -119,7 +121,7 @@ func TestStatusOfAJobWhoseIndexesFail(t *testing.T) {
 		c.now = c.now.Add(5 * time.Second)
 	}
 	t.Logf("%d pods, at most %d with the finalizer when they had failed, the largest status has %d bytes", c.created, held, c.largest)
-	if c.created != 2*int(indexes) || int(c.job.Status.Failed) != c.created || !holds(c.job.Status, batchv1.JobFailed) ||
+	if c.created != 2*int(indexes) || int(c.job.Status.Failed) != c.created || !jobutil.IsTrue(c.job.Status, batchv1.JobFailed) ||
 		*c.job.Status.FailedIndexes != fmt.Sprintf("0-%d", indexes-1) {
 		t.Errorf("%d pods were created: %s", c.created, statusLine(batchv1.JobStatus{}, c.job.Status))
 	}

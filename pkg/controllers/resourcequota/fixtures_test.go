@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
-	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -77,6 +77,7 @@ type bench struct {
 	*caches
 	server   *clienttest.Server
 	metadata *metadatafake.FakeMetadataClient
+	watches  *metadata.Informers
 	unlisted map[string]bool // kinds that cannot be listed
 	live     lists
 	discover atomic.Pointer[discoverFunc] // nil: what is there
@@ -267,18 +268,18 @@ func runAfter(t *testing.T, prepare, test func(b *bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.caches = newCaches(quotas, quota.Gates{}, 5*time.Minute)
-		b.sources.feed = b.feed
-		b.sources.metadata = metadata.New(b.metadata)
-		defer b.sources.metadata.Shutdown()
-		b.sources.resources = func(context.Context, ...string) ([]client.Mapping, error) {
+		b.watches = metadata.New(b.metadata)
+		defer b.watches.Shutdown()
+		discover := func(context.Context, ...string) ([]client.Mapping, error) {
 			if f := b.discover.Load(); f != nil {
 				return (*f)()
 			}
 			return found()
 		}
 		b.live.Reader = c.Shared.Verifier
-		b.verifier = verifier{&b.live}
+		b.caches = &caches{quotas: quotas, verifier: verifier{&b.live}, index: usage.New(usage.Config{
+			Period: 5 * time.Minute, Arrivals: reservedFor, Resources: discover, Metadata: b.watches, Feed: b.feed,
+		})}
 		runner := reconcile.New(c.Shared, c.Access, b.controller(2))
 		clienttest.Run(t, runner.Run, func() { test(b) })
 	})

@@ -11,7 +11,7 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers    int32         // RQ-1
+	Workers    int32
 	SyncPeriod time.Duration // RQ-2; negative: never
 }
 

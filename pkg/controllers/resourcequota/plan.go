@@ -24,11 +24,6 @@ type snapshot struct {
 	Memory  memory
 }
 
-const (
-	// lookAgain is when a quota is looked at again that waits for lists. That they are complete enqueues it; this is a safety net.
-	lookAgain = listWithin + time.Second
-)
-
 // planUsage writes the limits and what is used of them into the status (RQ-36..40).
 func planUsage(now time.Time, s snapshot) plan.Plan {
 	switch {
@@ -43,8 +38,8 @@ func planUsage(now time.Time, s snapshot) plan.Plan {
 	}
 	p := plan.Plan{Why: "the status says what is used"}
 	reserved, ends := s.Memory.reserved()
-	used, held := usage(s, reserved)
-	if held {
+	used, reserves := usageOf(s, reserved)
+	if reserves {
 		p.Why = "the status says what is used, and what was reserved for objects that are not there yet"
 		p.Requeue = max(ends.Sub(now), time.Second)
 	}
@@ -52,18 +47,18 @@ func planUsage(now time.Time, s snapshot) plan.Plan {
 		p.Why += "; " + waits
 		p.Requeue = plan.Sooner(p.Requeue, again)
 	}
-	if len(s.Failing) > 0 { // RQ-42
+	if len(s.Failing) > 0 {
 		p.Why += "; what cannot be listed is not counted: " + strings.Join(s.Failing, ", ")
 		p.Requeue = plan.Sooner(p.Requeue, lookAgain)
 	}
 	q := s.Quota
-	if quota.Equal(q.Spec.Hard, q.Status.Hard) && quota.Equal(used, q.Status.Used) { // RQ-39
+	if quota.Equal(q.Spec.Hard, q.Status.Hard) && quota.Equal(used, q.Status.Used) {
 		return p
 	}
 	changed := q.DeepCopy()
 	changed.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: used}
 	why := fmt.Sprintf("of %d limits, %d are counted", len(q.Spec.Hard), len(s.Counted))
-	p.Steps = []plan.Step{plan.Change{Old: q, New: changed, Subresource: plan.Status, Version: true, Why: why}} // RQ-40
+	p.Steps = []plan.Step{plan.Change{Old: q, New: changed, Subresource: plan.Status, Version: true, Why: why}}
 	return p
 }
 
@@ -74,19 +69,17 @@ func (s *snapshot) waits() (why string, again time.Duration) {
 		all, again = append(all, "waiting for the list of "+strings.Join(s.Waiting, ", ")), lookAgain
 	}
 	if len(s.Late) > 0 {
-		all = append(all, "waiting for the watch of "+strings.Join(s.Late, ", ")+" to catch up")
+		all, again = append(all, "waiting for the watch of "+strings.Join(s.Late, ", ")+" to catch up"), lookAgain
 		if !s.Waited {
 			again = time.Second
-		} else {
-			again = lookAgain
 		}
 	}
 	return strings.Join(all, "; "), again
 }
 
-// usage returns what is used of each limited name. It is lowered only as far as nothing is reserved (RQ-57), and names that are not
-// counted keep what was written before (RQ-38). Held reports whether something would be lower without reservations.
-func usage(s snapshot, reserved corev1.ResourceList) (used corev1.ResourceList, held bool) {
+// usageOf returns what is used of each limited name. It is lowered only as far as nothing is reserved (RQ-57), and names that are not
+// counted keep what was written before (RQ-38). Reserves reports whether something would be lower without reservations.
+func usageOf(s snapshot, reserved corev1.ResourceList) (used corev1.ResourceList, reserves bool) {
 	used = corev1.ResourceList{}
 	for name := range s.Quota.Spec.Hard {
 		before, written := s.Quota.Status.Used[name]
@@ -97,7 +90,7 @@ func usage(s snapshot, reserved corev1.ResourceList) (used corev1.ResourceList, 
 			}
 			continue
 		}
-		used[name] = counted // RQ-44
+		used[name] = counted
 		if counted.Cmp(before) >= 0 {
 			continue
 		}
@@ -106,8 +99,8 @@ func usage(s snapshot, reserved corev1.ResourceList) (used corev1.ResourceList, 
 			both = before
 		}
 		if both.Cmp(counted) > 0 {
-			used[name], held = both, true
+			used[name], reserves = both, true
 		}
 	}
-	return used, held
+	return used, reserves
 }

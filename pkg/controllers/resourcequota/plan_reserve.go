@@ -113,7 +113,7 @@ func (m memory) advance(now time.Time, q *corev1.ResourceQuota, counted corev1.R
 	for _, v := range seen {
 		next.observeVersion(now, v)
 	}
-	latest := versionOf(q)
+	latest := quota.Version(q)
 	for _, a := range slices.Concat(m.Unmatched, arrived) {
 		a = a.copy()
 		if a.At.IsZero() {
@@ -179,7 +179,7 @@ func (m *memory) assumeReserved(now time.Time, q *corev1.ResourceQuota, counted 
 		if atRest {
 			assumed = assumedFor
 		}
-		m.Reserved = append(m.Reserved, increase{Version: versionOf(q), At: now.Add(assumed - reservedFor), Usage: over})
+		m.Reserved = append(m.Reserved, increase{Version: quota.Version(q), At: now.Add(assumed - reservedFor), Usage: over})
 	}
 	for name := range counted {
 		if !slices.Contains(m.Known, name) {

@@ -292,8 +292,8 @@ func TestNeverLowersTooFar(t *testing.T) {
 func versionsOf(quotas []*corev1.ResourceQuota) (all []version) {
 	last := uint64(0)
 	for _, q := range quotas {
-		all = append(all, version{versionOf(q), last, q.Status.Used})
-		last = versionOf(q)
+		all = append(all, version{quota.Version(q), last, q.Status.Used})
+		last = quota.Version(q)
 	}
 	return all
 }

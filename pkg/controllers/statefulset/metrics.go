@@ -26,7 +26,7 @@ type collectors struct {
 func newCollectors(maxUnavailable bool, exists func(*appsv1.StatefulSet) bool) collectors {
 	c := collectors{
 		exists: exists,
-		stale: metrics.NewCounterVec(&metrics.CounterOpts{ // STS-81
+		stale: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "statefulset_controller_stale_sync_skips_total", StabilityLevel: metrics.ALPHA,
 			Help: "Reconciles of a StatefulSet that were put off because the cache of the resource lacked own writes.",
 		}, []string{"group", "resource"}),
@@ -64,7 +64,7 @@ func (c collectors) applied(_ context.Context, s snapshot, d decision, _, _ plan
 	if c.maxUnavailable == nil || !c.exists(s.Set) {
 		return
 	}
-	if r := newRollout(time.Now(), s, d); r.invalid == nil {
+	if r := resume(time.Now(), s, d); r.invalid == nil {
 		c.maxUnavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.maxUnavailable()))
 		c.unavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.unavailable()))
 	}

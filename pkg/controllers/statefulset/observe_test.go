@@ -131,7 +131,7 @@ func TestNewDefaults(t *testing.T) {
 		{"the template is changed", web(3, observed, upgraded, generation(4), image("v2")), []string{"create revision 2"}},
 	} {
 		o.put(c.set)
-		r := sortOut(now, o.look())
+		r := newRollout(now, o.look())
 		if diff := cmp.Diff(c.want, lines(r.steps)); diff != "" {
 			t.Errorf("STS-34 %s (-want +got):\n%s", c.name, diff)
 		}

@@ -39,22 +39,22 @@ type snapshot struct {
 
 	MaxUnavailable   bool // the field of that name has an effect (STS-58)
 	ByBytes          bool // templates are only compared by their encodings (STS-34)
-	ReplaceStuckPods bool // STS-100
+	ReplaceStuckPods bool // as the option of that name says
 }
 
-// decision is the snapshot, sorted out: who the members of the set are, and which revisions there are.
+// decision is what the snapshot means: which pods are the members of the set, and which revisions there are.
 type decision struct {
 	revisions
 	ownRevisions []*appsv1.ControllerRevision // all revisions of the set
 	mine         []*corev1.Pod                // all members
 	replicas     map[int]*corev1.Pod          // of these, the ones with a wanted ordinal
 	condemned    []*corev1.Pod                // of these, the others, the highest ordinal first
-	claims       []plan.Step                  // adoptions and releases
+	adoptions    []plan.Step                  // and releases
 	adopting     bool
 	invalid      error
 }
 
-// rollout is a snapshot, sorted out, and the plan that is being made of it.
+// rollout is a snapshot, what it means, and the plan that is being made of it.
 type rollout struct {
 	snapshot
 	decision
@@ -62,16 +62,16 @@ type rollout struct {
 
 	identifying bool // a pod gets back the labels of its identity
 
-	kept  map[*corev1.Pod][][]plan.Step // changes of the owners of a pod's claims, which do not stop one another
-	apart [][]plan.Step                 // deletions of pods that stop nothing else when they fail
+	ownerChanges map[*corev1.Pod][][]plan.Step // changes of the owners of a pod's claims, which do not stop one another
+	independent  [][]plan.Step                 // deletions of pods that stop nothing else when they fail
 
 	why  []string
 	next time.Duration
 }
 
-// planSet sorts the snapshot out, once for all parts of the reconcile, and plans.
+// planSet finds out what the snapshot means, once for all parts of the reconcile, and plans.
 func planSet(now time.Time, s snapshot) (decision, plan.Plan) {
-	r := sortOut(now, s)
+	r := newRollout(now, s)
 	d := r.decision
 	return d, r.plan()
 }
@@ -81,34 +81,34 @@ func (r *rollout) plan() plan.Plan {
 	switch {
 	case r.invalid != nil:
 		return plan.Plan{Why: r.invalid.Error()}
-	case r.Set.DeletionTimestamp != nil: // STS-6
+	case r.Set.DeletionTimestamp != nil:
 		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
 	case r.adopting:
-		return plan.Plan{Steps: r.claims, Why: "adopts pods or revisions, the rest follows"}
+		return plan.Plan{Steps: r.adoptions, Why: "adopts pods or revisions, the rest follows"}
 	}
-	steps := slices.Concat(r.claims, r.steps, r.planReplicas())
-	if obsolete := r.truncate(); obsolete != nil { // also if something else fails
+	steps := slices.Concat(r.adoptions, r.steps, r.planReplicas())
+	if obsolete := r.truncateHistory(); obsolete != nil { // also if something else fails
 		steps = []plan.Step{plan.Each{Sequences: [][]plan.Step{steps, obsolete}}}
 	}
 	return plan.Plan{Steps: steps, Requeue: r.next, Why: strings.Join(r.why, "; ")}
 }
 
-// sortOut finds the members of the set, and its revisions.
-func sortOut(now time.Time, s snapshot) *rollout {
+// newRollout finds the members of the set, and its revisions.
+func newRollout(now time.Time, s snapshot) *rollout {
 	r := &rollout{snapshot: s, now: now}
 	var selector labels.Selector
 	if selector, r.invalid = selectorOf(s.Set); r.invalid != nil {
 		return r
 	}
-	r.claim(selector)
+	r.findMembers(selector)
 	r.placeMembers()
 	slices.SortFunc(r.condemned, func(a, b *corev1.Pod) int { return ordinalOf(b) - ordinalOf(a) })
 	r.revisions, r.invalid = r.findRevisions()
 	return r
 }
 
-// newRollout is what sortOut has made of the snapshot before.
-func newRollout(now time.Time, s snapshot, d decision) *rollout {
+// resume returns the rollout of a snapshot of which it is decided what it means.
+func resume(now time.Time, s snapshot, d decision) *rollout {
 	s.Revisions = d.ownRevisions
 	return &rollout{snapshot: s, decision: d, now: now}
 }
@@ -151,8 +151,8 @@ func (s snapshot) named(p *corev1.Pod) bool {
 	return ok && set == s.Set.Name
 }
 
-// claim finds the set's own pods and revisions, and plans what makes them so (STS-10, STS-32).
-func (r *rollout) claim(selector labels.Selector) {
+// findMembers finds the set's own pods and revisions, and plans what makes them so (STS-10, STS-32).
+func (r *rollout) findMembers(selector labels.Selector) {
 	var candidates []*corev1.Pod
 	for _, p := range r.Pods {
 		switch owned := metav1.IsControlledBy(p, r.Set); {
@@ -160,17 +160,17 @@ func (r *rollout) claim(selector labels.Selector) {
 			candidates = append(candidates, p)
 		case owned && r.Set.DeletionTimestamp == nil && p.Namespace == r.Set.Namespace: // the name is that of no member
 			_, release := plan.Claim(r.Set, setKind(), labels.Nothing(), []*corev1.Pod{p})
-			r.claims = append(r.claims, release...)
+			r.adoptions = append(r.adoptions, release...)
 		}
 	}
 	mine, steps := plan.Claim(r.Set, setKind(), selector, candidates)
-	r.mine, r.claims = mine, append(r.claims, steps...)
+	r.mine, r.adoptions = mine, append(r.adoptions, steps...)
 	matching := slices.DeleteFunc(slices.Clone(r.Revisions), func(c *appsv1.ControllerRevision) bool {
 		return !selector.Matches(labels.Set(c.Labels))
 	})
 	revisions, steps := plan.Claim(r.Set, setKind(), selector, matching)
-	r.Revisions, r.ownRevisions, r.claims = revisions, revisions, append(r.claims, steps...)
-	r.adopting = adopts(r.claims)
+	r.Revisions, r.ownRevisions, r.adoptions = revisions, revisions, append(r.adoptions, steps...)
+	r.adopting = adopts(r.adoptions)
 }
 
 // owns reports whether the set controls another version of the pod. A pod whose controller changes while the caches are read may be

@@ -75,7 +75,7 @@ func (r claimRefs) keepsPod() bool {
 }
 
 // own brings the owner references of a pod's claims in line with the retention policy (STS-25).
-func (r *rollout) own(pod *corev1.Pod, ordinal int, condemned bool) (steps []plan.Step) {
+func (r *rollout) claimOwnerSteps(pod *corev1.Pod, ordinal int, condemned bool) (steps []plan.Step) {
 	var owner *corev1.Pod
 	if condemned {
 		owner = pod
@@ -95,15 +95,15 @@ func (r *rollout) own(pod *corev1.Pod, ordinal int, condemned bool) (steps []pla
 			steps = append(steps, r.conflict(claim)...)
 			wanted = nil
 		}
-		if step := rewrite(claim, refs, wanted); step != nil {
+		if step := replaceOwner(claim, refs, wanted); step != nil {
 			steps = append(steps, step)
 		}
 	}
 	return steps
 }
 
-// rewrite replaces the claim's own references by the wanted one. It returns nil if there is nothing to do.
-func rewrite(claim *corev1.PersistentVolumeClaim, refs claimRefs, wanted *metav1.OwnerReference) plan.Step {
+// replaceOwner replaces the claim's own references by the wanted one. It returns nil if there is nothing to do.
+func replaceOwner(claim *corev1.PersistentVolumeClaim, refs claimRefs, wanted *metav1.OwnerReference) plan.Step {
 	var all []metav1.OwnerReference
 	if wanted != nil {
 		all = []metav1.OwnerReference{*wanted}

@@ -16,7 +16,7 @@ const burst = 500
 // planReplicas plans the set's pods: those that are wanted first, then those that are too many, then those that are outdated (STS-48).
 // A claim whose owner cannot be changed holds up the deletion of its pod, and nothing else.
 func (r *rollout) planReplicas() (steps []plan.Step) {
-	r.keepClaims()
+	r.setClaimOwners()
 	var goOn bool
 	if ordered(r.Set) {
 		steps, goOn = r.scaleUpInOrder()
@@ -34,9 +34,9 @@ func (r *rollout) planReplicas() (steps []plan.Step) {
 	if len(r.why) == 0 {
 		r.say("all %d pods are available and up to date", len(r.replicas))
 	}
-	sequences := r.apart
+	sequences := r.independent
 	for _, p := range r.mine {
-		sequences = append(sequences, r.kept[p]...)
+		sequences = append(sequences, r.ownerChanges[p]...)
 	}
 	if len(steps) > 0 {
 		sequences = append(sequences, steps)
@@ -59,19 +59,19 @@ func ordered(set *appsv1.StatefulSet) bool {
 	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 }
 
-// keepClaims brings the owners of all claims in line with the retention policy (STS-25, STS-28). What a pod's claims need is done before
+// setClaimOwners brings the owners of all claims in line with the retention policy (STS-25, STS-28). What a pod's claims need is done before
 // the pod is deleted.
-func (r *rollout) keepClaims() {
-	r.kept = map[*corev1.Pod][][]plan.Step{}
+func (r *rollout) setClaimOwners() {
+	r.ownerChanges = map[*corev1.Pod][][]plan.Step{}
 	for _, p := range r.mine {
-		for _, step := range r.own(p, ordinalOf(p), r.replicas[ordinalOf(p)] != p) {
-			r.kept[p] = append(r.kept[p], []plan.Step{step})
+		for _, step := range r.claimOwnerSteps(p, ordinalOf(p), r.replicas[ordinalOf(p)] != p) {
+			r.ownerChanges[p] = append(r.ownerChanges[p], []plan.Step{step})
 		}
 	}
 }
 
-// slot plans the pod with one of the wanted ordinals. Go on says that the pod is there and not about to be replaced (STS-45 a, b).
-func (r *rollout) slot(ordinal int) (steps []plan.Step, goOn bool) {
+// planOrdinal plans the pod with one of the wanted ordinals. Go on says that the pod is there and not about to be replaced (STS-45 a, b).
+func (r *rollout) planOrdinal(ordinal int) (steps []plan.Step, goOn bool) {
 	p := r.replicas[ordinal]
 	switch {
 	case p == nil:
@@ -79,7 +79,7 @@ func (r *rollout) slot(ordinal int) (steps []plan.Step, goOn bool) {
 	case podutil.Finished(p) && p.DeletionTimestamp == nil:
 		r.say("delete pod %s, which has finished, to create it anew", p.Name)
 		return r.remove("it has finished", p), false
-	case p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil: // STS-22
+	case p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil: // its claims may have been deleted since it was created
 		create, _, _ := r.missingClaims(ordinal)
 		steps = asSteps(create)
 	}
@@ -135,7 +135,7 @@ func (r *rollout) identify(p *corev1.Pod, ordinal int) []plan.Step {
 // scaleUpInOrder goes through the wanted ordinals. The first pod that is missing or not available ends it (STS-45, STS-46).
 func (r *rollout) scaleUpInOrder() (steps []plan.Step, goOn bool) {
 	for ordinal := start(r.Set); ordinal < end(r.Set); ordinal++ {
-		more, there := r.slot(ordinal)
+		more, there := r.planOrdinal(ordinal)
 		if !there {
 			return append(steps, more...), false
 		}
@@ -206,7 +206,7 @@ func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 	var slots [][]plan.Step
 	created := 0
 	for ordinal := start(r.Set); ordinal < end(r.Set) && created < burst; ordinal++ {
-		more, there := r.slot(ordinal)
+		more, there := r.planOrdinal(ordinal)
 		if !there && (r.replicas[ordinal] != nil || !r.blocked(ordinal)) {
 			created++
 		}
@@ -251,7 +251,7 @@ func asSteps(each plan.Each) []plan.Step {
 // create plans a missing pod, after its claims (STS-21).
 func (r *rollout) create(ordinal int) []plan.Step {
 	name := podName(r.Set, ordinal)
-	if other := r.Occupied[name]; other != nil { // STS-53
+	if other := r.Occupied[name]; other != nil {
 		r.say("pod %s is missing, but another pod has its name", name)
 		return nil
 	}
@@ -283,20 +283,20 @@ func (r *rollout) failure(pod, why string) plan.Step {
 }
 
 // remove deletes pods, without another grace period than their own (STS-49). One whose claims need another owner goes after that is
-// done, and with parallel pods apart from the others.
+// done, and with parallel pods independently of the others.
 func (r *rollout) remove(why string, pods ...*corev1.Pod) []plan.Step {
 	var sequences [][]plan.Step
 	var rest []plan.Object
 	for _, p := range pods {
-		if r.kept[p] == nil {
+		if r.ownerChanges[p] == nil {
 			rest = append(rest, p)
 			continue
 		}
-		sequences = append(sequences, append(together(r.kept[p]), r.deletion(why, p)))
-		delete(r.kept, p)
+		sequences = append(sequences, append(together(r.ownerChanges[p]), r.deletion(why, p)))
+		delete(r.ownerChanges, p)
 	}
 	if !ordered(r.Set) {
-		r.apart, sequences = append(r.apart, sequences...), nil
+		r.independent, sequences = append(r.independent, sequences...), nil
 	}
 	if len(rest) > 0 {
 		sequences = append(sequences, []plan.Step{r.deletion(why, rest...)})

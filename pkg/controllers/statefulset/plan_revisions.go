@@ -1,11 +1,11 @@
 package statefulset
 
 import (
-	"math"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -16,8 +16,6 @@ const (
 	hashLabel = "controller.kubernetes.io/hash"
 	// longestSetName is how much of the set's name is in the names of its revisions (STS-30).
 	longestSetName = 223
-	// defaultHistory is how many unused revisions are kept if the set does not say (STS-37).
-	defaultHistory = 10
 )
 
 // revisionName is the name of a revision with this data, and its hash (STS-30, STS-31).
@@ -40,13 +38,9 @@ func (r *rollout) findRevisions() (found revisions, err error) {
 	own := history.Sorted(r.Revisions)
 	equal := func(c *appsv1.ControllerRevision) bool { return history.Equal(c, r.Data) }
 	found.collisions = collisionsOf(r.Set)
-	var newest *appsv1.ControllerRevision
-	if len(own) > 0 {
-		newest = own[len(own)-1]
-	}
-	switch at := lastIndex(own, equal); {
-	case newest != nil && (equal(newest) || !r.ByBytes && r.same(newest)):
-		found.update = newest
+	switch at, newest := lastIndex(own, equal), len(own)-1; {
+	case newest >= 0 && (at == newest || !r.ByBytes && r.same(own[newest])):
+		found.update = own[newest]
 	case at >= 0:
 		found.update = history.Numbered(own[at], history.Next(own))
 		found.steps = []plan.Step{plan.Change{Old: own[at], New: found.update, Why: "back to an earlier template"}}
@@ -109,12 +103,7 @@ func (r *rollout) newRevision(found *revisions, number int64) error {
 }
 
 // collisionsOf is how many names of revisions have turned out to be taken so far (STS-31).
-func collisionsOf(set *appsv1.StatefulSet) int32 {
-	if set.Status.CollisionCount == nil {
-		return 0
-	}
-	return *set.Status.CollisionCount
-}
+func collisionsOf(set *appsv1.StatefulSet) int32 { return ptr.Deref(set.Status.CollisionCount, 0) }
 
 // templateOf returns the template of a revision. That of the update revision is the set's own.
 func (r *rollout) templateOf(c *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
@@ -140,35 +129,26 @@ func (r *rollout) revisionFor(ordinal int) *appsv1.ControllerRevision {
 
 // partition is the index below which pods are not updated (STS-55, STS-56).
 func (r *rollout) partition() int {
-	if u := r.Set.Spec.UpdateStrategy.RollingUpdate; u != nil && u.Partition != nil {
-		return int(max(0, *u.Partition))
+	if u := r.Set.Spec.UpdateStrategy.RollingUpdate; u != nil {
+		return int(max(0, ptr.Deref(u.Partition, 0)))
 	}
 	return 0
 }
 
-// truncate deletes the oldest revisions beyond the limit that nobody uses (STS-37).
-func (r *rollout) truncate() []plan.Step {
-	limit := defaultHistory
-	if r.Set.Spec.RevisionHistoryLimit != nil {
-		limit = int(*r.Set.Spec.RevisionHistoryLimit)
-	}
-	if limit < 0 {
-		limit = math.MaxInt
-	}
+// truncateHistory deletes the oldest revisions beyond the limit that nobody uses (STS-37).
+func (r *rollout) truncateHistory() []plan.Step {
 	used := map[string]bool{r.update.Name: true, r.current.Name: true, r.Set.Status.CurrentRevision: true}
 	for _, p := range r.mine {
-		used[p.Labels[appsv1.StatefulSetRevisionLabel]] = true
+		used[revisionOf(p)] = true
 	}
-	unused := slices.DeleteFunc(slices.Clone(r.Revisions), func(c *appsv1.ControllerRevision) bool {
-		return used[c.Name] || c.DeletionTimestamp != nil
-	})
-	var gone []plan.Object
-	for _, c := range history.Oldest(unused, len(unused)-limit) {
-		r.say("delete revision %s, beyond the history limit", c.Name)
-		gone = append(gone, c)
-	}
-	if gone == nil {
+	unused := slices.DeleteFunc(slices.Clone(r.Revisions), func(c *appsv1.ControllerRevision) bool { return used[c.Name] })
+	limit := ptr.Deref(r.Set.Spec.RevisionHistoryLimit, history.DefaultLimit)
+	old := history.Surplus(unused, limit, func(*appsv1.ControllerRevision) bool { return false })
+	if limit < 0 || len(old) == 0 {
 		return nil
 	}
-	return []plan.Step{plan.Delete{Objects: gone, Why: "beyond the revision history limit"}}
+	for _, c := range old {
+		r.say("delete revision %s, beyond the history limit", c.GetName())
+	}
+	return []plan.Step{plan.Delete{Objects: old, Why: "beyond the revision history limit"}}
 }

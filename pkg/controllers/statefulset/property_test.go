@@ -120,7 +120,7 @@ func TestOrderIsKept(t *testing.T) {
 		if len(created)+len(deleted) > 1 {
 			t.Fatalf("creates %v, deletes %v", created, deleted)
 		}
-		r := sortOut(now, s)
+		r := newRollout(now, s)
 		for _, ordinal := range append(created, deleted...) {
 			for lower := start(s.Set); lower < min(ordinal, end(s.Set)); lower++ {
 				if p := r.replicas[lower]; p == nil || r.waits(p) != "" {

@@ -17,8 +17,8 @@ import (
 
 // reportStatus writes the set's status when something in it differs (STS-60..63).
 func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Plan {
-	r := newRollout(now, s, d)
-	if r.invalid != nil || r.adopting || did.Stopped || unsure(s.Set, did) {
+	r := resume(now, s, d)
+	if r.invalid != nil || r.adopting || did.Stopped || statusUncertain(s.Set, did) {
 		return plan.Plan{}
 	}
 	status := r.status(did)
@@ -37,9 +37,9 @@ func reportStatus(now time.Time, s snapshot, d decision, did plan.Outcome) plan.
 	return p
 }
 
-// unsure reports whether the status would not be true: a revision could not be created or changed, or a pod not be released. A failure
+// statusUncertain reports whether the status would not be true: a revision could not be created or changed, or a pod not be released. A failure
 // of another write does not keep the status from being told (STS-63).
-func unsure(set *appsv1.StatefulSet, did plan.Outcome) bool {
+func statusUncertain(set *appsv1.StatefulSet, did plan.Outcome) bool {
 	return slices.ContainsFunc(did.Results, func(result plan.Result) bool {
 		if result.Err == nil || result.Verb == plan.Deleted {
 			return false

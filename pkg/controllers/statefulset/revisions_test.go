@@ -98,7 +98,7 @@ func TestFindRevisions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := see(c.set, c.there...)
 			s.ByBytes, s.Known = c.byBytes, known(c.set, s.Data, memory{})
-			r := sortOut(plantest.Epoch, s)
+			r := newRollout(plantest.Epoch, s)
 			if r.invalid != nil {
 				t.Fatal(r.invalid)
 			}

@@ -8,13 +8,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// revisions are the ControllerRevisions of a DaemonSet, sorted out (DS-53, DS-54).
+// revisions are the ControllerRevisions of a DaemonSet, by what they are for it (DS-53, DS-54).
 type revisions struct {
 	data       []byte // of the present template
 	problem    error  // why there is no data
@@ -23,7 +24,7 @@ type revisions struct {
 	old        []*appsv1.ControllerRevision
 }
 
-func sortRevisions(d *appsv1.DaemonSet, own []*appsv1.ControllerRevision) (r revisions) {
+func findRevisions(d *appsv1.DaemonSet, own []*appsv1.ControllerRevision) (r revisions) {
 	if r.data, r.problem = history.Data(&d.Spec.Template); r.problem != nil {
 		return r
 	}
@@ -63,7 +64,7 @@ func (s *view) collides() bool {
 
 // keepRevisions plans what it takes for the present template to have a revision, which is the newest, and reports whether the pods
 // can be looked at. They wait for a revision that is created, because only then its hash is certain (DS-55), and for no other.
-func (w *work) keepRevisions() bool {
+func (w *planner) keepRevisions() bool {
 	r := &w.revisions
 	switch {
 	case r.problem != nil:
@@ -77,7 +78,7 @@ func (w *work) keepRevisions() bool {
 	}
 	for _, revision := range r.old {
 		if revision.DeletionTimestamp == nil {
-			w.apart = appendChange(w.apart, revision, revision.Revision)
+			w.independent = appendChange(w.independent, revision, revision.Revision)
 		}
 	}
 	if r.current != nil {
@@ -86,12 +87,12 @@ func (w *work) keepRevisions() bool {
 			number = next
 			w.say("revision %s is the newest again", r.current.Name)
 		}
-		w.apart = appendChange(w.apart, r.current, number)
+		w.independent = appendChange(w.independent, r.current, number)
 	}
 	return true
 }
 
-func (w *work) createRevision() {
+func (w *planner) createRevision() {
 	name, hash := newRevisionName(w.Set)
 	revision, err := history.New(w.Set, kind(), &w.Set.Spec.Template, history.Next(w.revisions.old))
 	if err != nil {
@@ -118,7 +119,7 @@ func appendChange(sequences [][]plan.Step, r *appsv1.ControllerRevision, number 
 
 // removeDuplicates has one revision take the place of all that have the present template: first for the pods that are not being
 // deleted by this plan (DS-54). Duplicates that are being deleted already are only waited for.
-func (w *work) removeDuplicates() {
+func (w *planner) removeDuplicates() {
 	var sequence []plan.Step
 	if relabel := w.relabel(); len(relabel.Sequences) > 0 {
 		sequence = append(sequence, relabel)
@@ -134,12 +135,12 @@ func (w *work) removeDuplicates() {
 		w.say("delete %d duplicates of ControllerRevision %s", len(surplus), w.revisions.current.Name)
 	}
 	if len(sequence) > 0 {
-		w.apart = append(w.apart, sequence)
+		w.independent = append(w.independent, sequence)
 	}
 }
 
 // relabel gives the pods of duplicates the hash of the revision that stays.
-func (w *work) relabel() (each plan.Each) {
+func (w *planner) relabel() (each plan.Each) {
 	if len(w.present.duplicates) == 0 {
 		return each
 	}
@@ -159,21 +160,13 @@ func (w *work) relabel() (each plan.Each) {
 
 // truncateHistory deletes the oldest revisions beyond the limit that no pod has (DS-58). Those that are being deleted already do not
 // count.
-func (w *work) truncateHistory() {
-	limit := 10
-	if w.Set.Spec.RevisionHistoryLimit != nil {
-		limit = int(max(0, *w.Set.Spec.RevisionHistoryLimit))
-	}
-	kept := slices.DeleteFunc(history.Sorted(w.revisions.old), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil })
-	surplus := len(kept) - limit
-	var old []plan.Object
-	for _, r := range kept {
-		if len(old) < surplus && !w.carried[hashOf(r)] && r.Labels[hashLabel] != "" {
-			old = append(old, r)
-		}
-	}
+func (w *planner) truncateHistory() {
+	limit := max(0, ptr.Deref(w.Set.Spec.RevisionHistoryLimit, history.DefaultLimit))
+	old := history.Surplus(w.revisions.old, limit, func(r *appsv1.ControllerRevision) bool {
+		return w.usedHashes[hashOf(r)] || r.Labels[hashLabel] == ""
+	})
 	if len(old) > 0 {
-		w.apart = append(w.apart, []plan.Step{plan.Delete{Objects: old, Version: true, Why: "beyond the revision history limit"}})
+		w.independent = append(w.independent, []plan.Step{plan.Delete{Objects: old, Version: true, Why: "beyond the revision history limit"}})
 		w.say("delete %d ControllerRevisions beyond the history limit", len(old))
 	}
 }

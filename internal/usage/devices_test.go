@@ -1,4 +1,4 @@
-package resourcequota
+package usage
 
 import (
 	"context"
@@ -19,29 +19,27 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 const gpu = "requests.example.com/gpu"
 
 // devicesBench has the counters of pods and ResourceClaims, without watches.
 type devicesBench struct {
-	*sources
+	*Index
 	pods, claims *typedCounter
 }
 
 func newDevicesBench() *devicesBench {
-	s := newSources(quota.Gates{ExtendedResourcesByClaims: true}, 0)
-	s.counters = newUsageCounters(func(plan.Key) {})
-	s.devices.setClasses(s, func(all map[string]corev1.ResourceName) { all["gpus"] = "example.com/gpu" })
-	return &devicesBench{s, s.newCounter(quota.Pods(), func() {}), s.newCounter(quota.ResourceClaims(), func() {})}
+	x := newIndex(quota.Gates{ExtendedResourcesByClaims: true})
+	x.devices.setClasses(func(all map[string]corev1.ResourceName) { all["gpus"] = "example.com/gpu" })
+	return &devicesBench{x, x.newCounter(quota.Pods(), func() {}), x.newCounter(quota.ResourceClaims(), func() {})}
 }
 
 // used returns how many devices the pods and the claims of a namespace are charged with.
 func (b *devicesBench) used(namespace string) string {
 	var all []string
 	for _, of := range []schema.GroupResource{quota.Pods(), quota.ResourceClaims()} {
-		sum, _, _ := b.counters.count(namespace, quotaSpec{names: map[schema.GroupResource]bool{of: true}}, 0)
+		sum, _, _ := b.Count(namespace, Limits{Resources: map[schema.GroupResource]bool{of: true}}, 0)
 		n := sum[gpu]
 		all = append(all, fmt.Sprintf("%s %s", of.Resource, n.String()))
 	}

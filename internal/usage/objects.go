@@ -1,4 +1,4 @@
-package resourcequota
+package usage
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/projection"
 )
 
 var deviceClassKind = resourcev1.SchemeGroupVersion.WithKind("DeviceClass")
@@ -35,21 +36,30 @@ func typed() map[schema.GroupResource]typedResource {
 	}
 }
 
+// Fields are the fields of the objects that are watched whole, for what they are charged with.
+func Fields() projection.Fields {
+	kinds := map[schema.GroupVersionKind][]string{deviceClassKind: {"spec.extendedResourceName"}}
+	for _, t := range typed() {
+		kinds[t.kind] = t.fields
+	}
+	return projection.Fields{Kinds: kinds}
+}
+
 // startTyped watches whole objects. The returned function ends that and waits for it.
-func (s *sources) startTyped(ctx context.Context, cancel func(), of schema.GroupResource, kind schema.GroupVersionKind, complete func()) (stop func()) {
-	counter := s.newCounter(of, complete)
+func (x *Index) startTyped(ctx context.Context, cancel func(), of schema.GroupResource, kind schema.GroupVersionKind, complete func()) (stop func()) {
+	counter := x.newCounter(of, complete)
 	follow := func(kind schema.GroupVersionKind, plural string, h listwatch.FeedHandler) {
-		s.running.Go(func() {
-			if err := s.feed(ctx, kind, kind.GroupVersion().WithResource(plural), h); err != nil {
+		x.running.Go(func() {
+			if err := x.config.Feed(ctx, kind, kind.GroupVersion().WithResource(plural), h); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot count", "resource", of.String())
 			}
 		})
 	}
 	if of == quota.ResourceClaims() {
 		counter.classes = make(chan struct{})
-		follow(deviceClassKind, "deviceclasses", &classFollower{sources: s, listed: counter.classes})
+		follow(deviceClassKind, "deviceclasses", &classFollower{devices: &x.devices, listed: counter.classes})
 		counter.complete = func() { // the classes say what claims are charged with
-			s.running.Go(func() {
+			x.running.Go(func() {
 				select {
 				case <-counter.classes:
 					complete()
@@ -69,7 +79,7 @@ func (s *sources) startTyped(ctx context.Context, cancel func(), of schema.Group
 
 // typedCounter says what the objects of a resource are charged with.
 type typedCounter struct {
-	sources  *sources
+	index    *Index
 	of       schema.GroupResource
 	complete func()
 	classes  chan struct{}
@@ -79,8 +89,8 @@ type typedCounter struct {
 	listed bool
 }
 
-func (s *sources) newCounter(of schema.GroupResource, complete func()) *typedCounter {
-	return &typedCounter{sources: s, of: of, complete: complete}
+func (x *Index) newCounter(of schema.GroupResource, complete func()) *typedCounter {
+	return &typedCounter{index: x, of: of, complete: complete}
 }
 
 // OnList implements listwatch.FeedHandler.
@@ -94,8 +104,8 @@ func (c *typedCounter) OnList(all []metav1.Object) {
 	for _, o := range all {
 		there[o.GetUID()] = true
 	}
-	c.sources.devices.retain(c.of, there, c.sources)
-	c.sources.counters.retain(c.of, there)
+	c.index.devices.retain(c.of, there)
+	c.index.sums.retain(c.of, there)
 	for _, o := range all {
 		c.put(o, !c.listed)
 	}
@@ -121,29 +131,29 @@ func (c *typedCounter) OnDelete(o metav1.Object) {
 	if c.ended {
 		return
 	}
-	c.sources.devices.remove(c.of, o.GetNamespace(), o.GetUID(), c.sources) // first, or it might put a claim into the counters again
-	c.sources.counters.remove(c.of, o.GetNamespace(), o.GetUID())
+	c.index.devices.remove(c.of, o.GetNamespace(), o.GetUID()) // first, or it might put a claim into the counters again
+	c.index.sums.remove(c.of, o.GetNamespace(), o.GetUID())
 }
 
 func (c *typedCounter) put(o metav1.Object, initial bool) {
-	s := c.sources
+	x := c.index
 	switch o := o.(type) {
 	case *corev1.Pod:
-		item := quota.Pod(o, s.gates)
-		s.counters.put(c.of, identityOf(o), item, initial)
-		s.devices.putPod(o, item, s)
+		item := quota.Pod(o, x.config.Gates)
+		x.sums.put(c.of, o, item, initial)
+		x.devices.putPod(o, item)
 	case *corev1.Service:
-		s.counters.put(c.of, identityOf(o), quota.Service(o), initial)
+		x.sums.put(c.of, o, quota.Service(o), initial)
 	case *corev1.PersistentVolumeClaim:
-		s.counters.put(c.of, identityOf(o), quota.Claim(o), initial)
+		x.sums.put(c.of, o, quota.Claim(o), initial)
 	case *resourcev1.ResourceClaim:
-		s.devices.putClaim(o, initial, s)
+		x.devices.putClaim(o, initial)
 	}
 }
 
 // classFollower follows the device classes.
 type classFollower struct {
-	sources *sources
+	devices *devices
 	listed  chan struct{}
 	once    sync.Once
 }
@@ -156,7 +166,7 @@ func (f *classFollower) OnList(all []metav1.Object) {
 			classes[c.Name] = standsFor(c)
 		}
 	}
-	f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) {
+	f.devices.setClasses(func(all map[string]corev1.ResourceName) {
 		clear(all)
 		maps.Copy(all, classes)
 	})
@@ -166,13 +176,13 @@ func (f *classFollower) OnList(all []metav1.Object) {
 // OnUpdate implements listwatch.FeedHandler.
 func (f *classFollower) OnUpdate(o metav1.Object) {
 	if c, ok := o.(*resourcev1.DeviceClass); ok {
-		f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) { all[c.Name] = standsFor(c) })
+		f.devices.setClasses(func(all map[string]corev1.ResourceName) { all[c.Name] = standsFor(c) })
 	}
 }
 
 // OnDelete implements listwatch.FeedHandler.
 func (f *classFollower) OnDelete(o metav1.Object) {
-	f.sources.devices.setClasses(f.sources, func(all map[string]corev1.ResourceName) { delete(all, o.GetName()) })
+	f.devices.setClasses(func(all map[string]corev1.ResourceName) { delete(all, o.GetName()) })
 }
 
 // standsFor returns the extended resource that a device class stands for.

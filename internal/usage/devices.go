@@ -1,4 +1,4 @@
-package resourcequota
+package usage
 
 import (
 	"strings"
@@ -16,7 +16,10 @@ import (
 // devices keeps what the charges of ResourceClaims depend on: device classes, and the pods for whose extended resources claims were made
 // (RQ-32). Only pods with extended resources are kept.
 type devices struct {
-	mu      sync.Mutex // taken before the lock of the counters
+	gates quota.Gates
+	sums  *sums
+
+	mu      sync.Mutex
 	classes map[string]corev1.ResourceName
 	claims  map[types.UID]*resourcev1.ResourceClaim
 	byPod   map[podID]map[types.UID]*resourcev1.ResourceClaim // the claims that were made for a pod
@@ -46,8 +49,8 @@ func (d *devices) reset() {
 	d.byPod, d.pods = map[podID]map[types.UID]*resourcev1.ResourceClaim{}, map[podID]quota.Owner{}
 }
 
-// end forgets the objects of a resource that is not watched any more.
-func (d *devices) end(of schema.GroupResource) {
+// forget drops the objects of a resource that is not watched any more.
+func (d *devices) forget(of schema.GroupResource) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch of {
@@ -61,23 +64,23 @@ func (d *devices) end(of schema.GroupResource) {
 }
 
 // setClasses changes the device classes, and charges all claims anew.
-func (d *devices) setClasses(s *sources, change func(map[string]corev1.ResourceName)) {
+func (d *devices) setClasses(change func(map[string]corev1.ResourceName)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change(d.classes)
 	for _, c := range d.claims {
-		d.charge(c, false, s)
+		d.charge(c, false)
 	}
 }
 
 // putClaim notes a claim. A user may have changed for which pod it was made.
-func (d *devices) putClaim(c *resourcev1.ResourceClaim, initial bool, s *sources) {
+func (d *devices) putClaim(c *resourcev1.ResourceClaim, initial bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, hadPod := podOf(d.claims[c.UID])
 	pod, hasPod := podOf(c)
 	if hadPod && (!hasPod || pod != before) {
-		d.removeFrom(before, c.UID, s)
+		d.removeFrom(before, c.UID)
 	}
 	d.claims[c.UID] = c
 	if hasPod {
@@ -86,14 +89,14 @@ func (d *devices) putClaim(c *resourcev1.ResourceClaim, initial bool, s *sources
 		}
 		d.byPod[pod][c.UID] = c
 	}
-	d.charge(c, initial, s)
+	d.charge(c, initial)
 	if hasPod {
-		d.chargeClaims(pod, s)
+		d.chargeClaims(pod)
 	}
 }
 
 // putPod notes what a pod is charged with for extended resources.
-func (d *devices) putPod(p *corev1.Pod, item quota.Item, s *sources) {
+func (d *devices) putPod(p *corev1.Pod, item quota.Item) {
 	charged := corev1.ResourceList{}
 	for name, amount := range item.At(time.Now()) {
 		if strings.Contains(string(name), "/") && strings.HasPrefix(string(name), "requests.") {
@@ -112,40 +115,40 @@ func (d *devices) putPod(p *corev1.Pod, item quota.Item, s *sources) {
 		o.Recorded = status.ResourceClaimName
 	}
 	d.pods[pod] = o
-	d.chargeClaims(pod, s)
+	d.chargeClaims(pod)
 }
 
 // podExpired notes that a pod is charged no longer with extended resources, because its time to end is over. Its claims are, from now on.
-func (d *devices) podExpired(pod podID, s *sources) {
+func (d *devices) podExpired(pod podID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if o, ok := d.pods[pod]; ok {
 		o.Charged = nil
 		d.pods[pod] = o
-		d.chargeClaims(pod, s)
+		d.chargeClaims(pod)
 	}
 }
 
 // remove forgets an object.
-func (d *devices) remove(of schema.GroupResource, namespace string, uid types.UID, s *sources) {
+func (d *devices) remove(of schema.GroupResource, namespace string, uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch of {
 	case quota.Pods():
 		pod := podID{namespace, uid}
 		delete(d.pods, pod)
-		d.chargeClaims(pod, s)
+		d.chargeClaims(pod)
 	case quota.ResourceClaims():
 		pod, ok := podOf(d.claims[uid])
 		delete(d.claims, uid)
 		if ok {
-			d.removeFrom(pod, uid, s)
+			d.removeFrom(pod, uid)
 		}
 	}
 }
 
 // retain forgets what a list does not have.
-func (d *devices) retain(of schema.GroupResource, there map[types.UID]bool, s *sources) {
+func (d *devices) retain(of schema.GroupResource, there map[types.UID]bool) {
 	d.mu.Lock()
 	var lost []podID
 	for pod := range d.pods {
@@ -160,26 +163,26 @@ func (d *devices) retain(of schema.GroupResource, there map[types.UID]bool, s *s
 	}
 	d.mu.Unlock()
 	for _, one := range lost {
-		d.remove(of, one.namespace, one.uid, s)
+		d.remove(of, one.namespace, one.uid)
 	}
 }
 
 // removeFrom notes that a claim does not belong to a pod any more.
-func (d *devices) removeFrom(pod podID, claim types.UID, s *sources) {
+func (d *devices) removeFrom(pod podID, claim types.UID) {
 	if delete(d.byPod[pod], claim); len(d.byPod[pod]) == 0 {
 		delete(d.byPod, pod)
 	}
-	d.chargeClaims(pod, s)
+	d.chargeClaims(pod)
 }
 
 // chargeClaims charges the claims of a pod anew.
-func (d *devices) chargeClaims(pod podID, s *sources) {
+func (d *devices) chargeClaims(pod podID) {
 	for _, c := range d.byPod[pod] {
-		d.charge(c, false, s)
+		d.charge(c, false)
 	}
 }
 
-func (d *devices) charge(c *resourcev1.ResourceClaim, initial bool, s *sources) {
+func (d *devices) charge(c *resourcev1.ResourceClaim, initial bool) {
 	var owner *quota.Owner
 	if pod, ok := podOf(c); ok {
 		if o, known := d.pods[pod]; known {
@@ -187,7 +190,7 @@ func (d *devices) charge(c *resourcev1.ResourceClaim, initial bool, s *sources) 
 			owner = &o
 		}
 	}
-	s.counters.put(quota.ResourceClaims(), identityOf(c), quota.ResourceClaim(c, d.classes, owner, s.gates), initial)
+	d.sums.put(quota.ResourceClaims(), c, quota.ResourceClaim(c, d.classes, owner, d.gates), initial)
 }
 
 // oldest returns the oldest claim that was made for a pod.

@@ -11,39 +11,39 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// surplus returns the active pods to delete, so that no more than wanted are left: first those of an index that has no use for them
-// (JOB-70), then by rank (JOB-22).
+// surplus returns the active pods to delete, so that no more than wanted are left: first those that no index needs (JOB-70), then by rank
+// (JOB-22).
 func surplus(s view, wanted int) []*corev1.Pod {
-	useless, useful := sortOut(s)
-	over := len(useful) - wanted
+	needless, needed := splitByNeed(s)
+	over := len(needed) - wanted
 	if over <= 0 {
-		return useless
+		return needless
 	}
-	if over < len(useful) {
-		slices.SortFunc(useful, rank)
+	if over < len(needed) {
+		slices.SortFunc(needed, rank)
 	}
-	return append(useless, useful[:over]...)
+	return append(needless, needed[:over]...)
 }
 
-// sortOut separates the active pods that no index has a use for. They are without a valid index, of one that is done, or not the first
-// of theirs.
-func sortOut(s view) (useless, useful []*corev1.Pod) {
+// splitByNeed parts the active pods that no index needs from the others. They have no valid index, one that is done, or are not the first of
+// theirs.
+func splitByNeed(s view) (needless, needed []*corev1.Pod) {
 	pods := slices.Clone(s.active)
-	if !indexed(s.Job) {
+	if !jobutil.Indexed(s.Job) {
 		return nil, pods
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return rank(b, a) })
 	seen := map[int]bool{}
 	for _, p := range pods {
 		index, ok := indexOf(p)
-		if !ok || index >= completions(s.Job) || seen[index] || s.completed.has(index) || s.failedIndexes.has(index) {
-			useless = append(useless, p)
+		if !ok || index >= jobutil.Completions(s.Job) || seen[index] || s.done(index) {
+			needless = append(needless, p)
 			continue
 		}
 		seen[index] = true
-		useful = append(useful, p)
+		needed = append(needed, p)
 	}
-	return useless, useful
+	return needless, needed
 }
 
 // rank is negative if a is deleted before b. Before all others go those whose finalizer is gone: they were to be deleted before, and
@@ -74,30 +74,30 @@ func readyAge(a, b *corev1.Pod) int {
 	return podutil.ReadyCondition(b).LastTransitionTime.Compare(podutil.ReadyCondition(a).LastTransitionTime.Time)
 }
 
-// giveUp deletes active pods that shall not be counted: first the finalizer, then the pod (JOB-23). One that is listed, although nothing
-// says that it has ended, loses its finalizer in the next reconcile, as one that is counted.
-func giveUp(s view, pods []*corev1.Pod) plan.Step {
+// deleteUncounted deletes active pods that shall not be counted: first the finalizer, then the pod (JOB-23). One that is listed, although
+// nothing says that it has ended, loses its finalizer in the next reconcile, like those that are counted.
+func deleteUncounted(s view, pods []*corev1.Pod) plan.Step {
 	var each plan.Each
 	for _, p := range pods {
-		sequence := []plan.Step{remove(p)}
+		sequence := []plan.Step{deletePods(p)}
 		if jobutil.Tracked(p) && !s.listed[p.UID] {
-			step := untrack(p, "the pod is given up")
+			step := untrack(p, "the pod is deleted without being counted")
 			step.Version = true // it may have ended meanwhile, and must be counted then
-			sequence = []plan.Step{step, remove(p)}
+			sequence = []plan.Step{step, deletePods(p)}
 		}
 		each.Sequences = append(each.Sequences, sequence)
 	}
 	return each
 }
 
-// remove deletes active pods.
-func remove(pods ...*corev1.Pod) plan.Step {
-	doomed := make([]plan.Object, len(pods))
+// deletePods deletes active pods.
+func deletePods(pods ...*corev1.Pod) plan.Step {
+	objects := make([]plan.Object, len(pods))
 	for i, p := range pods {
-		doomed[i] = p
+		objects[i] = p
 	}
-	return plan.Delete{Objects: doomed, Why: "pods are not wanted", Events: plan.Events{
-		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},  // JOB-90
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"}, // JOB-90
+	return plan.Delete{Objects: objects, Why: "pods are not wanted", Events: plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
 	}}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// place decides, node by node, which pods are created and deleted so that each node has the pods that it should have (DS-30..36).
-func (w *work) place() {
+// placePods decides, node by node, which pods are created and deleted so that each node has the pods that it should have (DS-30..36).
+func (w *planner) placePods() {
 	w.placed, w.reasons, w.notices = map[string]bool{}, map[string]int{}, map[types.UID]plan.RecordEvent{}
 	used := 0
 	for _, n := range w.Nodes {
@@ -31,7 +31,7 @@ func (w *work) place() {
 const nodeCheck = time.Second
 
 // placeNodeless deletes pods that are meant for nodes that do not exist (DS-36).
-func (w *work) placeNodeless() {
+func (w *planner) placeNodeless() {
 	for name, pods := range w.nodeless(w.on) {
 		if w.Uncached[name] {
 			w.requeueAfter(nodeCheck)
@@ -60,9 +60,9 @@ func (s snapshot) nodeless(on map[string][]*corev1.Pod) map[string][]*corev1.Pod
 	return all
 }
 
-func (w *work) placeOn(n node, pods []*corev1.Pod) {
+func (w *planner) placeOn(n node, pods []*corev1.Pod) {
 	if n.Eligibility == excluded {
-		for _, p := range pods { // DS-34
+		for _, p := range pods {
 			if p.DeletionTimestamp == nil {
 				w.delete(n.Name, p, "misplaced")
 			}
@@ -75,20 +75,20 @@ func (w *work) placeOn(n node, pods []*corev1.Pod) {
 		}
 		return
 	}
-	running, ended := w.sortOut(n.Name, pods)
+	running, ended := w.removeEnded(n.Name, pods)
 	switch {
-	case w.room.surge > 0:
+	case w.budget.surge > 0:
 		w.placeWithSurge(n, running, ended)
-	case len(running) > 1: // DS-32
+	case len(running) > 1:
 		for _, p := range running[1:] {
 			w.delete(n.Name, p, "surplus")
 		}
 	}
 }
 
-// sortOut returns the pods of a node that neither have ended nor are being deleted, and how many have ended and are still to be
+// removeEnded returns the pods of a node that neither have ended nor are being deleted, and how many have ended and are still to be
 // deleted. It deletes those that have ended: failed ones with a delay that grows (DS-31).
-func (w *work) sortOut(node string, pods []*corev1.Pod) (running []*corev1.Pod, ended int) {
+func (w *planner) removeEnded(node string, pods []*corev1.Pod) (running []*corev1.Pod, ended int) {
 	wait := w.Backoff[node].Sub(w.now)
 	for _, p := range pods {
 		switch {
@@ -113,7 +113,7 @@ func (w *work) sortOut(node string, pods []*corev1.Pod) (running []*corev1.Pod, 
 }
 
 // notice records an event about a pod on the DaemonSet (DS-81, DS-82), if this plan comes to delete the pod.
-func (w *work) notice(eventType, reason, message string, p *corev1.Pod, node string) {
+func (w *planner) notice(eventType, reason, message string, p *corev1.Pod, node string) {
 	w.notices[p.UID] = plan.RecordEvent{Object: w.Set, Event: plan.Event{
 		Type: eventType, Reason: reason, Message: fmt.Sprintf(message, p.Namespace, p.Name, node),
 	}}
@@ -121,7 +121,7 @@ func (w *work) notice(eventType, reason, message string, p *corev1.Pod, node str
 
 // placeWithSurge leaves a node at most one pod of the present template and one of another (DS-33). A node whose pod has failed
 // gets no other one before that is deleted, so that pods that fail again and again do so ever more rarely.
-func (w *work) placeWithSurge(n node, running []*corev1.Pod, ended int) {
+func (w *planner) placeWithSurge(n node, running []*corev1.Pod, ended int) {
 	if len(running) == 0 {
 		if n.Eligibility == eligible && ended == 0 {
 			w.create(n.Name)

@@ -115,8 +115,8 @@ func TestDS35OnlyWhatIsDeletedCounts(t *testing.T) {
 
 // endedDeleted returns the pods that have ended and are deleted at a time.
 func endedDeleted(s view, at time.Time) (names []string) {
-	w := &work{view: s, now: at, room: roomOf(s.Set, s.desired())}
-	w.place()
+	w := &planner{view: s, now: at, budget: budgetOf(s.Set, s.desired())}
+	w.placePods()
 	for _, p := range w.doomed {
 		if p.Status.Phase != corev1.PodRunning {
 			names = append(names, p.Name)

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // podName is the name of the pod with that ordinal (STS-13).
@@ -49,19 +50,11 @@ func ordinalOfClaim(set *appsv1.StatefulSet, claim string) (ordinal int, ok bool
 }
 
 // replicas is the wanted number of pods. The server defaults it to 1 (STS-84).
-func replicas(set *appsv1.StatefulSet) int {
-	if set.Spec.Replicas == nil {
-		return 1
-	}
-	return int(max(0, *set.Spec.Replicas))
-}
+func replicas(set *appsv1.StatefulSet) int { return int(max(0, ptr.Deref(set.Spec.Replicas, 1))) }
 
 // start is the lowest ordinal (STS-12).
 func start(set *appsv1.StatefulSet) int {
-	if set.Spec.Ordinals == nil {
-		return 0
-	}
-	return int(max(0, set.Spec.Ordinals.Start))
+	return int(max(0, ptr.Deref(set.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start))
 }
 
 // end is the ordinal after the highest one that is wanted (STS-12).

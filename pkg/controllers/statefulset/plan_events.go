@@ -19,9 +19,6 @@ const (
 	deletion action = "Delete"
 )
 
-// verb is how messages begin.
-func (a action) verb() string { return string(a) }
-
 // podEvents are those of a write to a pod (STS-70, STS-71).
 func podEvents(set *appsv1.StatefulSet, a action) plan.Events {
 	return plan.Events{
@@ -52,9 +49,9 @@ func conflictEvent(set *appsv1.StatefulSet, claim string) plan.Event {
 }
 
 func done(a action, rest string) plan.Event {
-	return plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + string(a), Message: a.verb() + " " + rest}
+	return plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + string(a), Message: string(a) + " " + rest}
 }
 
 func failedTo(a action, rest string) plan.Event {
-	return plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + string(a), Message: a.verb() + " " + rest}
+	return plan.Event{Type: corev1.EventTypeWarning, Reason: "Failed" + string(a), Message: string(a) + " " + rest}
 }

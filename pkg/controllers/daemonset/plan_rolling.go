@@ -11,26 +11,26 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
-// room is what a rolling update may do at a time.
-type room struct{ unavailable, surge int }
+// budget is what a rolling update may do at a time.
+type budget struct{ unavailable, surge int }
 
-// roomOf returns the room of a DaemonSet that should have so many pods (DS-60). Only a rolling update has room for a surge (DS-64).
-func roomOf(d *appsv1.DaemonSet, desired int) room {
+// budgetOf returns the budget of a DaemonSet that should have so many pods (DS-60). Only a rolling update allows a surge (DS-64).
+func budgetOf(d *appsv1.DaemonSet, desired int) budget {
 	rolling := d.Spec.UpdateStrategy.RollingUpdate
 	if d.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType {
-		return room{}
+		return budget{}
 	}
 	if rolling == nil {
 		rolling = &appsv1.RollingUpdateDaemonSet{}
 	}
-	r := room{unavailable: scaled(rolling.MaxUnavailable, desired, 1), surge: scaled(rolling.MaxSurge, desired, 0)}
+	r := budget{unavailable: scaled(rolling.MaxUnavailable, desired, 1), surge: scaled(rolling.MaxSurge, desired, 0)}
 	if r.unavailable == 0 && r.surge == 0 && desired > 0 {
 		r.unavailable = 1
 	}
 	return r
 }
 
-// scaled resolves a number or a percentage, which is rounded up. Neither nonsense nor less than nothing is any room.
+// scaled resolves a number or a percentage, which is rounded up. What makes no sense, or is negative, counts as zero.
 func scaled(value *intstr.IntOrString, total, unset int) int {
 	if value == nil {
 		return unset
@@ -46,11 +46,11 @@ func scaled(value *intstr.IntOrString, total, unset int) int {
 type pair struct {
 	node
 	current, old *corev1.Pod
-	crowded      bool // there are more
+	hasMore      bool // there are more
 }
 
-// pairs returns the pods of the nodes where nothing is created or deleted yet, in no order, and what other nodes take of the room.
-func (w *work) pairs() (all []pair, taken room) {
+// pairs returns the pods of the nodes where nothing is created or deleted yet, in no order, and what other nodes take of the budget.
+func (w *planner) pairs() (all []pair, taken budget) {
 	for _, n := range w.Nodes {
 		if n.Eligibility == excluded {
 			continue
@@ -69,7 +69,7 @@ func (w *work) pairs() (all []pair, taken room) {
 	return all, taken
 }
 
-func (w *work) pairOn(n node) pair {
+func (w *planner) pairOn(n node) pair {
 	at := pair{node: n}
 	for _, p := range w.on[n.Name] {
 		switch new := w.present.has(p); {
@@ -79,19 +79,19 @@ func (w *work) pairOn(n node) pair {
 		case !new && at.old == nil:
 			at.old = p
 		default:
-			at.crowded = true
+			at.hasMore = true
 		}
 	}
 	return at
 }
 
-// roll replaces pods of other templates by pods of the present one, as far as the strategy has room (DS-61..64). It goes on while
-// other nodes are being seen to; those count as unavailable.
-func (w *work) roll() {
+// roll replaces pods of other templates by pods of the present one, as far as the budget allows (DS-61..64). It goes on while
+// pods are created or deleted on other nodes; those count as unavailable.
+func (w *planner) roll() {
 	if w.Set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || w.complete() {
 		return
 	}
-	if w.room.surge > 0 {
+	if w.budget.surge > 0 {
 		w.rollWithSurge()
 	} else {
 		w.rollInPlace()
@@ -99,7 +99,7 @@ func (w *work) roll() {
 }
 
 // complete reports whether all pods have the present template, so that there is nothing to roll.
-func (w *work) complete() bool {
+func (w *planner) complete() bool {
 	for _, pods := range w.on {
 		for _, p := range pods {
 			if !w.present.has(p) {
@@ -110,18 +110,18 @@ func (w *work) complete() bool {
 	return true
 }
 
-func (w *work) available(p *corev1.Pod) bool {
+func (w *planner) available(p *corev1.Pod) bool {
 	return p != nil && !podutil.Finished(p) && podutil.Available(p, w.Set.Spec.MinReadySeconds, w.now)
 }
 
 // rollInPlace deletes old pods; placement creates new ones when they have gone (DS-61, DS-62).
-func (w *work) rollInPlace() {
+func (w *planner) rollInPlace() {
 	pairs, taken := w.pairs()
 	var candidates []pair
 	for _, at := range pairs {
 		lacks := true
 		switch {
-		case at.crowded, at.current != nil && at.old != nil:
+		case at.hasMore, at.current != nil && at.old != nil:
 		case at.old == nil && !w.available(at.current):
 		case at.old != nil && !w.available(at.old):
 			w.delete(at.Name, at.old, "outdated")
@@ -135,13 +135,13 @@ func (w *work) rollInPlace() {
 			taken.unavailable++
 		}
 	}
-	for _, at := range w.first(candidates, w.room.unavailable-taken.unavailable) {
+	for _, at := range w.first(candidates, w.budget.unavailable-taken.unavailable) {
 		w.delete(at.Name, at.old, "outdated")
 	}
 }
 
 // rollWithSurge creates new pods beside old ones, and deletes the old ones when the new ones are available (DS-63).
-func (w *work) rollWithSurge() {
+func (w *planner) rollWithSurge() {
 	pairs, taken := w.pairs()
 	available := 0
 	var candidates, leftovers []pair
@@ -167,7 +167,7 @@ func (w *work) rollWithSurge() {
 			w.create(at.Name)
 		}
 	}
-	for _, at := range w.first(candidates, w.room.surge-taken.surge) {
+	for _, at := range w.first(candidates, w.budget.surge-taken.surge) {
 		w.create(at.Name)
 	}
 	for _, at := range w.first(leftovers, available-w.desired()) {
@@ -177,7 +177,7 @@ func (w *work) rollWithSurge() {
 
 // first returns the first n of the pairs by the names of their nodes. After a failure others come first: a node where the server refuses
 // what the rolling update asks for must not keep the rest from it.
-func (w *work) first(pairs []pair, n int) []pair {
+func (w *planner) first(pairs []pair, n int) []pair {
 	if n <= 0 || len(pairs) == 0 {
 		return nil
 	}

@@ -17,9 +17,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
+
+// discoverEvery is after how long resources are looked for again.
+const discoverEvery = 30 * time.Second
 
 // second is another quota of the same namespace.
 func second(hard corev1.ResourceList, edits ...func(*corev1.ResourceQuota)) *corev1.ResourceQuota {
@@ -53,19 +57,19 @@ func TestAGroupThatCannotBeDiscovered(t *testing.T) {
 		}))
 		b.put(podNamed("a"))
 		b.put(quotaOf(amounts("pods", 5, "secrets", 3)))
-		time.Sleep(listWithin / 2)
+		time.Sleep(usage.ListWithin / 2)
 		b.want("while it is sought", "pods", "")
-		if all := b.sources.unlisted(); len(all) > 0 {
+		if all := b.index.Unlisted(); len(all) > 0 {
 			b.Errorf("REG-103: %v fail a check already", all)
 		}
-		time.Sleep(listWithin)
+		time.Sleep(usage.ListWithin)
 		b.want("what can be counted", "pods", "1")
 		b.want("what cannot be found", "secrets", "")
 		secrets := schema.GroupResource{Resource: "secrets"}
-		if s := b.sources.states(map[schema.GroupResource]bool{secrets: true})[secrets]; s.sourceState != failing {
-			b.Errorf("it is %v", s.sourceState)
+		if s := b.index.States(usage.Limits{Resources: map[schema.GroupResource]bool{secrets: true}})[secrets]; s.State != usage.Failing {
+			b.Errorf("it is %v", s.State)
 		}
-		if all := b.sources.unlisted(); !slices.Equal(all, []string{"secrets"}) {
+		if all := b.index.Unlisted(); !slices.Equal(all, []string{"secrets"}) {
 			b.Errorf("REG-103: a check fails for %v", all)
 		}
 		time.Sleep(10 * time.Minute)
@@ -84,7 +88,7 @@ func TestAGroupThatIsDiscoveredInPart(t *testing.T) {
 		b.put(quotaOf(amounts("pods", 5, "configmaps", 3)))
 		time.Sleep(time.Second)
 		names := map[schema.GroupResource]bool{{Resource: "configmaps"}: true}
-		before := b.sources.states(names)
+		before := b.index.States(usage.Limits{Resources: names})
 		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) {
 			all, _ := found()
 			for i := range all {
@@ -93,7 +97,7 @@ func TestAGroupThatIsDiscoveredInPart(t *testing.T) {
 			return all, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
 		}))
 		time.Sleep(2 * discoverEvery)
-		if after := b.sources.states(names); len(before) != 1 || !maps.Equal(before, after) {
+		if after := b.index.States(usage.Limits{Resources: names}); len(before) != 1 || !maps.Equal(before, after) {
 			b.Errorf("watched anew: %+v, then %+v", before, after)
 		}
 	})
@@ -107,8 +111,8 @@ func TestAMissingGroupThatFails(t *testing.T) {
 		time.Sleep(time.Second)
 		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) { return nil, errors.New("timeout") }))
 		time.Sleep(time.Minute)
-		if s := b.sources.states(map[schema.GroupResource]bool{widgets: true})[widgets]; s.sourceState != absent {
-			b.Errorf("it is %v", s.sourceState)
+		if s := b.index.States(usage.Limits{Resources: map[schema.GroupResource]bool{widgets: true}})[widgets]; s.State != usage.Absent {
+			b.Errorf("it is %v", s.State)
 		}
 	})
 }
@@ -151,7 +155,7 @@ func TestALiveListThatHangs(t *testing.T) {
 		time.Sleep(time.Second)
 		b.live.before.Store(ptr.To(func(resource string) error {
 			if resource == "configmaps" {
-				time.Sleep(listWithin + time.Millisecond)
+				time.Sleep(usage.ListWithin + time.Millisecond)
 				return context.DeadlineExceeded
 			}
 			return nil
@@ -192,19 +196,18 @@ func TestANameOfTwoResources(t *testing.T) {
 			return nil
 		}))
 		q := quotaOf(amounts("requests.example.com/gpus", 5))
-		b.caches = newCaches(b.quotas, quota.Gates{ExtendedResourcesByClaims: true}, 0)
-		b.verifier = &b.live
-		states := func() map[schema.GroupResource]status {
-			return map[schema.GroupResource]status{
-				quota.Pods():           {sourceState: listed, number: 3, mapping: mappingOf("Pod")},
-				quota.ResourceClaims(): {sourceState: listed, number: 4, mapping: client.Mapping{GroupVersionKind: mappingOf("Pod").GroupVersionKind, Resource: "resourceclaims"}},
+		b.gates, b.verifier = quota.Gates{ExtendedResourcesByClaims: true}, &b.live
+		states := func() map[schema.GroupResource]usage.Status {
+			return map[schema.GroupResource]usage.Status{
+				quota.Pods():           {State: usage.Listed, Watch: 3, Mapping: mappingOf("Pod")},
+				quota.ResourceClaims(): {State: usage.Listed, Watch: 4, Mapping: client.Mapping{GroupVersionKind: mappingOf("Pod").GroupVersionKind, Resource: "resourceclaims"}},
 			}
 		}
 		m := memory{}
 		for range 3 {
 			all := states()
 			compared, err := b.verify(b.Context(), q, time.Time{}, m, all)
-			if err != nil || fmt.Sprint(compared) != "[3]" || all[quota.Pods()].sourceState != verified || all[quota.ResourceClaims()].sourceState != failing {
+			if err != nil || fmt.Sprint(compared) != "[3]" || all[quota.Pods()].State != usage.Verified || all[quota.ResourceClaims()].State != usage.Failing {
 				b.Errorf("%v %v %+v", compared, err, all)
 			}
 			m.Compared = compared
@@ -248,14 +251,14 @@ func TestAQuotaThatIsMadeAgain(t *testing.T) {
 		b.put(podNamed("a"))
 		time.Sleep(5 * time.Second)
 		names := map[schema.GroupResource]bool{quota.Pods(): true, {Resource: "configmaps"}: true}
-		before := b.sources.states(names)
+		before := b.index.States(usage.Limits{Resources: names})
 		b.delete(quotaKind, "some")
 		b.put(second(amounts("secrets", 5)))
 		time.Sleep(200 * time.Millisecond)
 		b.put(quotaOf(amounts("pods", 5, "configmaps", 5), func(q *corev1.ResourceQuota) { q.UID = "again" }))
 		time.Sleep(time.Second)
 		b.want("again", "pods", "1")
-		if after := b.sources.states(names); !maps.Equal(before, after) {
+		if after := b.index.States(usage.Limits{Resources: names}); !maps.Equal(before, after) {
 			b.Errorf("watched anew: %+v, then %+v", before, after)
 		}
 		b.raise("pods", "2")
@@ -272,21 +275,17 @@ func TestReservationsWhileNobodyWatches(t *testing.T) {
 	run(t, func(b *bench) {
 		b.put(quotaOf(amounts("pods", 5)))
 		time.Sleep(time.Second)
-		b.endSources()
+		b.index.Unwatch()
 		b.raise("pods", "1")
 		time.Sleep(3 * time.Second)
 		b.want("while nobody watches", "pods", "1")
 		b.put(podNamed("a"))
-		b.sources.wake <- struct{}{}
+		b.put(second(amounts("count/pods", 9))) // what it names is looked for
 		time.Sleep(assumedFor + time.Second)
 		b.delete(podKind, "a")
 		time.Sleep(2 * time.Second)
 		b.want("it is gone", "pods", "0")
 	})
-}
-
-func (b *bench) endSources() {
-	b.sources.end(b.sources.leave(func(map[schema.GroupResource]bool, schema.GroupResource, *source) bool { return false }))
 }
 
 // What a source has shown that ends while a quota is looked at is not taken for gone.
@@ -297,7 +296,7 @@ func TestASourceThatEndsMeanwhile(t *testing.T) {
 		b.put(second(amounts("configmaps", 5)))
 		time.Sleep(time.Second)
 		b.live.before.Store(ptr.To(func(string) error {
-			b.endSources()
+			b.index.Unwatch()
 			return nil
 		}))
 		b.put(quotaOf(amounts("pods", 5, "configmaps", 5), said(amounts("pods", 1))))
@@ -356,7 +355,7 @@ func TestANewNameThatIsListed(t *testing.T) {
 // Nothing spins when the watches of metadata end before the controller. (In virtual time, that would never end.)
 func TestWatchesThatEndFirst(t *testing.T) {
 	run(t, func(b *bench) {
-		b.sources.metadata.Shutdown()
+		b.watches.Shutdown()
 		b.put(quotaOf(amounts("secrets", 5, "pods", 5)))
 		time.Sleep(time.Minute)
 		b.want("what can be counted", "pods", "0")

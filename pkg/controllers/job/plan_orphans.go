@@ -28,7 +28,7 @@ func planOrphan(_ time.Time, s orphanSnapshot) plan.Plan {
 	switch {
 	case s.Unseen:
 		return plan.Plan{Requeue: unseenCheck, Why: "the pod has a Job that the cache does not show yet"}
-	case !jobutil.Tracked(s.Pod) || !unclaimed(s):
+	case !jobutil.Tracked(s.Pod) || !orphaned(s):
 		return plan.Plan{Why: "the pod has no finalizer, or a Job that will remove it"}
 	}
 	step := untrack(s.Pod, "no Job will count the pod")
@@ -36,13 +36,13 @@ func planOrphan(_ time.Time, s orphanSnapshot) plan.Plan {
 	return plan.Plan{Steps: []plan.Step{step}, Why: "remove the finalizer: no Job will count the pod"}
 }
 
-// unclaimed reports whether no Job will remove the finalizer.
-func unclaimed(s orphanSnapshot) bool {
+// orphaned reports whether no Job will remove the finalizer.
+func orphaned(s orphanSnapshot) bool {
 	ref := metav1.GetControllerOfNoCopy(s.Pod)
 	if ref == nil {
 		return s.Job == nil || !adopts(s.Job, s.Pod)
 	}
-	return isJob(ref) && (s.Job == nil || s.Job.UID != ref.UID || jobutil.Finished(s.Job) != nil && !foreign(s.Job))
+	return isJob(ref) && (s.Job == nil || s.Job.UID != ref.UID || jobutil.Finished(s.Job) != nil && !jobutil.ManagedElsewhere(s.Job))
 }
 
 // adopts reports whether the Job is about to adopt the orphan, which then keeps its finalizer. What is cheap to find out comes first,

@@ -1,0 +1,56 @@
+package job
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// snapshot is what one reconcile of a Job has observed. The objects belong to shared caches.
+type snapshot struct {
+	Job *batchv1.Job
+	// Pods are those that the Job controls, by its uid, and the orphans of its namespace.
+	Pods  []*corev1.Pod
+	Began time.Time // when the reconcile began, for metrics
+	// Memory is what the process remembers of the Job's failures from before; nil for nothing.
+	Memory *memory
+}
+
+// decision is what the plan has worked out for the report, the metrics and the memory.
+type decision struct {
+	selector labels.Selector // nil: the Job is left alone
+	invalid  error           // the selector makes no sense; then there are no pods and no steps
+	mine     []*corev1.Pod   // the pods that the Job controls or adopts
+	claims   []plan.Step     // that adopt and release pods
+	counts
+	// Remembered is what the process remembers of the Job's failures, those of the snapshot included; nil for nothing.
+	Remembered *memory
+}
+
+// view is a snapshot and what it means.
+type view struct {
+	snapshot
+	decision
+}
+
+// newView finds out what a snapshot means. A Job that is left alone means nothing.
+func newView(now time.Time, of snapshot) view {
+	s := view{snapshot: of}
+	if leftAlone(s.Job) {
+		return s
+	}
+	if s.selector, s.invalid = selectorOf(s.Job); s.invalid == nil {
+		s.mine, s.claims = claim(s)
+		s.counts = newCounts(s)
+	}
+	s.Remembered = s.Memory.see(now, s)
+	return s
+}
+
+// leftAlone reports whether there is nothing to do for a Job: it has finished (JOB-9), or another controller manages it (JOB-13).
+func leftAlone(j *batchv1.Job) bool { return jobutil.ManagedElsewhere(j) || jobutil.Finished(j) != nil }
