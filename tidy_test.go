@@ -139,7 +139,7 @@ func TestPlannersArePure(t *testing.T) {
 var layers = []string{
 	"pkg/manager/managertest internal/metrics",
 	"pkg/controllers/",
-	"internal/workloads/replicas internal/slicemetrics internal/rootca internal/legacytoken",
+	"internal/workloads/replicas internal/workloads/scale internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
 	"pkg/informers",
 	"pkg/reconcile internal/identity pkg/informers/metadata pkg/leaderelection internal/serving pkg/client/clienttest",

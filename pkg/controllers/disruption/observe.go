@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -26,15 +26,12 @@ const largeBudget = 100
 
 // caches are what the controller reads.
 type caches struct {
-	budgets      informers.BudgetCache
-	pods         informers.LabeledPodCache
-	controllers  informers.Store[*corev1.ReplicationController]
-	replicaSets  informers.Store[*appsv1.ReplicaSet]
-	deployments  informers.Store[*appsv1.Deployment]
-	statefulSets informers.Store[*appsv1.StatefulSet]
-	mapper       mapper
-	verifier     client.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
-	large        int           // pods that are looked at, from which on a budget counts as large
+	budgets   informers.BudgetCache
+	pods      informers.LabeledPodCache
+	workloads scale.Caches
+	mapper    mapper
+	verifier  client.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
+	large     int           // pods that are looked at, from which on a budget counts as large
 }
 
 // memory is what is remembered of a budget from one reconcile to the next: what was seen and said.
@@ -204,7 +201,7 @@ func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pod
 			o = metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 		}
 	}
-	resource, _ := client.BuiltIn(podKind)
+	resource, _ := client.BuiltIn(k.pods.Kind())
 	found := &metav1.PartialObjectMetadataList{}
 	if err := k.verifier.List(ctx, resource, b.Namespace, o, found); err != nil {
 		return nil
@@ -231,7 +228,7 @@ func (k *caches) live(s snapshot) []reconcile.Live {
 	if err != nil || s.Budget.Spec.Selector == nil {
 		return nil
 	}
-	l := reconcile.Live{Kind: podKind, Namespace: s.Budget.Namespace, Selector: selector}
+	l := reconcile.Live{Kind: k.pods.Kind(), Namespace: s.Budget.Namespace, Selector: selector}
 	pods, _, _ := k.pods.SelectedBy(s.Budget.Namespace, s.Budget.Spec.Selector)
 	for _, p := range pods {
 		l.Cached = append(l.Cached, p)

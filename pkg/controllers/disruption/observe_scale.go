@@ -10,14 +10,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -52,7 +51,7 @@ type scaling struct {
 }
 
 // observe adds up the scales of the owners, each of which counts once (DIS-19).
-func (k *scaling) observe(ctx context.Context, pods *selection) (s scale) {
+func (k *scaling) observe(ctx context.Context, pods *selection) (s ownersScale) {
 	seen := make(map[types.UID]int32, len(pods.Counts.Owners))
 	failed := map[types.UID]error{}
 	for uid, o := range pods.Counts.Owners {
@@ -100,41 +99,34 @@ func firstFailure(pods *selection, failed map[types.UID]error) string {
 	return failed[of].Error()
 }
 
-// scaleOf returns what an owner is meant to have, and the uid of who decides that.
+// scaleOf returns what an owner is meant to have, and the uid of who decides that: the Deployment of a ReplicaSet, and otherwise the owner
+// itself.
 func (k *scaling) scaleOf(ctx context.Context, o owner) (by types.UID, replicas int32, err error) {
-	switch schema.FromAPIVersionAndKind(o.Ref.APIVersion, o.Ref.Kind).GroupKind().String() {
-	case "ReplicationController": // DIS-20a
-		if rc := k.controllers.Get(k.namespace, o.Ref.Name); rc != nil && rc.UID == o.Ref.UID {
-			return rc.UID, ptr.Deref(rc.Spec.Replicas, 1), nil
+	w, ok := k.cached(&o.Ref)
+	if set, is := w.Object.(*appsv1.ReplicaSet); is {
+		if above := metav1.GetControllerOfNoCopy(set); isDeployment(above) { // DIS-20b
+			w, ok = k.cached(above)
 		}
-	case "ReplicaSet.apps", "ReplicaSet.extensions":
-		if by, replicas, ok := k.scaleOfSet(o); ok {
-			return by, replicas, nil
-		}
-	case "StatefulSet.apps": // DIS-20d
-		if set := k.statefulSets.Get(k.namespace, o.Ref.Name); set != nil && set.UID == o.Ref.UID {
-			return set.UID, ptr.Deref(set.Spec.Replicas, 1), nil
-		}
+	}
+	if ok && !isDeployment(&o.Ref) {
+		return w.Object.GetUID(), w.Replicas, nil
 	}
 	replicas, err = k.liveScaleOf(ctx, o)
 	return o.Ref.UID, replicas, err
 }
 
-// scaleOfSet returns the size of a ReplicaSet, or of the Deployment that controls it (DIS-20b, DIS-20c). It is not ok if one of them is
-// not in the caches.
-func (k *scaling) scaleOfSet(o owner) (by types.UID, replicas int32, ok bool) {
-	set := k.replicaSets.Get(k.namespace, o.Ref.Name)
-	if set == nil || set.UID != o.Ref.UID {
-		return "", 0, false
+// cached returns the workload that a reference means, if it is in the caches.
+func (k *scaling) cached(ref *metav1.OwnerReference) (scale.Workload, bool) {
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	switch kind.String() {
+	case "ReplicaSet.extensions", "Deployment.extensions":
+		kind.Group = appsv1.GroupName
 	}
-	ref := metav1.GetControllerOfNoCopy(set)
-	if !isDeployment(ref) {
-		return set.UID, ptr.Deref(set.Spec.Replicas, 1), true
+	w, ok := k.workloads.Get(kind, k.namespace, ref.Name)
+	if !ok || w.Object.GetUID() != ref.UID {
+		return scale.Workload{}, false
 	}
-	if d := k.deployments.Get(k.namespace, ref.Name); d != nil && d.UID == ref.UID {
-		return d.UID, ptr.Deref(d.Spec.Replicas, 1), true
-	}
-	return "", 0, false
+	return w, true
 }
 
 func isDeployment(ref *metav1.OwnerReference) bool {
@@ -211,19 +203,9 @@ type workload struct {
 
 func workloadOf(o plan.Object) workload {
 	w := workload{by: controllerOf(o)}
-	var template *corev1.PodTemplateSpec
-	switch o := o.(type) {
-	case *appsv1.ReplicaSet:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
-	case *appsv1.Deployment:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
-	case *appsv1.StatefulSet:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
-	case *corev1.ReplicationController:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), o.Spec.Template
-	}
-	if template != nil {
-		w.labels = template.Labels
+	of, _ := scale.Of(o)
+	if w.replicas = of.Replicas; of.Template != nil {
+		w.labels = of.Template.Labels
 	}
 	return w
 }

@@ -25,15 +25,15 @@ type snapshot struct {
 	Doubtful map[string]bool
 	// LookAgain is when the server is asked for them again.
 	LookAgain time.Duration
-	Scale     scale // of the owners, if the budget needs it
+	Scale     ownersScale // of the owners, if the budget needs it
 	// WriteError is how the last reconcile has failed, empty if it has not (DIS-27).
 	WriteError string
 	Retries    int   // reconciles in a row that could not calculate the status
 	Said       notes // what events have said already
 }
 
-// scale is what the owners of the pods are meant to have.
-type scale struct {
+// ownersScale is what the owners of the pods are meant to have.
+type ownersScale struct {
 	Replicas int64         // of all owners
 	Owners   int           // each of which counts once (DIS-19)
 	Error    string        // why that is not known (DIS-13); empty if it is

@@ -205,7 +205,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := crowded(t)
 		thin := newBench(t, whole.budgets.Get("shop", "web"))
-		for _, set := range whole.replicaSets.In("shop") {
+		for _, set := range whole.workloads.ReplicaSets.In("shop") {
 			o, err := kept.Project(set)
 			if err != nil {
 				t.Fatal(err)
