@@ -148,7 +148,7 @@ var layers = []string{
 	"internal/executor internal/health internal/projection",
 	"pkg/client internal/freshness internal/files",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
-	"pkg/plan pkg/rbac internal/flagutil internal/features",
+	"pkg/plan pkg/rbac internal/flagutil internal/features internal/guard",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

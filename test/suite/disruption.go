@@ -315,7 +315,7 @@ var disruptionMutants = []Mutant{
 	},
 	{
 		Name:  "a pod is about to be disrupted for ever",
-		Edits: []Edit{{"pkg/controllers/disruption/planpods.go", "p.Requeue, p.Why = left,", "p.Why ="}},
+		Edits: []Edit{{"pkg/controllers/disruption/plan_pods.go", "p.Requeue, p.Why = left,", "p.Why ="}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  disrupt web n=0

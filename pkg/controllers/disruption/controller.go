@@ -52,7 +52,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			Live:     k.live,
 		}),
 		reconcile.New(c.Shared, c.Access, reconcile.Controller[podSnapshot, struct{}, podMemory]{
-			Name:    "stale_pod_disruption", // DIS-3
+			Name:    "stale_pod_disruption",
 			Workers: int(o.Workers),
 			Kinds:   []string{k.pods.Kind().Kind},
 			Watches: []reconcile.Watch{
@@ -70,7 +70,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 func newCaches(f *informers.Factory) (*caches, error) {
 	budgets, err1 := informers.Budgets(f)
 	pods, err2 := informers.PodsByLabels(f, informers.PodFields{
-		Paths: []string{"status.conditions", "status.phase"}, // DIS-22, DIS-33
+		Paths: []string{"status.conditions", "status.phase"},
 		Condition: func(_ *corev1.Pod, t corev1.PodConditionType) bool {
 			return t == corev1.PodReady || t == corev1.DisruptionTarget
 		},
@@ -82,7 +82,7 @@ func newCaches(f *informers.Factory) (*caches, error) {
 // watches are those of the queue of budgets.
 func (k *caches) watches() []reconcile.Watch {
 	return append([]reconcile.Watch{
-		k.budgets.Watch(informers.Itself, informers.WithResync), // DIS-4
+		k.budgets.Watch(informers.Itself, informers.WithResync),
 		k.pods.Watch(k.enqueuedByPod, informers.WithNews),
 	}, k.workloads.Watches(k.enqueuedByWorkload)...)
 }

@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,7 +52,7 @@ type (
 // observe finds the budget, what its pods add up to, and what their owners are meant to have.
 func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	b := k.budgets.Get(r.Key.Namespace, r.Key.Name)
-	if b == nil { // DIS-4
+	if b == nil {
 		return observation{}, nil
 	}
 	before := memory{Said: impliedNotes(b)}
@@ -201,7 +202,7 @@ func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pod
 			o = metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 		}
 	}
-	resource, _ := client.BuiltIn(k.pods.Kind())
+	resource := client.MappingFor[*corev1.Pod]()
 	found := &metav1.PartialObjectMetadataList{}
 	if err := k.verifier.List(ctx, resource, b.Namespace, o, found); err != nil {
 		return nil
@@ -228,12 +229,8 @@ func (k *caches) live(s snapshot) []reconcile.Live {
 	if err != nil || s.Budget.Spec.Selector == nil {
 		return nil
 	}
-	l := reconcile.Live{Kind: k.pods.Kind(), Namespace: s.Budget.Namespace, Selector: selector}
 	pods, _, _ := k.pods.SelectedBy(s.Budget.Namespace, s.Budget.Spec.Selector)
-	for _, p := range pods {
-		l.Cached = append(l.Cached, p)
-	}
-	return []reconcile.Live{l}
+	return []reconcile.Live{reconcile.LiveOf(s.Budget.Namespace, selector, pods)}
 }
 
 // enqueuedByPod returns the budgets that a pod's change concerns: those that select it before or after (DIS-5, DIS-46, DIS-47).
@@ -268,10 +265,7 @@ func countAlike(a, b *corev1.Pod) bool {
 
 // enqueuedByWorkload returns the budgets of the pods that a workload makes, if its size has changed (DIS-52), or who decides on it.
 func (k *caches) enqueuedByWorkload(before, after plan.Object) (keys []plan.Key) {
-	o := after
-	if o == nil {
-		o = before
-	}
+	o := cmp.Or(after, before)
 	w := workloadOf(o)
 	if before != nil && after != nil {
 		if was := workloadOf(before); was.replicas == w.replicas && was.by == w.by {

@@ -81,7 +81,7 @@ func (k *scaling) observe(ctx context.Context, pods *selection) (s ownersScale) 
 // at least one.
 func firstFailure(pods *selection, failed map[types.UID]error) string {
 	names := map[types.UID]string{}
-	for name, p := range pods.all() {
+	for name, p := range pods.Pods.All() {
 		if first, ok := names[p.Owner]; failed[p.Owner] != nil && (!ok || name < first) {
 			names[p.Owner] = name
 		}
@@ -104,7 +104,7 @@ func firstFailure(pods *selection, failed map[types.UID]error) string {
 func (k *scaling) scaleOf(ctx context.Context, o owner) (by types.UID, replicas int32, err error) {
 	w, ok := k.cached(&o.Ref)
 	if set, is := w.Object.(*appsv1.ReplicaSet); is {
-		if above := metav1.GetControllerOfNoCopy(set); isDeployment(above) { // DIS-20b
+		if above := metav1.GetControllerOfNoCopy(set); isDeployment(above) {
 			w, ok = k.cached(above)
 		}
 	}
@@ -166,7 +166,7 @@ type noScaleError struct{ error }
 func (k *scaling) readScale(ctx context.Context, ref metav1.OwnerReference) (int32, error) {
 	m, err := k.mapper.Mapping(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if meta.IsNoMatchError(err) {
-		return 0, noScaleError{fmt.Errorf("no matches for kind %q in version %q", ref.Kind, ref.APIVersion)} // DIS-20g
+		return 0, noScaleError{fmt.Errorf("no matches for kind %q in version %q", ref.Kind, ref.APIVersion)}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("kind %s in version %s: %w", ref.Kind, ref.APIVersion, err)
@@ -177,7 +177,7 @@ func (k *scaling) readScale(ctx context.Context, ref metav1.OwnerReference) (int
 	}
 	found, err := k.request.Reader.GetScale(ctx, m, key)
 	switch {
-	case apierrors.IsNotFound(err): // DIS-20h
+	case apierrors.IsNotFound(err): // the owner is gone, or its kind has no scale
 		has, failed := k.mapper.HasSubresource(ctx, m, "scale")
 		if failed != nil {
 			return 0, fmt.Errorf("subresources of %s: %w", m.GroupResource(), failed)

@@ -144,7 +144,7 @@ func TestSelectionsAreNotChanged(t *testing.T) {
 	}
 	merged := gone.with(many)
 	names := maps.Collect(merged.all())
-	if merged.Later != nil || len(merged.Pods) != 2+2*mostLater || len(names) != merged.Counts.Pods || merged.Counts.Ready != 2 {
+	if merged.Pods.Later != nil || len(merged.Pods.Base) != 2+2*mostLater || len(names) != merged.Counts.Pods || merged.Counts.Ready != 2 {
 		t.Errorf("%d pods, %+v", len(merged.Pods), merged.Counts)
 	}
 }

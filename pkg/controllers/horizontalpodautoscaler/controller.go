@@ -50,7 +50,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{k.autoscalers.Kind().Kind},
 		Watches: k.watches(own),
-		Period:  o.SyncPeriod, // HPA-8
+		Period:  o.SyncPeriod,
 		Source: func(ctx context.Context, _ func(plan.Key)) {
 			own.begin(k.autoscalers.All())
 			<-ctx.Done()
@@ -97,7 +97,7 @@ func (k *caches) watches(own *collectors) []reconcile.Watch {
 		return own.itself(before, after)
 	}
 	return append([]reconcile.Watch{
-		k.autoscalers.Watch(enqueues, informers.WithResync, informers.WithDelay(k.delay)), // HPA-8
+		k.autoscalers.Watch(enqueues, informers.WithResync, informers.WithDelay(k.delay)),
 		k.pods.Watch(informers.Nothing),
 	}, k.workloads.Watches(informers.Nothing)...)
 }

@@ -39,7 +39,7 @@ type (
 // observe finds the autoscaler, the scale of its target and, if they decide, the pods and the metrics.
 func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	h := k.autoscalers.Get(r.Key.Namespace, r.Key.Name)
-	if h == nil { // HPA-10
+	if h == nil {
 		return observation{}, nil
 	}
 	s := snapshot{Autoscaler: h, Settings: k.settings, Began: r.Now, Next: k.schedule.wait(r.Now, h.Namespace)}

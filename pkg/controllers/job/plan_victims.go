@@ -92,11 +92,7 @@ func giveUp(s view, pods []*corev1.Pod) plan.Step {
 
 // remove deletes active pods.
 func remove(pods ...*corev1.Pod) plan.Step {
-	doomed := make([]plan.Object, len(pods))
-	for i, p := range pods {
-		doomed[i] = p
-	}
-	return plan.Delete{Objects: doomed, Why: "pods are not wanted", Events: plan.Events{
+	return plan.Delete{Objects: plan.Objects(pods), Why: "pods are not wanted", Events: plan.Events{
 		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},  // JOB-90
 		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"}, // JOB-90
 	}}

@@ -153,7 +153,7 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 func (b *bench) status(name string) string {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := client.BuiltIn(quotaKind)
+	m := client.MappingFor[*corev1.ResourceQuota]()
 	if err := b.server.Get(b.Context(), m, someKey, q); err != nil {
 		b.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (b *bench) status(name string) string {
 func (b *bench) raise(name string, to string) {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := client.BuiltIn(quotaKind)
+	m := client.MappingFor[*corev1.ResourceQuota]()
 	if err := b.server.Get(b.Context(), m, someKey, q); err != nil {
 		b.Fatal(err)
 	}

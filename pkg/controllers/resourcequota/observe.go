@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -30,11 +30,14 @@ type caches struct {
 	sources  *sources
 	// verifier reads live, as the identity that fills the caches; nil: they are trusted.
 	verifier client.Reader
-	hanging  hanging
+	// lists are the live lists. A resource that could not be listed in time is asked for by one quota at a time, so that it does not keep all
+	// workers from other quotas.
+	lists guard.Guard[schema.GroupResource]
 }
 
 func newCaches(quotas informers.Store[*corev1.ResourceQuota], g quota.Gates, period time.Duration) *caches {
 	k := &caches{quotas: quotas, gates: g}
+	k.lists.Pause, k.lists.Turn = lookAgain, listWithin+lookAgain
 	k.sources = newSources(g, period)
 	k.counters = newUsageCounters(k.sources.dirty.add)
 	k.sources.counters = k.counters
@@ -156,7 +159,8 @@ func (k *caches) unverified(of schema.GroupResource, q *corev1.ResourceQuota, si
 
 // compare lists a namespace live. What cannot be listed in time keeps only its own names from being counted.
 func (k *caches) compare(ctx context.Context, of schema.GroupResource, m client.Mapping, namespace string) sourceState {
-	if !k.hanging.mayAsk(of, time.Now()) {
+	ended, err := k.lists.Begin(of)
+	if err != nil {
 		return failing
 	}
 	limited, cancel := context.WithTimeout(ctx, listWithin)
@@ -164,8 +168,8 @@ func (k *caches) compare(ctx context.Context, of schema.GroupResource, m client.
 	comparison, end := k.counters.beginComparison(of, namespace)
 	defer end()
 	list := &metav1.PartialObjectMetadataList{}
-	err := k.verifier.List(limited, m, namespace, metav1.ListOptions{}, list)
-	k.hanging.asked(of, time.Now(), limited.Err() != nil)
+	err = k.verifier.List(limited, m, namespace, metav1.ListOptions{}, list)
+	ended(limited.Err())
 	if err != nil {
 		return failing
 	}
@@ -187,40 +191,6 @@ func (k *caches) atRest(ctx context.Context, now time.Time, q *corev1.ResourceQu
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name).String()}
 	err := k.verifier.List(ctx, m, q.Namespace, named, list)
 	return err == nil && len(list.Items) == 1 && list.Items[0].UID == q.UID && atRest(now, list.Items[0].ManagedFields)
-}
-
-// hanging are resources that could not be listed in time. Each is asked for by one quota at a time, so that it does not keep all
-// workers from other quotas.
-type hanging struct {
-	mu   sync.Mutex
-	next map[schema.GroupResource]time.Time // when each may be asked for again
-}
-
-// mayAsk reports whether a resource may be listed now. If it could not be listed in time before, nobody else may until it is told what
-// became of this list.
-func (h *hanging) mayAsk(of schema.GroupResource, now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	next, ok := h.next[of]
-	if ok && now.Before(next) {
-		return false
-	}
-	if ok {
-		h.next[of] = now.Add(listWithin + lookAgain)
-	}
-	return true
-}
-
-// asked notes what became of a list.
-func (h *hanging) asked(of schema.GroupResource, now time.Time, late bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.next == nil {
-		h.next = map[schema.GroupResource]time.Time{}
-	}
-	if delete(h.next, of); late {
-		h.next[of] = now.Add(lookAgain)
-	}
 }
 
 // known reports whether what is charged to a name is counted, and by which sources; if not, it notes what that waits for.
