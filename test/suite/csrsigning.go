@@ -79,7 +79,7 @@ var csrSigningMutants = []Mutant{
 	},
 	{
 		Name:   "a request that breaks the rules is not given up",
-		Edits:  []Edit{{csrSigning + "plan.go", "	// CSR-16\n", "	if !now.IsZero() {\n		return plan.Plan{Why: \"nothing is done\"}\n	}\n"}},
+		Edits:  []Edit{{csrSigning + "plan.go", "	after := s.Request.DeepCopy()\n", "	if !now.IsZero() {\n		return plan.Plan{Why: \"nothing is done\"}\n	}\n	after := s.Request.DeepCopy()\n"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=purpose\n\t\t\tat 15s  csrdecide a do=approve",
 		Oracle: SettledOracle,
 	},

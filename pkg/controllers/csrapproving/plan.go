@@ -80,7 +80,7 @@ func questions(r *csrutil.Request) (all []question, violation string) {
 	return append(all, question{review(r, "nodeclient"), "Auto approving kubelet client certificate after SubjectAccessReview."}), ""
 }
 
-// review asks whether who has made the request may create its like (CSR-30).
+// review asks whether the user who has made the request may have requests of this sort approved (CSR-30).
 func review(r *csrutil.Request, subresource string) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups,

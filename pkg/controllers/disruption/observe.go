@@ -174,8 +174,8 @@ func (k *caches) doubt(ctx context.Context, r request, s *snapshot, before *doub
 	return after
 }
 
-// next returns doubts without pods, and when to ask for them again if the server is asked now. If that is earlier than it was due, for
-// the sake of another pod, the time stays. Before is nil the first time.
+// next returns doubts without pods, and when to ask for them again if the server is asked now. The time stays if it has not come yet: then
+// the server is asked because of another pod. Before is nil the first time.
 func (before *doubts) next(now time.Time) *doubts {
 	after := &doubts{Pods: map[types.UID]bool{}, Wait: firstLook}
 	switch {

@@ -143,9 +143,9 @@ func TestSelectionsAreNotChanged(t *testing.T) {
 		many[p.Name] = p
 	}
 	merged := gone.with(many)
-	names := maps.Collect(merged.all())
+	names := maps.Collect(merged.Pods.All())
 	if merged.Pods.Later != nil || len(merged.Pods.Base) != 2+2*mostLater || len(names) != merged.Counts.Pods || merged.Counts.Ready != 2 {
-		t.Errorf("%d pods, %+v", len(merged.Pods), merged.Counts)
+		t.Errorf("%d pods, %+v", len(names), merged.Counts)
 	}
 }
 

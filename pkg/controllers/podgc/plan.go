@@ -227,8 +227,8 @@ func leaving(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p) && len(p.Finalizers) > 0
 }
 
-// ended returns when a finished pod did so, as far as its conditions tell: a pod does not say it itself, and one that
-// has worked for a week shall not be taken for a week old ruin.
+// ended returns when a finished pod has ended, as far as its conditions tell: a pod has no such time, and its age says nothing, because it
+// may have worked for all of it.
 func ended(p *corev1.Pod) time.Time {
 	end := p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {
