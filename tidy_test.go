@@ -139,7 +139,7 @@ func TestPlannersArePure(t *testing.T) {
 var layers = []string{
 	"pkg/manager/managertest internal/metrics",
 	"pkg/controllers/",
-	"internal/workloads/replicas internal/usage internal/slicemetrics internal/rootca internal/legacytoken",
+	"internal/workloads/replicas internal/workloads/scale internal/usage internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
 	"pkg/informers",
 	"pkg/reconcile internal/identity pkg/informers/metadata pkg/leaderelection internal/serving pkg/client/clienttest",
@@ -148,7 +148,7 @@ var layers = []string{
 	"internal/executor internal/health internal/projection pkg/explain",
 	"pkg/client internal/freshness internal/files",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
-	"pkg/plan pkg/rbac internal/flagutil internal/features internal/selectors",
+	"pkg/plan pkg/rbac internal/flagutil internal/features internal/selectors internal/guard",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

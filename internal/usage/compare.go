@@ -3,8 +3,6 @@ package usage
 import (
 	"context"
 	"slices"
-	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +21,8 @@ type comparison struct {
 // Compare lists a namespace live with the reader, and compares the list with what is known of it. What cannot be listed in time keeps only its
 // own names from being counted.
 func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.GroupResource, m client.Mapping, namespace string) State {
-	if !x.hanging.mayAsk(of, time.Now()) {
+	ended, err := x.lists.Begin(of)
+	if err != nil {
 		return Failing
 	}
 	limited, cancel := context.WithTimeout(ctx, ListWithin)
@@ -31,8 +30,8 @@ func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.Gro
 	comparison, end := x.sums.beginComparison(of, namespace)
 	defer end()
 	list := &metav1.PartialObjectMetadataList{}
-	err := reader.List(limited, m, namespace, metav1.ListOptions{}, list)
-	x.hanging.asked(of, time.Now(), limited.Err() != nil)
+	err = reader.List(limited, m, namespace, metav1.ListOptions{}, list)
+	ended(limited.Err())
 	if err != nil {
 		return Failing
 	}
@@ -64,38 +63,4 @@ func (s *sums) lacks(c *comparison, objects []metav1.PartialObjectMetadata) bool
 		known = a.items[c.of]
 	}
 	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return known[o.UID] == nil && !c.gone[o.UID] })
-}
-
-// hanging are resources that could not be listed in time. Each is asked for by one quota at a time, so that it does not keep all
-// workers from other quotas.
-type hanging struct {
-	mu   sync.Mutex
-	next map[schema.GroupResource]time.Time // when each may be asked for again
-}
-
-// mayAsk reports whether a resource may be listed now. If it could not be listed in time before, nobody else may until it is told what
-// became of this list.
-func (h *hanging) mayAsk(of schema.GroupResource, now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	next, ok := h.next[of]
-	if ok && now.Before(next) {
-		return false
-	}
-	if ok {
-		h.next[of] = now.Add(ListWithin + LookAgain)
-	}
-	return true
-}
-
-// asked notes what became of a list.
-func (h *hanging) asked(of schema.GroupResource, now time.Time, late bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.next == nil {
-		h.next = map[schema.GroupResource]time.Time{}
-	}
-	if delete(h.next, of); late {
-		h.next[of] = now.Add(LookAgain)
-	}
 }

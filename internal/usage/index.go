@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -64,8 +65,10 @@ type Index struct {
 	sums    *sums
 	changes changes
 	devices devices
-	hanging hanging
-	wake    chan struct{} // some quota names a resource that was not wanted
+	// lists are the live lists. A resource that could not be listed in time is asked for by one quota at a time, so that it does not keep
+	// all workers from other quotas.
+	lists guard.Guard[schema.GroupResource]
+	wake  chan struct{} // some quota names a resource that was not wanted
 
 	mu      sync.Mutex
 	watched map[schema.GroupResource]*watch
@@ -87,6 +90,7 @@ type watch struct {
 // New returns an index that knows nothing yet.
 func New(c Config) *Index {
 	x := &Index{config: c, changes: changes{signal: make(chan struct{}, 1)}, wake: make(chan struct{}, 1)}
+	x.lists.Pause, x.lists.Turn = LookAgain, ListWithin+LookAgain
 	x.sums = newSums(x.changes.add, c.Arrivals)
 	x.devices.gates, x.devices.sums = c.Gates, x.sums
 	x.reset()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // Mapping says how objects of one kind are addressed and changed. Two mappings of one kind are equal.
@@ -51,6 +54,21 @@ func BuiltIn(kind schema.GroupVersionKind) (m Mapping, ok bool) {
 		Namespaced:       !slices.Contains(clusterScoped[kind.Group], kind.Kind),
 		BuiltIn:          true,
 	}, true
+}
+
+// MappingFor returns the mapping of a type that client-go's scheme has, such as MappingFor[*corev1.Pod](). Of any other type it panics.
+func MappingFor[T plan.Object]() Mapping {
+	m, _ := BuiltIn(KindFor[T]())
+	return m
+}
+
+// KindFor returns the kind of a type that client-go's scheme has, such as KindFor[*corev1.Pod](). Of any other type it panics.
+func KindFor[T plan.Object]() schema.GroupVersionKind {
+	kinds, _, err := scheme.Scheme.ObjectKinds(reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object))
+	if err != nil {
+		panic(err)
+	}
+	return kinds[0]
 }
 
 // KindOf returns the kind of an object: of a typed one by client-go's scheme, and of unstructured content, of metadata and of types that

@@ -120,3 +120,19 @@ func TestPatchTypes(t *testing.T) {
 		t.Errorf("a custom kind is built in: %v", m)
 	}
 }
+
+func TestMappingFor(t *testing.T) {
+	want, _ := BuiltIn(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	if m := MappingFor[*appsv1.Deployment](); m != want {
+		t.Errorf("%+v", m)
+	}
+	if kind := KindFor[*corev1.Pod](); kind != corev1.SchemeGroupVersion.WithKind("Pod") {
+		t.Error(kind)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("unstructured content has a kind of its own")
+		}
+	}()
+	KindFor[*unstructured.Unstructured]()
+}

@@ -270,8 +270,7 @@ func (r reader) accept(req *rest.Request, m Mapping, into runtime.Object) *rest.
 }
 
 func accessReviews() Mapping {
-	m, _ := BuiltIn(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"))
-	return m
+	return MappingFor[*authorizationv1.SubjectAccessReview]()
 }
 
 // do makes one request, bounded in time. Client-go would repeat what the server puts off (429 with Retry-After) for as long as that takes,

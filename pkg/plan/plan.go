@@ -16,6 +16,15 @@ type Object interface {
 	runtime.Object
 }
 
+// Objects returns a list of objects of one type as one of objects of any type.
+func Objects[T Object](all []T) []Object {
+	objects := make([]Object, len(all))
+	for i, o := range all {
+		objects[i] = o
+	}
+	return objects
+}
+
 // Plan is the decision of one reconcile of one key. The zero Plan writes nothing and waits for an event.
 type Plan struct {
 	Steps   []Step        // in order; the first failure stops the plan

@@ -44,5 +44,15 @@ func SlowProgress(pods int64) When {
 // OncePerSecond writes a report no more often than that.
 func OncePerSecond() When { return When{jobProgress, jobProgress} }
 
+// ReportWhen says when a report is written about an object with many parts, such as pods. It is written at once if it has news that users wait
+// for, or if it is the last one before the object comes to rest, because nothing is moving. Mere progress waits until later. So does what is
+// reported when the plan has written something: the next reconcile follows at once, and has more to report.
+func (o Outcome) ReportWhen(news, moving bool, later When) When {
+	if wrote := o.Wrote() && o.Err == nil; !wrote && (news || !moving) {
+		return Now()
+	}
+	return later
+}
+
 // Shortly writes a report when nothing has changed for a moment.
 func Shortly() When { return When{soon, longestWait} }

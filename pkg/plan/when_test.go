@@ -15,3 +15,25 @@ func TestProgress(t *testing.T) {
 		}
 	}
 }
+
+func TestReportWhen(t *testing.T) {
+	wrote, failed := Outcome{Results: []Result{{Verb: Created}}}, Outcome{Results: []Result{{Verb: Created}}, Err: ErrStale}
+	later := Progress(20)
+	for _, c := range []struct {
+		name         string
+		did          Outcome
+		news, moving bool
+		want         When
+	}{
+		{"progress", Outcome{}, false, true, later},
+		{"news", Outcome{}, true, true, Now()},
+		{"it comes to rest", Outcome{}, false, false, Now()},
+		{"news of a plan that was carried out", wrote, true, false, later},
+		{"news of a plan that has failed", failed, true, true, Now()},
+		{"progress of a plan that has failed", failed, false, true, later},
+	} {
+		if got := c.did.ReportWhen(c.news, c.moving, later); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -271,7 +271,7 @@ var clusterRoleMutants = []Mutant{
 	},
 	{
 		Name:   "the rules of a ClusterRole that selects nothing any more go, and stay where it is aggregated",
-		Edits:  []Edit{{aggregationFolder + "enqueue.go", "len(standsFor(after, candidates)) == 0", "after.AggregationRule == nil"}},
+		Edits:  []Edit{{aggregationFolder + "enqueue.go", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules)\n	if", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules) && after.AggregationRule == nil\n	if"}},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role extra do=delete",
 		Oracle: SettledOracle,
 	},
@@ -282,14 +282,17 @@ var clusterRoleMutants = []Mutant{
 		Oracle: SettledOracle,
 	},
 	{
-		Name:   "rules do not reach the end of a chain of ClusterRoles",
-		Edits:  []Edit{{aggregationFolder + "enqueue.go", "if !known[role.Name] && selects(role, reached[i]) {", "if len(keys) < 0 && selects(role, reached[i]) {"}},
+		Name: "rules do not reach the end of a chain of ClusterRoles",
+		Edits: []Edit{
+			{aggregationFolder + "enqueue.go", "		keys = append(keys, plan.KeyOf(role))", "		if selects(role, before) || selects(role, after) {\n			keys = append(keys, plan.KeyOf(role))\n		}"},
+			{aggregationFolder + "enqueue.go", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules)\n	if", "|| !equality.Semantic.DeepEqual(before.Rules, after.Rules) && after.AggregationRule == nil\n	if"},
+		},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role extra rules=pods+nodes",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "rules stay of a ClusterRole that is no longer selected",
-		Edits:  []Edit{{aggregationFolder + "enqueue.go", "was != is || is && contributes {", "!was && is || is && contributes {"}},
+		Edits:  []Edit{{aggregationFolder + "enqueue.go", "return was != is || is && contributes", "return !was && is || is && contributes"}},
 		Script: chainOfRoles + "\n\t\t\tat 10s  role extra to=-",
 		Oracle: SettledOracle,
 	},

@@ -227,7 +227,7 @@ var cronJobMalformed = map[string]string{
 var cronJobMutants = []Mutant{
 	{
 		Name: "the concurrency policy Forbid is ignored",
-		Edits: []Edit{{"pkg/controllers/cronjob/decide.go",
+		Edits: []Edit{{"pkg/controllers/cronjob/plan_decide.go",
 			"c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0:", "c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 9:"}},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=1 policy=Forbid image=bad:1
@@ -245,7 +245,7 @@ var cronJobMutants = []Mutant{
 	},
 	{
 		Name: "one finished Job too many is kept",
-		Edits: []Edit{{"pkg/controllers/cronjob/jobs.go",
+		Edits: []Edit{{"pkg/controllers/cronjob/plan_jobs.go",
 			"len(jobs)-max(0, int(*limit))", "len(jobs)-1-max(0, int(*limit))"}},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=1 policy=Allow image=good:1 history=1
@@ -254,7 +254,7 @@ var cronJobMutants = []Mutant{
 	},
 	{
 		Name: "the deadline is ignored",
-		Edits: []Edit{{"pkg/controllers/cronjob/decide.go",
+		Edits: []Edit{{"pkg/controllers/cronjob/plan_decide.go",
 			"return s.CronJob.Spec.StartingDeadlineSeconds != nil && !due", "return s.CronJob.Spec.StartingDeadlineSeconds == nil && !due"}},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=1 policy=Forbid image=slow:1 history=1 deadline=10
@@ -275,7 +275,7 @@ var cronJobMutants = []Mutant{
 	{
 		Name: "a run is started again when its Job is gone",
 		Edits: []Edit{
-			{"pkg/controllers/cronjob/decide.go", "latest := later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)", "latest := timeOf(nil)"},
+			{"pkg/controllers/cronjob/plan_decide.go", "latest := later(timeOf(s.CronJob.Status.LastScheduleTime), s.Memory.Ran)", "latest := timeOf(nil)"},
 		},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=2 policy=Allow image=good:1 history=0
@@ -284,7 +284,7 @@ var cronJobMutants = []Mutant{
 	},
 	{
 		Name: "suspended CronJobs run",
-		Edits: []Edit{{"pkg/controllers/cronjob/decide.go",
+		Edits: []Edit{{"pkg/controllers/cronjob/plan_decide.go",
 			"if ptr.Deref(c.Spec.Suspend, false) {", "if ptr.Deref(c.Spec.Suspend, false) && c.Name == \"\" {"}},
 		Script: withoutElection + `
 			at 1s    cron backup minutes=1 policy=Allow image=good:1`,

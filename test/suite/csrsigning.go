@@ -67,31 +67,31 @@ const csrSigning = "pkg/controllers/csrsigning/"
 var csrSigningMutants = []Mutant{
 	{
 		Name:   "a certificate is issued that nobody has approved",
-		Edits:  []Edit{{csrSigning + "order.go", "&& csrutil.Approved(r) &&", "&& !csrutil.Has(r, \"Denied\") &&"}},
+		Edits:  []Edit{{csrSigning + "plan_order.go", "&& csrutil.Approved(r) &&", "&& !csrutil.Has(r, \"Denied\") &&"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=serving",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "a certificate is issued that breaks the rules of its signer",
-		Edits:  []Edit{{csrSigning + "order.go", "r.Spec.Usages, parsed); violation != \"\" {", "r.Spec.Usages, parsed); violation != \"\" && r.Name == \"\" {"}},
+		Edits:  []Edit{{csrSigning + "plan_order.go", "r.Spec.Usages, parsed); violation != \"\" {", "r.Spec.Usages, parsed); violation != \"\" && r.Name == \"\" {"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=strange\n\t\t\tat 15s  csrdecide a do=approve",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "a request that breaks the rules is not given up",
-		Edits:  []Edit{{csrSigning + "plan.go", "	// CSR-16\n", "	if !now.IsZero() {\n		return plan.Plan{Why: \"nothing is done\"}\n	}\n"}},
+		Edits:  []Edit{{csrSigning + "plan.go", "	after := s.Request.DeepCopy()\n", "	if !now.IsZero() {\n		return plan.Plan{Why: \"nothing is done\"}\n	}\n	after := s.Request.DeepCopy()\n"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=purpose\n\t\t\tat 15s  csrdecide a do=approve",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "a certificate is valid for longer than was asked for",
-		Edits:  []Edit{{csrSigning + "order.go", "	default:\n		return asked\n", "	default:\n		return max(asked, longest)\n"}},
+		Edits:  []Edit{{csrSigning + "plan_order.go", "	default:\n		return asked\n", "	default:\n		return max(asked, longest)\n"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=kubelet seconds=3600",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "a certificate does not say what it is for",
-		Edits:  []Edit{{csrSigning + "order.go", "KeyUsage: o.Usage, ExtKeyUsage: o.Purposes,", "KeyUsage: o.Usage,"}},
+		Edits:  []Edit{{csrSigning + "plan_order.go", "KeyUsage: o.Usage, ExtKeyUsage: o.Purposes,", "KeyUsage: o.Usage,"}},
 		Script: withoutElection + "\n\t\t\tat 10s  csr a kind=kubelet",
 		Oracle: SettledOracle,
 	},

@@ -243,7 +243,7 @@ var deploymentMalformed = map[string]string{
 var deploymentMutants = []Mutant{
 	{
 		Name: "maxSurge is ignored",
-		Edits: []Edit{{"pkg/controllers/deployment/roll.go",
+		Edits: []Edit{{"pkg/controllers/deployment/plan_roll.go",
 			"min(replicas+surge-total, replicas-size)", "replicas-size"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=4 image=good:1 surge=1 unavailable=0
@@ -252,7 +252,7 @@ var deploymentMutants = []Mutant{
 	},
 	{
 		Name: "maxUnavailable is rounded up",
-		Edits: []Edit{{"pkg/controllers/deployment/roll.go",
+		Edits: []Edit{{"pkg/controllers/deployment/plan_roll.go",
 			"resolve(ru.MaxUnavailable, replicas, 0)", "resolve(ru.MaxUnavailable, replicas, 99)"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=5 image=good:1 surge=0 unavailable=30%
@@ -261,7 +261,7 @@ var deploymentMutants = []Mutant{
 	},
 	{
 		Name: "a template that was there before is not recognised",
-		Edits: []Edit{{"pkg/controllers/deployment/hash.go",
+		Edits: []Edit{{"pkg/controllers/deployment/plan_hash.go",
 			"return equality.Semantic.DeepEqual(&bareA, &bareB)", "return a.Spec.Containers[0].Name == \"\" && equality.Semantic.DeepEqual(&bareA, &bareB)"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=2 image=good:1
@@ -270,7 +270,7 @@ var deploymentMutants = []Mutant{
 	},
 	{
 		Name: "Recreate does not wait for the last old pod",
-		Edits: []Edit{{"pkg/controllers/deployment/recreate.go",
+		Edits: []Edit{{"pkg/controllers/deployment/plan_recreate.go",
 			"if name := r.remains(r.new); name != \"\" {", "if name := r.remains(r.new); false {"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1 strategy=Recreate
@@ -279,7 +279,7 @@ var deploymentMutants = []Mutant{
 	},
 	{
 		Name: "the history limit removes what is in use",
-		Edits: []Edit{{"pkg/controllers/deployment/history.go",
+		Edits: []Edit{{"pkg/controllers/deployment/plan_history.go",
 			"if s.size == 0 && s.Status.Replicas == 0 && ", "if "}},
 		Script: withoutElection + `
 			at 1s   create web replicas=4 image=good:1 surge=1 unavailable=0
@@ -300,7 +300,7 @@ var deploymentMutants = []Mutant{
 	},
 	{
 		Name: "a hash collision is ignored",
-		Edits: []Edit{{"pkg/controllers/deployment/create.go",
+		Edits: []Edit{{"pkg/controllers/deployment/plan_create.go",
 			"if r.new != nil || r.NameConflict == nil {", "if true {"}},
 		Script: withoutElection + `
 			at 1s   bare web-6bbcfc9f9b replicas=1 image=good:2 # the name that the Deployment wants
@@ -309,7 +309,7 @@ var deploymentMutants = []Mutant{
 	},
 	{
 		Name: "scaling returns early",
-		Edits: []Edit{{"pkg/controllers/deployment/scale.go",
+		Edits: []Edit{{"pkg/controllers/deployment/plan_scale.go",
 			"\tactive := r.active()\n\tswitch {\n", "\tactive := r.active()\n\tif len(active) > 0 {\n\t\treturn\n\t}\n\tswitch {\n"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
@@ -318,8 +318,8 @@ var deploymentMutants = []Mutant{
 	},
 	{
 		Name: "the progress deadline is not noticed",
-		Edits: []Edit{{"pkg/controllers/deployment/conditions.go",
-			"now.LastUpdateTime.Add(deadline).Before(r.now): // DEP-73", "now.LastUpdateTime.Add(1000*deadline).Before(r.now): // DEP-73"}},
+		Edits: []Edit{{"pkg/controllers/deployment/report_conditions.go",
+			"now.LastUpdateTime.Add(deadline).Before(r.now):", "now.LastUpdateTime.Add(1000*deadline).Before(r.now):"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  edit web deadline=20

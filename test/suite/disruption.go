@@ -267,7 +267,7 @@ var disruptionMutants = []Mutant{
 	},
 	{
 		Name:  "the ReplicaSets of a rollout count one by one",
-		Edits: []Edit{{"pkg/controllers/disruption/observe_scale.go", "		return d.UID, ptr.Deref(d.Spec.Replicas, 1), true", "		return set.UID, ptr.Deref(d.Spec.Replicas, 1), true"}},
+		Edits: []Edit{{"pkg/controllers/disruption/observe_scale.go", "return w.Object.GetUID(), w.Replicas, nil", "return o.Ref.UID, w.Replicas, nil"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 1s   budget web max=1
@@ -315,7 +315,7 @@ var disruptionMutants = []Mutant{
 	},
 	{
 		Name:  "a pod is about to be disrupted for ever",
-		Edits: []Edit{{"pkg/controllers/disruption/planpods.go", "p.Requeue, p.Why = left,", "p.Why ="}},
+		Edits: []Edit{{"pkg/controllers/disruption/plan_pods.go", "p.Requeue, p.Why = left,", "p.Why ="}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  disrupt web n=0

@@ -80,7 +80,7 @@ var endpointMutants = []Mutant{
 	},
 	{
 		Name: "pods that are not ready are given as ready",
-		Edits: []Edit{{"pkg/controllers/endpoint/planpods.go",
+		Edits: []Edit{{"pkg/controllers/endpoint/plan_pods.go",
 			"return service.Spec.PublishNotReadyAddresses || podutil.Ready(p)", "return service != nil && (p == nil || !podutil.Finished(p))"}},
 		Script: withoutElection + `
 			at 1s   service web
@@ -89,7 +89,7 @@ var endpointMutants = []Mutant{
 	},
 	{
 		Name: "pods that are being deleted count as addresses",
-		Edits: []Edit{{"pkg/controllers/endpoint/planpods.go",
+		Edits: []Edit{{"pkg/controllers/endpoint/plan_pods.go",
 			"(p.DeletionTimestamp == nil || service.Spec.PublishNotReadyAddresses)", "service != nil"}},
 		Script: withoutElection + `
 			at 1s   service web

@@ -86,7 +86,7 @@ func editSlices(u *User, l script.Line) error {
 var endpointSliceMutants = []Mutant{
 	{
 		Name: "EndpointSlices give pods as ready that are not",
-		Edits: []Edit{{"pkg/controllers/endpointslice/planpods.go",
+		Edits: []Edit{{"pkg/controllers/endpointslice/plan_pods.go",
 			"m.service.Spec.PublishNotReadyAddresses || serving && p.DeletionTimestamp == nil", "m.service.Spec.PublishNotReadyAddresses || serving || p.DeletionTimestamp == nil"}},
 		Script: withoutElection + `
 			at 1s   service web
@@ -95,7 +95,7 @@ var endpointSliceMutants = []Mutant{
 	},
 	{
 		Name: "an EndpointSlice does not look at readiness again",
-		Edits: []Edit{{"pkg/controllers/endpointslice/planpods.go",
+		Edits: []Edit{{"pkg/controllers/endpointslice/plan_pods.go",
 			"!is(c.Ready, m.ready(p, serving)) || !is(c.Serving, serving) || !is(c.Terminating, p.DeletionTimestamp != nil)", "c.Ready == nil && serving"}},
 		Script: withoutElection + `
 			at 1s   service web
@@ -104,7 +104,7 @@ var endpointSliceMutants = []Mutant{
 	},
 	{
 		Name: "new pods do not get into EndpointSlices that exist",
-		Edits: []Edit{{"pkg/controllers/endpointslice/planpacking.go",
+		Edits: []Edit{{"pkg/controllers/endpointslice/plan_packing.go",
 			"		if !m.all[i].placed {", "		if !m.all[i].placed && len(existing) == 0 {"}},
 		Script: withoutElection + `
 			at 1s   service web
@@ -113,7 +113,7 @@ var endpointSliceMutants = []Mutant{
 	},
 	{
 		Name:  "pods get into EndpointSlices twice",
-		Edits: []Edit{{"pkg/controllers/endpointslice/planpacking.go", "		m.placed = true\n		kept++", "		kept++"}},
+		Edits: []Edit{{"pkg/controllers/endpointslice/plan_packing.go", "		m.placed = true\n		kept++", "		kept++"}},
 		Script: withoutElection + `
 			at 1s   service web
 			at 1s   bare web replicas=2 image=good:1

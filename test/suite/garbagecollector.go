@@ -208,13 +208,13 @@ const (
 var garbageCollectorMutants = []Mutant{
 	{
 		Name:   "dependents stay when their only owner is gone",
-		Edits:  []Edit{{collectorPlan, "case len(by[dangling])+len(by[dying]) == 0:", "case len(by[dangling])+len(by[dying]) < 2:"}},
+		Edits:  []Edit{{collectorPlan, "case len(by[ownerAbsent])+len(by[ownerWaits]) == 0:", "case len(by[ownerAbsent])+len(by[ownerWaits]) < 2:"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  family a do=delete",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "dependents are deleted while one of their owners exists",
-		Edits:  []Edit{{collectorPlan, "case len(by[solid]) > 0:", "case len(by[solid]) > 1:"}},
+		Edits:  []Edit{{collectorPlan, "case len(by[ownerExists]) > 0:", "case len(by[ownerExists]) > 1:"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 second=true\n\t\t\tat 20s  family a do=delete",
 		Oracle: "S16",
 	},
@@ -236,9 +236,9 @@ var garbageCollectorMutants = []Mutant{
 	{
 		Name: "the end of another object with the uid of an owner is taken for that of the owner",
 		Edits: []Edit{
-			{collectorGraph, "if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.answers(d, ref) }) && !yield(d) {", "if refersTo(d.owners, n.uid) && !yield(d) {"},
-			{collectorGraph, "if !n.answers(d, ref) || g.ownerOf(d, ref) != nil {", "if ref.UID != n.uid {"},
-			{collectorPlan, "case found != nil:\n", "case found != nil && g.owners[ref.UID].claims[g.claimOf(n, ref)] != absent:\n"},
+			{collectorGraph, "if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.matches(d, ref) }) && !yield(d) {", "if refersTo(d.owners, n.uid) && !yield(d) {"},
+			{collectorGraph, "if !n.matches(d, ref) || g.ownerOf(d, ref) != nil {", "if ref.UID != n.uid {"},
+			{collectorPlan, "case found != nil:\n", "case found != nil && g.owners[ref.UID].stated[g.statedBy(n, ref)] != absent:\n"},
 		},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  mirror a\n\t\t\tat 30s  mirror a do=end",
 		Oracle: "S16",

@@ -174,7 +174,7 @@ var legacyTokenMutants = []Mutant{
 	},
 	{
 		Name:   "tokens that pods use are marked as invalid",
-		Edits:  []Edit{{cleaner + "planpods.go", "range p.Spec.ImagePullSecrets {", "range p.Spec.ImagePullSecrets[:0] {"}},
+		Edits:  []Edit{{cleaner + "plan_pods.go", "range p.Spec.ImagePullSecrets {", "range p.Spec.ImagePullSecrets[:0] {"}},
 		Script: legacyScript("kind=mounted"),
 		Oracle: SettledOracle,
 	},

@@ -107,7 +107,7 @@ var rootCAMutants = []Mutant{
 	},
 	{
 		Name:   "a missing description stays missing",
-		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "if described && same { // RCA-6", "if (described || true) && same { // RCA-6"}},
+		Edits:  []Edit{{"pkg/controllers/rootcacertpublisher/plan.go", "if described && same {", "if (described || true) && same {"}},
 		Script: withoutElection + "\n\t\t\tat 10s  rootca default do=describe",
 		Oracle: SettledOracle,
 	},

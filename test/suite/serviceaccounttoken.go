@@ -133,7 +133,7 @@ var tokenMutants = []Mutant{
 	},
 	{
 		Name:   "data that users remove from a Secret with a token stay away",
-		Edits:  []Edit{{"pkg/controllers/serviceaccounttoken/enqueue.go", "	o := after\n	if o == nil {", "	o := after\n	if before != nil && after != nil {\n		return nil\n	}\n	if o == nil {"}},
+		Edits:  []Edit{{"pkg/controllers/serviceaccounttoken/enqueue.go", "	o := cmp.Or(after, before)\n", "	if before != nil && after != nil {\n		return nil\n	}\n	o := cmp.Or(after, before)\n"}},
 		Script: beginToken + "\n\t\t\tat 20s  token t do=clear",
 		Oracle: SettledOracle,
 	},

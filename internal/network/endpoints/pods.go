@@ -11,10 +11,10 @@ import (
 // PodPaths are the fields of pods that the functions of this package read, besides the metadata.
 func PodPaths() []string {
 	return []string{
-		"spec.nodeName", "spec.hostname", "spec.subdomain", // EP-15
-		"spec.containers.name", "spec.containers.ports", "spec.containers.restartPolicy", // EP-17
+		"spec.nodeName", "spec.hostname", "spec.subdomain",
+		"spec.containers.name", "spec.containers.ports", "spec.containers.restartPolicy",
 		"spec.initContainers.name", "spec.initContainers.ports", "spec.initContainers.restartPolicy",
-		"status.phase", "status.podIP", "status.podIPs", "status.conditions", // EP-11, EP-14
+		"status.phase", "status.podIP", "status.podIPs", "status.conditions",
 	}
 }
 

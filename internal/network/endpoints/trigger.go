@@ -1,12 +1,12 @@
 package endpoints
 
 import (
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
@@ -14,43 +14,30 @@ import (
 // write (EP-31). It is committed when that write was carried out, so that a change is told of until a write has told of it.
 // Times are in Unix seconds: those of API objects are no finer.
 type Times struct {
-	Created int64               // when the service was
-	Ready   map[types.UID]int64 // when readiness has last changed, by pod
-	Later   map[types.UID]int64 // of pods that have changed since Ready was made; it takes precedence
+	Created int64                         // when the service was
+	Ready   overlay.Map[types.UID, int64] // when readiness has last changed, by pod
 }
 
 // With returns the times with those of some pods replaced, at a cost that does not depend on how many others there are.
 func (t *Times) With(changed *Times) *Times {
-	later := maps.Clone(t.Later)
-	for uid, at := range changed.Ready {
-		if last, known := t.ready(uid); known && last == at {
-			continue
+	after := &Times{Created: changed.Created, Ready: t.Ready.Clone()}
+	for uid, at := range changed.Ready.All() {
+		if last, known := t.Ready.Get(uid); !known || last != at {
+			after.Ready.Set(uid, at)
 		}
-		if later == nil {
-			later = map[types.UID]int64{}
-		}
-		later[uid] = at
 	}
-	return &Times{Created: changed.Created, Ready: t.Ready, Later: later}
-}
-
-func (t *Times) ready(uid types.UID) (at int64, known bool) {
-	if at, known = t.Later[uid]; known {
-		return at, true
-	}
-	at, known = t.Ready[uid]
-	return at, known
+	return after
 }
 
 // TimesOf returns what is to be remembered of a service and its pods.
 func TimesOf(service *corev1.Service, pods []*corev1.Pod) *Times {
-	m := &Times{Created: service.CreationTimestamp.Unix(), Ready: make(map[types.UID]int64, len(pods))}
+	ready := make(map[types.UID]int64, len(pods))
 	for _, p := range pods {
 		if c := podutil.ReadyCondition(p); c != nil && !c.LastTransitionTime.IsZero() {
-			m.Ready[p.UID] = c.LastTransitionTime.Unix()
+			ready[p.UID] = c.LastTransitionTime.Unix()
 		}
 	}
-	return m
+	return &Times{Created: service.CreationTimestamp.Unix(), Ready: overlay.Of(ready)}
 }
 
 // EarliestChange returns when the first of the changes since before took place, which is nil for a service that is
@@ -64,8 +51,8 @@ func EarliestChange(before, now *Times) (first time.Time) {
 			first = t
 		}
 	}
-	for uid, at := range now.Ready {
-		if last, known := before.ready(uid); !known || at > last {
+	for uid, at := range now.Ready.All() {
+		if last, known := before.Ready.Get(uid); !known || at > last {
 			earlier(at)
 		}
 	}

@@ -23,7 +23,7 @@ func NewMetrics() Metrics {
 			Name: "replicaset_controller_stale_sync_skips_total", StabilityLevel: metrics.ALPHA,
 			Help: "Reconciles of a ReplicaSet that were put off because the cache of the resource lacked own writes.",
 		}, []string{"group", "resource"}),
-		deletionAge: metrics.NewHistogram(&metrics.HistogramOpts{ // RS-35
+		deletionAge: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name: "replicaset_controller_sorting_deletion_age_ratio", StabilityLevel: metrics.ALPHA,
 			Help:    "How many times as old as the youngest ready pod of its ReplicaSet a deleted ready pod was.",
 			Buckets: []float64{0.25, 0.5, 1, 2, 4, 8},

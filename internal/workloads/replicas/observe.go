@@ -3,12 +3,10 @@ package replicas
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -63,11 +61,5 @@ func live(s snapshot) []reconcile.Live {
 	if err != nil {
 		return nil
 	}
-	cached := make([]plan.Object, len(s.Pods))
-	for i, p := range s.Pods {
-		cached[i] = p
-	}
-	return []reconcile.Live{{Kind: podKind, Namespace: s.Set.Namespace, Selector: selector, Cached: cached}}
+	return []reconcile.Live{reconcile.LiveOf(s.Set.Namespace, selector, s.Pods)}
 }
-
-var podKind = corev1.SchemeGroupVersion.WithKind("Pod")

@@ -36,7 +36,7 @@ func planPods(now time.Time, s view) plan.Plan {
 		back = backoffOf(now, s)
 	}
 	switch {
-	case s.Set.DeletionTimestamp != nil: // RS-15, RS-19
+	case s.Set.DeletionTimestamp != nil:
 		p.Why = "being deleted, pods are left to the garbage collector"
 	case missing > 0 && unfit(s.Set, s.selector) != nil:
 		p.Why = unfit(s.Set, s.selector).Error()
@@ -197,8 +197,8 @@ func unfit(set *Set, selector labels.Selector) error {
 
 func create(set *Set, n int) plan.Step {
 	return plan.Create{Object: newPod(set), Count: n, Why: "pods are missing", Events: plan.Events{
-		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},  // RS-53
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"}, // RS-54
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
 	}}
 }
 
@@ -228,13 +228,9 @@ func podPrefix(set *Set) string {
 }
 
 func remove(pods []*corev1.Pod) plan.Step {
-	doomed := make([]plan.Object, len(pods))
-	for i, p := range pods {
-		doomed[i] = p
-	}
-	return plan.Delete{Objects: doomed, Why: "pods are too many", Events: plan.Events{
-		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},  // RS-55
-		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"}, // RS-56
+	return plan.Delete{Objects: plan.Objects(pods), Why: "pods are too many", Events: plan.Events{
+		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
+		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
 	}}
 }
 

@@ -40,7 +40,7 @@ func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
 	status := statusOf(s, counts)
 	status.Conditions = failed.among(s.Set, now)
 	if unchanged(*s.Set.Status, status) {
-		return plan.Plan{Requeue: counts.Next, Progressing: moving(s.Set, counts)} // RS-18, RS-48
+		return plan.Plan{Requeue: counts.Next, Progressing: moving(s.Set, counts)}
 	}
 	step := plan.Change{Old: s.Set.Object, New: s.Set.withStatus(status), Subresource: plan.Status, Why: "the status has changed"}
 	news := !equality.Semantic.DeepEqual(s.Set.Status.Conditions, status.Conditions)
@@ -113,7 +113,7 @@ func failureOf(now time.Time, s view, did plan.Outcome) (f failure, known bool) 
 	case created != nil:
 		return failure{reason: "FailedCreate", message: created.Error()}, true
 	case deleted != nil:
-		return failure{reason: "FailedDelete", message: "unable to delete pods: " + deleted.Error()}, true // RS-29
+		return failure{reason: "FailedDelete", message: "unable to delete pods: " + deleted.Error()}, true
 	case did.Err != nil:
 		return f, false
 	}
@@ -121,7 +121,7 @@ func failureOf(now time.Time, s view, did plan.Outcome) (f failure, known bool) 
 		return f, true
 	}
 	if err := unfit(s.Set, s.selector); err != nil {
-		return failure{reason: "FailedCreate", message: err.Error(), event: "Error creating: " + err.Error()}, true // RS-27
+		return failure{reason: "FailedCreate", message: err.Error(), event: "Error creating: " + err.Error()}, true
 	}
 	if back := backoffOf(now, s); back.pausing(now) {
 		return failure{reason: "BackOff", message: back.String(), event: back.String()}, true
@@ -192,21 +192,18 @@ func isSuffix(text string) bool {
 // complete, that something has failed, that it has recovered. In the middle of a rollout nobody waits for the ReplicaSets: the
 // Deployment counts the pods itself, and is about to change the set's size again.
 func when(set *Set, c podutil.Counts, news, failed bool, did plan.Outcome) plan.When {
-	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
-	switch {
-	case news && failed:
-		return plan.Now()
-	case !wrote && (news || !moving(set, c)):
+	if news && failed {
 		return plan.Now()
 	}
 	pods := int64(max(replicas(set), int(c.Active)))
+	later := plan.Progress(pods)
 	switch {
 	case ownedByDeployment(set): // users watch the Deployment, and in most rollouts its pods become available soon
-		return plan.SlowProgress(pods)
+		later = plan.SlowProgress(pods)
 	case set.Status.ObservedGeneration < set.Generation:
-		return plan.Soon()
+		later = plan.Soon()
 	}
-	return plan.Progress(pods)
+	return did.ReportWhen(news, moving(set, c), later)
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or the set gets another size.

@@ -4,7 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
@@ -32,10 +31,6 @@ func New(o Options) manager.Controller {
 // clusterInfo is the only key.
 func clusterInfo() plan.Key {
 	return plan.Key{Namespace: metav1.NamespacePublic, Name: api.ConfigMapClusterInfo}
-}
-
-func configMapKind() schema.GroupVersionKind {
-	return corev1.SchemeGroupVersion.WithKind("ConfigMap")
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {

@@ -46,7 +46,7 @@ func (c *cluster) put(objects ...plan.Object) {
 }
 
 func (c *cluster) delete(o plan.Object) {
-	mapping, _ := client.BuiltIn(bootstraptoken.Kind())
+	mapping := client.MappingFor[*corev1.Secret]()
 	if err := c.Delete(c.t.Context(), mapping, plan.KeyOf(o), metav1.DeleteOptions{}); err != nil {
 		c.t.Error(err)
 	}
@@ -62,7 +62,7 @@ func wait(d time.Duration) {
 func (c *cluster) expect(when, content string, ids ...string) {
 	c.t.Helper()
 	wait(time.Second)
-	mapping, _ := client.BuiltIn(configMapKind())
+	mapping := client.MappingFor[*corev1.ConfigMap]()
 	m := &corev1.ConfigMap{}
 	if err := c.Get(c.t.Context(), mapping, clusterInfo(), m); err != nil {
 		c.t.Error(err)
@@ -139,11 +139,11 @@ func TestFailuresAreRetried(t *testing.T) {
 	}, info(nil), tokenSecret("aaaaaa", "expiration", ""))
 
 	inCluster(t, nil, func(c *cluster) {
-		c.FreezeWatches(configMapKind())
+		c.FreezeWatches(client.KindFor[*corev1.ConfigMap]())
 		c.put(info(map[string]string{"kubeconfig": "new"}))
 		c.put(tokenSecret("bbbbbb", "expiration", ""))
 		wait(time.Minute)
-		c.ResumeWatches(configMapKind())
+		c.ResumeWatches(client.KindFor[*corev1.ConfigMap]())
 		wait(2 * time.Minute)
 		c.expect("after a conflict", "new", "aaaaaa", "bbbbbb")
 	}, info(nil), tokenSecret("aaaaaa", "expiration", ""))

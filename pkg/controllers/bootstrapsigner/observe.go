@@ -57,7 +57,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[struct{}]) (o re
 // name of a Secret must have the id, too.
 func (s *snapshot) add(secret *corev1.Secret, signed map[string]string, content string) {
 	data := func(key string) string { return bootstrapsecrets.GetData(secret, key) }
-	if data(api.BootstrapTokenUsageSigningKey) != "true" { // BOOT-9
+	if data(api.BootstrapTokenUsageSigningKey) != "true" {
 		return
 	}
 	refuse := func(why string) { s.Unusable = append(s.Unusable, unusable{Secret: secret.Name, Why: why}) }
@@ -65,21 +65,21 @@ func (s *snapshot) add(secret *corev1.Secret, signed map[string]string, content 
 	key := data(api.BootstrapTokenSecretKey)
 	expires, readable := bootstraptoken.Expiration(secret)
 	switch {
-	case !named: // BOOT-5
+	case !named:
 		refuse("it is not called after the id of a token")
 		return
-	case data(api.BootstrapTokenIDKey) != id: // BOOT-6
+	case data(api.BootstrapTokenIDKey) != id:
 		refuse("its id is not the one in its name")
 		return
-	case key == "": // BOOT-7
+	case key == "":
 		refuse("it has no secret")
 		return
-	case !readable: // BOOT-8
+	case !readable:
 		refuse("its expiration is no time")
 		return
 	}
 	signature, err := jws.ComputeDetachedSignature(content, id, key)
-	if err != nil { // BOOT-35
+	if err != nil {
 		refuse("its secret cannot sign")
 		return
 	}

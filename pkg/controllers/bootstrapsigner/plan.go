@@ -36,7 +36,7 @@ func planSignatures(now time.Time, s snapshot) plan.Plan {
 	if s.ConfigMap == nil {
 		return plan.Plan{Why: "there is no ConfigMap to sign"}
 	}
-	if _, ok := s.ConfigMap.Data[api.KubeConfigKey]; !ok { // BOOT-13
+	if _, ok := s.ConfigMap.Data[api.KubeConfigKey]; !ok {
 		return plan.Plan{Why: "the ConfigMap has no kubeconfig to sign"}
 	}
 	data := maps.Clone(s.ConfigMap.Data)
@@ -59,7 +59,7 @@ func planSignatures(now time.Time, s snapshot) plan.Plan {
 	}
 	p.Why = fmt.Sprintf("%d tokens sign%s", signing, explain(s.Unusable))
 	switch {
-	case len(unsigned) == 0 && maps.Equal(data, s.ConfigMap.Data): // BOOT-16
+	case len(unsigned) == 0 && maps.Equal(data, s.ConfigMap.Data):
 		return p
 	case s.ConfigMap.Immutable != nil && *s.ConfigMap.Immutable:
 		p.Why += "; the signatures differ, but the ConfigMap cannot be changed"

@@ -3,9 +3,6 @@ package clusterroleaggregation
 import (
 	"cmp"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -29,8 +26,6 @@ func New(o Options) manager.Controller {
 	}
 }
 
-func kind() schema.GroupVersionKind { return rbacv1.SchemeGroupVersion.WithKind("ClusterRole") }
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k, err := newCaches(c.Informers)
 	if err != nil {
@@ -39,7 +34,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "ClusterRoleAggregator", // of the queue
 		Workers: int(o.Workers),
-		Kinds:   []string{kind().Kind},
+		Kinds:   []string{k.roles.Kind().Kind},
 		Watches: []reconcile.Watch{k.roles.Watch(k.enqueuedByRole, informers.WithResync)},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planRules),

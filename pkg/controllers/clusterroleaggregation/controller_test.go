@@ -33,7 +33,7 @@ type bench struct {
 // run runs the controller on a server with these roles.
 func run(t *testing.T, roles []*rbacv1.ClusterRole, before func(clienttest.Write) error, test func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		mapping, _ := client.BuiltIn(kind())
+		mapping := client.MappingFor[*rbacv1.ClusterRole]()
 		b := &bench{T: t, Server: clienttest.NewServer(), mapping: mapping}
 		for _, r := range roles {
 			b.put(r)
@@ -325,14 +325,14 @@ func TestErrorsAreRetried(t *testing.T) { // SM-10: while the right to escalate 
 // A role that is gone is not created again (SM-9).
 func TestRolesThatAreGone(t *testing.T) {
 	run(t, wellKnown(), nil, func(b *bench) {
-		b.FreezeWatches(kind())
+		b.FreezeWatches(client.KindFor[*rbacv1.ClusterRole]())
 		if err := b.Delete(b.Context(), b.mapping, plan.Key{Name: "view"}, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
-		b.ResumeWatches(kind())
+		b.ResumeWatches(client.KindFor[*rbacv1.ClusterRole]())
 		b.edit("x-view", func(r *rbacv1.ClusterRole) { r.Rules = nil })
 		clienttest.Settle()
-		for _, name := range b.Names(kind()) {
+		for _, name := range b.Names(client.KindFor[*rbacv1.ClusterRole]()) {
 			if name == "view" {
 				b.Error("it is back")
 			}

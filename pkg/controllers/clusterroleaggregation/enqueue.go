@@ -1,6 +1,8 @@
 package clusterroleaggregation
 
 import (
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,43 +27,20 @@ func itself(before, after *rbacv1.ClusterRole) bool {
 	return resync || !sameAggregation(before, after) || !equality.Semantic.DeepEqual(before.Rules, after.Rules)
 }
 
-// concerned returns the keys of those roles, all of which aggregate others, whose rules a change of one role may change: those that select
-// it, those that select these, and so on (SM-1, SM-11).
-func concerned(all []*rbacv1.ClusterRole, candidates lookup, before, after *rbacv1.ClusterRole) (keys []plan.Key) {
-	contributes := contributesOtherwise(candidates, before, after)
-	if !contributes && equality.Semantic.DeepEqual(before.Labels, after.Labels) {
+// concerned returns the keys of all roles that aggregate others if a change of one role may change the rules of one of them: then it may
+// change those of roles that select that one, too (SM-1, SM-11). There are about three, so it does not matter which.
+func concerned(all []*rbacv1.ClusterRole, before, after *rbacv1.ClusterRole) (keys []plan.Key) {
+	contributes := before == nil || after == nil || !sameAggregation(before, after) || !equality.Semantic.DeepEqual(before.Rules, after.Rules)
+	if !slices.ContainsFunc(all, func(role *rbacv1.ClusterRole) bool {
+		was, is := selects(role, before), selects(role, after)
+		return was != is || is && contributes
+	}) {
 		return nil
 	}
-	known := map[string]bool{}
-	var reached []*rbacv1.ClusterRole
-	reach := func(role *rbacv1.ClusterRole) {
-		if !known[role.Name] {
-			known[role.Name] = true
-			reached = append(reached, role)
-		}
-	}
 	for _, role := range all {
-		if was, is := selects(role, before), selects(role, after); was != is || is && contributes {
-			reach(role)
-		}
-	}
-	for i := 0; i < len(reached); i++ {
-		keys = append(keys, plan.KeyOf(reached[i]))
-		for _, role := range all {
-			if !known[role.Name] && selects(role, reached[i]) {
-				reach(role)
-			}
-		}
+		keys = append(keys, plan.KeyOf(role))
 	}
 	return keys
-}
-
-// contributesOtherwise reports whether roles that select a role get other rules from it. Its own rules do not count if it stands for others.
-func contributesOtherwise(candidates lookup, before, after *rbacv1.ClusterRole) bool {
-	if before == nil || after == nil || !sameAggregation(before, after) {
-		return true
-	}
-	return !equality.Semantic.DeepEqual(before.Rules, after.Rules) && len(standsFor(after, candidates)) == 0
 }
 
 func sameAggregation(a, b *rbacv1.ClusterRole) bool {

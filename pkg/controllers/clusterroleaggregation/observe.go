@@ -67,7 +67,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (o 
 // readOwner asks the server whether this controller owns the rules of a role, because no cache has managedFields. The role may be gone, or
 // may have been replaced by another one of its name: then the event of that is on the way.
 func readOwner(ctx context.Context, reader client.Reader, role *rbacv1.ClusterRole) (exists, owns bool, err error) {
-	roles, _ := client.BuiltIn(kind())
+	roles := client.MappingFor[*rbacv1.ClusterRole]()
 	live := &metav1.PartialObjectMetadata{}
 	err = reader.Get(ctx, roles, plan.KeyOf(role), live)
 	switch {
@@ -111,5 +111,5 @@ func (k *caches) enqueuedByRole(before, after plan.Object) (keys []plan.Key) {
 	if itself(old, role) {
 		keys = append(keys, plan.KeyOf(cmp.Or(role, old)))
 	}
-	return append(keys, concerned(k.rules.By(aggregating), k.candidates, old, role)...)
+	return append(keys, concerned(k.rules.By(aggregating), old, role)...)
 }

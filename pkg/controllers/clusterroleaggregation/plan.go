@@ -30,7 +30,7 @@ type snapshot struct {
 // planRules applies the rules of the sources if the role has others (SM-4, SM-5). If there are none to apply, rules that were applied
 // before go, and those that others have written stay (SM-6).
 func planRules(_ time.Time, s snapshot) plan.Plan {
-	if s.Role == nil || s.Role.AggregationRule == nil { // SM-9
+	if s.Role == nil || s.Role.AggregationRule == nil {
 		return plan.Plan{Why: "the ClusterRole is gone, or has no aggregation rule"}
 	}
 	wanted := aggregated(s.Sources)
@@ -56,7 +56,7 @@ func planRules(_ time.Time, s snapshot) plan.Plan {
 // applied before (SM-6). An empty list would still belong to this controller, and whoever then applies rules to the role would get a
 // conflict.
 func applied(role *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) plan.Object {
-	version, kind := kind().ToAPIVersionAndKind()
+	version, kind := rbacv1.SchemeGroupVersion.WithKind("ClusterRole").ToAPIVersionAndKind()
 	about := metav1.ObjectMeta{Name: role.Name, UID: role.UID}
 	if len(rules) == 0 {
 		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: about}

@@ -169,7 +169,7 @@ func TestChangesAreNotOverlooked(t *testing.T) {
 		old := wanted()
 		all[slices.Index(all, before)] = after
 		aggregating := slices.DeleteFunc(slices.Clone(all), func(r *rbacv1.ClusterRole) bool { return r.AggregationRule == nil })
-		keys := concerned(aggregating, func(*metav1.LabelSelector) []*rbacv1.ClusterRole { return all }, before, after)
+		keys := concerned(aggregating, before, after)
 		if itself(before, after) {
 			keys = append(keys, plan.KeyOf(after))
 		}

@@ -46,7 +46,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{kind().Kind},
 		Watches: []reconcile.Watch{
-			cronJobs.Watch(informers.Itself, informers.WithResync), // CJ-1
+			cronJobs.Watch(informers.Itself, informers.WithResync),
 			jobs.Watch(enqueuedByJob(owners)),
 		},
 		Observe:  k.observe,
@@ -78,5 +78,3 @@ func enqueuedByJob(owners informers.Owners[*batchv1.CronJob]) func(before, after
 }
 
 func kind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("CronJob") }
-
-func jobKind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("Job") }

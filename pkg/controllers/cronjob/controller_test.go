@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -33,7 +34,7 @@ func TestTenThousandAtTheSameMinute(t *testing.T) {
 			}))
 		}
 		c.until("00:15:01")
-		if jobs := len(c.Names(jobKind())); jobs != n {
+		if jobs := len(c.Names(client.KindFor[*batchv1.Job]())); jobs != n {
 			t.Errorf("%d Jobs within a second", jobs)
 		}
 		if statuses := c.CountWrites("update CronJob"); statuses > n/10 {
@@ -56,7 +57,7 @@ func TestForeignJobs(t *testing.T) { // CJ-90, CJ-93
 		c.put(foreign)
 		c.start(limits(ptr.To[int32](0), ptr.To[int32](0)))
 		c.until("00:21:00")
-		if n := len(c.Names(jobKind())); n != 2 || c.CountWrites("delete") > 0 || c.CountWrites("create") != 1 || c.CountWrites("refused") > 0 {
+		if n := len(c.Names(client.KindFor[*batchv1.Job]())); n != 2 || c.CountWrites("delete") > 0 || c.CountWrites("create") != 1 || c.CountWrites("refused") > 0 {
 			t.Errorf("%d Jobs: %v", n, c.Log())
 		}
 	})
@@ -75,7 +76,7 @@ func TestCrashAfterCreation(t *testing.T) { // CJ-50, CJ-53
 			return nil
 		})
 		c.until("00:16:00")
-		if jobs, active := c.Names(jobKind()), c.cronJob("backup").Status.Active; len(jobs) != 1 || len(active) != 1 || active[0].Name != jobs[0] {
+		if jobs, active := c.Names(client.KindFor[*batchv1.Job]()), c.cronJob("backup").Status.Active; len(jobs) != 1 || len(active) != 1 || active[0].Name != jobs[0] {
 			t.Errorf("Jobs %v, active %v", jobs, active)
 		}
 	})
@@ -91,7 +92,7 @@ func TestActiveJobsThatTheCacheLacks(t *testing.T) { // CJ-16
 			if orphan {
 				job.OwnerReferences = nil
 			}
-			c.FreezeWatches(jobKind())
+			c.FreezeWatches(client.KindFor[*batchv1.Job]())
 			c.put(job)
 			c.start(lists(job), concurrency(batchv1.ForbidConcurrent))
 			c.until("00:15:30")
@@ -137,7 +138,7 @@ func TestRefusedDeletionOfHistory(t *testing.T) { // CJ-61, CJ-94, CJ-96
 		}
 		refused.Store(false)
 		c.until("00:28:00")
-		if jobs := c.Names(jobKind()); !slices.Equal(jobs, []string{"by-hand"}) {
+		if jobs := c.Names(client.KindFor[*batchv1.Job]()); !slices.Equal(jobs, []string{"by-hand"}) {
 			t.Errorf("left: %v", jobs)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 type collectors struct{ skew *metrics.Histogram }
 
 func newCollectors() collectors {
-	return collectors{skew: metrics.NewHistogram(&metrics.HistogramOpts{ // CJ-80
+	return collectors{skew: metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: "cronjob_controller", Name: "job_creation_skew_duration_seconds", StabilityLevel: metrics.STABLE,
 		Buckets: metrics.ExponentialBuckets(1, 2, 10),
 		Help:    "Time between when a Job of a CronJob was scheduled to be created and when it was created.",

@@ -79,7 +79,7 @@ func readJob(ctx context.Context, reader client.Reader, namespace, name string) 
 	if name == "" {
 		return nil, nil
 	}
-	m, _ := client.BuiltIn(jobKind())
+	m := client.MappingFor[*batchv1.Job]()
 	job := &batchv1.Job{}
 	err := reader.Get(ctx, m, plan.Key{Namespace: namespace, Name: name}, job)
 	if apierrors.IsNotFound(err) {

@@ -32,7 +32,7 @@ func reportStatus(now time.Time, s snapshot, did plan.Outcome) plan.Plan {
 	}
 	success := timeOf(c.Status.LastSuccessfulTime)
 	for _, job := range s.Jobs {
-		success = later(success, completedAt(job)) // CJ-15
+		success = later(success, completedAt(job))
 	}
 	c.Status.LastScheduleTime = raised(c.Status.LastScheduleTime, ran)
 	c.Status.LastSuccessfulTime = raised(c.Status.LastSuccessfulTime, success)
@@ -64,7 +64,7 @@ func (s snapshot) activeAfter(did plan.Outcome) (refs []corev1.ObjectReference) 
 	active, _ := s.active()
 	created := createdJob(did)
 	if created != nil && s.CronJob.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
-		active = nil // CJ-42
+		active = nil // the new Job takes the place of all others
 	}
 	left := map[types.UID]*batchv1.Job{}
 	for _, job := range active {
@@ -98,7 +98,7 @@ func (s snapshot) activeAfter(did plan.Outcome) (refs []corev1.ObjectReference) 
 // reference is how status.active names a Job (CJ-52).
 func reference(job *batchv1.Job, uid types.UID, version string) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: jobKind().Kind,
+		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job",
 		Namespace: job.Namespace, Name: job.Name, UID: uid, ResourceVersion: version,
 	}
 }

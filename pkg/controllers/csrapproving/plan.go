@@ -74,13 +74,13 @@ func questions(r *csrutil.Request) (all []question, violation string) {
 	if violation := csrutil.KubeletViolation(r.Spec.Usages, parsed); violation != "" {
 		return nil, violation
 	}
-	if r.Spec.Username == parsed.Subject.CommonName { // CSR-30
+	if r.Spec.Username == parsed.Subject.CommonName {
 		all = append(all, question{review(r, "selfnodeclient"), "Auto approving self kubelet client certificate after SubjectAccessReview."})
 	}
-	return append(all, question{review(r, "nodeclient"), "Auto approving kubelet client certificate after SubjectAccessReview."}), "" // CSR-31
+	return append(all, question{review(r, "nodeclient"), "Auto approving kubelet client certificate after SubjectAccessReview."}), ""
 }
 
-// review asks whether who has made the request may create its like (CSR-30).
+// review asks whether the user who has made the request may have requests of this sort approved (CSR-30).
 func review(r *csrutil.Request, subresource string) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: r.Spec.Username, UID: r.Spec.UID, Groups: r.Spec.Groups,
@@ -112,7 +112,7 @@ func planApproval(now time.Time, s snapshot) plan.Plan {
 		}
 	}
 	after := s.Request.DeepCopy()
-	after.Status.Conditions = append(after.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{ // CSR-32
+	after.Status.Conditions = append(after.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: s.Message,
 	})
 	const why = "approve: who has made the request may have the client certificate of a kubelet"

@@ -15,7 +15,7 @@ func Rights() rbac.Rights {
 			{Group: group, Resource: requests + "/approval", Verbs: []string{"update"}, For: "approvals of requests for the client certificates of kubelets"},
 			{
 				Group: group, Resource: "signers", Verbs: []string{"approve"}, Names: []string{certificatesv1.KubeAPIServerClientKubeletSignerName},
-				Implied: true, For: "approvals: admission asks for it", // CSR-45
+				Implied: true, For: "approvals: admission asks for it",
 			},
 			{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}, For: "whether who asks may have a certificate"},
 		},

@@ -33,8 +33,8 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "certificate_cleaner",
-		Workers: 1, // CSR-3
-		Kinds:   []string{csrutil.Kind().Kind},
+		Workers: 1,
+		Kinds:   []string{requests.Kind().Kind},
 		Watches: []reconcile.Watch{requests.Watch(informers.Itself, informers.WithResync)},
 		Observe: (&caches{requests}).observe,
 		Plan:    reconcile.PlanOnly(planDeletion),

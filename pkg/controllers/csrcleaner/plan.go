@@ -45,20 +45,20 @@ func ends(r *csrutil.Request) (all []end) {
 		updated := c.LastUpdateTime.Time
 		switch {
 		case c.Type == certificatesv1.CertificateApproved && issued:
-			add(updated, decided, "it was approved, and the certificate was issued") // CSR-36
+			add(updated, decided, "it was approved, and the certificate was issued")
 		case c.Type == certificatesv1.CertificateApproved:
-			add(updated, undecided, "it was approved, but no signer has issued a certificate") // CSR-40
+			add(updated, undecided, "it was approved, but no signer has issued a certificate")
 		case c.Type == certificatesv1.CertificateDenied:
-			add(updated, decided, "it was denied") // CSR-37
+			add(updated, decided, "it was denied")
 		case c.Type == certificatesv1.CertificateFailed:
-			add(updated, decided, "its signer has given it up") // CSR-38
+			add(updated, decided, "its signer has given it up")
 		}
 	}
 	if len(r.Status.Conditions) == 0 {
-		add(r.CreationTimestamp.Time, undecided, "nobody has approved or denied it") // CSR-39
+		add(r.CreationTimestamp.Time, undecided, "nobody has approved or denied it")
 	}
 	if issued && csrutil.Has(r, certificatesv1.CertificateApproved) {
-		add(expiry(r.Status.Certificate), 0, "the certificate has expired") // CSR-41
+		add(expiry(r.Status.Certificate), 0, "the certificate has expired")
 	}
 	return all
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -203,12 +204,12 @@ func TestStaleCache(t *testing.T) { // CSR-49
 	run(t, func(s *clienttest.Server, put func(*csrutil.Request)) {
 		r := csrtest.Kubelet(created(23 * time.Hour))
 		put(r)
-		s.FreezeWatches(csrutil.Kind())
+		s.FreezeWatches(client.KindFor[*certificatesv1.CertificateSigningRequest]())
 		put(csrtest.Kubelet(created(23*time.Hour), csrtest.Condition("Approved", time.Now())))
 		time.Sleep(2 * time.Hour)
-		s.ResumeWatches(csrutil.Kind())
+		s.ResumeWatches(client.KindFor[*certificatesv1.CertificateSigningRequest]())
 		time.Sleep(time.Hour)
-		if len(s.Names(csrutil.Kind())) != 1 || s.CountWrites("refused delete") != 1 {
+		if len(s.Names(client.KindFor[*certificatesv1.CertificateSigningRequest]())) != 1 || s.CountWrites("refused delete") != 1 {
 			t.Error(s.Log())
 		}
 	})

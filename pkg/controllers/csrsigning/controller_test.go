@@ -137,7 +137,7 @@ func (b *bench) put(name string, edits ...func(*csrutil.Request)) {
 // get returns the request.
 func (b *bench) get(name string) *csrutil.Request {
 	b.Helper()
-	requests, _ := client.BuiltIn(csrutil.Kind())
+	requests := client.MappingFor[*certificatesv1.CertificateSigningRequest]()
 	r := &csrutil.Request{}
 	if err := b.server.Get(b.Context(), requests, plan.Key{Name: name}, r); err != nil {
 		b.Fatal(err)

@@ -112,7 +112,7 @@ func (a *authority) follow(ctx context.Context, changed func()) {
 
 // sign returns a certificate in PEM, the leaf alone (CSR-17).
 func (i *issuer) sign(now time.Time, of *order, longest time.Duration) ([]byte, error) {
-	if now.After(i.cert.NotAfter) { // CSR-21
+	if now.After(i.cert.NotAfter) {
 		return nil, fmt.Errorf("the signer has expired: NotAfter=%v", i.cert.NotAfter)
 	}
 	template := of.template(now, longest, i.cert.NotAfter)

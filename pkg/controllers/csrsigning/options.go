@@ -19,7 +19,7 @@ type Options struct {
 	KubeletClient  Pair
 	Client         Pair
 	LegacyUnknown  Pair
-	Duration       time.Duration // CSR-10
+	Duration       time.Duration
 }
 
 // Pair are the files of a certificate authority.

@@ -25,13 +25,12 @@ func planCertificate(now time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "there is nothing to sign"}
 	}
 	_, violation := read(s.Request)
-	if violation == "" { // CSR-17
+	if violation == "" {
 		const why = "issue the certificate"
 		return plan.Plan{Why: why, Steps: []plan.Step{plan.Change{
 			Old: s.Request, New: s.Request, Fill: []string{certificate}, Subresource: plan.Status, Why: why,
 		}}}
 	}
-	// CSR-16
 	after := s.Request.DeepCopy()
 	why := "give the request up: " + violation
 	after.Status.Conditions = append(after.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{

@@ -21,6 +21,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/csrtest"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -192,7 +193,7 @@ func TestSnapshotsCanBeStored(t *testing.T) {
 }
 
 func TestIgnoresFieldsNotCached(t *testing.T) {
-	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{csrutil.Kind(): {}}})
+	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*certificatesv1.CertificateSigningRequest](): {}}})
 	if err != nil {
 		t.Fatal(err)
 	}

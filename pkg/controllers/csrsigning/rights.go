@@ -14,7 +14,7 @@ func Rights() rbac.Rights {
 			{Group: group, Resource: requests + "/status", Verbs: []string{"update"}, For: "certificates, and requests that cannot be signed"},
 			{
 				Group: group, Resource: "signers", Verbs: []string{"sign"}, Names: csrutil.Signers(),
-				Implied: true, For: "certificates: admission asks for it", // CSR-45
+				Implied: true, For: "certificates: admission asks for it",
 			},
 		},
 	}

@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -31,10 +30,6 @@ func New(o Options) manager.Controller {
 		Rights:      Rights,
 		Init:        o.init,
 	}
-}
-
-func revisionKind() schema.GroupVersionKind {
-	return appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
 }
 
 // podFields are what the controller reads of pods. DaemonSets are written back whole, and of revisions all data counts.

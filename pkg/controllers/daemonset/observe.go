@@ -10,7 +10,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -58,13 +57,6 @@ func live(s snapshot) []reconcile.Live {
 	if err != nil {
 		return nil
 	}
-	pods := reconcile.Live{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: s.Set.Namespace, Selector: selector}
-	for _, p := range s.Pods {
-		pods.Cached = append(pods.Cached, plan.Object(p))
-	}
-	revisions := reconcile.Live{Kind: revisionKind(), Namespace: s.Set.Namespace, Selector: selector}
-	for _, r := range s.Revisions {
-		revisions.Cached = append(revisions.Cached, plan.Object(r))
-	}
-	return []reconcile.Live{pods, revisions}
+	namespace := s.Set.Namespace
+	return []reconcile.Live{reconcile.LiveOf(namespace, selector, s.Pods), reconcile.LiveOf(namespace, selector, s.Revisions)}
 }

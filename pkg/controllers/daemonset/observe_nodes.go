@@ -128,7 +128,7 @@ func (k *caches) uncachedNodes(ctx context.Context, s snapshot, on map[string][]
 			o.FieldSelector = fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 		}
 	}
-	resource, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind("Node"))
+	resource := client.MappingFor[*corev1.Node]()
 	found := &metav1.PartialObjectMetadataList{}
 	if err := k.verifier.List(ctx, resource, "", o, found); err != nil {
 		return nil, fmt.Errorf("whether the nodes of unassigned pods are gone: %w", err)

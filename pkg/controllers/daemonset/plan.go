@@ -75,9 +75,7 @@ func (w *planner) say(format string, args ...any) {
 }
 
 func (w *planner) requeueAfter(d time.Duration) {
-	if d > 0 && (w.requeue == 0 || d < w.requeue) {
-		w.requeue = d
-	}
+	w.requeue = plan.Sooner(w.requeue, max(0, d))
 }
 
 func (w *planner) why() string {

@@ -121,14 +121,12 @@ func (s *view) moving(c counts) bool {
 // when decides how long the report may wait for a newer one. What users wait for is reported at once: that each node has its pod,
 // and that a name was taken, which leads to another name.
 func (s *view) when(status *appsv1.DaemonSetStatus, moving bool, did plan.Outcome) plan.When {
-	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
+	later := plan.Progress(int64(max(status.DesiredNumberScheduled, status.CurrentNumberScheduled)))
 	switch {
 	case !equality.Semantic.DeepEqual(s.Set.Status.CollisionCount, status.CollisionCount):
 		return plan.Now()
-	case !moving && !wrote:
-		return plan.Now()
 	case s.Set.Status.ObservedGeneration < s.Set.Generation:
-		return plan.Soon()
+		later = plan.Soon()
 	}
-	return plan.Progress(int64(max(status.DesiredNumberScheduled, status.CurrentNumberScheduled)))
+	return did.ReportWhen(false, moving, later)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -78,11 +77,5 @@ func live(s snapshot) []reconcile.Live {
 	if err != nil {
 		return nil
 	}
-	cached := make([]plan.Object, len(s.ReplicaSets))
-	for i, rs := range s.ReplicaSets {
-		cached[i] = rs
-	}
-	return []reconcile.Live{{
-		Kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), Namespace: s.Deployment.Namespace, Selector: selector, Cached: cached,
-	}}
+	return []reconcile.Live{reconcile.LiveOf(s.Deployment.Namespace, selector, s.ReplicaSets)}
 }

@@ -8,7 +8,7 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers int32 // CLI-13
+	Workers int32
 }
 
 // AddFlags implements manager.Flags.

@@ -154,18 +154,15 @@ func (r *rollout) when(status *appsv1.DeploymentStatus, did plan.Outcome) plan.W
 	collided := !equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
 	news := collided || flipped(before.Conditions, status.Conditions)
 	finishes := reasonOf(before.Conditions) != finished && reasonOf(status.Conditions) == finished
-	wrote := did.Wrote() && did.Err == nil
-	switch {
-	case failed(before.Conditions, status.Conditions):
+	if failed(before.Conditions, status.Conditions) {
 		return plan.Now()
-	case news && !wrote && !(finishes && r.moving()):
-		return plan.Now()
-	case !r.moving() && !did.Wrote():
-		return plan.Now()
-	case news || finishes || before.ObservedGeneration < status.ObservedGeneration:
-		return plan.Soon()
 	}
-	return plan.Progress(r.total())
+	later := plan.Progress(r.total())
+	if news || finishes || before.ObservedGeneration < status.ObservedGeneration {
+		later = plan.Soon()
+	}
+	moving := r.moving()
+	return did.ReportWhen(news && !(finishes && moving), moving || did.Wrote(), later)
 }
 
 // moving reports whether more is about to change by itself: pods come, go or become available, or a ReplicaSet's

@@ -280,7 +280,7 @@ func TestLive(t *testing.T) {
 	b := newBench(t, web())
 	b.put(t, objects(podsOf(three, 3))...)
 	l := b.live(b.observed(t))
-	if len(l) != 1 || l[0].Kind != podKind || l[0].Namespace != "shop" || l[0].Selector.String() != "app=web" || len(l[0].Cached) != 3 {
+	if len(l) != 1 || l[0].Kind != b.pods.Kind() || l[0].Namespace != "shop" || l[0].Selector.String() != "app=web" || len(l[0].Cached) != 3 {
 		t.Errorf("%+v", l)
 	}
 	for _, selector := range []string{"none", "? bad"} {

@@ -207,13 +207,13 @@ func (b *bench) store(o plan.Object) cache.Indexer {
 	case *policyv1.PodDisruptionBudget:
 		return b.budgets.Informer().GetIndexer()
 	case *corev1.ReplicationController:
-		return b.controllers.Informer().GetIndexer()
+		return b.workloads.ReplicationControllers.Informer().GetIndexer()
 	case *appsv1.ReplicaSet:
-		return b.replicaSets.Informer().GetIndexer()
+		return b.workloads.ReplicaSets.Informer().GetIndexer()
 	case *appsv1.Deployment:
-		return b.deployments.Informer().GetIndexer()
+		return b.workloads.Deployments.Informer().GetIndexer()
 	case *appsv1.StatefulSet:
-		return b.statefulSets.Informer().GetIndexer()
+		return b.workloads.StatefulSets.Informer().GetIndexer()
 	}
 	return b.pods.Informer().GetIndexer()
 }

@@ -1,12 +1,12 @@
 package disruption
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -26,15 +27,12 @@ const largeBudget = 100
 
 // caches are what the controller reads.
 type caches struct {
-	budgets      informers.BudgetCache
-	pods         informers.LabeledPodCache
-	controllers  informers.Store[*corev1.ReplicationController]
-	replicaSets  informers.Store[*appsv1.ReplicaSet]
-	deployments  informers.Store[*appsv1.Deployment]
-	statefulSets informers.Store[*appsv1.StatefulSet]
-	mapper       mapper
-	verifier     client.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
-	large        int           // pods that are looked at, from which on a budget counts as large
+	budgets   informers.BudgetCache
+	pods      informers.LabeledPodCache
+	workloads scale.Caches
+	mapper    mapper
+	verifier  client.Reader // reads pods live, as whoever fills the caches; nil if they are trusted
+	large     int           // pods that are looked at, from which on a budget counts as large
 }
 
 // memory is what is remembered of a budget from one reconcile to the next: what was seen and said.
@@ -54,7 +52,7 @@ type (
 // observe finds the budget, what its pods add up to, and what their owners are meant to have.
 func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	b := k.budgets.Get(r.Key.Namespace, r.Key.Name)
-	if b == nil { // DIS-4
+	if b == nil {
 		return observation{}, nil
 	}
 	before := memory{Said: impliedNotes(b)}
@@ -176,8 +174,8 @@ func (k *caches) doubt(ctx context.Context, r request, s *snapshot, before *doub
 	return after
 }
 
-// next returns doubts without pods, and when to ask for them again if the server is asked now. If that is earlier than it was due, for
-// the sake of another pod, the time stays. Before is nil the first time.
+// next returns doubts without pods, and when to ask for them again if the server is asked now. The time stays if it has not come yet: then
+// the server is asked because of another pod. Before is nil the first time.
 func (before *doubts) next(now time.Time) *doubts {
 	after := &doubts{Pods: map[types.UID]bool{}, Wait: firstLook}
 	switch {
@@ -204,7 +202,7 @@ func (k *caches) alive(ctx context.Context, b *policyv1.PodDisruptionBudget, pod
 			o = metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 		}
 	}
-	resource, _ := client.BuiltIn(podKind)
+	resource := client.MappingFor[*corev1.Pod]()
 	found := &metav1.PartialObjectMetadataList{}
 	if err := k.verifier.List(ctx, resource, b.Namespace, o, found); err != nil {
 		return nil
@@ -231,12 +229,8 @@ func (k *caches) live(s snapshot) []reconcile.Live {
 	if err != nil || s.Budget.Spec.Selector == nil {
 		return nil
 	}
-	l := reconcile.Live{Kind: podKind, Namespace: s.Budget.Namespace, Selector: selector}
 	pods, _, _ := k.pods.SelectedBy(s.Budget.Namespace, s.Budget.Spec.Selector)
-	for _, p := range pods {
-		l.Cached = append(l.Cached, p)
-	}
-	return []reconcile.Live{l}
+	return []reconcile.Live{reconcile.LiveOf(s.Budget.Namespace, selector, pods)}
 }
 
 // enqueuedByPod returns the budgets that a pod's change concerns: those that select it before or after (DIS-5, DIS-46, DIS-47).
@@ -271,10 +265,7 @@ func countAlike(a, b *corev1.Pod) bool {
 
 // enqueuedByWorkload returns the budgets of the pods that a workload makes, if its size has changed (DIS-52), or who decides on it.
 func (k *caches) enqueuedByWorkload(before, after plan.Object) (keys []plan.Key) {
-	o := after
-	if o == nil {
-		o = before
-	}
+	o := cmp.Or(after, before)
 	w := workloadOf(o)
 	if before != nil && after != nil {
 		if was := workloadOf(before); was.replicas == w.replicas && was.by == w.by {

@@ -20,7 +20,7 @@ type podMemory struct {
 // observePod finds a pod and, if several budgets select it, their names.
 func (k *caches) observePod(_ context.Context, r reconcile.Request[podMemory]) (reconcile.Observation[podSnapshot, podMemory], error) {
 	s := podSnapshot{Pod: k.pods.Get(r.Key.Namespace, r.Key.Name)}
-	if s.Pod == nil { // DIS-36
+	if s.Pod == nil {
 		return reconcile.Observation[podSnapshot, podMemory]{}, nil
 	}
 	o := reconcile.Observation[podSnapshot, podMemory]{Exists: true}

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -52,7 +51,7 @@ type scaling struct {
 }
 
 // observe adds up the scales of the owners, each of which counts once (DIS-19).
-func (k *scaling) observe(ctx context.Context, pods *selection) (s scale) {
+func (k *scaling) observe(ctx context.Context, pods *selection) (s ownersScale) {
 	seen := make(map[types.UID]int32, len(pods.Counts.Owners))
 	failed := map[types.UID]error{}
 	for uid, o := range pods.Counts.Owners {
@@ -82,7 +81,7 @@ func (k *scaling) observe(ctx context.Context, pods *selection) (s scale) {
 // at least one.
 func firstFailure(pods *selection, failed map[types.UID]error) string {
 	names := map[types.UID]string{}
-	for name, p := range pods.all() {
+	for name, p := range pods.Pods.All() {
 		if first, ok := names[p.Owner]; failed[p.Owner] != nil && (!ok || name < first) {
 			names[p.Owner] = name
 		}
@@ -100,41 +99,34 @@ func firstFailure(pods *selection, failed map[types.UID]error) string {
 	return failed[of].Error()
 }
 
-// scaleOf returns what an owner is meant to have, and the uid of who decides that.
+// scaleOf returns what an owner is meant to have, and the uid of who decides that: the Deployment of a ReplicaSet, and otherwise the owner
+// itself.
 func (k *scaling) scaleOf(ctx context.Context, o owner) (by types.UID, replicas int32, err error) {
-	switch schema.FromAPIVersionAndKind(o.Ref.APIVersion, o.Ref.Kind).GroupKind().String() {
-	case "ReplicationController": // DIS-20a
-		if rc := k.controllers.Get(k.namespace, o.Ref.Name); rc != nil && rc.UID == o.Ref.UID {
-			return rc.UID, ptr.Deref(rc.Spec.Replicas, 1), nil
+	w, ok := k.cached(&o.Ref)
+	if set, is := w.Object.(*appsv1.ReplicaSet); is {
+		if above := metav1.GetControllerOfNoCopy(set); isDeployment(above) {
+			w, ok = k.cached(above)
 		}
-	case "ReplicaSet.apps", "ReplicaSet.extensions":
-		if by, replicas, ok := k.scaleOfSet(o); ok {
-			return by, replicas, nil
-		}
-	case "StatefulSet.apps": // DIS-20d
-		if set := k.statefulSets.Get(k.namespace, o.Ref.Name); set != nil && set.UID == o.Ref.UID {
-			return set.UID, ptr.Deref(set.Spec.Replicas, 1), nil
-		}
+	}
+	if ok && !isDeployment(&o.Ref) {
+		return w.Object.GetUID(), w.Replicas, nil
 	}
 	replicas, err = k.liveScaleOf(ctx, o)
 	return o.Ref.UID, replicas, err
 }
 
-// scaleOfSet returns the size of a ReplicaSet, or of the Deployment that controls it (DIS-20b, DIS-20c). It is not ok if one of them is
-// not in the caches.
-func (k *scaling) scaleOfSet(o owner) (by types.UID, replicas int32, ok bool) {
-	set := k.replicaSets.Get(k.namespace, o.Ref.Name)
-	if set == nil || set.UID != o.Ref.UID {
-		return "", 0, false
+// cached returns the workload that a reference means, if it is in the caches.
+func (k *scaling) cached(ref *metav1.OwnerReference) (scale.Workload, bool) {
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	switch kind.String() {
+	case "ReplicaSet.extensions", "Deployment.extensions":
+		kind.Group = appsv1.GroupName
 	}
-	ref := metav1.GetControllerOfNoCopy(set)
-	if !isDeployment(ref) {
-		return set.UID, ptr.Deref(set.Spec.Replicas, 1), true
+	w, ok := k.workloads.Get(kind, k.namespace, ref.Name)
+	if !ok || w.Object.GetUID() != ref.UID {
+		return scale.Workload{}, false
 	}
-	if d := k.deployments.Get(k.namespace, ref.Name); d != nil && d.UID == ref.UID {
-		return d.UID, ptr.Deref(d.Spec.Replicas, 1), true
-	}
-	return "", 0, false
+	return w, true
 }
 
 func isDeployment(ref *metav1.OwnerReference) bool {
@@ -174,7 +166,7 @@ type noScaleError struct{ error }
 func (k *scaling) readScale(ctx context.Context, ref metav1.OwnerReference) (int32, error) {
 	m, err := k.mapper.Mapping(ctx, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if meta.IsNoMatchError(err) {
-		return 0, noScaleError{fmt.Errorf("no matches for kind %q in version %q", ref.Kind, ref.APIVersion)} // DIS-20g
+		return 0, noScaleError{fmt.Errorf("no matches for kind %q in version %q", ref.Kind, ref.APIVersion)}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("kind %s in version %s: %w", ref.Kind, ref.APIVersion, err)
@@ -185,7 +177,7 @@ func (k *scaling) readScale(ctx context.Context, ref metav1.OwnerReference) (int
 	}
 	found, err := k.request.Reader.GetScale(ctx, m, key)
 	switch {
-	case apierrors.IsNotFound(err): // DIS-20h
+	case apierrors.IsNotFound(err): // the owner is gone, or its kind has no scale
 		has, failed := k.mapper.HasSubresource(ctx, m, "scale")
 		if failed != nil {
 			return 0, fmt.Errorf("subresources of %s: %w", m.GroupResource(), failed)
@@ -211,19 +203,9 @@ type workload struct {
 
 func workloadOf(o plan.Object) workload {
 	w := workload{by: controllerOf(o)}
-	var template *corev1.PodTemplateSpec
-	switch o := o.(type) {
-	case *appsv1.ReplicaSet:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
-	case *appsv1.Deployment:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
-	case *appsv1.StatefulSet:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), &o.Spec.Template
-	case *corev1.ReplicationController:
-		w.replicas, template = ptr.Deref(o.Spec.Replicas, 1), o.Spec.Template
-	}
-	if template != nil {
-		w.labels = template.Labels
+	of, _ := scale.Of(o)
+	if w.replicas = of.Replicas; of.Template != nil {
+		w.labels = of.Template.Labels
 	}
 	return w
 }

@@ -25,15 +25,15 @@ type snapshot struct {
 	Doubtful map[string]bool
 	// LookAgain is when the server is asked for them again.
 	LookAgain time.Duration
-	Scale     scale // of the owners, if the budget needs it
+	Scale     ownersScale // of the owners, if the budget needs it
 	// WriteError is how the last reconcile has failed, empty if it has not (DIS-27).
 	WriteError string
 	Retries    int   // reconciles in a row that could not calculate the status
 	Said       notes // what events have said already
 }
 
-// scale is what the owners of the pods are meant to have.
-type scale struct {
+// ownersScale is what the owners of the pods are meant to have.
+type ownersScale struct {
 	Replicas int64         // of all owners
 	Owners   int           // each of which counts once (DIS-19)
 	Error    string        // why that is not known (DIS-13); empty if it is
@@ -62,15 +62,15 @@ func expected(s snapshot) (pods, healthy int64, err error) {
 		pods = min(s.Scale.Replicas, math.MaxInt32)
 	}
 	switch {
-	case spec.MaxUnavailable != nil: // DIS-17
+	case spec.MaxUnavailable != nil:
 		most, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, int(pods), true)
 		return pods, pods - int64(most), err
-	case spec.MinAvailable == nil: // DIS-18c
+	case spec.MinAvailable == nil:
 		return 0, 0, nil
-	case spec.MinAvailable.Type == intstr.Int: // DIS-18a
+	case spec.MinAvailable.Type == intstr.Int:
 		return int64(s.Counts.Pods), int64(spec.MinAvailable.IntVal), nil
 	}
-	least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(pods), true) // DIS-18b
+	least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(pods), true)
 	return pods, int64(least), err
 }
 
@@ -114,15 +114,15 @@ func planEvents(_ time.Time, s snapshot) (n notes, p plan.Plan) {
 	n = noted(s)
 	switch {
 	case n.Failure == "" || n.Failure == s.Said.Failure:
-	case s.SelectorError != "": // DIS-38
+	case s.SelectorError != "":
 		say(corev1.EventTypeWarning, "NoPods", "Failed to get pods: "+n.Failure)
-	default: // DIS-39
+	default:
 		say(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", "Failed to calculate the number of expected pods: "+n.Failure)
 	}
-	if n.NoPods && !s.Said.NoPods { // DIS-37
+	if n.NoPods && !s.Said.NoPods {
 		say(corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
-	if n.Unmanaged && !s.Said.Unmanaged { // DIS-40
+	if n.Unmanaged && !s.Said.Unmanaged {
 		say(corev1.EventTypeWarning, "UnmanagedPods", fmt.Sprintf("The selector %q matches unmanaged pods: no controller says how many "+
 			"of them there should be, so the status of the budget cannot be calculated correctly. Set .spec.minAvailable to an integer.",
 			metav1.FormatLabelSelector(s.Budget.Spec.Selector)))

@@ -143,9 +143,9 @@ func TestSelectionsAreNotChanged(t *testing.T) {
 		many[p.Name] = p
 	}
 	merged := gone.with(many)
-	names := maps.Collect(merged.all())
-	if merged.Later != nil || len(merged.Pods) != 2+2*mostLater || len(names) != merged.Counts.Pods || merged.Counts.Ready != 2 {
-		t.Errorf("%d pods, %+v", len(merged.Pods), merged.Counts)
+	names := maps.Collect(merged.Pods.All())
+	if merged.Pods.Later != nil || len(merged.Pods.Base) != 2+2*mostLater || len(names) != merged.Counts.Pods || merged.Counts.Ready != 2 {
+		t.Errorf("%d pods, %+v", len(names), merged.Counts)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := crowded(t)
 		thin := newBench(t, whole.budgets.Get("shop", "web"))
-		for _, set := range whole.replicaSets.In("shop") {
+		for _, set := range whole.workloads.ReplicaSets.In("shop") {
 			o, err := kept.Project(set)
 			if err != nil {
 				t.Fatal(err)

@@ -35,7 +35,7 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 	if why := failure(s); why != "" {
 		p := write(s, failSafe(now, s.Budget, why), nil)
 		p.Why = "no disruptions are allowed, as the budget cannot be calculated: " + why
-		p.Requeue = plan.Doubling(firstRetry, lastRetry, s.Retries) // DIS-45
+		p.Requeue = plan.Doubling(firstRetry, lastRetry, s.Retries)
 		return p
 	}
 	d := disrupted(now, s)
@@ -44,7 +44,7 @@ func reportStatus(now time.Time, s snapshot, _ plan.Outcome) plan.Plan {
 		after.CurrentHealthy, after.ExpectedPods, after.DesiredHealthy, after.DisruptionsAllowed)
 	var events []plan.Step
 	for _, p := range d.Overdue {
-		events = append(events, plan.RecordEvent{Object: p, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "NotDeleted", // DIS-41
+		events = append(events, plan.RecordEvent{Object: p, Event: plan.Event{Type: corev1.EventTypeWarning, Reason: "NotDeleted",
 			Message: fmt.Sprintf("Pod was expected by PDB %s/%s to be deleted but it wasn't", s.Budget.Namespace, s.Budget.Name)}})
 	}
 	p := write(s, after, events)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -66,7 +67,7 @@ func (c *cleanup) Run(ctx context.Context) error {
 // deleteAll tries once to delete all, and returns the first error. One failure does not keep it from the others. It is
 // complete if all that was found was deleted.
 func (c *cleanup) deleteAll(ctx context.Context) (deleted int, complete bool, err error) {
-	endpoints, _ := client.BuiltIn(kind("Endpoints"))
+	endpoints := client.MappingFor[*corev1.Endpoints]()
 	listed := &metav1.PartialObjectMetadataList{}
 	if err := c.client.List(ctx, endpoints, metav1.NamespaceAll, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy}, listed); err != nil {
 		return 0, false, fmt.Errorf("list Endpoints: %w", err)

@@ -56,7 +56,7 @@ func TestEndpointsToDelete(t *testing.T) {
 			var want []plan.Object
 			if row.goes {
 				one := before.DeepCopy()
-				one.SetGroupVersionKind(kind("Endpoints"))
+				one.SetGroupVersionKind(client.KindFor[*corev1.Endpoints]())
 				want = append(want, one)
 			}
 			if diff := cmp.Diff(want, got) + cmp.Diff(before, &o); diff != "" {
@@ -131,7 +131,7 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 		{"a failure does not keep it from the others", func(*clienttest.Server) error { return apierrors.NewInternalError(errors.New("no")) },
 			[]string{"shop/b after 40ms", "shop/c after 60ms", "shop/a after 1.08s"}, []string{"500", "200", "200", "200"}},
 		{"what is gone is no failure", func(s *clienttest.Server) error {
-			mapping, _ := client.BuiltIn(kind("Endpoints"))
+			mapping := client.MappingFor[*corev1.Endpoints]()
 			s.BeforeWrite(nil)
 			_ = s.Delete(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "a"}, metav1.DeleteOptions{})
 			return gone
@@ -157,7 +157,7 @@ func TestCleanUpWhenDisabled(t *testing.T) {
 			if diff := cmp.Diff(row.want, deleted) + cmp.Diff(row.codes, codes); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff([]string{"foreign"}, s.Names(kind("Endpoints"))); diff != "" {
+			if diff := cmp.Diff([]string{"foreign"}, s.Names(client.KindFor[*corev1.Endpoints]())); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -82,7 +82,7 @@ func (c *cluster) put(objects ...plan.Object) {
 
 // endpoints returns the Endpoints of web.
 func (c *cluster) endpoints() *corev1.Endpoints {
-	mapping, _ := client.BuiltIn(kind("Endpoints"))
+	mapping := client.MappingFor[*corev1.Endpoints]()
 	e := &corev1.Endpoints{}
 	if err := c.Get(context.Background(), mapping, webKey, e); err != nil {
 		c.t.Error(err)

@@ -46,7 +46,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service", "Endpoints"},
 		Watches: []reconcile.Watch{
-			services.Watch(informers.Itself, informers.WithResync), // EP-1
+			services.Watch(informers.Itself, informers.WithResync),
 			pods.Watch(k.enqueuedByPod, informers.WithDelay(batchPeriod)),
 			stored.Watch(enqueuedByEndpoints, informers.Ignoring(foreign)),
 		},

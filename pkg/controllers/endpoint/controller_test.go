@@ -5,7 +5,6 @@ package endpoint
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -251,7 +250,7 @@ func TestObserveHasNoSideEffects(t *testing.T) {
 			}
 			var before *endpoints.Times
 			if r.Memory != nil {
-				before = &endpoints.Times{Created: r.Memory.Created, Ready: maps.Clone(r.Memory.Ready)}
+				before = &endpoints.Times{Created: r.Memory.Created, Ready: r.Memory.Ready.Clone()}
 			}
 			first, err1 := k.observe(context.Background(), r)
 			second, err2 := k.observe(context.Background(), r)

@@ -1,14 +1,9 @@
 package endpoint
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
-
-func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
 // enqueuedByEndpoints returns the key of Endpoints that were deleted (EP-2), and of those that were there before we began,
 // which may be left over from a service that is gone (EP-7).

@@ -49,7 +49,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[endpoints.Time
 // caches of services and of Endpoints may differ in age, and the Endpoints of a living service must not vanish for that. If
 // the role does not let us ask (RB-12), the cache decides.
 func checkGone(ctx context.Context, reader client.Reader, key plan.Key) error {
-	services, _ := client.BuiltIn(kind("Service"))
+	services := client.MappingFor[*corev1.Service]()
 	err := reader.Get(ctx, services, key, &metav1.PartialObjectMetadata{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):

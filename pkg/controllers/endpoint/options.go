@@ -11,7 +11,7 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers     int32         // CLI-15
+	Workers     int32
 	BatchPeriod time.Duration // between a change of a pod and the reconcile of its services (CLI-16)
 	CleanUp     bool          // when the controller is off: delete the Endpoints that it once wrote
 }

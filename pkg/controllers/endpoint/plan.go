@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	managedByLabel = "endpoints.kubernetes.io/managed-by" // EP-25
+	managedByLabel = "endpoints.kubernetes.io/managed-by"
 	managedBy      = "endpoint-controller"
-	capacity       = 1000                                       // addresses that one object may hold (EP-32)
-	leaderRecord   = "control-plane.alpha.kubernetes.io/leader" // EP-7
+	capacity       = 1000 // addresses that one object may hold (EP-32)
+	leaderRecord   = "control-plane.alpha.kubernetes.io/leader"
 	triggerTime    = endpoints.TriggerTime
-	overCapacity   = "endpoints.kubernetes.io/over-capacity" // EP-32
+	overCapacity   = "endpoints.kubernetes.io/over-capacity"
 	truncated      = "truncated"
 )
 
@@ -38,9 +38,9 @@ func planEndpoints(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.Service == nil:
 		return planLeftOver(s)
-	case s.Service.Spec.Type == corev1.ServiceTypeExternalName: // EP-9
+	case s.Service.Spec.Type == corev1.ServiceTypeExternalName:
 		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
-	case s.Service.Spec.Selector == nil: // EP-9
+	case s.Service.Spec.Selector == nil:
 		return plan.Plan{Why: "left alone: the service has no selector"}
 	}
 	w := want(s, capacity)
@@ -61,7 +61,7 @@ func planEndpoints(_ time.Time, s snapshot) plan.Plan {
 	}
 	why := difference(s.Endpoints, after)
 	if why == "" {
-		return plan.Plan{Why: "up to date: " + w.String()} // EP-27
+		return plan.Plan{Why: "up to date: " + w.String()}
 	}
 	return plan.Plan{Why: "change: " + w.String(), Steps: []plan.Step{plan.Change{
 		Old: s.Endpoints, New: after, Events: events(s, w, "FailedToUpdateEndpoint", "update endpoint"), Why: why,
@@ -87,7 +87,7 @@ func endpointsToDelete(listed []metav1.PartialObjectMetadata) (all []plan.Object
 	for i := range listed {
 		if o := &listed[i]; o.Labels[managedByLabel] == managedBy && o.DeletionTimestamp == nil && !isLeaderRecord(o) {
 			one := &metav1.PartialObjectMetadata{ObjectMeta: o.ObjectMeta}
-			one.SetGroupVersionKind(kind("Endpoints")) // as an item of a list it does not say
+			one.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Endpoints")) // as an item of a list it does not say
 			all = append(all, one)
 		}
 	}
@@ -177,7 +177,7 @@ func difference(before, after *corev1.Endpoints) string {
 	was, noted := before.Annotations[overCapacity]
 	is, note := after.Annotations[overCapacity]
 	switch {
-	case !endpoints.SameSubsets(endpoints.Pack(endpoints.Unpack(before.Subsets)), after.Subsets): // EP-24
+	case !endpoints.SameSubsets(endpoints.Pack(endpoints.Unpack(before.Subsets)), after.Subsets):
 		return "the addresses have changed"
 	case !maps.Equal(before.Labels, after.Labels):
 		return "the labels have changed"

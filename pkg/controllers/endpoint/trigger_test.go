@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 )
 
@@ -73,9 +74,9 @@ func TestTriggerTimeOutlivesWritesThatFail(t *testing.T) {
 		{name: "not carried out and not answered", before: func(*cluster) error { return noAnswer }, want: []string{"30m0s: a b"}},
 		{name: "carried out and not answered", after: func(*cluster) error { return noAnswer }, want: []string{"30m0s: a b"}},
 		{name: "carried out and not answered, while the cache of Endpoints lags", after: func(k *cluster) error {
-			k.FreezeWatches(kind("Endpoints"))
+			k.FreezeWatches(client.KindFor[*corev1.Endpoints]())
 			return noAnswer
-		}, then: func(k *cluster) { k.ResumeWatches(kind("Endpoints")) }, want: []string{"30m0s: a b"}},
+		}, then: func(k *cluster) { k.ResumeWatches(client.KindFor[*corev1.Endpoints]()) }, want: []string{"30m0s: a b"}},
 		{name: "carried out and not answered, and another change before the next try", after: func(k *cluster) error {
 			k.put(c)
 			return noAnswer

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -21,7 +20,7 @@ import (
 func New(o Options) manager.Controller {
 	o.Workers, o.Max = cmp.Or(o.Workers, 5), cmp.Or(o.Max, 100)
 	return manager.Controller{
-		Name:        "endpointslice-controller", // EPS-1..3
+		Name:        "endpointslice-controller",
 		Alias:       "endpointslice",
 		Account:     "endpointslice-controller",
 		Beside:      true,
@@ -32,18 +31,12 @@ func New(o Options) manager.Controller {
 	}
 }
 
-func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
-
-func sliceKind() schema.GroupVersionKind {
-	return discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
-}
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	annotation := func(key string) string { return "metadata.annotations[" + key + "]" }
 	services, err1 := informers.Services(c.Informers, "spec", annotation(hintsAnnotation), annotation(corev1.AnnotationTopologyMode))
 	pods, err2 := informers.PodsByLabels(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
 	onNodes, err3 := informers.PodsByNode(c.Informers, informers.PodFields{Paths: endpoints.PodPaths(), Condition: informers.Ready})
-	nodes, err4 := informers.Nodes(c.Informers, "status.conditions", "status.allocatable") // EPS-51
+	nodes, err4 := informers.Nodes(c.Informers, "status.conditions", "status.allocatable")
 	slices, err5 := informers.EndpointSlices(c.Informers)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
@@ -58,10 +51,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service"},
 		Watches: []reconcile.Watch{
-			services.Watch(own.itself, informers.WithResync), // EPS-13
+			services.Watch(own.itself, informers.WithResync),
 			pods.Watch(k.enqueuedByPod, informers.WithDelay(after(o.BatchPeriod))),
 			nodes.Watch(k.enqueuedByNode),
-			slices.Watch(watch.Edited, informers.WithDelay(after(max(time.Second, o.BatchPeriod)))), // EPS-15
+			slices.Watch(watch.Edited, informers.WithDelay(after(max(time.Second, o.BatchPeriod)))),
 			slices.Watch(watch.Moved),
 			slices.Watch(k.enqueuedBySlice),
 		},
@@ -76,9 +69,5 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 // live are the slices that a previous leader may have written.
 func live(s snapshot) []reconcile.Live {
 	selector := labels.Set{discoveryv1.LabelServiceName: s.Key.Name, discoveryv1.LabelManagedBy: managedBy}.AsSelector()
-	l := reconcile.Live{Kind: sliceKind(), Namespace: s.Key.Namespace, Selector: selector}
-	for _, o := range s.Slices {
-		l.Cached = append(l.Cached, o)
-	}
-	return []reconcile.Live{l}
+	return []reconcile.Live{reconcile.LiveOf(s.Key.Namespace, selector, s.Slices)}
 }

@@ -282,7 +282,7 @@ func inCluster(t *testing.T, test func(s *clienttest.Server), objects ...plan.Ob
 
 func slicesOn(t *testing.T, s *clienttest.Server) (all []*discoveryv1.EndpointSlice) {
 	t.Helper()
-	m, _ := client.BuiltIn(sliceKind())
+	m := client.MappingFor[*discoveryv1.EndpointSlice]()
 	list := &discoveryv1.EndpointSliceList{}
 	if err := s.List(context.Background(), m, "shop", metav1.ListOptions{}, list); err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestEPS60StaleCache(t *testing.T) {
 					time.Sleep(3 * time.Second)
 					synctest.Wait()
 				}
-				s.FreezeWatches(sliceKind())
+				s.FreezeWatches(client.KindFor[*discoveryv1.EndpointSlice]())
 				creates, updates := s.CountWrites("create EndpointSlice"), s.CountWrites("update EndpointSlice")
 				put(web())
 				put(pod("a", "10.0.0.1"))
@@ -329,7 +329,7 @@ func TestEPS60StaleCache(t *testing.T) {
 				if n := s.CountWrites("update EndpointSlice") - updates; n != once || once > 1 {
 					t.Errorf("%d updates, and %d before the cache was out of date", n, once)
 				}
-				s.ResumeWatches(sliceKind())
+				s.ResumeWatches(client.KindFor[*discoveryv1.EndpointSlice]())
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if diff := cmp.Diff([]string{c.want}, render(slicesOn(t, s))); diff != "" {
@@ -343,7 +343,7 @@ func TestEPS60StaleCache(t *testing.T) {
 // An update names the version that it changes: what others have written is not lost, though the cache does not show it.
 func TestEPS42UpdatesHaveAPrecondition(t *testing.T) {
 	inCluster(t, func(s *clienttest.Server) {
-		s.FreezeWatches(sliceKind())
+		s.FreezeWatches(client.KindFor[*discoveryv1.EndpointSlice]())
 		edited := slicesOn(t, s)[0].DeepCopy()
 		edited.Annotations = map[string]string{"theirs": "x"}
 		for _, o := range []plan.Object{edited, pod("b", "10.0.0.2")} {
@@ -356,7 +356,7 @@ func TestEPS42UpdatesHaveAPrecondition(t *testing.T) {
 		if n := s.CountWrites("refused update EndpointSlice"); n == 0 {
 			t.Errorf("no update was refused: %v", s.Log())
 		}
-		s.ResumeWatches(sliceKind())
+		s.ResumeWatches(client.KindFor[*discoveryv1.EndpointSlice]())
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		all := slicesOn(t, s)
@@ -452,7 +452,7 @@ func TestOneSliceWhateverHappens(t *testing.T) {
 			}
 		}
 		expect("three changes at once", "IPv4 :8080/TCP> !10.0.0.1 10.0.0.2 10.0.0.3")
-		m, _ := client.BuiltIn(sliceKind())
+		m := client.MappingFor[*discoveryv1.EndpointSlice]()
 		if err := s.Delete(context.Background(), m, plan.Key{Namespace: "shop", Name: slicesOn(t, s)[0].Name}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -480,7 +480,7 @@ func TestEPS18EPS31NodeRegisteredAnew(t *testing.T) {
 			return all[0]
 		}
 		web()
-		m, _ := client.BuiltIn(kind("Node"))
+		m := client.MappingFor[*corev1.Node]()
 		if err := s.Delete(context.Background(), m, plan.Key{Name: "n1"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,9 @@ type caches struct {
 
 // memory is what is remembered of a service from one reconcile to the next.
 type memory struct {
-	Times   *endpoints.Times // EPS-23
-	Hinted  bool             // it asked for topology hints
-	Checked *checked         // what its slices were compared with; nil if all must be compared again
+	Times   *endpoints.Times
+	Hinted  bool     // it asked for topology hints
+	Checked *checked // what its slices were compared with; nil if all must be compared again
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -34,7 +35,7 @@ type observation = reconcile.Observation[snapshot, memory]
 // observe finds the service, its pods with the zones of their nodes, and its slices.
 func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observation, error) {
 	s := snapshot{Key: r.Key, Service: k.services.Get(r.Key.Namespace, r.Key.Name), Max: k.most}
-	if s.Service == nil { // EPS-19
+	if s.Service == nil {
 		return observation{}, nil
 	}
 	s.Slices = k.slices.Of(r.Key.Namespace, r.Key.Name)
@@ -162,10 +163,7 @@ func (k *caches) enqueuedBySlice(before, after plan.Object) []plan.Key {
 	if before != nil && after != nil {
 		return nil
 	}
-	o := after
-	if o == nil {
-		o = before
-	}
+	o := cmp.Or(after, before)
 	key, ok := endpoints.ServiceOfSlice(o)
 	if s := k.services.Get(key.Namespace, key.Name); !ok || s == nil || s.Spec.Selector != nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers     int32         // EPS-10
+	Workers     int32
 	Max         int32         // endpoints in a slice (EPS-11)
 	BatchPeriod time.Duration // between a change of a pod and the reconcile of its services (EPS-12)
 }

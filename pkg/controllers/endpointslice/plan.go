@@ -16,7 +16,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-const managedBy = "endpointslice-controller.k8s.io" // EPS-6
+const managedBy = "endpointslice-controller.k8s.io"
 
 // snapshot is what one reconcile of a service has observed. The objects belong to shared caches.
 type snapshot struct {
@@ -37,7 +37,7 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.Service == nil: // EPS-19: what is left is the garbage collector's
 		return plan.Plan{}
-	case s.Service.Spec.Type == corev1.ServiceTypeExternalName: // EPS-20
+	case s.Service.Spec.Type == corev1.ServiceTypeExternalName:
 		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
 	case s.Service.Spec.Selector == nil:
 		return planUnused(s)
@@ -60,11 +60,11 @@ func planSlices(_ time.Time, s snapshot) plan.Plan {
 	if len(each.Sequences) > 0 {
 		p.Steps = append(p.Steps, each)
 	}
-	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) { // EPS-25
+	for _, family := range slices.Sorted(maps.Keys(sorted.ours)) {
 		p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.ours[family], s.Service, eventsOf(s.Service), "the service does not have this address family")...)
 	}
 	why := "it belongs to an older service of this name"
-	p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.orphans, s.Service, eventsOf(s.Service), why)...) // EPS-26
+	p.Steps = append(p.Steps, endpoints.DeleteSlices(sorted.orphans, s.Service, eventsOf(s.Service), why)...)
 	p.Why = "up to date: "
 	if len(p.Steps) > 0 {
 		p.Why = "change: "
@@ -125,7 +125,7 @@ func sortSlices(s snapshot) sortedSlices {
 	slices.SortFunc(all, func(a, b *discoveryv1.EndpointSlice) int { return strings.Compare(a.Name, b.Name) })
 	for _, o := range all {
 		switch {
-		case !ours(o) || o.DeletionTimestamp != nil: // EPS-21
+		case !ours(o) || o.DeletionTimestamp != nil:
 		case s.isMine(o):
 			sorted.ours[o.AddressType] = append(sorted.ours[o.AddressType], o)
 		default:

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -23,7 +22,7 @@ import (
 func New(o Options) manager.Controller {
 	o.Workers, o.Max = cmp.Or(o.Workers, 5), cmp.Or(o.Max, 1000)
 	return manager.Controller{
-		Name:        "endpointslice-mirroring-controller", // EPS-1..3
+		Name:        "endpointslice-mirroring-controller",
 		Alias:       "endpointslicemirroring",
 		Account:     "endpointslicemirroring-controller",
 		Beside:      true,
@@ -32,10 +31,6 @@ func New(o Options) manager.Controller {
 		Rights:      Rights,
 		Init:        o.init,
 	}
-}
-
-func sliceKind() schema.GroupVersionKind {
-	return discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
@@ -56,7 +51,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Watches: []reconcile.Watch{
 			stored.Watch(k.enqueuedByEndpoints, informers.WithResync),
 			services.Watch(enqueuedByService),
-			slices.Watch(watch.Edited, informers.WithDelay(func(plan.Key) time.Duration { return max(time.Second, o.BatchPeriod) })), // EPS-15
+			slices.Watch(watch.Edited, informers.WithDelay(func(plan.Key) time.Duration { return max(time.Second, o.BatchPeriod) })),
 			slices.Watch(watch.Moved),
 		},
 		Observe: k.observe,
@@ -70,9 +65,5 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 // live are the slices that a previous leader may have written.
 func live(s snapshot) []reconcile.Live {
 	selector := labels.Set{discoveryv1.LabelServiceName: s.Key.Name, discoveryv1.LabelManagedBy: managedBy}.AsSelector()
-	l := reconcile.Live{Kind: sliceKind(), Namespace: s.Key.Namespace, Selector: selector}
-	for _, o := range s.Slices {
-		l.Cached = append(l.Cached, o)
-	}
-	return []reconcile.Live{l}
+	return []reconcile.Live{reconcile.LiveOf(s.Key.Namespace, selector, s.Slices)}
 }

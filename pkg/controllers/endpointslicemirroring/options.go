@@ -11,7 +11,7 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers     int32         // ESM-1
+	Workers     int32
 	Max         int32         // addresses of a subset that are mirrored (ESM-2)
 	BatchPeriod time.Duration // between a change of a slice and the reconcile (ESM-3)
 }

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	managedBy    = "endpointslicemirroring-controller.k8s.io"         // EPS-6
-	leaderRecord = "control-plane.alpha.kubernetes.io/leader"         // ESM-4
-	lastApplied  = "kubectl.kubernetes.io/last-applied-configuration" // ESM-21
-	tooMany      = "TooManyAddressesToMirror"                         // ESM-16
-	invalidIP    = "InvalidIPAddress"                                 // ESM-15
+	managedBy    = "endpointslicemirroring-controller.k8s.io"
+	leaderRecord = "control-plane.alpha.kubernetes.io/leader"
+	lastApplied  = "kubectl.kubernetes.io/last-applied-configuration"
+	tooMany      = "TooManyAddressesToMirror"
+	invalidIP    = "InvalidIPAddress"
 	manyMessage  = "A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped"
 	wrongMessage = "Skipped %d invalid IP addresses when mirroring to EndpointSlices"
 )
@@ -42,7 +42,7 @@ type snapshot struct {
 // planMirror decides what the slices must be (ESM-9..22).
 func planMirror(_ time.Time, s snapshot) plan.Plan {
 	mine := mineOf(s)
-	if why := unwanted(s); why != "" { // ESM-9
+	if why := unwanted(s); why != "" {
 		return plan.Plan{Why: why, Steps: endpoints.DeleteSlices(mine, owner(s), plan.Events{}, why)}
 	}
 	wanted, skipped := mirror(s.Endpoints, s.Max)
@@ -187,7 +187,7 @@ func changesOf(s snapshot, family discoveryv1.AddressType, all []*wanted, mine [
 			free = append(free, o)
 		}
 	}
-	reference := *metav1.NewControllerRef(s.Endpoints, corev1.SchemeGroupVersion.WithKind("Endpoints")) // ESM-22
+	reference := *metav1.NewControllerRef(s.Endpoints, corev1.SchemeGroupVersion.WithKind("Endpoints"))
 	labels, annotations := endpoints.SliceLabels(s.Endpoints.Labels, s.Key.Name, managedBy), annotationsOf(s.Endpoints)
 	for _, w := range all {
 		if w.family != family {

@@ -42,7 +42,7 @@ func (g *graph) label(uid types.UID) string {
 			n.namespace, n.kind.GroupVersion(), n.kind.Kind, n.name, n.deleting, n.waiting())
 	}
 	if o := g.owners[uid]; o != nil {
-		for c, s := range o.claims {
+		for c, s := range o.stated {
 			text += fmt.Sprintf("%s %s %s/%s: %s\n", c.apiVersion, c.kind, c.namespace, c.name, s)
 		}
 	}
@@ -50,7 +50,7 @@ func (g *graph) label(uid types.UID) string {
 }
 
 // String implements fmt.Stringer.
-func (s claimState) String() string {
+func (s ownerState) String() string {
 	return [...]string{"unverified", "absent", "present", "unresolvable"}[s]
 }
 

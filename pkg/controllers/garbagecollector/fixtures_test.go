@@ -109,12 +109,12 @@ func (w *world) add(e effects) {
 	w.effects.remove = append(w.effects.remove, e.remove...)
 	w.effects.orphan = append(w.effects.orphan, e.orphan...)
 	w.effects.verify = append(w.effects.verify, e.verify...)
-	w.effects.astray = append(w.effects.astray, e.astray...)
+	w.effects.foreign = append(w.effects.foreign, e.foreign...)
 }
 
-// answer verifies all claims to the uid.
-func (w *world) verify(uid types.UID, s claimState) {
-	for c := range w.owners[uid].claims {
+// answer verifies all owners that are stated to have the uid.
+func (w *world) verify(uid types.UID, s ownerState) {
+	for c := range w.owners[uid].stated {
 		w.add(w.verified(c, s))
 	}
 }
@@ -131,7 +131,7 @@ func (w *world) queued() string {
 	for _, c := range w.effects.verify {
 		all = append(all, fmt.Sprintf("verify:%s/%s", c.namespace, c.name))
 	}
-	for _, s := range w.effects.astray {
+	for _, s := range w.effects.foreign {
 		all = append(all, fmt.Sprintf("astray:%s->%s", s.dependent.Name, s.ref.Name))
 	}
 	w.effects = effects{}

@@ -77,23 +77,23 @@ type node struct {
 // owner is what is known of a uid that is referred to.
 type owner struct {
 	dependents map[*node]struct{}
-	refs       []metav1.OwnerReference // those of the latest dependent, for others to share
-	claims     map[claim]claimState    // references that no node answers
+	refs       []metav1.OwnerReference    // those of the latest dependent, for others to share
+	stated     map[statedOwner]ownerState // owners that references to the uid state, and that no node is
 }
 
-// claim is an owner as references state it, which no node answers: the owner does not exist, or it has not been seen yet, or its
-// kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one live read for all dependents, unless
+// statedOwner is an owner as references state it, for which there is no node: the owner does not exist, or it has not been seen yet, or
+// its kind, name or namespace is not what the references say (GC-19, GC-22). It is verified by one live read for all dependents, unless
 // the watch of that kind has shown the deletion of that very object.
-type claim struct {
+type statedOwner struct {
 	apiVersion, kind string
 	namespace, name  string // the namespace is that of the dependents; none for a kind that is known to be cluster-scoped
 	uid              types.UID
 }
 
-type claimState int
+type ownerState int
 
 const (
-	unverified   claimState = iota // nobody knows yet: the dependents wait
+	unverified   ownerState = iota // nobody knows yet: the dependents wait
 	absent                         // the server does not have it: references to it dangle (GC-26, GC-33)
 	present                        // the server has it, but no watch has shown it yet (GC-20)
 	unresolvable                   // its kind is unknown (GC-34), or has namespaces where the dependent has none (GC-35)
@@ -101,14 +101,14 @@ const (
 
 // effects are what a change of the graph leads to.
 type effects struct {
-	remove []*node // objects to decide about
-	orphan []*node // objects whose dependents are to be orphaned
-	verify []claim
-	astray []stray
+	remove  []*node // objects to decide about
+	orphan  []*node // objects whose dependents are to be orphaned
+	verify  []statedOwner
+	foreign []foreignReference
 }
 
-// stray is a reference to an owner in another namespace (GC-52).
-type stray struct {
+// foreignReference is a reference to an owner in another namespace (GC-52).
+type foreignReference struct {
 	dependent *metav1.PartialObjectMetadata
 	ref       metav1.OwnerReference
 }
@@ -233,7 +233,7 @@ func (g *graph) observe(k *resourceKind, o *metav1.PartialObjectMetadata) (e eff
 	n.owners, n.finalizers, n.deleting = o.OwnerReferences, o.Finalizers, o.DeletionTimestamp != nil
 	g.relink(n, before.owners, &e)
 	if before.kind == nil || before.kind.GroupKind() != k.GroupKind() {
-		g.answer(n, &e)
+		g.resolve(n, &e)
 	}
 	g.deletionBegins(n, &before, &e)
 	return e
@@ -264,7 +264,7 @@ func (g *graph) deletionBegins(n, before *node, e *effects) {
 func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
 	for _, ref := range before {
 		if blocks(ref) && !slices.ContainsFunc(n.owners, func(r metav1.OwnerReference) bool { return r.UID == ref.UID && blocks(r) }) {
-			g.freed(ref.UID, e)
+			g.unblock(ref.UID, e)
 		}
 		if !refersTo(n.owners, ref.UID) {
 			g.unlink(n, ref.UID)
@@ -282,12 +282,12 @@ func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
 			o.refs = n.owners
 		}
 		known := slices.ContainsFunc(before, func(r metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(r, ref) })
-		g.question(n, ref, !known, e)
+		g.checkReference(n, ref, !known, e)
 	}
 }
 
-// freed queues an owner that waits for its dependents, because one does not block it any more (GC-24, GC-26).
-func (g *graph) freed(uid types.UID, e *effects) {
+// unblock queues an owner that waits for its dependents, because one does not block it any more (GC-24, GC-26).
+func (g *graph) unblock(uid types.UID, e *effects) {
 	for n := range g.twins(uid) {
 		if n.waiting() {
 			e.remove = append(e.remove, n)
@@ -305,9 +305,9 @@ func (g *graph) unlink(n *node, uid types.UID) {
 		return
 	}
 	delete(g.owners, uid)
-	maps.DeleteFunc(o.claims, func(_ claim, s claimState) bool { return s != absent })
-	if len(o.claims) > 0 {
-		g.missing.Add(uid, o.claims)
+	maps.DeleteFunc(o.stated, func(_ statedOwner, s ownerState) bool { return s != absent })
+	if len(o.stated) > 0 {
+		g.missing.Add(uid, o.stated)
 	}
 }
 
@@ -315,30 +315,30 @@ func (g *graph) unlink(n *node, uid types.UID) {
 func (g *graph) newOwner(uid types.UID) *owner {
 	o := &owner{dependents: map[*node]struct{}{}}
 	if known, ok := g.missing.Get(uid); ok {
-		o.claims = known.(map[claim]claimState)
+		o.stated = known.(map[statedOwner]ownerState)
 		g.missing.Remove(uid)
 	}
 	g.owners[uid] = o
 	return o
 }
 
-// question makes a claim of a reference that no node answers.
-func (g *graph) question(n *node, ref metav1.OwnerReference, tell bool, e *effects) {
+// checkReference has the owner that a reference states verified if there is no node for it.
+func (g *graph) checkReference(n *node, ref metav1.OwnerReference, tell bool, e *effects) {
 	if g.ownerOf(n, ref) != nil {
 		return
 	}
-	if tell && g.isAstray(n, ref) {
-		e.astray = append(e.astray, stray{n.object(), ref})
+	if tell && g.isForeign(n, ref) {
+		e.foreign = append(e.foreign, foreignReference{n.object(), ref})
 	}
-	o, c := g.owners[ref.UID], g.claimOf(n, ref)
-	if _, ok := o.claims[c]; !ok {
-		o.claim(c, unverified)
+	o, c := g.owners[ref.UID], g.statedBy(n, ref)
+	if _, ok := o.stated[c]; !ok {
+		o.note(c, unverified)
 		e.verify = append(e.verify, c)
 	}
 }
 
-// isAstray reports whether the owner that a reference names is in another namespace.
-func (g *graph) isAstray(n *node, ref metav1.OwnerReference) bool {
+// isForeign reports whether the owner that a reference names is in another namespace.
+func (g *graph) isForeign(n *node, ref metav1.OwnerReference) bool {
 	for found := range g.twins(ref.UID) {
 		if found.namespace != "" && found.namespace != n.namespace && found.isNamed(ref.APIVersion, ref.Kind, found.namespace, ref.Name) {
 			return true
@@ -347,15 +347,15 @@ func (g *graph) isAstray(n *node, ref metav1.OwnerReference) bool {
 	return false
 }
 
-func (o *owner) claim(c claim, s claimState) {
-	if o.claims == nil {
-		o.claims = map[claim]claimState{}
+func (o *owner) note(c statedOwner, s ownerState) {
+	if o.stated == nil {
+		o.stated = map[statedOwner]ownerState{}
 	}
-	o.claims[c] = s
+	o.stated[c] = s
 }
 
-func (g *graph) claimOf(n *node, ref metav1.OwnerReference) claim {
-	c := claim{ref.APIVersion, ref.Kind, n.namespace, ref.Name, ref.UID}
+func (g *graph) statedBy(n *node, ref metav1.OwnerReference) statedOwner {
+	c := statedOwner{ref.APIVersion, ref.Kind, n.namespace, ref.Name, ref.UID}
 	if g.clusterScoped[schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()] {
 		c.namespace = ""
 	}
@@ -366,16 +366,16 @@ func (g *graph) claimOf(n *node, ref metav1.OwnerReference) claim {
 // its dependents counts.
 func (g *graph) ownerOf(n *node, ref metav1.OwnerReference) (found *node) {
 	for other := range g.twins(ref.UID) {
-		if other.answers(n, ref) && (found == nil || found.waiting()) {
+		if other.matches(n, ref) && (found == nil || found.waiting()) {
 			found = other
 		}
 	}
 	return found
 }
 
-// answers reports whether the node is the owner that the reference of a dependent states. The version of the API may be another
+// matches reports whether the node is the owner that the reference of a dependent states. The version of the API may be another
 // one (GC-54).
-func (n *node) answers(dependent *node, ref metav1.OwnerReference) bool {
+func (n *node) matches(dependent *node, ref metav1.OwnerReference) bool {
 	return ref.UID == n.uid && n.isNamed(ref.APIVersion, ref.Kind, dependent.namespace, ref.Name)
 }
 
@@ -392,24 +392,24 @@ func (g *graph) dependentsOf(n *node) func(yield func(*node) bool) {
 			return
 		}
 		for d := range o.dependents {
-			if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.answers(d, ref) }) && !yield(d) {
+			if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.matches(d, ref) }) && !yield(d) {
 				return
 			}
 		}
 	}
 }
 
-// answer takes a node that is new, or of another kind than before, for the owner that its dependents refer to (GC-21).
-func (g *graph) answer(n *node, e *effects) {
+// resolve takes a node that is new, or of another kind than before, for the owner that its dependents refer to (GC-21).
+func (g *graph) resolve(n *node, e *effects) {
 	o := g.owners[n.uid]
 	if o == nil {
 		return
 	}
-	maps.DeleteFunc(o.claims, func(c claim, _ claimState) bool { return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name) })
+	maps.DeleteFunc(o.stated, func(c statedOwner, _ ownerState) bool { return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name) })
 	for d := range o.dependents {
 		for _, ref := range d.owners {
 			if ref.UID == n.uid {
-				g.question(d, ref, true, e)
+				g.checkReference(d, ref, true, e)
 			}
 		}
 		if len(d.owners) > 1 {
@@ -425,10 +425,10 @@ func (g *graph) consider(n *node, e *effects) {
 	}
 	act := false
 	for _, ref := range n.owners {
-		switch g.standing(n, ref) {
+		switch g.referenceState(n, ref) {
 		case unknown:
 			return
-		case dangling, dying:
+		case ownerAbsent, ownerWaits:
 			act = true
 		}
 	}
@@ -450,19 +450,19 @@ func (g *graph) forget(n *node, certain bool) (e effects) {
 	g.drop(n)
 	for _, ref := range n.owners {
 		g.unlink(n, ref.UID)
-		g.freed(ref.UID, &e)
+		g.unblock(ref.UID, &e)
 	}
 	o := g.owners[n.uid]
 	for d := range g.dependentsOf(n) {
 		for _, ref := range d.owners {
-			if !n.answers(d, ref) || g.ownerOf(d, ref) != nil {
+			if !n.matches(d, ref) || g.ownerOf(d, ref) != nil {
 				continue
 			}
-			c := g.claimOf(d, ref)
+			c := g.statedBy(d, ref)
 			if certain {
-				o.claim(c, absent)
-			} else if s, ok := o.claims[c]; !ok || s != unverified {
-				o.claim(c, unverified)
+				o.note(c, absent)
+			} else if s, ok := o.stated[c]; !ok || s != unverified {
+				o.note(c, unverified)
 				e.verify = append(e.verify, c)
 			}
 		}
@@ -473,44 +473,44 @@ func (g *graph) forget(n *node, certain bool) (e effects) {
 	return e
 }
 
-// verified notes what a live read has said of a claim, and queues the dependents that make it (GC-20, GC-22).
-func (g *graph) verified(c claim, s claimState) (e effects) {
+// verified notes what a live read has said of an owner, and queues the dependents that state it (GC-20, GC-22).
+func (g *graph) verified(c statedOwner, s ownerState) (e effects) {
 	o := g.owners[c.uid]
 	if o == nil {
 		return e
 	}
-	if before, ok := o.claims[c]; !ok || before == s {
+	if before, ok := o.stated[c]; !ok || before == s {
 		return e
 	}
-	o.claims[c] = s
-	for d := range g.claimants(c) {
+	o.stated[c] = s
+	for d := range g.dependentsStating(c) {
 		g.consider(d, &e)
 	}
 	return e
 }
 
-// open reports whether dependents still make the claim. Otherwise it is forgotten.
-func (g *graph) open(c claim) bool {
+// isStated reports whether dependents still state the owner. Otherwise it is forgotten.
+func (g *graph) isStated(c statedOwner) bool {
 	o := g.owners[c.uid]
 	if o == nil {
 		return false
 	}
-	if _, ok := o.claims[c]; !ok {
+	if _, ok := o.stated[c]; !ok {
 		return false
 	}
-	for range g.claimants(c) {
+	for range g.dependentsStating(c) {
 		return true
 	}
-	delete(o.claims, c)
+	delete(o.stated, c)
 	return false
 }
 
-// claimants are the dependents that make the claim.
-func (g *graph) claimants(c claim) func(yield func(*node) bool) {
+// dependentsStating are the dependents that state the owner.
+func (g *graph) dependentsStating(c statedOwner) func(yield func(*node) bool) {
 	return func(yield func(*node) bool) {
 		for d := range g.owners[c.uid].dependents {
-			makes := func(ref metav1.OwnerReference) bool { return ref.UID == c.uid && g.claimOf(d, ref) == c }
-			if slices.ContainsFunc(d.owners, makes) && !yield(d) {
+			states := func(ref metav1.OwnerReference) bool { return ref.UID == c.uid && g.statedBy(d, ref) == c }
+			if slices.ContainsFunc(d.owners, states) && !yield(d) {
 				return
 			}
 		}
@@ -522,28 +522,28 @@ func (g *graph) redefine(k *resourceKind, as schema.GroupVersionKind) (e effects
 	k.GroupVersionKind = as
 	for n := range g.all() {
 		if n.kind == k {
-			g.answer(n, &e)
+			g.resolve(n, &e)
 		}
 	}
 	return e
 }
 
-// setScope notes whether a kind has namespaces. Dependents in several namespaces make one claim to an owner that has none.
+// setScope notes whether a kind has namespaces. Dependents in several namespaces state one owner if it has none.
 func (g *graph) setScope(kind schema.GroupKind, clusterScoped bool) (e effects) {
 	if g.clusterScoped[kind] == clusterScoped {
 		return e
 	}
 	g.clusterScoped[kind] = clusterScoped
 	for uid, o := range g.owners {
-		for _, c := range slices.Collect(maps.Keys(o.claims)) {
+		for _, c := range slices.Collect(maps.Keys(o.stated)) {
 			if c.groupVersionKind().GroupKind() != kind {
 				continue
 			}
-			delete(o.claims, c)
+			delete(o.stated, c)
 			for d := range o.dependents {
 				for _, ref := range d.owners {
 					if ref.UID == uid {
-						g.question(d, ref, false, &e)
+						g.checkReference(d, ref, false, &e)
 					}
 				}
 			}

@@ -43,7 +43,7 @@ func TestGraph(t *testing.T) {
 				w.see(podKind, object("web", ownedBy(setKind, "set")), object("b", ownedBy(setKind, "set")), object("c", namespace("other"), ownedBy(setKind, "set")))
 			},
 			func(w *world) {
-				w.add(w.verified(claim{"apps/v1", "ReplicaSet", "shop", "set", "set"}, absent))
+				w.add(w.verified(statedOwner{"apps/v1", "ReplicaSet", "shop", "set", "set"}, absent))
 			}, "b web"},
 		{"GC-27 what is absent is remembered",
 			func(w *world) {
@@ -166,12 +166,12 @@ func TestOwnersAreForgottenWithTheirDependents(t *testing.T) {
 	}
 	w.forget("set", true)
 	for i := range 10 {
-		c := claim{"apps/v1", "ReplicaSet", "shop", "never-seen", "never-seen"}
-		if !w.open(c) {
+		c := statedOwner{"apps/v1", "ReplicaSet", "shop", "never-seen", "never-seen"}
+		if !w.isStated(c) {
 			t.Error("a claim is forgotten while dependents make it")
 		}
 		w.forget(types.UID(fmt.Sprint("pod-", i)), true)
-		if i == 9 && w.open(c) {
+		if i == 9 && w.isStated(c) {
 			t.Error("a claim is open that nobody makes")
 		}
 	}

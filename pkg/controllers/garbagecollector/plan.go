@@ -31,31 +31,31 @@ type decision struct {
 	ask     bool    // ask the server for dependents of kinds that have not been listed
 }
 
-// standing is what an owner reference is worth (GC-33).
-type standing int
+// referenceState is what is known of the owner that a reference states (GC-33).
+type referenceState int
 
 const (
-	solid        standing = iota // the owner exists
-	dying                        // the owner exists, and waits for its dependents to be deleted
-	dangling                     // there is no such owner
-	unknown                      // a live read will tell
-	unanswerable                 // nobody can tell (GC-34, GC-35)
+	ownerExists       referenceState = iota // the owner exists
+	ownerWaits                              // the owner exists, and waits for its dependents to be deleted
+	ownerAbsent                             // there is no such owner
+	unknown                                 // a live read will tell
+	ownerUnresolvable                       // nobody can tell (GC-34, GC-35)
 )
 
-func (g *graph) standing(n *node, ref metav1.OwnerReference) standing {
+func (g *graph) referenceState(n *node, ref metav1.OwnerReference) referenceState {
 	switch found := g.ownerOf(n, ref); {
 	case found.waiting():
-		return dying
+		return ownerWaits
 	case found != nil:
-		return solid
+		return ownerExists
 	}
-	switch g.owners[ref.UID].claims[g.claimOf(n, ref)] {
+	switch g.owners[ref.UID].stated[g.statedBy(n, ref)] {
 	case absent:
-		return dangling
+		return ownerAbsent
 	case present:
-		return solid
+		return ownerExists
 	case unresolvable:
-		return unanswerable
+		return ownerUnresolvable
 	}
 	return unknown
 }
@@ -66,29 +66,29 @@ func (g *graph) decide(now time.Time, n *node) decision {
 	case n.waiting() && !n.orphaning():
 		return g.decideForeground(n)
 	case n.deleting:
-		return because("is being deleted") // GC-28
+		return because("is being deleted")
 	case len(n.owners) == 0:
-		return decision{} // GC-32, GC-43
+		return decision{}
 	}
-	by := map[standing][]metav1.OwnerReference{}
+	by := map[referenceState][]metav1.OwnerReference{}
 	for _, ref := range n.owners {
-		s := g.standing(n, ref)
+		s := g.referenceState(n, ref)
 		by[s] = append(by[s], ref)
 	}
 	switch {
-	case len(by[unanswerable]) > 0:
-		return because("stays: the owner %s cannot be looked up, because its kind is unknown, or has namespaces while the object has none", describe(by[unanswerable]))
+	case len(by[ownerUnresolvable]) > 0:
+		return because("stays: the owner %s cannot be looked up, because its kind is unknown, or has namespaces while the object has none", describe(by[ownerUnresolvable]))
 	case len(by[unknown]) > 0:
 		return because("waits until it is known whether the owner %s exists", describe(by[unknown]))
-	case len(by[dangling])+len(by[dying]) == 0:
+	case len(by[ownerAbsent])+len(by[ownerWaits]) == 0:
 		return decision{}
-	case len(by[solid]) > 0:
-		return keep(n, by[solid])
-	case len(by[dying]) > 0 && !g.complete && !g.cleared.Has(n):
+	case len(by[ownerExists]) > 0:
+		return keep(n, by[ownerExists])
+	case len(by[ownerWaits]) > 0 && !g.complete && !g.cleared.Has(n):
 		return unlisted()
 	case n.attempt != nil && n.attempt.version == n.version:
 		return attempted(now, n)
-	case len(by[dying]) > 0 && g.hasDependents(n):
+	case len(by[ownerWaits]) > 0 && g.hasDependents(n):
 		return g.deleteInForeground(n)
 	}
 	return remove(n, propagation(n), fmt.Sprintf("deletes it: no owner is left, neither %s", describe(n.owners)))
@@ -96,10 +96,10 @@ func (g *graph) decide(now time.Time, n *node) decision {
 
 // keep removes the references that an object with an owner does not need (GC-36, GC-49). References are removed by uid, so one to the
 // uid of an owner stays, even if the rest of it is wrong.
-func keep(n *node, solid []metav1.OwnerReference) decision {
+func keep(n *node, existing []metav1.OwnerReference) decision {
 	var kept []metav1.OwnerReference
 	for _, ref := range n.owners {
-		if refersTo(solid, ref.UID) {
+		if refersTo(existing, ref.UID) {
 			kept = append(kept, ref)
 		}
 	}
@@ -171,7 +171,7 @@ func (g *graph) decideForeground(n *node) decision {
 		if twin := g.twinOf(d, n); d == n || twin != nil && !twin.waiting() {
 			continue
 		}
-		if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.answers(d, ref) && blocks(ref) }) {
+		if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.matches(d, ref) && blocks(ref) }) {
 			blocking = append(blocking, d)
 		}
 	}

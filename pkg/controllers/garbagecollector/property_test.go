@@ -30,7 +30,7 @@ type model struct {
 	events  map[string][]watched     // by kind, in order
 	items   []*node
 	orphans []*node
-	claims  []claim
+	claims  []statedOwner
 	writes  []write
 	// mirrored are the uids that mirrors have, or had.
 	mirrored map[types.UID]bool
@@ -227,7 +227,7 @@ func (m *model) deliver(kind string, missed bool) {
 func (m *model) queue(e effects) {
 	sortNodes(e.remove) // the order of a map's keys would not be reproducible
 	sortNodes(e.orphan)
-	slices.SortFunc(e.verify, func(a, b claim) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	slices.SortFunc(e.verify, func(a, b statedOwner) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	m.items, m.orphans, m.claims = append(m.items, e.remove...), append(m.orphans, e.orphan...), append(m.claims, e.verify...)
 }
 
@@ -236,7 +236,7 @@ func sortNodes(all []*node) {
 }
 
 // find reads live.
-func (m *model) find(c claim) *stored {
+func (m *model) find(c statedOwner) *stored {
 	for _, s := range m.objects {
 		if s.kind.Kind == c.kind && s.Name == c.name && s.Namespace == c.namespace {
 			return s

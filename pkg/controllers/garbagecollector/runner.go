@@ -23,6 +23,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -31,8 +32,8 @@ import (
 )
 
 const (
-	discoverEvery = 30 * time.Second // GC-6
-	syncTimeout   = 30 * time.Second // GC-13, GC-15
+	discoverEvery = 30 * time.Second
+	syncTimeout   = 30 * time.Second
 )
 
 // runner runs the garbage collector.
@@ -54,21 +55,21 @@ type runner struct {
 	*graph
 	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
-	synced                 sets.Set[schema.GroupKind]          // what has been listed, while the graph is not complete
-	held                   map[schema.GroupKind][]claim        // to be verified when the kind has been listed
-	reading                map[schema.GroupVersionKind]int     // live reads under way
-	asking                 map[string]sets.Set[*node]          // what waits to learn whether it has dependents of kinds that are being listed, by namespace
-	absences               map[schema.GroupVersionResource]int // how many discoveries in a row lack what was watched
-	warned                 map[claim]sets.Set[*node]           // which dependents have an event that says that the owner cannot be looked up
-	queues                 []*pool                             // nil while it does not run
+	synced                 sets.Set[schema.GroupKind]            // what has been listed, while the graph is not complete
+	awaiting               map[schema.GroupKind][]statedOwner    // to be verified when the kind has been listed
+	reads                  *guard.Guard[schema.GroupVersionKind] // live reads of owners, by their kind
+	asking                 map[string]sets.Set[*node]            // what waits to learn whether it has dependents of kinds that are being listed, by namespace
+	absences               map[schema.GroupVersionResource]int   // how many discoveries in a row lack what was watched
+	warned                 map[statedOwner]sets.Set[*node]       // which dependents have an event that says that the owner cannot be looked up
+	queues                 []*pool                               // nil while it does not run
 	remove, orphan, verify *pool
 	ask                    *pool
 }
 
-// item is what a queue holds: an object, a claim, or a namespace, as a claim without a name.
+// item is what a queue holds: an object, an owner to be verified, or a namespace, as an owner without a name.
 type item struct {
 	node *node
-	claim
+	statedOwner
 }
 
 // Run implements manager.Runner.
@@ -114,12 +115,13 @@ func (r *runner) begin() {
 	defer r.mu.Unlock()
 	r.graph = newGraph()
 	r.kinds, r.watched = map[schema.GroupVersionResource]*resourceKind{}, sets.New[schema.GroupVersionResource]()
-	r.synced, r.held, r.reading = sets.New[schema.GroupKind](), map[schema.GroupKind][]claim{}, map[schema.GroupVersionKind]int{}
-	r.warned = map[claim]sets.Set[*node]{}
+	r.synced, r.awaiting = sets.New[schema.GroupKind](), map[schema.GroupKind][]statedOwner{}
+	r.reads = &guard.Guard[schema.GroupVersionKind]{AtOnce: max(1, r.workers/2)}
+	r.warned = map[statedOwner]sets.Set[*node]{}
 	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
 	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
 	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)
-	r.verify = newPool("garbage_collector_verify_owner", r.processClaim)
+	r.verify = newPool("garbage_collector_verify_owner", r.processOwner)
 	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
 	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask}
 }
@@ -257,7 +259,7 @@ func (r *runner) reviewWaiting() {
 	}
 }
 
-// listed has claims verified, and owners released, that waited for a resource to be listed, or for long enough. When the resource has
+// listed has owners verified, and others released, that waited for a resource to be listed, or for long enough. When the resource has
 // really been listed, what was seen in another version of its kind, and is not in this one, may be gone.
 func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 	r.mu.Lock()
@@ -278,12 +280,12 @@ func (r *runner) listed(resource schema.GroupVersionResource, all bool) {
 
 // release is called under the lock.
 func (r *runner) release(kind schema.GroupKind) {
-	for _, c := range r.held[kind] {
-		if r.open(c) {
-			r.verify.add(item{claim: c})
+	for _, c := range r.awaiting[kind] {
+		if r.isStated(c) {
+			r.verify.add(item{statedOwner: c})
 		}
 	}
-	delete(r.held, kind)
+	delete(r.awaiting, kind)
 }
 
 // complete lets owners be released, as the objects of all kinds are known as far as possible (GC-15).
@@ -294,7 +296,7 @@ func (r *runner) complete() {
 		return
 	}
 	r.graph.complete = true
-	for kind := range r.held {
+	for kind := range r.awaiting {
 		r.release(kind)
 	}
 	r.reviewWaiting()
@@ -346,12 +348,12 @@ func (r *runner) follow(e effects) {
 	}
 	for _, c := range e.verify {
 		if kind := c.groupVersionKind().GroupKind(); r.awaited(kind) {
-			r.held[kind] = append(r.held[kind], c)
+			r.awaiting[kind] = append(r.awaiting[kind], c)
 		} else {
-			r.verify.add(item{claim: c})
+			r.verify.add(item{statedOwner: c})
 		}
 	}
-	for _, s := range e.astray {
+	for _, s := range e.foreign {
 		r.events.Eventf(s.dependent, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
 			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			s.ref.APIVersion, s.ref.Kind, s.dependent.Namespace, s.ref.Name, s.ref.UID, s.dependent.Namespace)

@@ -89,7 +89,7 @@ func (p *pool) next(ctx context.Context) bool {
 	case ctx.Err() != nil:
 	case err != nil:
 		log(ctx, p.name, i, err, failures)
-		p.queue.AddAfter(i, queue.Backoff(failures, err)) // GC-51
+		p.queue.AddAfter(i, queue.Backoff(failures, err))
 	case again > 0:
 		p.queue.AddAfter(i, again)
 	}
@@ -111,7 +111,7 @@ func log(ctx context.Context, name string, i item, err error, failures int) {
 	if failures != lasting || executor.Silent(err) {
 		return
 	}
-	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "object", i.key(), "ownerKind", i.claim.kind, "err", err.Error())
+	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "object", i.key(), "ownerKind", i.statedOwner.kind, "err", err.Error())
 }
 
 func (p *pool) note(change func(now time.Time)) {
@@ -157,7 +157,7 @@ func (i item) key() plan.Key {
 	if i.node != nil {
 		return plan.Key{Namespace: i.node.namespace, Name: i.node.name}
 	}
-	return plan.Key{Namespace: i.claim.namespace, Name: i.claim.name}
+	return plan.Key{Namespace: i.statedOwner.namespace, Name: i.statedOwner.name}
 }
 
 // explainKey is how an object is called in /debug/explain.

@@ -290,7 +290,7 @@ func TestResourceIsDefinedAnew(t *testing.T) {
 	if kind := *r.kinds[m.GroupVersionResource()]; kind != *gadgetKind || *r.nodes["owner"].kind != *gadgetKind {
 		t.Errorf("it is taken for %s, and its object for %s", kind, r.nodes["owner"].kind)
 	}
-	if s := r.standing(r.nodes["dependent"], ref(gadgetKind, "owner")); s != solid {
+	if s := r.referenceState(r.nodes["dependent"], ref(gadgetKind, "owner")); s != ownerExists {
 		t.Errorf("its owner is %v", s)
 	}
 	m.GroupVersionKind = widgetKind.GroupVersionKind

@@ -34,7 +34,7 @@ func (r *runner) askLater(n *node, d decision) {
 	}
 	if r.asking[n.namespace] == nil {
 		r.asking[n.namespace] = sets.New[*node]()
-		r.ask.queue.AddAfter(item{claim: claim{namespace: n.namespace}}, askAfter)
+		r.ask.queue.AddAfter(item{statedOwner: statedOwner{namespace: n.namespace}}, askAfter)
 	}
 	r.asking[n.namespace].Insert(n)
 }
@@ -42,7 +42,7 @@ func (r *runner) askLater(n *node, d decision) {
 // processNamespace lists a namespace live, for the kinds whose objects are not known, and has objects go on on which none of what it finds
 // depends. A list of all namespaces fails if one object in any of them cannot be converted or decoded.
 func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, error) {
-	namespace := i.claim.namespace
+	namespace := i.statedOwner.namespace
 	r.mu.Lock()
 	asking, listed := r.asking[namespace], r.listing.Clone()
 	r.asking[namespace] = sets.New[*node]() // what comes from now on may have dependents that the lists do not show
@@ -69,11 +69,11 @@ func (r *runner) processNamespace(ctx context.Context, i item) (time.Duration, e
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.answered(namespace, asking, owners, err == nil && listed.IsSuperset(r.listing)), nil
+	return r.goOn(namespace, asking, owners, err == nil && listed.IsSuperset(r.listing)), nil
 }
 
-// answered has those objects go on that are no owners, if that is known, and asks again for the others. It is called under the lock.
-func (r *runner) answered(namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool) (again time.Duration) {
+// goOn has those objects go on that are no owners, if that is known, and asks again for the others. It is called under the lock.
+func (r *runner) goOn(namespace string, asking sets.Set[*node], owners sets.Set[types.UID], known bool) (again time.Duration) {
 	for n := range asking {
 		switch {
 		case !r.has(n), r.settled():

@@ -29,38 +29,33 @@ const (
 )
 
 // groupVersionKind is the owner's kind.
-func (c claim) groupVersionKind() schema.GroupVersionKind {
+func (c statedOwner) groupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(c.apiVersion, c.kind)
 }
 
-// processClaim finds out whether an owner exists that no watch has shown (GC-19, GC-33).
-func (r *runner) processClaim(ctx context.Context, i item) (time.Duration, error) {
-	kind := i.groupVersionKind()
+// processOwner finds out whether an owner exists that no watch has shown (GC-19, GC-33).
+func (r *runner) processOwner(ctx context.Context, i item) (time.Duration, error) {
 	r.mu.Lock()
-	open, free := r.open(i.claim), r.reading[kind] < max(1, r.workers/2)
-	if open && free {
-		r.reading[kind]++
+	open, reads := r.isStated(i.statedOwner), r.reads
+	if !open {
+		delete(r.warned, i.statedOwner)
 	}
 	r.mu.Unlock()
 	if !open {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.warned, i.claim)
 		return 0, nil
 	}
-	if !free { // a kind whose server hangs leaves workers for the others
+	end, err := reads.Begin(i.groupVersionKind())
+	if err != nil { // a kind whose server hangs leaves workers for the others
 		return putOff, nil
 	}
-	state, err := r.look(ctx, i.claim)
+	state, err := r.look(ctx, i.statedOwner)
+	end(nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reading[kind]--; r.reading[kind] == 0 {
-		delete(r.reading, kind)
-	}
 	if err == nil || state == unresolvable {
-		r.follow(r.verified(i.claim, state))
+		r.follow(r.verified(i.statedOwner, state))
 	}
-	r.tellClaimants(i.claim, state, err)
+	r.explainDependents(i.statedOwner, state, err)
 	r.warn(i, state, err)
 	if state == present {
 		return 0, errNotShown
@@ -68,13 +63,13 @@ func (r *runner) processClaim(ctx context.Context, i item) (time.Duration, error
 	return 0, err
 }
 
-// tellClaimants keeps for /debug/explain what dependents wait for while their owner cannot be looked up. It is called under the lock.
-func (r *runner) tellClaimants(c claim, state claimState, err error) {
+// explainDependents keeps for /debug/explain what dependents wait for while their owner cannot be looked up. It is called under the lock.
+func (r *runner) explainDependents(c statedOwner, state ownerState, err error) {
 	if r.owners[c.uid] == nil {
 		return
 	}
 	told := 0
-	for d := range r.claimants(c) {
+	for d := range r.dependentsStating(c) {
 		key := explainKey(d.object())
 		if err == nil && state != unresolvable {
 			r.records.Forget(key)
@@ -93,51 +88,51 @@ func (r *runner) tellClaimants(c claim, state claimState, err error) {
 
 // warn tells users by an event why dependents stay, once for each of them, when the owner cannot be looked up, and that is not just for a
 // moment (GC-69). It is called under the lock.
-func (r *runner) warn(i item, state claimState, err error) {
+func (r *runner) warn(i item, state ownerState, err error) {
 	switch {
-	case err == nil && state != unresolvable, r.owners[i.claim.uid] == nil:
-		delete(r.warned, i.claim)
+	case err == nil && state != unresolvable, r.owners[i.statedOwner.uid] == nil:
+		delete(r.warned, i.statedOwner)
 		return
 	case err == nil:
 		err = errNamespaced
 	case r.verify.failuresOf(i) < lasting-1:
 		return
 	}
-	if r.warned[i.claim] == nil {
-		r.warned[i.claim] = sets.New[*node]()
+	if r.warned[i.statedOwner] == nil {
+		r.warned[i.statedOwner] = sets.New[*node]()
 	}
-	for d := range r.claimants(i.claim) {
-		if len(r.warned[i.claim]) == mostExplained {
+	for d := range r.dependentsStating(i.statedOwner) {
+		if len(r.warned[i.statedOwner]) == mostExplained {
 			return
 		}
-		if !r.warned[i.claim].Has(d) {
-			r.warned[i.claim].Insert(d)
+		if !r.warned[i.statedOwner].Has(d) {
+			r.warned[i.statedOwner].Insert(d)
 			r.events.Eventf(d.object(), corev1.EventTypeWarning, "OwnerRefUnresolvable",
 				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] cannot be looked up, so the object stays: %v",
-				i.claim.apiVersion, i.claim.kind, i.claim.namespace, i.claim.name, i.claim.uid, err)
+				i.statedOwner.apiVersion, i.statedOwner.kind, i.statedOwner.namespace, i.statedOwner.name, i.statedOwner.uid, err)
 		}
 	}
 }
 
-// errNamespaced says why a claim cannot be verified (GC-35).
+// errNamespaced says why an owner cannot be verified (GC-35).
 var errNamespaced = errors.New("the kind has namespaces, and the object has none")
 
-// errNotShown has a claim verified again later (GC-20).
+// errNotShown has an owner verified again later (GC-20).
 var errNotShown = errors.New("the owner exists, but no watch has shown it yet")
 
 // look reads the owner live. Its error says why it is to be asked again.
-func (r *runner) look(ctx context.Context, c claim) (claimState, error) {
+func (r *runner) look(ctx context.Context, c statedOwner) (ownerState, error) {
 	kind := c.groupVersionKind()
 	m, err := r.mapper.Mapping(ctx, kind)
 	switch {
 	case meta.IsNoMatchError(err):
 		klog.FromContext(ctx).V(5).Info("Unknown kind of an owner", "apiVersion", c.apiVersion, "kind", c.kind)
-		return unresolvable, fmt.Errorf("unable to get REST mapping for %s/%s.: %w", c.apiVersion, c.kind, err) // GC-34
+		return unresolvable, fmt.Errorf("unable to get REST mapping for %s/%s.: %w", c.apiVersion, c.kind, err)
 	case err != nil:
 		return unverified, err
 	case m.Namespaced && c.namespace == "":
 		klog.FromContext(ctx).V(2).Info("The owner of a cluster-scoped object has a namespace, so it cannot be found", "kind", c.kind, "name", c.name, "uid", c.uid)
-		return unresolvable, nil // GC-35
+		return unresolvable, nil
 	}
 	key := plan.Key{Namespace: c.namespace, Name: c.name}
 	if !m.Namespaced {

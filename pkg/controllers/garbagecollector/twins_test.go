@@ -39,9 +39,9 @@ func TestTwoResourcesWithOneUID(t *testing.T) {
 		for _, step := range order {
 			steps[step](w)
 			done[step] = true
-			for c := range w.claimsOf("set") { // the server answers at once
+			for c := range w.statedOwnersOf("set") { // the server answers at once
 				there := c.kind == "ReplicaSet" && done["+set"] && !done["-set"] || c.kind == "Mirror" && done["+mirror"] && !done["-mirror"]
-				w.add(w.verified(c, map[bool]claimState{true: present, false: absent}[there]))
+				w.add(w.verified(c, map[bool]ownerState{true: present, false: absent}[there]))
 			}
 			for name, owner := range map[string]string{"of-set": "set", "of-mirror": "mirror"} {
 				n := w.nodes[types.UID(name)]
@@ -59,11 +59,11 @@ func TestTwoResourcesWithOneUID(t *testing.T) {
 	}
 }
 
-// claimsOf are the claims to the uid that nobody has verified.
-func (w *world) claimsOf(name string) map[claim]claimState {
-	unknown := map[claim]claimState{}
+// statedOwnersOf are the owners that are stated to have the uid and that nobody has verified.
+func (w *world) statedOwnersOf(name string) map[statedOwner]ownerState {
+	unknown := map[statedOwner]ownerState{}
 	if o := w.owners[types.UID(name)]; o != nil {
-		for c, s := range o.claims {
+		for c, s := range o.stated {
 			if s == unverified {
 				unknown[c] = s
 			}

@@ -6,22 +6,13 @@ import (
 	"hash/fnv"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
-)
-
-var (
-	autoscalerKind  = autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
-	deploymentKind  = appsv1.SchemeGroupVersion.WithKind("Deployment")
-	replicaSetKind  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
-	statefulSetKind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
-	controllerKind  = corev1.SchemeGroupVersion.WithKind("ReplicationController")
 )
 
 // New returns the horizontal-pod-autoscaler controller. Options that are zero have their defaults.
@@ -57,9 +48,9 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, decision, memory]{
 		Name:    "horizontalpodautoscaler", // of the queue
 		Workers: int(o.Workers),
-		Kinds:   []string{autoscalerKind.Kind},
+		Kinds:   []string{k.autoscalers.Kind().Kind},
 		Watches: k.watches(own),
-		Period:  o.SyncPeriod, // HPA-8
+		Period:  o.SyncPeriod,
 		Source: func(ctx context.Context, _ func(plan.Key)) {
 			own.begin(k.autoscalers.All())
 			<-ctx.Done()
@@ -88,17 +79,10 @@ func newCaches(f *informers.Factory, r schedule) (*caches, error) {
 		Containers: true, // those without requests matter (HPA-31)
 		Condition:  informers.Ready,
 	})
-	scale := []string{"spec.replicas", "spec.selector", "status.replicas"}
-	deployments, err3 := informers.Objects[*appsv1.Deployment](f, scale...)
-	replicaSets, err4 := informers.Objects[*appsv1.ReplicaSet](f, scale...)
-	statefulSets, err5 := informers.Objects[*appsv1.StatefulSet](f, scale...)
-	controllers, err6 := informers.Objects[*corev1.ReplicationController](f, scale...)
-	k := &caches{
-		autoscalers: autoscalers, pods: pods, deployments: deployments, replicaSets: replicaSets, statefulSets: statefulSets,
-		controllers: controllers, schedule: r,
-	}
+	workloads, err3 := scale.NewCaches(f, "spec.replicas", "spec.selector", "status.replicas")
+	k := &caches{autoscalers: autoscalers, pods: pods, workloads: workloads, schedule: r}
 	k.answers, k.namespaces = newAnswers(r), newNamespaces(k)
-	return k, errors.Join(err1, err2, err3, err4, err5, err6)
+	return k, errors.Join(err1, err2, err3)
 }
 
 // watches: the clock is what enqueues autoscalers. Changes of pods and targets enqueue nothing (HPA-9).
@@ -112,14 +96,10 @@ func (k *caches) watches(own *collectors) []reconcile.Watch {
 		}
 		return own.itself(before, after)
 	}
-	return []reconcile.Watch{
-		k.autoscalers.Watch(enqueues, informers.WithResync, informers.WithDelay(k.delay)), // HPA-8
+	return append([]reconcile.Watch{
+		k.autoscalers.Watch(enqueues, informers.WithResync, informers.WithDelay(k.delay)),
 		k.pods.Watch(informers.Nothing),
-		k.deployments.Watch(informers.Nothing),
-		k.replicaSets.Watch(informers.Nothing),
-		k.statefulSets.Watch(informers.Nothing),
-		k.controllers.Watch(informers.Nothing),
-	}
+	}, k.workloads.Watches(informers.Nothing)...)
 }
 
 // delay returns how long it takes until an autoscaler that has changed is evaluated. One that has just been created leaves the next evaluation

@@ -168,7 +168,7 @@ func at(replicas int32, use int64, edits ...edit) snapshot {
 	s := snapshot{
 		Autoscaler: web(), Settings: defaultOptions().settings(func(gate string) bool { return gate != "HPAScaleToZero" }), Began: now, Next: 15 * time.Second,
 		Target: &target{
-			Kind: deploymentKind, UID: "uid-web", Version: "7", Replicas: replicas, Observed: replicas, Labels: "app=web",
+			Kind: deploymentKind(), UID: "uid-web", Version: "7", Replicas: replicas, Observed: replicas, Labels: "app=web",
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		},
 		Known: true,
@@ -321,13 +321,13 @@ func (b *bench) indexer(o plan.Object) cache.Indexer {
 	case *corev1.Pod:
 		return b.pods.Informer().GetIndexer()
 	case *appsv1.Deployment:
-		return b.deployments.Informer().GetIndexer()
+		return b.workloads.Deployments.Informer().GetIndexer()
 	case *appsv1.ReplicaSet:
-		return b.replicaSets.Informer().GetIndexer()
+		return b.workloads.ReplicaSets.Informer().GetIndexer()
 	case *appsv1.StatefulSet:
-		return b.statefulSets.Informer().GetIndexer()
+		return b.workloads.StatefulSets.Informer().GetIndexer()
 	}
-	return b.controllers.Informer().GetIndexer()
+	return b.workloads.ReplicationControllers.Informer().GetIndexer()
 }
 
 func (b *bench) put(t interface{ Fatal(...any) }, objects ...plan.Object) {
@@ -379,6 +379,10 @@ func (b *bench) GetScale(_ context.Context, m client.Mapping, key plan.Key) (*au
 		return s, nil
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Group: m.Group, Resource: m.Resource}, key.Name)
+}
+
+func deploymentKind() schema.GroupVersionKind {
+	return appsv1.SchemeGroupVersion.WithKind("Deployment")
 }
 
 // toyMapper knows the built-in kinds, Widgets and, cluster-scoped, Gadgets.

@@ -44,7 +44,7 @@ func newCollectors() *collectors {
 		desired: metrics.NewGaugeVec(&metrics.GaugeOpts{Subsystem: subsystem, Name: "desired_replicas", StabilityLevel: metrics.ALPHA,
 			Help: "The number of replicas that an autoscaler wants its target to have."}, []string{"namespace", "hpa_name"}),
 		lag: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "evaluation_lag_seconds", StabilityLevel: metrics.ALPHA,
-			Help: "How much later than they were due autoscalers were evaluated.", Buckets: metrics.ExponentialBuckets(0.001, 2, 17)}), // HPA-66
+			Help: "How much later than they were due autoscalers were evaluated.", Buckets: metrics.ExponentialBuckets(0.001, 2, 17)}),
 		number: metrics.NewGauge(&metrics.GaugeOpts{Subsystem: subsystem, Name: "num_horizontal_pod_autoscalers", StabilityLevel: metrics.ALPHA,
 			Help: "The number of autoscalers."}),
 		known: map[plan.Key]bool{},
@@ -110,7 +110,7 @@ func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _
 	now := time.Now()
 	failure := "none"
 	switch {
-	case s.Unparsable: // HPA-13
+	case s.Unparsable:
 		failure = "spec"
 	case d.Failed || did.Err != nil:
 		failure = "internal"

@@ -6,23 +6,20 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // caches are what the controller reads.
 type caches struct {
-	autoscalers  informers.Store[*autoscalingv2.HorizontalPodAutoscaler]
-	pods         informers.LabeledPodCache
-	deployments  informers.Store[*appsv1.Deployment]
-	replicaSets  informers.Store[*appsv1.ReplicaSet]
-	statefulSets informers.Store[*appsv1.StatefulSet]
-	controllers  informers.Store[*corev1.ReplicationController]
+	autoscalers informers.Store[*autoscalingv2.HorizontalPodAutoscaler]
+	pods        informers.LabeledPodCache
+	workloads   scale.Caches
 
 	mapper     mapper
 	settings   settings
@@ -42,7 +39,7 @@ type (
 // observe finds the autoscaler, the scale of its target and, if they decide, the pods and the metrics.
 func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	h := k.autoscalers.Get(r.Key.Namespace, r.Key.Name)
-	if h == nil { // HPA-10
+	if h == nil {
 		return observation{}, nil
 	}
 	s := snapshot{Autoscaler: h, Settings: k.settings, Began: r.Now, Next: k.schedule.wait(r.Now, h.Namespace)}

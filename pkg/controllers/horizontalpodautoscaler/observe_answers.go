@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"sync"
 	"time"
+
+	"github.com/standalone-kcm/controller-manager/internal/guard"
 )
 
 // answers are those of the metrics APIs in the present period. Autoscalers that ask the same share the request and its answer, an error
@@ -13,10 +15,13 @@ import (
 type answers struct {
 	schedule schedule
 
-	mu     sync.Mutex
-	all    map[question]*answer
-	swept  int64
-	groups map[string]*health // by API group; there are three
+	// groups keeps API groups that answer nobody from holding up the autoscalers that do not need them. It is not enough that one question
+	// has no answer: it may be that of a single tenant.
+	groups guard.Guard[string]
+
+	mu    sync.Mutex
+	all   map[question]*answer
+	swept int64
 }
 
 // question is what was asked, and what of the answer is kept.
@@ -33,19 +38,11 @@ type answer struct {
 	until time.Time // for which it counts, also in later periods; zero for its own only
 }
 
-// health says whether an API group answers in time. One that has answered nobody for more than two periods is asked by one autoscaler in a
-// period, so that it does not hold up those that do not need it. It is not enough that one question has no answer: it may be
-// that of a single tenant.
-type health struct {
-	answered   time.Time // when it has last answered in time, if only with an error
-	unanswered time.Time // since when it has not, and was asked; zero if it was well when it was last asked
-	next       time.Time // when it is asked again, if it answers nobody
-}
-
 const (
 	// readTimeout is how long a metrics API may take to answer.
 	readTimeout = 10 * time.Second
-	// patience is after how many periods without any answer an API counts as one that does not answer at all.
+	// patience is after how many periods without any answer an API counts as one that does not answer at all. It is then asked by one
+	// autoscaler in a period.
 	patience = 2
 )
 
@@ -53,7 +50,10 @@ const (
 var errUnanswered = errors.New("the metrics API does not answer in time")
 
 func newAnswers(r schedule) *answers {
-	return &answers{schedule: r, all: map[question]*answer{}, groups: map[string]*health{}}
+	a := &answers{schedule: r, all: map[question]*answer{}}
+	a.groups.Patience = patience * r.Period
+	a.groups.Turn = r.Period + r.Period/10 // a little more than a period: it is somebody else's turn then
+	return a
 }
 
 // get returns what read has returned in this period of the namespace, and calls it if nobody has. A question that had no answer in time is not
@@ -73,9 +73,10 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 			return nil, ctx.Err()
 		}
 	}
-	if !a.admits(group, asked) {
+	end, err := a.groups.Begin(group)
+	if err != nil {
 		a.mu.Unlock()
-		return nil, errUnanswered
+		return nil, err
 	}
 	mine := &answer{slot: slot, done: make(chan struct{})}
 	a.all[q] = mine
@@ -85,45 +86,18 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	mine.value, mine.err = read(bounded)
-	if ctx.Err() == nil { // a request that was given up by who had asked says nothing
-		a.note(group, mine, asked, mine.err != nil && bounded.Err() != nil)
+	switch {
+	case ctx.Err() != nil: // whoever has asked has given up
+		end(guard.ErrUnknown)
+	case mine.err != nil && bounded.Err() != nil:
+		end(errUnanswered)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		mine.until = time.Now().Add(a.schedule.Period)
+	default:
+		end(nil)
 	}
 	return mine.value, mine.err
-}
-
-// admits reports whether a group may be asked, and notes that it is.
-func (a *answers) admits(group string, now time.Time) bool {
-	h := a.groups[group]
-	switch {
-	case h == nil:
-		a.groups[group] = &health{}
-		return true
-	case h.unanswered.IsZero() || now.Sub(h.unanswered) <= patience*a.schedule.Period:
-		return true
-	case now.Before(h.next):
-		return false
-	}
-	// A little more than a period: it is somebody else's turn then.
-	h.next = now.Add(a.schedule.Period + a.schedule.Period/10)
-	return true
-}
-
-// note notes whether a group has answered a question in time.
-func (a *answers) note(group string, mine *answer, asked time.Time, late bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	h, now := a.groups[group], time.Now()
-	if !late {
-		h.answered, h.unanswered = now, time.Time{}
-		return
-	}
-	mine.until = now.Add(a.schedule.Period)
-	if h.unanswered.IsZero() {
-		h.unanswered = asked
-		if asked.Before(h.answered) {
-			h.unanswered = h.answered
-		}
-	}
 }
 
 // sweep drops the answers of earlier periods. The periods of different namespaces begin at different times.

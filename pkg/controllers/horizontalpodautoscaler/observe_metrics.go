@@ -57,7 +57,7 @@ func (k *reads) metric(ctx context.Context, m *autoscalingv2.MetricSpec) reading
 		read.Sum, err = k.external(ctx, m.External.Metric)
 	}
 	switch {
-	case errors.Is(err, errNoMetrics): // HPA-26f
+	case errors.Is(err, errNoMetrics):
 		read.Err = fmt.Sprintf("no metrics returned from %s metrics API", api)
 	case err != nil:
 		read.Err = fmt.Sprintf("unable to fetch metrics from %s metrics API: %v", api, err)
@@ -223,7 +223,7 @@ func (k *reads) external(ctx context.Context, m autoscalingv2.MetricIdentifier) 
 		return 0, errNoMetrics
 	}
 	for i := range values {
-		sum = saturated(sum, milli(values[i].Value)) // HPA-38
+		sum = saturated(sum, milli(values[i].Value))
 	}
 	return sum, nil
 }

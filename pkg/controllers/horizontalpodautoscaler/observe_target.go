@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -60,35 +59,17 @@ func targetKind(h *autoscalingv2.HorizontalPodAutoscaler) (schema.GroupKind, err
 	return version.WithKind(ref.Kind).GroupKind(), nil
 }
 
-// cachedTarget returns the scale of a workload that is in the caches, nil if it is not.
+// cachedTarget returns the scale of a workload that is in the caches, as the server would show it; nil if it is not there.
 func (k *caches) cachedTarget(namespace string, kind schema.GroupKind, name string) *target {
-	switch kind {
-	case deploymentKind.GroupKind():
-		if d := k.deployments.Get(namespace, name); d != nil {
-			return targetOf(deploymentKind, d, d.Spec.Replicas, d.Status.Replicas, d.Spec.Selector)
-		}
-	case replicaSetKind.GroupKind():
-		if rs := k.replicaSets.Get(namespace, name); rs != nil {
-			return targetOf(replicaSetKind, rs, rs.Spec.Replicas, rs.Status.Replicas, rs.Spec.Selector)
-		}
-	case statefulSetKind.GroupKind():
-		if sts := k.statefulSets.Get(namespace, name); sts != nil {
-			return targetOf(statefulSetKind, sts, sts.Spec.Replicas, sts.Status.Replicas, sts.Spec.Selector)
-		}
-	case controllerKind.GroupKind():
-		if rc := k.controllers.Get(namespace, name); rc != nil {
-			return targetOf(controllerKind, rc, rc.Spec.Replicas, rc.Status.Replicas, &metav1.LabelSelector{MatchLabels: rc.Spec.Selector})
-		}
+	w, ok := k.workloads.Get(kind, namespace, name)
+	if !ok {
+		return nil
 	}
-	return nil
-}
-
-// targetOf returns the scale of a workload, as the server would show it.
-func targetOf(kind schema.GroupVersionKind, o plan.Object, replicas *int32, observed int32, selector *metav1.LabelSelector) *target {
+	of, _ := k.workloads.Kind(kind)
 	t := &target{
-		Kind: kind, UID: o.GetUID(), Version: o.GetResourceVersion(), Replicas: ptr.Deref(replicas, 1), Observed: observed, Selector: selector,
+		Kind: of, UID: w.Object.GetUID(), Version: w.Object.GetResourceVersion(), Replicas: w.Replicas, Observed: w.Observed, Selector: w.Selector,
 	}
-	if parsed, err := metav1.LabelSelectorAsSelector(selector); err == nil && selector != nil {
+	if parsed, err := metav1.LabelSelectorAsSelector(w.Selector); err == nil && w.Selector != nil {
 		t.Labels = parsed.String()
 	}
 	return t
@@ -154,11 +135,9 @@ func unknownPath(err error) bool {
 }
 
 func (k *caches) mappings(ctx context.Context, kind schema.GroupKind) (found []client.Mapping, err error) {
-	for _, cached := range []schema.GroupVersionKind{deploymentKind, replicaSetKind, statefulSetKind, controllerKind} {
-		if cached.GroupKind() == kind {
-			m, _ := client.BuiltIn(cached)
-			return []client.Mapping{m}, nil
-		}
+	if of, ok := k.workloads.Kind(kind); ok {
+		m, err := k.mapper.Mapping(ctx, of)
+		return []client.Mapping{m}, err
 	}
 	all, err := k.mapper.RESTMappings(kind)
 	for _, m := range all {

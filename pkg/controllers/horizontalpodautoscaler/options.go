@@ -13,12 +13,12 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers                int32         // HPA-1
-	SyncPeriod             time.Duration // HPA-2
-	DownscaleStabilization time.Duration // HPA-3
-	Tolerance              float64       // HPA-4
-	CPUInitializationTime  time.Duration // HPA-5
-	InitialReadinessDelay  time.Duration // HPA-6
+	Workers                int32
+	SyncPeriod             time.Duration
+	DownscaleStabilization time.Duration
+	Tolerance              float64
+	CPUInitializationTime  time.Duration
+	InitialReadinessDelay  time.Duration
 }
 
 // setDefaults puts defaults in place of zeros. Where zero says something, a negative value stands for it.
@@ -81,7 +81,7 @@ func (o *Options) settings(enabled func(gate string) bool) settings {
 	return settings{
 		Period: o.SyncPeriod, Stabilization: o.DownscaleStabilization, Tolerance: o.Tolerance,
 		CPUInitialization: o.CPUInitializationTime, ReadinessDelay: o.InitialReadinessDelay,
-		OwnTolerance: enabled("HPAConfigurableTolerance"), ToZero: enabled("HPAScaleToZero"), // HPA-7
+		OwnTolerance: enabled("HPAConfigurableTolerance"), ToZero: enabled("HPAScaleToZero"),
 		PodLevelRequests: enabled("PodLevelResources"),
 	}
 }

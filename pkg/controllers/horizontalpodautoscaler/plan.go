@@ -50,7 +50,7 @@ func planScale(now time.Time, s snapshot) (decision, plan.Plan) {
 
 // plan is what follows from a decision.
 func (d *decision) plan(s snapshot) plan.Plan {
-	p := plan.Plan{Why: d.Why, Requeue: s.Next} // HPA-8
+	p := plan.Plan{Why: d.Why, Requeue: s.Next}
 	if d.Prepare {
 		p.Requeue = min(p.Requeue, time.Second)
 	}
@@ -61,7 +61,7 @@ func (d *decision) plan(s snapshot) plan.Plan {
 		return p
 	}
 	h, size := s.Autoscaler, fmt.Sprintf("New size: %d; reason: %s", d.Desired, d.Reason)
-	p.Steps = append(p.Steps, plan.Change{ // HPA-48, HPA-56, HPA-57
+	p.Steps = append(p.Steps, plan.Change{
 		Kind:        s.Target.Kind,
 		Old:         s.Target.scale(h.Namespace, h.Spec.ScaleTargetRef.Name, s.Target.Replicas),
 		New:         s.Target.scale(h.Namespace, h.Spec.ScaleTargetRef.Name, d.Desired),
@@ -85,13 +85,13 @@ const (
 func decide(now time.Time, s snapshot) decision {
 	d := decision{Status: *s.Autoscaler.Status.DeepCopy(), Why: "the target has the size that it should have"}
 	if g := s.Autoscaler.Generation; g > 0 {
-		d.Status.ObservedGeneration = &g // HPA-67
+		d.Status.ObservedGeneration = &g
 	}
 	if last := d.Status.LastScaleTime; !s.Scaled.IsZero() && (last == nil || last.Time.Before(s.Scaled)) { // the write of the status has failed
 		at := metav1.NewTime(s.Scaled)
 		d.Status.LastScaleTime = &at
 	}
-	if s.Target == nil { // HPA-13
+	if s.Target == nil {
 		d.fail("FailedGetScale", s.TargetErr)
 		d.set(now, able, conditionFalse, "FailedGetScale", "the HPA controller was unable to get the target's current scale: "+s.TargetErr)
 		return d
@@ -103,15 +103,15 @@ func decide(now time.Time, s snapshot) decision {
 	case s.minReplicas() < 0 || s.Autoscaler.Spec.MaxReplicas < max(s.minReplicas(), 1): // no server accepts that
 		d.fail("FailedComputeMetricsReplicas", fmt.Sprintf("no number of replicas is from %d to %d", s.minReplicas(), s.Autoscaler.Spec.MaxReplicas))
 		return d
-	case current == 0 && !s.wakes(): // HPA-17
+	case current == 0 && !s.wakes():
 		d.set(now, active, conditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
 		d.Status.CurrentMetrics, d.Why = nil, "switched off: the target has no replicas"
 		if !s.Settings.ToZero {
 			d.drop(atZero)
 		}
-	case current > s.Autoscaler.Spec.MaxReplicas: // HPA-18
+	case current > s.Autoscaler.Spec.MaxReplicas:
 		d.outside(s.Autoscaler.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas")
-	case current < s.minReplicas(): // HPA-19
+	case current < s.minReplicas():
 		d.outside(s.minReplicas(), "Current number of replicas below Spec.MinReplicas")
 	default:
 		if !d.fromMetrics(now, s) {
@@ -126,15 +126,15 @@ func decide(now time.Time, s snapshot) decision {
 // said before (HPA-72).
 func (d *decision) outside(desired int32, why string) {
 	d.Desired, d.Reason, d.Why = desired, why, why
-	d.Status.CurrentMetrics = nil // HPA-52
+	d.Status.CurrentMetrics = nil
 }
 
 // complete fills in what follows from the number of replicas.
 func (d *decision) complete(now time.Time, s snapshot) {
-	d.Status.CurrentReplicas, d.Status.DesiredReplicas = s.Target.Replicas, d.Desired // HPA-51
-	d.Rescale = d.Desired != s.Target.Replicas                                        // HPA-25
+	d.Status.CurrentReplicas, d.Status.DesiredReplicas = s.Target.Replicas, d.Desired
+	d.Rescale = d.Desired != s.Target.Replicas
 	if !s.Settings.ToZero {
-		if d.Rescale { // HPA-21
+		if d.Rescale {
 			d.drop(atZero)
 		}
 		return
@@ -155,7 +155,7 @@ func (d *decision) complete(now time.Time, s snapshot) {
 
 // fromMetrics asks the metrics. It returns false if they cannot say what the size should be.
 func (d *decision) fromMetrics(now time.Time, s snapshot) bool {
-	d.Status.CurrentReplicas, d.Status.CurrentMetrics = s.Target.Replicas, nil // HPA-51
+	d.Status.CurrentReplicas, d.Status.CurrentMetrics = s.Target.Replicas, nil
 	if !d.selectable(now, s) {
 		return false
 	}
@@ -179,11 +179,11 @@ func (d *decision) fromMetrics(now time.Time, s snapshot) bool {
 			if first == nil {
 				first = p
 			}
-		case best == nil || p.Replicas > best.Replicas: // HPA-20
+		case best == nil || p.Replicas > best.Replicas:
 			best = p
 		}
 	}
-	if first != nil && (best == nil || best.Replicas < s.Target.Replicas) { // HPA-22
+	if first != nil && (best == nil || best.Replicas < s.Target.Replicas) {
 		d.set(now, active, conditionFalse, first.Reason, "the HPA was unable to compute the replica count: "+first.Err.Error())
 		d.fail("FailedComputeMetricsReplicas", fmt.Sprintf("invalid metrics (%d invalid out of %d), first error is: %s", invalid, len(metrics), first.explained()))
 		return false
@@ -192,7 +192,7 @@ func (d *decision) fromMetrics(now time.Time, s snapshot) bool {
 		d.Why = "there are no metrics"
 		return true
 	}
-	d.set(now, active, conditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+best.Name) // HPA-24
+	d.set(now, active, conditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+best.Name)
 	d.Asked = &best.Replicas
 	d.settle(now, s, best)
 	return true
@@ -212,7 +212,7 @@ func (d *decision) settle(now time.Time, s snapshot, best *proposal) {
 	} else {
 		d.set(now, limits, conditionFalse, "DesiredWithinRange", "the desired count is within the acceptable range")
 	}
-	switch current := s.Target.Replicas; { // HPA-61
+	switch current := s.Target.Replicas; {
 	case d.Desired < current:
 		d.Reason = "All metrics below target"
 	case d.Desired > current && best.Replicas > current:

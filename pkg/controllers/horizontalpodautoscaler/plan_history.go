@@ -38,10 +38,10 @@ func remember(now time.Time, s snapshot, d decision, did plan.Outcome) *memory {
 		return nil
 	}
 	h := s.before(now)
-	if d.Asked != nil { // HPA-40
+	if d.Asked != nil {
 		h.Recommendations = append(slices.Clone(h.Recommendations), recommendation{now, *d.Asked})
 	}
-	if b := s.Autoscaler.Spec.Behavior; b != nil && rescaled(did) { // HPA-50
+	if b := s.Autoscaler.Spec.Behavior; b != nil && rescaled(did) {
 		if by := d.Desired - s.Target.Replicas; by > 0 {
 			h.Ups = append(slices.Clone(h.Ups), rescale{now, by})
 		} else {

@@ -116,7 +116,7 @@ func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, cont
 	p *proposal) (shown *int32, values map[string]int64, err error) {
 	byValue := t.AverageValue != nil
 	switch {
-	case byValue: // HPA-39, HPA-61
+	case byValue:
 		p.Name = fmt.Sprintf("%s resource", name)
 	case t.AverageUtilization != nil && container != "":
 		p.Name = fmt.Sprintf("%s container resource utilization (percentage of request)", name)
@@ -135,11 +135,11 @@ func (s snapshot) resourceReplicas(now time.Time, name corev1.ResourceName, cont
 	if r.Err != "" {
 		return fail("unable to get metrics for resource %s: %s", name, r.Err)
 	}
-	if len(s.Pods) == 0 { // HPA-27
+	if len(s.Pods) == 0 {
 		return fail("%s", errNoPods)
 	}
 	g := groupPods(now, s, r.Pods, name == corev1.ResourceCPU)
-	if g.ready == 0 { // HPA-30
+	if g.ready == 0 {
 		return fail("%s", errNoValues)
 	}
 	values = make(map[string]int64, len(g.values))
@@ -226,7 +226,7 @@ func (s snapshot) ofPods(now time.Time, m *autoscalingv2.PodsMetricSource, r rea
 // ofObject is about a custom metric of one object.
 func (s snapshot) ofObject(m *autoscalingv2.ObjectMetricSource, r reading) (p proposal) {
 	p.Name = fmt.Sprintf("%s metric %s", m.DescribedObject.Kind, m.Metric.Name)
-	average := m.Target.Type == autoscalingv2.AverageValueMetricType // HPA-39
+	average := m.Target.Type == autoscalingv2.AverageValueMetricType
 	target := m.Target.Value
 	if average {
 		target = m.Target.AverageValue
@@ -247,7 +247,7 @@ func (s snapshot) ofObject(m *autoscalingv2.ObjectMetricSource, r reading) (p pr
 // ofExternal is about a metric of anything else.
 func (s snapshot) ofExternal(m *autoscalingv2.ExternalMetricSource, r reading) (p proposal) {
 	p.Name = fmt.Sprintf("external metric %s(%v)", m.Metric.Name, m.Metric.Selector)
-	average := m.Target.AverageValue != nil // HPA-39
+	average := m.Target.AverageValue != nil
 	target := m.Target.Value
 	if average {
 		target = m.Target.AverageValue
@@ -280,16 +280,16 @@ func (s snapshot) ofSum(p *proposal, average bool, target, value int64) (shown a
 	switch {
 	case target <= 0:
 		p.Err = errors.New(errZeroTarget)
-	case average && t.Observed <= 0: // HPA-69
+	case average && t.Observed <= 0:
 		p.Replicas = ceil(float64(value) / float64(target))
 		shown.AverageValue = quantity(value, "")
-	case average: // HPA-38
+	case average:
 		p.Replicas = t.Observed
 		if !s.tolerance().within(float64(value) / (float64(target) * n)) {
 			p.Replicas = ceil(float64(value) / float64(target))
 		}
 		shown.AverageValue = quantity(shareOf(value, int64(t.Observed)), "")
-	case t.Replicas == 0: // HPA-37
+	case t.Replicas == 0:
 		p.Replicas = ceil(float64(value) / float64(target))
 		shown.Value = quantity(value, "")
 	default:

@@ -66,13 +66,13 @@ func (t tolerance) replicasFor(current int32, g groups, ratioOf usageRatio, fill
 		return 0, err
 	}
 	fillUnready := len(g.unready) > 0 && ratio > 1
-	if !fillUnready && len(g.missing) == 0 { // HPA-33
+	if !fillUnready && len(g.missing) == 0 {
 		if t.within(ratio) {
 			return current, nil
 		}
 		return ceil(ratio * float64(g.ready)), nil
 	}
-	for _, name := range g.missing { // HPA-34
+	for _, name := range g.missing {
 		switch {
 		case ratio < 1:
 			g.values[name] = fill(name)
@@ -89,7 +89,7 @@ func (t tolerance) replicasFor(current int32, g groups, ratioOf usageRatio, fill
 	if err != nil {
 		return 0, err
 	}
-	if t.within(filled) || ratio < 1 && filled > 1 || ratio > 1 && filled < 1 { // HPA-35
+	if t.within(filled) || ratio < 1 && filled > 1 || ratio > 1 && filled < 1 {
 		return current, nil
 	}
 	n := ceil(filled * float64(len(g.values)))

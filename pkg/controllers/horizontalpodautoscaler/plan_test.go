@@ -133,7 +133,7 @@ func TestHPA48ChangeOfTheScale(t *testing.T) {
 	s := at(4, 100)
 	step := scaledBy(planned(now, s))
 	before, after := step.Old.(*autoscalingv1.Scale), step.New.(*autoscalingv1.Scale)
-	if step.Kind != deploymentKind || before.Spec.Replicas != 4 || after.Spec.Replicas != 8 || after.ResourceVersion != "7" || after.UID != "uid-web" || !step.Unowned {
+	if step.Kind != deploymentKind() || before.Spec.Replicas != 4 || after.Spec.Replicas != 8 || after.ResourceVersion != "7" || after.UID != "uid-web" || !step.Unowned {
 		t.Errorf("%+v", step)
 	}
 	if e := step.Events.Done; e != (plan.Event{Type: "Normal", Reason: "SuccessfulRescale", Message: "New size: 8; reason: cpu resource utilization (percentage of request) above target"}) { // HPA-56

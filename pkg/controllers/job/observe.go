@@ -55,11 +55,7 @@ func live(s snapshot) []reconcile.Live {
 	if err != nil || leftAlone(s.Job) {
 		return nil
 	}
-	cached := make([]plan.Object, len(s.Pods))
-	for i, p := range s.Pods {
-		cached[i] = p
-	}
-	return []reconcile.Live{{Kind: podKind, Namespace: s.Job.Namespace, Selector: selector, Cached: cached}}
+	return []reconcile.Live{reconcile.LiveOf(s.Job.Namespace, selector, s.Pods)}
 }
 
 // observeOrphan finds a pod and the Job that it belongs to, or may come to belong to.
@@ -104,7 +100,7 @@ func (k *caches) exists(ctx context.Context, reader client.Reader, key plan.Key,
 	if _, ok := k.gone.Get(uid); ok {
 		return false, nil
 	}
-	jobs, _ := client.BuiltIn(jobKind)
+	jobs := client.MappingFor[*batchv1.Job]()
 	var found metav1.PartialObjectMetadata
 	switch err := reader.Get(ctx, jobs, key, &found); {
 	case err == nil && found.UID == uid:

@@ -92,11 +92,7 @@ func deleteUncounted(s view, pods []*corev1.Pod) plan.Step {
 
 // deletePods deletes active pods.
 func deletePods(pods ...*corev1.Pod) plan.Step {
-	objects := make([]plan.Object, len(pods))
-	for i, p := range pods {
-		objects[i] = p
-	}
-	return plan.Delete{Objects: objects, Why: "pods are not wanted", Events: plan.Events{
+	return plan.Delete{Objects: plan.Objects(pods), Why: "pods are not wanted", Events: plan.Events{
 		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulDelete", Message: "Deleted pod: {name}"},
 		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedDelete", Message: "Error deleting: {error}"},
 	}}

@@ -31,7 +31,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Name:    "legacy_service_account_token_cleaner",
 		Workers: 1,
 		Source:  reconcile.Keys(plan.Key{Name: "all"}),
-		Period:  cycle, // LTC-2
+		Period:  cycle,
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planTokens),
 		Applied: applied,

@@ -68,7 +68,7 @@ func TestLifeOfAToken(t *testing.T) {
 		if got := c.Log(); !slices.Equal(got, []string{"patch Secret unused"}) {
 			t.Errorf("at once: %v", got)
 		}
-		mapping := mapping("Secret")
+		mapping := client.MappingFor[*corev1.Secret]()
 		s := &corev1.Secret{}
 		if err := c.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "unused"}, s); err != nil || s.Labels[invalidLabel] != "2000-01-01" || string(s.Data["token"]) != "T" || s.Labels["app"] != "x" {
 			t.Errorf("%v, %v", s, err)

@@ -10,7 +10,7 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Period time.Duration // LTC-1
+	Period time.Duration
 }
 
 // AddFlags implements manager.Flags.

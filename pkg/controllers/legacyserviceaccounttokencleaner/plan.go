@@ -40,7 +40,7 @@ func planTokens(now time.Time, s snapshot) plan.Plan {
 	var each plan.Each
 	used := 0
 	for _, secret := range s.Secrets {
-		if slices.Contains(s.Used[secret.Namespace], secret.Name) { // LTC-7
+		if slices.Contains(s.Used[secret.Namespace], secret.Name) {
 			used++
 			continue
 		}
@@ -59,12 +59,12 @@ func planTokens(now time.Time, s snapshot) plan.Plan {
 // retire returns the next step in the end of a token; nil if it is to wait.
 func retire(now time.Time, secret *corev1.Secret, period time.Duration) plan.Step {
 	marked := secret.Labels[invalidLabel]
-	if !isDay(marked) { // LTC-8
+	if !isDay(marked) {
 		after := secret.DeepCopy()
 		metav1.SetMetaDataLabel(&after.ObjectMeta, invalidLabel, day(now))
 		return plan.Change{Old: secret, New: after, Why: "nobody uses the token"}
 	}
-	if marked < day(now.Add(-period)) { // LTC-9
+	if marked < day(now.Add(-period)) {
 		return plan.Delete{Objects: []plan.Object{secret}, Version: true, Why: "the token was marked as invalid long ago"}
 	}
 	return nil

@@ -36,11 +36,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	observer := &observer{
-		cached:    cached,
-		resources: c.Clients.Mapper().PreferredResourcesSince,
-		period:    o.SyncPeriod,
-	}
+	observer := newObserver(cached, c.Clients.Mapper().PreferredResourcesSince, o.SyncPeriod)
 	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:             "namespace",
 		Workers:          int(o.Workers),

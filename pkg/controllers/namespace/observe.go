@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -32,18 +34,30 @@ const emptyFor = time.Minute
 // deletion yet admits them, and a request that was admitted before may wait in a webhook, also if there is a single API server.
 const settling = 5 * time.Second
 
-var (
-	namespaces, _ = client.BuiltIn(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	podKind       = corev1.SchemeGroupVersion.WithKind("Pod")
+// A kind that cannot be listed, because a conversion webhook is dead or an aggregated API server is down, must not occupy the workers
+// that other namespaces need.
+const (
+	listTimeout = 10 * time.Second
+	slow        = time.Second      // a list that takes longer than this is not waited for by other namespaces
+	retryAfter  = 10 * time.Second // a kind that could not be listed is not listed again before this
 )
 
 // observer finds out what is left in namespaces.
 type observer struct {
 	cached informers.Store[*corev1.Namespace]
 	// resources returns what the server has, by a discovery that is not older than the time.
-	resources func(ctx context.Context, earliest time.Time, verbs ...string) ([]client.Mapping, error)
+	resources finder
 	period    time.Duration
-	failing   failing
+	lists     guard.Guard[schema.GroupVersionKind] // of kinds, for all namespaces
+}
+
+// finder is [client.Mapper.PreferredResourcesSince].
+type finder = func(ctx context.Context, earliest time.Time, verbs ...string) ([]client.Mapping, error)
+
+func newObserver(cached informers.Store[*corev1.Namespace], resources finder, period time.Duration) *observer {
+	o := &observer{cached: cached, resources: resources, period: period}
+	o.lists.Slow, o.lists.Pause = slow, retryAfter
+	return o
 }
 
 // memory is what is remembered of a namespace from one round to the next.
@@ -64,7 +78,7 @@ func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (ob
 	}
 	// The cache may be late: what is deleted below must not be that of a new namespace with the name of the old one (NS-10).
 	live := &corev1.Namespace{}
-	if err := r.Reader.Get(ctx, namespaces, r.Key, live); apierrors.IsNotFound(err) || err == nil && live.DeletionTimestamp == nil {
+	if err := r.Reader.Get(ctx, client.MappingFor[*corev1.Namespace](), r.Key, live); apierrors.IsNotFound(err) || err == nil && live.DeletionTimestamp == nil {
 		return observation{}, nil
 	} else if err != nil {
 		return observation{}, fmt.Errorf("read namespace: %w", err)
@@ -133,12 +147,12 @@ func guardsPods(k client.Mapping) bool { return strings.HasSuffix(k.Kind, "Netwo
 
 // listAll returns what there is of the kinds: pods alone while there are any, and it looks for pods each time (NS-18).
 func (o *observer) listAll(ctx context.Context, r reconcile.Request[memory], m *memory, kinds []client.Mapping) []content {
-	pods, _ := client.BuiltIn(podKind)
-	delete(m.Empty, podKind)
+	pods := client.MappingFor[*corev1.Pod]()
+	delete(m.Empty, pods.GroupVersionKind)
 	if found := o.list(ctx, r, m, []client.Mapping{pods}); len(found) > 0 {
 		return found
 	}
-	return o.list(ctx, r, m, slices.DeleteFunc(slices.Clone(kinds), func(k client.Mapping) bool { return k.GroupVersionKind == podKind }))
+	return o.list(ctx, r, m, slices.DeleteFunc(slices.Clone(kinds), func(k client.Mapping) bool { return k == pods }))
 }
 
 // discover finds what a namespace can hold: what can be listed, and kinds that cannot, but of which all objects can be deleted (NS-15).
@@ -196,12 +210,20 @@ func (o *observer) list(ctx context.Context, r reconcile.Request[memory], m *mem
 // it has seen that some are to be deleted, it only counts the rest.
 func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k client.Mapping) content {
 	c := content{Kind: k.GroupVersionKind, Resource: k.Resource}
-	end, err := o.failing.begin(k.GroupVersionKind)
+	end, err := o.lists.Begin(k.GroupVersionKind)
+	if errors.Is(err, guard.ErrBusy) {
+		err = fmt.Errorf("another list has not been answered for %s", slow)
+	}
 	if err != nil {
-		c.Error = err.Error()
+		c.Error = fmt.Sprintf("list %s: %v", k.GroupKind(), err)
 		return c
 	}
-	defer func() { end(err) }()
+	defer func() {
+		if apierrors.IsForbidden(err) || apierrors.IsResourceExpired(err) {
+			err = nil // it has answered
+		}
+		end(err)
+	}()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	options := metav1.ListOptions{Limit: 500}
@@ -222,7 +244,7 @@ func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k c
 			return c
 		}
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) { // NS-17
+	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		err = nil
 		return content{Kind: c.Kind, Resource: c.Resource}
 	}

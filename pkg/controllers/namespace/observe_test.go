@@ -102,9 +102,9 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 		t.Fatal(err)
 	}
 	w := &watching{T: t, server: &server{namespace: ns, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}}}
-	w.observer = &observer{cached: cached, resources: func(_ context.Context, earliest time.Time, verbs ...string) (all []client.Mapping, err error) {
+	w.observer = newObserver(cached, func(_ context.Context, earliest time.Time, verbs ...string) (all []client.Mapping, err error) {
 		w.since = earliest
-		for _, kind := range []schema.GroupVersionKind{podKind, secrets, deployments, policies, namespaces.GroupVersionKind} {
+		for _, kind := range []schema.GroupVersionKind{client.KindFor[*corev1.Pod](), secrets, deployments, policies, client.KindFor[*corev1.Namespace]()} {
 			if kind == secrets && w.unlisted && slices.Contains(verbs, "list") || kind != secrets && slices.Contains(verbs, "deletecollection") {
 				continue
 			}
@@ -112,7 +112,7 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 			all = append(all, m)
 		}
 		return all, w.failing
-	}}
+	}, 0)
 	return w
 }
 

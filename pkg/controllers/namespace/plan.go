@@ -17,8 +17,8 @@ import (
 const (
 	soon           = 10 * time.Millisecond
 	firstWait      = 250 * time.Millisecond
-	longestWait    = time.Minute      // NS-6
-	finalizersWait = 15 * time.Second // NS-25
+	longestWait    = time.Minute
+	finalizersWait = 15 * time.Second
 	finalize       = "finalize"
 )
 

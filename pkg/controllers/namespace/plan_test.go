@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -133,7 +134,7 @@ func TestPlanContent(t *testing.T) {
 			[]string{"delete all Secret in shop Background"}, soon, "says so in its conditions"},
 		{"NS-16 collections with objects are deleted in the background, all others are not asked for (NS-53)",
 			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{
-				has(deployments, "deployments", object("web"), deleted("old")), has(secrets, "secrets", deleted("a", "x")), {Kind: podKind, Resource: "pods", Error: "no"}}},
+				has(deployments, "deployments", object("web"), deleted("old")), has(secrets, "secrets", deleted("a", "x")), {Kind: client.KindFor[*corev1.Pod](), Resource: "pods", Error: "no"}}},
 			[]string{"delete all Deployment in shop Background"}, soon, "deletes all deployments.apps"},
 		{"NS-6 a deletion that had no effect is repeated ever more rarely",
 			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", deleted("old"))}},
@@ -142,7 +143,7 @@ func TestPlanContent(t *testing.T) {
 			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Contents: []content{unmoved(secrets, "secrets"), has(deployments, "deployments", object("web"))}},
 			[]string{"delete all Secret in shop Background", "delete all Deployment in shop Background"}, soon, "deletes all secrets, deployments.apps"},
 		{"NS-5 pods end within their grace period: the next round comes after half of it",
-			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour, Contents: []content{has(podKind, "pods", graceful("web-0", 30), graceful("web-1", 10))}},
+			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour, Contents: []content{has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 30), graceful("web-1", 10))}},
 			nil, 16 * time.Second, "there are 2 pods (web-0, web-1)"},
 		{"NS-25 a finalizer is expected to take 15 seconds",
 			snapshot{Namespace: ending(), SettledAt: settled, Rounds: 20, Longest: time.Hour, Contents: []content{has(secrets, "secrets", deleted("a", "x", "y"))}},
@@ -245,7 +246,7 @@ func TestReportConditions(t *testing.T) {
 				4: "NamespaceFinalizersRemaining True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: x in 2 resource instances, y in 2 resource instances",
 			})},
 		{"NS-30 pods are reported, too",
-			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(podKind, "pods", graceful("web-0", 10))}}, plan.Outcome{},
+			snapshot{Namespace: ending(), SettledAt: settled, Contents: []content{has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 10))}}, plan.Outcome{},
 			with(map[int]string{3: "NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: pods. has 1 resource instances"})},
 	} {
 		t.Run(c.name, func(t *testing.T) {

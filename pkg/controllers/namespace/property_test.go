@@ -4,9 +4,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -28,7 +30,7 @@ func drawSnapshot(t *rapid.T) snapshot {
 	for range rapid.IntRange(0, 3).Draw(t, "contents") {
 		s.Contents = append(s.Contents, rapid.SampledFrom([]content{
 			has(secrets, "secrets", object("a")), has(secrets, "secrets", deleted("a", "x")), unmoved(deployments, "deployments"),
-			has(podKind, "pods", graceful("web-0", 30)), {Kind: secrets, Resource: "secrets", Error: "list secrets: 500"},
+			has(client.KindFor[*corev1.Pod](), "pods", graceful("web-0", 30)), {Kind: secrets, Resource: "secrets", Error: "list secrets: 500"},
 		}).Draw(t, "content"))
 	}
 	return s

@@ -39,7 +39,7 @@ func conditionsChange(now time.Time, s snapshot, did plan.Outcome) bool {
 }
 
 func statusOf(now time.Time, s snapshot, did plan.Outcome) corev1.NamespaceStatus {
-	status := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: slices.Clone(s.Namespace.Status.Conditions)} // NS-11
+	status := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating, Conditions: slices.Clone(s.Namespace.Status.Conditions)}
 	for _, c := range conditions(now, s, did) {
 		set(&status, c, now)
 	}

@@ -8,7 +8,7 @@ func Rights() rbac.Rights {
 	return rbac.Rights{
 		Caches: []rbac.Resource{{Name: "namespaces"}},
 		Own: []rbac.Rule{
-			{Resource: "namespaces", Verbs: []string{"get"}, For: "a live read before anything is deleted"}, // NS-10
+			{Resource: "namespaces", Verbs: []string{"get"}, For: "a live read before anything is deleted"},
 			{Resource: "namespaces/status", Verbs: []string{"update"}, For: "conditions"},
 			{Resource: "namespaces/finalize", Verbs: []string{"update"}, For: "the release of an empty namespace"},
 			{Group: "*", Resource: "*", Verbs: []string{"list", "delete", "deletecollection"}, For: "what is in a namespace"},

@@ -36,16 +36,16 @@ func New(o Options) manager.Controller {
 // transition of any condition for the time when a finished pod ended.
 func podFields() informers.PodFields {
 	return informers.PodFields{
-		Paths: []string{"spec.nodeName", "status.phase", "status.reason", "status.conditions", "status.observedGeneration"}, // PGC-5, PGC-14
+		Paths: []string{"spec.nodeName", "status.phase", "status.reason", "status.conditions", "status.observedGeneration"},
 		Condition: func(p *corev1.Pod, t corev1.PodConditionType) bool {
-			return t == corev1.DisruptionTarget || podutil.Finished(p) // PGC-15
+			return t == corev1.DisruptionTarget || podutil.Finished(p)
 		},
 	}
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pods, err1 := informers.EndingPods(c.Informers, podFields())
-	nodes, err2 := informers.Nodes(c.Informers, "spec.taints", "status.conditions") // PGC-7
+	nodes, err2 := informers.Nodes(c.Informers, "spec.taints", "status.conditions")
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			nodes.Watch(comingOrGoing, informers.WithChanges, informers.WithDelay(func(plan.Key) time.Duration { return time.Second })),
 		},
 		Source:   reconcile.Keys(rules...),
-		Period:   cycle, // PGC-3
+		Period:   cycle,
 		Observe:  k.observe,
 		Remember: reconcile.Always[snapshot, struct{}, memory], // what was seen of the nodes, whatever becomes of the pods
 		Plan:     reconcile.PlanOnly(planPods),

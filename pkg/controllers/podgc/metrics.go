@@ -24,11 +24,11 @@ func newCollectors() collectors {
 	const subsystem = "pod_gc_collector"
 	labels := []string{"namespace", "reason"}
 	return collectors{
-		deletions: metrics.NewCounterVec(&metrics.CounterOpts{ // PGC-20
+		deletions: metrics.NewCounterVec(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "force_delete_pods_total", StabilityLevel: metrics.STABLE,
 			Help: "Pods whose forceful deletion was tried.",
 		}, labels),
-		errors: metrics.NewCounterVec(&metrics.CounterOpts{ // PGC-21
+		errors: metrics.NewCounterVec(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "force_delete_pod_errors_total", StabilityLevel: metrics.STABLE,
 			Help: "Pods whose forceful deletion has failed.",
 		}, labels),

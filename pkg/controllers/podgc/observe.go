@@ -19,8 +19,6 @@ import (
 // liveReads is how many nodes one reconcile reads live at most, and liveAtOnce how many at the same time.
 const liveReads, liveAtOnce = 100, 8
 
-var nodeKind = corev1.SchemeGroupVersion.WithKind("Node")
-
 // caches are what the controller reads.
 type caches struct {
 	pods   informers.EndingPodCache
@@ -131,7 +129,7 @@ func (k *caches) prove(ctx context.Context, reader client.Reader, s *snapshot) b
 	if s.Policy.Brake <= 0 || s.NodeCounts.small() {
 		return breaker{}
 	}
-	nodes, _ := client.BuiltIn(nodeKind)
+	nodes := client.MappingFor[*corev1.Node]()
 	found := &metav1.PartialObjectMetadataList{}
 	err := reader.List(ctx, nodes, "", metav1.ListOptions{}, found)
 	switch {
@@ -166,7 +164,7 @@ func (l liveNodes) errors() (all []string) {
 
 // readLive asks the server for nodes (PGC-10).
 func readLive(ctx context.Context, reader client.Reader, names []string) liveNodes {
-	nodes, _ := client.BuiltIn(nodeKind)
+	nodes := client.MappingFor[*corev1.Node]()
 	found := liveNodes{make([]bool, len(names)), make([]error, len(names))}
 	slots := make(chan struct{}, liveAtOnce)
 	var all sync.WaitGroup

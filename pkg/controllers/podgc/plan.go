@@ -47,7 +47,7 @@ func planPods(now time.Time, s snapshot) plan.Plan {
 		return removeAll(now, s, victims)
 	case orphaned:
 		return planOrphans(now, s)
-	case unscheduled: // PGC-12
+	case unscheduled:
 		return removeAll(now, s, slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
 			return p.DeletionTimestamp == nil || p.Spec.NodeName != ""
 		}))
@@ -157,7 +157,7 @@ func removeAll(now time.Time, s snapshot, victims []*corev1.Pod) plan.Plan {
 	for _, v := range victims {
 		switch {
 		case leaving(v):
-		case podutil.Finished(v): // PGC-19
+		case podutil.Finished(v):
 			ended = append(ended, v)
 		case len(each.Sequences) < batch:
 			each.Sequences = append(each.Sequences, []plan.Step{fail(now, s.Rule, v), remove(s.Rule, v)})
@@ -183,7 +183,7 @@ func removeAll(now time.Time, s snapshot, victims []*corev1.Pod) plan.Plan {
 func fail(now time.Time, rule string, p *corev1.Pod) plan.Step {
 	failed := p.DeepCopy()
 	failed.Status.Phase = corev1.PodFailed
-	failed.Status.ObservedGeneration = p.Generation // PGC-14
+	failed.Status.ObservedGeneration = p.Generation
 	if rule == orphaned {
 		disrupt(failed, now)
 	}
@@ -216,11 +216,7 @@ func disrupt(p *corev1.Pod, now time.Time) {
 // remove deletes by force (PGC-18). The version is a precondition, so that a pod that has changed since, let alone an
 // object of the same name that has taken its place, is not hit: the original deletes by name alone.
 func remove(rule string, pods ...*corev1.Pod) plan.Delete {
-	objects := make([]plan.Object, len(pods))
-	for i, p := range pods {
-		objects[i] = p
-	}
-	return plan.Delete{Objects: objects, Grace: new(int64), Version: true, Why: "remove: " + rule}
+	return plan.Delete{Objects: plan.Objects(pods), Grace: new(int64), Version: true, Why: "remove: " + rule}
 }
 
 // leaving reports whether the pod has been deleted by force already, and only finalizers hold it: to do it again would
@@ -231,8 +227,8 @@ func leaving(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 && podutil.Finished(p) && len(p.Finalizers) > 0
 }
 
-// ended returns when a finished pod did so, as far as its conditions tell: a pod does not say it itself, and one that
-// has worked for a week shall not be taken for a week old ruin.
+// ended returns when a finished pod has ended, as far as its conditions tell: a pod has no such time, and its age says nothing, because it
+// may have worked for all of it.
 func ended(p *corev1.Pod) time.Time {
 	end := p.CreationTimestamp.Time
 	for _, c := range p.Status.Conditions {

@@ -2,7 +2,6 @@ package podgc
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +14,6 @@ const (
 	// window is the age of the node counts that the circuit breaker compares with: those of then, or of when the rule began, if
 	// that is later.
 	window = 10 * time.Minute
-	// small clusters had fewer nodes than this then, and have no circuit breaker.
-	small = 5
 )
 
 // memory is what the orphaned rule remembers from one reconcile to the next.
@@ -126,49 +123,3 @@ func (m *memory) absent(now time.Time, present map[string]bool, used []string) (
 
 // release ends the grace period of a name: it begins anew if pods still name it when they are counted (PGC-10, PGC-11).
 func (m *memory) release(name string) { delete(m.Missing, name) }
-
-// breaker is a circuit breaker: it says whether the deletion of orphans waits.
-type breaker struct {
-	Kind breakerKind
-	Why  string
-}
-
-type breakerKind int
-
-const (
-	closed          breakerKind = iota
-	tooManyVanished             // more nodes are lost than an ordinary day takes
-	notProved                   // the cache may not show the nodes as they are
-)
-
-// small reports whether the cluster is too small to have a circuit breaker.
-func (c nodeCounts) small() bool { return c.Known < small }
-
-// checkShare opens the breaker when more than the given share of the nodes known a window ago has vanished.
-func (c nodeCounts) checkShare(limit float64) breaker {
-	if limit <= 0 || c.small() || float64(c.Vanished) <= limit*float64(c.Known) {
-		return breaker{}
-	}
-	return breaker{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished, more than --pod-gc-orphan-brake=%v allows",
-		c.Vanished, c.Known, window, limit)}
-}
-
-// checkNames opens the breaker unless the cache shows exactly the nodes that a live list names. The share is counted
-// from the cache, and is worth nothing when that lags behind.
-func checkNames(live, cached []string) breaker {
-	exists := make(map[string]bool, len(live))
-	for _, name := range live {
-		exists[name] = true
-	}
-	known := 0
-	for _, name := range cached {
-		if exists[name] {
-			known++
-		}
-	}
-	more, fewer := len(cached)-known, len(exists)-known
-	if more == 0 && fewer == 0 {
-		return breaker{}
-	}
-	return breaker{notProved, fmt.Sprintf("the cache of nodes lags behind the server: it has %d nodes that are gone, and lacks %d", more, fewer)}
-}

@@ -8,8 +8,8 @@ func Rights() rbac.Rights {
 		Caches: []rbac.Resource{{Name: "pods"}, {Name: "nodes"}},
 		Own: []rbac.Rule{
 			{Resource: "pods", Verbs: []string{"delete"}, For: "garbage collection"},
-			{Resource: "pods/status", Verbs: []string{"patch"}, For: "phase and condition before the deletion"}, // PGC-14
-			{Resource: "nodes", Verbs: []string{"get"}, For: "a live read of whether a node is gone"},           // PGC-10
+			{Resource: "pods/status", Verbs: []string{"patch"}, For: "phase and condition before the deletion"},
+			{Resource: "nodes", Verbs: []string{"get"}, For: "a live read of whether a node is gone"},
 			{Resource: "nodes", Verbs: []string{"list"}, For: "compare the cache of nodes before orphans are deleted"},
 		},
 	}

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"errors"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -28,8 +25,6 @@ func New(o Options) manager.Controller {
 		Init:    o.init,
 	}
 }
-
-func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
 // init builds the controller. Its keys are namespaces, so that one live list of pods serves all claims of a namespace (SM-34).
 func (o *Options) init(c manager.Context) (manager.Runner, error) {

@@ -138,7 +138,7 @@ func (k *caches) cachedUser(c *corev1.PersistentVolumeClaim) (name string) {
 // findLiveUsers lists the metadata of all pods of the namespace that are on nodes, and notes which of them use the claims. The volumes of
 // a pod cannot be changed, so those of a pod in the cache are right. The others are read: the cache is late, or they have gone meanwhile.
 func (k *caches) findLiveUsers(ctx context.Context, reader client.Reader, namespace string, free map[string]*claim) error {
-	pods, _ := client.BuiltIn(kind("Pod"))
+	pods := client.MappingFor[*corev1.Pod]()
 	list := &metav1.PartialObjectMetadataList{}
 	if err := reader.List(ctx, pods, namespace, metav1.ListOptions{FieldSelector: onNode.String()}, list); err != nil {
 		return err

@@ -131,7 +131,7 @@ func TestObserve(t *testing.T) {
 				o.store(t, object)
 			}
 			if c.gone != "" {
-				pods, _ := client.BuiltIn(kind("Pod"))
+				pods := client.MappingFor[*corev1.Pod]()
 				if err := o.server.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: c.gone}, metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -243,7 +243,7 @@ func run(t *testing.T, test func(s *clienttest.Server, put func(plan.Object)), o
 // finalizers returns those of a claim on the server.
 func finalizers(t *testing.T, s *clienttest.Server, name string) []string {
 	t.Helper()
-	claims, _ := client.BuiltIn(kind("PersistentVolumeClaim"))
+	claims := client.MappingFor[*corev1.PersistentVolumeClaim]()
 	c := &corev1.PersistentVolumeClaim{}
 	if err := s.Get(t.Context(), claims, plan.Key{Namespace: "shop", Name: name}, c); err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestLifeOfAClaim(t *testing.T) { // SM-30, SM-32, SM-35, SM-36, SM-38
 		if got := finalizers(t, s, "data"); !slices.Equal(got, []string{finalizer}) {
 			t.Fatal("a completed pod does not keep the claim")
 		}
-		pods, _ := client.BuiltIn(kind("Pod"))
+		pods := client.MappingFor[*corev1.Pod]()
 		if err := s.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: "web"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -278,14 +278,14 @@ func TestLifeOfAClaim(t *testing.T) { // SM-30, SM-32, SM-35, SM-36, SM-38
 // A pod that the cache never shows keeps the claim, and its end lets it go although no event tells of it.
 func TestAPodThatTheCacheMisses(t *testing.T) { // SM-37
 	run(t, func(s *clienttest.Server, put func(plan.Object)) {
-		s.FreezeWatches(kind("Pod"))
+		s.FreezeWatches(client.KindFor[*corev1.Pod]())
 		put(pod("web", using("data")))
 		put(newClaim("data", leaving, with(finalizer)))
 		clienttest.Settle()
 		if got := finalizers(t, s, "data"); len(got) != 1 {
 			t.Fatal("the finalizer was removed on the word of the cache")
 		}
-		pods, _ := client.BuiltIn(kind("Pod"))
+		pods := client.MappingFor[*corev1.Pod]()
 		if err := s.Delete(t.Context(), pods, plan.Key{Namespace: "shop", Name: "web"}, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}

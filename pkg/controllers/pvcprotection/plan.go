@@ -49,7 +49,7 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 	for _, c := range s.Claims {
 		var why string
 		switch {
-		case c.Claim.DeletionTimestamp == nil: // SM-35
+		case c.Claim.DeletionTimestamp == nil:
 			why = "the claim lacks the finalizer that protects it while a pod uses it"
 		case c.Pod != "":
 			if kept = append(kept, fmt.Sprintf("%s because the pod %s uses it", c.Claim.Name, c.Pod)); c.Checked {
@@ -60,7 +60,7 @@ func planClaims(_ time.Time, s snapshot) plan.Plan {
 					Message: fmt.Sprintf("The claim is being deleted, and stays until no pod uses it. The pod %s does.", c.Pod)}})
 			}
 			continue
-		case !c.Checked: // SM-37
+		case !c.Checked:
 			kept = append(kept, c.Claim.Name+" until the pods have been listed")
 			continue
 		default:

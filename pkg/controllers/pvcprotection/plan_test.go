@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -40,7 +41,7 @@ func leaving(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Ti
 
 func ownedBy(p *corev1.Pod) edit {
 	return func(c *corev1.PersistentVolumeClaim) {
-		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, kind("Pod"))}
+		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, client.KindFor[*corev1.Pod]())}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -29,8 +28,6 @@ func New(o Options) manager.Controller {
 	}
 }
 
-func kind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("PersistentVolume") }
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	volumes, err := informers.Objects[*corev1.PersistentVolume](c.Informers)
 	if err != nil {
@@ -40,7 +37,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "pvprotection", // of the queue
 		Workers: int(o.Workers),
-		Kinds:   []string{kind().Kind},
+		Kinds:   []string{volumes.Kind().Kind},
 		Watches: []reconcile.Watch{volumes.Watch(enqueued, informers.WithResync)},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planFinalizer),

@@ -34,7 +34,7 @@ func run(t *testing.T, test func(s *clienttest.Server, put func(*corev1.Persiste
 // read returns the volume as the server has it.
 func read(t *testing.T, s *clienttest.Server) *corev1.PersistentVolume {
 	t.Helper()
-	volumes, _ := client.BuiltIn(kind())
+	volumes := client.MappingFor[*corev1.PersistentVolume]()
 	v := &corev1.PersistentVolume{}
 	if err := s.Get(t.Context(), volumes, plan.Key{Name: "disk"}, v); err != nil {
 		t.Fatal(err)

@@ -23,9 +23,9 @@ func planFinalizer(_ time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "the volume is gone"}
 	case !protection.Due(v):
 		return plan.Plan{Why: "there is nothing to do"}
-	case v.DeletionTimestamp == nil: // SM-23
+	case v.DeletionTimestamp == nil:
 		why = "the volume lacks the finalizer that protects it while it is bound"
-	case v.Status.Phase == corev1.VolumeBound: // SM-22
+	case v.Status.Phase == corev1.VolumeBound:
 		return plan.Plan{Why: "the volume is being deleted, and stays because it is bound"}
 	default:
 		why = "the volume is being deleted and is not bound: take its finalizer off"

@@ -8,7 +8,7 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers int32 // CLI-14
+	Workers int32
 	// ReplaceFailedPodsAtOnce: also pods that fail at start again and again. Without it they are replaced at a falling rate.
 	ReplaceFailedPodsAtOnce bool
 

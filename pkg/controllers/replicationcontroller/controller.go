@@ -27,12 +27,12 @@ func New(o Options) manager.Controller {
 // The pods of other ReplicationControllers with the same owner do not count (RC-16), nor does the status know pods that are
 // terminating (RC-14).
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	all, err := informers.Objects[*corev1.ReplicationController](c.Informers) // RC-3
+	all, err := informers.Objects[*corev1.ReplicationController](c.Informers)
 	if err != nil {
 		return nil, err
 	}
 	return replicas.New(c, replicas.Config{
-		Name:    "replicationmanager", // RC-30
+		Name:    "replicationmanager",
 		Example: replicas.OfReplicationController(&corev1.ReplicationController{}),
 		Workers: int(o.Workers),
 		Watch:   all.Watch(informers.Itself, informers.WithResync),

@@ -154,7 +154,7 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 func (b *bench) status(name string) string {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := client.BuiltIn(quotaKind)
+	m := client.MappingFor[*corev1.ResourceQuota]()
 	if err := b.server.Get(b.Context(), m, someKey, q); err != nil {
 		b.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func (b *bench) status(name string) string {
 func (b *bench) raise(name string, to string) {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := client.BuiltIn(quotaKind)
+	m := client.MappingFor[*corev1.ResourceQuota]()
 	if err := b.server.Get(b.Context(), m, someKey, q); err != nil {
 		b.Fatal(err)
 	}

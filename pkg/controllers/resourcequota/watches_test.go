@@ -35,7 +35,7 @@ func second(hard corev1.ResourceList, edits ...func(*corev1.ResourceQuota)) *cor
 func (b *bench) secondUsed(name string) string {
 	b.Helper()
 	q := &corev1.ResourceQuota{}
-	m, _ := client.BuiltIn(quotaKind)
+	m := client.MappingFor[*corev1.ResourceQuota]()
 	key := someKey
 	key.Name = "second"
 	if err := b.server.Get(b.Context(), m, key, q); err != nil {

@@ -43,7 +43,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, manager.Skip("neither --root-ca-file nor the kubeconfig has certificate authorities to publish")
 	}
 	ours := fields.OneTermEqualSelector(metav1.ObjectNameField, configMapName)
-	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers, "status.phase") // RCA-4
+	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers, "status.phase")
 	configMaps, err2 := informers.Objects[*corev1.ConfigMap](informers.Selecting(c.Informers, ours))
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err

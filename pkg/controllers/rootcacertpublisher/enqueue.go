@@ -1,13 +1,8 @@
 package rootcacertpublisher
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
-
-func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
 // enqueuedByNamespace returns a namespace that exists (RCA-4).
 func enqueuedByNamespace(_, after plan.Object) []plan.Key {

@@ -56,7 +56,7 @@ func planConfigMap(_ time.Time, s snapshot) plan.Plan {
 	}
 	described := s.ConfigMap.Annotations[descriptionKey] != ""
 	same := maps.Equal(s.ConfigMap.Data, data)
-	if described && same { // RCA-6
+	if described && same {
 		return plan.Plan{Why: "the ConfigMap is as it should be"}
 	}
 	after := s.ConfigMap.DeepCopy()

@@ -150,7 +150,7 @@ func draw(t *rapid.T) snapshot {
 // Whatever the objects are, planning does not panic, does not change them, depends on nothing that is not cached, and can be repeated from
 // what was stored. When the plan was carried out, nothing is left to do.
 func TestAnyObjectsAtAll(t *testing.T) {
-	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind("Namespace"): {"status.phase"}, kind("ConfigMap"): {}}})
+	kept, err := projection.New(projection.Fields{Kinds: map[schema.GroupVersionKind][]string{client.KindFor[*corev1.Namespace](): {"status.phase"}, client.KindFor[*corev1.ConfigMap](): {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func authority(t *testing.T, i int) string {
 
 func published(t *testing.T, s *clienttest.Server) string {
 	t.Helper()
-	mapping, _ := client.BuiltIn(kind("ConfigMap"))
+	mapping := client.MappingFor[*corev1.ConfigMap]()
 	m := &corev1.ConfigMap{}
 	if err := s.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: configMapName}, m); err != nil {
 		t.Error(err)
@@ -239,7 +239,7 @@ func published(t *testing.T, s *clienttest.Server) string {
 func TestEditsAndDeletionsAreUndone(t *testing.T) { // RCA-8, RCA-11
 	run(t, []plan.Object{namespace("Active")}, nil, func(s *clienttest.Server, _ string) {
 		want := authority(t, 0)
-		mapping, _ := client.BuiltIn(kind("ConfigMap"))
+		mapping := client.MappingFor[*corev1.ConfigMap]()
 		if err := s.Delete(t.Context(), mapping, plan.Key{Namespace: "shop", Name: configMapName}, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}

@@ -29,7 +29,7 @@ func New(o Options) manager.Controller {
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers, "status.phase") // SA-3
+	namespaces, err1 := informers.Objects[*corev1.Namespace](c.Informers, "status.phase")
 	accounts, err2 := informers.Objects[*corev1.ServiceAccount](c.Informers, informers.MetadataOnly)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err

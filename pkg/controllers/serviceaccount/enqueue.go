@@ -1,13 +1,8 @@
 package serviceaccount
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
-
-func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
 // enqueuedByNamespace returns the namespace if it is new or has changed (SA-2).
 func enqueuedByNamespace(_, after plan.Object) []plan.Key {

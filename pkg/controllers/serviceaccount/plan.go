@@ -24,16 +24,16 @@ func planAccount(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.Namespace == nil:
 		return plan.Plan{Why: "the namespace is gone"}
-	case s.Namespace.Status.Phase != corev1.NamespaceActive: // SA-3
+	case s.Namespace.Status.Phase != corev1.NamespaceActive:
 		return plan.Plan{Why: fmt.Sprintf("the namespace is not active: its phase is %q", s.Namespace.Status.Phase)}
-	case s.Account != nil: // SA-4
+	case s.Account != nil:
 		return plan.Plan{Why: "the ServiceAccount default exists"}
 	}
 	return plan.Plan{
 		Why: "create the ServiceAccount default",
 		Steps: []plan.Step{plan.Create{
-			Object:   &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace.Name, Name: defaultName}}, // SA-5
-			IfAbsent: true,                                                                                                  // SA-6
+			Object:   &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace.Name, Name: defaultName}},
+			IfAbsent: true,
 			Why:      "the namespace has no ServiceAccount default",
 		}},
 	}

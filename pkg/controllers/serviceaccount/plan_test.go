@@ -151,7 +151,7 @@ func run(t *testing.T, objects []plan.Object, before func(clienttest.Write) erro
 
 func TestSA8DeletedOnesComeBack(t *testing.T) { // SA-8
 	run(t, []plan.Object{namespace("shop", "Active")}, nil, func(s *clienttest.Server) {
-		accounts, _ := client.BuiltIn(kind("ServiceAccount"))
+		accounts := client.MappingFor[*corev1.ServiceAccount]()
 		for range 3 {
 			if err := s.Delete(t.Context(), accounts, plan.Key{Namespace: "shop", Name: "default"}, metav1.DeleteOptions{}); err != nil {
 				t.Error(err)

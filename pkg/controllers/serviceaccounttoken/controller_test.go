@@ -98,7 +98,7 @@ func settle() {
 
 // secret returns a Secret of the server, nil if it is gone.
 func (c *cluster) secret(name string) *corev1.Secret {
-	mapping, _ := client.BuiltIn(kind("Secret"))
+	mapping := client.MappingFor[*corev1.Secret]()
 	s := &corev1.Secret{}
 	if err := c.Get(c.t.Context(), mapping, plan.Key{Namespace: "shop", Name: name}, s); err != nil {
 		return nil
@@ -107,7 +107,7 @@ func (c *cluster) secret(name string) *corev1.Secret {
 }
 
 func (c *cluster) delete(name, kindName string) {
-	mapping, _ := client.BuiltIn(kind(kindName))
+	mapping, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind(kindName))
 	if err := c.Delete(c.t.Context(), mapping, plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
 		c.t.Error(err)
 	}
@@ -144,7 +144,7 @@ func TestSecretsAreFilledAndGoWithTheirServiceAccount(t *testing.T) {
 func TestTOK11ServiceAccountsForgetSecrets(t *testing.T) {
 	inCluster(t, nil, func(c *cluster) {
 		c.delete("token", "Secret")
-		mapping, _ := client.BuiltIn(kind("ServiceAccount"))
+		mapping := client.MappingFor[*corev1.ServiceAccount]()
 		a := &corev1.ServiceAccount{}
 		if err := c.Get(t.Context(), mapping, plan.Key{Namespace: "shop", Name: "builder"}, a); err != nil || len(a.Secrets) != 1 || a.Secrets[0].Name != "other" {
 			t.Errorf("%v, %v", a.Secrets, err)
@@ -155,7 +155,7 @@ func TestTOK11ServiceAccountsForgetSecrets(t *testing.T) {
 // The caches of Secrets and of ServiceAccounts may differ in age: a Secret is only deleted after a look at the server.
 func TestTOK12LiveRead(t *testing.T) {
 	inCluster(t, nil, func(c *cluster) {
-		c.FreezeWatches(kind("ServiceAccount"))
+		c.FreezeWatches(client.KindFor[*corev1.ServiceAccount]())
 		c.put(account("a1"))
 		c.put(secret())
 		settle()

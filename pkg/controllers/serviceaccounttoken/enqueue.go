@@ -1,13 +1,12 @@
 package serviceaccounttoken
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
-
-func kind(name string) schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind(name) }
 
 // accountsOf returns the ServiceAccount that a Secret names, with its namespace, as the index of Secrets has it.
 func accountsOf(s *corev1.Secret) []string {
@@ -19,10 +18,7 @@ func accountsOf(s *corev1.Secret) []string {
 
 // enqueuedBySecret returns the Secret itself if tokens are kept in it (TOK-6). The cache has no others.
 func enqueuedBySecret(before, after plan.Object) []plan.Key {
-	o := after
-	if o == nil {
-		o = before
-	}
+	o := cmp.Or(after, before)
 	if s, ok := o.(*corev1.Secret); !ok || !isToken(s) {
 		return nil
 	}
@@ -36,7 +32,7 @@ func (k *caches) enqueuedByAccount(before, after plan.Object) (keys []plan.Key) 
 	case after == nil:
 		account = before
 	case before != nil && before.GetUID() == after.GetUID():
-		return nil // TOK-9
+		return nil
 	}
 	for _, s := range k.secrets.By(plan.KeyOf(account).String()) {
 		keys = append(keys, plan.KeyOf(s))

@@ -45,7 +45,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[struct{}]) (ob
 // metadataOf returns the metadata of a Secret, which belong to the cache as before.
 func metadataOf(s *corev1.Secret) *metav1.PartialObjectMetadata {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
-	o.SetGroupVersionKind(kind("Secret"))
+	o.SetGroupVersionKind(client.KindFor[*corev1.Secret]())
 	return o
 }
 
@@ -92,7 +92,7 @@ func (k *caches) account(ctx context.Context, reader client.Reader, secret *core
 	if a := k.accounts.Get(key.Namespace, key.Name); names(secret, a) {
 		return a, nil
 	}
-	mapping, _ := client.BuiltIn(kind("ServiceAccount"))
+	mapping := client.MappingFor[*corev1.ServiceAccount]()
 	live := &corev1.ServiceAccount{}
 	err := reader.Get(ctx, mapping, key, live)
 	switch {

@@ -8,8 +8,8 @@ import (
 
 // Options are what can be set of the controller.
 type Options struct {
-	Workers int32  // TOK-4
-	KeyFile string // TOK-2
+	Workers int32
+	KeyFile string
 }
 
 // AddFlags implements manager.Flags.

@@ -26,11 +26,11 @@ func planSecret(_ time.Time, s snapshot) plan.Plan {
 	switch {
 	case s.Secret == nil:
 		return planReference(s)
-	case accountName(s.Secret) == "": // TOK-7
+	case accountName(s.Secret) == "":
 		return plan.Plan{Why: "the Secret names no ServiceAccount"}
 	case s.Secret.DeletionTimestamp != nil:
 		return plan.Plan{Why: "the Secret is being deleted"}
-	case !names(s.Secret, s.Account): // TOK-12
+	case !names(s.Secret, s.Account):
 		why := fmt.Sprintf("there is no ServiceAccount %s", accountName(s.Secret))
 		if s.Account != nil {
 			why = fmt.Sprintf("the ServiceAccount %s is another one than the Secret was made for", s.Account.Name)

@@ -8,8 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -135,16 +133,6 @@ func live(s snapshot) []reconcile.Live {
 	if err != nil || selector.Empty() {
 		return nil
 	}
-	return []reconcile.Live{
-		liveOf(podKind(), s.Set.Namespace, selector, s.Pods),
-		liveOf(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), s.Set.Namespace, selector, s.Revisions),
-	}
-}
-
-func liveOf[T plan.Object](kind schema.GroupVersionKind, namespace string, selector labels.Selector, objects []T) reconcile.Live {
-	cached := make([]plan.Object, len(objects))
-	for i, o := range objects {
-		cached[i] = o
-	}
-	return reconcile.Live{Kind: kind, Namespace: namespace, Selector: selector, Cached: cached}
+	namespace := s.Set.Namespace
+	return []reconcile.Live{reconcile.LiveOf(namespace, selector, s.Pods), reconcile.LiveOf(namespace, selector, s.Revisions)}
 }

@@ -195,9 +195,7 @@ func (r *rollout) say(format string, args ...any) {
 
 // requeueAfter has the set reconciled again after some time.
 func (r *rollout) requeueAfter(d time.Duration) {
-	if d > 0 && (r.next == 0 || d < r.next) {
-		r.next = d
-	}
+	r.next = plan.Sooner(r.next, max(0, d))
 }
 
 // ready reports whether the pod runs and is ready, whether or not it is being deleted (STS-60b).

@@ -131,16 +131,13 @@ func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
 // so they never wait for long.
 func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.When {
 	before := r.Set.Status
-	wrote := did.Wrote() && did.Err == nil // the next reconcile follows at once, and has more to report
 	news := before.CurrentRevision != status.CurrentRevision || before.UpdateRevision != status.UpdateRevision ||
 		!equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
-	switch {
-	case !wrote && (news || !r.moving(status)):
-		return plan.Now()
-	case news || before.ObservedGeneration < status.ObservedGeneration:
-		return plan.Soon()
+	later := plan.SlowProgress(int64(max(replicas(r.Set), len(r.mine)))) // pods come one after the other, and most become ready soon
+	if news || before.ObservedGeneration < status.ObservedGeneration {
+		later = plan.Soon()
 	}
-	return plan.SlowProgress(int64(max(replicas(r.Set), len(r.mine)))) // pods come one after the other, and most become ready soon
+	return did.ReportWhen(news, r.moving(status), later)
 }
 
 // moving reports whether more is about to change by itself: pods come, go, or become available.

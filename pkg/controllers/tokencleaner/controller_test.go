@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/bootstraptoken"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
@@ -88,16 +89,16 @@ func TestChangesWhileWaiting(t *testing.T) {
 func TestStaleCache(t *testing.T) { // BOOT-24
 	run(t, nil, func(s *clienttest.Server, put func(*corev1.Secret)) {
 		put(token(name, at(time.Minute)))
-		s.FreezeWatches(bootstraptoken.Kind())
+		s.FreezeWatches(client.KindFor[*corev1.Secret]())
 		put(token(name, at(time.Hour)))
 		wait(2 * time.Minute)
-		s.ResumeWatches(bootstraptoken.Kind())
+		s.ResumeWatches(client.KindFor[*corev1.Secret]())
 		wait(10 * time.Minute)
-		if len(s.Names(bootstraptoken.Kind())) != 1 || s.CountWrites("refused delete") != 1 {
+		if len(s.Names(client.KindFor[*corev1.Secret]())) != 1 || s.CountWrites("refused delete") != 1 {
 			t.Error(s.Log())
 		}
 		wait(time.Hour)
-		if len(s.Names(bootstraptoken.Kind())) != 0 {
+		if len(s.Names(client.KindFor[*corev1.Secret]())) != 0 {
 			t.Error("it stays")
 		}
 	})
@@ -108,7 +109,7 @@ func TestFailuresAreRetried(t *testing.T) { // BOOT-24, BOOT-30
 	run(t, clienttest.RefuseFirst(12, apierrors.NewInternalError(errors.New("no"))), func(s *clienttest.Server, put func(*corev1.Secret)) {
 		put(token(name, at(0)))
 		wait(20 * time.Minute)
-		if len(s.Names(bootstraptoken.Kind())) != 0 {
+		if len(s.Names(client.KindFor[*corev1.Secret]())) != 0 {
 			t.Error("given up")
 		}
 	})
@@ -122,7 +123,7 @@ func TestAnUnreadableExpirationIsLogged(t *testing.T) {
 		put(token("bootstrap-token-later0", at(time.Minute)))
 		put(token("bootstrap-token-always", ""))
 		wait(2 * time.Minute)
-		if names := s.Names(bootstraptoken.Kind()); len(names) != 1 {
+		if names := s.Names(client.KindFor[*corev1.Secret]()); len(names) != 1 {
 			t.Error(names)
 		}
 	})

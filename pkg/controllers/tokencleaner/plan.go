@@ -24,13 +24,13 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 		return plan.Plan{Why: "the token is gone"}
 	case s.Secret.DeletionTimestamp != nil:
 		return plan.Plan{Why: "the token is being deleted"}
-	case s.Unreadable: // BOOT-8
+	case s.Unreadable:
 		return deletion(s, "its expiration is no time, so it counts as expired")
 	case s.Expires == nil:
 		return plan.Plan{Why: "the token never expires"}
 	}
 	at := s.Expires.UTC().Format(time.RFC3339)
-	if expired, again := bootstraptoken.Expired(now, s.Expires); !expired { // BOOT-25
+	if expired, again := bootstraptoken.Expired(now, s.Expires); !expired {
 		return plan.Plan{Why: "the token expires at " + at, Requeue: again}
 	}
 	return deletion(s, "it has expired at "+at)

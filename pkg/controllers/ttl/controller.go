@@ -3,9 +3,6 @@ package ttl
 import (
 	"cmp"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -29,8 +26,6 @@ func New(o Options) manager.Controller {
 	}
 }
 
-func kind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Node") }
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	nodes, err := informers.Nodes(c.Informers, "metadata.annotations["+annotation+"]")
 	if err != nil {
@@ -40,7 +35,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 		Name:    "ttlcontroller", // of the queue
 		Workers: int(o.Workers),
-		Kinds:   []string{kind().Kind},
+		Kinds:   []string{nodes.Kind().Kind},
 		Watches: []reconcile.Watch{nodes.Watch(k.enqueuedByNode, informers.WithResync)},
 		Source:  k.follow,
 		Observe: k.observe,

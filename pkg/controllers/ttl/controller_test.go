@@ -29,7 +29,7 @@ type bench struct {
 // run runs the controller on a server with so many nodes, as prepare leaves them, one test after the other. Each is a term as the leader.
 func run(t *testing.T, nodes int, prepare func(*bench), terms ...func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		mapping, _ := client.BuiltIn(kind())
+		mapping := client.MappingFor[*corev1.Node]()
 		b := &bench{T: t, Server: clienttest.NewServer(), mapping: mapping}
 		b.add(0, nodes)
 		if prepare != nil {

@@ -72,7 +72,7 @@ func TestPlan(t *testing.T) {
 // The patch sets the annotation and nothing else, on this very node (TTL-10).
 func TestPatch(t *testing.T) {
 	change := planAnnotation(epoch, snapshot{node("a", "x"), 101, 1}).Steps[0].(plan.Change)
-	mapping, _ := client.BuiltIn(kind())
+	mapping := client.MappingFor[*corev1.Node]()
 	patch, err := client.Difference(mapping, change.Old, change.New)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -26,8 +25,6 @@ func New(o Options) manager.Controller {
 	}
 }
 
-func kind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("Job") }
-
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	jobs, err := informers.Objects[*batchv1.Job](c.Informers, "spec.ttlSecondsAfterFinished", "status.conditions", "status.completionTime")
 	if err != nil {
@@ -39,7 +36,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "ttl_jobs_to_delete", // of the queue
 		Workers: int(o.Workers),
-		Kinds:   []string{kind().Kind},
+		Kinds:   []string{jobs.Kind().Kind},
 		Watches: []reconcile.Watch{jobs.Watch(enqueuedByJob, informers.WithResync)},
 		Observe: k.observe,
 		Plan:    reconcile.PlanOnly(planDeletion),

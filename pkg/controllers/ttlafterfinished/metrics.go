@@ -15,7 +15,7 @@ import (
 type collectors struct{ late *metrics.Histogram }
 
 func newCollectors() collectors {
-	return collectors{late: metrics.NewHistogram(&metrics.HistogramOpts{ // TTL-32
+	return collectors{late: metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem: "ttl_after_finished_controller", Name: "job_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
 		Buckets: metrics.ExponentialBuckets(0.1, 2, 14),
 		Help:    "Time between the end of a finished Job's time to live and its deletion.",
@@ -41,7 +41,7 @@ func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ 
 		}
 		expires, _ := expiry(s.Job)
 		c.late.Observe(time.Since(expires).Seconds())
-		klog.FromContext(ctx).Info("Deleted a finished Job because its time to live is over", // TTL-35
+		klog.FromContext(ctx).Info("Deleted a finished Job because its time to live is over",
 			"job", klog.KObj(s.Job), "condition", jobutil.Finished(s.Job).Type, "finished", at.UTC().Format(time.RFC3339),
 			"ttlSecondsAfterFinished", *s.Job.Spec.TTLSecondsAfterFinished)
 	}

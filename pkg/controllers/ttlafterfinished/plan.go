@@ -38,7 +38,7 @@ func planDeletion(now time.Time, s snapshot) plan.Plan {
 	switch {
 	case !ok:
 		return plan.Plan{Why: "the Job does not say when it has finished"}
-	case end.After(now): // TTL-24
+	case end.After(now):
 		return plan.Plan{Why: "the time to live ends at " + end.UTC().Format(time.RFC3339), Requeue: min(end.Sub(now), longestWait)}
 	}
 	why := fmt.Sprintf("its time to live of %ds after it has finished is over", *s.Job.Spec.TTLSecondsAfterFinished)
@@ -58,9 +58,9 @@ func candidate(job *batchv1.Job) bool {
 // doubtful returns what is doubtful about the time at which a candidate has finished; empty if nothing is.
 func doubtful(now time.Time, job *batchv1.Job) string {
 	switch at, ok := finishedAt(job); {
-	case !ok: // TTL-23
+	case !ok:
 		return "A Job stays although it has a time to live, because it does not say when it has finished"
-	case at.After(now): // TTL-25
+	case at.After(now):
 		return "A Job has finished in the future, so the clocks of two machines differ"
 	}
 	return ""

@@ -224,13 +224,13 @@ func TestStaleCache(t *testing.T) { // TTL-26, TTL-28
 	log := run(t, func(s *clienttest.Server, put func(*batchv1.Job)) {
 		job := finishedNow()
 		put(job)
-		s.FreezeWatches(kind())
+		s.FreezeWatches(client.KindFor[*batchv1.Job]())
 		lives(nil)(job)
 		put(job)
 		time.Sleep(2 * time.Minute)
-		s.ResumeWatches(kind())
+		s.ResumeWatches(client.KindFor[*batchv1.Job]())
 		time.Sleep(10 * time.Minute)
-		if len(s.Names(kind())) != 1 || s.CountWrites("refused delete") != 1 {
+		if len(s.Names(client.KindFor[*batchv1.Job]())) != 1 || s.CountWrites("refused delete") != 1 {
 			t.Error(s.Log())
 		}
 	})
@@ -296,13 +296,13 @@ func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 			synctest.Wait()
 			put("stays", -24*time.Hour, nil)
 			synctest.Wait()
-			if names := server.Names(kind()); len(names) != 2 {
+			if names := server.Names(client.KindFor[*batchv1.Job]()); len(names) != 2 {
 				t.Fatal(names)
 			}
 			if _, ok := records.Get(plan.Key{Namespace: "shop", Name: "waits"}); !ok {
 				t.Error("nothing says why the Job waits")
 			}
-			jobs, _ := client.BuiltIn(kind())
+			jobs := client.MappingFor[*batchv1.Job]()
 			if err := server.Delete(t.Context(), jobs, plan.Key{Namespace: "shop", Name: "waits"}, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ func Limits(t *testing.T, build func(manager.Context) (client.Client, error)) (b
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods, _ := client.BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
+		pods := client.MappingFor[*corev1.Pod]()
 		began := time.Now()
 		for {
 			_ = cl.Get(t.Context(), pods, plan.Key{Namespace: "shop", Name: "web"}, &corev1.Pod{}) // there is none

@@ -106,7 +106,7 @@ func (s snapshot) candidates() []*appsv1.ReplicaSet {
 func (s snapshot) nameToCheck() string {
 	d := s.Deployment
 	selector, err := matcher(d.Spec.Selector)
-	if err != nil || d.DeletionTimestamp != nil || d.Spec.Paused { // DEP-28
+	if err != nil || d.DeletionTimestamp != nil || d.Spec.Paused {
 		return ""
 	}
 	for _, rs := range s.ReplicaSets {
@@ -212,7 +212,7 @@ func (r *rollout) resize(s *set, size int64) {
 		verb = "down"
 	}
 	s.edit().Spec.Replicas = pointer(size)
-	s.event = plan.Event{Type: corev1.EventTypeNormal, Reason: "ScalingReplicaSet", // DEP-77
+	s.event = plan.Event{Type: corev1.EventTypeNormal, Reason: "ScalingReplicaSet",
 		Message: fmt.Sprintf("Scaled %s replica set %s from %d to %d", verb, s.Name, s.size, size)}
 	s.why = append(s.why, fmt.Sprintf("scale from %d to %d", s.size, size))
 	age := "old"
@@ -244,9 +244,7 @@ func (r *rollout) say(format string, args ...any) {
 
 // requeueAfter has the Deployment reconciled again after d; zero asks for nothing.
 func (r *rollout) requeueAfter(d time.Duration) {
-	if d > 0 && (r.next == 0 || d < r.next) {
-		r.next = d
-	}
+	r.next = plan.Sooner(r.next, max(0, d))
 }
 
 // adopts reports whether the claims take an orphan. What an adopted ReplicaSet needs besides is left to the next reconcile:

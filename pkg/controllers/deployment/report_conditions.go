@@ -115,7 +115,7 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 	if !timed {
 		return drop(list, appsv1.DeploymentProgressing)
 	}
-	if err := createError(did); err != nil { // DEP-26
+	if err := createError(did); err != nil {
 		name, _ := r.TemplateMatches.newName(r.d)
 		return r.set(list, progressing(corev1.ConditionFalse, notCreated, "Failed to create new replica set %q: %v", name, err))
 	}
@@ -133,7 +133,7 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 		return r.put(list, progressing(corev1.ConditionTrue, finished, "%s has successfully progressed.", r.subject()), at)
 	case advanced:
 		return r.put(list, progressing(corev1.ConditionTrue, updated, "%s is progressing.", r.subject()), at)
-	case now != nil && now.Reason != finished && now.LastUpdateTime.Add(deadline).Before(r.now): // DEP-73
+	case now != nil && now.Reason != finished && now.LastUpdateTime.Add(deadline).Before(r.now):
 		return r.set(list, progressing(corev1.ConditionFalse, timedOut, "%s has timed out progressing.", r.subject()))
 	}
 	return list

@@ -27,7 +27,7 @@ type podSnapshot struct {
 func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 	if len(s.Budgets) > 1 && !slices.Equal(s.Budgets, s.Said) {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: plan.Event{
-			Type: corev1.EventTypeWarning, Reason: "MultiplePodDisruptionBudgets", // DIS-42
+			Type: corev1.EventTypeWarning, Reason: "MultiplePodDisruptionBudgets",
 			Message: fmt.Sprintf("Pod %s/%s is selected by several PodDisruptionBudgets: %s. All of them count it, but it cannot be evicted.",
 				s.Pod.Namespace, s.Pod.Name, strings.Join(s.Budgets, ", ")),
 		}})

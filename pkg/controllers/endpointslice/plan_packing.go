@@ -77,7 +77,7 @@ func pack(m *members, family discoveryv1.AddressType, s snapshot, existing []*di
 // keep keeps of a slice what still belongs there.
 func (p *packing) keep(s *discoveryv1.EndpointSlice) {
 	at := slices.IndexFunc(p.groups, func(g *group) bool { return endpoints.SamePorts(g.ports, s.Ports) })
-	if at < 0 { // EPS-39
+	if at < 0 {
 		p.spare = append(p.spare, s)
 		return
 	}
@@ -148,9 +148,9 @@ func (p *packing) fill(g *group) {
 	}
 	slices.SortFunc(g.left, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.TargetRef.Name, b.TargetRef.Name) })
 	for len(g.left) > 0 {
-		d := p.fullest(g, 1, true) // EPS-36
+		d := p.fullest(g, 1, true)
 		if d == nil && len(g.left) < p.most {
-			d = p.fullest(g, len(g.left), false) // EPS-37
+			d = p.fullest(g, len(g.left), false)
 		}
 		if d == nil {
 			d = &draft{}

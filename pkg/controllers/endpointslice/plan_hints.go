@@ -61,7 +61,7 @@ func countsForTopology(n *corev1.Node) bool {
 func (f *family) hint(s snapshot) {
 	create, update := f.lists()
 	before := s.Hinted && slices.ContainsFunc(f.existing, hasHints)
-	if !wantsTopology(s.Service.Annotations) { // EPS-49, EPS-50
+	if !wantsTopology(s.Service.Annotations) {
 		// It filters the list of unchanged slices in place; setUpdates still needs all of them.
 		_, update, unchanged := trafficdist.ReconcileHints(s.Service.Spec.TrafficDistribution, create, update, slices.Clone(f.unchanged))
 		if before {
@@ -72,7 +72,7 @@ func (f *family) hint(s snapshot) {
 	}
 	t := &topology{create: create, update: update, unchanged: f.unchanged, shares: map[string]share{}, given: map[string]int{}}
 	if refused := t.assign(s.CPU); refused != "" {
-		f.disabled(refused) // EPS-56
+		f.disabled(refused)
 		t.remove()
 	} else if !before {
 		f.events = append(f.events, plan.Event{
@@ -123,7 +123,7 @@ func (t *topology) assign(cpu map[string]int64) (refused string) {
 		return refused
 	}
 	var stay []*discoveryv1.EndpointSlice
-	for _, s := range t.unchanged { // EPS-53
+	for _, s := range t.unchanged {
 		if t.stays(s) {
 			stay = append(stay, s)
 			continue
@@ -131,7 +131,7 @@ func (t *topology) assign(cpu map[string]int64) (refused string) {
 		t.update = append(t.update, rewrite(s, slices.Clone(s.Endpoints)))
 	}
 	t.unchanged = stay
-	for e := range t.written { // EPS-54
+	for e := range t.written {
 		e.Hints = nil
 		if !ready(e) {
 			continue

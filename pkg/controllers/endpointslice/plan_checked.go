@@ -8,6 +8,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
 )
 
 // largeService is how many pods a service has at least of which it is remembered what its slices were compared with.
@@ -19,13 +21,12 @@ const mostNews = 128
 // checked is what slices were compared with in a reconcile that was carried out. When only a few pods have changed since, most
 // slices need not be compared again. It is never changed.
 type checked struct {
-	Service string                     // its uid and version
-	Zones   map[string]string          // of the nodes that the pods are on
-	Pods    map[types.UID]string       // versions
-	Later   map[types.UID]string       // versions of pods that have changed since Pods was made, or are new
-	Count   int                        // pods in both
-	Slices  map[types.UID]checkedSlice // those of the service before the writes of the reconcile
-	News    []string                   // pods that were in no slice then
+	Service string                         // its uid and version
+	Zones   map[string]string              // of the nodes that the pods are on
+	Pods    overlay.Map[types.UID, string] // versions
+	Count   int                            // pods that it has
+	Slices  map[types.UID]checkedSlice     // those of the service before the writes of the reconcile
+	News    []string                       // pods that were in no slice then
 }
 
 type checkedSlice struct {
@@ -37,16 +38,8 @@ func versionOf(o metav1.Object) string { return string(o.GetUID()) + " " + o.Get
 
 // knows reports whether a pod is as it was.
 func (c *checked) knows(p metav1.Object) bool {
-	version, ok := c.version(p.GetUID())
+	version, ok := c.Pods.Get(p.GetUID())
 	return ok && version == p.GetResourceVersion()
-}
-
-func (c *checked) version(of types.UID) (version string, ok bool) {
-	if version, ok = c.Later[of]; ok {
-		return version, true
-	}
-	version, ok = c.Pods[of]
-	return version, ok
 }
 
 // news is what may have changed since slices were checked.
@@ -64,7 +57,7 @@ func (c *checked) news(changed []*corev1.Pod, others int, now []*discoveryv1.End
 	moved := map[string]bool{} // pods that may be in any slice
 	for _, p := range changed {
 		moved[p.Name] = true
-		if _, known := c.version(p.UID); known {
+		if _, known := c.Pods.Get(p.UID); known {
 			others++
 		}
 	}
@@ -151,11 +144,11 @@ func newChecked(s snapshot, before *checked) *checked {
 		}
 	}
 	if before == nil {
-		c.Pods = make(map[types.UID]string, len(s.Pods))
+		versions := make(map[types.UID]string, len(s.Pods))
 		for _, p := range s.Pods {
-			c.Pods[p.UID] = p.ResourceVersion
+			versions[p.UID] = p.ResourceVersion
 		}
-		c.Zones, c.Count = s.Zones, len(c.Pods)
+		c.Pods, c.Zones, c.Count = overlay.Of(versions), s.Zones, len(versions)
 	} else {
 		c.takeOver(s, before)
 	}
@@ -183,7 +176,7 @@ func newChecked(s snapshot, before *checked) *checked {
 			c.News = append(c.News, p.Name)
 		}
 	}
-	if len(c.News) > mostNews || len(c.Later) > mostNews {
+	if len(c.News) > mostNews || len(c.Pods.Later) > mostNews {
 		return nil
 	}
 	return c
@@ -191,18 +184,15 @@ func newChecked(s snapshot, before *checked) *checked {
 
 // takeOver takes over what is as it was before.
 func (c *checked) takeOver(s snapshot, before *checked) {
-	c.Pods, c.Later, c.Count = before.Pods, maps.Clone(before.Later), before.Count
+	c.Pods, c.Count = before.Pods.Clone(), before.Count
 	for _, p := range s.Pods {
 		if before.knows(p) {
 			continue
 		}
-		if _, known := before.version(p.UID); !known {
+		if _, known := before.Pods.Get(p.UID); !known {
 			c.Count++
 		}
-		if c.Later == nil {
-			c.Later = map[types.UID]string{}
-		}
-		c.Later[p.UID] = p.ResourceVersion
+		c.Pods.Set(p.UID, p.ResourceVersion)
 	}
 	c.Zones = before.Zones
 	for node, zone := range s.Zones {

@@ -122,7 +122,7 @@ func (s snapshot) recorded(job *batchv1.Job, listed map[types.UID]bool) bool {
 func (s snapshot) surplus() (jobs []*batchv1.Job) {
 	byOutcome := map[batchv1.JobConditionType][]*batchv1.Job{}
 	for _, job := range s.Jobs {
-		if condition := jobutil.Finished(job); condition != nil && job.DeletionTimestamp == nil { // CJ-99
+		if condition := jobutil.Finished(job); condition != nil && job.DeletionTimestamp == nil {
 			byOutcome[condition.Type] = append(byOutcome[condition.Type], job)
 		}
 	}

@@ -42,7 +42,7 @@ func remember(now time.Time, s snapshot, _ struct{}, did plan.Outcome) *memory {
 	if createdJob(did) != nil {
 		m.Ran = later(m.Ran, d.run)
 	}
-	if !d.due.IsZero() && s.created(now, d.due) { // CJ-34
+	if !d.due.IsZero() && s.created(now, d.due) {
 		m.Since = later(m.Since, d.due)
 	}
 	for _, w := range d.warnings {
@@ -128,10 +128,10 @@ func decide(now time.Time, s snapshot) (d decision) {
 		d.warn(at, corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", d.due.UTC().Format(time.RFC1123Z))
 	case s.created(now, d.due): // of another time in the same minute (CJ-34)
 		d.why = "there was a Job of that minute"
-	case s.Taken != nil: // CJ-93
+	case s.Taken != nil:
 		d.why = "the name of the Job is taken"
 		d.warn(at, corev1.EventTypeWarning, "FailedCreate", "Error creating job: %s exists, and this CronJob does not control it", s.Taken.Name)
-	case c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0: // CJ-41
+	case c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(active) > 0:
 		d.why = fmt.Sprintf("%s is running and the concurrency policy is Forbid", active[0].Name)
 		d.warn(at, corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
 	default:
@@ -161,7 +161,7 @@ func (s snapshot) schedule(now time.Time, d *decision) {
 	}
 	since = later(since, s.validSince(now)).In(s.Zone.Location)
 	due, next := latest(schedule, since, now)
-	if next.IsZero() { // CJ-29
+	if next.IsZero() {
 		d.why = "no time within five years matches the schedule"
 		d.warn(text, corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : no time within five years matches", text)
 		return

@@ -21,9 +21,9 @@ func (r *rollout) create(size int64) bool {
 		return false
 	}
 	rs := r.newReplicaSet(size)
-	events := plan.Events{Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "ReplicaSetCreateError", // DEP-78
+	events := plan.Events{Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "ReplicaSetCreateError",
 		Message: fmt.Sprintf("Failed to create new replica set %q: {error}", rs.Name)}}
-	if size > 0 { // DEP-27
+	if size > 0 {
 		events.Done = plan.Event{Type: corev1.EventTypeNormal, Reason: "ScalingReplicaSet",
 			Message: fmt.Sprintf("Scaled up replica set %s from 0 to %d", rs.Name, size)}
 	}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
 
@@ -16,15 +17,13 @@ const mostLater = 256
 // selection is what a budget counts of the pods that it selects. It is never changed: a change of a few pods makes a new one, which
 // shares most of the old one, so that it costs what has changed and not what is selected.
 type selection struct {
-	Budget string                 // uid and generation of the budget whose selector it was
-	Pods   map[string]selectedPod // by name
-	Later  map[string]selectedPod // those that have changed since Pods was made
+	Budget string                           // uid and generation of the budget whose selector it was
+	Pods   overlay.Map[string, selectedPod] // by name
 	Counts counts
 }
 
 // selectedPod is what counts of a pod.
 type selectedPod struct {
-	Gone  bool // it is selected no longer
 	Ready bool // and not being deleted (DIS-22)
 	Owner types.UID
 }
@@ -45,30 +44,29 @@ type owner struct {
 
 // newSelection counts all pods. Of several pods of a name the first counts: one that changes while the cache is read may be found twice.
 func newSelection(budget string, pods []*corev1.Pod) *selection {
-	s := &selection{Budget: budget, Pods: make(map[string]selectedPod, len(pods)), Counts: counts{Owners: map[types.UID]owner{}}}
+	s := &selection{Budget: budget, Counts: counts{Owners: map[types.UID]owner{}}}
+	all := make(map[string]selectedPod, len(pods))
 	for _, p := range pods {
-		if _, counted := s.Pods[p.Name]; counted {
+		if _, counted := all[p.Name]; counted {
 			continue
 		}
-		s.Pods[p.Name] = lookAt(p)
+		all[p.Name] = lookAt(p)
 		s.Counts.add(p)
 	}
+	s.Pods = overlay.Of(all)
 	return s
 }
 
 // with returns the selection after changes of some pods, by their names; nil stands for one that is not selected, or gone.
 func (s *selection) with(changed map[string]*corev1.Pod) *selection {
-	after := &selection{Budget: s.Budget, Pods: s.Pods, Later: maps.Clone(s.Later), Counts: s.Counts}
-	if after.Later == nil {
-		after.Later = map[string]selectedPod{}
-	}
+	after := &selection{Budget: s.Budget, Pods: s.Pods.Clone(), Counts: s.Counts}
 	cloned := false // the owners are still those of s
 	for name, p := range changed {
-		before, known := s.pod(name)
+		before, known := s.Pods.Get(name)
 		switch {
 		case p != nil && known && before.Owner == controllerOf(p): // nothing but its readiness may have changed
 			after.Counts.Ready += one(healthy(p)) - one(before.Ready)
-			after.Later[name] = lookAt(p)
+			after.Pods.Set(name, lookAt(p))
 			continue
 		case p == nil && !known:
 			continue
@@ -78,51 +76,17 @@ func (s *selection) with(changed map[string]*corev1.Pod) *selection {
 		}
 		if known {
 			after.Counts.remove(before)
-			after.Later[name] = selectedPod{Gone: true}
+			after.Pods.Delete(name)
 		}
 		if p != nil {
 			after.Counts.add(p)
-			after.Later[name] = lookAt(p)
+			after.Pods.Set(name, lookAt(p))
 		}
 	}
-	if len(after.Later) > mostLater {
-		after.merge()
+	if len(after.Pods.Later) > mostLater {
+		after.Pods = overlay.Of(maps.Collect(after.Pods.All()))
 	}
 	return after
-}
-
-// merge makes one map of both.
-func (s *selection) merge() {
-	all := make(map[string]selectedPod, len(s.Pods)+len(s.Later))
-	for name, p := range s.all() {
-		all[name] = p
-	}
-	s.Pods, s.Later = all, nil
-}
-
-// pod returns what is known of a pod that is selected.
-func (s *selection) pod(name string) (p selectedPod, ok bool) {
-	if p, ok = s.Later[name]; ok {
-		return p, !p.Gone
-	}
-	p, ok = s.Pods[name]
-	return p, ok
-}
-
-// all calls yield with each pod that is selected, in no order.
-func (s *selection) all() func(yield func(string, selectedPod) bool) {
-	return func(yield func(string, selectedPod) bool) {
-		for name, p := range s.Later {
-			if !p.Gone && !yield(name, p) {
-				return
-			}
-		}
-		for name, p := range s.Pods {
-			if _, changed := s.Later[name]; !changed && !yield(name, p) {
-				return
-			}
-		}
-	}
 }
 
 func lookAt(p *corev1.Pod) selectedPod {

@@ -42,7 +42,7 @@ func (r *rollout) restore(d *appsv1.Deployment) plan.Event {
 	wanted, _ := rollbackTo(r.d)
 	if wanted == 0 {
 		if wanted = r.lastButOne(); wanted == 0 {
-			return plan.Event{Type: corev1.EventTypeWarning, Reason: "DeploymentRollbackRevisionNotFound", // DEP-80
+			return plan.Event{Type: corev1.EventTypeWarning, Reason: "DeploymentRollbackRevisionNotFound",
 				Message: "Unable to find last revision."}
 		}
 	}
@@ -50,14 +50,14 @@ func (r *rollout) restore(d *appsv1.Deployment) plan.Event {
 	former := r.former(wanted)
 	switch {
 	case present == strconv.FormatInt(wanted, 10), former != nil && r.TemplateMatches.matches(former, &r.d.Spec.Template):
-		return plan.Event{Type: corev1.EventTypeWarning, Reason: "DeploymentRollbackTemplateUnchanged", // DEP-81
+		return plan.Event{Type: corev1.EventTypeWarning, Reason: "DeploymentRollbackTemplateUnchanged",
 			Message: fmt.Sprintf("The rollback revision contains the same template as current deployment %q", r.d.Name)}
 	case former == nil:
 		return plan.Event{Type: corev1.EventTypeWarning, Reason: "DeploymentRollbackRevisionNotFound",
 			Message: "Unable to find the revision to rollback to."}
 	}
 	bringBack(d, former)
-	return plan.Event{Type: corev1.EventTypeNormal, Reason: "DeploymentRollback", // DEP-82
+	return plan.Event{Type: corev1.EventTypeNormal, Reason: "DeploymentRollback",
 		Message: fmt.Sprintf("Rolled back deployment %q to revision %d", r.d.Name, wanted)}
 }
 
