@@ -152,8 +152,8 @@ func (b *Builder) prepare(c *rest.Config, name string) *rest.Config {
 	if c.ContentType == "" {
 		c.ContentType = runtime.ContentTypeProtobuf
 	}
-	c.AcceptContentTypes = c.ContentType + ", */*" // CI-3
-	c.DisableCompression = true                    // CI-4
+	c.AcceptContentTypes = c.ContentType + ", */*"
+	c.DisableCompression = true
 	// "v1 Endpoints is deprecated" comes with every answer about Endpoints: nobody is to read that (CI-7).
 	c.WarningHandler, c.WarningHandlerWithContext = rest.NoWarnings{}, rest.NoWarnings{}
 	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bodyLog{rt} })

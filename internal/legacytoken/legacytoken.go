@@ -55,14 +55,14 @@ func ParseKey(pem []byte) (*Key, error) {
 		return nil, fmt.Errorf("public part of the key: %w", err)
 	}
 	sum := sha256.Sum256(public)
-	k.id = base64.RawURLEncoding.EncodeToString(sum[:]) // TOK-18
+	k.id = base64.RawURLEncoding.EncodeToString(sum[:])
 	return k, nil
 }
 
 // Token returns a token of the service account that is to be kept in the Secret.
 func (k *Key) Token(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
 	const prefix = "kubernetes.io/serviceaccount/"
-	t := jwt.NewWithClaims(k.method, jwt.MapClaims{ // TOK-19
+	t := jwt.NewWithClaims(k.method, jwt.MapClaims{
 		"iss":                           issuer,
 		"sub":                           "system:serviceaccount:" + account.Namespace + ":" + account.Name,
 		prefix + "namespace":            account.Namespace,
@@ -70,7 +70,7 @@ func (k *Key) Token(account *corev1.ServiceAccount, secret *corev1.Secret) (stri
 		prefix + "service-account.name": account.Name,
 		prefix + "service-account.uid":  string(account.UID),
 	})
-	delete(t.Header, "typ") // TOK-18
+	delete(t.Header, "typ") // the tokens of the original have none
 	t.Header["kid"] = k.id
 	signed, err := t.SignedString(k.private)
 	if err != nil {

@@ -67,7 +67,7 @@ func newGauges() []*gauge {
 					v.WithLabelValues(off.Name, off.Reason).Set(1)
 				}
 			}, "controller", "reason"),
-		newGauge("running_managed_controllers", "1 while the controller runs in this process, 0 otherwise.", // MH-37
+		newGauge("running_managed_controllers", "1 while the controller runs in this process, 0 otherwise.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, c := range m.ControllerStates() {
 					running := 0.0

@@ -262,7 +262,7 @@ func (r reader) accept(req *rest.Request, m Mapping, into runtime.Object) *rest.
 	case runtime.Unstructured:
 		return req.SetHeader("Accept", runtime.ContentTypeJSON)
 	case *metav1.PartialObjectMetadata:
-		return req.SetHeader("Accept", form+as+"PartialObjectMetadata, "+form+", */*") // CI-3
+		return req.SetHeader("Accept", form+as+"PartialObjectMetadata, "+form+", */*")
 	case *metav1.PartialObjectMetadataList:
 		return req.SetHeader("Accept", form+as+"PartialObjectMetadataList, "+form+", */*")
 	}

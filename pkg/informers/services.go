@@ -41,7 +41,7 @@ func servicesBy(known *selectors.KeySets) cache.IndexFunc {
 		switch o := o.(type) {
 		case *corev1.Service:
 			if o.Spec.Selector == nil {
-				return nil, nil // EP-6
+				return nil, nil // a service without selector selects no pod
 			}
 			return []string{known.Note(o.Namespace, o.Spec.Selector)}, nil
 		case labeled:

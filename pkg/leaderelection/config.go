@@ -24,12 +24,12 @@ const (
 
 // Config says which lease is held, and how.
 type Config struct {
-	LeaseDuration time.Duration // LE-1b, written in whole seconds
-	RenewDeadline time.Duration // LE-1c
-	RetryPeriod   time.Duration // LE-1d
-	ResourceLock  string        // LE-1e, "leases"
-	Name          string        // LE-1f
-	Namespace     string        // LE-1g
+	LeaseDuration time.Duration // after the last renewal that another process has seen, it may take the lease; written in whole seconds
+	RenewDeadline time.Duration // after the last renewal that succeeded, the lease counts as lost
+	RetryPeriod   time.Duration // between attempts to take or to renew the lease
+	ResourceLock  string        // must be "leases"
+	Name          string        // of the Lease object
+	Namespace     string        // of the Lease object
 	OnLoss        OnLoss        // empty means Exit
 
 	// ShutdownTimeout bounds the wait for the work to end, once it was told to. Zero means 10s.

@@ -75,7 +75,7 @@ func (e *Elector) Check() error {
 		return nil
 	}
 	if since := e.clock().mono - t.last.Load().sent.mono; since > e.config.LeaseDuration+20*time.Second {
-		return fmt.Errorf("failed election to renew leadership on lease %s", e.config.Name) // LE-20
+		return fmt.Errorf("failed election to renew leadership on lease %s", e.config.Name)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	var broken []error
 	for _, entry := range rootFirst(o.Controllers) {
 		if !m.on(entry) {
-			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name) // CLI-55, TOK-2
+			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name)
 			m.noteOff(entry, o.Off[entry.Name])
 			if entry.Init = entry.Off; entry.Init == nil {
 				continue
@@ -203,7 +203,7 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	}
 	runner, err := entry.Init(m.contextOf(entry, own, access))
 	if reason, ok := Skipped(err); ok {
-		klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name, "reason", reason) // REG-61
+		klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name, "reason", reason)
 		m.noteOff(entry, reason)
 		return nil
 	}

@@ -127,7 +127,7 @@ func (m *instance) electionCheck() []health.Check {
 	if !m.LeaderElect {
 		return nil
 	}
-	return []health.Check{{Name: "leaderElection", Err: m.leadership.Check}} // LE-18
+	return []health.Check{{Name: "leaderElection", Err: m.leadership.Check}}
 }
 
 // started lists the caches; none before they are started.

@@ -94,7 +94,7 @@ func (m *instance) lead(ctx context.Context) error {
 	}
 	if m.ServiceAccounts {
 		if err := m.builder.EnsureServiceAccounts(ctx, m.accounts...); err != nil {
-			return fmt.Errorf("service accounts of controllers: %w", err) // CLI-58
+			return fmt.Errorf("service accounts of controllers: %w", err)
 		}
 	}
 	m.shared.Tracker.BeginTerm()
@@ -134,7 +134,7 @@ func (m *instance) runOne(ctx context.Context, r *named, began func()) error {
 	defer began()
 	if m.StartInterval > 0 {
 		select {
-		case <-time.After(m.StartInterval + time.Duration(rand.Int64N(int64(m.StartInterval)))): // CLI-23
+		case <-time.After(m.StartInterval + time.Duration(rand.Int64N(int64(m.StartInterval)))):
 		case <-ctx.Done():
 			return nil
 		}

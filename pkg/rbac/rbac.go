@@ -89,17 +89,17 @@ func Manager(controllers map[string]Rights) Identity {
 	return Identity{
 		Cluster: append(append(caches(controllers), controllers[Root].Own...),
 			Rule{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"},
-				For: "authentication of the clients of the manager's server"}, // MH-2
+				For: "authentication of the clients of the manager's server"},
 			Rule{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"},
-				For: "authorization of the clients of the manager's server"}, // MH-3
+				For: "authorization of the clients of the manager's server"},
 		),
 		Home: append(Events(),
 			Rule{Resource: "serviceaccounts", Verbs: []string{"create"}, For: "the account of a controller, if it does not exist yet"},
 			Rule{Resource: "serviceaccounts", Verbs: []string{"get"}, Names: accounts, For: "whether the account exists"},
-			Rule{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Names: accounts, For: "the controllers' identities"}, // CI-22
+			Rule{Resource: "serviceaccounts/token", Verbs: []string{"create"}, Names: accounts, For: "the controllers' identities"},
 			Rule{Resource: "namespaces", Verbs: []string{"get"}, Names: []string{Home}, For: "whether the namespace exists, before an account is created in it"},
 			Rule{Resource: "configmaps", Verbs: []string{"get"}, Names: []string{"extension-apiserver-authentication"},
-				For: "the certificate authorities that the manager's server trusts"}, // CLI-36
+				For: "the certificate authorities that the manager's server trusts"},
 		),
 	}
 }

@@ -72,7 +72,7 @@ func (r *Runner[S, D, M]) handler(w Watch) cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(o any) {
-			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok { // CI-15
+			if missed, ok := o.(cache.DeletedFinalStateUnknown); ok { // the watch has not told of the deletion
 				o = missed.Obj
 			}
 			if before, ok := o.(plan.Object); ok {

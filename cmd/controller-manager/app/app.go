@@ -47,11 +47,11 @@ func Run(ctx context.Context, p Program, args []string, stdout, stderr io.Writer
 	var failed *runError
 	switch {
 	case !errors.As(err, &failed):
-		fmt.Fprintf(stderr, "Error: %v\n", err) // CLI-2
+		fmt.Fprintf(stderr, "Error: %v\n", err)
 	case errors.Is(err, leaderelection.ErrLost):
-		failed.logger.Error(nil, "leaderelection lost/stopped") // CLI-61
+		failed.logger.Error(nil, "leaderelection lost/stopped")
 	default:
-		failed.logger.Error(err, "command failed") // CLI-6
+		failed.logger.Error(err, "command failed")
 	}
 	return 1
 }

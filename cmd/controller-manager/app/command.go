@@ -43,7 +43,7 @@ func NewCommand(p Program) *cobra.Command {
 		"With a version, as 'v1.36.3-mine', that one is reported.")
 	global.Lookup("version").NoOptDefVal = "true"
 
-	command.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc) // CLI-1
+	command.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	for _, name := range flags.Order {
 		command.Flags().AddFlagSet(flags.FlagSets[name])
 	}
@@ -93,7 +93,7 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 	if err := o.Features.Warn(logger); err != nil {
 		return &runError{err, logger}
 	}
-	cliflag.PrintFlags(c.Flags()) // CLI-9
+	cliflag.PrintFlags(c.Flags())
 	config, err := o.Config()
 	if err != nil {
 		return &runError{err, logger}
@@ -106,7 +106,7 @@ func run(c *cobra.Command, p Program, o *options.Options, asked versionFlag) err
 		logger.Info("Items of --controllers without effect: the first item that names a controller decides", "items", overruled)
 	}
 	if unavailable := config.Controllers.Unavailable; len(unavailable) > 0 {
-		logger.Info("Controllers not available in this build", "controllers", unavailable) // CLI-55
+		logger.Info("Controllers not available in this build", "controllers", unavailable)
 	}
 	ctx := c.Context()
 	err = p.Start(klog.NewContext(ctx, logger), config)

@@ -180,7 +180,7 @@ func handlers(c options.Config, registry []manager.Controller, m *manager.Manage
 		"/debug/explain/": m.Explain(),
 	}
 	maps.Copy(all, m.Handlers())
-	if c.Features.Enabled("ComponentFlagz") { // CLI-73
+	if c.Features.Enabled("ComponentFlagz") {
 		all["/flagz"] = serving.Flagz(options.Component, c.Flags)
 	}
 	if c.Serving.Profiling {
