@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/internal/serving"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 )
 
 // apiServer answers questions about clients, and notes them.
@@ -83,7 +83,7 @@ func (a *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.answer(w, http.StatusOK, corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: serving.LookupNamespace, Name: serving.LookupName}, Data: a.configMap})
+			ObjectMeta: metav1.ObjectMeta{Namespace: certificates.LookupNamespace, Name: certificates.LookupName}, Data: a.configMap})
 	}
 }
 
