@@ -145,7 +145,7 @@ var layers = []string{
 	"pkg/reconcile internal/identity pkg/informers/metadata pkg/leaderelection internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",
-	"internal/executor internal/health internal/projection",
+	"internal/executor internal/health internal/projection pkg/explain",
 	"pkg/client internal/freshness internal/files",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
 	"pkg/plan pkg/rbac internal/flagutil internal/features",

@@ -172,8 +172,7 @@ func (m *instance) buildShared() error {
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
-		Tracker: freshness.NewTracker(), Mapper: mapper, Lease: m.leadership, Explain: reconcile.NewExplain(),
-		Verifier: reading.Reader(),
+		Tracker: freshness.NewTracker(), Mapper: mapper, Lease: m.leadership, Verifier: reading.Reader(),
 	}
 	return nil
 }

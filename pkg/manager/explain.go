@@ -1,13 +1,15 @@
 package manager
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -27,7 +29,7 @@ func (m *instance) Explain() http.Handler {
 			return
 		}
 		path, _ := strings.CutPrefix(r.URL.Path, explainPath)
-		answer, err := m.explain(strings.FieldsFunc(path, func(c rune) bool { return c == '/' }))
+		answer, err := m.explain(r.Context(), strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), r.URL.Query().Has("full"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
@@ -52,29 +54,34 @@ type explained struct {
 	Keys             []record `json:"keys"`             // the first of them
 }
 
-// record is an reconcile.Record in an answer.
+// record is the last record of a key in an answer.
 type record struct {
-	Controller    string    `json:"controller"`
-	Namespace     string    `json:"namespace,omitempty"`
-	Name          string    `json:"name"`
-	Time          time.Time `json:"time"`
-	Why           string    `json:"why"`
-	Wrote         int       `json:"wrote"`
-	Error         string    `json:"error,omitempty"`
-	Retries       int       `json:"retries"`
-	NextReconcile float64   `json:"nextReconcileSeconds"` // from time on; 0: only an event leads to one
-	Waiting       string    `json:"cacheWaiting,omitempty"`
+	Controller string `json:"controller"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	explain.Record
 }
 
+// explainedKey is a key in an answer.
+type explainedKey struct {
+	record
+	History []explain.Record `json:"history,omitempty"` // the records before the last one, the newest first
+	*explain.Detail
+	NoDetail string `json:"noDetail,omitempty"` // why there is none, if it was asked for
+}
+
+// recording is a runner that remembers its reconciles, as those of package reconcile do.
+type recording interface{ Records() []*explain.Records }
+
 // explain returns the answer to the parts of a path, or an error that says what does not exist.
-func (m *instance) explain(path []string) (any, error) {
+func (m *instance) explain(ctx context.Context, path []string, full bool) (any, error) {
 	if len(path) == 0 {
 		all := struct {
 			Controllers []explained `json:"controllers"`
 			Off         []OffState  `json:"off"`
 		}{[]explained{}, append([]OffState{}, m.OffStates()...)}
 		for _, r := range m.runners {
-			all.Controllers = append(all.Controllers, m.overview(r))
+			all.Controllers = append(all.Controllers, r.overview())
 		}
 		return all, nil
 	}
@@ -87,47 +94,78 @@ func (m *instance) explain(path []string) (any, error) {
 		}
 		return nil, fmt.Errorf("no controller %q runs in this process", path[0])
 	}
-	r, key := m.runners[i], plan.Key{}
 	switch len(path) {
 	case 1:
-		return m.overview(r), nil
+		return m.runners[i].overview(), nil
 	case 2:
-		key.Name = path[1]
+		return m.tell(ctx, m.runners[i], plan.Key{Name: path[1]}, full)
 	case 3:
-		key = plan.Key{Namespace: path[1], Name: path[2]}
-	default:
-		return nil, fmt.Errorf("want %s/<controller>/<namespace>/<name>", explainPath)
+		return m.tell(ctx, m.runners[i], plan.Key{Namespace: path[1], Name: path[2]}, full)
 	}
-	for _, status := range r.statuses() {
-		if rec, ok := m.shared.Explain.Get(status.Name, key); ok {
-			return recordOf(r, key, rec), nil
+	return nil, fmt.Errorf("want %s/<controller>/<namespace>/<name>", explainPath)
+}
+
+// tell returns what a controller has to tell of a key; if everything is asked for, also what there is now and what it would do.
+func (m *instance) tell(ctx context.Context, r *named, key plan.Key, full bool) (any, error) {
+	for _, records := range r.records() {
+		last, ok := records.Get(key)
+		if !ok && !full {
+			continue
 		}
+		answer := explainedKey{record: record{r.Name, key.Namespace, key.Name, last}, History: records.History(key)}
+		if full {
+			detail, err := m.detail(ctx, records, key)
+			switch {
+			case err == nil:
+				answer.Detail = &detail
+			case ok:
+				answer.NoDetail = err.Error()
+			default:
+				continue
+			}
+			if !ok {
+				answer.Time, answer.Why = detail.Observed, detail.Plan.Why
+			}
+		}
+		return answer, nil
 	}
 	return nil, fmt.Errorf("%s has nothing to tell of %s: it has not reconciled it, or nothing was to be done", r.Name, key)
 }
 
+// detail makes one detail at a time: it may read live, and a large one takes memory.
+func (m *instance) detail(ctx context.Context, records *explain.Records, key plan.Key) (explain.Detail, error) {
+	if !m.detailing.TryLock() {
+		return explain.Detail{}, errors.New("another detail is being made, ask again")
+	}
+	defer m.detailing.Unlock()
+	return records.Detail(ctx, key)
+}
+
 // overview sums up the queues of a controller.
-func (m *instance) overview(r *named) explained {
+func (r *named) overview() explained {
 	e := explained{Controller: r.Name, Alias: r.Alias, Running: r.running.Load(), Keys: []record{}}
 	for _, s := range r.statuses() {
-		found, total := m.shared.Explain.Failing(s.Name, mostKeys-len(e.Keys))
 		e.Kinds = append(e.Kinds, s.Kinds...)
 		e.Queued += s.Queued
 		e.Failing += s.Failing
 		e.Debounced += s.Debounced
+	}
+	for _, records := range r.records() {
+		found, total := records.Failing(mostKeys - len(e.Keys))
 		e.FailingOrWaiting += total
 		for _, entry := range found {
-			e.Keys = append(e.Keys, recordOf(r, entry.Key, entry.Record))
+			e.Keys = append(e.Keys, record{r.Name, entry.Key.Namespace, entry.Key.Name, entry.Record})
 		}
 	}
 	return e
 }
 
-func recordOf(r *named, key plan.Key, rec reconcile.Record) record {
-	return record{
-		Controller: r.Name, Namespace: key.Namespace, Name: key.Name, Time: rec.Time, Why: rec.Why, Wrote: rec.Wrote,
-		Error: rec.Error, Retries: rec.Retries, NextReconcile: rec.Next.Seconds(), Waiting: rec.Waiting,
+// records are those of the controller's queues; none for a runner that keeps none.
+func (r *named) records() []*explain.Records {
+	if o, ok := r.Runner.(recording); ok {
+		return o.Records()
 	}
+	return nil
 }
 
 // statuses are those of the controller's queues; none for a runner that does not tell.

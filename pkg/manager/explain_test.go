@@ -1,7 +1,9 @@
 package manager
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,9 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
+
+// telling is a controller that has records, too.
+type telling struct {
+	told
+	records *explain.Records
+}
+
+func (t telling) Records() []*explain.Records { return []*explain.Records{t.records} }
 
 func asked(t *testing.T, h http.Handler, method, path string) (code int, body string) {
 	t.Helper()
@@ -22,26 +33,25 @@ func asked(t *testing.T, h http.Handler, method, path string) (code int, body st
 }
 
 func TestExplain(t *testing.T) {
-	explain := reconcile.NewExplain()
+	services, pods := explain.NewRecords(nil), explain.NewRecords(nil)
 	m := &instance{
-		shared: reconcile.Shared{Explain: explain},
 		runners: []*named{
 			{Controller: Controller{Name: "endpoints-controller", Alias: "endpoint"},
-				Runner: told{status: &reconcile.Status{Name: "endpoint", Kinds: []string{"Service", "Endpoints"}}}},
+				Runner: telling{told{status: &reconcile.Status{Name: "endpoint", Kinds: []string{"Service", "Endpoints"}}}, services}},
 			{Controller: Controller{Name: "pod-garbage-collector-controller", Alias: "podgc"},
-				Runner: told{status: &reconcile.Status{Name: "orphaned_pods_nodes", Queued: 1, Failing: 2, Debounced: 3}}},
+				Runner: telling{told{status: &reconcile.Status{Name: "orphaned_pods_nodes", Queued: 1, Failing: 2, Debounced: 3}}, pods}},
 			{Controller: Controller{Name: "hand-written"}, Runner: worker{}},
 		},
 	}
 	m.noteOff(Controller{Name: "job-controller", Alias: "job"}, "--controllers leaves it off")
 	m.noteOff(Controller{Name: "token-cleaner-controller", Alias: "tokencleaner"}, "it is off by default, and --controllers does not name it")
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "web"}, reconcile.Record{
-		Time: at, Why: "2 addresses", Wrote: 1, Error: "quota", Retries: 3, Next: 1500 * time.Millisecond, Waiting: "Pod"})
-	explain.Put("endpoint", plan.Key{Namespace: "ns", Name: "fine"}, reconcile.Record{Time: at, Why: "nothing to do"})
-	explain.Put("orphaned_pods_nodes", plan.Key{Name: "orphaned"}, reconcile.Record{Time: at, Why: "no orphans"})
+	services.Put(plan.Key{Namespace: "ns", Name: "web"}, explain.Record{
+		Time: at, Why: "2 addresses", Wrote: 1, Error: "quota", Retries: 3, Next: explain.Seconds(1500 * time.Millisecond), Waiting: "Pod"})
+	services.Put(plan.Key{Namespace: "ns", Name: "fine"}, explain.Record{Time: at, Why: "nothing to do"})
+	pods.Put(plan.Key{Name: "orphaned"}, explain.Record{Time: at, Why: "no orphans"})
 	for i := range 150 {
-		explain.Put("orphaned_pods_nodes", plan.Key{Namespace: "ns", Name: fmt.Sprint(i)}, reconcile.Record{Error: "no"})
+		pods.Put(plan.Key{Namespace: "ns", Name: fmt.Sprint(i)}, explain.Record{Error: "no"})
 	}
 	h := m.Explain()
 	web := `{"controller":"endpoints-controller","namespace":"ns","name":"web","time":"2026-01-02T03:04:05Z",` +
@@ -99,3 +109,66 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// Whoever asks for everything is told what was seen and planned; also of a key that had nothing to tell.
+func TestExplainDetail(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var ask func()
+	jobs, pods := explain.NewRecords(nil), explain.NewRecords(func(_ context.Context, key plan.Key) (explain.Detail, error) {
+		if ask != nil {
+			ask()
+		}
+		if key.Name == "gone" {
+			return explain.Detail{}, errors.New("there is no such object")
+		}
+		return explain.NewDetail(at, map[string]int{"Pods": 2}, nil, plan.Plan{Why: "enough"}, nil, nil), nil
+	})
+	m := &instance{runners: []*named{{Controller: Controller{Name: "job"}, Runner: parts{jobs, pods}}}}
+	h := m.Explain()
+	answer := func(path string) (a explainedKey, code int) {
+		t.Helper()
+		code, body := asked(t, h, http.MethodGet, "/debug/explain/job/"+path)
+		if err := json.Unmarshal([]byte(body), &a); code == http.StatusOK && err != nil {
+			t.Error(err)
+		}
+		return a, code
+	}
+	for _, why := range []string{"first", "second", "third"} {
+		pods.Put(plan.Key{Name: "web"}, explain.Record{Time: at, Why: why})
+		pods.Put(plan.Key{Name: "gone"}, explain.Record{Time: at, Why: why})
+	}
+	if a, _ := answer("web"); a.Why != "third" || len(a.History) != 2 || a.History[0].Why != "second" || a.Detail != nil || a.NoDetail != "" {
+		t.Errorf("%+v", a)
+	}
+	if a, _ := answer("web?full"); a.Why != "third" || len(a.History) != 2 || a.Detail == nil || a.Plan.Why != "enough" || !strings.Contains(string(a.Snapshot), `"Pods": 2`) {
+		t.Errorf("%+v", a)
+	}
+	if a, _ := answer("silent?full"); a.Why != "enough" || !a.Time.Equal(at) || a.Detail == nil {
+		t.Errorf("%+v", a)
+	}
+	if a, _ := answer("gone?full"); a.Why != "third" || a.Detail != nil || a.NoDetail != "there is no such object" {
+		t.Errorf("%+v", a)
+	}
+	jobs.Put(plan.Key{Name: "kept"}, explain.Record{Why: "kept"})
+	if a, _ := answer("kept?full"); a.Why != "kept" || a.NoDetail != "this controller keeps records only" {
+		t.Errorf("%+v", a)
+	}
+	if _, code := answer("silent"); code != http.StatusNotFound {
+		t.Error(code)
+	}
+	ask = func() {
+		ask = nil
+		if a, _ := answer("web?full"); a.NoDetail != "another detail is being made, ask again" {
+			t.Errorf("two at a time: %+v", a)
+		}
+	}
+	if a, _ := answer("web?full"); a.Detail == nil {
+		t.Errorf("%+v", a)
+	}
+}
+
+// parts is a controller with several queues.
+type parts []*explain.Records
+
+func (parts) Run(context.Context) error     { return nil }
+func (p parts) Records() []*explain.Records { return p }

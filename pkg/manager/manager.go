@@ -130,7 +130,8 @@ func (m *Manager) Readyz() []health.Check { return m.current.Load().Readyz() }
 
 // Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
 // wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a key. The controller
-// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path.
+// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path. With ?full the controller observes
+// the key and plans for it, without writing, and the answer has what it has seen and what it would do.
 func (m *Manager) Explain() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.current.Load().Explain().ServeHTTP(w, r) })
 }
@@ -177,6 +178,7 @@ type instance struct {
 	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches      atomic.Pointer[[]informers.Started] // nil until they are started
 	ending      atomic.Bool
+	detailing   sync.Mutex // held while somebody is told a detail of a key
 }
 
 // named is a controller that was built.

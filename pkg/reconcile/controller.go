@@ -19,7 +19,7 @@ import (
 // decision: what Plan has worked out, and the parts after it need not work out again. M is its memory: what it remembers of a key
 // from one reconcile to the next, as data. A controller without a decision or a memory uses struct{}.
 type Controller[S, D, M any] struct {
-	Name      string   // unique in the process: in logs, and where people ask about a key
+	Name      string   // in logs, and where people ask about a key
 	QueueName string   // of the queue in metrics, which controllers may share; empty for Name
 	Workers   int      // keys that are processed at the same time
 	Kinds     []string // of the objects that keys are named after, for /debug/explain and to verify new objects after a takeover
@@ -61,8 +61,6 @@ type Controller[S, D, M any] struct {
 	Source func(ctx context.Context, enqueue func(plan.Key))
 	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3).
 	Period time.Duration
-	// Backoff returns how long a key waits after that many failures in a row; nil for [queue.Backoff].
-	Backoff func(key plan.Key, failures int, err error) time.Duration
 }
 
 // PlanOnly is the Plan of a controller without a decision.
@@ -160,7 +158,6 @@ type Shared struct {
 	Tracker *freshness.Tracker
 	Mapper  executor.Mapper
 	Lease   executor.Lease
-	Explain *Explain
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
 	// often may not. Nil: caches are trusted.
 	Verifier client.Reader

@@ -1,25 +1,113 @@
 package reconcile
 
 import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// A key that has failed and then has nothing to tell must not be shown as failing for ever.
-func TestARecordOfAFailureIsReplaced(t *testing.T) {
-	e, key := NewExplain(), plan.Key{Name: "a"}
-	e.Put("toy", key, Record{})
-	if _, ok := e.Get("toy", key); ok {
-		t.Error("a record that says nothing was kept")
-	}
-	e.Put("toy", key, Record{Error: "no"})
-	e.Put("toy", key, Record{})
-	if r, ok := e.Get("toy", key); !ok || r.Error != "" {
-		t.Errorf("%+v, %v", r, ok)
-	}
-	e.Clear("toy")
-	if _, ok := e.Get("toy", key); ok {
-		t.Error("a record has outlived its term")
-	}
+// Whoever asks about a key learns what is seen and planned now, and nothing is written or remembered for it.
+func TestDetail(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.remember = func(s toy, _ Request[int]) *int { n := len(s.pods); return &n }
+		w.start()
+		w.put("a", 2)
+		w.settle()
+		w.wantPods(2)
+		writes := w.CountWrites("")
+		known := w.requests()
+		for _, asked := range []struct{ key, want string }{
+			{"a", ""}, {"b", "there is no such object"},
+		} {
+			d, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: asked.key})
+			if asked.want != "" {
+				if err == nil || err.Error() != asked.want {
+					t.Errorf("%s: %v", asked.key, err)
+				}
+				continue
+			}
+			if err != nil || len(d.Versions) != 3 || d.Versions[0].Kind != "ReplicaSet" || len(d.Plan.Steps) != 0 || d.Report == nil {
+				t.Errorf("%s: %+v, %v", asked.key, d, err)
+			}
+		}
+		told := w.requests()
+		if last := known[len(known)-1]; len(told) != 2 || told[0].Memory == nil || *told[0].Memory != 2 || told[0].Now.Equal(last.Now) || told[1].Memory != nil {
+			t.Errorf("%+v", told)
+		}
+		if len(w.runner.keys.all) != 1 || w.CountWrites("") != writes {
+			t.Errorf("%d keys, %d writes", len(w.runner.keys.all), w.CountWrites(""))
+		}
+		w.decide = func(toy) plan.Plan { panic("no sense") }
+		if _, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"}); err == nil || err.Error() != "panic: no sense" {
+			t.Error(err)
+		}
+		w.stop()
+		if _, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"}); err == nil || !strings.Contains(err.Error(), "does not run") {
+			t.Error(err)
+		}
+	})
+}
+
+// What would be written is shown while it cannot be written.
+func TestDetailOfAKeyThatFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.lag = func(context.Context) error { return errors.New("no") }
+		w.start()
+		w.put("a", 2)
+		time.Sleep(time.Minute)
+		d, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"})
+		if err != nil || len(d.Plan.Steps) != 1 || !strings.HasPrefix(d.Plan.Steps[0].Does, "create 2 copies of Pod ns/a-") || d.Report != nil {
+			t.Errorf("%+v, %v", d, err)
+		}
+		told := w.requests()
+		if last := told[len(told)-1]; last.Failure == nil {
+			t.Errorf("%+v", last)
+		}
+		rec, _ := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"})
+		if rec.Alike == 0 || len(rec.Outcome) != 1 || rec.Outcome[0].Verb != plan.Created || rec.Outcome[0].Error == "" || len(rec.Steps) == 0 || rec.Version == "" {
+			t.Errorf("%+v", rec)
+		}
+	})
+}
+
+// An object that turns out to be gone when the key is verified leaves no record.
+func TestNoRecordOfAnObjectThatIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var gone atomic.Bool
+		w.beforeList = func() {
+			if gone.CompareAndSwap(false, true) {
+				w.remove("a")
+				time.Sleep(time.Second) // until the caches show it
+			}
+		}
+		w.put("a", 2)
+		w.start()
+		time.Sleep(time.Minute)
+		if rec, ok := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"}); ok || !gone.Load() {
+			t.Errorf("%+v", rec)
+		}
+	})
+}
+
+// Two runners of one name, such as those of two shards, have records of their own.
+func TestRecordsBelongToTheRunner(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.start()
+		w.put("a", 1)
+		w.settle()
+		other := New(w.shared, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
+		other.begin()
+		defer other.queue.ShutDown()
+		if _, ok := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"}); !ok {
+			t.Error("the second runner has taken the records of the first")
+		}
+		if _, ok := other.records.Get(plan.Key{Namespace: "ns", Name: "a"}); ok {
+			t.Error("the second runner has the records of the first")
+		}
+	})
 }

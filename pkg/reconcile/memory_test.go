@@ -101,7 +101,7 @@ func TestMemoryOfAFailedWrite(t *testing.T) {
 				w.adjust = func(ctl *Controller[toy, struct{}, int]) {
 					ctl.Remember = c.remember
 					ctl.Report = nil
-					ctl.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
+					ctl.Period = time.Minute
 				}
 				w.start()
 				var tries atomic.Int32
@@ -129,7 +129,7 @@ func TestMemoryOfAFailedWrite(t *testing.T) {
 func TestMemoryThatKnowsTheOutcome(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.adjust = func(c *Controller[toy, struct{}, int]) {
-			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
+			c.Period = time.Minute
 			c.Remember = func(_ time.Time, _ toy, _ struct{}, _ *int, did, _ plan.Outcome) (*int, bool) {
 				n := 1
 				for _, r := range did.Results {
@@ -173,7 +173,7 @@ func TestMemoryAndReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.remember = counting
 		w.adjust = func(c *Controller[toy, struct{}, int]) {
-			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
+			c.Period = time.Minute
 		}
 		w.decide = nothing
 		w.start()
@@ -260,7 +260,7 @@ func TestMemoryWhenObserveRunsTwice(t *testing.T) {
 		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Report = nil
 			c.Watches[0].Record = true
-			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
+			c.Period = time.Minute
 		}
 		w.start()
 		w.put("a", 0)

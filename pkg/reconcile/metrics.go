@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 )
 
 // Hooks are told what a controller does, for metrics. Each may be nil; none may block. No argument takes more values in a
@@ -32,7 +33,7 @@ const (
 // Results lists all results.
 func Results() []Result { return []Result{Wrote, Unchanged, Waiting, Failed, Panicked} }
 
-func (h Hooks) reconciled(rec *Record, err error, panicked bool, took time.Duration) {
+func (h Hooks) reconciled(rec *explain.Record, err error, panicked bool, took time.Duration) {
 	if h.Reconciled != nil {
 		h.Reconciled(resultOf(rec, err, panicked), took)
 	}
@@ -44,7 +45,7 @@ func (h Hooks) retry() {
 	}
 }
 
-func resultOf(rec *Record, err error, panicked bool) Result {
+func resultOf(rec *explain.Record, err error, panicked bool) Result {
 	switch {
 	case panicked:
 		return Panicked

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -43,10 +44,10 @@ func TestHooksTellTheResults(t *testing.T) {
 
 func TestResultsAreListed(t *testing.T) {
 	for _, c := range []struct {
-		rec      Record
+		rec      explain.Record
 		err      error
 		panicked bool
-	}{{}, {Record{Wrote: 1}, nil, false}, {Record{Waiting: "Pod"}, nil, false}, {Record{}, plan.ErrStale, false}, {Record{}, errors.New("no"), false}, {Record{}, nil, true}} {
+	}{{}, {explain.Record{Wrote: 1}, nil, false}, {explain.Record{Waiting: "Pod"}, nil, false}, {explain.Record{}, plan.ErrStale, false}, {explain.Record{}, errors.New("no"), false}, {explain.Record{}, nil, true}} {
 		if r := resultOf(&c.rec, c.err, c.panicked); !slices.Contains(Results(), r) {
 			t.Errorf("%q is not listed", r)
 		}

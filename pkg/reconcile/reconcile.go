@@ -14,6 +14,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -25,9 +27,11 @@ type run[S, D, M any] struct {
 	*Runner[S, D, M]
 	key    plan.Key
 	state  *keyState[M]
-	record Record
+	record explain.Record
+	next   time.Duration // until the next reconcile by the clock; zero: only an event leads to one
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
 	gained bool          // something was created or adopted
+	gone   bool          // the object of the key is gone
 }
 
 // vanishedAfter is how long after a creation or an adoption the key is reconciled again. An object that is deleted while a watch is
@@ -44,7 +48,7 @@ func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("key", key.String())
-	one := &run[S, D, M]{Runner: r, key: key, state: state, record: Record{Time: began}}
+	one := &run[S, D, M]{Runner: r, key: key, state: state, record: explain.Record{Time: began}}
 	var err error
 	defer func() {
 		cause := recover()
@@ -95,18 +99,20 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 
 // observe calls Observe, and returns how many changes it was given.
 func (r *run[S, D, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
-	memory, changes := r.keys.observed(r.state)
-	o, err = r.Observe(ctx, Request[M]{
-		Key: r.key, Now: r.record.Time, Reader: r.reader, Memory: memory, Changes: changes, Failure: r.state.failure,
-	})
-	return o, len(changes), err
+	request := r.request(r.key, r.record.Time, r.keys.observed(r.state))
+	o, err = r.Observe(ctx, request)
+	return o, len(request.Changes), err
 }
 
 func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
-	r.state.owner = controllerOf(r.key, r.owner(s))
+	owner := r.owner(s)
+	r.state.owner = controllerOf(r.key, owner)
 	d, p := r.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
-	r.record.Why, r.record.Next = p.Why, p.Requeue
+	r.record.Why, r.next = p.Why, p.Requeue
+	if owner != nil {
+		r.record.Version = owner.GetResourceVersion()
+	}
 	return d, p
 }
 
@@ -116,6 +122,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	if r.Fill != nil {
 		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
 	}
+	r.record.Planned(p.Steps)
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
 	if r.Report == nil {
@@ -127,16 +134,17 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	resumed := time.Now()
 	rep := r.Report(r.record.Time, s, d, did)
 	r.cost += time.Since(resumed)
-	r.record.Next = plan.Sooner(r.record.Next, rep.Requeue)
+	r.next = plan.Sooner(r.next, rep.Requeue)
 	r.state.progressing = rep.Progressing
 	if rep.Why != "" {
 		r.record.Why = rep.Why
 	}
 	if wait := r.debounce(r.state, rep, r.record.Time, r.cost); wait > 0 {
-		r.record.Next = plan.Sooner(r.record.Next, wait)
+		r.next = plan.Sooner(r.next, wait)
 		rep.Steps = nil
 	}
 	writing.Debounced = rep.Report.Quiet > 0
+	r.record.Planned(rep.Steps)
 	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)
 	r.gained = writing.Gained()
@@ -150,7 +158,7 @@ func (r *run[S, D, M]) wouldWrite(s S, d D, p plan.Plan) bool {
 
 // wrote counts the writes, and marks the key as unverified if one was not answered.
 func (r *run[S, D, M]) wrote(did plan.Outcome) {
-	r.record.Wrote += len(did.Results)
+	r.record.Did(did)
 	for _, result := range did.Results {
 		if !executor.Answered(result.Err) {
 			r.keys.unanswered(r.state)
@@ -164,8 +172,8 @@ func (r *run[S, D, M]) waitForCache(a admission) {
 	rec := &r.record
 	rec.Waiting = a.missing.Kind
 	rec.Why = "waiting for the cache of " + a.missing.Kind + " to catch up"
-	rec.Next = a.wait
-	if old, ok := r.shared.Explain.Get(r.Name, r.key); ok && old.Why != "" {
+	r.next = a.wait
+	if old, ok := r.records.Get(r.key); ok && old.Why != "" {
 		rec.Why = old.Why + "; " + rec.Why
 		if old.Waiting != "" {
 			rec.Why = old.Why
@@ -180,47 +188,49 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	switch {
 	case err == nil:
 		if rec.Waiting == "" { // to wait is no success
-			r.state.failure = nil
 			r.keys.succeeded(r.state, rec.Wrote > 0)
 		}
 		if r.gained {
-			rec.Next = plan.Sooner(rec.Next, vanishedAfter)
+			r.next = plan.Sooner(r.next, vanishedAfter)
 		}
-		if rec.Next > 0 {
-			r.enqueueAfter(r.key, rec.Next)
+		if r.next > 0 {
+			r.enqueueAfter(r.key, r.next)
 		}
 	case executor.Silent(err):
 		// What it waits for brings an event, or the term as leader is about to end. The timer is a safety net.
-		rec.Next = time.Second
-		r.enqueueAfter(r.key, rec.Next)
+		r.next = time.Second
+		r.enqueueAfter(r.key, r.next)
 		logger.V(4).Info("Reconciles again when the cache has caught up", "reason", err.Error())
 	default:
 		r.retry(logger, err)
 	}
 	r.keys.release(r.key, r.state, r.cost)
-	r.shared.Explain.Put(r.Name, r.key, *rec)
-	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", rec.Next.String())
+	rec.Next = explain.Seconds(r.next)
+	if !r.gone {
+		r.records.Put(r.key, *rec)
+	}
+	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
 }
 
 func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.access.Hooks.retry()
-	r.state.failure = err
-	rec.Error, rec.Retries = err.Error(), r.keys.failed(r.state)
-	rec.Next = r.Period // when the plan wanted to be made again does not count: it would be carried out no better then
-	if rec.Next <= 0 {
-		rec.Next = r.Backoff(r.key, rec.Retries, err)
+	rec.Error, rec.Retries = err.Error(), r.keys.failed(r.state, err)
+	r.next = r.Period // when the plan wanted to be made again does not count: it would be carried out no better then
+	if r.next <= 0 {
+		r.next = queue.Backoff(rec.Retries, err)
 	}
-	r.enqueueAfter(r.key, rec.Next)
+	r.enqueueAfter(r.key, r.next)
 	if rec.Retries&(rec.Retries-1) == 0 { // 1, 2, 4, 8, ...: a failure that lasts does not flood the log
-		logger.Info("Failed, will retry", "failures", rec.Retries, "after", rec.Next.String(), "err", err.Error())
+		logger.Info("Failed, will retry", "failures", rec.Retries, "after", r.next.String(), "err", err.Error())
 	}
 }
 
 // forget drops all that is remembered of a key whose object is gone.
 func (r *run[S, D, M]) forget(wasUnverified bool, told int) {
+	r.gone = true
 	r.keys.forget(r.state, wasUnverified, told)
-	r.shared.Explain.Forget(r.Name, r.key)
+	r.records.Forget(r.key)
 }
 
 func (r *Runner[S, D, M]) owner(s S) plan.Object {

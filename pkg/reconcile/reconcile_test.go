@@ -32,7 +32,7 @@ func TestKeepsPodsAndReports(t *testing.T) {
 		w.put("a", 1)
 		w.settle()
 		w.wantPods(1)
-		if r, ok := w.shared.Explain.Get("toy", plan.Key{Namespace: "ns", Name: "a"}); !ok || r.Why != "content" {
+		if r, ok := w.runner.records.Get(plan.Key{Namespace: "ns", Name: "a"}); !ok || r.Why != "content" {
 			t.Errorf("explain: %+v, %v", r, ok)
 		}
 		if e := <-w.events.Events; e != "Normal SuccessfulCreate Created pod: a-2" {
@@ -96,53 +96,6 @@ func TestNeverGivesUp(t *testing.T) {
 		allowed.Store(true)
 		time.Sleep(61 * time.Second)
 		w.wantPods(1)
-	})
-}
-
-// A controller may say for each key how long it waits after a failure.
-func TestBackoffOfAController(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		type call struct {
-			key      string
-			failures int
-		}
-		var mu sync.Mutex
-		var calls []call
-		w.adjust = func(c *Controller[toy, struct{}, int]) {
-			c.Backoff = func(key plan.Key, failures int, err error) time.Duration {
-				mu.Lock()
-				defer mu.Unlock()
-				if !apierrors.IsForbidden(err) {
-					t.Errorf("told of %v", err)
-				}
-				calls = append(calls, call{key.Name, failures})
-				if key.Name == "slow" {
-					return time.Hour
-				}
-				return time.Minute
-			}
-		}
-		w.start()
-		w.BeforeWrite(func(x clienttest.Write) error {
-			if x.Kind == "Pod" {
-				return exceeded(x.Key.Name)
-			}
-			return nil
-		})
-		w.put("slow", 1)
-		w.put("fast", 1)
-		time.Sleep(10*time.Minute + time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		tries := map[string]int{}
-		for _, c := range calls {
-			if tries[c.key]++; c.failures != tries[c.key] {
-				t.Errorf("%+v is the failure number %d", c, tries[c.key])
-			}
-		}
-		if tries["slow"] != 1 || tries["fast"] != 11 {
-			t.Errorf("%v", tries)
-		}
 	})
 }
 

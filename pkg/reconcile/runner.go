@@ -12,6 +12,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -23,6 +24,7 @@ type Runner[S, D, M any] struct {
 	reader   client.Reader // for Observe; it cannot write
 	caches   freshness.Caches
 	executor *executor.Executor
+	records  *explain.Records
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
 	keys     *keyStates[M]
@@ -38,9 +40,6 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 	if c.QueueName == "" {
 		c.QueueName = c.Name
 	}
-	if c.Backoff == nil {
-		c.Backoff = func(_ plan.Key, failures int, err error) time.Duration { return queue.Backoff(failures, err) }
-	}
 	if c.Remember == nil {
 		c.Remember = IfCarriedOut
 	}
@@ -51,6 +50,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 		reader:     client.ReadOnly(access.Client),
 		keys:       newKeyStates[M](),
 	}
+	r.records = explain.NewRecords(r.detail)
 	r.executor = executor.New(executor.Config{
 		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method, MayGet: access.MayGet,
 		Tracker: shared.Tracker, Lease: shared.Lease, Written: access.Hooks.Write, Stale: r.stale,
@@ -103,7 +103,7 @@ func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys, r.queue, r.previous = newKeyStates[M](), queue.New(r.QueueName), &previousLeader{}
-	r.shared.Explain.Clear(r.Name)
+	r.records.Clear()
 }
 
 // end drops the state of a term, and with it what can only be said of a controller that runs.

@@ -23,7 +23,7 @@ type store struct{ cache.Indexer }
 func (store) LastStoreSyncResourceVersion() string { return "" }
 
 func TestRunRefusesACacheWithoutVersion(t *testing.T) {
-	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{
+	r := New(Shared{Tracker: freshness.NewTracker()}, Access{}, Controller[toy, struct{}, int]{
 		Name: "toy", Watches: []Watch{{Kind: podKind, Informer: unversioned{}}},
 	})
 	if err := r.Run(t.Context()); err == nil {

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ type keyState[M any] struct {
 	cooldown    time.Time // the key is not reconciled before
 	report      debounced // a report that waits for a newer one
 	progressing bool      // more is about to change by itself, said the last report
-	failure     error     // of the last reconcile; touched only by the worker that has the key
+	failure     error     // of the last reconcile
 	owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	group       *queue.Group
 	changes     []Change // of watches that record them, since the memory was last committed
@@ -147,11 +148,28 @@ func (k *keyStates[M]) unanswered(s *keyState[M]) {
 	s.unverified = true
 }
 
+// observed is what is remembered of a key for its next Observe.
+type observed[M any] struct {
+	memory  *M
+	changes []Change
+	failure error
+}
+
 // observed returns what the key's next Observe gets.
-func (k *keyStates[M]) observed(s *keyState[M]) (memory *M, changes []Change) {
+func (k *keyStates[M]) observed(s *keyState[M]) observed[M] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return s.memory, s.changes[:len(s.changes):len(s.changes)]
+	return observed[M]{s.memory, slices.Clip(s.changes), s.failure}
+}
+
+// peek returns the same for a key that somebody asks about.
+func (k *keyStates[M]) peek(key plan.Key) (o observed[M]) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.all[key]; s != nil {
+		o = observed[M]{s.memory, slices.Clip(s.changes), s.failure}
+	}
+	return o
 }
 
 // commit replaces the key's memory by what an Observe returned that was given so many changes.
@@ -198,9 +216,10 @@ func (k *keyStates[M]) setFailures(s *keyState[M], failures int) {
 }
 
 // failed notes one more failure in a row, and returns how many there are.
-func (k *keyStates[M]) failed(s *keyState[M]) int {
+func (k *keyStates[M]) failed(s *keyState[M], err error) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	s.failure = err
 	k.setFailures(s, s.failures+1)
 	return s.failures
 }
@@ -211,6 +230,7 @@ func (k *keyStates[M]) failed(s *keyState[M]) int {
 func (k *keyStates[M]) succeeded(s *keyState[M], wrote bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	s.failure = nil
 	if !s.report.waiting() {
 		k.setFailures(s, 0)
 		s.barrier.Explained()

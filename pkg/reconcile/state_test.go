@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -107,7 +108,7 @@ func TestKeyState(t *testing.T) {
 		reported    event = func(b *bench, s *keyState[int]) { b.setReport(s, debounced{}) }
 		progressing event = func(_ *bench, s *keyState[int]) { s.progressing = true }
 		rest        event = func(_ *bench, s *keyState[int]) { s.progressing = false }
-		fail        event = func(b *bench, s *keyState[int]) { b.failed(s) }
+		fail        event = func(b *bench, s *keyState[int]) { b.failed(s, errors.New("no")) }
 		wrote       event = func(b *bench, s *keyState[int]) { b.succeeded(s, true) }
 		unchanged   event = func(b *bench, s *keyState[int]) { b.succeeded(s, false) }
 		forget      event = func(b *bench, s *keyState[int]) { b.forget(s, true, len(s.changes)) }
@@ -323,9 +324,9 @@ func admitStep(t *rapid.T, b *bench, e *expected, key plan.Key, early_ bool) {
 	if e.stale != (a.wait > 0) || e.stale == a.missing.Empty() {
 		t.Fatalf("%s stale: %v, admission: %+v", key, e.stale, a)
 	}
-	memory, changes := b.observed(s)
-	if e.told = len(changes); e.told != e.changes || ptr.Deref(memory, 0) != e.memory {
-		t.Fatalf("%s is told of %d changes and %v, want %d and %d", key, e.told, memory, e.changes, e.memory)
+	o := b.observed(s)
+	if e.told = len(o.changes); e.told != e.changes || ptr.Deref(o.memory, 0) != e.memory {
+		t.Fatalf("%s is told of %d changes and %v, want %d and %d", key, e.told, o.memory, e.changes, e.memory)
 	}
 }
 
@@ -347,7 +348,7 @@ func workerStep(b *bench, e *expected, what string) {
 		b.commit(e.state, nil, e.told)
 		e.memory, e.changes, e.told = 0, e.changes-e.told, 0
 	case "fail":
-		if e.failures++; b.failed(e.state) != e.failures {
+		if e.failures++; b.failed(e.state, errors.New("no")) != e.failures {
 			e.failures = -1 // which nothing agrees with
 		}
 	case "forget":

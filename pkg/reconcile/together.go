@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 )
 
 // Part is one of the runners of a controller with several queues; a [Runner] is one.
 type Part interface {
 	Run(ctx context.Context) error
 	Statuses() []Status
+	Records() []*explain.Records
 }
 
 // Together returns the runners of a controller with several queues as one. Each has a name, a status and records for
@@ -33,6 +36,14 @@ func (t together) Run(ctx context.Context) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// Records returns those of the parts, in their order.
+func (t together) Records() (all []*explain.Records) {
+	for _, part := range t {
+		all = append(all, part.Records()...)
+	}
+	return all
 }
 
 // Statuses returns how the parts do, in their order.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -32,8 +33,8 @@ func TestTogether(t *testing.T) {
 		if len(statuses) != 2 || statuses[0].Name != "signing" || statuses[1].Name != "cleaning" || !statuses[0].Running || !statuses[1].Running {
 			t.Errorf("statuses: %+v", statuses)
 		}
-		for _, name := range []string{"signing", "cleaning"} {
-			rec, ok := w.shared.Explain.Get(name, plan.Key{Name: name + "-key"})
+		for i, name := range []string{"signing", "cleaning"} {
+			rec, ok := both.Records()[i].Get(plan.Key{Name: name + "-key"})
 			if !ok || rec.Why != "seen by "+name {
 				t.Errorf("%s: %v %+v", name, ok, rec)
 			}
@@ -49,6 +50,8 @@ func TestTogether(t *testing.T) {
 type part struct{ err error }
 
 func (p part) Statuses() []Status { return nil }
+
+func (p part) Records() []*explain.Records { return nil }
 
 func (p part) Run(ctx context.Context) error {
 	if p.err != nil {

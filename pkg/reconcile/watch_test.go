@@ -20,7 +20,7 @@ func named(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.Obje
 
 // An object that comes later than the controller enqueues nothing if it is to be ignored; changes and deletions still may.
 func TestIgnore(t *testing.T) { // EP-7
-	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
+	r := New(Shared{Tracker: freshness.NewTracker()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 	r.begin()
 	defer r.queue.ShutDown()
 	h := r.handler(Watch{Ignore: func(plan.Object) bool { return true }, Enqueues: itself})
@@ -39,7 +39,7 @@ func TestIgnore(t *testing.T) { // EP-7
 // CI-14
 func TestResync(t *testing.T) {
 	for _, resync := range []bool{false, true} {
-		r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
+		r := New(Shared{Tracker: freshness.NewTracker()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 		r.begin()
 		r.handler(Watch{Resync: resync, Enqueues: itself}).OnUpdate(named("a"), named("a"))
 		if n := r.queue.Len(); n != count(resync) {
@@ -51,7 +51,7 @@ func TestResync(t *testing.T) {
 
 // RecordNews leaves out what was there before the controller began.
 func TestRecordedNews(t *testing.T) {
-	r := New(Shared{Tracker: freshness.NewTracker(), Explain: NewExplain()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
+	r := New(Shared{Tracker: freshness.NewTracker()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 	r.begin()
 	defer r.queue.ShutDown()
 	one := func(_, _ plan.Object) []plan.Key { return []plan.Key{{Name: "one"}} }
@@ -60,7 +60,7 @@ func TestRecordedNews(t *testing.T) {
 	h.OnUpdate(named("old"), named("old")) // a resync
 	h.OnAdd(named("new"), false)
 	h.OnDelete(named("old"))
-	_, changes := r.keys.observed(r.keys.get(plan.Key{Name: "one"}))
+	changes := r.keys.observed(r.keys.get(plan.Key{Name: "one"})).changes
 	if len(changes) != 2 || changes[0].After.GetName() != "new" || changes[1].Before.GetName() != "old" {
 		t.Errorf("%+v", changes)
 	}
@@ -74,7 +74,7 @@ func TestRecordedChanges(t *testing.T) {
 		w.adjust = func(c *Controller[toy, struct{}, int]) {
 			c.Watches[1].Record = true
 			c.Report = nil
-			c.Backoff = func(plan.Key, int, error) time.Duration { return time.Minute }
+			c.Period = time.Minute
 		}
 		w.decide = func(s toy) plan.Plan {
 			if during.Swap(false) {

@@ -72,7 +72,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{Server: clienttest.NewServer(), t: t, events: record.NewFakeRecorder(100000), counts: map[string]int{}}
 		w.lease.Store(true)
-		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: w, Explain: NewExplain()}
+		w.shared = Shared{Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: w}
 		test(t, w)
 		if w.stop != nil {
 			w.stop()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -26,7 +27,7 @@ type bench struct {
 	*testing.T
 	*clienttest.Server
 	mapping client.Mapping
-	explain *reconcile.Explain
+	records *explain.Records
 }
 
 // run runs the controller on a server with these roles.
@@ -41,8 +42,12 @@ func run(t *testing.T, roles []*rbacv1.ClusterRole, before func(clienttest.Write
 		entry := New(Options{})
 		c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &rbacv1.ClusterRole{}})
 		c.Access.Client = applier{b.Server}
-		b.explain = c.Shared.Explain
-		managertest.Run(t, c, entry, func() { test(b) })
+		runner, err := entry.Init(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.records = runner.(reconcile.Part).Records()[0]
+		clienttest.Run(t, runner.Run, func() { test(b) })
 	})
 }
 
@@ -168,7 +173,7 @@ func TestTakenOverWithoutAWrite(t *testing.T) {
 func TestOtherRolesEnqueueNothing(t *testing.T) {
 	run(t, wellKnown(), nil, func(b *bench) {
 		last := func() time.Time {
-			record, ok := b.explain.Get("ClusterRoleAggregator", plan.Key{Name: "view"})
+			record, ok := b.records.Get(plan.Key{Name: "view"})
 			if !ok {
 				b.Error("nothing is known of view")
 			}
@@ -182,7 +187,7 @@ func TestOtherRolesEnqueueNothing(t *testing.T) {
 		if !last().Equal(before) {
 			b.Error("view was reconciled")
 		}
-		if _, ok := b.explain.Get("ClusterRoleAggregator", plan.Key{Name: "other"}); ok {
+		if _, ok := b.records.Get(plan.Key{Name: "other"}); ok {
 			b.Error("a role without an aggregation rule was reconciled")
 		}
 		b.edit("x-view", func(r *rbacv1.ClusterRole) { r.Rules = append(r.Rules, list) })
@@ -299,7 +304,7 @@ func TestCycles(t *testing.T) {
 func TestInvalidSelectors(t *testing.T) {
 	run(t, append(wellKnown(), aggregate(role("bad", nil), broken)), nil, func(b *bench) {
 		b.soon("view", get)
-		if record, ok := b.explain.Get("ClusterRoleAggregator", plan.Key{Name: "bad"}); !ok || record.Error == "" || record.Retries < 3 {
+		if record, ok := b.records.Get(plan.Key{Name: "bad"}); !ok || record.Error == "" || record.Retries < 3 {
 			b.Errorf("%+v", record)
 		}
 		b.edit("bad", func(r *rbacv1.ClusterRole) { aggregate(r, match(to("view"))) })

@@ -39,7 +39,7 @@ func contextFor(t *testing.T, cl client.Client, l lease) manager.Context {
 	}
 	return manager.Context{
 		Informers: informers.NewFactory(nil, 0),
-		Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: l, Explain: reconcile.NewExplain()},
+		Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: l},
 		Access: reconcile.Access{Client: cl, Method: func(resource schema.GroupResource, subresource string) client.Method {
 			return client.MethodFor(Rights(), resource, subresource)
 		}},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -31,7 +32,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		return nil, err
 	}
 	r := &runner{
-		client: clients.Client(), mapper: c.Shared.Mapper, events: c.Access.Events, explain: c.Shared.Explain, hooks: c.Access.Hooks,
+		client: clients.Client(), mapper: c.Shared.Mapper, events: c.Access.Events, records: explain.NewRecords(nil), hooks: c.Access.Hooks,
 		resources: c.Clients.Mapper().PreferredResources, metadata: c.Metadata, workers: int(o.Workers), syncErrors: newSyncErrors(),
 	}
 	r.executor = executor.New(executor.Config{

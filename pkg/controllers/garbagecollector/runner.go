@@ -24,6 +24,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -40,7 +41,7 @@ type runner struct {
 	mapper     executor.Mapper
 	executor   *executor.Executor
 	events     record.EventRecorder
-	explain    *reconcile.Explain
+	records    *explain.Records
 	hooks      reconcile.Hooks
 	resources  func(ctx context.Context, verbs ...string) ([]client.Mapping, error)
 	metadata   *metadata.Informers
@@ -75,7 +76,7 @@ func (r *runner) Run(ctx context.Context) error {
 	changes := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[item]{Name: "garbage_collector_graph_changes"}) // GC-2: always empty
 	defer changes.ShutDown()
 	r.begin()
-	defer r.explain.Clear(explainName)
+	defer r.records.Clear()
 	sub := r.metadata.Subscribe(r)
 	r.subscribed(sub)
 	var all sync.WaitGroup
@@ -162,6 +163,9 @@ func (r *runner) Statuses() (all []reconcile.Status) {
 	}
 	return all
 }
+
+// Records returns what is remembered for /debug/explain.
+func (r *runner) Records() []*explain.Records { return []*explain.Records{r.records} }
 
 // discover finds what to watch (GC-6, GC-7), and notes the kinds.
 func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResource, err error) {
@@ -318,7 +322,7 @@ func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.Partia
 
 // gone notes that an object is gone. It is called under the lock.
 func (r *runner) gone(n *node, certain bool) {
-	r.explain.Forget(explainName, explainKey(n.object()))
+	r.records.Forget(explainKey(n.object()))
 	r.follow(r.forget(n, certain && r.isSole(n.kind)))
 }
 

@@ -12,11 +12,12 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// explainName is the name under which /debug/explain has records.
+// explainName is that of the controller's records in /debug/explain.
 const explainName = "garbage_collector"
 
 // pool is a queue with its workers.
@@ -168,7 +169,7 @@ func explainKey(o *metav1.PartialObjectMetadata) plan.Key {
 func (r *runner) tell(o *metav1.PartialObjectMetadata, d decision, did plan.Outcome, took time.Duration) {
 	key := explainKey(o)
 	result := reconcile.Unchanged
-	rec := reconcile.Record{Time: time.Now(), Why: d.Why, Wrote: len(did.Results), Next: d.Requeue}
+	rec := explain.Record{Time: time.Now(), Why: d.Why, Next: explain.Seconds(d.Requeue)}
 	switch {
 	case did.Err != nil && executor.Silent(did.Err):
 		result = reconcile.Waiting
@@ -181,8 +182,10 @@ func (r *runner) tell(o *metav1.PartialObjectMetadata, d decision, did plan.Outc
 		r.hooks.Reconciled(result, took)
 	}
 	if rec.Error != "" || d.Empty() && d.Why != "" {
-		r.explain.Put(explainName, key, rec)
+		rec.Planned(d.Steps)
+		rec.Did(did)
+		r.records.Put(key, rec)
 	} else {
-		r.explain.Forget(explainName, key)
+		r.records.Forget(key)
 	}
 }

@@ -34,9 +34,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -102,7 +102,7 @@ func run(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
-		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, explain: reconcile.NewExplain(), workers: 4}
+		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4}
 		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}, Unowned: true})
 		b.asks(hangs{})
 		b.begin()
@@ -211,7 +211,7 @@ func TestFailingReadsDeleteNothing(t *testing.T) {
 					b.Errorf("written: %v", b.server.Log())
 				}
 				key := plan.Key{Namespace: "shop", Name: "ConfigMap:web"}
-				if rec, _ := b.explain.Get(explainName, key); !strings.Contains(rec.Why, "the owner ConfigMap owner") || rec.Error == "" {
+				if rec, _ := b.records.Get(key); !strings.Contains(rec.Why, "the owner ConfigMap owner") || rec.Error == "" {
 					b.Errorf("explained: %+v", rec)
 				}
 				b.server.mu.Lock()
@@ -221,7 +221,7 @@ func TestFailingReadsDeleteNothing(t *testing.T) {
 				if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
 					b.Errorf("written when the server is well again: %v", b.server.Log())
 				}
-				if rec, ok := b.explain.Get(explainName, key); ok {
+				if rec, ok := b.records.Get(key); ok {
 					b.Errorf("still explained: %+v", rec)
 				}
 			})
@@ -249,7 +249,7 @@ func TestDeletionAfterAConflict(t *testing.T) {
 
 // GC-6, GC-7: all that discovery has is watched, but for events; kinds without namespaces are known from then on.
 func TestDiscover(t *testing.T) {
-	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(_ context.Context, verbs ...string) ([]client.Mapping, error) {
+	r := &runner{records: explain.NewRecords(nil), workers: 1, resources: func(_ context.Context, verbs ...string) ([]client.Mapping, error) {
 		if got := strings.Join(verbs, " "); got != "delete list watch" {
 			t.Errorf("verbs are %s", got)
 		}
@@ -275,7 +275,7 @@ func TestDiscover(t *testing.T) {
 // GC-6, GC-11: a custom resource is deleted and defined anew, with another kind and with namespaces.
 func TestResourceIsDefinedAnew(t *testing.T) {
 	m := client.Mapping{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets"}
-	r := &runner{explain: reconcile.NewExplain(), workers: 1, resources: func(context.Context, ...string) ([]client.Mapping, error) {
+	r := &runner{records: explain.NewRecords(nil), workers: 1, resources: func(context.Context, ...string) ([]client.Mapping, error) {
 		return []client.Mapping{m}, nil
 	}}
 	r.begin()
@@ -539,7 +539,7 @@ func TestResourceThatVanishes(t *testing.T) {
 
 // GC-10, GC-55: discoveries that find nothing are counted; GC-9: those that find something are not.
 func TestSyncErrorsAreCounted(t *testing.T) {
-	r := &runner{explain: reconcile.NewExplain(), workers: 1, syncErrors: newSyncErrors()}
+	r := &runner{records: explain.NewRecords(nil), workers: 1, syncErrors: newSyncErrors()}
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(r.syncErrors)
 	r.begin()
@@ -565,7 +565,7 @@ func TestSyncErrorsAreCounted(t *testing.T) {
 
 // An object that was seen in one version of its kind, and not in the next one, is in doubt.
 func TestAnotherVersionIsPreferred(t *testing.T) {
-	r := &runner{explain: reconcile.NewExplain(), workers: 1}
+	r := &runner{records: explain.NewRecords(nil), workers: 1}
 	r.begin()
 	older := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	newer := schema.GroupVersionResource{Group: "example.com", Version: "v2", Resource: "widgets"}
@@ -587,7 +587,7 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 
 // GC-15: at the start an owner is not verified while its kind is being listed.
 func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
-	r := &runner{explain: reconcile.NewExplain(), workers: 1}
+	r := &runner{records: explain.NewRecords(nil), workers: 1}
 	r.begin()
 	sets := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}

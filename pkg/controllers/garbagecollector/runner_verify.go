@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
-	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 const (
@@ -77,17 +77,17 @@ func (r *runner) tellClaimants(c claim, state claimState, err error) {
 	for d := range r.claimants(c) {
 		key := explainKey(d.object())
 		if err == nil && state != unresolvable {
-			r.explain.Forget(explainName, key)
+			r.records.Forget(key)
 			continue
 		}
 		if told++; told > mostExplained {
 			return
 		}
-		rec := reconcile.Record{Time: time.Now(), Why: r.decide(time.Now(), d).Why}
+		rec := explain.Record{Time: time.Now(), Why: r.decide(time.Now(), d).Why}
 		if err != nil {
 			rec.Error = err.Error()
 		}
-		r.explain.Put(explainName, key, rec)
+		r.records.Put(key, rec)
 	}
 }
 

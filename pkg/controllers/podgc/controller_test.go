@@ -44,7 +44,7 @@ func TestOrphanGoesAfterGracePeriodAndLiveRead(t *testing.T) {
 		if got := c.requests("get", "patch", "delete"); got != "" { // PGC-28
 			t.Errorf("before the grace period is over: %s", got)
 		}
-		if r, ok := c.explain.Get(name, plan.Key{Name: orphaned}); !ok || !strings.Contains(r.Why, "in their grace period: 1") {
+		if r, ok := c.record(orphaned); !ok || !strings.Contains(r.Why, "in their grace period: 1") {
 			t.Errorf("explain: %+v", r)
 		}
 		sleep(2 * time.Second)
@@ -190,7 +190,7 @@ func TestCircuitBreaker(t *testing.T) {
 			if _, open := c.count(t, "pod_gc_collector_orphan_brake"); open != 1 {
 				t.Error("the metric does not say so")
 			}
-			r, _ := c.explain.Get(name, plan.Key{Name: orphaned})
+			r, _ := c.record(orphaned)
 			if !strings.Contains(r.Why, "8 of the 10 nodes known 10m0s ago have vanished") {
 				t.Errorf("explain: %s", r.Why)
 			}
@@ -241,7 +241,7 @@ func TestCircuitBreaker(t *testing.T) {
 			if got := c.names("Pod"); got != all {
 				t.Errorf("pods: %s", got)
 			}
-			r, _ := c.explain.Get(name, plan.Key{Name: orphaned})
+			r, _ := c.record(orphaned)
 			if !strings.Contains(r.Why, "it has 8 nodes that are gone, and lacks 0") {
 				t.Errorf("explain: %s", r.Why)
 			}

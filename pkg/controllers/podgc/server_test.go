@@ -29,6 +29,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -336,8 +337,12 @@ type collecting struct {
 	*server
 	caches  *caches
 	runner  manager.Runner
-	explain *reconcile.Explain
 	metrics []metrics.Registerable
+}
+
+// record returns the last record of a rule.
+func (c collecting) record(rule string) (explain.Record, bool) {
+	return c.runner.(reconcile.Part).Records()[0].Get(plan.Key{Name: rule})
 }
 
 // build makes a collector for the server, and its caches, which do not run yet.
@@ -351,14 +356,14 @@ func build(t interface{ Fatal(...any) }, s *server, config Options) (c collectin
 			return i
 		}))
 	}
-	c = collecting{server: s, explain: reconcile.NewExplain()}
+	c = collecting{server: s}
 	mapper, err := client.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.runner, err = config.init(manager.Context{
 		Informers: f, Access: reconcile.Access{Client: s},
-		Shared:          reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: c.explain},
+		Shared:          reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}},
 		RegisterMetrics: func(own ...metrics.Registerable) { c.metrics = append(c.metrics, own...) },
 	})
 	if err != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -74,7 +75,7 @@ type cluster struct {
 	*clienttest.Server
 	record.EventRecorder // nil: only Event is called
 	t                    *testing.T
-	explain              *reconcile.Explain
+	records              *explain.Records
 
 	mu     sync.Mutex
 	events []string
@@ -95,7 +96,7 @@ func (c *cluster) Event(about runtime.Object, kind, reason, message string) {
 // inCluster runs a test in virtual time, with a cluster of these objects at which the controller has nothing left to do.
 func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{Server: clienttest.NewServer(), t: t, explain: reconcile.NewExplain()}
+		c := &cluster{Server: clienttest.NewServer(), t: t}
 		c.put(objects()...)
 		mapper, err := client.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
 		if err != nil {
@@ -104,7 +105,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 		from := manager.Context{
 			Informers: informers.NewFactory(nil, 0),
 			Enabled:   func(string) bool { return true },
-			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}, Explain: c.explain},
+			Shared:    reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper, Lease: lease{}},
 			Access: reconcile.Access{Client: c, Events: c, Method: func(resource schema.GroupResource, subresource string) client.Method {
 				return client.MethodFor(Rights(), resource, subresource)
 			}},
@@ -120,6 +121,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects func() []plan.Object
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.records = runner.(reconcile.Part).Records()[0]
 		clienttest.Run(t, runner.Run, func() { test(c) })
 	})
 }
@@ -149,7 +151,7 @@ func TestRC1Names(t *testing.T) {
 		t.Errorf("%+v", entry)
 	}
 	inCluster(t, func(c *cluster) {
-		if r, ok := c.explain.Get("replicationmanager", plan.Key{Namespace: "shop", Name: "web"}); !ok || r.Why == "" {
+		if r, ok := c.records.Get(plan.Key{Namespace: "shop", Name: "web"}); !ok || r.Why == "" {
 			t.Errorf("RC-30: the queue has another name: %+v", r)
 		}
 	}, func() []plan.Object { return []plan.Object{web("web", 0)} })
@@ -279,12 +281,12 @@ func TestRC4PodsOfItsOwn(t *testing.T) {
 func TestRC4NamesakesOfAnotherKind(t *testing.T) {
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "set"}}
 	inCluster(t, func(c *cluster) {
-		before, _ := c.explain.Get("replicationmanager", plan.Key{Namespace: "shop", Name: "web"})
+		before, _ := c.records.Get(plan.Key{Namespace: "shop", Name: "web"})
 		p := pod("of-set", "n1", time.Second, set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 		p.Status.Message = "hello"
 		c.put(p)
 		clienttest.Settle()
-		after, _ := c.explain.Get("replicationmanager", plan.Key{Namespace: "shop", Name: "web"})
+		after, _ := c.records.Get(plan.Key{Namespace: "shop", Name: "web"})
 		if !before.Time.Equal(after.Time) {
 			t.Error("the ReplicationController is reconciled for a pod of a ReplicaSet")
 		}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -16,6 +17,8 @@ type leads struct{}
 
 func (leads) Run(context.Context) error    { return nil }
 func (leads) Statuses() []reconcile.Status { return nil }
+
+func (leads) Records() []*explain.Records { return nil }
 
 func TestMetrics(t *testing.T) {
 	exists := true

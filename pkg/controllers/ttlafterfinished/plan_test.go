@@ -18,6 +18,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -278,7 +279,12 @@ func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 		time.Sleep(time.Until(epoch))
 		server, entry := clienttest.NewServer(), New(Options{})
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &batchv1.Job{}})
-		managertest.Run(t, c, entry, func() {
+		runner, err := entry.Init(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := runner.(reconcile.Part).Records()[0]
+		clienttest.Run(t, runner.Run, func() {
 			put := func(name string, ago time.Duration, ttl *int32) {
 				if _, err := server.Put(done(ago, lives(ttl), func(job *batchv1.Job) { job.Name, job.UID = name, types.UID(name) })); err != nil {
 					t.Fatal(err)
@@ -293,7 +299,7 @@ func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 			if names := server.Names(kind()); len(names) != 2 {
 				t.Fatal(names)
 			}
-			if _, ok := c.Shared.Explain.Get("ttl_jobs_to_delete", plan.Key{Namespace: "shop", Name: "waits"}); !ok {
+			if _, ok := records.Get(plan.Key{Namespace: "shop", Name: "waits"}); !ok {
 				t.Error("nothing says why the Job waits")
 			}
 			jobs, _ := client.BuiltIn(kind())
@@ -302,7 +308,7 @@ func TestNothingIsRememberedOfJobsThatAreGone(t *testing.T) {
 			}
 			synctest.Wait()
 			for _, name := range []string{"expired", "waits", "stays"} {
-				if r, ok := c.Shared.Explain.Get("ttl_jobs_to_delete", plan.Key{Namespace: "shop", Name: name}); ok {
+				if r, ok := records.Get(plan.Key{Namespace: "shop", Name: name}); ok {
 					t.Errorf("%s: %+v", name, r)
 				}
 			}

@@ -41,7 +41,7 @@ func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, 
 	c := manager.Context{
 		Informers: informers.NewFactory(nil, 0),
 		Shared: reconcile.Shared{
-			Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: lease{}, Explain: reconcile.NewExplain(), Verifier: server,
+			Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Lease: lease{}, Verifier: server,
 		},
 		Access: reconcile.Access{
 			Client: server,

@@ -1,0 +1,184 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Bounds of a detail. What is larger is left out, and the text in its place says how large it is.
+const (
+	mostBytes    = 1 << 20 // of the snapshot, and of each object of a plan
+	mostVersions = 1000
+	mostObjects  = 20 // of one step that are shown whole
+)
+
+// Detail is what there is about a key at one moment, and what would be done about it.
+type Detail struct {
+	Observed time.Time       `json:"observed"`
+	Versions []Version       `json:"versions,omitempty"` // of the objects in the snapshot
+	Snapshot json.RawMessage `json:"snapshot"`
+	Decision json.RawMessage `json:"decision,omitempty"`
+	Plan     Plan            `json:"plan"`
+	Report   *Plan           `json:"report,omitempty"` // nil if there is none, or if it depends on what becomes of the plan
+}
+
+// Version tells which version of an object was seen.
+type Version struct {
+	Kind            string `json:"kind"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// Plan is a [plan.Plan].
+type Plan struct {
+	Why   string  `json:"why"`
+	Next  Seconds `json:"nextReconcileSeconds"`
+	Steps []Step  `json:"steps"`
+}
+
+// Step is a [plan.Step].
+type Step struct {
+	Does      string            `json:"does"`                // in a few words, as in a Record
+	Objects   []json.RawMessage `json:"objects,omitempty"`   // that are created or applied
+	Deleted   []Version         `json:"deleted,omitempty"`   // objects that are deleted
+	Patch     json.RawMessage   `json:"patch,omitempty"`     // what changes
+	Fill      []string          `json:"fill,omitempty"`      // what is put in right before the change is sent, such as a signature
+	Sequences [][]Step          `json:"sequences,omitempty"` // that do not stop one another
+}
+
+// Mapping returns how objects of a kind are addressed.
+type Mapping func(schema.GroupVersionKind) (client.Mapping, error)
+
+// NewDetail makes one of the parts of a reconcile. The report may be nil.
+func NewDetail(now time.Time, snapshot, decision any, p plan.Plan, report *plan.Plan, mapping Mapping) Detail {
+	d := Detail{
+		Observed: now, Versions: versions(snapshot), Snapshot: masked(snapshot), Decision: described(decision), Plan: planned(p, mapping),
+	}
+	if report != nil {
+		r := planned(*report, mapping)
+		d.Report = &r
+	}
+	return d
+}
+
+func planned(p plan.Plan, mapping Mapping) Plan {
+	return Plan{Why: clip(p.Why), Next: Seconds(p.Requeue), Steps: steps(p.Steps, mapping)}
+}
+
+func steps(all []plan.Step, mapping Mapping) []Step {
+	shown := make([]Step, 0, len(all))
+	for _, one := range all[:min(len(all), mostVersions)] {
+		step := Step{Does: clip(words(one))}
+		switch s := one.(type) {
+		case plan.Create:
+			step.Objects = whole(s.Object)
+		case plan.CreateAll:
+			step.Objects = whole(s.Objects...)
+		case plan.Change:
+			step.Fill = s.Fill
+			if s.Apply != nil || s.Old == nil {
+				step.Objects = whole(s.New)
+			} else {
+				step.Patch = difference(s, mapping)
+			}
+		case plan.Delete:
+			for _, o := range s.Objects[:min(len(s.Objects), mostVersions)] {
+				step.Deleted = append(step.Deleted, versionOf(o))
+			}
+		case plan.Each:
+			step.Does = "each"
+			for _, sequence := range s.Sequences[:min(len(s.Sequences), mostVersions)] {
+				step.Sequences = append(step.Sequences, steps(sequence, mapping))
+			}
+		}
+		shown = append(shown, step)
+	}
+	if more := len(all) - len(shown); more > 0 {
+		shown = append(shown, Step{Does: fmt.Sprintf("and %d more", more)})
+	}
+	return shown
+}
+
+func whole(all ...plan.Object) (shown []json.RawMessage) {
+	for _, o := range all[:min(len(all), mostObjects)] {
+		shown = append(shown, masked(o))
+	}
+	return shown
+}
+
+// difference returns what a change sends.
+func difference(s plan.Change, mapping Mapping) json.RawMessage {
+	kind, err := s.Kind, error(nil)
+	if kind.Empty() {
+		kind, err = client.KindOf(s.New)
+	}
+	if err != nil {
+		return text(err.Error())
+	}
+	m, err := mapping(kind)
+	if err != nil {
+		return text(err.Error())
+	}
+	patch, err := client.Difference(m, s.Old, s.New)
+	switch {
+	case err != nil:
+		return text(err.Error())
+	case patch == nil:
+		return nil
+	}
+	return masked(json.RawMessage(patch.Data))
+}
+
+func versionOf(o plan.Object) Version {
+	return Version{Kind: kindOf(o), Namespace: o.GetNamespace(), Name: o.GetName(), ResourceVersion: o.GetResourceVersion()}
+}
+
+// versions lists the versions of the objects in a snapshot.
+func versions(snapshot any) (all []Version) {
+	seen := map[plan.Object]bool{}
+	walk(open(snapshot), deepest, func(o plan.Object) {
+		if !seen[o] && len(all) < mostVersions {
+			seen[o] = true
+			all = append(all, versionOf(o))
+		}
+	})
+	return all
+}
+
+// walk visits the objects in a value.
+func walk(v reflect.Value, depth int, visit func(plan.Object)) {
+	if o, ok := object(v); ok {
+		visit(o)
+		return
+	}
+	if depth == 0 || !v.IsValid() {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		walk(v.Elem(), depth-1, visit)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			walk(field(v, i), depth-1, visit)
+		}
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return
+		}
+		for i := range v.Len() {
+			walk(v.Index(i), depth-1, visit)
+		}
+	case reflect.Map:
+		for _, key := range sortedKeys(v) {
+			walk(v.MapIndex(key), depth-1, visit)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Bounds of what a record holds.
+const (
+	mostText  = 2000 // bytes of a text
+	mostSteps = 8
+	mostNames = 3 // of the objects of one step
+)
+
+// Record tells of one reconcile of a key, or of several in a row that were alike.
+type Record struct {
+	Time    time.Time `json:"time"`                   // of the reconcile; of several, the last one
+	Why     string    `json:"why"`                    // what was decided and what is waited for
+	Wrote   int       `json:"wrote"`                  // writes tried in that reconcile
+	Error   string    `json:"error,omitempty"`        // what went wrong; empty if nothing did
+	Retries int       `json:"retries"`                // failures in a row
+	Next    Seconds   `json:"nextReconcileSeconds"`   // until the next reconcile by the clock, from Time on; zero: only an event leads to one
+	Waiting string    `json:"cacheWaiting,omitempty"` // the kind whose cache does not show our own writes yet; empty if none
+
+	Version string    `json:"resourceVersion,omitempty"` // of the key's object, as it was seen
+	Steps   []string  `json:"steps,omitempty"`           // what was planned and reported, in a few words
+	Outcome []Write   `json:"outcome,omitempty"`         // what became of it, write by write
+	Since   time.Time `json:"since,omitzero"`            // of several reconciles that were alike: of the first one
+	Alike   int       `json:"alike,omitempty"`           // how many there were before the last one
+}
+
+// Write is one write that was tried.
+type Write struct {
+	Verb        plan.Verb `json:"verb"`
+	Kind        string    `json:"kind"`
+	Name        string    `json:"name"`
+	Subresource string    `json:"subresource,omitempty"`
+	Error       string    `json:"error,omitempty"`
+}
+
+// Seconds is a duration that is a number of seconds in JSON.
+type Seconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (s Seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Seconds) UnmarshalJSON(data []byte) error {
+	var seconds float64
+	err := json.Unmarshal(data, &seconds)
+	*s = Seconds(seconds * float64(time.Second))
+	return err
+}
+
+// Planned adds the steps of a plan to the record.
+func (r *Record) Planned(steps []plan.Step) {
+	for _, step := range steps {
+		if each, ok := step.(plan.Each); ok {
+			for _, sequence := range each.Sequences {
+				r.Planned(sequence)
+			}
+			continue
+		}
+		if len(r.Steps) > mostSteps {
+			return
+		}
+		if len(r.Steps) == mostSteps {
+			r.Steps = append(r.Steps, "and more")
+			return
+		}
+		r.Steps = append(r.Steps, clip(words(step)))
+	}
+}
+
+// Did adds what became of a plan to the record.
+func (r *Record) Did(did plan.Outcome) {
+	r.Wrote += len(did.Results)
+	for _, result := range did.Results {
+		if len(r.Outcome) == mostSteps {
+			return
+		}
+		w := Write{Verb: result.Verb, Kind: kindOf(result.Object), Name: strings.Clone(result.Name), Subresource: result.Subresource}
+		if result.Err != nil {
+			w.Error = clip(result.Err.Error())
+		}
+		r.Outcome = append(r.Outcome, w)
+	}
+}
+
+// failing reports whether the last reconcile has failed, or waits for a cache.
+func (r *Record) failing() bool { return r.Error != "" || r.Waiting != "" }
+
+// silent reports whether the record says nothing.
+func (r *Record) silent() bool { return r.Why == "" && r.Wrote == 0 && !r.failing() }
+
+// alike reports whether two records say the same.
+func (r *Record) alike(other *Record) bool {
+	return r.Why == other.Why && r.Error == other.Error && r.Waiting == other.Waiting && r.Wrote == other.Wrote &&
+		slices.Equal(r.Steps, other.Steps) && slices.Equal(r.Outcome, other.Outcome)
+}
+
+// words says what a step does.
+func words(step plan.Step) string {
+	switch s := step.(type) {
+	case plan.Create:
+		copies := ""
+		if s.Count > 1 {
+			copies = fmt.Sprintf("%d copies of ", s.Count)
+		}
+		return because("create "+copies+reference(s.Object), s.Why)
+	case plan.CreateAll:
+		return because("create "+references(s.Objects), s.Why)
+	case plan.Change:
+		what := "change "
+		if s.Subresource != "" {
+			what += "the " + s.Subresource + " of "
+		}
+		return because(what+reference(s.New), s.Why)
+	case plan.Delete:
+		return because("delete "+references(s.Objects), s.Why)
+	case plan.DeleteCollection:
+		return because("delete all of kind "+s.Kind.Kind+" in "+s.Namespace, s.Why)
+	case plan.RecordEvent:
+		return "event " + s.Event.Reason + " about " + reference(s.Object)
+	}
+	return fmt.Sprintf("%T", step)
+}
+
+func because(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
+
+// reference names an object, as in "Pod shop/web-1", or "Pod shop/web-*" if the server is to make up the name.
+func reference(o plan.Object) string {
+	name := o.GetName()
+	if name == "" {
+		name = o.GetGenerateName() + "*"
+	}
+	if o.GetNamespace() != "" {
+		name = o.GetNamespace() + "/" + name
+	}
+	return kindOf(o) + " " + name
+}
+
+// references names the first objects of a list.
+func references(all []plan.Object) string {
+	var names []string
+	for _, o := range all[:min(len(all), mostNames)] {
+		names = append(names, reference(o))
+	}
+	text := strings.Join(names, ", ")
+	if more := len(all) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// kindOf returns the kind of an object, or its type if that is not known.
+func kindOf(o plan.Object) string {
+	if kind, err := client.KindOf(o); err == nil {
+		return kind.Kind
+	}
+	name := fmt.Sprintf("%T", o)
+	return name[strings.LastIndexByte(name, '.')+1:]
+}
+
+// clip cuts a text that is too long.
+func clip(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostText], "") + " ..."
+}
