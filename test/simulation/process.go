@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -24,6 +25,8 @@ type process struct {
 	world *world
 	name  string
 	lives int
+
+	manager atomic.Pointer[manager.Manager] // of the present life; nil before there was one
 
 	link   *link
 	cancel context.CancelFunc
@@ -90,6 +93,7 @@ func (p *process) run(ctx context.Context, client *apiserver.Client) error {
 	if err != nil {
 		return err
 	}
+	p.manager.Store(m)
 	return m.Run(ctx)
 }
 

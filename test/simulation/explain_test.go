@@ -1,0 +1,138 @@
+package simulation
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
+	"github.com/standalone-kcm/controller-manager/test/suite"
+)
+
+// mostAnswer is how large the whole answer about one object of these small worlds may be.
+const mostAnswer = 1 << 20
+
+// unnamed are keys that no object is named after, by controller.
+var unnamed = map[string][]string{
+	"pod-garbage-collector-controller":               {"orphaned"},
+	"legacy-serviceaccount-token-cleaner-controller": {"all"},
+}
+
+// recordsOnly are controllers that cannot say what they see: the graph of the garbage collector is one for all objects.
+var recordsOnly = []string{"garbage-collector-controller"}
+
+// TestExplain asks all controllers about everything that they work on, while users play: what they have made of it, see now and would do.
+// Each answer can be read, is bounded, and has no content of a Secret. Nothing else changes by that: it is what the scenario expects.
+func TestExplain(t *testing.T) {
+	told := map[string]int{}
+	for _, e := range suite.Entries() {
+		scenario := suite.Scenario{Prepare: e.Budgets[0].Prepare, Play: e.Budgets[0].Do}
+		if len(e.Scenarios) > 0 {
+			scenario = e.Scenarios[0]
+		}
+		t.Run(e.Controller, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T) {
+				w := newWorld(ScenarioScript(1), controllers.Registry)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for ctx.Err() == nil {
+						told[e.Controller] += w.explained(t, e.Controller)
+						soon := time.After(time.Second)
+						if told[e.Controller] > 0 {
+							<-soon
+							continue
+						}
+						select { // some objects are soon gone
+						case <-w.server.Changed():
+							time.Sleep(2 * time.Millisecond)
+						case <-soon:
+						}
+					}
+				}()
+				o := w.play(t, scenario)
+				cancel()
+				<-done
+				for _, v := range o.Violations {
+					t.Error(v)
+				}
+			})
+			if told[e.Controller] == 0 && !slices.Contains(recordsOnly, e.Controller) {
+				t.Error("it was asked for no detail")
+			}
+			t.Logf("%d details", told[e.Controller])
+		})
+	}
+	if len(told) != len(controllers.Registry()) {
+		t.Errorf("%d controllers were asked", len(told))
+	}
+}
+
+// explained asks a controller about all objects of its kinds, and returns how many details it was told.
+func (w *world) explained(t *testing.T, controller string) (details int) {
+	m := w.processes[0].manager.Load()
+	if m == nil {
+		return 0
+	}
+	ask := func(path string, into any) (body string, ok bool) {
+		answer := httptest.NewRecorder()
+		m.Explain().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/explain/"+controller+path, nil))
+		if answer.Code != http.StatusOK {
+			return "", false
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), into); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		return answer.Body.String(), true
+	}
+	var overview struct{ Kinds []string }
+	if _, ok := ask("", &overview); !ok {
+		return 0
+	}
+	var secrets, paths []string
+	for _, name := range unnamed[controller] {
+		paths = append(paths, "/"+name)
+	}
+	for _, o := range w.server.Everything() {
+		if s, ok := o.Object.(*corev1.Secret); ok {
+			secrets = append(secrets, string(s.Data["token"]), string(s.Data["token-secret"]))
+		}
+		if kind, err := client.KindOf(o.Object); err == nil && slices.Contains(overview.Kinds, kind.Kind) {
+			paths = append(paths, strings.TrimSuffix("/"+o.GetNamespace(), "/")+"/"+o.GetName())
+		}
+	}
+	for _, path := range paths {
+		var told struct {
+			explain.Record
+			History []explain.Record
+			explain.Detail
+		}
+		body, ok := ask(path+"?full", &told)
+		if !ok {
+			continue
+		}
+		if told.Snapshot != nil {
+			details++
+		}
+		if len(body) > mostAnswer || strings.Contains(body, "left out: ") {
+			t.Errorf("%s: %d bytes: %.2000s", path, len(body), body)
+		}
+		for _, secret := range secrets {
+			if secret != "" && (strings.Contains(body, secret) || strings.Contains(body, base64.StdEncoding.EncodeToString([]byte(secret)))) {
+				t.Errorf("%s shows a credential: %s", path, body)
+			}
+		}
+	}
+	return details
+}
