@@ -44,8 +44,6 @@ type Config struct {
 	// MayGet tells whether objects of a resource may be read live; nil: they may. Where they may not, nobody looks who has a name
 	// that is taken.
 	MayGet func(resource schema.GroupResource) bool
-	// Unowned: the plans' owners do not control what is written.
-	Unowned bool
 	// Periodic: the controller works by the clock. After a conflict it waits for no cache, so that one object does not keep the key from
 	// all others.
 	Periodic bool
@@ -169,7 +167,7 @@ func (w *Writing) mayWrite(m client.Mapping, o plan.Object, now touch, unowned b
 		return fmt.Errorf("refused: second write to %s %s in one reconcile", m.Kind, o.GetName())
 	}
 	w.touched[id] = now
-	if unowned || w.Unowned || w.owner == nil || o.GetUID() == w.owner.GetUID() || controls(w.owner, o) {
+	if unowned || w.owner == nil || o.GetUID() == w.owner.GetUID() || controls(w.owner, o) {
 		return nil
 	}
 	return fmt.Errorf("refused: write to %s %s, which %s does not control", m.Kind, o.GetName(), w.owner.GetName())

@@ -25,7 +25,7 @@ func (w *Writing) create(objects []plan.Object, s plan.Create) error {
 		return err
 	}
 	for _, o := range objects {
-		if w.owner != nil && !w.Unowned && !s.Unowned && !controls(w.owner, o) {
+		if w.owner != nil && !s.Unowned && !controls(w.owner, o) {
 			return fmt.Errorf("create %s %s: it would not be controlled by %s", m.Kind, nameOf(o), w.owner.GetName())
 		}
 	}

@@ -82,10 +82,6 @@ func TestUnownedSteps(t *testing.T) {
 	if did.Err == nil || len(b.Server.Log()) != 4 {
 		t.Errorf("%+v: %v", did, b.Server.Log())
 	}
-	b.Unowned = true
-	if did := b.apply(owner, plan.Delete{Objects: []plan.Object{p}}); did.Err != nil {
-		t.Errorf("a controller whose objects are all unowned: %v", did.Err)
-	}
 }
 
 // RS-21, GC-47: that a reference cannot be taken off is no failure for an owner that releases what it no longer selects. It is one for

@@ -3,8 +3,8 @@
 //	r := explain.NewRecords(observe)
 //	r.Put(key, explain.Record{Time: time.Now(), Why: "a quota is full"})
 //
-// A runner keeps its own [Records]. Of each key they hold the last [Record], and a few before it. A record is small: it refers to no
-// object of a cache, so that none is kept alive. What a [Detail] has on top, which is the snapshot, the decision and the plan, is found out anew when
+// A runner keeps its own [Records]. Of each key they hold the last [Record], and a few before it. A record is small and refers to no
+// object of a cache, so that none is kept alive. The snapshot, the decision and the plan are in a [Detail], which is made anew when
 // somebody asks for it: to observe has no side effects, and to plan is pure.
 //
 // The JSON of both is stable: names of fields are not changed, and nothing is taken away. It holds no credential: values in which people keep

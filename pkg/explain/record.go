@@ -3,11 +3,11 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -164,13 +164,12 @@ func references(all []plan.Object) string {
 	return text
 }
 
-// kindOf returns the kind of an object, or its type if that is not known.
+// kindOf returns the kind that an object says it is of. A typed object mostly says nothing, and its type is named after the kind.
 func kindOf(o plan.Object) string {
-	if kind, err := client.KindOf(o); err == nil {
-		return kind.Kind
+	if kind := o.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
 	}
-	name := fmt.Sprintf("%T", o)
-	return name[strings.LastIndexByte(name, '.')+1:]
+	return reflect.Indirect(reflect.ValueOf(o)).Type().Name()
 }
 
 // clip cuts a text that is too long.

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -172,3 +176,24 @@ type parts []*explain.Records
 
 func (parts) Run(context.Context) error     { return nil }
 func (p parts) Records() []*explain.Records { return p }
+
+// TestExplainInTheDocumentation keeps the example in docs/operations.md true.
+func TestExplainInTheDocumentation(t *testing.T) {
+	at, key := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), plan.Key{Namespace: "shop", Name: "web-5d8f"}
+	sets := explain.NewRecords(nil)
+	sets.Put(key, explain.Record{Time: at, Why: "3 of 3 pods are available", Version: "811"})
+	for i := range 4 {
+		rec := explain.Record{Time: at.Add(time.Duration(60+1<<i) * time.Second), Why: "1 pod is missing", Retries: i + 1, Version: "840",
+			Error: "create Pod web-5d8f-*: exceeded quota: pods", Next: explain.Seconds(time.Second << i)}
+		missing := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "web-5d8f-"}}
+		rec.Planned([]plan.Step{plan.Create{Object: missing}})
+		rec.Did(plan.Outcome{Results: []plan.Result{{Verb: plan.Created, Object: missing, Name: "web-5d8f-*", Err: errors.New("exceeded quota: pods")}}})
+		sets.Put(key, rec)
+	}
+	m := &instance{runners: []*named{{Controller: Controller{Name: "replicaset-controller", Alias: "replicaset"}, Runner: parts{sets}}}}
+	_, answer := asked(t, m.Explain(), http.MethodGet, "/debug/explain/replicaset/shop/web-5d8f")
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil || !strings.Contains(string(page), "```json\n"+answer+"```\n") {
+		t.Errorf("docs/operations.md lacks the answer (%v):\n%s", err, answer)
+	}
+}

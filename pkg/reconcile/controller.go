@@ -45,10 +45,9 @@ type Controller[S, D, M any] struct {
 	// report is zero if nothing was to be written, or not yet, and has [ErrNoReport] if there is none. It may be nil, and must be quick.
 	Applied func(ctx context.Context, s S, d D, did, reported plan.Outcome)
 
-	// Owner is the object that events are recorded on and that owns what the plan writes; nil if there is none.
+	// Owner is the object that events are recorded on and that controls what the plan writes, unless a step says Unowned; nil if there
+	// is none.
 	Owner func(S) plan.Object
-	// Unowned controllers write objects that their Owner does not control; it is only what events are about.
-	Unowned bool
 	// SkipVerification: nothing need be read live before the first write to a key, whatever its caches lack.
 	SkipVerification bool
 	// Live names what must be read live before the first write to a key whose caches may lack the writes of a previous

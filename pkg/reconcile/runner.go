@@ -54,7 +54,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 	r.executor = executor.New(executor.Config{
 		Client: access.Client, Mapper: shared.Mapper, Events: access.Events, Method: access.Method, MayGet: access.MayGet,
 		Tracker: shared.Tracker, Lease: shared.Lease, Written: access.Hooks.Write, Stale: r.stale,
-		Unowned: c.Unowned, Periodic: c.Period > 0,
+		Periodic: c.Period > 0,
 	})
 	for _, w := range c.Watches {
 		r.caches.Add(w.Kind, w.Informer.GetIndexer())

@@ -52,7 +52,6 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		},
 		Observe:          k.observe,
 		Owner:            owner,
-		Unowned:          true, // Endpoints have no owner (EP-28)
 		SkipVerification: true, // their version is a precondition of each write
 		Plan:             reconcile.PlanOnly(planEndpoints),
 	}), nil

@@ -55,7 +55,8 @@ func planEndpoints(_ time.Time, s snapshot) plan.Plan {
 	after.Subsets = w.subsets
 	if s.Endpoints == nil {
 		return plan.Plan{Why: "create: " + w.String(), Steps: []plan.Step{plan.Create{
-			Object: after, Events: events(s, w, "FailedToCreateEndpoint", "create endpoint for service"), Why: "there are none yet",
+			Object: after, Unowned: true, // EP-28: nothing controls Endpoints
+			Events: events(s, w, "FailedToCreateEndpoint", "create endpoint for service"), Why: "there are none yet",
 		}}}
 	}
 	why := difference(s.Endpoints, after)

@@ -203,7 +203,7 @@ func TestCreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
 		Object: &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
 			Labels:      map[string]string{"team": "a", managedByLabel: "endpoint-controller"},
 			Annotations: map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2024-05-01T10:00:00.001Z"}}},
-		Why: "there are none yet",
+		Why: "there are none yet", Unowned: true,
 		Events: plan.Events{Failed: plan.Event{Type: "Warning", Reason: "FailedToCreateEndpoint",
 			Message: "Failed to create endpoint for service shop/web: {error}"}},
 	}

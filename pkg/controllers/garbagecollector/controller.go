@@ -37,7 +37,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	}
 	r.executor = executor.New(executor.Config{
 		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Lease: c.Shared.Lease, Method: c.Access.Method,
-		Unowned: true, Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
+		Written: c.Access.Hooks.Write, Stale: c.Access.Hooks.Stale,
 	})
 	c.RegisterMetrics(r.syncErrors)
 	return r, nil

@@ -103,7 +103,7 @@ func run(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: &reads{Server: clienttest.NewServer(), fail: map[string]error{}}, events: record.NewFakeRecorder(100)}
 		b.runner = &runner{client: b.server, mapper: builtIns{}, events: b.events, records: explain.NewRecords(nil), workers: 4}
-		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}, Unowned: true})
+		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker(), Lease: leading{}})
 		b.asks(hangs{})
 		b.begin()
 		b.kinds[configMaps] = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"}

@@ -51,7 +51,6 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Plan:             reconcile.PlanOnly(planContent),
 		Report:           reconcile.ReportOnly[snapshot, struct{}](reportConditions),
 		Owner:            owner,
-		Unowned:          true, // it deletes what is in the namespace, whoever controls it
 		SkipVerification: true, // the namespace and what is in it are read live
 	}), nil
 }
