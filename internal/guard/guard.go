@@ -1,5 +1,3 @@
-// Package guard keeps an API that does not answer from holding up the workers that others need: an aggregated API server may be down, or
-// the conversion webhook of a custom resource.
 package guard
 
 import (
