@@ -225,8 +225,8 @@ func bundle(name string) []byte {
 	return nil
 }
 
-// certificates are those that clients may have, by name.
-var certificates = sync.OnceValue(func() map[string]*tls.Certificate {
+// clientCertificates are those that clients may have, by name.
+var clientCertificates = sync.OnceValue(func() map[string]*tls.Certificate {
 	member := func(groups ...string) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.Subject.Organization = groups }
 	}
