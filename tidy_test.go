@@ -145,10 +145,10 @@ var layers = []string{
 	"pkg/reconcile internal/identity pkg/informers/metadata pkg/leaderelection internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",
-	"internal/executor internal/health internal/projection",
+	"internal/executor internal/health internal/projection internal/serving/certificates",
 	"pkg/client internal/freshness internal/files",
-	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue",
-	"pkg/plan pkg/rbac internal/flagutil internal/features",
+	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/serving/access internal/serving/pages",
+	"pkg/plan pkg/rbac internal/flagutil internal/features internal/serving/answers internal/serving/problems",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.

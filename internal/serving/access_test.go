@@ -1,25 +1,18 @@
 package serving
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 )
 
 func forbidden(who, verb, path, why string) string {
@@ -55,7 +48,7 @@ func guarded(t *testing.T) (r *running, api *apiServer, clients, proxies *issuer
 	c := basic()
 	api.ask(&c)
 	c.Authentication.ClientCAFile = file(t, clients.pem)
-	c.Authentication.FrontProxy = FrontProxy{
+	c.Authentication.FrontProxy = certificates.FrontProxy{
 		CAFile: file(t, proxies.pem), Names: []string{"proxy"}, UserHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
 		GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
 	}
@@ -181,9 +174,9 @@ func TestNamesOfFrontProxies(t *testing.T) {
 						"requestheader-client-ca-file": string(proxies.pem), "requestheader-allowed-names": test.names,
 						"requestheader-username-headers": `["X-Remote-User"]`, "requestheader-group-headers": `["X-Remote-Group"]`,
 					})
-					c.Authentication.Cluster = api.client.CoreV1().ConfigMaps(LookupNamespace)
+					c.Authentication.Cluster = api.client.CoreV1().ConfigMaps(certificates.LookupNamespace)
 				} else {
-					c.Authentication.FrontProxy = FrontProxy{
+					c.Authentication.FrontProxy = certificates.FrontProxy{
 						CAFile: file(t, proxies.pem), UserHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}}
 					if test.names != "" {
 						if err := json.Unmarshal([]byte(test.names), &c.Authentication.FrontProxy.Names); err != nil {
@@ -258,103 +251,6 @@ func TestAnswersAreRemembered(t *testing.T) {
 	if tokens, accesses := api.asked(); tokens != 4 || accesses != 3 {
 		t.Errorf("%d and %d: a certificate needs no question, its user one", tokens, accesses)
 	}
-}
-
-// TestAnswersAreForgotten is about the times of CLI-37.
-func TestAnswersAreForgotten(t *testing.T) {
-	for _, test := range []struct {
-		ttl    time.Duration
-		asked  int // about the same thing after 0, 9 and 11 seconds
-		reason string
-	}{
-		{10 * time.Second, 2, "an answer counts for 10 seconds"},
-		{0, 3, "nothing is remembered"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			client := fake.NewClientset()
-			tokensAsked, accessesAsked := 0, 0
-			client.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-				tokensAsked++
-				return true, &authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{
-					Authenticated: true, User: authenticationv1.UserInfo{Username: "a"}}}, nil
-			})
-			client.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				accessesAsked++
-				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-				review.Status.Allowed = review.Spec.NonResourceAttributes.Path == "/yes"
-				return true, review, nil
-			})
-			c := Config{
-				Limits:         DefaultLimits(),
-				Authentication: Authentication{Tokens: client.AuthenticationV1().TokenReviews(), TokenTTL: test.ttl},
-				Authorization:  Authorization{Reviews: client.AuthorizationV1().SubjectAccessReviews(), AllowedTTL: test.ttl, DeniedTTL: test.ttl},
-			}
-			a, err := newAccess(c, newReviewer(time.Second, klog.Background(), &problems{}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, wait := range []time.Duration{0, 9 * time.Second, 2 * time.Second} {
-				time.Sleep(wait)
-				if _, ok, err := a.tokens.AuthenticateToken(t.Context(), "t"); !ok || err != nil {
-					t.Errorf("%v, %v", ok, err)
-				}
-				for _, path := range []string{"/yes", "/no"} {
-					if ok, _, err := a.allowed(t.Context(), &user.DefaultInfo{Name: "a"}, "get", path); ok != (path == "/yes") || err != nil {
-						t.Errorf("%s: %v, %v", path, ok, err)
-					}
-				}
-			}
-			if tokensAsked != test.asked || accessesAsked != 2*test.asked {
-				t.Errorf("CLI-37, %v: %s: asked %d and %d times", test.ttl, test.reason, tokensAsked, accessesAsked)
-			}
-		})
-	}
-}
-
-// TestPatience is about an API server that does not answer at once.
-func TestPatience(t *testing.T) {
-	unavailable := apierrors.NewServiceUnavailable("x")
-	for _, test := range []struct {
-		name  string
-		fails []error // what the first tries get
-		tries int
-		err   error
-	}{
-		{"an answer", nil, 1, nil},
-		{"a failure that passes", []error{unavailable, apierrors.NewInternalError(context.Canceled)}, 3, nil},
-		{"one that does not", []error{apierrors.NewForbidden(authorizationv1.Resource("x"), "", nil)}, 1,
-			apierrors.NewForbidden(authorizationv1.Resource("x"), "", nil)},
-		{"one that goes on", []error{unavailable, unavailable, unavailable, unavailable, unavailable}, 4, unavailable},
-		{"no answer", []error{context.DeadlineExceeded}, 1, context.DeadlineExceeded},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tries := 0
-				_, err := ask(t.Context(), newReviewer(10*time.Second, klog.Logger{}, &problems{}), "x", func(ctx context.Context) (int, error) {
-					tries++
-					if tries > len(test.fails) {
-						return 1, nil
-					}
-					if err := test.fails[tries-1]; err != context.DeadlineExceeded {
-						return 0, err
-					}
-					<-ctx.Done()
-					return 0, ctx.Err()
-				})
-				if tries != test.tries || fmt.Sprint(err) != fmt.Sprint(test.err) {
-					t.Errorf("%d tries, %v", tries, err)
-				}
-			})
-		})
-	}
-	t.Run("no time", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := ask(ctx, newReviewer(time.Second, klog.Logger{}, &problems{}), "x", func(context.Context) (int, error) { return 1, nil })
-		if err == nil {
-			t.Error("an answer without a question")
-		}
-	})
 }
 
 // TestABrokenAPIServer: strangers are told nothing, the log is told once.

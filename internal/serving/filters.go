@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/answers"
 )
 
 // handler is what each request goes through. It answers 500 when something panics, and marks all answers as nothing to keep (MH-4).
@@ -32,7 +34,7 @@ func (s *Server) handler(handlers map[string]http.Handler) http.Handler {
 			default:
 				s.logPanic(r, cause)
 				w.discard()
-				plain(w, http.StatusInternalServerError, "Internal Server Error")
+				http.Error(w, "Internal Server Error", http.StatusInternalServerError)
 			}
 			_ = w.send() // who has gone does not need it
 		}()
@@ -96,7 +98,7 @@ func endConnection(w http.ResponseWriter, r *http.Request) {
 
 func tooMany(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
-	refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
+	answers.Refuse(w, metav1.StatusReasonTooManyRequests, "Too many requests, please try again later.")
 }
 
 // authenticate returns who asks (MH-2), or nil, and has then answered. To find that out, the API server may have to be asked.
@@ -122,24 +124,24 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, probe bool
 		s.logger.V(2).Info("Unable to authenticate the request", "path", cut(r.URL.Path), "reason", err.Error())
 	}
 	endConnection(w, r)
-	refuse(w, metav1.StatusReasonUnauthorized, "Unauthorized")
+	answers.Refuse(w, metav1.StatusReasonUnauthorized, "Unauthorized")
 	return nil
 }
 
 // authorize reports whether who asks may have what they ask for (MH-3). If not, it has answered.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, who user.Info) bool {
 	verb, path := strings.ToLower(r.Method), r.URL.Path
-	ok, reason, err := s.access.allowed(r.Context(), who, verb, path)
+	ok, reason, err := s.authorizer.Allowed(r.Context(), who, verb, path)
 	switch {
 	case err != nil: // the log knows why; a stranger need not
-		plain(w, http.StatusInternalServerError, fmt.Sprintf("Internal Server Error: %q", cut(path)))
+		http.Error(w, fmt.Sprintf("Internal Server Error: %q", cut(path)), http.StatusInternalServerError)
 		return false
 	case !ok:
 		message := fmt.Sprintf("forbidden: User %q cannot %s path %q", cut(who.GetName()), cut(verb), cut(path))
 		if reason != "" {
 			message += ": " + cut(reason)
 		}
-		refuse(w, metav1.StatusReasonForbidden, message)
+		answers.Refuse(w, metav1.StatusReasonForbidden, message)
 		return false
 	}
 	return true

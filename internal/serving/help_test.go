@@ -34,6 +34,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/access"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -211,7 +214,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusCreated, review)
 	default:
 		if a.configMap == nil {
-			answer(w, http.StatusNotFound, apierrors.NewNotFound(corev1.Resource("configmaps"), LookupName).Status())
+			answer(w, http.StatusNotFound, apierrors.NewNotFound(corev1.Resource("configmaps"), certificates.LookupName).Status())
 			return
 		}
 		answer(w, http.StatusOK, a.configMap)
@@ -248,7 +251,7 @@ func (a *apiServer) ask(c *Config) {
 func lookupMap(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: LookupNamespace, Name: LookupName}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: certificates.LookupNamespace, Name: certificates.LookupName}, Data: data,
 	}
 }
 
@@ -282,7 +285,7 @@ type running struct {
 func basic() Config {
 	return Config{
 		Address:       net.IPv4(127, 0, 0, 1),
-		Authorization: Authorization{AlwaysAllow: []string{"/healthz", "/readyz", "/livez"}},
+		Authorization: access.Authorization{AlwaysAllow: []string{"/healthz", "/readyz", "/livez"}},
 		Probes:        []string{"/healthz"},
 		Limits:        Limits{Reload: 10 * time.Millisecond},
 	}

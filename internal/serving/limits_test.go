@@ -16,6 +16,8 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/pages"
 )
 
 // dial opens a connection, over HTTP/1.1.
@@ -178,7 +180,7 @@ func TestLongProfiles(t *testing.T) {
 	c := basic()
 	c.Authorization.AlwaysAllow = []string{"*"}
 	c.Limits.WriteTimeout = 4 * time.Second
-	r := run(t, c, Profiles())
+	r := run(t, c, pages.Profiles())
 	client := r.client()
 	var both sync.WaitGroup
 	for _, what := range []string{"profile", "trace"} {
@@ -198,7 +200,7 @@ func TestWhatIsTooLarge(t *testing.T) {
 	c.Authorization.AlwaysAllow = []string{"*"}
 	c.Limits.HeaderBytes, c.Limits.BodyBytes = 8<<10, 1<<10
 	handlers := paths()
-	handlers["/debug/flags/v"] = Verbosity(func(string) (string, error) { return "set", nil })
+	handlers["/debug/flags/v"] = pages.Verbosity(func(string) (string, error) { return "set", nil })
 	r := run(t, c, handlers)
 	plain := r.client()
 	plain.Transport.(*http.Transport).ForceAttemptHTTP2 = false

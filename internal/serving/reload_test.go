@@ -1,7 +1,6 @@
 package serving
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -10,12 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"k8s.io/klog/v2"
-
-	"github.com/standalone-kcm/controller-manager/internal/files"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 )
 
 // presented returns the name of the certificate that the server has for those who ask for a name, or for none.
@@ -73,7 +69,7 @@ func TestServingCertificateReloads(t *testing.T) { // CLI-32
 	c := basic()
 	c.TLS.CertFile, c.TLS.KeyFile = pairFiles(t, one)
 	cert, key := pairFiles(t, sni)
-	c.TLS.Named = []NamedCertificate{{CertFile: cert, KeyFile: key}}
+	c.TLS.Named = []certificates.Named{{CertFile: cert, KeyFile: key}}
 	r := run(t, c, paths())
 	if got := r.presented(""); got != "one" {
 		t.Fatalf("%s", got)
@@ -118,7 +114,7 @@ func TestAuthoritiesReload(t *testing.T) { // CLI-39
 	one, two := newIssuer(t, "one"), newIssuer(t, "two")
 	c := basic()
 	c.Authentication.ClientCAFile = file(t, one.pem)
-	c.Authentication.FrontProxy = FrontProxy{CAFile: file(t, one.pem), UserHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}}
+	c.Authentication.FrontProxy = certificates.FrontProxy{CAFile: file(t, one.pem), UserHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"}}
 	r := run(t, c, paths())
 	header := http.Header{"X-Remote-User": {"u"}, "X-Remote-Group": {"system:masters"}}
 	for _, kind := range []struct {
@@ -164,80 +160,13 @@ func TestAuthoritiesReload(t *testing.T) { // CLI-39
 	}
 }
 
-// TestLookup is about what the cluster knows of clients (CLI-36).
-func TestLookup(t *testing.T) {
-	clients, proxies, others := newIssuer(t, "clients"), newIssuer(t, "proxies"), newIssuer(t, "others")
-	full := map[string]string{
-		"client-ca-file": string(clients.pem), "requestheader-client-ca-file": string(proxies.pem),
-		"requestheader-allowed-names": `["proxy"]`, "requestheader-username-headers": `["X-U"]`, "requestheader-group-headers": `["X-G"]`,
-		"requestheader-uid-headers": `["X-I"]`, "requestheader-extra-headers-prefix": `["X-E-"]`,
-	}
-	changed := map[string]string{}
-	for key, value := range full {
-		changed[key] = value
-	}
-	changed["client-ca-file"], changed["requestheader-username-headers"] = string(others.pem), `["X-V"]`
-	with := func(key, value string) map[string]string {
-		m := map[string]string{}
-		for k, v := range full {
-			m[k] = v
-		}
-		m[key] = value
-		return m
-	}
-
-	api := newAPIServer(t)
-	m := &materials{}
-	source := m.lookupSource(Authentication{Cluster: api.client.CoreV1().ConfigMaps(LookupNamespace)}, time.Second, time.Second)
-	for _, step := range []struct {
-		name    string
-		data    map[string]string // nil: no ConfigMap
-		changed bool
-		err     string
-		ca      *issuer
-		headers string
-	}{
-		{"none yet", nil, false, "", nil, ""},
-		{"an empty one", map[string]string{}, false, "", nil, ""},
-		{"all of it", full, true, "", clients, "X-U"},
-		{"the same", full, false, "", clients, "X-U"},
-		{"broken authorities", with("client-ca-file", "x"), false, "certificate authorities of ConfigMap kube-system/extension-apiserver-authentication: ", clients, "X-U"},
-		{"broken authorities of proxies", with("requestheader-client-ca-file", "x"), false, "certificate authorities", clients, "X-U"},
-		{"broken names", with("requestheader-allowed-names", "proxy"), false, "requestheader-allowed-names in ConfigMap", clients, "X-U"},
-		{"it is gone", nil, false, "", clients, "X-U"},
-		{"another", changed, true, "", others, "X-V"},
-	} {
-		api.set(func() { api.configMap = nil })
-		if step.data != nil {
-			api.set(func() { api.configMap = lookupMap(step.data) })
-		}
-		fresh, err := source.load(t.Context())
-		if fresh != step.changed || (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf("%s: %v, %v", step.name, fresh, err)
-		}
-		if step.ca == nil != (m.clientCA == nil) || step.ca != nil && !m.clientCA.isStill(step.ca.pem) {
-			t.Errorf("%s: another client CA", step.name)
-		}
-		if step.headers != "" && m.proxy.UserHeaders[0] != step.headers {
-			t.Errorf("%s: headers %v", step.name, m.proxy.UserHeaders)
-		}
-	}
-	if p := m.proxy; fmt.Sprint(p.Names, p.GroupHeaders, p.UIDHeaders, p.ExtraPrefixes) != "[proxy] [X-G] [X-I] [X-E-]" {
-		t.Errorf("%+v", p.FrontProxy)
-	}
-	api.set(func() { api.failures = []int{403} })
-	if _, err := source.load(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "look up authentication in ConfigMap kube-system/extension-apiserver-authentication: ") {
-		t.Errorf("it may not be read: %v", err)
-	}
-}
-
 func TestLookupAtTheStart(t *testing.T) { // CLI-36
 	clients := newIssuer(t, "clients")
 	api := newAPIServer(t)
 	c := basic()
-	c.Authentication.Cluster = api.client.CoreV1().ConfigMaps(LookupNamespace)
+	c.Authentication.Cluster = api.client.CoreV1().ConfigMaps(certificates.LookupNamespace)
 	api.failures = []int{403}
-	if _, err := New(t.Context(), c); err == nil || !strings.Contains(err.Error(), LookupName) || strings.Contains(err.Error(), "\n") {
+	if _, err := New(t.Context(), c); err == nil || !strings.Contains(err.Error(), certificates.LookupName) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a failure is not tolerated: %v", err)
 	}
 
@@ -283,64 +212,6 @@ func TestLookupAtTheStart(t *testing.T) { // CLI-36
 	}
 }
 
-// TestBadFiles checks that the server does not start with them, and says in a line what is wrong.
-func TestBadFiles(t *testing.T) {
-	ca := newIssuer(t, "ca")
-	one, two := ca.issue(t, "one", nil), ca.issue(t, "two", nil)
-	dir := t.TempDir()
-	at := func(name string, content []byte) string { return write(t, filepath.Join(dir, name), content) }
-	crt, key, otherKey := at("crt", one.cert), at("key", one.key), at("other", two.key)
-	garbage, empty := at("garbage", []byte("x")), at("empty", nil)
-	huge := at("huge", make([]byte, files.Longest+1))
-	half := filepath.Join(dir, "half")
-	if err := os.MkdirAll(half, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(half, "x.crt"), one.cert)
-	for _, test := range []struct {
-		name string
-		edit func(*Config)
-		want string
-	}{
-		{"CLI-32 no certificate", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/nope", key }, "open /nope: no such file or directory"},
-		{"CLI-32 no key", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = crt, "/nope" }, "open /nope: no such file or directory"},
-		{"CLI-32 a directory", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = dir, key }, "read " + dir + ": is a directory"},
-		{"CLI-32 no PEM", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = garbage, key },
-			"certificate " + garbage + " with key " + key + ": tls: failed to find any PEM data in certificate input"},
-		{"CLI-32 empty", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = crt, empty },
-			"certificate " + crt + " with key " + empty + ": tls: failed to find any PEM data in key input"},
-		{"CLI-32 too long", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = huge, key }, huge + " is longer than 1048576 bytes"},
-		{"CLI-32 endless", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = "/dev/zero", key }, "/dev/zero is longer than 1048576 bytes"},
-		{"CLI-32 another key", func(c *Config) { c.TLS.CertFile, c.TLS.KeyFile = crt, otherKey },
-			"certificate " + crt + " with key " + otherKey + ": tls: private key does not match public key"},
-		{"CLI-34 no certificate for names", func(c *Config) { c.TLS.Named = []NamedCertificate{{CertFile: "/nope", KeyFile: key}} },
-			"open /nope: no such file or directory"},
-		{"CLI-39 no client CA", func(c *Config) { c.Authentication.ClientCAFile = "/nope" }, "open /nope: no such file or directory"},
-		{"CLI-39 client CA without certificates", func(c *Config) { c.Authentication.ClientCAFile = garbage },
-			"certificate authorities of " + garbage + ": data does not contain any valid RSA or ECDSA certificates"},
-		{"CLI-39 no front proxy CA", func(c *Config) { c.Authentication.FrontProxy.CAFile = "/nope" }, "open /nope: no such file or directory"},
-		{"CLI-33 half a pair", func(c *Config) { c.TLS.CertDir, c.TLS.CertName = half, "x" },
-			"certificate in " + half + ": stat " + half + "/x.key: no such file or directory"},
-		{"CLI-33 no directory", func(c *Config) { c.TLS.CertDir, c.TLS.CertName = crt, "x" },
-			"certificate in " + crt + ": stat " + crt + "/x.crt: not a directory"},
-		{"CLI-33 a directory that cannot be made", func(c *Config) { c.TLS.CertDir, c.TLS.CertName = "/proc/x", "x" },
-			"certificate in /proc/x: mkdir /proc/x: no such file or directory"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := basic()
-			test.edit(&c)
-			s, err := New(t.Context(), c)
-			if err == nil {
-				_ = s.Close()
-				t.Fatal("no error")
-			}
-			if line, _, _ := strings.Cut(err.Error(), "\n"); line != test.want {
-				t.Errorf("got  %v\nwant %s", err, test.want)
-			}
-		})
-	}
-}
-
 // TestSelfSigned is about certificates that the server makes (CLI-33).
 func TestSelfSigned(t *testing.T) {
 	addressed := func(r *running) (*x509.Certificate, string) {
@@ -383,31 +254,6 @@ func TestSelfSigned(t *testing.T) {
 	if second, _ := addressed(run(t, c, paths())); !second.Equal(first) {
 		t.Error("the certificate in the directory is not used again")
 	}
-}
-
-// TestSelfSignedIsRenewed: a process that runs for years has a valid certificate.
-func TestSelfSignedIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var cert *tls.Certificate
-		source := inMemory(nil, time.Second, &cert)
-		made := 0
-		for range 24 {
-			changed, err := source.load(klog.NewContext(context.Background(), klog.Logger{}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if changed {
-				made++
-			}
-			if left := time.Until(cert.Leaf.NotAfter); left < 90*24*time.Hour {
-				t.Errorf("only %v left", left)
-			}
-			time.Sleep(30 * 24 * time.Hour)
-		}
-		if made != 4 {
-			t.Errorf("%d certificates in two years", made)
-		}
-	})
 }
 
 // TestAnExpiredCertificateIsServed: clients such as kubelets don't look, and the log tells.

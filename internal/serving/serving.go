@@ -12,7 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/access"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
+	"github.com/standalone-kcm/controller-manager/internal/serving/problems"
 )
 
 // Config is all that a server needs to know.
@@ -24,7 +29,7 @@ type Config struct {
 
 	TLS            TLS
 	Authentication Authentication
-	Authorization  Authorization
+	Authorization  access.Authorization
 	Limits         Limits
 
 	// Probes are paths that must answer even when there are too many requests. Those that not everybody may have are like others.
@@ -73,17 +78,18 @@ func DefaultLimits() Limits {
 
 // Server is a server that listens already.
 type Server struct {
-	config      Config
-	logger      klog.Logger
-	listener    net.Listener
-	http        *http.Server
-	materials   *materials
-	current     atomic.Pointer[identity]
-	access      *access
-	connections connections
-	probePaths  []string
-	problems    problems
-	closed      chan struct{}
+	config       Config
+	logger       klog.Logger
+	problems     *problems.Log
+	listener     net.Listener
+	http         *http.Server
+	certificates *certificates.Set   // of one goroutine, which reloads it, once the server runs
+	tokenReviews authenticator.Token // nil: tokens are not looked at
+	authorizer   *access.Authorizer
+	current      atomic.Pointer[identity]
+	connections  connections
+	probePaths   []string
+	closed       chan struct{}
 
 	// Places for requests. None is held while a short answer waits for its client, except of all.
 	all           *places // that are answered
@@ -100,6 +106,7 @@ func newServer(c Config, logger klog.Logger) *Server {
 	return &Server{
 		config:      c,
 		logger:      logger,
+		problems:    problems.NewLog(logger),
 		connections: connections{limit: l.Connections},
 		closed:      make(chan struct{}),
 
@@ -119,20 +126,34 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.TLS.check(); err != nil {
 		return nil, err
 	}
-	var err error
-	if s.access, err = newAccess(c, newReviewer(c.Limits.ReviewTimeout, s.logger, &s.problems)); err != nil {
+	if err := s.newAccess(ctx); err != nil {
 		return nil, err
 	}
-	s.probePaths = s.access.openOf(ctx, c.Probes)
-	s.materials = newMaterials(c)
-	if err := s.materials.first(ctx, s.logger, &s.problems); err != nil {
+	s.certificates = certificates.New(c.TLS.Server, c.Authentication.Clients, certificates.Options{
+		Listening: c.Address, Every: c.Limits.Reload, Timeout: c.Limits.ReviewTimeout, Problems: s.problems,
+	})
+	if err := s.certificates.Load(ctx); err != nil {
 		return nil, err
 	}
 	s.current.Store(s.newIdentity())
+	var err error
 	if s.listener, err = listen(ctx, c); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// newAccess sets up whom the API server is asked about. It does not ask yet.
+func (s *Server) newAccess(ctx context.Context) (err error) {
+	reviewer := access.NewReviewer(s.config.Limits.ReviewTimeout, s.problems)
+	if s.authorizer, err = access.NewAuthorizer(s.config.Authorization, reviewer); err != nil {
+		return err
+	}
+	s.probePaths = s.authorizer.OpenOf(ctx, s.config.Probes)
+	if a := s.config.Authentication; a.Tokens != nil {
+		s.tokenReviews, err = access.NewTokens(a.Tokens, a.TokenTTL, reviewer)
+	}
+	return err
 }
 
 func withDefaults(l Limits) Limits {
@@ -210,7 +231,7 @@ func (s *Server) Run(ctx context.Context, handlers map[string]http.Handler) erro
 
 	reloading, stopReloading := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { s.reload(reloading) })
+	background.Go(func() { s.reload(klog.NewContext(reloading, s.logger)) })
 	broken := make(chan error, 1)
 	background.Go(func() { broken <- s.http.ServeTLS(s.listener, "", "") })
 
@@ -249,7 +270,7 @@ type serverLog struct{ s *Server }
 func (l serverLog) Write(text []byte) (int, error) {
 	message := strings.TrimSpace(string(text))
 	if strings.Contains(message, "Accept error") {
-		l.s.problems.report(l.s.logger, "accept", errors.New(message), "Cannot take connections")
+		l.s.problems.Report("accept", errors.New(message), "Cannot take connections")
 	} else {
 		l.s.logger.V(2).Info("HTTPS server", "message", message)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 )
 
 func TestCertificatesByName(t *testing.T) { // CLI-34
@@ -25,7 +27,7 @@ func TestCertificatesByName(t *testing.T) { // CLI-34
 		{ca.issue(t, "address", nil), []string{"127.0.0.1"}},
 	} {
 		cert, key := pairFiles(t, n.cert)
-		c.TLS.Named = append(c.TLS.Named, NamedCertificate{cert, key, n.names})
+		c.TLS.Named = append(c.TLS.Named, certificates.Named{CertFile: cert, KeyFile: key, Names: n.names})
 	}
 	r := run(t, c, paths())
 	for asked, want := range map[string]string{

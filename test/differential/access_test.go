@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // request is what a client sends.
 type request struct {
-	Cert    string // a name in [certificates]; empty: none
+	Cert    string // a name in [clientCertificates]; empty: none
 	Method  string
 	Target  string
 	Headers []string // lines, in this order
@@ -46,7 +46,7 @@ func (s *side) send(r request) (verdict, error) {
 	s.api.forget()
 	config := &tls.Config{InsecureSkipVerify: true}
 	if r.Cert != "" { // also if the server does not ask for one like it
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificates()[r.Cert], nil }
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return clientCertificates()[r.Cert], nil }
 	}
 	conn, err := tls.Dial("tcp", s.address, config)
 	if err != nil {

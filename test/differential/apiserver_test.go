@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/internal/serving"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 )
 
 // apiServer answers questions about clients, and notes them.
@@ -83,7 +83,7 @@ func (a *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.answer(w, http.StatusOK, corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: serving.LookupNamespace, Name: serving.LookupName}, Data: a.configMap})
+			ObjectMeta: metav1.ObjectMeta{Namespace: certificates.LookupNamespace, Name: certificates.LookupName}, Data: a.configMap})
 	}
 }
 
@@ -225,8 +225,8 @@ func bundle(name string) []byte {
 	return nil
 }
 
-// certificates are those that clients may have, by name.
-var certificates = sync.OnceValue(func() map[string]*tls.Certificate {
+// clientCertificates are those that clients may have, by name.
+var clientCertificates = sync.OnceValue(func() map[string]*tls.Certificate {
 	member := func(groups ...string) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.Subject.Organization = groups }
 	}

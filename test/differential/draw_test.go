@@ -57,7 +57,7 @@ func drawRequest(t *rapid.T) request {
 			"/healthz%00", "/healthz/../sar/deny", "/sar/deny/../../healthz", "/./healthz", "/open", "/open/", "/open/sar/deny", "/openly", "/", "*",
 			"http://elsewhere/healthz", "http://elsewhere", "/sar/allow;x=y", "/sar/%zz", "/api/v1/pods", "/apis/apps/v1/deployments?watch=1", "healthz",
 		}).Draw(t, "target"),
-		Cert: rapid.SampledFrom(slices.Concat(make([]string, 6), []string{"proxy", "proxy", "proxy"}, slices.Sorted(maps.Keys(certificates())))).Draw(t, "certificate"),
+		Cert: rapid.SampledFrom(slices.Concat(make([]string, 6), []string{"proxy", "proxy", "proxy"}, slices.Sorted(maps.Keys(clientCertificates())))).Draw(t, "certificate"),
 	}
 	r.Headers = append(r.Headers, drawLines(t, "Authorization", 1, []string{"Authorization", "authorization"}, []string{
 		"", "", "", "Bearer scraper", "bearer scraper", "Bearer  scraper", "Bearer scraper more", "Bearer\tscraper", "Bearer", "Bearer ", "scraper", "Basic YTpi",

@@ -32,6 +32,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/standalone-kcm/controller-manager/internal/serving"
+	"github.com/standalone-kcm/controller-manager/internal/serving/access"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 )
 
 // settings are how both servers are set up. Lists are JSON; an empty text is a list that is not given.
@@ -115,20 +117,20 @@ func newOurs(set settings) (*side, error) {
 	}
 	c := serving.Config{
 		Address: net.IPv4(127, 0, 0, 1),
-		TLS:     serving.TLS{CertFile: file("crt", servingPair().cert), KeyFile: file("key", servingPair().key)},
-		Authentication: serving.Authentication{
+		TLS:     serving.TLS{Server: certificates.Server{CertFile: file("crt", servingPair().cert), KeyFile: file("key", servingPair().key)}},
+		Authentication: serving.Authentication{Clients: certificates.Clients{
 			ClientCAFile: file("clients", bundle(set.ClientCA)),
-			FrontProxy: serving.FrontProxy{
+			FrontProxy: certificates.FrontProxy{
 				CAFile: file("proxies", bundle(set.ProxyCA)), Names: listed(set.Names), UserHeaders: listed(set.User), UIDHeaders: listed(set.UID),
 				GroupHeaders: listed(set.Group), ExtraPrefixes: listed(set.Prefix),
 			},
-		},
-		Authorization: serving.Authorization{AlwaysAllow: set.AlwaysAllow},
+		}},
+		Authorization: access.Authorization{AlwaysAllow: set.AlwaysAllow},
 	}
 	if set.Asks {
 		c.Authentication.Tokens = s.api.client.AuthenticationV1().TokenReviews()
 		if !set.SkipLookup {
-			c.Authentication.Cluster = s.api.client.CoreV1().ConfigMaps(serving.LookupNamespace)
+			c.Authentication.Cluster = s.api.client.CoreV1().ConfigMaps(certificates.LookupNamespace)
 		}
 	}
 	if set.Reviews {
@@ -240,7 +242,7 @@ func lookedUp(key string, set settings, client kubernetes.Interface) (dynamiccer
 	if content := set.ConfigMap[key]; content != "" {
 		return dynamiccertificates.NewStaticCAContent(key, []byte(content))
 	}
-	return dynamiccertificates.NewDynamicCAFromConfigMapController("none", serving.LookupNamespace, serving.LookupName, key, client)
+	return dynamiccertificates.NewDynamicCAFromConfigMapController("none", certificates.LookupNamespace, certificates.LookupName, key, client)
 }
 
 // theirLookup returns what the ConfigMap says of front proxies.
@@ -249,7 +251,7 @@ func theirLookup(set settings, client kubernetes.Interface) (*authenticatorfacto
 	if err != nil {
 		return nil, err
 	}
-	c := headerrequest.NewRequestHeaderAuthRequestController(serving.LookupName, serving.LookupNamespace, client, "requestheader-username-headers",
+	c := headerrequest.NewRequestHeaderAuthRequestController(certificates.LookupName, certificates.LookupNamespace, client, "requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix", "requestheader-allowed-names")
 	if err := c.RunOnce(context.Background()); err != nil {
 		return nil, err

@@ -27,6 +27,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/metrics"
 	"github.com/standalone-kcm/controller-manager/internal/serving"
+	"github.com/standalone-kcm/controller-manager/internal/serving/access"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
+	"github.com/standalone-kcm/controller-manager/internal/serving/pages"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -79,11 +82,11 @@ func servingConfig(ctx context.Context, c options.Config) (s serving.Config, err
 
 func tlsConfig(c options.Serving) (t serving.TLS, err error) {
 	t = serving.TLS{
-		CertFile: c.CertFile, KeyFile: c.KeyFile, CertDir: c.CertDir, CertName: options.Component,
+		Server:       certificates.Server{CertFile: c.CertFile, KeyFile: c.KeyFile, CertDir: c.CertDir, CertName: options.Component},
 		DisableHTTP2: c.DisableHTTP2, HTTP2MaxStreams: c.HTTP2MaxStreams,
 	}
 	for _, n := range c.NamedCertKeys {
-		t.Named = append(t.Named, serving.NamedCertificate{CertFile: n.CertFile, KeyFile: n.KeyFile, Names: n.Names})
+		t.Named = append(t.Named, certificates.Named{CertFile: n.CertFile, KeyFile: n.KeyFile, Names: n.Names})
 	}
 	if c.MinTLSVersion != "" {
 		if t.MinVersion, err = cliflag.TLSVersion(c.MinTLSVersion); err != nil {
@@ -106,13 +109,15 @@ func tlsConfig(c options.Serving) (t serving.TLS, err error) {
 func authenticationConfig(ctx context.Context, c options.Config) (serving.Authentication, error) {
 	o := c.Authentication
 	a := serving.Authentication{
-		ClientCAFile: o.ClientCAFile,
-		FrontProxy: serving.FrontProxy{
-			CAFile: o.FrontProxyCAFile, Names: o.FrontProxyNames, UserHeaders: o.FrontProxyUserHeaders, UIDHeaders: o.FrontProxyUIDHeaders,
-			GroupHeaders: o.FrontProxyGroupHeaders, ExtraPrefixes: o.FrontProxyExtraHeaders,
+		Clients: certificates.Clients{
+			ClientCAFile: o.ClientCAFile,
+			FrontProxy: certificates.FrontProxy{
+				CAFile: o.FrontProxyCAFile, Names: o.FrontProxyNames, UserHeaders: o.FrontProxyUserHeaders, UIDHeaders: o.FrontProxyUIDHeaders,
+				GroupHeaders: o.FrontProxyGroupHeaders, ExtraPrefixes: o.FrontProxyExtraHeaders,
+			},
+			TolerateLookupFailure: o.TolerateLookupFailure,
 		},
-		TokenTTL:              o.TokenCacheTTL,
-		TolerateLookupFailure: o.TolerateLookupFailure,
+		TokenTTL: o.TokenCacheTTL,
 	}
 	base, err := o.ClientConfig()
 	if errors.Is(err, options.ErrNobodyToAsk) {
@@ -133,14 +138,14 @@ func authenticationConfig(ctx context.Context, c options.Config) (serving.Authen
 		if err != nil {
 			return a, err
 		}
-		a.Cluster = core.ConfigMaps(serving.LookupNamespace)
+		a.Cluster = core.ConfigMaps(certificates.LookupNamespace)
 	}
 	return a, nil
 }
 
-func authorizationConfig(ctx context.Context, c options.Config) (serving.Authorization, error) {
+func authorizationConfig(ctx context.Context, c options.Config) (access.Authorization, error) {
 	o := c.Authorization
-	a := serving.Authorization{AlwaysAllow: o.AlwaysAllowPaths, AllowedTTL: o.AllowedTTL, DeniedTTL: o.DeniedTTL}
+	a := access.Authorization{AlwaysAllow: o.AlwaysAllowPaths, AllowedTTL: o.AllowedTTL, DeniedTTL: o.DeniedTTL}
 	base, err := o.ClientConfig()
 	if errors.Is(err, options.ErrNobodyToAsk) {
 		klog.FromContext(ctx).Info("Warning: most paths are forbidden", "reason", err.Error(), "allowed", o.AlwaysAllowPaths)
@@ -175,17 +180,17 @@ func handlers(c options.Config, registry []manager.Controller, m *manager.Manage
 		"/readyz/":        readyz,
 		"/metrics":        metrics.Handler(),
 		"/metrics/slis":   metrics.SLIHandler(),
-		"/configz":        serving.Configz(configzName, configz(c, registry)),
+		"/configz":        pages.Configz(configzName, configz(c, registry)),
 		"/debug/explain":  m.Explain(),
 		"/debug/explain/": m.Explain(),
 	}
 	maps.Copy(all, m.Handlers())
 	if c.Features.Enabled("ComponentFlagz") { // CLI-73
-		all["/flagz"] = serving.Flagz(options.Component, c.Flags)
+		all["/flagz"] = pages.Flagz(options.Component, c.Flags)
 	}
 	if c.Serving.Profiling {
-		maps.Copy(all, serving.Profiles())
-		all["/debug/flags/v"] = serving.Verbosity(logs.GlogSetter)
+		maps.Copy(all, pages.Profiles())
+		all["/debug/flags/v"] = pages.Verbosity(logs.GlogSetter)
 	}
 	if c.Features.Enabled("ComponentStatusz") { // the last, because it lists the others
 		var paths []string
@@ -195,7 +200,7 @@ func handlers(c options.Config, registry []manager.Controller, m *manager.Manage
 			}
 		}
 		slices.Sort(paths)
-		all["/statusz"] = serving.Statusz(options.Component, serving.Status{
+		all["/statusz"] = pages.Statusz(options.Component, pages.Status{
 			Start: start, BinaryVersion: binaryVersion(), EmulationVersion: c.Emulated, Paths: paths,
 		})
 	}

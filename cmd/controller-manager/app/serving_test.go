@@ -26,6 +26,8 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
 	"github.com/standalone-kcm/controller-manager/internal/serving"
+	"github.com/standalone-kcm/controller-manager/internal/serving/access"
+	"github.com/standalone-kcm/controller-manager/internal/serving/certificates"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
@@ -149,18 +151,24 @@ func TestServingConfig(t *testing.T) {
 	want := serving.Config{
 		Address: net.IPv6loopback, Port: 1, ShareAddress: true, SharePort: true,
 		TLS: serving.TLS{
-			CertFile: "c", KeyFile: "k", CertDir: "d", CertName: "kube-controller-manager", MinVersion: tls.VersionTLS13,
-			CipherSuites: []uint16{tls.TLS_AES_128_GCM_SHA256}, Curves: []tls.CurveID{tls.X25519}, DisableHTTP2: true, HTTP2MaxStreams: 7,
-			Named: []serving.NamedCertificate{{CertFile: "a", KeyFile: "b", Names: []string{"x", "y"}}},
+			Server: certificates.Server{
+				CertFile: "c", KeyFile: "k", CertDir: "d", CertName: "kube-controller-manager",
+				Named: []certificates.Named{{CertFile: "a", KeyFile: "b", Names: []string{"x", "y"}}},
+			},
+			MinVersion: tls.VersionTLS13, CipherSuites: []uint16{tls.TLS_AES_128_GCM_SHA256}, Curves: []tls.CurveID{tls.X25519},
+			DisableHTTP2: true, HTTP2MaxStreams: 7,
 		},
 		Authentication: serving.Authentication{
-			ClientCAFile: "ca", TokenTTL: time.Second, TolerateLookupFailure: true,
-			FrontProxy: serving.FrontProxy{
-				CAFile: "pca", Names: []string{"n"}, UserHeaders: []string{"u"}, UIDHeaders: []string{"i"}, GroupHeaders: []string{"g"},
-				ExtraPrefixes: []string{"e"},
+			TokenTTL: time.Second,
+			Clients: certificates.Clients{
+				ClientCAFile: "ca", TolerateLookupFailure: true,
+				FrontProxy: certificates.FrontProxy{
+					CAFile: "pca", Names: []string{"n"}, UserHeaders: []string{"u"}, UIDHeaders: []string{"i"}, GroupHeaders: []string{"g"},
+					ExtraPrefixes: []string{"e"},
+				},
 			},
 		},
-		Authorization: serving.Authorization{AlwaysAllow: []string{"/a"}, AllowedTTL: 2 * time.Second, DeniedTTL: 3 * time.Second},
+		Authorization: access.Authorization{AlwaysAllow: []string{"/a"}, AllowedTTL: 2 * time.Second, DeniedTTL: 3 * time.Second},
 		Probes:        []string{"/healthz", "/livez", "/readyz"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -322,7 +330,7 @@ func TestServeWhile(t *testing.T) {
 			leaks := goleak.IgnoreCurrent()
 			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 			defer cancel()
-			s, err := serving.New(ctx, serving.Config{Address: net.IPv4(127, 0, 0, 1), Authorization: serving.Authorization{AlwaysAllow: []string{"/x"}}})
+			s, err := serving.New(ctx, serving.Config{Address: net.IPv4(127, 0, 0, 1), Authorization: access.Authorization{AlwaysAllow: []string{"/x"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package serving
+package answers
 
 import (
 	"encoding/json"
@@ -22,8 +22,8 @@ func codeOf(reason metav1.StatusReason) int32 {
 	return http.StatusInternalServerError
 }
 
-// refuse answers with a Status, as the API server does, which kubectl understands.
-func refuse(w http.ResponseWriter, reason metav1.StatusReason, message string) {
+// Refuse answers with a Status, as the API server does, which kubectl understands.
+func Refuse(w http.ResponseWriter, reason metav1.StatusReason, message string) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Message: message, Reason: reason, Code: codeOf(reason),
@@ -31,14 +31,14 @@ func refuse(w http.ResponseWriter, reason metav1.StatusReason, message string) {
 	if reason == metav1.StatusReasonForbidden {
 		status.Details = &metav1.StatusDetails{}
 	}
-	writeJSON(w, "application/json", int(status.Code), status)
+	JSON(w, "application/json", int(status.Code), status)
 }
 
-// writeJSON answers with a value as people can read it.
-func writeJSON(w http.ResponseWriter, contentType string, code int, value any) {
+// JSON answers with a value as people can read it.
+func JSON(w http.ResponseWriter, contentType string, code int, value any) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
-		plain(w, http.StatusInternalServerError, "Internal Server Error")
+		http.Error(w, "Internal Server Error", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", contentType)
@@ -46,6 +46,3 @@ func writeJSON(w http.ResponseWriter, contentType string, code int, value any) {
 	w.WriteHeader(code)
 	_, _ = w.Write(append(text, '\n')) // who has gone does not need it
 }
-
-// plain answers with a line of text.
-func plain(w http.ResponseWriter, code int, line string) { http.Error(w, line, code) }

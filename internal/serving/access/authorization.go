@@ -1,4 +1,4 @@
-package serving
+package access
 
 import (
 	"context"
@@ -8,10 +8,8 @@ import (
 	"slices"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	pathauthorizer "k8s.io/apiserver/pkg/authorization/path"
@@ -27,36 +25,26 @@ type Authorization struct {
 	DeniedTTL  time.Duration                                    // how long a no is remembered
 }
 
-// access decides who may have what, and knows whose a token is.
-type access struct {
+// Authorizer decides who may have what.
+type Authorizer struct {
 	config   Authorization
 	open     authorizer.Authorizer // of the paths for everybody
 	answers  *memory[authorizationv1.SubjectAccessReviewStatus]
-	reviewer reviewer
-	tokens   authenticator.Token // nil: tokens are not looked at
+	reviewer Reviewer
 }
 
-func newAccess(c Config, r reviewer) (*access, error) {
-	a := &access{config: c.Authorization, reviewer: r}
-	var err error
-	if a.open, err = pathauthorizer.NewAuthorizer(c.Authorization.AlwaysAllow); err != nil {
+// NewAuthorizer returns an Authorizer that has asked nothing yet.
+func NewAuthorizer(c Authorization, r Reviewer) (*Authorizer, error) {
+	open, err := pathauthorizer.NewAuthorizer(c.AlwaysAllow)
+	if err != nil {
 		return nil, fmt.Errorf("always allowed paths: %w", err)
 	}
-	if a.answers, err = newMemory[authorizationv1.SubjectAccessReviewStatus](); err != nil {
-		return nil, err
-	}
-	if client := c.Authentication.Tokens; client != nil {
-		t := &tokens{client: client, ttl: c.Authentication.TokenTTL, reviewer: r}
-		if t.answers, err = newMemory[authenticationv1.UserInfo](); err != nil {
-			return nil, err
-		}
-		a.tokens = t
-	}
-	return a, nil
+	answers, err := newMemory[authorizationv1.SubjectAccessReviewStatus]()
+	return &Authorizer{config: c, open: open, answers: answers, reviewer: r}, err
 }
 
-// openOf returns those of the paths that everybody may have.
-func (a *access) openOf(ctx context.Context, paths []string) (open []string) {
+// OpenOf returns those of the paths that everybody may have.
+func (a *Authorizer) OpenOf(ctx context.Context, paths []string) (open []string) {
 	for _, path := range paths {
 		decision, _, err := a.open.Authorize(ctx, authorizer.AttributesRecord{User: &user.DefaultInfo{}, Path: path})
 		if err == nil && decision == authorizer.DecisionAllow {
@@ -66,8 +54,8 @@ func (a *access) openOf(ctx context.Context, paths []string) (open []string) {
 	return open
 }
 
-// allowed tells whether somebody may do something with a path, and if not, why, as far as the API server has said it.
-func (a *access) allowed(ctx context.Context, who user.Info, verb, path string) (ok bool, reason string, err error) {
+// Allowed tells whether somebody may do something with a path, and if not, why, as far as the API server has said it.
+func (a *Authorizer) Allowed(ctx context.Context, who user.Info, verb, path string) (ok bool, reason string, err error) {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
 		return true, "", nil
 	}
@@ -90,7 +78,7 @@ func (a *access) allowed(ctx context.Context, who user.Info, verb, path string) 
 
 var errContradiction = errors.New("the answer to a SubjectAccessReview is both allowed and denied")
 
-func (a *access) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (ok bool, reason string, err error) {
+func (a *Authorizer) review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (ok bool, reason string, err error) {
 	question, err := json.Marshal(spec)
 	if err != nil {
 		return false, "", err

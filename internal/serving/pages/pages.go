@@ -1,4 +1,4 @@
-package serving
+package pages
 
 import (
 	"errors"
@@ -15,6 +15,8 @@ import (
 	"github.com/munnerz/goautoneg"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/answers"
 )
 
 // Profiles returns the handlers of the profiles that Go keeps (MH-12). The command line is not among them.
@@ -60,7 +62,7 @@ func setVerbosity(set func(string) (string, error), body io.Reader) (code int, t
 // Configz returns the handler of /configz: a configuration under its name (MH-10).
 func Configz(name string, config any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, "application/json", http.StatusOK, map[string]any{name: config})
+		answers.JSON(w, "application/json", http.StatusOK, map[string]any{name: config})
 	})
 }
 
@@ -129,7 +131,7 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	format, version, ok := p.negotiate(r.Header.Values("Accept"))
 	switch {
 	case !ok:
-		refuse(w, metav1.StatusReasonNotAcceptable,
+		answers.Refuse(w, metav1.StatusReasonNotAcceptable,
 			"only the following media types are accepted: application/json, application/yaml, text/plain")
 	case format == "text/plain":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -150,12 +152,12 @@ func (p page) serveObject(w http.ResponseWriter, format, version string) {
 	}
 	contentType := fmt.Sprintf("%s;g=config.k8s.io;v=%s;as=%s", format, version, p.kind)
 	if format == "application/json" {
-		writeJSON(w, contentType, http.StatusOK, object)
+		answers.JSON(w, contentType, http.StatusOK, object)
 		return
 	}
 	text, err := yaml.Marshal(object)
 	if err != nil {
-		plain(w, http.StatusInternalServerError, "Internal Server Error")
+		http.Error(w, "Internal Server Error", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", contentType)

@@ -1,4 +1,4 @@
-package serving
+package access
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/internal/serving/problems"
 )
 
 // mostAnswers is how many answers of a kind are remembered.
@@ -49,22 +50,22 @@ func (m *memory[A]) put(key [sha256.Size]byte, answer A, ttl time.Duration) {
 	}
 }
 
-// reviewer asks the API server about clients.
-type reviewer struct {
+// Reviewer asks the API server about clients.
+type Reviewer struct {
 	timeout  time.Duration // for all tries together
 	backoff  wait.Backoff  // between tries
-	logger   klog.Logger
-	problems *problems
+	problems *problems.Log
 }
 
-func newReviewer(timeout time.Duration, logger klog.Logger, p *problems) reviewer {
-	return reviewer{timeout, wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}, logger, p}
+// NewReviewer returns a Reviewer that tries for that long to get an answer.
+func NewReviewer(timeout time.Duration, p *problems.Log) Reviewer {
+	return Reviewer{timeout, wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}, p}
 }
 
 var errNotAsked = errors.New("no time to ask")
 
 // ask asks until there is an answer, an error that will not pass, or no time. What it asks for, the kind, is for the log.
-func ask[A any](ctx context.Context, r reviewer, kind string, question func(context.Context) (A, error)) (answer A, err error) {
+func ask[A any](ctx context.Context, r Reviewer, kind string, question func(context.Context) (A, error)) (answer A, err error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	err = errNotAsked
@@ -74,9 +75,9 @@ func ask[A any](ctx context.Context, r reviewer, kind string, question func(cont
 	})
 	switch {
 	case err == nil:
-		r.problems.over(kind)
+		r.problems.Over(kind)
 	case ctx.Err() == nil: // or else nobody waits for the answer any more
-		r.problems.report(r.logger, kind, err, "Cannot ask the API server about a client", "kind", kind)
+		r.problems.Report(kind, err, "Cannot ask the API server about a client", "kind", kind)
 	}
 	return answer, err
 }
