@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app"
-	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options/selection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 )
 
@@ -105,7 +105,7 @@ func TestContractIDs(t *testing.T) {
 // controllerNames returns the aliases by name of the original's controllers that this build has, and of those that are missing.
 func controllerNames(t *testing.T) (present, missing map[string]string) {
 	t.Helper()
-	present, missing = map[string]string{}, options.Upstream()
+	present, missing = map[string]string{}, selection.Upstream()
 	for _, c := range controllers.Registry() {
 		if alias, ok := missing[c.Name]; ok {
 			present[c.Name] = alias

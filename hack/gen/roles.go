@@ -11,7 +11,7 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options/selection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
@@ -69,7 +69,7 @@ func files(registry []manager.Controller) []file {
 			if err != nil {
 				return nil, err
 			}
-			return markControllers(before, registry, options.Upstream(), pages)
+			return markControllers(before, registry, selection.Upstream(), pages)
 		}},
 	}...)
 	for _, path := range listed {

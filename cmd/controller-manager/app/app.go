@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
@@ -74,7 +75,7 @@ func flagError(c *cobra.Command, err error) error {
 				names = append(names, f.Name)
 			}
 		})
-		if guess := options.Closest(name, names); guess != "" && len(name) > 1 {
+		if guess := flagutil.Closest(name, names); guess != "" && len(name) > 1 {
 			message += fmt.Sprintf(" Did you mean --%s?", guess)
 		}
 	}

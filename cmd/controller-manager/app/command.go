@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options"
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 )
 
 const description = `The controller manager turns what Kubernetes objects ask for into what there is:
@@ -71,7 +72,7 @@ func didYouMean(c *cobra.Command, arg string) string {
 	for _, sub := range c.Commands() {
 		names = append(names, sub.Name())
 	}
-	if guess := options.Closest(arg, names); guess != "" {
+	if guess := flagutil.Closest(arg, names); guess != "" {
 		return fmt.Sprintf(", did you mean %q?", guess)
 	}
 	return ""

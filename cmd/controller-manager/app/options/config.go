@@ -5,6 +5,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options/selection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -21,7 +22,7 @@ type Config struct {
 	QPS         float32 // CLI-19
 	Burst       int     // CLI-20
 
-	Controllers ControllerSelection
+	Controllers selection.Selection
 
 	Serving        Serving
 	Authentication Authentication
@@ -35,14 +36,4 @@ type Config struct {
 
 	// WithoutEffect are the flags, in order, that were set and that nothing in this build obeys.
 	WithoutEffect []string
-}
-
-// ControllerSelection is what --controllers selects.
-type ControllerSelection struct {
-	Items       []string // the flag's items, with canonical names in place of aliases (CLI-52)
-	Enabled     []string // canonical names of all that are on, in order, whether this build has them or not
-	Unavailable []string // those of Enabled that this build does not have (CLI-55)
-	Overruled   []string // those of Items that contradict an earlier one
-	Missing     []string // canonical names of all that this build does not have, whether they are on or off
-	Lacking     []string // what does not work without those, in a cluster that has them nowhere else
 }

@@ -11,6 +11,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options/ignored"
+	"github.com/standalone-kcm/controller-manager/cmd/controller-manager/app/options/selection"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
@@ -19,7 +21,7 @@ import (
 type Options struct {
 	APIServer      APIServer
 	Generic        Generic
-	Controllers    Controllers
+	Controllers    selection.Controllers
 	LeaderElection LeaderElection
 	Features       Features
 	Logging        Logging
@@ -27,7 +29,7 @@ type Options struct {
 	Authentication Authentication
 	Authorization  Authorization
 	Metrics        Metrics
-	Ignored        Ignored
+	Ignored        *ignored.Flags
 
 	registry []manager.Controller
 	flags    cliflag.NamedFlagSets
@@ -45,23 +47,28 @@ type section struct {
 	idle  bool // nothing obeys these flags in this build
 }
 
-// controllerFlags are the flags of one controller.
-type controllerFlags struct{ manager.Flags }
+// ofPackage are the flags that another package has, such as that of a controller.
+type ofPackage struct {
+	flags interface {
+		AddFlags(fs *pflag.FlagSet)
+		Validate() []error
+	}
+}
 
-func (o controllerFlags) addFlags(fs *pflag.FlagSet) { o.AddFlags(fs) }
-func (o controllerFlags) validate() []error          { return o.Validate() }
+func (o ofPackage) addFlags(fs *pflag.FlagSet) { o.flags.AddFlags(fs) }
+func (o ofPackage) validate() []error          { return o.flags.Validate() }
 
 // sections are in the order of the help, which puts those without effect last.
 func (o *Options) sections() []section {
 	all := []section{
 		{title: "API server", group: &o.APIServer},
-		{title: "controllers", group: &o.Controllers},
+		{title: "controllers", group: ofPackage{&o.Controllers}},
 		{title: "generic", group: &o.Generic},
 		{title: "leader election", group: &o.LeaderElection},
 	}
 	for _, c := range o.registry {
 		if c.Flags != nil {
-			all = append(all, section{title: c.Name, group: controllerFlags{c.Flags}})
+			all = append(all, section{title: c.Name, group: ofPackage{c.Flags}})
 		}
 	}
 	return append(all,
@@ -71,7 +78,7 @@ func (o *Options) sections() []section {
 		section{title: "authentication", group: &o.Authentication},
 		section{title: "authorization", group: &o.Authorization},
 		section{title: "metrics", group: &o.Metrics},
-		section{title: "other controllers'", group: &o.Ignored, idle: true},
+		section{title: "other controllers'", group: ofPackage{o.Ignored}, idle: true},
 	)
 }
 
@@ -81,7 +88,7 @@ func New(registry []manager.Controller) *Options {
 	o := &Options{
 		APIServer:      newAPIServer(),
 		Generic:        newGeneric(),
-		Controllers:    newControllers(registry),
+		Controllers:    selection.New(registry),
 		LeaderElection: newLeaderElection(),
 		Features:       newFeatures(),
 		Logging:        newLogging(),
@@ -92,7 +99,7 @@ func New(registry []manager.Controller) *Options {
 		registry:       registry,
 		flags:          cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}, // CLI-1
 	}
-	o.Ignored.taken = func(name string) bool { return o.lookup(name) != nil }
+	o.Ignored = ignored.New(func(name string) bool { return o.lookup(name) != nil })
 	for _, s := range o.sections() {
 		s.group.addFlags(o.flags.FlagSet(o.heading(s)))
 	}
@@ -134,8 +141,8 @@ func (o *Options) Config() (Config, error) {
 		}
 	}
 	c.Flags = o.values()
-	c.Controllers = o.Controllers.resolve(o.given("service-account-private-key-file"))
-	c.Lacking, c.Missing, c.Off = c.Controllers.Lacking, c.Controllers.Missing, o.Controllers.off(c.Controllers.Enabled)
+	c.Controllers = o.Controllers.Resolve(o.given("service-account-private-key-file"))
+	c.Lacking, c.Missing, c.Off = c.Controllers.Lacking, c.Controllers.Missing, o.Controllers.Off(c.Controllers.Enabled)
 	slices.Sort(c.WithoutEffect)
 	return c, nil
 }
@@ -178,7 +185,7 @@ func set(fs *pflag.FlagSet) (names []string) {
 // Completions returns the values of flags whose values can be listed.
 func (o *Options) Completions() map[string][]string {
 	controllers := []string{"*"}
-	for _, name := range o.Controllers.names() {
+	for _, name := range o.Controllers.Names() {
 		controllers = append(controllers, name, "-"+name)
 	}
 	return map[string][]string{

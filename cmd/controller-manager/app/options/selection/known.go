@@ -1,4 +1,4 @@
-package options
+package selection
 
 // controller is a name that --controllers knows.
 type controller struct {

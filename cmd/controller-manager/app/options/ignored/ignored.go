@@ -1,4 +1,4 @@
-package options
+package ignored
 
 import (
 	"fmt"
@@ -7,19 +7,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Ignored are the flags of kube-controller-manager whose controllers this build does not have. They are parsed, because manifests carry them
+// Flags are the flags of kube-controller-manager whose controllers this build does not have. They are parsed, because manifests carry them
 // (CLI-49), and otherwise left alone.
-type Ignored struct {
+type Flags struct {
 	flags *pflag.FlagSet
-	taken func(name string) bool // tells which flags there are already, because this build has their controller
+	taken func(name string) bool // whether there is such a flag already, because this build has its controller
 }
 
-func (o *Ignored) addFlags(fs *pflag.FlagSet) {
+// New returns the flags. Taken tells which names other flags have already.
+func New(taken func(name string) bool) *Flags { return &Flags{taken: taken} }
+
+// AddFlags adds those that are not taken.
+func (o *Flags) AddFlags(fs *pflag.FlagSet) {
 	o.flags = fs
-	for _, owner := range ignored {
+	for _, owner := range table {
 		for _, f := range owner.flags {
 			if !o.taken(f.name) {
-				addIgnored(fs, f.name, f.value, "For "+owner.name+".")
+				add(fs, f.name, f.value, "For "+owner.name+".")
 			}
 		}
 	}
@@ -28,7 +32,7 @@ func (o *Ignored) addFlags(fs *pflag.FlagSet) {
 	}
 }
 
-func addIgnored(fs *pflag.FlagSet, name string, value any, usage string) {
+func add(fs *pflag.FlagSet, name string, value any, usage string) {
 	switch v := value.(type) {
 	case bool:
 		fs.Bool(name, v, usage)
@@ -47,24 +51,24 @@ func addIgnored(fs *pflag.FlagSet, name string, value any, usage string) {
 	}
 }
 
-// validate rejects only what would be a grave misunderstanding: that there is a cloud provider in here.
-func (o *Ignored) validate() []error {
+// Validate rejects only what would be a grave misunderstanding: that there is a cloud provider in here.
+func (o *Flags) Validate() []error {
 	if name := o.flags.Lookup("cloud-provider").Value.String(); name != "" && name != "external" {
 		return []error{fmt.Errorf("--cloud-provider=%q: must be \"external\" or empty, cloud providers are not built in", name)}
 	}
 	return nil
 }
 
-type ignoredFlag struct {
+type flag struct {
 	name  string
 	value any // default
 }
 
-var ignored = []struct {
+var table = []struct {
 	name  string // whose flags these are
-	flags []ignoredFlag
+	flags []flag
 }{
-	{"cloud providers and node networks", []ignoredFlag{
+	{"cloud providers and node networks", []flag{
 		{"allocate-node-cidrs", false},
 		{"allow-untagged-cloud", false},
 		{"cidr-allocator-type", "RangeAllocator"},
@@ -78,16 +82,16 @@ var ignored = []struct {
 		{"node-sync-period", time.Duration(0)},
 		{"route-reconciliation-period", 10 * time.Second},
 	}},
-	{"sharing controllers with a cloud-controller-manager", []ignoredFlag{
+	{"sharing controllers with a cloud-controller-manager", []flag{
 		{"enable-leader-migration", false},
 		{"leader-migration-config", ""},
 	}},
-	{"persistentvolume-attach-detach-controller", []ignoredFlag{
+	{"persistentvolume-attach-detach-controller", []flag{
 		{"attach-detach-reconcile-sync-period", time.Minute},
 		{"disable-attach-detach-reconcile-sync", false},
 		{"disable-force-detach-on-timeout", false},
 	}},
-	{"certificatesigningrequest-signing-controller", []ignoredFlag{
+	{"certificatesigningrequest-signing-controller", []flag{
 		{"cluster-signing-cert-file", ""},
 		{"cluster-signing-duration", 8760 * time.Hour},
 		{"cluster-signing-key-file", ""},
@@ -100,26 +104,26 @@ var ignored = []struct {
 		{"cluster-signing-legacy-unknown-cert-file", ""},
 		{"cluster-signing-legacy-unknown-key-file", ""},
 	}},
-	{"cronjob-controller", []ignoredFlag{{"concurrent-cron-job-syncs", int32(5)}}},
-	{"deployment-controller", []ignoredFlag{{"concurrent-deployment-syncs", int32(5)}}},
-	{"daemonset-controller", []ignoredFlag{{"concurrent-daemonset-syncs", int32(2)}}},
-	{"device-taint-eviction-controller", []ignoredFlag{{"concurrent-device-taint-eviction-syncs", int32(8)}}},
-	{"endpoints-controller", []ignoredFlag{
+	{"cronjob-controller", []flag{{"concurrent-cron-job-syncs", int32(5)}}},
+	{"deployment-controller", []flag{{"concurrent-deployment-syncs", int32(5)}}},
+	{"daemonset-controller", []flag{{"concurrent-daemonset-syncs", int32(2)}}},
+	{"device-taint-eviction-controller", []flag{{"concurrent-device-taint-eviction-syncs", int32(8)}}},
+	{"endpoints-controller", []flag{
 		{"concurrent-endpoint-syncs", int32(5)},
 		{"endpoint-updates-batch-period", time.Duration(0)},
 	}},
-	{"endpointslice-controller", []ignoredFlag{
+	{"endpointslice-controller", []flag{
 		{"concurrent-service-endpoint-syncs", int32(5)},
 		{"endpointslice-updates-batch-period", time.Duration(0)},
 		{"max-endpoints-per-slice", int32(100)},
 	}},
-	{"endpointslice-mirroring-controller", []ignoredFlag{
+	{"endpointslice-mirroring-controller", []flag{
 		{"mirroring-concurrent-service-endpoint-syncs", int32(5)},
 		{"mirroring-endpointslice-updates-batch-period", time.Duration(0)},
 		{"mirroring-max-endpoints-per-subset", int32(1000)},
 	}},
-	{"ephemeral-volume-controller", []ignoredFlag{{"concurrent-ephemeralvolume-syncs", int32(5)}}},
-	{"horizontal-pod-autoscaler-controller", []ignoredFlag{
+	{"ephemeral-volume-controller", []flag{{"concurrent-ephemeralvolume-syncs", int32(5)}}},
+	{"horizontal-pod-autoscaler-controller", []flag{
 		{"concurrent-horizontal-pod-autoscaler-syncs", int32(5)},
 		{"horizontal-pod-autoscaler-cpu-initialization-period", 5 * time.Minute},
 		{"horizontal-pod-autoscaler-downscale-stabilization", 5 * time.Minute},
@@ -127,17 +131,17 @@ var ignored = []struct {
 		{"horizontal-pod-autoscaler-sync-period", 15 * time.Second},
 		{"horizontal-pod-autoscaler-tolerance", 0.1},
 	}},
-	{"legacy-serviceaccount-token-cleaner-controller", []ignoredFlag{
+	{"legacy-serviceaccount-token-cleaner-controller", []flag{
 		{"legacy-service-account-token-clean-up-period", 8760 * time.Hour},
 	}},
-	{"namespace-controller", []ignoredFlag{}},
-	{"node-ipam-controller", []ignoredFlag{
+	{"namespace-controller", []flag{}},
+	{"node-ipam-controller", []flag{
 		{"node-cidr-mask-size", int32(0)},
 		{"node-cidr-mask-size-ipv4", int32(0)},
 		{"node-cidr-mask-size-ipv6", int32(0)},
 		{"service-cluster-ip-range", ""},
 	}},
-	{"node-lifecycle-controller", []ignoredFlag{
+	{"node-lifecycle-controller", []flag{
 		{"large-cluster-size-threshold", int32(50)},
 		{"node-eviction-rate", float32(0.1)},
 		{"node-monitor-grace-period", 50 * time.Second},
@@ -145,7 +149,7 @@ var ignored = []struct {
 		{"secondary-node-eviction-rate", float32(0.01)},
 		{"unhealthy-zone-threshold", float32(0.55)},
 	}},
-	{"persistentvolume-binder-controller", []ignoredFlag{
+	{"persistentvolume-binder-controller", []flag{
 		{"enable-dynamic-provisioning", true},
 		{"enable-hostpath-provisioner", false},
 		{"flex-volume-plugin-dir", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"},
@@ -157,21 +161,21 @@ var ignored = []struct {
 		{"pv-recycler-timeout-increment-hostpath", int32(30)},
 		{"pvclaimbinder-sync-period", 15 * time.Second},
 	}},
-	{"pod-garbage-collector-controller", []ignoredFlag{{"terminated-pod-gc-threshold", int32(12500)}}},
-	{"replicaset-controller", []ignoredFlag{{"concurrent-replicaset-syncs", int32(5)}}},
-	{"replicationcontroller-controller", []ignoredFlag{{"concurrent-rc-syncs", int32(5)}}},
-	{"resourceclaim-controller", []ignoredFlag{{"concurrent-resourceclaim-syncs", int32(50)}}},
-	{"resourcequota-controller", []ignoredFlag{
+	{"pod-garbage-collector-controller", []flag{{"terminated-pod-gc-threshold", int32(12500)}}},
+	{"replicaset-controller", []flag{{"concurrent-replicaset-syncs", int32(5)}}},
+	{"replicationcontroller-controller", []flag{{"concurrent-rc-syncs", int32(5)}}},
+	{"resourceclaim-controller", []flag{{"concurrent-resourceclaim-syncs", int32(50)}}},
+	{"resourcequota-controller", []flag{
 		{"concurrent-resource-quota-syncs", int32(5)},
 		{"resource-quota-sync-period", 5 * time.Minute},
 	}},
-	{"service-lb-controller", []ignoredFlag{{"concurrent-service-syncs", int32(1)}}},
-	{"serviceaccount-token-controller", []ignoredFlag{
+	{"service-lb-controller", []flag{{"concurrent-service-syncs", int32(1)}}},
+	{"serviceaccount-token-controller", []flag{
 		{"concurrent-serviceaccount-token-syncs", int32(5)},
 		{"service-account-private-key-file", ""},
 	}},
-	{"ttl-after-finished-controller", []ignoredFlag{{"concurrent-ttl-after-finished-syncs", int32(5)}}},
-	{"validatingadmissionpolicy-status-controller", []ignoredFlag{
+	{"ttl-after-finished-controller", []flag{{"concurrent-ttl-after-finished-syncs", int32(5)}}},
+	{"validatingadmissionpolicy-status-controller", []flag{
 		{"concurrent-validating-admission-policy-status-syncs", int32(5)},
 	}},
 }

@@ -1,4 +1,4 @@
-package options
+package selection
 
 import (
 	"slices"
@@ -6,11 +6,28 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
 
 	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
+
+// implemented are the controllers that the tests pretend to have.
+func implemented() []manager.Controller {
+	return slices.DeleteFunc(controllers.Registry(), func(c manager.Controller) bool {
+		return c.Name != "deployment-controller" && c.Name != "replicaset-controller"
+	})
+}
+
+// parse returns what the flag says.
+func parse(arg string) (*Controllers, error) {
+	o := New(implemented())
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	return &o, fs.Parse([]string{arg})
+}
 
 func TestControllers(t *testing.T) {
 	ours := []string{"deployment-controller", "endpoints-controller", "pod-garbage-collector-controller", "replicaset-controller"}
@@ -37,7 +54,7 @@ func TestControllers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if errs := o.Controllers.validate(); len(errs) > 0 {
+			if errs := o.Validate(); len(errs) > 0 {
 				t.Fatal(errs)
 			}
 			var want, got []string
@@ -46,7 +63,7 @@ func TestControllers(t *testing.T) {
 					want = append(want, k.name)
 				}
 			}
-			for _, name := range o.Controllers.resolve(false).Enabled {
+			for _, name := range o.Resolve(false).Enabled {
 				if slices.Contains(ours, name) {
 					got = append(got, name)
 				}
@@ -60,8 +77,8 @@ func TestControllers(t *testing.T) {
 }
 
 func TestSelection(t *testing.T) {
-	o := newControllers(append(implemented(), manager.Controller{Name: "brandnew-controller"}))
-	all := o.resolve(true)
+	o := New(append(implemented(), manager.Controller{Name: "brandnew-controller"}))
+	all := o.Resolve(true)
 	t.Run("CLI-53 three are off by default", func(t *testing.T) {
 		off := []string{"bootstrap-signer-controller", "selinux-warning-controller", "token-cleaner-controller"}
 		for _, name := range off {
@@ -74,7 +91,7 @@ func TestSelection(t *testing.T) {
 		}
 		o := o
 		o.Items = []string{"*", "bootstrapsigner", "tokencleaner"}
-		if got, want := len(o.resolve(true).Enabled), len(all.Enabled)+2; got != want {
+		if got, want := len(o.Resolve(true).Enabled), len(all.Enabled)+2; got != want {
 			t.Errorf("%d controllers are on with kubeadm's list, want %d", got, want)
 		}
 	})
@@ -92,18 +109,18 @@ func TestSelection(t *testing.T) {
 		o := o
 		o.Items = []string{"*", "-podgc", "endpoint", "job-controller"}
 		want := []string{"*", "-pod-garbage-collector-controller", "endpoints-controller", "job-controller"}
-		if diff := cmp.Diff(want, o.resolve(false).Items); diff != "" {
+		if diff := cmp.Diff(want, o.Resolve(false).Items); diff != "" {
 			t.Error(diff)
 		}
 	})
 	t.Run("CLI-56 tokens go by the key alone", func(t *testing.T) {
 		o := o
 		o.Items = []string{"*"}
-		if slices.Contains(o.resolve(false).Enabled, "serviceaccount-token-controller") {
+		if slices.Contains(o.Resolve(false).Enabled, "serviceaccount-token-controller") {
 			t.Error("on without a key")
 		}
 		o.Items = []string{"-serviceaccount-token"}
-		if !slices.Contains(o.resolve(true).Enabled, "serviceaccount-token-controller") {
+		if !slices.Contains(o.Resolve(true).Enabled, "serviceaccount-token-controller") {
 			t.Error("off with a key")
 		}
 	})
@@ -131,10 +148,10 @@ func TestUnknownControllers(t *testing.T) {
 			`"replica" is not in the list of known controllers, did you mean "replicaset"?`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := newControllers(implemented())
+			o := New(implemented())
 			o.Items = test.items
 			var got []string
-			for _, err := range o.validate() {
+			for _, err := range o.Validate() {
 				got = append(got, err.Error())
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -147,8 +164,8 @@ func TestUnknownControllers(t *testing.T) {
 // TestKnownNames makes sure that the table is a function: no name or alias stands for two controllers (CLI-55).
 func TestKnownNames(t *testing.T) {
 	seen := map[string]bool{"": true, "*": true}
-	o := newControllers(nil)
-	for _, name := range o.names() {
+	o := New(nil)
+	for _, name := range o.Names() {
 		if seen[name] || strings.HasPrefix(name, "-") || name != strings.ToLower(name) {
 			t.Errorf("%q", name)
 		}
@@ -161,8 +178,8 @@ func TestKnownNames(t *testing.T) {
 
 // items draws a list that --controllers may have.
 func items(t *rapid.T, label string) []string {
-	o := newControllers(nil)
-	few := o.names()[10:30] // few, so that items contradict each other often
+	o := New(nil)
+	few := o.Names()[10:30] // few, so that items contradict each other often
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
 		item := rapid.SampledFrom(few).Draw(t, "name")
 		switch rapid.IntRange(0, 4).Draw(t, "form") {
@@ -176,9 +193,9 @@ func items(t *rapid.T, label string) []string {
 }
 
 func enabled(list []string) []string {
-	o := newControllers(nil)
+	o := New(nil)
 	o.Items = list
-	return o.resolve(false).Enabled
+	return o.Resolve(false).Enabled
 }
 
 func TestFirstNamingItemDecides(t *testing.T) {
@@ -227,9 +244,9 @@ func FuzzControllers(f *testing.F) {
 		if err != nil {
 			return
 		}
-		errs := o.Controllers.validate()
-		s := o.Controllers.resolve(false)
-		if len(s.Items) != len(o.Controllers.Items) || len(errs) > len(s.Items) {
+		errs := o.Validate()
+		s := o.Resolve(false)
+		if len(s.Items) != len(o.Items) || len(errs) > len(s.Items) {
 			t.Errorf("%q: %q, %v", list, s.Items, errs)
 		}
 		for _, err := range errs {
@@ -279,9 +296,9 @@ func TestLacking(t *testing.T) {
 		{name: "a cluster can do without", implemented: all("ttl-after-finished-controller", "selinux-warning-controller"), items: []string{"*"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := newControllers(named(test.implemented...))
+			o := New(named(test.implemented...))
 			o.Items = test.items
-			if got := o.resolve(test.key).Lacking; !slices.Equal(got, test.want) {
+			if got := o.Resolve(test.key).Lacking; !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package options
+package selection
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 // Handover returns the value of --controllers with which a kube-controller-manager that has these items today leaves controllers to a
 // manager beside it, and the value that this manager then has: of the controllers that may move, those that are on today (CLI-82).
 func (o *Controllers) Handover() (original, beside string, err error) {
-	if err := errors.Join(o.validate()...); err != nil {
+	if err := errors.Join(o.Validate()...); err != nil {
 		return "", "", err
 	}
 	today := canonical(o.Items, o.known())

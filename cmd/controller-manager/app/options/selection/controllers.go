@@ -1,4 +1,4 @@
-package options
+package selection
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
@@ -19,7 +20,18 @@ type Controllers struct {
 	implemented []string // canonical names of the controllers of this build
 }
 
-func newControllers(registry []manager.Controller) Controllers {
+// Selection is what --controllers selects.
+type Selection struct {
+	Items       []string // the flag's items, with canonical names in place of aliases (CLI-52)
+	Enabled     []string // canonical names of all that are on, in order, whether this build has them or not
+	Unavailable []string // those of Enabled that this build does not have (CLI-55)
+	Overruled   []string // those of Items that contradict an earlier one
+	Missing     []string // canonical names of all that this build does not have, whether they are on or off
+	Lacking     []string // what does not work without those, in a cluster that has them nowhere else
+}
+
+// New returns the flag with its default, for a build that has the controllers of the registry.
+func New(registry []manager.Controller) Controllers {
 	o := Controllers{Items: []string{"*"}, registry: registry}
 	for _, c := range registry {
 		o.implemented = append(o.implemented, c.Name)
@@ -28,7 +40,8 @@ func newControllers(registry []manager.Controller) Controllers {
 	return o
 }
 
-func (o *Controllers) addFlags(fs *pflag.FlagSet) {
+// AddFlags adds --controllers.
+func (o *Controllers) AddFlags(fs *pflag.FlagSet) {
 	var all, off []string
 	for _, k := range o.known() {
 		all = append(all, k.name)
@@ -54,16 +67,16 @@ func (o *Controllers) known() []controller {
 	return all
 }
 
-// validate returns an error for each item that names no controller (CLI-54).
-func (o *Controllers) validate() (errs []error) {
-	names := o.names()
+// Validate returns an error for each item that names no controller (CLI-54).
+func (o *Controllers) Validate() (errs []error) {
+	names := o.Names()
 	for _, item := range o.Items {
 		name := strings.TrimPrefix(item, "-")
 		if item == "*" || slices.Contains(names, name) {
 			continue
 		}
 		message := fmt.Sprintf("%q is not in the list of known controllers", name)
-		if guess := Closest(name, names); guess != "" {
+		if guess := flagutil.Closest(name, names); guess != "" {
 			message += fmt.Sprintf(", did you mean %q?", guess)
 		}
 		errs = append(errs, errors.New(message))
@@ -71,8 +84,8 @@ func (o *Controllers) validate() (errs []error) {
 	return errs
 }
 
-// names returns the names and aliases of all known controllers.
-func (o *Controllers) names() (names []string) {
+// Names returns the names and aliases of all known controllers.
+func (o *Controllers) Names() (names []string) {
 	for _, k := range o.known() {
 		names = append(names, k.name)
 		if k.alias != "" {
@@ -82,11 +95,11 @@ func (o *Controllers) names() (names []string) {
 	return names
 }
 
-// resolve returns what the items select. Legacy tokens says whether there is a key to sign them with: the controller that
+// Resolve returns what the items select. Legacy tokens says whether there is a key to sign them with: the controller that
 // makes them goes by that, not by the items (CLI-56).
-func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
+func (o *Controllers) Resolve(legacyTokens bool) Selection {
 	known := o.known()
-	s := ControllerSelection{Items: canonical(o.Items, known)}
+	s := Selection{Items: canonical(o.Items, known)}
 	for i, item := range s.Items {
 		opposite := strings.TrimPrefix("-"+item, "--")
 		if decided := slices.Index(s.Items, opposite); decided >= 0 && decided < i && !slices.Contains(s.Items[:decided], item) {
@@ -118,8 +131,8 @@ func (o *Controllers) resolve(legacyTokens bool) ControllerSelection {
 	return s
 }
 
-// off returns why those controllers of this build are off that are not enabled.
-func (o *Controllers) off(enabled []string) map[string]string {
+// Off returns why those controllers of this build are off that are not enabled.
+func (o *Controllers) Off(enabled []string) map[string]string {
 	reasons := map[string]string{}
 	for _, c := range o.registry {
 		switch {

@@ -1,4 +1,4 @@
-package options
+package selection
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestHandover(t *testing.T) {
-	o := newControllers(controllers.Registry())
+	o := New(controllers.Registry())
 	all, ours, err := o.Handover()
 	if err != nil {
 		t.Fatal(err)
@@ -44,12 +44,12 @@ func TestHandover(t *testing.T) {
 
 // Whatever the original's list is, both lists together switch on what it alone did, and no controller is on in both.
 func TestHandoverLosesAndDoublesNothing(t *testing.T) {
-	o := newControllers(controllers.Registry())
-	names := append(o.names(), "*")
+	o := New(controllers.Registry())
+	names := append(o.Names(), "*")
 	enabled := func(list string) []string {
-		c := newControllers(controllers.Registry())
+		c := New(controllers.Registry())
 		c.Items = strings.Split(list, ",")
-		return c.resolve(true).Enabled
+		return c.Resolve(true).Enabled
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		items := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {

@@ -1,4 +1,4 @@
-package options
+package selection
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 // TestNamesAreThoseOfTheContract compares all names and aliases, and which are off by default, with the contract's table
 // (REG-1..52, CLI-53, CLI-55).
 func TestNamesAreThoseOfTheContract(t *testing.T) {
-	table, err := os.ReadFile("../../../../docs/contract/registry.md")
+	table, err := os.ReadFile("../../../../../docs/contract/registry.md")
 	if err != nil {
 		t.Fatal(err)
 	}
