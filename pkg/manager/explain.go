@@ -14,8 +14,12 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// explainPath is where [Manager.Explain] belongs, with all that is below.
-const explainPath = "/debug/explain"
+// The paths where [Manager.Explain] belongs, with all that is below. What a controller sees has a path of its own, so that the right to ask
+// why nothing happens does not include the contents of objects.
+const (
+	explainPath  = "/debug/explain"
+	snapshotPath = "/debug/snapshot"
+)
 
 // mostKeys bounds how many keys of a controller a list shows.
 const mostKeys = 100
@@ -28,8 +32,9 @@ func (m *instance) Explain() http.Handler {
 			http.Error(w, "only GET", http.StatusMethodNotAllowed)
 			return
 		}
-		path, _ := strings.CutPrefix(r.URL.Path, explainPath)
-		answer, err := m.explain(r.Context(), strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), r.URL.Query().Has("full"))
+		path, full := strings.CutPrefix(r.URL.Path, snapshotPath)
+		path = strings.TrimPrefix(path, explainPath)
+		answer, err := m.explain(r.Context(), strings.FieldsFunc(path, func(c rune) bool { return c == '/' }), full)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return

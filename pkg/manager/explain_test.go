@@ -131,7 +131,7 @@ func TestExplainDetail(t *testing.T) {
 	h := m.Explain()
 	answer := func(path string) (a explainedKey, code int) {
 		t.Helper()
-		code, body := asked(t, h, http.MethodGet, "/debug/explain/job/"+path)
+		code, body := asked(t, h, http.MethodGet, "/debug/"+path)
 		if err := json.Unmarshal([]byte(body), &a); code == http.StatusOK && err != nil {
 			t.Error(err)
 		}
@@ -141,32 +141,32 @@ func TestExplainDetail(t *testing.T) {
 		pods.Put(plan.Key{Name: "web"}, explain.Record{Time: at, Why: why})
 		pods.Put(plan.Key{Name: "gone"}, explain.Record{Time: at, Why: why})
 	}
-	if a, _ := answer("web"); a.Why != "third" || len(a.History) != 2 || a.History[0].Why != "second" || a.Detail != nil || a.NoDetail != "" {
+	if a, _ := answer("explain/job/web"); a.Why != "third" || len(a.History) != 2 || a.History[0].Why != "second" || a.Detail != nil || a.NoDetail != "" {
 		t.Errorf("%+v", a)
 	}
-	if a, _ := answer("web?full"); a.Why != "third" || len(a.History) != 2 || a.Detail == nil || a.Plan.Why != "enough" || !strings.Contains(string(a.Snapshot), `"Pods": 2`) {
+	if a, _ := answer("snapshot/job/web"); a.Why != "third" || len(a.History) != 2 || a.Detail == nil || a.Plan.Why != "enough" || !strings.Contains(string(a.Snapshot), `"Pods": 2`) {
 		t.Errorf("%+v", a)
 	}
-	if a, _ := answer("silent?full"); a.Why != "enough" || !a.Time.Equal(at) || a.Detail == nil {
+	if a, _ := answer("snapshot/job/silent"); a.Why != "enough" || !a.Time.Equal(at) || a.Detail == nil {
 		t.Errorf("%+v", a)
 	}
-	if a, _ := answer("gone?full"); a.Why != "third" || a.Detail != nil || a.NoDetail != "there is no such object" {
+	if a, _ := answer("snapshot/job/gone"); a.Why != "third" || a.Detail != nil || a.NoDetail != "there is no such object" {
 		t.Errorf("%+v", a)
 	}
 	jobs.Put(plan.Key{Name: "kept"}, explain.Record{Why: "kept"})
-	if a, _ := answer("kept?full"); a.Why != "kept" || a.NoDetail != "this controller keeps records only" {
+	if a, _ := answer("snapshot/job/kept"); a.Why != "kept" || a.NoDetail != "this controller keeps records only" {
 		t.Errorf("%+v", a)
 	}
-	if _, code := answer("silent"); code != http.StatusNotFound {
+	if _, code := answer("explain/job/silent"); code != http.StatusNotFound {
 		t.Error(code)
 	}
 	ask = func() {
 		ask = nil
-		if a, _ := answer("web?full"); a.NoDetail != "another detail is being made, ask again" {
+		if a, _ := answer("snapshot/job/web"); a.NoDetail != "another detail is being made, ask again" {
 			t.Errorf("two at a time: %+v", a)
 		}
 	}
-	if a, _ := answer("web?full"); a.Detail == nil {
+	if a, _ := answer("snapshot/job/web"); a.Detail == nil {
 		t.Errorf("%+v", a)
 	}
 }

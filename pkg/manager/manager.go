@@ -129,9 +129,10 @@ func (m *Manager) Livez() []health.Check { return m.current.Load().Livez() }
 func (m *Manager) Readyz() []health.Check { return m.current.Load().Readyz() }
 
 // Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
-// wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a key. The controller
-// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path. With ?full the controller observes
-// the key and plans for it, without writing, and the answer has what it has seen and what it would do.
+// wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a
+// key. At /debug/snapshot/<controller>/<namespace>/<name> it adds what the controller sees and would do now. The controller
+// may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path. Nothing
+// is written for an answer.
 func (m *Manager) Explain() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.current.Load().Explain().ServeHTTP(w, r) })
 }

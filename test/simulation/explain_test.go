@@ -85,9 +85,9 @@ func (w *world) explained(t *testing.T, controller string) (details int) {
 	if m == nil {
 		return 0
 	}
-	ask := func(path string, into any) (body string, ok bool) {
+	ask := func(root, path string, into any) (body string, ok bool) {
 		answer := httptest.NewRecorder()
-		m.Explain().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/explain/"+controller+path, nil))
+		m.Explain().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, root+controller+path, nil))
 		if answer.Code != http.StatusOK {
 			return "", false
 		}
@@ -97,7 +97,7 @@ func (w *world) explained(t *testing.T, controller string) (details int) {
 		return answer.Body.String(), true
 	}
 	var overview struct{ Kinds []string }
-	if _, ok := ask("", &overview); !ok {
+	if _, ok := ask("/debug/explain/", "", &overview); !ok {
 		return 0
 	}
 	var secrets, paths []string
@@ -118,7 +118,7 @@ func (w *world) explained(t *testing.T, controller string) (details int) {
 			History []explain.Record
 			explain.Detail
 		}
-		body, ok := ask(path+"?full", &told)
+		body, ok := ask("/debug/snapshot/", path, &told)
 		if !ok {
 			continue
 		}

@@ -173,16 +173,17 @@ func reviewClient(c options.Config, base *rest.Config, name string) *rest.Config
 func handlers(c options.Config, registry []manager.Controller, m *manager.Manager, start time.Time) map[string]http.Handler {
 	livez, readyz := health.Handler("livez", m.Livez), health.Handler("readyz", m.Readyz)
 	all := map[string]http.Handler{
-		"/healthz":        health.Handler("healthz", m.Healthz), // and nothing below it (MH-6)
-		"/livez":          livez,
-		"/livez/":         livez,
-		"/readyz":         readyz,
-		"/readyz/":        readyz,
-		"/metrics":        metrics.Handler(),
-		"/metrics/slis":   metrics.SLIHandler(),
-		"/configz":        pages.Configz(configzName, configz(c, registry)),
-		"/debug/explain":  m.Explain(),
-		"/debug/explain/": m.Explain(),
+		"/healthz":         health.Handler("healthz", m.Healthz), // and nothing below it (MH-6)
+		"/livez":           livez,
+		"/livez/":          livez,
+		"/readyz":          readyz,
+		"/readyz/":         readyz,
+		"/metrics":         metrics.Handler(),
+		"/metrics/slis":    metrics.SLIHandler(),
+		"/configz":         pages.Configz(configzName, configz(c, registry)),
+		"/debug/explain":   m.Explain(),
+		"/debug/explain/":  m.Explain(),
+		"/debug/snapshot/": m.Explain(),
 	}
 	maps.Copy(all, m.Handlers())
 	if c.Features.Enabled("ComponentFlagz") {

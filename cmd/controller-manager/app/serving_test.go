@@ -218,7 +218,7 @@ func TestHandlers(t *testing.T) {
 		"--concurrent-rc-syncs=7")
 	for _, path := range []string{"/healthz", "/livez", "/livez/", "/readyz", "/readyz/", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz",
 		"/debug/pprof", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace", "/debug/flags/v",
-		"/debug/explain", "/debug/explain/"} {
+		"/debug/explain", "/debug/explain/", "/debug/snapshot/"} {
 		if all[path] == nil {
 			t.Errorf("MH-6..14: no %s", path)
 		}

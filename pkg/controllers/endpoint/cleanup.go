@@ -1,5 +1,7 @@
 package endpoint
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
 import (
 	"cmp"
 	"context"
