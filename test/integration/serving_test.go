@@ -319,7 +319,7 @@ func TestServingByTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/explain", "/debug/snapshot/x", "/debug/flags/v"} {
+	for _, path := range []string{"/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/explain", "/debug/snapshot/", "/debug/flags/v"} {
 		want := http.StatusOK
 		if path == "/debug/flags/v" {
 			want = http.StatusNotAcceptable // MH-13: this is no PUT
