@@ -103,7 +103,7 @@ func (m *Mapper) HasSubresource(ctx context.Context, of Mapping, name string) (b
 	if known.hasSubresource(of, name) || current {
 		return known.hasSubresource(of, name), nil
 	}
-	known, err := m.discover(ctx)
+	known, err := m.discover(ctx, known)
 	if err != nil {
 		return false, err
 	}
@@ -117,7 +117,7 @@ func (m *Mapper) Discovery() discovery.CachedDiscoveryInterface { return m.cache
 // Refresh discovers anew, or waits for the discovery that is under way. It returns an error if nothing could be found out;
 // that single groups fail is none.
 func (m *Mapper) Refresh(ctx context.Context) error {
-	known, err := m.discover(ctx)
+	known, err := m.discover(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func find[T any](ctx context.Context, m *Mapper, lookUp func(meta.RESTMapper) (T
 		return found, err
 	}
 	if !current {
-		if known, err = m.discover(ctx); err != nil {
+		if known, err = m.discover(ctx, known); err != nil {
 			return found, err
 		}
 		found, err = lookUp(known.kinds)
@@ -147,10 +147,15 @@ func (m *Mapper) latest() (known *discovered, current bool) {
 	return m.known, !m.tried.IsZero() && time.Since(m.tried) < rediscoverAfter
 }
 
-// discover waits for the discovery that is under way, and begins one if none is.
-func (m *Mapper) discover(ctx context.Context) (*discovered, error) {
+// discover waits for the discovery that is under way, and begins one if none is, unless one has ended since the caller has looked at what
+// was known; nil stands for a caller that has not looked.
+func (m *Mapper) discover(ctx context.Context, seen *discovered) (*discovered, error) {
 	m.mu.Lock()
 	running := m.running
+	if newer := m.known; running == nil && seen != nil && newer != seen {
+		m.mu.Unlock()
+		return newer, nil
+	}
 	if running == nil {
 		running = make(chan struct{})
 		m.running = running

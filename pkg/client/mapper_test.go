@@ -189,6 +189,22 @@ func TestCustomKindsAreDiscoveredOnce(t *testing.T) {
 	})
 }
 
+// Whoever looked before a discovery, and did not get to wait for it, takes what it has found.
+func TestADiscoveryServesThoseWhoLookedBefore(t *testing.T) {
+	c, m := startCatalog(t, false, widgets)
+	before, _ := m.latest()
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := m.discover(t.Context(), before)
+	if current, _ := m.latest(); err != nil || after != current || c.requests() != 1 {
+		t.Errorf("%v, discovered %d times", err, c.requests())
+	}
+	if again, err := m.discover(t.Context(), after); err != nil || again == after || c.requests() != 2 {
+		t.Errorf("%v, discovered %d times by one who knows of the first", err, c.requests())
+	}
+}
+
 func TestBuiltInKindsNeedNoServer(t *testing.T) {
 	c, m := startCatalog(t, false)
 	c.set(func() { c.away = true })

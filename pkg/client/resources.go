@@ -29,7 +29,7 @@ func (m *Mapper) PreferredResourcesSince(ctx context.Context, earliest time.Time
 	known, current := m.latest()
 	for !current || known.began.Before(earliest) { // the one under way may have begun too early
 		var err error
-		if known, err = m.discover(ctx); err != nil {
+		if known, err = m.discover(ctx, known); err != nil {
 			return nil, err
 		}
 		current = true
