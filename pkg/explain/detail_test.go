@@ -75,7 +75,8 @@ func example() Detail {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", UID: "2", ResourceVersion: "11",
-			Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: secret, "team": "shop"},
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret, "team": "shop", "objectset.rio.cattle.io/applied": "H4sI" + secret,
+				"kapp.k14s.io/original": ` {"data":"` + secret + `"}`},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](2), Template: template},
