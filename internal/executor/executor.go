@@ -48,8 +48,8 @@ type Config struct {
 	Stale   func(schema.GroupResource) // is told of each change that was not sent because it was outdated; may be nil
 }
 
-// Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that the plan's owner does not control, a second change of one object in a reconcile, a change from an outdated
-// object.
+// Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that the plan's owner does not
+// control, a second change of one object in a reconcile, a change from an outdated object.
 type Executor struct {
 	Config
 	slots chan struct{}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
@@ -31,7 +32,11 @@ func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.Gro
 	defer end()
 	list := &metav1.PartialObjectMetadataList{}
 	err = reader.List(limited, m, namespace, metav1.ListOptions{}, list)
-	ended(limited.Err())
+	failure := limited.Err()
+	if ctx.Err() != nil { // whoever has asked has given up
+		failure = guard.ErrUnknown
+	}
+	ended(failure)
 	if err != nil {
 		return Failing
 	}

@@ -254,6 +254,16 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Whoever gives up has not found out anything: the next one may ask at once.
+func TestCompareGivenUp(t *testing.T) {
+	x := newIndex(quota.Gates{})
+	ctx, cancel := context.WithCancel(t.Context())
+	x.Compare(ctx, lister{during: cancel, err: context.Canceled}, quota.Pods(), client.Mapping{}, "shop")
+	if got := x.Compare(t.Context(), lister{}, quota.Pods(), client.Mapping{}, "shop"); got != Verified {
+		t.Errorf("%v", got)
+	}
+}
+
 // What is charged follows from the fields that are cached, whatever the objects are; and nothing panics.
 func TestIgnoresFieldsNotCached(t *testing.T) {
 	kept, err := projection.New(Fields())

@@ -14,7 +14,8 @@ import (
 
 // Bounds of a detail. What is larger is left out, and the text in its place says how large it is.
 const (
-	mostBytes    = 1 << 20 // of the snapshot, and of each object of a plan
+	mostBytes    = 1 << 20        // of the snapshot, and of each object of a plan
+	mostInside   = mostBytes / 64 // objects in a snapshot: no object takes fewer bytes, and to encode them all would take much memory
 	mostVersions = 1000
 	mostObjects  = 20 // of one step that are shown whole
 )
@@ -59,8 +60,12 @@ type Mapping func(schema.GroupVersionKind) (client.Mapping, error)
 
 // NewDetail makes one of the parts of a reconcile. The report may be nil.
 func NewDetail(now time.Time, snapshot, decision any, p plan.Plan, report *plan.Plan, mapping Mapping) Detail {
-	d := Detail{
-		Observed: now, Versions: versions(snapshot), Snapshot: masked(snapshot), Decision: described(decision), Plan: planned(p, mapping),
+	d := Detail{Observed: now, Decision: described(decision), Plan: planned(p, mapping)}
+	var objects int
+	if d.Versions, objects = versions(snapshot); objects > mostInside {
+		d.Snapshot = text(fmt.Sprintf("%s: %d objects", leftOut, objects))
+	} else {
+		d.Snapshot = masked(snapshot)
 	}
 	if report != nil {
 		r := planned(*report, mapping)
@@ -141,16 +146,19 @@ func versionOf(o plan.Object) Version {
 	return Version{Kind: kindOf(o), Namespace: o.GetNamespace(), Name: o.GetName(), ResourceVersion: o.GetResourceVersion()}
 }
 
-// versions lists the versions of the objects in a snapshot.
-func versions(snapshot any) (all []Version) {
+// versions lists the versions of the first objects in a snapshot, and counts all.
+func versions(snapshot any) (all []Version, total int) {
 	seen := map[plan.Object]bool{}
 	walk(open(snapshot), deepest, func(o plan.Object) {
-		if !seen[o] && len(all) < mostVersions {
-			seen[o] = true
+		if seen[o] {
+			return
+		}
+		seen[o] = true
+		if len(all) < mostVersions {
 			all = append(all, versionOf(o))
 		}
 	})
-	return all
+	return all, len(seen)
 }
 
 // walk visits the objects in a value.

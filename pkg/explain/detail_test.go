@@ -75,7 +75,8 @@ func example() Detail {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web", UID: "2", ResourceVersion: "11",
-			Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: secret, "team": "shop"},
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret, "team": "shop", "objectset.rio.cattle.io/applied": "H4sI" + secret,
+				"kapp.k14s.io/original": ` {"data":"` + secret + `"}`},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](2), Template: template},
@@ -129,7 +130,7 @@ func TestDetailGolden(t *testing.T) {
 	if err := json.Unmarshal(example().Snapshot, &seen); err != nil || seen.Set.Spec.Template.Spec.Containers[0].Env[0].Name != "PASSWORD" {
 		t.Errorf("the snapshot cannot be read: %v", err)
 	}
-	if again := versions(seen); len(again) != 3 {
+	if again, n := versions(seen); len(again) != 3 || n != 3 {
 		t.Errorf("%+v", again)
 	}
 	var token corev1.Secret
@@ -200,6 +201,20 @@ func TestSizeOfADetail(t *testing.T) {
 	}
 }
 
+// A snapshot of very many objects is not even encoded.
+func TestManyObjects(t *testing.T) {
+	var all []*corev1.Pod
+	for i := range mostInside + 1 {
+		all = append(all, pod(fmt.Sprint(i)))
+	}
+	if d := NewDetail(epoch, all, nil, plan.Plan{}, nil, builtIn); string(d.Snapshot) != `"left out: 16385 objects"` || len(d.Versions) != mostVersions {
+		t.Errorf("%.80s, %d versions", d.Snapshot, len(d.Versions))
+	}
+	if d := NewDetail(epoch, all[1:], nil, plan.Plan{}, nil, builtIn); !strings.HasSuffix(string(d.Snapshot), ` bytes"`) {
+		t.Errorf("%.80s", d.Snapshot)
+	}
+}
+
 // What cannot be shown is said to be left out, and nothing panics over it.
 func TestOddValues(t *testing.T) {
 	type cycle struct{ next *cycle }
@@ -218,7 +233,7 @@ func TestOddValues(t *testing.T) {
 			t.Errorf("%T is described as %s", nothing, d)
 		}
 	}
-	if all := versions(struct{ P *corev1.Pod }{}); all != nil {
+	if all, n := versions(struct{ P *corev1.Pod }{}); all != nil || n != 0 {
 		t.Errorf("%v", all)
 	}
 }

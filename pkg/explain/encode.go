@@ -17,8 +17,9 @@ import (
 
 const (
 	leftOut   = "left out"
-	deepest   = 12  // values in values
-	mostItems = 100 // of a list in a decision
+	deepest   = 12     // values in values
+	mostItems = 100    // of a list in a decision
+	gzipped   = "H4sI" // how what gzip has compressed begins in base64
 )
 
 // text returns a text as JSON.
@@ -50,8 +51,8 @@ func masked(v any) json.RawMessage {
 }
 
 // mask leaves out in place what may be a credential, wherever in an object it is: the data of Secrets, ConfigMaps and ControllerRevisions,
-// and what containers are given as environment variables, arguments and headers of probes. The record of kubectl apply has all of that. What
-// is left can be read into an object again.
+// and what containers are given as environment variables, arguments and headers of probes. The record of kubectl apply has all of that, and
+// so have those of other tools in annotations. What is left can be read into an object again.
 func mask(tree any) {
 	switch tree := tree.(type) {
 	case []any:
@@ -61,6 +62,7 @@ func mask(tree any) {
 	case map[string]any:
 		for name, value := range tree {
 			list, isList := value.([]any)
+			annotations, isMap := value.(map[string]any)
 			switch lower := strings.ToLower(name); {
 			case value == nil:
 			case lower == "data", lower == "binarydata", lower == "stringdata":
@@ -69,6 +71,13 @@ func mask(tree any) {
 				tree[name] = leftOut
 			case isList && (lower == "command" || lower == "args"):
 				tree[name] = []any{leftOut}
+			case isMap && lower == "annotations":
+				for key, value := range annotations {
+					if text, ok := value.(string); ok && mayBeObject(text) {
+						annotations[key] = leftOut
+					}
+				}
+				mask(annotations)
 			case lower == "managedfields":
 				delete(tree, name)
 			case isList && (lower == "env" || lower == "httpheaders"):
@@ -82,6 +91,12 @@ func mask(tree any) {
 			}
 		}
 	}
+}
+
+// mayBeObject reports whether the text of an annotation may be a whole object: as JSON, or compressed and encoded.
+func mayBeObject(text string) bool {
+	text = strings.TrimSpace(text)
+	return strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") || strings.HasPrefix(text, gzipped)
 }
 
 // emptied returns what may stand in the place of data, so that the object can be read again: of a map the names.

@@ -122,6 +122,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	if r.Fill != nil {
 		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
 	}
+	defer func() { r.gained = writing.Gained() }()
 	r.record.Planned(p.Steps)
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
@@ -147,7 +148,6 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	r.record.Planned(rep.Steps)
 	reported = writing.Apply(rep.Steps)
 	r.wrote(reported)
-	r.gained = writing.Gained()
 	return did, reported
 }
 

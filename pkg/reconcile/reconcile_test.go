@@ -177,6 +177,27 @@ func TestVanishedCreationsAreNoticed(t *testing.T) {
 	})
 }
 
+// So it is of a controller that reports nothing.
+func TestVanishedCreationsAreNoticedWithoutReport(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.adjust = func(c *Controller[toy, struct{}, int]) { c.Report = nil }
+		ctx, cancel := context.WithCancel(context.Background())
+		sets, pods := w.informer(ctx, &appsv1.ReplicaSet{}), w.informer(ctx, &corev1.Pod{})
+		w.lead(ctx, cancel, sets, pods)
+		w.settle()
+		w.put("a", 1)
+		w.settle()
+		for _, p := range pods.GetStore().List() {
+			if err := pods.GetStore().Delete(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(vanishedAfter)
+		w.settle()
+		w.wantPods(2)
+	})
+}
+
 func TestWritesNothingWithoutTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.start()

@@ -33,6 +33,7 @@ type question struct {
 type answer struct {
 	slot  int64
 	done  chan struct{} // closed when value and err are there
+	none  bool          // whoever has asked has given up, so that others ask anew
 	value any
 	err   error
 	until time.Time // for which it counts, also in later periods; zero for its own only
@@ -68,6 +69,9 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 		a.mu.Unlock()
 		select {
 		case <-known.done:
+			if known.none {
+				return a.get(ctx, now, group, namespace, q, read)
+			}
 			return known.value, known.err
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -89,6 +93,11 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 	switch {
 	case ctx.Err() != nil: // whoever has asked has given up
 		end(guard.ErrUnknown)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if mine.none = true; a.all[q] == mine {
+			delete(a.all, q)
+		}
 	case mine.err != nil && bounded.Err() != nil:
 		end(errUnanswered)
 		a.mu.Lock()

@@ -543,6 +543,44 @@ func TestAnswersAreForgotten(t *testing.T) {
 	})
 }
 
+// Whoever gives up has no answer for the others: those who wait for the same one ask anew.
+func TestGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAnswers(schedule{15 * time.Second})
+		read := func(ctx context.Context) (any, error) {
+			select {
+			case <-time.After(time.Second):
+				return 1, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		get := func(ctx context.Context) (any, error) {
+			return a.get(ctx, time.Now(), "g", "a", question{path: "x"}, read)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			if _, err := get(ctx); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		for range 2 {
+			go func() {
+				if v, err := get(t.Context()); v != 1 || err != nil {
+					t.Error(v, err)
+				}
+			}()
+		}
+		synctest.Wait()
+		cancel()
+		time.Sleep(2 * time.Second)
+		if v, err := get(t.Context()); v != 1 || err != nil {
+			t.Error(v, err)
+		}
+	})
+}
+
 // Those who ask the same at the same time share the request.
 func TestOneRequestAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -219,17 +219,20 @@ func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k c
 		return c
 	}
 	defer func() {
-		if apierrors.IsForbidden(err) || apierrors.IsResourceExpired(err) {
+		switch {
+		case apierrors.IsForbidden(err) || apierrors.IsResourceExpired(err):
 			err = nil // it has answered
+		case err != nil && ctx.Err() != nil:
+			err = guard.ErrUnknown // whoever has asked has given up
 		}
 		end(err)
 	}()
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	bounded, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	options := metav1.ListOptions{Limit: 500}
 	for {
 		page := &metav1.PartialObjectMetadataList{}
-		if err = r.Reader.List(ctx, k, r.Key.Name, options, page); err != nil {
+		if err = r.Reader.List(bounded, k, r.Key.Name, options, page); err != nil {
 			break
 		}
 		for i := range page.Items {

@@ -310,6 +310,17 @@ func TestObserve(t *testing.T) {
 			time.Sleep(retryAfter)
 			w.expectComplete(true)
 		},
+		"whoever gives up has not found out anything": func(t *testing.T) {
+			w := watch(t, just())
+			w.hang["secrets"] = true
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second/2, cancel)
+			_, _ = w.observer.observe(ctx, reconcile.Request[memory]{Key: plan.Key{Name: "shop"}, Now: time.Now(), Reader: w.server})
+			w.hang["secrets"] = false
+			w.requests()
+			w.expect()
+			w.expectRequests("deployments pods secrets")
+		},
 		"NS-14 a discovery that fails in part is no reason not to look at the rest": func(t *testing.T) {
 			w := watch(t, just())
 			w.failing = errors.New("503")
