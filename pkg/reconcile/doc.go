@@ -5,10 +5,12 @@
 //
 // A controller fills in a [Controller] and passes it to [New], which returns a runner for the manager:
 //
-//	reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}]{
+//	reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, struct{}]{
 //		Name: "website", Workers: 2, Kinds: []string{"Website"},
 //		Watches: []reconcile.Watch{sites.Watch(informers.Itself)},
-//		Observe: observe, Plan: planDeployment, Report: reportStatus,
+//		Observe: observe,
+//		Plan:    reconcile.PlanOnly(planDeployment),
+//		Report:  reconcile.ReportOnly[snapshot, struct{}](reportStatus),
 //	})
 //
 // Observe finds what there is, Plan decides what to write, and Report, knowing what became of that, decides about the status.
