@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -20,6 +21,9 @@ const (
 	explainPath  = "/debug/explain"
 	snapshotPath = "/debug/snapshot"
 )
+
+// detailWithin bounds how long a detail may take: it may read live, and others wait for it.
+const detailWithin = 30 * time.Second
 
 // mostKeys bounds how many keys of a controller a list shows.
 const mostKeys = 100
@@ -143,6 +147,8 @@ func (m *instance) detail(ctx context.Context, records *explain.Records, key pla
 		return explain.Detail{}, errors.New("another detail is being made, ask again")
 	}
 	defer m.detailing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, detailWithin)
+	defer cancel()
 	return records.Detail(ctx, key)
 }
 

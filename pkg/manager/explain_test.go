@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -196,4 +197,19 @@ func TestExplainInTheDocumentation(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "```json\n"+answer+"```\n") {
 		t.Errorf("docs/operations.md lacks the answer (%v):\n%s", err, answer)
 	}
+}
+
+// A detail that reads what does not answer ends by itself, however patient the client is.
+func TestExplainDetailEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records := explain.NewRecords(func(ctx context.Context, _ plan.Key) (explain.Detail, error) {
+			<-ctx.Done()
+			return explain.Detail{}, ctx.Err()
+		})
+		m := &instance{}
+		began := time.Now()
+		if _, err := m.detail(t.Context(), records, plan.Key{Name: "web"}); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != detailWithin {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
