@@ -44,7 +44,9 @@ type Config struct {
 	// all others.
 	Periodic bool
 
-	Written func(Write)                // is told of each write that has ended; may be nil
+	// Written is told of each write that has ended: create, update, patch or delete, of which resource, with the code of HTTP, "<error>" if
+	// the server did not answer. It may be nil.
+	Written func(verb, resource, code string)
 	Stale   func(schema.GroupResource) // is told of each change that was not sent because it was outdated; may be nil
 }
 
@@ -246,7 +248,7 @@ func (w *Writing) ended(m client.Mapping, verb string, err error) {
 		w.Executor.mu.Unlock()
 	}
 	if w.Written != nil {
-		w.Written(Write{Verb: verb, Resource: m.Resource, Code: codeOf(verb, err)})
+		w.Written(verb, m.Resource, codeOf(verb, err))
 	}
 }
 

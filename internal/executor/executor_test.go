@@ -293,7 +293,7 @@ func TestWithoutTheLease(t *testing.T) {
 	b := newBench(t)
 	p, q := put(b, newPod("p", owner)), put(b, newPod("q", owner))
 	b.BeforeWrite(notLeading)
-	b.Written = func(w Write) { t.Errorf("written: %+v", w) }
+	b.Written = func(verb, resource, code string) { t.Errorf("written: %s %s %s", verb, resource, code) }
 	for _, step := range []plan.Step{
 		plan.Create{Object: generated(owner), Events: podEvents},
 		plan.Change{Old: p, New: labelled(p), Events: podEvents},

@@ -8,13 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Write is one request that has ended.
-type Write struct {
-	Verb     string // create, update, patch or delete
-	Resource string
-	Code     string // of HTTP, as "200"; "<error>" if the server did not answer
-}
-
 // codeOf is the code of HTTP that the server answered with. The client keeps it for errors only.
 func codeOf(verb string, err error) string {
 	if err == nil {

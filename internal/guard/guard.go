@@ -40,8 +40,9 @@ var ErrBusy = errors.New("another request has not been answered")
 // ErrUnknown ends a request of which nothing can be concluded, such as one that was given up.
 var ErrUnknown = errors.New("the request was given up")
 
-// Begin admits a request. Otherwise the error is [ErrBusy], or how the last request has failed. The caller calls end once, when the request has
-// ended: with an error if the API has failed, and with nil if it has answered, if only by an error of its own.
+// Begin admits a request. Otherwise the error is [ErrBusy], or how the last request has failed. The caller calls end when the request has
+// ended: with an error if the API has failed, and with nil if it has answered, if only by an error of its own. Only the first call counts, so
+// that a deferred one with [ErrUnknown] ends a request that panics.
 func (g *Guard[K]) Begin(key K) (end func(failure error), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,12 +68,19 @@ func (g *Guard[K]) Begin(key K) (end func(failure error), err error) {
 		r.since = now
 	}
 	r.running++
-	return func(failure error) { g.end(key, r, now, failure) }, nil
+	ended := false
+	return func(failure error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !ended {
+			ended = true
+			g.end(key, r, now, failure)
+		}
+	}, nil
 }
 
+// end is called under the lock.
 func (g *Guard[K]) end(key K, r *requests, began time.Time, failure error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	now := time.Now()
 	r.running--
 	r.since = now

@@ -51,6 +51,22 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// A request ends once, so that whoever may panic can have its end deferred.
+func TestEndsOnce(t *testing.T) {
+	g := &Guard[string]{AtOnce: 2, Pause: time.Minute}
+	first, second := begin(t, g, "api"), begin(t, g, "api")
+	first(nil)
+	first(errDown)
+	first(ErrUnknown)
+	third := begin(t, g, "api")
+	refuses(t, g, ErrBusy)
+	second(nil)
+	third(nil)
+	if len(g.keys) != 0 {
+		t.Errorf("%d keys are remembered of which there is nothing to say", len(g.keys))
+	}
+}
+
 // While a request is slow, no other one waits for the same.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

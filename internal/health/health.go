@@ -33,8 +33,19 @@ const logEvery = time.Minute
 // for with each request; without any there is one that always passes, "ping" (MH-17).
 //
 // The results are counted in kubernetes_healthcheck and kubernetes_healthchecks_total (MH-30) once these are registered.
-func Handler(name string, checks func() []Check) http.Handler {
-	h := &handler{name: name, checks: checks, states: map[string]state{}}
+//
+// The checks may be of any type with the fields of a [Check], such as that of package manager.
+func Handler[C ~struct {
+	Name     string
+	Err      func() error
+	Advisory bool
+}](name string, checks func() []C) http.Handler {
+	h := &handler{name: name, states: map[string]state{}, checks: func() (all []Check) {
+		for _, c := range checks() {
+			all = append(all, Check(c))
+		}
+		return all
+	}}
 	return http.HandlerFunc(h.serve)
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers what client-go measures (MH-20..28, MH-35)
 
-	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -88,7 +87,7 @@ func (m *Metrics) Hooks(controller string) reconcile.Hooks {
 			results[result].Inc()
 		},
 		Retry: retries.Inc,
-		Write: func(w executor.Write) { m.writes.WithLabelValues(controller, w.Verb, w.Resource, w.Code).Inc() },
+		Write: func(verb, resource, code string) { m.writes.WithLabelValues(controller, verb, resource, code).Inc() },
 		Stale: func(r schema.GroupResource) {
 			m.stale.WithLabelValues(controller, r.Group, r.Resource).Inc()
 		},

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -182,7 +181,7 @@ func TestHooks(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	h.Reconciled(reconcile.Wrote, time.Second)
 	h.Retry()
-	h.Write(executor.Write{Verb: "create", Resource: "pods", Code: "201"})
+	h.Write("create", "pods", "201")
 	h.Stale(pods)
 	other.Stale(pods)
 	after := scrape(t, Handler())

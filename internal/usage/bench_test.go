@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -18,12 +19,12 @@ func BenchmarkPodDeletion(b *testing.B) {
 			x := newIndex(quota.Gates{})
 			counter := x.newCounter(quota.Pods(), func() {})
 			q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", pods, "requests.cpu", pods, "limits.memory", "1Ti")}}
-			l, err := LimitsOf(q, quota.Gates{})
+			l, err := sums.LimitsOf(q, quota.Gates{})
 			if err != nil {
 				b.Fatal(err)
 			}
 			for i := range 5 {
-				x.sums.setQuota(plan.Key{Namespace: "shop", Name: fmt.Sprint(i)}, &l)
+				x.sums.SetQuota(plan.Key{Namespace: "shop", Name: fmt.Sprint(i)}, &l)
 			}
 			all := make([]*corev1.Pod, pods)
 			for i := range all {
@@ -31,11 +32,11 @@ func BenchmarkPodDeletion(b *testing.B) {
 				counter.OnUpdate(all[i])
 			}
 			b.ReportAllocs()
-			i := 0
+			i, seen := 0, uint64(0)
 			for b.Loop() {
 				counter.OnDelete(all[i%pods])
 				for range 5 {
-					x.Count("shop", l, x.sums.sequence)
+					_, _, seen = x.Count("shop", l, seen)
 				}
 				b.StopTimer()
 				counter.OnUpdate(all[i%pods])

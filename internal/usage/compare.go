@@ -2,22 +2,13 @@ package usage
 
 import (
 	"context"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
-
-// comparison is that of a live list of a namespace with what is known of it. Objects that go while the list is read may be in it.
-type comparison struct {
-	of        schema.GroupResource
-	namespace string
-	gone      map[types.UID]bool
-}
 
 // Compare lists a namespace live with the reader, and compares the list with what is known of it. What cannot be listed in time keeps only its
 // own names from being counted.
@@ -26,10 +17,11 @@ func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.Gro
 	if err != nil {
 		return Failing
 	}
+	defer ended(guard.ErrUnknown) // if it panics
 	limited, cancel := context.WithTimeout(ctx, ListWithin)
 	defer cancel()
-	comparison, end := x.sums.beginComparison(of, namespace)
-	defer end()
+	comparison := x.sums.Compare(of, namespace)
+	defer comparison.End()
 	list := &metav1.PartialObjectMetadataList{}
 	err = reader.List(limited, m, namespace, metav1.ListOptions{}, list)
 	failure := limited.Err()
@@ -40,32 +32,8 @@ func (x *Index) Compare(ctx context.Context, reader client.Reader, of schema.Gro
 	if err != nil {
 		return Failing
 	}
-	if x.sums.lacks(comparison, list.Items) {
+	if comparison.Lacks(list.Items) {
 		return Late
 	}
 	return Verified
-}
-
-// beginComparison is called before a namespace is listed live, and end when the list has been compared.
-func (s *sums) beginComparison(of schema.GroupResource, namespace string) (c *comparison, end func()) {
-	c = &comparison{of, namespace, map[types.UID]bool{}}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.comparisons[c] = struct{}{}
-	return c, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.comparisons, c)
-	}
-}
-
-// lacks reports whether an object that was listed is not known, and has not been known either since the comparison began.
-func (s *sums) lacks(c *comparison, objects []metav1.PartialObjectMetadata) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var known map[types.UID]*interned
-	if a := s.namespaces[c.namespace]; a != nil {
-		known = a.items[c.of]
-	}
-	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return known[o.UID] == nil && !c.gone[o.UID] })
 }

@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 )
 
 // devices keeps what the charges of ResourceClaims depend on: device classes, and the pods for whose extended resources claims were made
 // (RQ-32). Only pods with extended resources are kept.
 type devices struct {
 	gates quota.Gates
-	sums  *sums
+	sums  *sums.Sums
 
 	mu      sync.Mutex
 	classes map[string]corev1.ResourceName
@@ -190,7 +191,7 @@ func (d *devices) charge(c *resourcev1.ResourceClaim, initial bool) {
 			owner = &o
 		}
 	}
-	d.sums.put(quota.ResourceClaims(), c, quota.ResourceClaim(c, d.classes, owner, d.gates), initial)
+	d.sums.Put(quota.ResourceClaims(), c, quota.ResourceClaim(c, d.classes, owner, d.gates), initial)
 }
 
 // oldest returns the oldest claim that was made for a pod.

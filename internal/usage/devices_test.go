@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 )
 
 const gpu = "requests.example.com/gpu"
@@ -39,7 +40,7 @@ func newDevicesBench() *devicesBench {
 func (b *devicesBench) used(namespace string) string {
 	var all []string
 	for _, of := range []schema.GroupResource{quota.Pods(), quota.ResourceClaims()} {
-		sum, _, _ := b.Count(namespace, Limits{Resources: map[schema.GroupResource]bool{of: true}}, 0)
+		sum, _, _ := b.Count(namespace, sums.Limits{Resources: map[schema.GroupResource]bool{of: true}}, 0)
 		n := sum[gpu]
 		all = append(all, fmt.Sprintf("%s %s", of.Resource, n.String()))
 	}

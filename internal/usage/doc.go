@@ -5,5 +5,5 @@
 // [Index.Compare] compares what is known of a namespace with the server. What an object is charged with is for package quota to say.
 //
 // An Index has locks of its own, which are taken in this order: that of the counter of a resource, that of the watches, that of the devices,
-// that of the sums.
+// that of the [sums.Sums].
 package usage

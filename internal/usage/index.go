@@ -15,6 +15,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -62,7 +63,7 @@ type Config struct {
 // Index counts what quotas limit, and nothing else (RQ-51).
 type Index struct {
 	config  Config
-	sums    *sums
+	sums    *sums.Sums
 	changes changes
 	devices devices
 	// lists are the live lists. A resource that could not be listed in time is asked for by one quota at a time, so that it does not keep
@@ -91,7 +92,7 @@ type watch struct {
 func New(c Config) *Index {
 	x := &Index{config: c, changes: changes{signal: make(chan struct{}, 1)}, wake: make(chan struct{}, 1)}
 	x.lists.Pause, x.lists.Turn = LookAgain, ListWithin+LookAgain
-	x.sums = newSums(x.changes.add, c.Arrivals)
+	x.sums = sums.New(x.changes.add, c.Arrivals)
 	x.devices.gates, x.devices.sums = c.Gates, x.sums
 	x.reset()
 	return x
@@ -104,7 +105,7 @@ func (x *Index) reset() {
 	x.watched, x.missing = map[schema.GroupResource]*watch{}, map[schema.GroupResource]bool{}
 	x.sought = map[schema.GroupResource]time.Time{}
 	x.devices.reset()
-	x.sums.reset()
+	x.sums.Reset()
 	x.changes.take()
 }
 
@@ -112,7 +113,7 @@ func (x *Index) reset() {
 // When it ends, everything is forgotten.
 func (x *Index) Run(ctx context.Context, quotas cache.SharedIndexInformer, enqueue func(plan.Key)) {
 	x.reset()
-	defer x.sums.reset()
+	defer x.sums.Reset()
 	registration, err := quotas.AddEventHandler(x.quotaHandler())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot follow quotas")
@@ -142,7 +143,7 @@ func (x *Index) Unwatch() {
 }
 
 // States tells what is known of the resources of a quota.
-func (x *Index) States(l Limits) map[schema.GroupResource]Status { return x.states(l.Resources) }
+func (x *Index) States(l sums.Limits) map[schema.GroupResource]Status { return x.states(l.Resources) }
 
 func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResource]Status {
 	x.mu.Lock()
@@ -171,16 +172,16 @@ func (x *Index) states(of map[schema.GroupResource]bool) map[schema.GroupResourc
 
 // Count returns what the selected objects of the resources of a quota use, and what has arrived of them since. The sequence is that of the
 // latest arrival in the sum.
-func (x *Index) Count(namespace string, l Limits, since uint64) (sum corev1.ResourceList, arrived []Arrival, sequence uint64) {
-	return x.sums.count(namespace, l, since)
+func (x *Index) Count(namespace string, l sums.Limits, since uint64) (sum corev1.ResourceList, arrived []sums.Arrival, sequence uint64) {
+	return x.sums.Count(namespace, l, since)
 }
 
 // Since returns since when the index knows what a quota limits; zero if it does not.
-func (x *Index) Since(key plan.Key, l Limits) time.Time { return x.sums.since(key, l) }
+func (x *Index) Since(key plan.Key, l sums.Limits) time.Time { return x.sums.Since(key, l) }
 
 // Unlisted names what is wanted and could not be listed in time.
 func (x *Index) Unlisted() (all []string) {
-	for of, now := range x.states(x.sums.wanted()) {
+	for of, now := range x.states(x.sums.Wanted()) {
 		if now.State == Failing {
 			all = append(all, of.String())
 		}
@@ -193,11 +194,11 @@ func (x *Index) Unlisted() (all []string) {
 func (x *Index) quotaHandler() cache.ResourceEventHandler {
 	note := func(o any) {
 		if q, ok := o.(*corev1.ResourceQuota); ok {
-			l, err := LimitsOf(q, x.config.Gates)
+			l, err := sums.LimitsOf(q, x.config.Gates)
 			if err != nil {
 				l.Resources = nil
 			}
-			x.sums.setQuota(plan.KeyOf(q), &l)
+			x.sums.SetQuota(plan.KeyOf(q), &l)
 			x.want(l.Resources)
 		}
 	}
@@ -215,7 +216,7 @@ func (x *Index) quotaHandler() cache.ResourceEventHandler {
 				o = missed.Obj
 			}
 			if q, ok := o.(*corev1.ResourceQuota); ok {
-				x.sums.setQuota(plan.KeyOf(q), nil)
+				x.sums.SetQuota(plan.KeyOf(q), nil)
 			}
 		},
 	}
@@ -253,12 +254,14 @@ func (x *Index) tick(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, pod := range x.sums.tick(time.Now()) {
-			x.devices.podExpired(pod)
+		for _, o := range x.sums.Tick(time.Now()) {
+			if o.Of == quota.Pods() {
+				x.devices.podExpired(podID{o.Namespace, o.UID})
+			}
 		}
 		if x.config.Period > 0 && time.Since(last) >= x.config.Period {
 			last = time.Now()
-			for _, key := range x.sums.recount() {
+			for _, key := range x.sums.Recount() {
 				x.changes.add(key)
 			}
 		}

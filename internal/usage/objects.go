@@ -105,7 +105,7 @@ func (c *typedCounter) OnList(all []metav1.Object) {
 		there[o.GetUID()] = true
 	}
 	c.index.devices.retain(c.of, there)
-	c.index.sums.retain(c.of, there)
+	c.index.sums.Retain(c.of, there)
 	for _, o := range all {
 		c.put(o, !c.listed)
 	}
@@ -132,7 +132,7 @@ func (c *typedCounter) OnDelete(o metav1.Object) {
 		return
 	}
 	c.index.devices.remove(c.of, o.GetNamespace(), o.GetUID()) // first, or it might put a claim into the counters again
-	c.index.sums.remove(c.of, o.GetNamespace(), o.GetUID())
+	c.index.sums.Remove(c.of, o.GetNamespace(), o.GetUID())
 }
 
 func (c *typedCounter) put(o metav1.Object, initial bool) {
@@ -140,12 +140,12 @@ func (c *typedCounter) put(o metav1.Object, initial bool) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		item := quota.Pod(o, x.config.Gates)
-		x.sums.put(c.of, o, item, initial)
+		x.sums.Put(c.of, o, item, initial)
 		x.devices.putPod(o, item)
 	case *corev1.Service:
-		x.sums.put(c.of, o, quota.Service(o), initial)
+		x.sums.Put(c.of, o, quota.Service(o), initial)
 	case *corev1.PersistentVolumeClaim:
-		x.sums.put(c.of, o, quota.Claim(o), initial)
+		x.sums.Put(c.of, o, quota.Claim(o), initial)
 	case *resourcev1.ResourceClaim:
 		x.devices.putClaim(o, initial)
 	}

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +22,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -80,13 +80,13 @@ func TestSumsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := newIndex(quota.Gates{})
 		counter := x.newCounter(quota.Pods(), func() {})
-		pods, quotas := map[types.UID]*corev1.Pod{}, map[plan.Key]Limits{}
+		pods, quotas := map[types.UID]*corev1.Pod{}, map[plan.Key]sums.Limits{}
 		for _, namespace := range []string{"shop", "bank"} {
 			for _, scope := range []corev1.ResourceQuotaScope{"", corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort} {
-				l := Limits{Selector: selectorOf(t, scope), Resources: map[schema.GroupResource]bool{quota.Pods(): true}}
+				l := sums.Limits{Selector: selectorOf(t, scope), Resources: map[schema.GroupResource]bool{quota.Pods(): true}}
 				key := plan.Key{Namespace: namespace, Name: string(scope)}
 				quotas[key] = l
-				x.sums.setQuota(key, &l)
+				x.sums.SetQuota(key, &l)
 			}
 		}
 		list := func() (all []metav1.Object) {
@@ -109,7 +109,7 @@ func TestSumsAreThoseOfTheObjects(t *testing.T) {
 				pods[other.UID] = other
 				counter.OnList(list())
 			case 2:
-				x.sums.recount()
+				x.sums.Recount()
 			default:
 				pods[p.UID] = p
 				counter.OnUpdate(p)
@@ -129,45 +129,24 @@ func TestSumsAreThoseOfTheObjects(t *testing.T) {
 	})
 }
 
-// Arrivals are kept for as long as a reservation may wait for them.
-func TestArrivalsAreForgotten(t *testing.T) {
-	x := newIndex(quota.Gates{})
-	l := Limits{Resources: map[schema.GroupResource]bool{quota.Pods(): true}}
-	x.sums.setQuota(someKey, &l)
-	for i := range 10 {
-		x.sums.put(quota.Pods(), object(fmt.Sprint(i), i), quota.Object(quota.Pods()), false)
-	}
-	a := x.sums.namespaces["shop"]
-	for i := range a.arrivals {
-		a.arrivals[i].at = time.Now().Add(-time.Hour)
-	}
-	x.sums.put(quota.Pods(), object("x", 11), quota.Object(quota.Pods()), false)
-	x.sums.put(quota.Pods(), object("x", 12), quota.Item{}, false) // it uses less
-	x.sums.tick(time.Now())
-	if _, arrived, last := x.Count("shop", l, 10); len(a.arrivals) != 1 || len(arrived) != 1 || last != 11 {
-		t.Errorf("%d arrivals are kept, %d are new", len(a.arrivals), len(arrived))
-	}
-}
-
 // RQ-2, RQ-7: sums are made anew in each period, and the quotas are told.
 func TestRecount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newIndex(quota.Gates{})
-		l := Limits{Resources: map[schema.GroupResource]bool{quota.Pods(): true}}
-		x.sums.setQuota(someKey, &l)
+		l := sums.Limits{Resources: map[schema.GroupResource]bool{quota.Pods(): true}}
+		x.sums.SetQuota(someKey, &l)
 		x.newCounter(quota.Pods(), func() {}).OnUpdate(podNamed("a"))
-		sum, _, _ := x.Count("shop", l, 0)
-		if n := sum["pods"]; n.Value() != 1 {
-			t.Fatalf("%v", sum)
-		}
-		x.sums.namespaces["shop"].sums[sumKey{quota.Pods(), ""}]["pods"] = resource.MustParse("7")
 		x.changes.take()
 		ctx, cancel := context.WithCancel(t.Context())
 		go x.tick(ctx)
 		defer synctest.Wait()
 		defer cancel()
-		time.Sleep(6 * time.Minute)
-		sum, _, _ = x.Count("shop", l, 0)
+		time.Sleep(4 * time.Minute)
+		if told := x.changes.take(); len(told) > 0 {
+			t.Errorf("within the period %v are told", told)
+		}
+		time.Sleep(2 * time.Minute)
+		sum, _, _ := x.Count("shop", l, 0)
 		if n := sum["pods"]; n.Value() != 1 || !x.changes.take()[someKey] {
 			t.Errorf("after the period %v", sum)
 		}
@@ -181,9 +160,9 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		x := newIndex(quota.Gates{ExtendedResourcesByClaims: true, PodLevelResources: true})
 		q := &corev1.ResourceQuota{}
 		fill(q)
-		l, err := LimitsOf(q, x.config.Gates)
+		l, err := sums.LimitsOf(q, x.config.Gates)
 		if err == nil {
-			x.sums.setQuota(someKey, &l)
+			x.sums.SetQuota(someKey, &l)
 		}
 		var counters []*typedCounter
 		for _, of := range []schema.GroupResource{quota.Pods(), quota.Services(), quota.Claims(), quota.ResourceClaims()} {
@@ -202,9 +181,9 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		for _, counter := range counters {
 			counter.OnList(nil)
 		}
-		x.sums.setQuota(someKey, nil)
-		if n := len(x.sums.namespaces) + len(x.sums.interned) + len(x.sums.expiring) + len(x.devices.claims) + len(x.devices.pods) + len(x.devices.byPod); n > 0 {
-			t.Errorf("%d things are remembered of what is gone", n)
+		x.sums.SetQuota(someKey, nil)
+		if n := len(x.devices.claims) + len(x.devices.pods) + len(x.devices.byPod); n > 0 || !x.sums.Empty() {
+			t.Errorf("things are remembered of what is gone, %d by the devices", n)
 		}
 	})
 }
@@ -248,8 +227,11 @@ func TestCompare(t *testing.T) {
 		if c.gone != "" {
 			c.list.during = func() { counter.OnDelete(podNamed(c.gone)) }
 		}
-		if got := x.Compare(t.Context(), c.list, quota.Pods(), client.Mapping{}, "shop"); got != c.want || len(x.sums.comparisons) != 0 {
-			t.Errorf("%s: %v, want %v; %d comparisons have not ended", c.name, got, c.want, len(x.sums.comparisons))
+		if got := x.Compare(t.Context(), c.list, quota.Pods(), client.Mapping{}, "shop"); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+		if counter.OnList(nil); !x.sums.Empty() {
+			t.Errorf("%s: the comparison has not ended, or more is remembered than there is", c.name)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
@@ -54,7 +55,7 @@ func errorText(err error) string {
 
 // update compares what is wanted with what is there. Discovery takes its time, so that what is wanted is read again after it.
 func (x *Index) update(ctx context.Context) error {
-	found, unknown, err := x.find(ctx, x.sums.wanted())
+	found, unknown, err := x.find(ctx, x.sums.Wanted())
 	x.end(x.leave(func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *watch) bool {
 		m, ok := found[of]
 		// While a group is known in part, none of its resources changes its version.
@@ -63,7 +64,7 @@ func (x *Index) update(ctx context.Context) error {
 	x.mu.Lock()
 	before, sought := x.missing, x.sought
 	x.missing, x.sought = map[schema.GroupResource]bool{}, map[schema.GroupResource]time.Time{}
-	for of := range x.sums.wanted() {
+	for of := range x.sums.Wanted() {
 		m, ok := found[of]
 		switch {
 		case x.watched[of] != nil:
@@ -89,7 +90,7 @@ func (x *Index) update(ctx context.Context) error {
 
 // enqueue has the quotas looked at that limit a resource.
 func (x *Index) enqueue(of schema.GroupResource) {
-	for _, key := range x.sums.limiting(of) {
+	for _, key := range x.sums.Limiting(of) {
 		x.changes.add(key)
 	}
 }
@@ -98,7 +99,7 @@ func (x *Index) enqueue(of schema.GroupResource) {
 func (x *Index) leave(stays func(wanted map[schema.GroupResource]bool, of schema.GroupResource, w *watch) bool) map[schema.GroupResource]*watch {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	wanted := x.sums.wanted()
+	wanted := x.sums.Wanted()
 	left := map[schema.GroupResource]*watch{}
 	for of, w := range x.watched {
 		if !stays(wanted, of, w) {
@@ -114,7 +115,7 @@ func (x *Index) end(left map[schema.GroupResource]*watch) {
 	for of, w := range left {
 		w.stop()
 		x.devices.forget(of)
-		x.sums.retain(of, nil)
+		x.sums.Retain(of, nil)
 	}
 }
 
@@ -195,17 +196,17 @@ func (x *Index) start(ctx context.Context, of schema.GroupResource, m client.Map
 
 // metadataCounter counts the objects of a resource.
 type metadataCounter struct {
-	sums   *sums
+	sums   *sums.Sums
 	of     schema.GroupResource
 	synced func(schema.GroupVersionResource) bool
 }
 
 // OnUpdate implements metadata.Handler.
 func (c *metadataCounter) OnUpdate(resource schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
-	c.sums.put(c.of, o, quota.Object(c.of), !c.synced(resource))
+	c.sums.Put(c.of, o, quota.Object(c.of), !c.synced(resource))
 }
 
 // OnDelete implements metadata.Handler.
 func (c *metadataCounter) OnDelete(_ schema.GroupVersionResource, o *metav1.PartialObjectMetadata) {
-	c.sums.remove(c.of, o.Namespace, o.UID)
+	c.sums.Remove(c.of, o.Namespace, o.UID)
 }

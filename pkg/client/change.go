@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
@@ -18,12 +20,12 @@ import (
 type Method string
 
 const (
-	// MethodPatch sends the difference, see [Difference]. It suits objects of which the caches keep only some fields, and
+	// MethodPatch sends the difference, with the uid as a precondition. It suits objects of which the caches keep only some fields, and
 	// never conflicts over fields that others write.
 	MethodPatch Method = "patch"
 	// MethodUpdate replaces the object, with the resourceVersion observed as precondition. The object must be whole.
 	MethodUpdate Method = "update"
-	// MethodApply applies the new object by server-side apply, see [Applied]. It needs a field manager.
+	// MethodApply applies the new object by server-side apply, with the uid as a precondition. It needs a field manager.
 	MethodApply Method = "apply"
 )
 
@@ -60,8 +62,9 @@ func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string
 // Change brings before, as it was observed, to after. It returns the metadata of what the server made of it, and nil if
 // there is no difference: then it makes no request. An apply is always sent, as it may change who owns the fields.
 func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object, o WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	var patch *Patch
+	var data []byte
 	var err error
+	kind := m.PatchType()
 	switch o.Method {
 	case MethodUpdate:
 		if equality.Semantic.DeepEqual(before, after) {
@@ -69,14 +72,15 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 		}
 		return c.Update(ctx, m, after, o)
 	case MethodApply:
-		patch, err = Applied(m, after)
+		kind = types.ApplyPatchType
+		data, err = patch.Applied(m.GroupVersionKind, after)
 	case MethodPatch, "":
-		patch, err = difference(m, before, after, !m.BuiltIn || o.Version)
+		data, err = patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn, Version: o.Version}.Difference(before, after)
 	default:
 		err = fmt.Errorf("change %s: unknown method %q", m.Kind, o.Method)
 	}
-	if err != nil || patch == nil {
+	if err != nil || data == nil {
 		return nil, err
 	}
-	return c.Patch(ctx, m, plan.KeyOf(before), *patch, o)
+	return c.Patch(ctx, m, plan.KeyOf(before), Patch{Type: kind, Data: data}, o)
 }

@@ -9,6 +9,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -36,6 +37,12 @@ type Reader interface {
 
 	// GetRaw reads a path that serves no objects of known types, such as that of a metrics API. The answer is in JSON.
 	GetRaw(ctx context.Context, path string, query url.Values) ([]byte, error)
+}
+
+// Patch is the body of a patch request, in JSON.
+type Patch struct {
+	Type types.PatchType
+	Data []byte
 }
 
 // ReadOnly returns a Reader that reads what r reads. It cannot write, even if r can: no type assertion leads back to r.

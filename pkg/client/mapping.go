@@ -33,7 +33,7 @@ func (m Mapping) GroupResource() schema.GroupResource {
 	return m.GroupVersionResource().GroupResource()
 }
 
-// PatchType is that of the patches which [Difference] makes. API servers know the merge keys of lists in built-in kinds
+// PatchType is that of the patches which [Change] sends. API servers know the merge keys of lists in built-in kinds
 // only.
 func (m Mapping) PatchType() types.PatchType {
 	if m.BuiltIn {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -15,6 +16,7 @@ import (
 // Bounds of a detail. What is larger is left out, and the text in its place says how large it is.
 const (
 	mostBytes    = 1 << 20        // of the snapshot, and of each object of a plan
+	mostOfPlan   = 8 * mostBytes  // of all objects of a plan together
 	mostInside   = mostBytes / 64 // objects in a snapshot: no object takes fewer bytes, and to encode them all would take much memory
 	mostVersions = 1000
 	mostObjects  = 20 // of one step that are shown whole
@@ -75,24 +77,31 @@ func NewDetail(now time.Time, snapshot, decision any, p plan.Plan, report *plan.
 }
 
 func planned(p plan.Plan, mapping Mapping) Plan {
-	return Plan{Why: clip(p.Why), Next: Seconds(p.Requeue), Steps: steps(p.Steps, mapping)}
+	w := writer{mapping: mapping, left: mostOfPlan}
+	return Plan{Why: clip(p.Why), Next: Seconds(p.Requeue), Steps: w.steps(p.Steps)}
 }
 
-func steps(all []plan.Step, mapping Mapping) []Step {
+// writer shows the steps of one plan.
+type writer struct {
+	mapping Mapping
+	left    int // bytes that may be shown of objects
+}
+
+func (w *writer) steps(all []plan.Step) []Step {
 	shown := make([]Step, 0, len(all))
 	for _, one := range all[:min(len(all), mostVersions)] {
 		step := Step{Does: clip(words(one))}
 		switch s := one.(type) {
 		case plan.Create:
-			step.Objects = whole(s.Object)
+			step.Objects = w.whole(s.Object)
 		case plan.CreateAll:
-			step.Objects = whole(s.Objects...)
+			step.Objects = w.whole(s.Objects...)
 		case plan.Change:
 			step.Fill = s.Fill
 			if s.Apply != nil || s.Old == nil {
-				step.Objects = whole(s.New)
+				step.Objects = w.whole(s.New)
 			} else {
-				step.Patch = difference(s, mapping)
+				step.Patch = w.difference(s)
 			}
 		case plan.Delete:
 			for _, o := range s.Objects[:min(len(s.Objects), mostVersions)] {
@@ -101,7 +110,7 @@ func steps(all []plan.Step, mapping Mapping) []Step {
 		case plan.Each:
 			step.Does = "each"
 			for _, sequence := range s.Sequences[:min(len(s.Sequences), mostVersions)] {
-				step.Sequences = append(step.Sequences, steps(sequence, mapping))
+				step.Sequences = append(step.Sequences, w.steps(sequence))
 			}
 		}
 		shown = append(shown, step)
@@ -112,15 +121,25 @@ func steps(all []plan.Step, mapping Mapping) []Step {
 	return shown
 }
 
-func whole(all ...plan.Object) (shown []json.RawMessage) {
+func (w *writer) whole(all ...plan.Object) (shown []json.RawMessage) {
 	for _, o := range all[:min(len(all), mostObjects)] {
-		shown = append(shown, masked(o))
+		shown = append(shown, w.masked(o))
 	}
 	return shown
 }
 
+// masked is [masked] of a value, unless too much was shown already.
+func (w *writer) masked(v any) json.RawMessage {
+	if w.left <= 0 {
+		return text(leftOut + ": the plan is large")
+	}
+	data := masked(v)
+	w.left -= len(data)
+	return data
+}
+
 // difference returns what a change sends.
-func difference(s plan.Change, mapping Mapping) json.RawMessage {
+func (w *writer) difference(s plan.Change) json.RawMessage {
 	kind, err := s.Kind, error(nil)
 	if kind.Empty() {
 		kind, err = client.KindOf(s.New)
@@ -128,18 +147,18 @@ func difference(s plan.Change, mapping Mapping) json.RawMessage {
 	if err != nil {
 		return text(err.Error())
 	}
-	m, err := mapping(kind)
+	m, err := w.mapping(kind)
 	if err != nil {
 		return text(err.Error())
 	}
-	patch, err := client.Difference(m, s.Old, s.New)
+	data, err := patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn}.Difference(s.Old, s.New)
 	switch {
 	case err != nil:
 		return text(err.Error())
-	case patch == nil:
+	case data == nil:
 		return nil
 	}
-	return masked(json.RawMessage(patch.Data))
+	return w.masked(json.RawMessage(data))
 }
 
 func versionOf(o plan.Object) Version {

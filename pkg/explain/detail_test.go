@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -235,5 +236,28 @@ func TestOddValues(t *testing.T) {
 	}
 	if all, n := versions(struct{ P *corev1.Pod }{}); all != nil || n != 0 {
 		t.Errorf("%v", all)
+	}
+}
+
+// Drivers of volumes are given credentials as options.
+func TestOptionsOfVolumesAreLeftOut(t *testing.T) {
+	spec := corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d", VolumeAttributes: map[string]string{"password": secret}}}},
+		{Name: "b", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "d", Options: map[string]string{"password": secret}}}},
+	}}
+	got := string(masked(&corev1.Pod{Spec: spec}))
+	if strings.Contains(got, secret) || strings.Count(got, `"password":""`) != 2 {
+		t.Error(got)
+	}
+}
+
+// However much is planned, an answer has a bound.
+func TestLargePlan(t *testing.T) {
+	large := pod("web")
+	large.Annotations = map[string]string{"note": strings.Repeat("x", mostBytes/2)}
+	p := plan.Plan{Steps: slices.Repeat([]plan.Step{plan.Create{Object: large}}, 100)}
+	shown, err := json.Marshal(planned(p, builtIn))
+	if err != nil || len(shown) < mostOfPlan || len(shown) > mostOfPlan+2*mostBytes || strings.Count(string(shown), leftOut) == 0 {
+		t.Errorf("%d bytes, %v", len(shown), err)
 	}
 }

@@ -51,7 +51,7 @@ func masked(v any) json.RawMessage {
 }
 
 // mask leaves out in place what may be a credential, wherever in an object it is: the data of Secrets, ConfigMaps and ControllerRevisions,
-// and what containers are given as environment variables, arguments and headers of probes. The record of kubectl apply has all of that, and
+// what drivers of volumes are given as options, and what containers are given as environment variables, arguments and headers of probes. The record of kubectl apply has all of that, and
 // so have those of other tools in annotations. What is left can be read into an object again.
 func mask(tree any) {
 	switch tree := tree.(type) {
@@ -62,22 +62,24 @@ func mask(tree any) {
 	case map[string]any:
 		for name, value := range tree {
 			list, isList := value.([]any)
-			annotations, isMap := value.(map[string]any)
+			fields, isMap := value.(map[string]any)
 			switch lower := strings.ToLower(name); {
 			case value == nil:
 			case lower == "data", lower == "binarydata", lower == "stringdata":
+				tree[name] = emptied(value)
+			case isMap && (lower == "volumeattributes" || lower == "options"): // of volumes by CSI, and of flexVolumes
 				tree[name] = emptied(value)
 			case lower == "kubectl.kubernetes.io/last-applied-configuration":
 				tree[name] = leftOut
 			case isList && (lower == "command" || lower == "args"):
 				tree[name] = []any{leftOut}
 			case isMap && lower == "annotations":
-				for key, value := range annotations {
+				for key, value := range fields {
 					if text, ok := value.(string); ok && mayBeObject(text) {
-						annotations[key] = leftOut
+						fields[key] = leftOut
 					}
 				}
-				mask(annotations)
+				mask(fields)
 			case lower == "managedfields":
 				delete(tree, name)
 			case isList && (lower == "env" || lower == "httpheaders"):

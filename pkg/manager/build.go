@@ -9,16 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	kubeinformers "k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	metadataclient "k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/election"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -31,6 +32,7 @@ import (
 func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instance, err error) {
 	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
 	m = &instance{Options: o, config: config, led: func() {}}
+	m.explain = m.newExplain()
 	defer func() {
 		if err != nil {
 			m.close()
@@ -71,17 +73,9 @@ func (m *instance) on(entry Controller) bool {
 
 // rootFirst returns the controllers in the order in which they are built (TOK-1).
 func rootFirst(registry []Controller) []Controller {
-	ordered := slices.Clone(registry)
-	slices.SortStableFunc(ordered, func(a, b Controller) int {
-		switch {
-		case a.Root == b.Root:
-			return 0
-		case a.Root:
-			return -1
-		}
-		return 1
-	})
-	return ordered
+	root := func(c Controller) bool { return c.Root }
+	others := slices.DeleteFunc(slices.Clone(registry), root)
+	return append(slices.DeleteFunc(slices.Clone(registry), func(c Controller) bool { return !root(c) }), others...)
 }
 
 func (m *instance) buildInformers() error {
@@ -126,31 +120,11 @@ func (m *instance) buildLeadership(ctx context.Context) error {
 		m.leadership = leaderelection.Always{}
 		return nil
 	}
-	root, err := m.builder.Root()
-	if err != nil {
-		return fmt.Errorf("client for leader events: %w", err)
-	}
-	config := m.builder.Lease(m.LeaderElection.RenewDeadline)
-	config.Wrap(m.refusals.Wrap)
-	leases, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("client for the lease: %w", err)
-	}
-	holder, err := leaderelection.Identity()
+	elector, closeEvents, err := election.New(ctx, m.builder, m.Component, m.LeaderElection, m.refusals.Wrap)
 	if err != nil {
 		return err
 	}
-	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), root.CoreV1(), m.Component, 0)
-	m.closers = append(m.closers, closeRecorder)
-	elector, err := leaderelection.New(m.LeaderElection, holder, leases.CoordinationV1(), recorder)
-	if err != nil {
-		return err
-	}
-	watched, err := kubernetes.NewForConfig(m.builder.Config(identity.LeaderElection)) // its requests may last
-	if err != nil {
-		return fmt.Errorf("client for the watch of the lease: %w", err)
-	}
-	elector.Watch(watched.CoordinationV1())
+	m.closers = append(m.closers, closeEvents)
 	elector.OnRollback(m.rolledBack)
 	m.leadership = elector
 	return nil
@@ -178,12 +152,14 @@ func (m *instance) buildShared() error {
 }
 
 // clientOptions let a worker know that a request of its has ended.
-var clientOptions = client.Options{OnRequestDone: reconcile.Progress}
+var clientOptions = client.Options{OnRequestDone: worker.Progress}
 
 func (m *instance) buildController(ctx context.Context, entry Controller) error {
-	config, err := m.configFor(entry)
-	if err != nil {
-		return err
+	config, err := m.builder.RootController(entry.Account), error(nil)
+	if !entry.Root {
+		if config, err = m.builder.Controller(entry.Account); err != nil {
+			return err
+		}
 	}
 	built := &named{Controller: entry}
 	config.Wrap(built.refusals.WrapWrites)
@@ -191,13 +167,16 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	if err != nil {
 		return err
 	}
-	client, err := own.Kubernetes()
+	events, err := own.Kubernetes()
 	if err != nil {
 		return err
 	}
-	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), client.CoreV1(), cmp.Or(entry.EventSource, entry.Account), 3)
+	recorder, closeRecorder := identity.NewRecorder(context.WithoutCancel(ctx), events.CoreV1(), cmp.Or(entry.EventSource, entry.Account), 3)
 	m.closers = append(m.closers, closeRecorder)
-	access := reconcile.Access{Client: own.Client(), Events: recorder, Method: methodOf(entry), MayGet: mayGet(entry)}
+	access := reconcile.Access{Client: own.Client(), Events: recorder}
+	if entry.Rights != nil {
+		access = access.With(entry.Rights())
+	}
 	if m.Hooks != nil {
 		access.Hooks = m.Hooks(entry.Name)
 	}
@@ -220,43 +199,19 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 
 // contextOf is what a controller is built from.
 func (m *instance) contextOf(entry Controller, own *client.Clients, access reconcile.Access) Context {
+	var mayCache func(schema.GroupResource) error // nil: anything
+	if entry.Rights != nil {
+		mayCache = entry.Rights().MayCache
+	}
 	return Context{
-		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.enabled, Informers: m.informers.Limited(entry.mayCache()), Metadata: m.metadata, Clients: own, Root: m.root, Shared: m.shared, Access: access,
-		RegisterMetrics: m.registerMetrics,
+		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Informers: m.informers.Limited(mayCache), Metadata: m.metadata,
+		Clients: own, Root: m.root, Shared: m.shared, Access: access, RegisterMetrics: m.registerMetrics,
 	}
 }
 
 // noteOff remembers why a controller is off.
 func (m *instance) noteOff(entry Controller, reason string) {
 	m.off = append(m.off, OffState{Name: entry.Name, Alias: entry.Alias, Reason: reason})
-}
-
-// configFor returns the configuration of a controller's client.
-func (m *instance) configFor(entry Controller) (*rest.Config, error) {
-	if entry.Root {
-		return m.builder.RootController(entry.Account), nil
-	}
-	return m.builder.Controller(entry.Account)
-}
-
-// methodOf says how a controller changes objects: by update where its rights allow nothing else.
-func methodOf(entry Controller) func(schema.GroupResource, string) client.Method {
-	if entry.Rights == nil {
-		return nil
-	}
-	rights := entry.Rights()
-	return func(resource schema.GroupResource, subresource string) client.Method {
-		return client.MethodFor(rights, resource, subresource)
-	}
-}
-
-// mayGet tells what a controller may read live.
-func mayGet(entry Controller) func(schema.GroupResource) bool {
-	if entry.Rights == nil {
-		return nil
-	}
-	rights := entry.Rights()
-	return func(resource schema.GroupResource) bool { return client.MayGet(rights, resource) }
 }
 
 func (m *instance) registerMetrics(own ...metrics.Registerable) {

@@ -3,13 +3,9 @@ package manager
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -79,22 +75,6 @@ type Flags interface {
 	Configz() (section string, fields any)
 }
 
-// SetFlags sets flags of the controllers of a registry, by name, as a command line does.
-func SetFlags(registry []Controller, values map[string]string) error {
-	fs := pflag.NewFlagSet("controllers", pflag.ContinueOnError)
-	for _, c := range registry {
-		if c.Flags != nil {
-			c.Flags.AddFlags(fs)
-		}
-	}
-	for name, value := range values {
-		if err := fs.Set(name, value); err != nil {
-			return fmt.Errorf("--%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // Rights returns what the controllers of a registry ask of the API server, by account, those of the root identity under
 // [rbac.Root]. Controllers that declare nothing are left out.
 func Rights(registry []Controller) map[string]rbac.Rights {
@@ -110,20 +90,6 @@ func Rights(registry []Controller) map[string]rbac.Rights {
 		all[account] = all[account].Merge(c.Rights())
 	}
 	return all
-}
-
-// mayCache returns what tells whether the controller may ask for a cache, nil if it may ask for any.
-func (c Controller) mayCache() func(schema.GroupResource) error {
-	if c.Rights == nil {
-		return nil
-	}
-	caches := c.Rights().Caches
-	return func(r schema.GroupResource) error {
-		if slices.Contains(caches, rbac.Resource{Group: r.Group, Name: r.Resource}) {
-			return nil
-		}
-		return fmt.Errorf("the controller has no right to list and watch %s, name it among the Caches of its Rights", r)
-	}
 }
 
 // Context is what an InitFunc builds from.
@@ -147,15 +113,4 @@ type Context struct {
 	Access reconcile.Access // what a [reconcile.Runner] needs of this controller's own
 	// RegisterMetrics has metrics of the controller's own served (MH-31).
 	RegisterMetrics func(...metrics.Registerable)
-}
-
-// Faster returns clients of the controller whose limit of requests is so many times higher, if there is one. They have a bucket of
-// their own (REG-70).
-func (c Context) Faster(qpsFactor float32, burstFactor int) (*client.Clients, error) {
-	config, _ := c.Clients.Config()
-	if config.QPS > 0 {
-		config.QPS, config.Burst = config.QPS*qpsFactor, config.Burst*burstFactor
-		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst)
-	}
-	return client.NewClients(config, c.Clients.Mapper(), clientOptions)
 }

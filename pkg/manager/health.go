@@ -7,10 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/standalone-kcm/controller-manager/internal/health"
+	"github.com/standalone-kcm/controller-manager/internal/health/queues"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
+
+// Check is one question about the process.
+type Check struct {
+	Name string
+	// Err returns nil, or what is wrong. It is quick.
+	Err func() error
+	// Advisory: the process works on when it fails, and need not be restarted or taken out of service.
+	Advisory bool
+}
 
 // Bounds say for how long something may make no progress before a health check fails. A field that is zero or less has
 // its default. On a watch without changes an API server sends a bookmark about once a minute, and the first one within two.
@@ -30,29 +39,29 @@ func (b Bounds) withDefaults() Bounds {
 }
 
 // Healthz is [Manager.Healthz].
-func (m *instance) Healthz() []health.Check {
+func (m *instance) Healthz() []Check {
 	checks := m.electionCheck()
 	for _, r := range m.runners {
 		if r.running.Load() {
-			checks = append(checks, health.Check{Name: r.Name, Err: func() error { return nil }})
+			checks = append(checks, Check{Name: r.Name, Err: func() error { return nil }})
 		}
 	}
 	return checks
 }
 
 // Livez is [Manager.Livez].
-func (m *instance) Livez() []health.Check {
+func (m *instance) Livez() []Check {
 	bounds := m.Bounds.withDefaults()
 	checks := m.electionCheck()
 	for _, r := range m.runners {
 		if o, ok := r.Runner.(observed); ok {
 			checks = append(checks,
-				health.Check{Name: r.Name + "-workers", Err: func() error { return anyOf(o, stuck, bounds.Worker) }},
-				health.Check{Name: r.Name + "-queue", Err: func() error { return anyOf(o, idle, bounds.Queue) }})
+				Check{Name: r.Name + "-workers", Err: func() error { return queues.Stuck(o.Statuses(), bounds.Worker) }},
+				Check{Name: r.Name + "-queue", Err: func() error { return queues.Idle(o.Statuses(), bounds.Queue) }})
 		}
 	}
 	for _, c := range m.started() {
-		checks = append(checks, health.Check{Name: "watch-" + c.Name, Err: func() error {
+		checks = append(checks, Check{Name: "watch-" + c.Name, Err: func() error {
 			if !c.Informer.HasSynced() {
 				return nil
 			}
@@ -60,7 +69,7 @@ func (m *instance) Livez() []health.Check {
 		}})
 	}
 	for _, state := range m.metadataStates() {
-		checks = append(checks, health.Check{Name: "watch-" + state.Resource.GroupResource().String(), Err: func() error {
+		checks = append(checks, Check{Name: "watch-" + state.Resource.GroupResource().String(), Err: func() error {
 			return state.Stalled(max(bounds.Watch, metadataStalled))
 		}})
 	}
@@ -71,29 +80,29 @@ func (m *instance) Livez() []health.Check {
 const metadataStalled = 15 * time.Minute
 
 // Readyz is [Manager.Readyz].
-func (m *instance) Readyz() []health.Check {
+func (m *instance) Readyz() []Check {
 	bounds := m.Bounds.withDefaults()
-	checks := []health.Check{
+	checks := []Check{
 		{Name: "shutdown", Err: func() error { return fails(m.ending.Load(), "the process is about to end") }},
 		{Name: "started", Err: m.notStarted},
 	}
 	if m.LeaderElect {
-		checks = append(checks, health.Check{Name: "lease", Err: func() error { return m.refusals.Of("leases.coordination.k8s.io") }})
+		checks = append(checks, Check{Name: "lease", Err: func() error { return m.refusals.Of("leases.coordination.k8s.io") }})
 	}
 	for _, r := range m.runners {
 		if r.running.Load() {
-			checks = append(checks, health.Check{Name: r.Name + "-rights", Err: r.refusals.Any})
+			checks = append(checks, Check{Name: r.Name + "-rights", Err: r.refusals.Any})
 			if l, ok := r.Runner.(lister); ok {
-				checks = append(checks, health.Check{Name: r.Name + "-lists", Advisory: true, Err: func() error { return unlisted(l) }})
+				checks = append(checks, Check{Name: r.Name + "-lists", Advisory: true, Err: func() error { return unlisted(l) }})
 			}
 		}
 	}
 	for _, c := range m.started() {
 		checks = append(checks,
-			health.Check{Name: "cache-" + c.Name, Err: func() error {
+			Check{Name: "cache-" + c.Name, Err: func() error {
 				return fails(!c.Informer.HasSynced(), "the cache has not been filled yet")
 			}},
-			health.Check{Name: "watch-" + c.Name, Err: func() error {
+			Check{Name: "watch-" + c.Name, Err: func() error {
 				return cmp.Or(m.liveness.Of(c.Name).Refused(), m.liveness.Of(c.Name).Stale(bounds.Stale))
 			}})
 	}
@@ -123,11 +132,11 @@ func unlisted(l lister) error {
 	return nil
 }
 
-func (m *instance) electionCheck() []health.Check {
+func (m *instance) electionCheck() []Check {
 	if !m.LeaderElect {
 		return nil
 	}
-	return []health.Check{{Name: "leaderElection", Err: m.leadership.Check}}
+	return []Check{{Name: "leaderElection", Err: m.leadership.Check}}
 }
 
 // started lists the caches; none before they are started.
@@ -136,30 +145,6 @@ func (m *instance) started() []informers.Started {
 		return *all
 	}
 	return nil
-}
-
-// anyOf returns what is first wrong with a queue of the controller.
-func anyOf(o observed, check func(reconcile.Status, time.Duration) error, bound time.Duration) error {
-	for _, s := range o.Statuses() {
-		if err := check(s, bound); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func stuck(s reconcile.Status, bound time.Duration) error {
-	if s.Stuck <= bound {
-		return nil
-	}
-	return fmt.Errorf("a worker has been at %s for %v without progress", s.Key, s.Stuck.Round(time.Second))
-}
-
-func idle(s reconcile.Status, bound time.Duration) error {
-	if s.Idle <= bound {
-		return nil
-	}
-	return fmt.Errorf("%d keys wait, and none has been taken for %v", s.Queued, s.Idle.Round(time.Second))
 }
 
 func fails(bad bool, why string) error {

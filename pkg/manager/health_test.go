@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -23,7 +22,7 @@ import (
 
 // told is a controller that tells what the test says.
 type told struct {
-	worker
+	fakeWorker
 	status *reconcile.Status
 }
 
@@ -38,7 +37,7 @@ type leadership struct {
 func (l leadership) Check() error { return *l.err }
 
 // want compares the checks with "name: part of the error", or "name" for one that passes.
-func want(t *testing.T, when string, checks []health.Check, want ...string) {
+func want(t *testing.T, when string, checks []Check, want ...string) {
 	t.Helper()
 	var got []string
 	for i, c := range checks {
@@ -63,7 +62,7 @@ func TestControllersAreAlive(t *testing.T) {
 		leadership: leadership{err: &broken},
 		runners: []*named{
 			{Controller: Controller{Name: "a-controller"}, Runner: told{status: status}},
-			{Controller: Controller{Name: "hand-written"}, Runner: worker{}},
+			{Controller: Controller{Name: "hand-written"}, Runner: fakeWorker{}},
 		},
 	}
 	want(t, "MH-18, a standby", m.Healthz(), "leaderElection")
@@ -98,7 +97,7 @@ func TestControllersAreAlive(t *testing.T) {
 
 // listing is a controller that lists resources of its own choice.
 type listing struct {
-	worker
+	fakeWorker
 	failed *[]string
 }
 
@@ -197,7 +196,7 @@ func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 func TestReadyFromTheStartToTheEnd(t *testing.T) {
 	client, _ := server(t, http.StatusOK)
 	free := make(chan struct{})
-	w := worker{make(chan struct{}), func(ctx context.Context) error { <-ctx.Done(); <-free; return nil }}
+	w := fakeWorker{make(chan struct{}), func(ctx context.Context) error { <-ctx.Done(); <-free; return nil }}
 	ctx, cancel := context.WithCancel(t.Context())
 	m, err := New(client, options(entry("a", w)))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 func reader(name string, caches []rbac.Resource, paths ...string) Controller {
 	return Controller{Name: name, Account: name, Rights: func() rbac.Rights { return rbac.Rights{Caches: caches} }, Init: func(c Context) (Runner, error) {
 		_, err := informers.Pods(c.Informers, informers.PodFields{Paths: paths})
-		return worker{make(chan struct{}), untilDone}, err
+		return fakeWorker{make(chan struct{}), untilDone}, err
 	}}
 }
 
@@ -85,7 +85,7 @@ func TestAControllerWithoutRights(t *testing.T) {
 func TestWaitUntilRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &refusing{}
-		w := worker{make(chan struct{}), untilDone}
+		w := fakeWorker{make(chan struct{}), untilDone}
 		m, err := New(&rest.Config{Host: "http://api", Transport: server}, options(Controller{Name: "a", Account: "a", Init: func(c Context) (Runner, error) {
 			_, err := informers.Pods(c.Informers)
 			return w, err
@@ -119,10 +119,10 @@ func TestWaitUntilRunning(t *testing.T) {
 // A manager that ends before it runs says why.
 func TestWaitUntilRunningOfOneThatEnds(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	broken := worker{make(chan struct{}), func(context.Context) error { return errors.New("no file") }}
+	broken := fakeWorker{make(chan struct{}), func(context.Context) error { return errors.New("no file") }}
 	m, err := New(&rest.Config{Host: "http://api", Transport: &refusing{}}, options(entry("a", broken), Controller{Name: "b", Account: "b", Init: func(c Context) (Runner, error) {
 		_, err := informers.Pods(c.Informers) // which are never there
-		return worker{make(chan struct{}), untilDone}, err
+		return fakeWorker{make(chan struct{}), untilDone}, err
 	}}))
 	if err != nil {
 		t.Fatal(err)
@@ -134,4 +134,17 @@ func TestWaitUntilRunningOfOneThatEnds(t *testing.T) {
 	}
 	<-done
 	goleak.VerifyNone(t, leaks)
+}
+
+// What no manager can work with is refused, all of it at once.
+func TestControllersThatCannotRun(t *testing.T) {
+	good := Controller{Name: "a", Init: func(Context) (Runner, error) { return nil, nil }}
+	_, err := New(&rest.Config{Host: "http://api"}, Options{ServiceAccounts: true, Controllers: []Controller{
+		good, good, {Init: good.Init}, {Name: "b"},
+	}})
+	for _, want := range []string{"controller 2 has no name", `two controllers have the name "a"`, "controller b has no Init", "controller a has no Account"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }

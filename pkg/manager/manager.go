@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
@@ -112,12 +111,12 @@ func (m *Manager) Projection() (*projection.Projection, error) {
 // Healthz returns the checks that the original has too (MH-17): leaderElection when there is an election, and one for
 // each controller that runs. The latter always passes, so that what probes /healthz in an existing cluster sees nothing
 // new; [Manager.Livez] has those that can fail.
-func (m *Manager) Healthz() []health.Check { return m.current.Load().Healthz() }
+func (m *Manager) Healthz() []Check { return m.current.Load().Healthz() }
 
 // Livez returns the checks of what a restart of this process heals: a lease that is not renewed while it works on, workers
 // that are stuck, a queue that nobody serves, a watch that has died unnoticed. A cache that has not been filled yet never
 // fails, nor does an API server that cannot be reached.
-func (m *Manager) Livez() []health.Check { return m.current.Load().Livez() }
+func (m *Manager) Livez() []Check { return m.current.Load().Livez() }
 
 // Readyz returns the checks of whether this process is, or could at once become, one that works: its caches are filled
 // and follow the API server, nothing is lastingly refused by that (401, 403), and it is not about to end. A standby is ready
@@ -126,7 +125,7 @@ func (m *Manager) Livez() []health.Check { return m.current.Load().Livez() }
 //
 // A leader that may not write what a controller has to is not ready: nothing takes the lease from it for that, as no other process
 // with the same rights could do more, but a rollout with too few rights stops there, and who looks sees why.
-func (m *Manager) Readyz() []health.Check { return m.current.Load().Readyz() }
+func (m *Manager) Readyz() []Check { return m.current.Load().Readyz() }
 
 // Explain answers, in JSON, why nothing is happening: at /debug/explain with the controllers and their keys that fail or
 // wait, and the controllers that are off and why, and at /debug/explain/<controller>/<namespace>/<name> with what a controller last made of a
@@ -134,7 +133,7 @@ func (m *Manager) Readyz() []health.Check { return m.current.Load().Readyz() }
 // may be its name, its alias, or the kind of its objects. Keys without a namespace have none in their path. Nothing
 // is written for an answer.
 func (m *Manager) Explain() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.current.Load().Explain().ServeHTTP(w, r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.current.Load().explain.ServeHTTP(w, r) })
 }
 
 // Handlers returns what controllers of this process serve themselves, by path, below /debug/controllers. A [Runner] that serves
@@ -179,7 +178,7 @@ type instance struct {
 	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches      atomic.Pointer[[]informers.Started] // nil until they are started
 	ending      atomic.Bool
-	detailing   sync.Mutex // held while somebody is told a detail of a key
+	explain     http.Handler
 }
 
 // named is a controller that was built.

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -39,18 +38,18 @@ func server(t *testing.T, status int) (*rest.Config, *atomic.Int32) {
 	return &rest.Config{Host: s.URL}, &others
 }
 
-// worker is a controller that says when it runs, and ends as it is told.
-type worker struct {
+// fakeWorker is a controller that says when it runs, and ends as it is told.
+type fakeWorker struct {
 	runs chan struct{}
 	end  func(ctx context.Context) error
 }
 
-func (w worker) Run(ctx context.Context) error {
+func (w fakeWorker) Run(ctx context.Context) error {
 	close(w.runs)
 	return w.end(ctx)
 }
 
-func entry(name string, w worker) Controller {
+func entry(name string, w fakeWorker) Controller {
 	return Controller{Name: name, Account: name, Init: func(Context) (Runner, error) { return w, nil }}
 }
 
@@ -72,7 +71,7 @@ func run(ctx context.Context, client *rest.Config, o Options) error {
 func TestRunsWhatIsOnUntilToldToEnd(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	client, others := server(t, http.StatusOK)
-	on, off := worker{make(chan struct{}), untilDone}, worker{make(chan struct{}), untilDone}
+	on, off := fakeWorker{make(chan struct{}), untilDone}, fakeWorker{make(chan struct{}), untilDone}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	o := options(entry("on", on), entry("off", off))
@@ -96,8 +95,8 @@ func TestRunsWhatIsOnUntilToldToEnd(t *testing.T) {
 
 func TestAFailingControllerEndsAll(t *testing.T) {
 	client, _ := server(t, http.StatusOK)
-	good := worker{make(chan struct{}), untilDone}
-	bad := worker{make(chan struct{}), func(context.Context) error { <-good.runs; return errors.New("no cache") }}
+	good := fakeWorker{make(chan struct{}), untilDone}
+	bad := fakeWorker{make(chan struct{}), func(context.Context) error { <-good.runs; return errors.New("no cache") }}
 	err := run(t.Context(), client, options(entry("good", good), entry("bad", bad)))
 	if err == nil || err.Error() != "controller bad: no cache" {
 		t.Errorf("got %v", err)
@@ -107,7 +106,7 @@ func TestAFailingControllerEndsAll(t *testing.T) {
 func TestControllersThatDoNotEnd(t *testing.T) { // CLI-24
 	client, _ := server(t, http.StatusOK)
 	stuck, free := make(chan struct{}), make(chan struct{})
-	w := worker{stuck, func(context.Context) error { <-free; return nil }}
+	w := fakeWorker{stuck, func(context.Context) error { <-free; return nil }}
 	c := options(entry("stuck", w))
 	c.ShutdownTimeout = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
@@ -132,7 +131,7 @@ func TestServerAtStart(t *testing.T) { // CLI-58
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, _ := server(t, c.status)
-			w := worker{make(chan struct{}), func(context.Context) error { return errors.New("started") }}
+			w := fakeWorker{make(chan struct{}), func(context.Context) error { return errors.New("started") }}
 			err := run(t.Context(), client, options(entry("a", w)))
 			if err == nil || !strings.Contains(err.Error(), "started") {
 				t.Errorf("got %v", err)
@@ -176,7 +175,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 				log := logger.GetSink().(ktesting.Underlier).GetBuffer()
 				server := &away{}
 				server.status.Store(int32(test.status))
-				w := worker{make(chan struct{}), untilDone}
+				w := fakeWorker{make(chan struct{}), untilDone}
 				ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 				m, err := New(&rest.Config{Host: "http://api", Transport: server}, options(entry("a", w)))
 				if err != nil {
@@ -250,7 +249,7 @@ func TestWhatIsRefusedIsSaid(t *testing.T) {
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 		o := options(Controller{Name: "a", Account: "a", Init: func(c Context) (Runner, error) {
 			_, err := informers.Pods(c.Informers)
-			return worker{make(chan struct{}), untilDone}, err
+			return fakeWorker{make(chan struct{}), untilDone}, err
 		}})
 		o.LeaderElect = true
 		m, err := New(&rest.Config{Host: "http://api", Transport: server}, o)
@@ -328,31 +327,6 @@ func TestSaysWhatIsLacking(t *testing.T) {
 	}
 }
 
-// toyOptions are those of a controller with one flag.
-type toyOptions struct{ workers int }
-
-func (o *toyOptions) AddFlags(fs *pflag.FlagSet) { fs.IntVar(&o.workers, "toys", o.workers, "") }
-
-func (o *toyOptions) Validate() []error { return nil }
-
-func (o *toyOptions) Configz() (section string, fields any) { return "", nil }
-
-func TestSetFlags(t *testing.T) {
-	o := &toyOptions{workers: 5}
-	registry := []Controller{{Name: "toy", Flags: o}, {Name: "without options"}}
-	if err := SetFlags(registry, nil); err != nil || o.workers != 5 {
-		t.Errorf("%+v, %v", o, err)
-	}
-	if err := SetFlags(registry, map[string]string{"toys": "7"}); err != nil || o.workers != 7 {
-		t.Errorf("%+v, %v", o, err)
-	}
-	for name, value := range map[string]string{"toys": "many", "balls": "1"} {
-		if err := SetFlags(registry, map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), "--"+name) {
-			t.Errorf("--%s=%s: %v", name, value, err)
-		}
-	}
-}
-
 // A gate is what the options say, and as in Kubernetes if they say nothing.
 func TestEnabled(t *testing.T) {
 	for _, c := range []struct {
@@ -396,7 +370,7 @@ func TestOrderAndLogOfBuilding(t *testing.T) {
 		}}
 	}
 	log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	o := options(entry("a", false, worker{}), entry("b", false, nil), entry("token", true, worker{}), entry("off", true, worker{}))
+	o := options(entry("a", false, fakeWorker{}), entry("b", false, nil), entry("token", true, fakeWorker{}), entry("off", true, fakeWorker{}))
 	o.Off, o.Missing, o.Logger = map[string]string{"off": "no key"}, []string{"far"}, log
 	built, err := New(client, o)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
@@ -75,6 +76,9 @@ type Options struct {
 
 // withDefaults returns the options with defaults in place of zeros, or what is wrong with them.
 func (o Options) withDefaults() (Options, error) {
+	if err := o.validate(); err != nil {
+		return o, err
+	}
 	for _, gate := range slices.Sorted(maps.Keys(o.FeatureGates)) {
 		if _, known := features.Default(gate); !known {
 			return o, fmt.Errorf("no feature gate of Kubernetes is called %q", gate)
@@ -95,11 +99,31 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// enabled tells whether a feature gate is on.
-func (o Options) enabled(gate string) bool {
+// Enabled tells whether a feature gate is on.
+func (o Options) Enabled(gate string) bool {
 	if on, said := o.FeatureGates[gate]; said {
 		return on
 	}
 	on, _ := features.Default(gate)
 	return on
+}
+
+// validate returns what is wrong with the controllers.
+func (o Options) validate() error {
+	var wrong []error
+	known := map[string]bool{}
+	for i, c := range o.Controllers {
+		switch {
+		case c.Name == "":
+			wrong = append(wrong, fmt.Errorf("controller %d has no name", i))
+		case known[c.Name]:
+			wrong = append(wrong, fmt.Errorf("two controllers have the name %q", c.Name))
+		case c.Init == nil:
+			wrong = append(wrong, fmt.Errorf("controller %s has no Init", c.Name))
+		case c.Account == "" && o.ServiceAccounts && !c.Root:
+			wrong = append(wrong, fmt.Errorf("controller %s has no Account, which ServiceAccounts asks for", c.Name))
+		}
+		known[c.Name] = true
+	}
+	return utilerrors.NewAggregate(wrong)
 }

@@ -23,7 +23,7 @@ func TestBeginsAnewAfterARollback(t *testing.T) {
 			<-runs
 			running <- struct{}{}
 		}()
-		return worker{runs, untilDone}, nil
+		return fakeWorker{runs, untilDone}, nil
 	}}
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))

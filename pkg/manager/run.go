@@ -4,76 +4,26 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
-const (
-	askTimeout = 10 * time.Second // for an answer about the API server's health
-	waitingLog = time.Minute      // between two lines about an API server that is waited for
-)
-
-// waitForServer waits until the API server says that it is healthy, or answers that it does not tell us, or ctx ends. It waits
-// without end, as a standby does: to restart the process would bring the API server back no sooner.
+// waitForServer waits until the API server is healthy, or ctx ends.
 func (m *instance) waitForServer(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(m.builder.Config(identity.Informers))
 	if err != nil {
 		return fmt.Errorf("client for the API server: %w", err)
 	}
-	every := time.NewTicker(time.Second)
-	defer every.Stop()
-	logger := klog.FromContext(ctx)
-	var (
-		logged time.Time
-		known  = true // the server has not said that it does not know us
-	)
-	for {
-		err := askHealth(ctx, client.Discovery().RESTClient())
-		if err == nil || ctx.Err() != nil {
-			break
-		}
-		m.serverError.Store(&err)
-		was := known
-		known = !apierrors.IsUnauthorized(err)
-		if known != was || time.Since(logged) >= waitingLog {
-			logged = time.Now()
-			if known {
-				logger.Info("Waiting for the API server to be healthy", "err", err.Error())
-			} else {
-				logger.Error(err, "The API server does not know this process, waiting until it does")
-			}
-		}
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-		}
-	}
-	if !logged.IsZero() && ctx.Err() == nil {
-		logger.Info("The API server is healthy")
-	}
+	health.WaitForServer(ctx, client.Discovery().RESTClient(), func(err error) { m.serverError.Store(&err) })
 	return nil
-}
-
-// askHealth returns nil if the server is healthy, or is there and does not tell us.
-func askHealth(ctx context.Context, client rest.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	status := 0
-	err := client.Get().AbsPath("/healthz").Do(ctx).StatusCode(&status).Error()
-	if status == http.StatusNotFound || status == http.StatusForbidden {
-		return nil
-	}
-	return err
 }
 
 // startInformers starts the caches that controllers asked for. They outlive ctx until close, so that controllers can end
@@ -155,14 +105,14 @@ func (m *instance) waitFor(all *sync.WaitGroup) bool {
 		all.Wait()
 		close(done)
 	}()
-	if m.ShutdownTimeout < 0 {
-		<-done
-		return true
+	var timeout <-chan time.Time // nil never fires
+	if m.ShutdownTimeout >= 0 {
+		timeout = time.After(m.ShutdownTimeout)
 	}
 	select {
 	case <-done:
 		return true
-	case <-time.After(m.ShutdownTimeout):
+	case <-timeout:
 		return false
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/internal/explainhttp"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -21,9 +23,9 @@ type ControllerState struct {
 
 // OffState is a controller that does not run in this process, and why (REG-101).
 type OffState struct {
-	Name   string `json:"controller"`
-	Alias  string `json:"alias,omitempty"`
-	Reason string `json:"reason"`
+	Name   string
+	Alias  string
+	Reason string
 }
 
 // CacheState is how a cache does at one moment.
@@ -32,6 +34,42 @@ type CacheState struct {
 	Count    func() int // of its objects; the cost grows with them
 	// LastActivity is when the API server last answered a list or watch or sent an event or a bookmark; zero if it never has.
 	LastActivity time.Time
+}
+
+// newExplain returns [Manager.Explain].
+func (m *instance) newExplain() http.Handler {
+	return &explainhttp.Handler{
+		Controllers: func() (all []explainhttp.Controller) {
+			for _, r := range m.runners {
+				all = append(all, explainhttp.Controller{
+					Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Records: r.records(),
+				})
+			}
+			return all
+		},
+		Off: func() (all []explainhttp.Off) {
+			for _, off := range m.OffStates() {
+				all = append(all, explainhttp.Off(off))
+			}
+			return all
+		},
+	}
+}
+
+// records are those of the controller's queues; none for a runner that keeps none.
+func (r *named) records() []*explain.Records {
+	if o, ok := r.Runner.(interface{ Records() []*explain.Records }); ok {
+		return o.Records()
+	}
+	return nil
+}
+
+// statuses are those of the controller's queues; none for a runner that does not tell.
+func (r *named) statuses() []reconcile.Status {
+	if o, ok := r.Runner.(observed); ok {
+		return o.Statuses()
+	}
+	return nil
 }
 
 // Handlers is [Manager.Handlers].

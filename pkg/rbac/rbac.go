@@ -1,10 +1,12 @@
 package rbac
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Home is the namespace of the leases and of all service accounts (CI-20, RB-8).
@@ -36,6 +38,14 @@ type Rights struct {
 	Own []Rule
 	// In is what it does itself in one namespace alone, by the namespace.
 	In map[string][]Rule
+}
+
+// MayCache returns why a resource may not be cached with these rights; nil if it may.
+func (r Rights) MayCache(resource schema.GroupResource) error {
+	if slices.Contains(r.Caches, Resource{Group: resource.Group, Name: resource.Resource}) {
+		return nil
+	}
+	return fmt.Errorf("the controller has no right to list and watch %s, name it among the Caches of its Rights", resource)
 }
 
 // Merge returns the rights of both. Several controllers may have one account, which then has the rights of all of them.

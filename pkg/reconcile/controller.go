@@ -13,6 +13,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 )
 
 // Controller is a controller in its four parts. S is its snapshot: what one reconcile of a key has observed, as data. D is its
@@ -171,6 +172,15 @@ type Access struct {
 	// MayGet tells whether objects of a resource may be read live, see [executor.Config]; nil: they may.
 	MayGet func(resource schema.GroupResource) bool
 	Hooks  Hooks
+}
+
+// With returns a copy that changes objects and reads live as these rights allow.
+func (a Access) With(rights rbac.Rights) Access {
+	a.Method = func(resource schema.GroupResource, subresource string) client.Method {
+		return client.MethodFor(rights, resource, subresource)
+	}
+	a.MayGet = func(resource schema.GroupResource) bool { return client.MayGet(rights, resource) }
+	return a
 }
 
 // TellStale returns a copy that also tells the controller itself of each reconcile that was put off because the cache of a resource lacks

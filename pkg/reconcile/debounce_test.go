@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -47,60 +48,6 @@ func TestReportIsReplacedByANewerOne(t *testing.T) {
 	})
 }
 
-// written asks for a report at each of the times, another one or the same one each time, and returns when it was written.
-func written(d *debounced, same bool, longest, cooldown time.Duration, at []time.Duration) time.Duration {
-	start := time.Unix(1000, 0)
-	report := func(replicas int32) []plan.Step {
-		return []plan.Step{plan.Change{New: &appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{Replicas: replicas}}}}
-	}
-	for n := int32(0); len(at) > 0; n++ {
-		now := at[0]
-		steps := report(n)
-		if same {
-			steps = report(0)
-		}
-		wait := d.postpone(start.Add(now), steps, quietTime+cooldown, longest)
-		if wait <= 0 {
-			return now
-		}
-		if at = at[1:]; len(at) == 0 || !start.Add(at[0]).Before(d.timerAt) { // the queue keeps the earliest time
-			at = append([]time.Duration{d.timerAt.Sub(start)}, at...)
-		}
-	}
-	return 0
-}
-
-func TestWhenAReportIsWritten(t *testing.T) {
-	every := func(d, end time.Duration) (at []time.Duration) {
-		for now := time.Duration(0); now <= end; now += d {
-			at = append(at, now)
-		}
-		return at
-	}
-	const ms = time.Millisecond
-	for _, c := range []struct {
-		name              string
-		changes           []time.Duration
-		same              bool
-		longest, cooldown time.Duration
-		want              time.Duration
-	}{
-		{"nothing more changes", []time.Duration{0}, false, time.Second, 0, 100 * ms},
-		{"something more changes; the timer of the first reconcile is no change", []time.Duration{0, 60 * ms}, false, time.Second, 0, 160 * ms},
-		{"what changes does not change the report", []time.Duration{0, 60 * ms}, true, time.Second, 0, 100 * ms},
-		{"it goes on changing", every(30*ms, 2*time.Second), false, time.Second, 0, time.Second},
-		{"it is awaited", every(30*ms, 2*time.Second), false, 100 * ms, 0, 100 * ms},
-		{"a cooldown is no quiet time", []time.Duration{0, 90 * ms}, false, time.Second, 50 * ms, 240 * ms},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got := written(&debounced{}, c.same, c.longest, c.cooldown, c.changes)
-			if got < c.want || got > c.want+30*ms {
-				t.Errorf("written after %v, want %v", got, c.want)
-			}
-		})
-	}
-}
-
 // With a long backlog no report is written while the controller writes other things, but each after a while. When the
 // controller is quiet, or the backlog is short, they are.
 func TestReportsWaitForTheBacklog(t *testing.T) {
@@ -111,10 +58,10 @@ func TestReportsWaitForTheBacklog(t *testing.T) {
 		busy    time.Duration // for how long other things are written
 		want    time.Duration
 	}{
-		{"a few reports", longBacklog, 0, time.Hour, quietTime},
-		{"many reports", longBacklog + 1, 0, time.Hour, longestDebounce},
-		{"few reports, many keys", 1, longBacklog, time.Hour, longestDebounce},
-		{"many reports, soon quiet", longBacklog + 1, 0, 3 * time.Second, 4 * time.Second},
+		{"a few reports", keystate.LongBacklog, 0, time.Hour, quietTime},
+		{"many reports", keystate.LongBacklog + 1, 0, time.Hour, keystate.LongestDebounce},
+		{"few reports, many keys", 1, keystate.LongBacklog, time.Hour, keystate.LongestDebounce},
+		{"many reports, soon quiet", keystate.LongBacklog + 1, 0, 3 * time.Second, 4 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -126,10 +73,10 @@ func TestReportsWaitForTheBacklog(t *testing.T) {
 				}
 				rep := plan.Plan{Steps: []plan.Step{plan.Change{}}, Report: plan.When{Quiet: quietTime, Longest: time.Second}}
 				for i := range c.reports - 1 {
-					s, _ := r.keys.admit(plan.Key{Name: fmt.Sprint("other-", i)}, r.caches, time.Now())
+					s, _ := r.keys.Admit(plan.Key{Name: fmt.Sprint("other-", i)}, r.caches, time.Now())
 					r.debounce(s, rep, time.Now(), 0)
 				}
-				s, _ := r.keys.admit(plan.Key{Name: "a"}, r.caches, time.Now())
+				s, _ := r.keys.Admit(plan.Key{Name: "a"}, r.caches, time.Now())
 				for began := time.Now(); ; {
 					now := time.Since(began)
 					if now < c.busy {
@@ -138,7 +85,7 @@ func TestReportsWaitForTheBacklog(t *testing.T) {
 					w.write(r, true) // another debounced report
 					wait := r.debounce(s, rep, time.Now(), 0)
 					if wait <= 0 {
-						if now < c.want || now > c.want+quietController {
+						if now < c.want || now > c.want+keystate.QuietController {
 							t.Errorf("written after %v, want %v", now, c.want)
 						}
 						return

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -17,8 +18,8 @@ import (
 func (r *Runner[S, D, M]) Records() []*explain.Records { return []*explain.Records{r.records} }
 
 // request is what Observe gets for a key of which so much is remembered.
-func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of observed[M]) Request[M] {
-	return Request[M]{Key: key, Now: now, Reader: r.reader, Memory: of.memory, Changes: of.changes, Failure: of.failure}
+func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of keystate.Observed[M, Change]) Request[M] {
+	return Request[M]{Key: key, Now: now, Reader: r.reader, Memory: of.Memory, Changes: of.Changes, Failure: of.Failure}
 }
 
 // detail observes a key and plans for it, and writes nothing. It runs beside a reconcile of the same key.
@@ -35,7 +36,7 @@ func (r *Runner[S, D, M]) detail(ctx context.Context, key plan.Key) (d explain.D
 		}
 	}()
 	now := time.Now()
-	o, err := r.Observe(ctx, r.request(key, now, keys.peek(key)))
+	o, err := r.Observe(ctx, r.request(key, now, keys.Peek(key)))
 	if err != nil {
 		return d, err
 	}

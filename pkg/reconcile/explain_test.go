@@ -39,8 +39,8 @@ func TestDetail(t *testing.T) {
 		if last := known[len(known)-1]; len(told) != 2 || told[0].Memory == nil || *told[0].Memory != 2 || told[0].Now.Equal(last.Now) || told[1].Memory != nil {
 			t.Errorf("%+v", told)
 		}
-		if len(w.runner.keys.all) != 1 || w.CountWrites("") != writes {
-			t.Errorf("%d keys, %d writes", len(w.runner.keys.all), w.CountWrites(""))
+		if w.runner.keys.Len() != 1 || w.CountWrites("") != writes {
+			t.Errorf("%d keys, %d writes", w.runner.keys.Len(), w.CountWrites(""))
 		}
 		w.decide = func(toy) plan.Plan { panic("no sense") }
 		if _, err := w.runner.Records()[0].Detail(t.Context(), plan.Key{Namespace: "ns", Name: "a"}); err == nil || err.Error() != "panic: no sense" {

@@ -77,7 +77,7 @@ func TestMemory(t *testing.T) {
 		w.touch("a")
 		w.wantMemories("Observe returns nothing", "a", 3, 0)
 		w.runner.mu.Lock()
-		left := len(w.runner.keys.all)
+		left := w.runner.keys.Len()
 		w.runner.mu.Unlock()
 		if left != 1 { // b
 			t.Errorf("%d keys have a state", left)
@@ -227,7 +227,7 @@ func TestMemoryOfAKeyThatIsGone(t *testing.T) {
 		w.wantMemories("gone and come back", "a", 0, 1, 0)
 		w.remove("a")
 		w.settle()
-		if n := len(w.runner.keys.all); n != 0 {
+		if n := w.runner.keys.Len(); n != 0 {
 			t.Errorf("%d keys have a state", n)
 		}
 	})

@@ -14,8 +14,10 @@ import (
 type Hooks struct {
 	Reconciled func(result Result, took time.Duration) // one reconcile of a key has ended
 	Retry      func()                                  // a failed reconcile will be repeated
-	Write      func(w executor.Write)                  // one request that writes has ended
-	Stale      func(resource schema.GroupResource)     // a reconcile was put off: the cache lacks own writes (RS-9)
+	// Write: one request that writes has ended. The verb is create, update, patch or delete; the code is that of HTTP, "<error>" if the
+	// server did not answer.
+	Write func(verb, resource, code string)
+	Stale func(resource schema.GroupResource) // a reconcile was put off: the cache lacks own writes (RS-9)
 }
 
 // Result is what became of one reconcile.

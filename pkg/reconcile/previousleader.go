@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,36 +15,14 @@ import (
 // previousLeader tells whether the caches show all that others have written before this process began to lead. They may not,
 // and each may lack something else: one shows a ReplicaSet that a previous leader has created, another one none of the pods
 // that it has created for it.
-type previousLeader struct {
-	mu       sync.Mutex
-	versions map[schema.GroupVersionKind]string // how far the server was when we led already; nil until it has said so
-	shown    bool
-}
-
-// shownBy reports whether the caches show all of it. Once they do, they always will.
-func (p *previousLeader) shownBy(caches freshness.Caches) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.versions == nil || p.shown {
-		return p.shown
-	}
-	for kind, version := range p.versions {
-		if !caches.Reached(kind, version) {
-			return false
-		}
-	}
-	p.shown = true
-	return true
-}
+type previousLeader struct{ freshness.Horizon }
 
 // ask asks the server how far it is, until it has answered or ctx ends.
 func (p *previousLeader) ask(ctx context.Context, shared Shared, watches []Watch) {
 	for ctx.Err() == nil {
 		versions, err := serverVersions(ctx, shared, watches)
 		if err == nil {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.versions = versions
+			p.Set(versions)
 			return
 		}
 		klog.FromContext(ctx).V(4).Info("Cannot find out how far the server is; new objects are verified live until then", "err", err.Error())
@@ -91,5 +68,5 @@ func (r *Runner[S, D, M]) askPreviousLeader(ctx context.Context) (stop func()) {
 // mayBeTheirs reports whether an object that has just come into a cache, and that a key is named after, may be one for which
 // a previous leader has written what the caches don't show.
 func (r *Runner[S, D, M]) mayBeTheirs(p *previousLeader, w Watch) bool {
-	return slices.Contains(r.Kinds, w.Kind.Kind) && !p.shownBy(r.caches)
+	return slices.Contains(r.Kinds, w.Kind.Kind) && !p.ShownBy(r.caches)
 }

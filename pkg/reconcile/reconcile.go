@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
+	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -26,7 +27,7 @@ var ErrNoReport = errors.New("no report was made")
 type run[S, D, M any] struct {
 	*Runner[S, D, M]
 	key    plan.Key
-	state  *keyState[M]
+	state  *keystate.State[M, Change]
 	record explain.Record
 	next   time.Duration // until the next reconcile by the clock; zero: only an event leads to one
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
@@ -42,9 +43,9 @@ const vanishedAfter = 2 * time.Second
 // others are safe.
 func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 	began := time.Now()
-	state, admitted := r.keys.admit(key, r.caches, began)
-	if admitted.wait > 0 && !admitted.stale {
-		r.enqueueAfter(key, admitted.wait)
+	state, admitted := r.keys.Admit(key, r.caches, began)
+	if admitted.Wait > 0 && !admitted.Stale {
+		r.enqueueAfter(key, admitted.Wait)
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("key", key.String())
@@ -59,7 +60,7 @@ func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 		one.finish(logger, err)
 		r.access.Hooks.reconciled(&one.record, err, cause != nil, time.Since(began))
 	}()
-	if admitted.stale {
+	if admitted.Stale {
 		one.waitForCache(admitted)
 		return
 	}
@@ -68,7 +69,7 @@ func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 
 // do observes, plans, writes and reports.
 func (r *run[S, D, M]) do(ctx context.Context) error {
-	unverified := r.keys.isUnverified(r.state)
+	unverified := r.keys.IsUnverified(r.state)
 	o, told, err := r.observe(ctx)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 		return nil
 	}
 	d, p := r.plan(o.Snapshot)
-	if r.keys.isUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {
+	if r.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {
 		if o, told, err = r.observeVerified(ctx, o.Snapshot); err != nil || !o.Exists {
 			return err
 		}
@@ -89,7 +90,7 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 		r.Applied(ctx, o.Snapshot, d, did, reported)
 	}
 	if memory, ok := r.Remember(r.record.Time, o.Snapshot, d, o.Memory, did, reported); ok {
-		r.keys.commit(r.state, memory, told)
+		r.keys.Commit(r.state, memory, told)
 	}
 	if did.Err != nil { // it decides when to reconcile again; the report then follows
 		return did.Err
@@ -99,14 +100,14 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 
 // observe calls Observe, and returns how many changes it was given.
 func (r *run[S, D, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
-	request := r.request(r.key, r.record.Time, r.keys.observed(r.state))
+	request := r.request(r.key, r.record.Time, r.keys.Observed(r.state))
 	o, err = r.Observe(ctx, request)
 	return o, len(request.Changes), err
 }
 
 func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 	owner := r.owner(s)
-	r.state.owner = controllerOf(r.key, owner)
+	r.state.Owner = controllerOf(r.key, owner)
 	d, p := r.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
 	r.record.Why, r.next = p.Why, p.Requeue
@@ -118,7 +119,7 @@ func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 
 // applyAndReport carries out the plan and then the report, unless that is to wait for a newer one. It returns what became of both.
 func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan) (did, reported plan.Outcome) {
-	writing := r.executor.Begin(ctx, r.owner(s), &r.state.barrier)
+	writing := r.executor.Begin(ctx, r.owner(s), &r.state.Barrier)
 	if r.Fill != nil {
 		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
 	}
@@ -136,7 +137,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	rep := r.Report(r.record.Time, s, d, did)
 	r.cost += time.Since(resumed)
 	r.next = plan.Sooner(r.next, rep.Requeue)
-	r.state.progressing = rep.Progressing
+	r.state.Progressing = rep.Progressing
 	if rep.Why != "" {
 		r.record.Why = rep.Why
 	}
@@ -161,25 +162,25 @@ func (r *run[S, D, M]) wrote(did plan.Outcome) {
 	r.record.Did(did)
 	for _, result := range did.Results {
 		if !executor.Answered(result.Err) {
-			r.keys.unanswered(r.state)
+			r.keys.Unanswered(r.state)
 			return
 		}
 	}
 }
 
 // waitForCache puts off a key whose caches lack its own writes. Their arrival enqueues it; the timer is a safety net.
-func (r *run[S, D, M]) waitForCache(a admission) {
+func (r *run[S, D, M]) waitForCache(a keystate.Admission) {
 	rec := &r.record
-	rec.Waiting = a.missing.Kind
-	rec.Why = "waiting for the cache of " + a.missing.Kind + " to catch up"
-	r.next = a.wait
+	rec.Waiting = a.Missing.Kind
+	rec.Why = "waiting for the cache of " + a.Missing.Kind + " to catch up"
+	r.next = a.Wait
 	if old, ok := r.records.Get(r.key); ok && old.Why != "" {
 		rec.Why = old.Why + "; " + rec.Why
 		if old.Waiting != "" {
 			rec.Why = old.Why
 		}
 	}
-	r.stale(groupResource(a.missing))
+	r.stale(groupResource(a.Missing))
 }
 
 // finish decides when the key is reconciled again, and keeps the record.
@@ -188,7 +189,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	switch {
 	case err == nil:
 		if rec.Waiting == "" { // to wait is no success
-			r.keys.succeeded(r.state, rec.Wrote > 0)
+			r.keys.Succeeded(r.state, rec.Wrote > 0)
 		}
 		if r.gained {
 			r.next = plan.Sooner(r.next, vanishedAfter)
@@ -204,7 +205,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 	default:
 		r.retry(logger, err)
 	}
-	r.keys.release(r.key, r.state, r.cost)
+	r.keys.Release(r.key, r.state, r.cost)
 	rec.Next = explain.Seconds(r.next)
 	if !r.gone {
 		r.records.Put(r.key, *rec)
@@ -215,7 +216,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.access.Hooks.retry()
-	rec.Error, rec.Retries = err.Error(), r.keys.failed(r.state, err)
+	rec.Error, rec.Retries = err.Error(), r.keys.Failed(r.state, err)
 	r.next = r.Period // when the plan wanted to be made again does not count: it would be carried out no better then
 	if r.next <= 0 {
 		r.next = queue.Backoff(rec.Retries, err)
@@ -229,7 +230,7 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 // forget drops all that is remembered of a key whose object is gone.
 func (r *run[S, D, M]) forget(wasUnverified bool, told int) {
 	r.gone = true
-	r.keys.forget(r.state, wasUnverified, told)
+	r.keys.Forget(r.state, wasUnverified, told)
 	r.records.Forget(r.key)
 }
 

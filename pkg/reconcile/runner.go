@@ -10,7 +10,9 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -27,12 +29,12 @@ type Runner[S, D, M any] struct {
 	records  *explain.Records
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
-	keys     *keyStates[M]
+	keys     *keystate.States[M, Change]
 	queue    *queue.Queue
 	previous *previousLeader
 
 	mu      sync.Mutex
-	workers []*worker // none while they are not started
+	workers []*worker.Worker // none while they are not started
 }
 
 // New returns a runner for the controller. It starts nothing.
@@ -48,7 +50,7 @@ func New[S, D, M any](shared Shared, access Access, c Controller[S, D, M]) *Runn
 		shared:     shared,
 		access:     access,
 		reader:     client.ReadOnly(access.Client),
-		keys:       newKeyStates[M](),
+		keys:       keystate.New[M, Change](),
 	}
 	r.records = explain.NewRecords(r.detail)
 	r.executor = executor.New(executor.Config{
@@ -89,7 +91,7 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 		workers.Go(func() { r.Source(ctx, func(key plan.Key) { enqueue(key) }) })
 	}
 	for _, w := range r.startWorkers() {
-		workers.Go(func() { r.work(withWorker(ctx, w), w) })
+		workers.Go(func() { r.work(w.Into(ctx), w) })
 	}
 	defer r.end()
 	<-ctx.Done()
@@ -102,7 +104,7 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.queue, r.previous = newKeyStates[M](), queue.New(r.QueueName), &previousLeader{}
+	r.keys, r.queue, r.previous = keystate.New[M, Change](), queue.New(r.QueueName), &previousLeader{}
 	r.records.Clear()
 }
 
@@ -110,21 +112,21 @@ func (r *Runner[S, D, M]) begin() {
 func (r *Runner[S, D, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.workers, r.keys = nil, newKeyStates[M]()
+	r.workers, r.keys = nil, keystate.New[M, Change]()
 }
 
 // work reconciles one key after the other. When ctx has ended it takes out what is left unprocessed, so that the queue's
 // metrics don't go on to show a depth that there is not.
-func (r *Runner[S, D, M]) work(ctx context.Context, w *worker) {
+func (r *Runner[S, D, M]) work(ctx context.Context, w *worker.Worker) {
 	for {
 		key, shutdown := r.queue.Get()
 		if shutdown {
 			return
 		}
 		if ctx.Err() == nil {
-			w.set(key, true)
+			w.Begin(key)
 			r.reconcile(ctx, key)
-			w.set(key, false)
+			w.End()
 		}
 		r.queue.Done(key)
 	}
@@ -139,8 +141,13 @@ func (r *Runner[S, D, M]) stale(resource schema.GroupResource) {
 
 // enqueueAfter has the key reconciled after d, with the priority that it has now.
 func (r *Runner[S, D, M]) enqueueAfter(key plan.Key, d time.Duration) {
-	if p := r.keys.priority(key, queue.Changed, ""); p.Level == queue.InProgress {
+	if p := r.keys.Priority(key, queue.Changed, ""); p.Level == queue.InProgress {
 		r.queue.Prioritize(key, p)
 	}
 	r.queue.AddAfter(key, d)
+}
+
+// debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
+func (r *Runner[S, D, M]) debounce(s *keystate.State[M, Change], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
+	return r.keys.Debounce(s, rep, now, cost, r.executor.LastWrite(), r.queue.Some)
 }

@@ -1,10 +1,9 @@
 package reconcile
 
 import (
-	"context"
-	"sync"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -35,7 +34,7 @@ func (r *Runner[S, D, M]) Statuses() []Status {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	debounced, failing := r.keys.counts()
+	debounced, failing := r.keys.Counts()
 	s := Status{
 		Name: r.Name, Kinds: r.Kinds, Running: len(r.workers) > 0,
 		Failing: failing, Debounced: debounced, Writing: r.executor.InFlight(),
@@ -46,7 +45,7 @@ func (r *Runner[S, D, M]) Statuses() []Status {
 	queued, active := r.queue.Waiting()
 	// To take a key is progress of the worker that takes it.
 	for _, w := range r.workers {
-		key, last, busy := w.activity()
+		key, last, busy := w.Activity()
 		if busy && now.Sub(last) > s.Stuck {
 			s.Key, s.Stuck = key, now.Sub(last)
 		}
@@ -60,52 +59,11 @@ func (r *Runner[S, D, M]) Statuses() []Status {
 	return []Status{s}
 }
 
-// worker is what is known of one worker at any moment.
-type worker struct {
-	mu     sync.Mutex
-	key    plan.Key
-	busy   bool
-	active time.Time // when it began or ended to process a key, or a request of its ended
-}
-
-func (w *worker) set(key plan.Key, busy bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.key, w.busy, w.active = key, busy, time.Now()
-}
-
-func (w *worker) progress() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.active = time.Now()
-}
-
-func (w *worker) activity() (key plan.Key, last time.Time, busy bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.key, w.active, w.busy
-}
-
-type workerKey struct{}
-
-// withWorker makes a worker known to the requests that are made for it.
-func withWorker(ctx context.Context, w *worker) context.Context {
-	return context.WithValue(ctx, workerKey{}, w)
-}
-
-// Progress notes that a request made with ctx has ended. Clients call it, so that a long reconcile of many requests is
-// not taken for one that is stuck.
-func Progress(ctx context.Context) {
-	if w, ok := ctx.Value(workerKey{}).(*worker); ok {
-		w.progress()
-	}
-}
-
 // startWorkers returns as many workers as the controller has, and makes them known until the term ends.
-func (r *Runner[S, D, M]) startWorkers() []*worker {
-	all := make([]*worker, r.Workers)
+func (r *Runner[S, D, M]) startWorkers() []*worker.Worker {
+	all := make([]*worker.Worker, r.Workers)
 	for i := range all {
-		all[i] = &worker{active: time.Now()}
+		all[i] = worker.New()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -52,8 +52,8 @@ func (r *run[S, D, M]) verify(ctx context.Context, s S) error {
 			}
 		}
 	}
-	r.keys.verified(r.state)
-	if !r.state.barrier.Check(r.caches).Open {
+	r.keys.Verified(r.state)
+	if !r.state.Barrier.Check(r.caches).Open {
 		return plan.ErrStale
 	}
 	return nil
@@ -75,11 +75,11 @@ func (r *run[S, D, M]) compare(ctx context.Context, set Live) error {
 	exists := make(map[types.UID]bool, len(found.Items))
 	for i := range found.Items {
 		exists[found.Items[i].UID] = true
-		r.state.barrier.WaitForVersion(set.Kind, found.Items[i].ResourceVersion)
+		r.state.Barrier.WaitForVersion(set.Kind, found.Items[i].ResourceVersion)
 	}
 	for _, o := range set.Cached {
 		if !exists[o.GetUID()] && set.Selector.Matches(labels.Set(o.GetLabels())) {
-			r.state.barrier.WaitForAbsence(set.Kind, o, set.Selector)
+			r.state.Barrier.WaitForAbsence(set.Kind, o, set.Selector)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -47,7 +48,7 @@ func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 
 // intake is where the event handlers of one term put keys: a late delivery must not reach the next term's.
 type intake[M any] struct {
-	keys     *keyStates[M]
+	keys     *keystate.States[M, Change]
 	queue    *queue.Queue
 	previous *previousLeader
 }
@@ -92,10 +93,10 @@ func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bo
 	}
 	for _, key := range w.Enqueues(c.Before, c.After) {
 		if unverified {
-			to.keys.unverify(key)
+			to.keys.Unverify(key)
 		}
 		if w.Record || w.RecordNews && !background {
-			to.keys.record(key, c)
+			to.keys.Record(key, c)
 		}
 		if w.Delay != nil {
 			if delay := w.Delay(key); delay > 0 {
@@ -103,6 +104,6 @@ func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bo
 				continue
 			}
 		}
-		to.queue.AddWithPriority(key, to.keys.priority(key, level, controllerOf(key, c.After)))
+		to.queue.AddWithPriority(key, to.keys.Priority(key, level, controllerOf(key, c.After)))
 	}
 }

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -42,7 +45,7 @@ func TestResync(t *testing.T) {
 		r := New(Shared{Tracker: freshness.NewTracker()}, Access{}, Controller[toy, struct{}, int]{Name: "toy"})
 		r.begin()
 		r.handler(Watch{Resync: resync, Enqueues: itself}).OnUpdate(named("a"), named("a"))
-		if n := r.queue.Len(); n != count(resync) {
+		if n := r.queue.Len(); (n == 1) != resync {
 			t.Errorf("resync %v: %d keys are queued", resync, n)
 		}
 		r.queue.ShutDown()
@@ -60,7 +63,7 @@ func TestRecordedNews(t *testing.T) {
 	h.OnUpdate(named("old"), named("old")) // a resync
 	h.OnAdd(named("new"), false)
 	h.OnDelete(named("old"))
-	changes := r.keys.observed(r.keys.get(plan.Key{Name: "one"})).changes
+	changes := r.keys.Peek(plan.Key{Name: "one"}).Changes
 	if len(changes) != 2 || changes[0].After.GetName() != "new" || changes[1].Before.GetName() != "old" {
 		t.Errorf("%+v", changes)
 	}
@@ -201,4 +204,25 @@ func TestDelay(t *testing.T) {
 			t.Errorf("%d reconciles", n)
 		}
 	})
+}
+
+// The owner that work groups go by is that of the object that a key is named after, and not of another one that enqueues it.
+func TestControllerOf(t *testing.T) {
+	o := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	o.OwnerReferences = []metav1.OwnerReference{{UID: "other"}, {UID: "web", Controller: ptr.To(true)}}
+	for _, c := range []struct {
+		key  plan.Key
+		of   plan.Object
+		want types.UID
+	}{
+		{plan.Key{Namespace: "ns", Name: "a"}, o, "web"},
+		{plan.Key{Namespace: "ns", Name: "b"}, o, ""},
+		{plan.Key{Namespace: "other", Name: "a"}, o, ""},
+		{plan.Key{Namespace: "ns", Name: "a"}, nil, ""},
+		{plan.Key{Name: "a"}, &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, ""},
+	} {
+		if got := controllerOf(c.key, c.of); got != c.want {
+			t.Errorf("%s of %v: %q, want %q", c.key, c.of, got, c.want)
+		}
+	}
 }

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
@@ -159,7 +159,7 @@ type slowClient struct {
 }
 
 func (c *slowClient) Create(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
-	defer Progress(ctx)
+	defer worker.Progress(ctx)
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	if c.lag != nil {
@@ -171,7 +171,7 @@ func (c *slowClient) Create(ctx context.Context, m client.Mapping, o plan.Object
 }
 
 func (c *slowClient) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
-	defer Progress(ctx)
+	defer worker.Progress(ctx)
 	if c.beforeList != nil && o.Limit == 0 { // with a limit, it is not the objects that are asked for
 		c.beforeList()
 	}
@@ -188,7 +188,7 @@ func (w *world) hooks() Hooks {
 			w.tally(string(result))
 		},
 		Retry: func() { w.tally("retry") },
-		Write: func(x executor.Write) { w.tally(x.Verb + " " + x.Resource + " " + x.Code) },
+		Write: func(verb, resource, code string) { w.tally(verb + " " + resource + " " + code) },
 		Stale: func(resource schema.GroupResource) { w.tally("stale " + resource.String()) },
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
@@ -50,7 +51,7 @@ func embed(t *testing.T, client *rest.Config, registry []manager.Controller, edi
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	for name, checks := range map[string]func() []health.Check{"healthz": m.Healthz, "livez": m.Livez, "readyz": m.Readyz} {
+	for name, checks := range map[string]func() []manager.Check{"healthz": m.Healthz, "livez": m.Livez, "readyz": m.Readyz} {
 		h := health.Handler(name, checks)
 		mux.Handle("/"+name, h)
 		mux.Handle("/"+name+"/", h)
@@ -407,7 +408,7 @@ func TestAStandbyIsReady(t *testing.T) {
 		c.LeaderElection.Name = "health-standby"
 	}
 	registry := controllers.Registry()
-	if err := manager.SetFlags(registry, map[string]string{"service-account-private-key-file": c.TokenKeyFile(),
+	if err := managertest.SetFlags(registry, map[string]string{"service-account-private-key-file": c.TokenKeyFile(),
 		"cluster-signing-cert-file": c.CAFile, "cluster-signing-key-file": c.CAKeyFile()}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/suite"
@@ -40,7 +40,7 @@ func spend(t *testing.T, piece suite.Budget) {
 	w := newWorld(script.Script{Seed: 1, Settings: map[string]string{"elect": "0", "garbage": "0", "pace": "5"}}, controllers.Registry)
 	for _, flag := range piece.Flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
-		if err := manager.SetFlags(w.registry, map[string]string{name: value}); err != nil {
+		if err := managertest.SetFlags(w.registry, map[string]string{name: value}); err != nil {
 			t.Fatal(err)
 		}
 	}

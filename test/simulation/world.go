@@ -17,6 +17,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/simulation/actors"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
@@ -110,7 +111,7 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 			w.only[name] = true
 		}
 	}
-	if err := manager.SetFlags(w.registry, flags(s)); err != nil {
+	if err := managertest.SetFlags(w.registry, flags(s)); err != nil {
 		w.record.violation("%v", err)
 	}
 	for i := range s.Setting("managers", 1) {

@@ -198,7 +198,7 @@ func overdue(p *corev1.Pod) bool {
 
 const (
 	quotaPlan = "pkg/controllers/resourcequota/plan.go"
-	quotaSums = "internal/usage/sums.go"
+	quotaSums = "internal/usage/sums/sums.go"
 )
 
 var quotaMutants = []Mutant{

@@ -55,7 +55,7 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 		Kind: k.Example.Kind.Kind, Get: k.Get, In: k.In,
 		Selector: func(set *Set) *metav1.LabelSelector { return set.Spec.Selector },
 	}
-	return reconcile.New(c.Shared, c.Access.TellStale(k.Metrics.countStale), reconcile.Controller[snapshot, claimed, failureHistory]{
+	return reconcile.New(c.Shared, c.Access.TellStale(k.Metrics.countStale), reconcile.Controller[snapshot, owned, failureHistory]{
 		Name:    k.Name,
 		Workers: k.Workers,
 		Kinds:   []string{k.Example.Kind.Kind},
@@ -64,7 +64,7 @@ func New(c manager.Context, k Config) (manager.Runner, error) {
 			pods.Watch(owners.Enqueues),
 		},
 		Observe:  sees.observe,
-		Remember: reconcile.Always[snapshot, claimed, failureHistory], // a failed pod was seen, whatever becomes of the writes
+		Remember: reconcile.Always[snapshot, owned, failureHistory], // a failed pod was seen, whatever becomes of the writes
 		Owner:    func(s snapshot) plan.Object { return s.Set.Object },
 		Plan:     planSet,
 		Report:   reportSet,

@@ -45,7 +45,7 @@ func (m Metrics) countStale(r schema.GroupResource) {
 }
 
 // observeDeletions observes the ages of deleted pods.
-func (m Metrics) observeDeletions(_ context.Context, s snapshot, d claimed, did, _ plan.Outcome) {
+func (m Metrics) observeDeletions(_ context.Context, s snapshot, d owned, did, _ plan.Outcome) {
 	if m.deletionAge == nil {
 		return
 	}

@@ -19,9 +19,9 @@ import (
 const burst = 500
 
 // planSet finds out which pods are the set's own, once for all parts of the reconcile, and plans.
-func planSet(now time.Time, s snapshot) (claimed, plan.Plan) {
+func planSet(now time.Time, s snapshot) (owned, plan.Plan) {
 	v := newView(s)
-	return v.claimed, planPods(now, v)
+	return v.owned, planPods(now, v)
 }
 
 // planPods decides which pods a set adopts or releases, and how many it creates or which it deletes.
@@ -29,7 +29,7 @@ func planPods(now time.Time, s view) plan.Plan {
 	if s.invalid != nil {
 		return plan.Plan{Why: s.invalid.Error()} // RS-8: no retry, only an edit helps
 	}
-	p := plan.Plan{Steps: s.claims}
+	p := plan.Plan{Steps: s.ownership}
 	missing := replicas(s.Set) - len(s.mine)
 	var back startBackoff
 	if missing > 0 {
@@ -47,7 +47,7 @@ func planPods(now time.Time, s view) plan.Plan {
 		n := min(missing, burst)
 		p.Steps = append(p.Steps, create(s.Set, n))
 		p.Why = fmt.Sprintf("create %d of %d missing pods", n, missing)
-	case missing < 0 && adopts(s.claims): // no reconcile writes an object twice, and an adopted pod may be one to delete
+	case missing < 0 && adopts(s.ownership): // no reconcile writes an object twice, and an adopted pod may be one to delete
 		p.Why = fmt.Sprintf("adopt pods, then delete the %d too many", -missing)
 	case missing < 0:
 		n := min(-missing, burst)
@@ -73,27 +73,27 @@ type snapshot struct {
 	Disabled features
 }
 
-// claimed is the decision: the set's own active pods, and the steps that make them so. Plan and report want the same, and with
+// owned is the decision: the set's own active pods, and the steps that make them so. Plan and report want the same, and with
 // many pods to find them is most of the work.
-type claimed struct {
-	selector labels.Selector
-	invalid  error // the selector makes no sense; then there are no pods and no steps
-	mine     []*corev1.Pod
-	claims   []plan.Step
+type owned struct {
+	selector  labels.Selector
+	invalid   error // the selector makes no sense; then there are no pods and no steps
+	mine      []*corev1.Pod
+	ownership []plan.Step
 }
 
 // view is a snapshot and what it means.
 type view struct {
 	snapshot
-	claimed
+	owned
 }
 
 // newView finds out what a snapshot means.
 func newView(of snapshot) view {
 	s := view{snapshot: of}
 	if s.selector, s.invalid = selectorOf(s.Set); s.invalid == nil {
-		mine, claims := claim(s)
-		s.mine, s.claims = slices.Clip(mine), slices.Clip(claims) // who appends makes a copy
+		mine, ownership := claim(s)
+		s.mine, s.ownership = slices.Clip(mine), slices.Clip(ownership) // who appends makes a copy
 	}
 	return s
 }
@@ -156,9 +156,9 @@ func (s snapshot) owns(orphan *corev1.Pod) bool {
 	})
 }
 
-// adopts reports whether the claims take a pod in.
-func adopts(claims []plan.Step) bool {
-	for _, step := range claims {
+// adopts reports whether a pod is adopted.
+func adopts(ownership []plan.Step) bool {
+	for _, step := range ownership {
 		for _, sequence := range step.(plan.Each).Sequences {
 			if sequence[0].(plan.Change).Adopt {
 				return true

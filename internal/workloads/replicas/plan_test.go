@@ -175,7 +175,7 @@ func TestRS21RS22Claims(t *testing.T) {
 	}
 	none := plan.Events{}
 	if adopt.Events != none || release.Events != none {
-		t.Error("claims must not emit events (RS-57)")
+		t.Error("adoptions and releases must not emit events (RS-57)")
 	}
 }
 

@@ -65,8 +65,8 @@ func alter(t *rapid.T, p *corev1.Pod) {
 	}
 }
 
-// owned are the active pods that the set has or adopts, by the facts RS-12, RS-20 and RS-22.
-func owned(s view) (n int) {
+// ownedBySet are the active pods that the set has or adopts, by the facts RS-12, RS-20 and RS-22.
+func ownedBySet(s view) (n int) {
 	for _, p := range s.Pods {
 		ref := metav1.GetControllerOf(p)
 		matches := labels.SelectorFromSet(s.Set.Spec.Selector.MatchLabels).Matches(labels.Set(p.Labels))
@@ -98,7 +98,7 @@ func TestNeverCreatesMoreThanMissing(t *testing.T) { // RS-25, RS-40
 		s := drawWorld(t).snapshotOf()
 		*s.Set.Spec.Replicas *= rapid.SampledFrom([]int32{1, 1, 500}).Draw(t, "times")
 		creates, _, _ := planned(planPods(now, s))
-		if missing := max(0, int(*s.Set.Spec.Replicas)-owned(s)); creates != min(missing, 500) {
+		if missing := max(0, int(*s.Set.Spec.Replicas)-ownedBySet(s)); creates != min(missing, 500) {
 			t.Fatalf("%d missing, creates %d", missing, creates)
 		}
 	})
@@ -108,7 +108,7 @@ func TestNeverDeletesBelowReplicas(t *testing.T) { // RS-25, RS-40
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawWorld(t).snapshotOf()
 		_, deletes, adopts := planned(planPods(now, s))
-		excess := max(0, owned(s)-int(*s.Set.Spec.Replicas))
+		excess := max(0, ownedBySet(s)-int(*s.Set.Spec.Replicas))
 		if want := min(excess, 500); !adopts && deletes != want || adopts && deletes != 0 {
 			t.Fatalf("%d too many, deletes %d, adopts: %t", excess, deletes, adopts)
 		}
@@ -170,7 +170,7 @@ func TestLeavesInputAlone(t *testing.T) {
 	})
 }
 
-// ConvergesWithin three passes: claims, then creations or deletions, then nothing. When the pods have come to rest, the
+// ConvergesWithin three passes: adoptions and releases, then creations or deletions, then nothing. When the pods have come to rest, the
 // status says what is there, and that is the end of it.
 func TestConvergesWithin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -183,7 +183,7 @@ func TestConvergesWithin(t *testing.T) {
 		w.bury()
 		w.rouse()
 		w.pass(t)
-		if n := owned(w.snapshotOf()); n != int(*w.set.Spec.Replicas) {
+		if n := ownedBySet(w.snapshotOf()); n != int(*w.set.Spec.Replicas) {
 			t.Fatalf("%d pods", n)
 		}
 		c := podutil.Count(w.pods, w.set.Spec.MinReadySeconds, now)

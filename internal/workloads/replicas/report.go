@@ -22,7 +22,7 @@ import (
 const desiredAnnotation = "deployment.kubernetes.io/desired-replicas"
 
 // reportSet reports on what was decided.
-func reportSet(now time.Time, s snapshot, d claimed, did plan.Outcome) plan.Plan {
+func reportSet(now time.Time, s snapshot, d owned, did plan.Outcome) plan.Plan {
 	return reportStatus(now, view{s, d}, did)
 }
 

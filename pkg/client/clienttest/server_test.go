@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -158,14 +159,15 @@ func TestPatches(t *testing.T) {
 
 func TestApplyCreatesWhatIsMissing(t *testing.T) {
 	s := NewServer()
-	patch, err := client.Applied(pods, pod("a", "web"))
+	data, err := patch.Applied(pods.GroupVersionKind, pod("a", "web"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, *patch, client.WriteOptions{}); !apierrors.IsBadRequest(err) {
+	applied := client.Patch{Type: types.ApplyPatchType, Data: data}
+	if _, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, applied, client.WriteOptions{}); !apierrors.IsBadRequest(err) {
 		t.Errorf("without a field manager: %v", err)
 	}
-	made, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, *patch, client.WriteOptions{FieldManager: "me"})
+	made, err := s.Patch(t.Context(), pods, plan.Key{Namespace: "ns", Name: "a"}, applied, client.WriteOptions{FieldManager: "me"})
 	p := &corev1.Pod{}
 	if err != nil || s.Get(t.Context(), pods, plan.KeyOf(made), p) != nil || p.Labels["app"] != "web" || p.UID == "" {
 		t.Errorf("%+v, %v", p, err)

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -134,7 +135,6 @@ func TestPlan(t *testing.T) {
 func TestApply(t *testing.T) {
 	r := owned(aggregate(role("r", to("x"), rule("pods", "list")), everything))
 	r.Annotations = map[string]string{"mine": "x"}
-	mapping := client.MappingFor[*rbacv1.ClusterRole]()
 	for _, c := range []struct {
 		others []*rbacv1.ClusterRole
 		want   string
@@ -146,11 +146,11 @@ func TestApply(t *testing.T) {
 		if change.Old != plan.Object(r) || change.Apply == nil || *change.Apply != (plan.Apply{FieldManager: "clusterrole-aggregation-controller", Force: true}) {
 			t.Errorf("%+v", change)
 		}
-		patch, err := client.Applied(mapping, change.New)
+		data, err := patch.Applied(client.KindFor[*rbacv1.ClusterRole](), change.New)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(patch.Data); got != c.want {
+		if got := string(data); got != c.want {
 			t.Errorf("the patch is %s", got)
 		}
 	}

@@ -113,7 +113,7 @@ func run(t *testing.T, flags map[string]string, test func(b *bench)) (log string
 	t.Helper()
 	return managertest.InVirtualTime(t, epoch, func(t *testing.T, server *clienttest.Server) {
 		entry := New(Options{})
-		if err := manager.SetFlags([]manager.Controller{entry}, flags); err != nil {
+		if err := managertest.SetFlags([]manager.Controller{entry}, flags); err != nil {
 			t.Fatal(err)
 		}
 		c := managertest.Context(t, server, entry, managertest.Cache{Example: &csrutil.Request{}})
@@ -305,7 +305,7 @@ func TestFilesThatAreNoGood(t *testing.T) { // CSR-13
 	} {
 		entry := New(Options{})
 		flags := map[string]string{"cluster-signing-cert-file": c.cert, "cluster-signing-key-file": c.key}
-		if err := manager.SetFlags([]manager.Controller{entry}, flags); err != nil {
+		if err := managertest.SetFlags([]manager.Controller{entry}, flags); err != nil {
 			t.Fatal(err)
 		}
 		_, err := entry.Init(manager.Context{})

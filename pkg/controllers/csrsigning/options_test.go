@@ -12,6 +12,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/credentials/csrutil"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
 const both = "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file flags at the same time"
@@ -47,7 +48,7 @@ func TestFlags(t *testing.T) {
 			for name, value := range c.flags {
 				flags["cluster-signing-"+name] = value
 			}
-			if err := manager.SetFlags([]manager.Controller{{Flags: o}}, flags); err != nil {
+			if err := managertest.SetFlags([]manager.Controller{{Flags: o}}, flags); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(o.Validate()...); c.err != "" || err != nil {

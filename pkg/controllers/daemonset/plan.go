@@ -36,8 +36,8 @@ func planDaemonSet(now time.Time, s view) plan.Plan {
 		w.say("%v", s.invalid)
 	case s.Set.DeletionTimestamp != nil:
 		w.say("being deleted, pods are left to the garbage collector")
-	case len(s.claims) > 0:
-		w.steps = s.claims
+	case len(s.ownership) > 0:
+		w.steps = s.ownership
 		w.say("adopts or releases objects, the rest follows")
 	case w.keepRevisions():
 		w.budget = budgetOf(s.Set, s.desired())

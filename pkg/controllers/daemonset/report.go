@@ -21,7 +21,7 @@ func reportSet(now time.Time, s snapshot, d decision, did plan.Outcome) plan.Pla
 // reportStatus writes the DaemonSet's status when something in it differs (DS-70..74), also when writes have failed (DS-15). It counts
 // the pods as they were before the plan was carried out; what the plan did enqueues the key again.
 func reportStatus(now time.Time, s view, did plan.Outcome) plan.Plan {
-	uncertain := len(s.claims) > 0 && did.Failed(plan.Changed) != nil // an adoption or a release: the counts would be wrong
+	uncertain := len(s.ownership) > 0 && did.Failed(plan.Changed) != nil // an adoption or a release: the counts would be wrong
 	if s.invalid != nil || s.Set.DeletionTimestamp != nil || did.Stopped || uncertain {
 		return plan.Plan{}
 	}
@@ -106,7 +106,7 @@ func (s *view) status(c counts) appsv1.DaemonSetStatus {
 // collisions counts the names that turned out to be taken when a revision was to be created (DS-55).
 func (s *view) collisions() *int32 {
 	n := s.Set.Status.CollisionCount
-	if s.collides() && len(s.claims) == 0 {
+	if s.collides() && len(s.ownership) == 0 {
 		return ptr.To(ptr.Deref(n, 0) + 1)
 	}
 	return n

@@ -60,7 +60,7 @@ type derived struct {
 	invalid    error // the selector makes no sense; then there is nothing else
 	selectsAll bool
 	selector   labels.Selector
-	claims     []plan.Step              // that make pods and revisions the set's own
+	ownership  []plan.Step              // that make pods and revisions the set's own
 	on         map[string][]*corev1.Pod // own pods by node, in order; without those that are gone
 	usedHashes map[string]bool          // hashes that own pods have, whatever became of the pods
 	revisions  revisions
@@ -98,9 +98,9 @@ func (s *view) derive() {
 		return
 	}
 	s.selector = selector
-	pods, claimPods := plan.Claim(plan.Object(s.Set), kind(), selector, s.Pods)
-	own, claimRevisions := plan.Claim(plan.Object(s.Set), kind(), selector, s.Revisions)
-	s.claims = slices.Clip(append(claimPods, claimRevisions...)) // who appends makes a copy
+	pods, forPods := plan.Claim(plan.Object(s.Set), kind(), selector, s.Pods)
+	own, forRevisions := plan.Claim(plan.Object(s.Set), kind(), selector, s.Revisions)
+	s.ownership = slices.Clip(append(forPods, forRevisions...)) // who appends makes a copy
 	s.on = byNode(pods)
 	s.usedHashes = map[string]bool{}
 	for _, p := range pods {

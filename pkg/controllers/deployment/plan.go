@@ -84,7 +84,7 @@ func (r *rollout) choose() course {
 	switch {
 	case r.d.DeletionTimestamp != nil:
 		return deleting
-	case adopts(r.claims):
+	case adopts(r.ownership):
 		return adopting
 	case r.d.Spec.Paused:
 		return paused

@@ -28,7 +28,7 @@ type rollout struct {
 	unavailable int64 // how many pods fewer than replicas it may have available
 	new         *set  // the ReplicaSet of the present template; nil if there is none
 	old         []*set
-	claims      []plan.Step
+	ownership   []plan.Step
 
 	tail  []plan.Step // what follows the changes of the ReplicaSets
 	next  time.Duration
@@ -74,7 +74,7 @@ func sortOut(now time.Time, s snapshot) *rollout {
 	r.say("%s", problem)
 
 	var mine []*appsv1.ReplicaSet
-	mine, r.claims = plan.Claim(r.d, appsv1.SchemeGroupVersion.WithKind("Deployment"), selector, s.candidates())
+	mine, r.ownership = plan.Claim(r.d, appsv1.SchemeGroupVersion.WithKind("Deployment"), selector, s.candidates())
 	for _, rs := range mine {
 		one := newSet(rs, s.count(rs, now))
 		r.requeueAfter(one.counts.Next)
@@ -224,7 +224,7 @@ func (r *rollout) resize(s *set, size int64) {
 
 // plan puts together what was decided. The changes of one ReplicaSet are one step.
 func (r *rollout) plan() plan.Plan {
-	steps := slices.Clone(r.claims)
+	steps := slices.Clone(r.ownership)
 	for _, s := range r.sets() {
 		if s.draft != nil {
 			steps = append(steps, plan.Change{
@@ -247,10 +247,10 @@ func (r *rollout) requeueAfter(d time.Duration) {
 	r.next = plan.Sooner(r.next, max(0, d))
 }
 
-// adopts reports whether the claims take an orphan. What an adopted ReplicaSet needs besides is left to the next reconcile:
+// adopts reports whether an orphan is adopted. What an adopted ReplicaSet needs besides is left to the next reconcile:
 // an object is written once in each.
-func adopts(claims []plan.Step) bool {
-	for _, step := range claims {
+func adopts(ownership []plan.Step) bool {
+	for _, step := range ownership {
 		each, _ := step.(plan.Each)
 		for _, sequence := range each.Sequences {
 			if change, ok := sequence[0].(plan.Change); ok && change.Adopt {

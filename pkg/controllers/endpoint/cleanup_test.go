@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -79,7 +78,7 @@ func cleanUp(t *testing.T, s *clienttest.Server) (deleted []string, codes []stri
 			return nil
 		})
 		from := contextFor(t, s)
-		from.Access.Hooks.Write = func(w executor.Write) { codes = append(codes, w.Verb+" "+w.Resource+" "+w.Code) }
+		from.Access.Hooks.Write = func(verb, resource, code string) { codes = append(codes, verb+" "+resource+" "+code) }
 		runner, err := (&Options{CleanUp: true}).initCleanup(from)
 		if err != nil {
 			t.Fatal(err)

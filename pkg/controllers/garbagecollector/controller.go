@@ -27,7 +27,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if !o.enabled {
 		return nil, manager.Skip("--enable-garbage-collector=false")
 	}
-	clients, err := c.Faster(2, 1) // twice the requests, as the original may make
+	clients, err := c.Clients.Faster(2, 1) // twice the requests, as the original may make
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -48,6 +49,7 @@ func (r *runner) processOwner(ctx context.Context, i item) (time.Duration, error
 	if err != nil { // a kind whose server hangs leaves workers for the others
 		return putOff, nil
 	}
+	defer end(guard.ErrUnknown) // if it panics
 	state, err := r.look(ctx, i.statedOwner)
 	end(nil)
 	r.mu.Lock()

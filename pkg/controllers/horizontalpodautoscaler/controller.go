@@ -30,7 +30,7 @@ func New(o Options) manager.Controller {
 }
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
-	clients, err := c.Faster(bucketsOfOriginal, bucketsOfOriginal)
+	clients, err := c.Clients.Faster(bucketsOfOriginal, bucketsOfOriginal)
 	if err != nil {
 		return nil, err
 	}

@@ -86,6 +86,7 @@ func (a *answers) get(ctx context.Context, now time.Time, group, namespace strin
 	a.all[q] = mine
 	a.mu.Unlock()
 	defer close(mine.done)
+	defer end(guard.ErrUnknown)                                      // if it panics
 	mine.err = errors.New("the request has ended without an answer") // should read panic
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

@@ -37,10 +37,10 @@ func planPods(now time.Time, s view) plan.Plan {
 			Type: corev1.EventTypeWarning, Reason: "UnknownCompletionMode", Message: "Skipped Job sync because completion mode is unknown"}}}}
 	}
 	p := managePods(now, s)
-	if len(adopted(s.claims)) > 0 && len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
+	if len(adopted(s.ownership)) > 0 && len(written(p.Steps)) > 0 { // no reconcile writes an object twice, and an adopted pod may be one to delete
 		p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 	}
-	p.Steps = slices.Concat(s.claims, untrackCounted(s, p.Steps))
+	p.Steps = slices.Concat(s.ownership, untrackCounted(s, p.Steps))
 	if wait := untilDeadline(now, s.Job); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
 		p.Requeue = plan.Sooner(p.Requeue, wait)
 	}
@@ -54,7 +54,7 @@ func untrackCounted(s view, steps []plan.Step) []plan.Step {
 	if len(steps) > 0 {
 		each.Sequences = append(each.Sequences, steps)
 	}
-	adopted, written := adopted(s.claims), written(steps)
+	adopted, written := adopted(s.ownership), written(steps)
 	for _, p := range s.counted {
 		if adopted[p.UID] || written[p.UID] || s.mustStay(p) { // no reconcile writes an object twice
 			continue

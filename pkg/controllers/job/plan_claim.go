@@ -57,9 +57,9 @@ func claim(s view) (mine []*corev1.Pod, steps []plan.Step) {
 }
 
 // adopted returns the uids of the pods that are adopted.
-func adopted(claims []plan.Step) map[types.UID]bool {
+func adopted(ownership []plan.Step) map[types.UID]bool {
 	uids := map[types.UID]bool{}
-	for _, step := range claims {
+	for _, step := range ownership {
 		for _, sequence := range step.(plan.Each).Sequences {
 			if change := sequence[0].(plan.Change); change.Adopt {
 				uids[change.Old.GetUID()] = true

@@ -23,10 +23,10 @@ type snapshot struct {
 
 // decision is what the plan has worked out for the report, the metrics and the memory.
 type decision struct {
-	selector labels.Selector // nil: the Job is left alone
-	invalid  error           // the selector makes no sense; then there are no pods and no steps
-	mine     []*corev1.Pod   // the pods that the Job controls or adopts
-	claims   []plan.Step     // that adopt and release pods
+	selector  labels.Selector // nil: the Job is left alone
+	invalid   error           // the selector makes no sense; then there are no pods and no steps
+	mine      []*corev1.Pod   // the pods that the Job controls or adopts
+	ownership []plan.Step     // that adopt and release pods
 	counts
 	// Remembered is what the process remembers of the Job's failures, those of the snapshot included; nil for nothing.
 	Remembered *memory
@@ -45,7 +45,7 @@ func newView(now time.Time, of snapshot) view {
 		return s
 	}
 	if s.selector, s.invalid = selectorOf(s.Job); s.invalid == nil {
-		s.mine, s.claims = claim(s)
+		s.mine, s.ownership = claim(s)
 		s.counts = newCounts(s)
 	}
 	s.Remembered = s.Memory.see(now, s)

@@ -43,7 +43,7 @@ func run(t *testing.T, since string, list []string, test func(c *counted), objec
 			}
 		}
 		entry := New(Options{})
-		if err := manager.SetFlags([]manager.Controller{entry}, map[string]string{"legacy-service-account-token-clean-up-period": "72h"}); err != nil {
+		if err := managertest.SetFlags([]manager.Controller{entry}, map[string]string{"legacy-service-account-token-clean-up-period": "72h"}); err != nil {
 			t.Fatal(err)
 		}
 		from := managertest.Context(t, c.Server, entry)

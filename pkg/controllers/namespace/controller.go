@@ -53,7 +53,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 
 // access is that of the controller, with more requests than others have: a round lists all that a namespace can hold (NS-3).
 func access(c manager.Context) (reconcile.Access, error) {
-	clients, err := c.Faster(20, 100)
+	clients, err := c.Clients.Faster(20, 100)
 	if err != nil {
 		return reconcile.Access{}, err
 	}

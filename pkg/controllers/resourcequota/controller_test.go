@@ -15,6 +15,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/usage"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 )
 
 // RQ-1, RQ-2, RQ-48
@@ -248,7 +249,7 @@ func TestWatchesOnlyWhatIsNamed(t *testing.T) {
 	run(t, func(b *bench) {
 		watched := func() (n int) {
 			names := map[schema.GroupResource]bool{quota.Pods(): true, quota.Services(): true, {Resource: "configmaps"}: true, {Resource: "secrets"}: true}
-			for _, now := range b.index.States(usage.Limits{Resources: names}) {
+			for _, now := range b.index.States(sums.Limits{Resources: names}) {
 				if now.Watch != 0 {
 					n++
 				}

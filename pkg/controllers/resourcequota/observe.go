@@ -13,6 +13,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/usage"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -41,7 +42,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 	}
 	o.Exists, o.Snapshot.Quota = true, q
 	s := &o.Snapshot
-	l, err := usage.LimitsOf(q, k.gates)
+	l, err := sums.LimitsOf(q, k.gates)
 	if err != nil {
 		s.Error, s.Memory = err.Error(), memory{UID: q.UID}
 		return o, nil
@@ -164,7 +165,7 @@ func versions(changes []reconcile.Change, q *corev1.ResourceQuota) (all []versio
 }
 
 // arrivals returns what has arrived of the objects that are selected, as far as it is limited.
-func arrivals(arrived []usage.Arrival, s quota.Selector, limited corev1.ResourceList) (all []increase) {
+func arrivals(arrived []sums.Arrival, s quota.Selector, limited corev1.ResourceList) (all []increase) {
 	for _, a := range arrived {
 		if !s.Matches(a.After.Traits) {
 			continue

@@ -18,6 +18,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/usage"
+	"github.com/standalone-kcm/controller-manager/internal/usage/sums"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -66,7 +67,7 @@ func TestAGroupThatCannotBeDiscovered(t *testing.T) {
 		b.want("what can be counted", "pods", "1")
 		b.want("what cannot be found", "secrets", "")
 		secrets := schema.GroupResource{Resource: "secrets"}
-		if s := b.index.States(usage.Limits{Resources: map[schema.GroupResource]bool{secrets: true}})[secrets]; s.State != usage.Failing {
+		if s := b.index.States(sums.Limits{Resources: map[schema.GroupResource]bool{secrets: true}})[secrets]; s.State != usage.Failing {
 			b.Errorf("it is %v", s.State)
 		}
 		if all := b.index.Unlisted(); !slices.Equal(all, []string{"secrets"}) {
@@ -88,7 +89,7 @@ func TestAGroupThatIsDiscoveredInPart(t *testing.T) {
 		b.put(quotaOf(amounts("pods", 5, "configmaps", 3)))
 		time.Sleep(time.Second)
 		names := map[schema.GroupResource]bool{{Resource: "configmaps"}: true}
-		before := b.index.States(usage.Limits{Resources: names})
+		before := b.index.States(sums.Limits{Resources: names})
 		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) {
 			all, _ := found()
 			for i := range all {
@@ -97,7 +98,7 @@ func TestAGroupThatIsDiscoveredInPart(t *testing.T) {
 			return all, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Version: "v1"}: errors.New("no endpoints")}}
 		}))
 		time.Sleep(2 * discoverEvery)
-		if after := b.index.States(usage.Limits{Resources: names}); len(before) != 1 || !maps.Equal(before, after) {
+		if after := b.index.States(sums.Limits{Resources: names}); len(before) != 1 || !maps.Equal(before, after) {
 			b.Errorf("watched anew: %+v, then %+v", before, after)
 		}
 	})
@@ -111,7 +112,7 @@ func TestAMissingGroupThatFails(t *testing.T) {
 		time.Sleep(time.Second)
 		b.discover.Store(ptr.To[discoverFunc](func() ([]client.Mapping, error) { return nil, errors.New("timeout") }))
 		time.Sleep(time.Minute)
-		if s := b.index.States(usage.Limits{Resources: map[schema.GroupResource]bool{widgets: true}})[widgets]; s.State != usage.Absent {
+		if s := b.index.States(sums.Limits{Resources: map[schema.GroupResource]bool{widgets: true}})[widgets]; s.State != usage.Absent {
 			b.Errorf("it is %v", s.State)
 		}
 	})
@@ -251,14 +252,14 @@ func TestAQuotaThatIsMadeAgain(t *testing.T) {
 		b.put(podNamed("a"))
 		time.Sleep(5 * time.Second)
 		names := map[schema.GroupResource]bool{quota.Pods(): true, {Resource: "configmaps"}: true}
-		before := b.index.States(usage.Limits{Resources: names})
+		before := b.index.States(sums.Limits{Resources: names})
 		b.delete(quotaKind, "some")
 		b.put(second(amounts("secrets", 5)))
 		time.Sleep(200 * time.Millisecond)
 		b.put(quotaOf(amounts("pods", 5, "configmaps", 5), func(q *corev1.ResourceQuota) { q.UID = "again" }))
 		time.Sleep(time.Second)
 		b.want("again", "pods", "1")
-		if after := b.index.States(usage.Limits{Resources: names}); !maps.Equal(before, after) {
+		if after := b.index.States(sums.Limits{Resources: names}); !maps.Equal(before, after) {
 			b.Errorf("watched anew: %+v, then %+v", before, after)
 		}
 		b.raise("pods", "2")

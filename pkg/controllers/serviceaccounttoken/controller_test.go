@@ -34,7 +34,7 @@ type cluster struct {
 func entry(t *testing.T, key string) manager.Controller {
 	t.Helper()
 	e := New(Options{})
-	if err := manager.SetFlags([]manager.Controller{e}, map[string]string{"service-account-private-key-file": key}); err != nil {
+	if err := managertest.SetFlags([]manager.Controller{e}, map[string]string{"service-account-private-key-file": key}); err != nil {
 		t.Fatal(err)
 	}
 	return e

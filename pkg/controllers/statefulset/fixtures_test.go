@@ -183,7 +183,7 @@ func see(set *appsv1.StatefulSet, objects ...plan.Object) snapshot {
 		panic(err)
 	}
 	s := snapshot{
-		Set: set, Data: data, Taken: map[string]*appsv1.ControllerRevision{}, Occupied: map[string]*corev1.Pod{},
+		Set: set, Data: data, Taken: map[string]*appsv1.ControllerRevision{}, Named: map[string]*corev1.Pod{},
 		Claims: map[string]*corev1.PersistentVolumeClaim{},
 	}
 	for _, o := range objects {
@@ -191,7 +191,7 @@ func see(set *appsv1.StatefulSet, objects ...plan.Object) snapshot {
 		concerns := ref == nil || ref.UID == set.UID
 		switch o := o.(type) {
 		case *corev1.Pod:
-			s.Occupied[o.Name] = o
+			s.Named[o.Name] = o
 			if concerns {
 				s.Pods = append(s.Pods, o)
 			}

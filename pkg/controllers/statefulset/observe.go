@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
@@ -51,7 +50,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		Pods:           append(k.pods.OwnedBy(set.Namespace, set.UID), k.pods.OrphansIn(set.Namespace)...),
 		Revisions:      append(k.revisions.OwnedBy(set.Namespace, set.UID), k.revisions.OrphansIn(set.Namespace)...),
 		Claims:         map[string]*corev1.PersistentVolumeClaim{},
-		Occupied:       map[string]*corev1.Pod{},
+		Named:          map[string]*corev1.Pod{},
 		MaxUnavailable: k.maxUnavailable, ByBytes: k.byBytes, ReplaceStuckPods: k.replaceStuckPods,
 	}
 	var before memory
@@ -66,9 +65,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	s.Complained = before.Complained
 	s.Taken = k.taken(set, s.Data)
 	after := memory{UID: set.UID, Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
-	if selector, err := selectorOf(set); err == nil {
-		k.findClaims(s, selector)
-	}
+	k.lookUp(s)
 	after.Complained = conflicts(s)
 	return observation{Exists: true, Snapshot: s, Memory: &after}, nil
 }
@@ -121,34 +118,48 @@ func remember(_ time.Time, _ snapshot, d decision, seen *memory, _, _ plan.Outco
 	return &after, true
 }
 
-// findClaims looks up the claims of the pods that are there and of those that are about to be created, and who has their names. It
-// fills the maps of the snapshot.
-func (k *caches) findClaims(s snapshot, selector labels.Selector) {
-	r := &rollout{snapshot: s}
+// lookUp finds the claims of the pods that are there, and for the missing ordinals that one reconcile may create their claims and the pods
+// that have their names. Those of which all claims are there may turn out to be blocked, so they do not count; nor do those whose name is
+// taken. So no more ordinals are looked at than there are pods and claims, and a few.
+func (k *caches) lookUp(s snapshot) {
+	members := map[int]bool{}
 	for _, p := range s.Pods {
-		if s.named(p) && selector.Matches(labels.Set(p.Labels)) && (metav1.GetControllerOfNoCopy(p) != nil || p.DeletionTimestamp == nil) {
-			r.mine = append(r.mine, p)
+		if s.named(p) {
+			ordinal := ordinalOf(p)
+			members[ordinal] = true
+			k.claimsOf(s, ordinal)
+			s.Named[p.Name] = p
 		}
 	}
-	r.placeMembers()
-	find := func(ordinal int) {
-		for i := range r.Set.Spec.VolumeClaimTemplates {
-			name := claimName(r.Set, &r.Set.Spec.VolumeClaimTemplates[i], ordinal)
-			if claim := k.claims.Get(r.Set.Namespace, name); claim != nil {
-				r.Claims[name] = claim
-			}
+	most := burst
+	if ordered(s.Set) {
+		most = 1
+	}
+	for ordinal, free := start(s.Set), 0; ordinal < end(s.Set) && free < most; ordinal++ {
+		if members[ordinal] {
+			continue
+		}
+		name := podName(s.Set, ordinal)
+		other := k.pods.Get(s.Set.Namespace, name)
+		if other != nil {
+			s.Named[name] = other
+		}
+		if claims := k.claimsOf(s, ordinal); other == nil && (claims == 0 || claims < len(s.Set.Spec.VolumeClaimTemplates)) {
+			free++
 		}
 	}
-	for _, p := range r.mine {
-		find(ordinalOf(p))
-	}
-	r.lookAtMissing(func(ordinal int) {
-		find(ordinal)
-		name := podName(r.Set, ordinal)
-		if other := k.pods.Get(r.Set.Namespace, name); other != nil {
-			r.Occupied[name] = other
+}
+
+// claimsOf finds the claims of an ordinal, and returns how many there are.
+func (k *caches) claimsOf(s snapshot, ordinal int) (found int) {
+	for i := range s.Set.Spec.VolumeClaimTemplates {
+		name := claimName(s.Set, &s.Set.Spec.VolumeClaimTemplates[i], ordinal)
+		if claim := k.claims.Get(s.Set.Namespace, name); claim != nil {
+			s.Claims[name] = claim
+			found++
 		}
-	})
+	}
+	return found
 }
 
 // conflicts are the claims that another owner controls, where the retention policy would have an effect.

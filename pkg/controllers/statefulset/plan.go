@@ -30,8 +30,8 @@ type snapshot struct {
 	Known string
 	// Taken has by name the revisions, whoever they belong to, whose names a new revision would get.
 	Taken map[string]*appsv1.ControllerRevision
-	// Occupied has by name the pods that are not the set's own, and have the name of one that is missing.
-	Occupied map[string]*corev1.Pod
+	// Named has by name the pods, whoever they belong to, that have the name of a member.
+	Named map[string]*corev1.Pod
 	// Claims has by name the claims of the set's pods, and of those that are missing.
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Complained has the claims of which was already said that another owner controls them.

@@ -106,7 +106,7 @@ func (r *rollout) lookAtMissing(look func(ordinal int)) {
 // blocked reports whether nothing can be created for a missing pod: another pod has its name, or its claims are all there and one of
 // them is about to go (STS-21, STS-26, STS-53).
 func (r *rollout) blocked(ordinal int) bool {
-	if r.Occupied[podName(r.Set, ordinal)] != nil {
+	if r.Named[podName(r.Set, ordinal)] != nil {
 		return true
 	}
 	blocked := false
@@ -251,7 +251,7 @@ func asSteps(each plan.Each) []plan.Step {
 // create plans a missing pod, after its claims (STS-21).
 func (r *rollout) create(ordinal int) []plan.Step {
 	name := podName(r.Set, ordinal)
-	if other := r.Occupied[name]; other != nil {
+	if other := r.Named[name]; other != nil {
 		r.say("pod %s is missing, but another pod has its name", name)
 		return nil
 	}

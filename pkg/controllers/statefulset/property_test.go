@@ -103,7 +103,7 @@ func TestOnePodForEachIdentity(t *testing.T) {
 		s := drawSnapshot(t)
 		created, deleted := podsOf(planned(now, s))
 		for _, ordinal := range created {
-			if s.Occupied[podName(s.Set, ordinal)] != nil || slices.Contains(deleted, ordinal) || ordinal < start(s.Set) || ordinal >= end(s.Set) {
+			if s.Named[podName(s.Set, ordinal)] != nil || slices.Contains(deleted, ordinal) || ordinal < start(s.Set) || ordinal >= end(s.Set) {
 				t.Fatalf("creates %v, deletes %v", created, deleted)
 			}
 		}
@@ -398,7 +398,7 @@ func TestConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drawn := drawSnapshot(t)
 		objects := []plan.Object{drawn.Set}
-		for _, p := range drawn.Occupied {
+		for _, p := range drawn.Named {
 			if drawn.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || p.Status.Phase != corev1.PodRunning || ready(p) {
 				objects = append(objects, p)
 			}

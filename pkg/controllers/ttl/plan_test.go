@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -72,12 +73,11 @@ func TestPlan(t *testing.T) {
 // The patch sets the annotation and nothing else, on this very node (TTL-10).
 func TestPatch(t *testing.T) {
 	change := planAnnotation(epoch, snapshot{node("a", "x"), 101, 1}).Steps[0].(plan.Change)
-	mapping := client.MappingFor[*corev1.Node]()
-	patch, err := client.Difference(mapping, change.Old, change.New)
+	data, err := patch.Form{Kind: client.KindFor[*corev1.Node](), Strategic: true}.Difference(change.Old, change.New)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(patch.Data), `{"metadata":{"annotations":{"node.alpha.kubernetes.io/ttl":"15"},"uid":"u-1"}}`; got != want {
+	if got, want := string(data), `{"metadata":{"annotations":{"node.alpha.kubernetes.io/ttl":"15"},"uid":"u-1"}}`; got != want {
 		t.Errorf("the patch is %s", got)
 	}
 }

@@ -2,11 +2,12 @@ package managertest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -32,20 +33,17 @@ type Cache struct {
 // Context returns what a controller is built from that works on the server. It has these caches.
 func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, caches ...Cache) manager.Context {
 	t.Helper()
-	rights := entry.Rights()
 	c := manager.Context{
+		Enabled:   manager.Options{}.Enabled,
 		Informers: informers.NewFactory(nil, 0),
 		Shared: reconcile.Shared{
 			Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Verifier: server,
 		},
-		Access: reconcile.Access{
-			Client: server,
-			Method: func(resource schema.GroupResource, subresource string) client.Method {
-				return client.MethodFor(rights, resource, subresource)
-			},
-			MayGet: func(resource schema.GroupResource) bool { return client.MayGet(rights, resource) },
-		},
+		Access:          reconcile.Access{Client: server},
 		RegisterMetrics: func(...metrics.Registerable) {},
+	}
+	if entry.Rights != nil {
+		c.Access = c.Access.With(entry.Rights())
 	}
 	for _, one := range caches {
 		informer, err := server.NewInformer(t.Context(), one.Example)
@@ -67,7 +65,13 @@ func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, 
 //	managertest.Start(t, config, controllers.Named("deployment", "replicaset")...)
 func Start(t testing.TB, config *rest.Config, controllers ...manager.Controller) *manager.Manager {
 	t.Helper()
-	m, err := manager.New(config, manager.Options{Controllers: controllers})
+	return StartWith(t, config, manager.Options{Controllers: controllers})
+}
+
+// StartWith does the same with more options, such as a scheme with the kinds of custom resources.
+func StartWith(t testing.TB, config *rest.Config, o manager.Options) *manager.Manager {
+	t.Helper()
+	m, err := manager.New(config, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,4 +118,20 @@ func Run(t *testing.T, c manager.Context, entry manager.Controller, test func())
 		t.Fatalf("%s is off", entry.Name)
 	}
 	clienttest.Run(t, runner.Run, test)
+}
+
+// SetFlags sets flags of the controllers of a registry, by name, as a command line does.
+func SetFlags(registry []manager.Controller, values map[string]string) error {
+	fs := pflag.NewFlagSet("controllers", pflag.ContinueOnError)
+	for _, c := range registry {
+		if c.Flags != nil {
+			c.Flags.AddFlags(fs)
+		}
+	}
+	for name, value := range values {
+		if err := fs.Set(name, value); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	return nil
 }

@@ -13,11 +13,11 @@ import (
 
 // APIServer says which API server to use and how.
 type APIServer struct {
-	Kubeconfig  string  // CLI-10
-	Master      string  // CLI-11
-	ContentType string  // CLI-21
-	QPS         float32 // CLI-19
-	Burst       int32   // CLI-20
+	Kubeconfig  string  // a file; empty: the service account of the pod (CLI-10)
+	Master      string  // the address, in place of the one in the file (CLI-11)
+	ContentType string  // of bodies (CLI-21)
+	QPS         float32 // of each client (CLI-19)
+	Burst       int32   // of each client (CLI-20)
 
 	flags *pflag.FlagSet
 }

@@ -19,8 +19,8 @@ type Config struct {
 	Client          *rest.Config // server and credentials only: no user agent, encoding or limits yet
 
 	RateLimited bool    // false when neither --kube-api-qps nor --kube-api-burst was given: no limit on the client
-	QPS         float32 // CLI-19
-	Burst       int     // CLI-20
+	QPS         float32 // of each client (CLI-19)
+	Burst       int     // of each client (CLI-20)
 
 	Controllers selection.Selection
 

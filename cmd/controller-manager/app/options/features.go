@@ -187,7 +187,7 @@ func (o *Features) Apply() error {
 		}
 	}
 	clientfeatures.ReplaceFeatureGates(clientGates{o.gate})
-	o.registry.AddMetrics() // MH-33
+	o.registry.AddMetrics() // which gates are on (MH-33)
 	o.gate.AddMetrics()
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 
 // Generic is what applies to all controllers alike.
 type Generic struct {
-	UseServiceAccountCredentials bool          // CLI-25
-	MinResyncPeriod              time.Duration // CLI-22
-	ControllerStartInterval      time.Duration // CLI-23
-	ControllerShutdownTimeout    time.Duration // CLI-24
-	RootCAFile                   string        // TOK-3; several controllers read it
+	UseServiceAccountCredentials bool          // each controller acts as its service account (CLI-25)
+	MinResyncPeriod              time.Duration // caches are delivered anew once in one to two of it (CLI-22)
+	ControllerStartInterval      time.Duration // between the starts of two controllers (CLI-23)
+	ControllerShutdownTimeout    time.Duration // how long controllers may take to end (CLI-24)
+	RootCAFile                   string        // by which pods verify the API server (TOK-3); several controllers read it
 }
 
 func newGeneric() Generic {

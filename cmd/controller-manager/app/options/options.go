@@ -97,7 +97,7 @@ func New(registry []manager.Controller) *Options {
 		Authorization:  newAuthorization(),
 		Metrics:        newMetrics(),
 		registry:       registry,
-		flags:          cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}, // CLI-1
+		flags:          cliflag.NamedFlagSets{NormalizeNameFunc: cliflag.WordSepNormalizeFunc}, // "_" for "-" (CLI-1)
 	}
 	o.Ignored = ignored.New(func(name string) bool { return o.lookup(name) != nil })
 	for _, s := range o.sections() {

@@ -1,4 +1,4 @@
-package reconcile
+package keystate
 
 import (
 	"reflect"
@@ -8,13 +8,13 @@ import (
 )
 
 // Reports of progress are debounced as their plans ask for it, see [plan.When]. The backlog of a controller is the number of
-// keys that are in its queue or have a report that waits. While it is more than longBacklog, a report waits until the controller has
-// written nothing else for quietController, but not longer than longestDebounce. So the number of writes that a large piece of
+// keys that are in its queue or have a report that waits. While it is more than LongBacklog, a report waits until the controller has
+// written nothing else for QuietController, but not longer than LongestDebounce. So the number of writes that a large piece of
 // work takes depends on the work and not on the speed of the machine, and small work does not wait.
 const (
-	longBacklog     = 24
-	quietController = time.Second
-	longestDebounce = 15 * time.Second
+	LongBacklog     = 24
+	QuietController = time.Second
+	LongestDebounce = 15 * time.Second
 	soonest         = 200 * time.Millisecond // until a report that waits for the backlog is looked at again
 )
 
@@ -47,29 +47,26 @@ func (d *debounced) postpone(now time.Time, steps []plan.Step, quietTime, longes
 	return d.quietAt.Sub(now)
 }
 
-// debounce returns how much longer a report waits for a newer one; zero if it is to be written now.
-func (r *Runner[S, D, M]) debounce(s *keyState[M], rep plan.Plan, now time.Time, cost time.Duration) time.Duration {
+// Debounce returns how much longer a report waits for a newer one; zero if it is to be written now. It is of a reconcile that has cost so much.
+// The controller has last written something other than such reports at lastWrite; queued returns keys that are queued, but no more than it is
+// asked for.
+func (k *States[M, C]) Debounce(s *State[M, C], rep plan.Plan, now time.Time, cost time.Duration, lastWrite time.Time, queued func(most int) []plan.Key) time.Duration {
 	if rep.Empty() || rep.Report.Quiet <= 0 {
-		r.keys.setReport(s, debounced{})
+		k.setReport(s, debounced{})
 		return 0
 	}
 	d := s.report
 	wait := d.postpone(now, rep.Steps, rep.Report.Quiet+cooldown(cost), rep.Report.Longest) // the next reconcile is not before the cooldown is over
-	r.keys.setReport(s, d)
+	k.setReport(s, d)
 	waited := now.Sub(d.since)
-	if remaining := longestDebounce - waited; now.Sub(r.executor.LastWrite()) <= quietController && r.backlogged() {
-		again := min(max(waited, soonest), quietController, remaining) // ever more rarely, as a short backlog is over soon
+	// So many of the queued keys, and one more, are enough to know that the backlog is long, however many there are.
+	if remaining := LongestDebounce - waited; now.Sub(lastWrite) <= QuietController && k.backlog(queued(LongBacklog+1)) > LongBacklog {
+		again := min(max(waited, soonest), QuietController, remaining) // ever more rarely, as a short backlog is over soon
 		wait = max(wait, again)                                        // timerAt is early by as much, so that the object counts as quiet sooner
 	}
 	if wait > 0 {
 		return wait
 	}
-	r.keys.setReport(s, debounced{})
+	k.setReport(s, debounced{})
 	return 0
-}
-
-// backlogged reports whether the controller's backlog is more than longBacklog. So many of the queued keys, and one more, are enough to
-// know that, however many there are.
-func (r *Runner[S, D, M]) backlogged() bool {
-	return r.keys.backlog(r.queue.Some(longBacklog+1)) > longBacklog
 }

@@ -1,4 +1,4 @@
-package reconcile
+package keystate
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// keyState is what a runner remembers of a key between two reconciles. It is a small state machine. A key is
+// State is what a runner remembers of a key between two reconciles. It is a small state machine. A key is
 //
 //	verified    the caches are known to show what others have written for it, or
 //	unverified  they may lack writes of a previous leader, or own ones that were not answered: the caches are compared
@@ -24,11 +24,11 @@ import (
 //	cooling down   its last reconcile was expensive
 //	stale          the caches do not show yet what was written for it (the barrier)
 //
-// Its events are the methods of [keyStates]: an event handler calls unverify and record; the worker that has the key calls
-// admit. If the key is cooling down, that is all. Otherwise any of observed, isUnverified, verified, unanswered, commit,
-// setReport and forget follow, then succeeded or failed, or neither if the key waits for a cache, and last release.
-type keyState[M any] struct {
-	barrier freshness.Barrier // touched only by the worker that has the key
+// Its events are the methods of [States]: an event handler calls Unverify and Record; the worker that has the key calls
+// Admit. If the key is cooling down, that is all. Otherwise any of Observed, IsUnverified, Verified, Unanswered, Commit,
+// Debounce and Forget follow, then Succeeded or Failed, or neither if the key waits for a cache, and last Release.
+type State[M, C any] struct {
+	Barrier freshness.Barrier // touched only by the worker that has the key
 	memory  *M                // what Observe has returned to be remembered; nil for nothing
 
 	unverified  bool
@@ -36,144 +36,152 @@ type keyState[M any] struct {
 	failures    int       // in a row
 	cooldown    time.Time // the key is not reconciled before
 	report      debounced // a report that waits for a newer one
-	progressing bool      // more is about to change by itself, said the last report
+	Progressing bool      // more is about to change by itself, said the last report
 	failure     error     // of the last reconcile
-	owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
+	Owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	group       *queue.Group
-	changes     []Change // of watches that record them, since the memory was last committed
+	changes     []C // of watches that record them, since the memory was last committed
+}
+
+// Len counts the keys of which something is remembered.
+func (k *States[M, C]) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.all)
 }
 
 // idle reports whether the state says nothing.
-func (s *keyState[M]) idle() bool {
+func (s *State[M, C]) idle() bool {
 	return !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() && s.failures == 0 && s.stale == 0 &&
-		s.memory == nil && len(s.changes) == 0 && s.barrier.Empty()
+		s.memory == nil && len(s.changes) == 0 && s.Barrier.Empty()
 }
 
-// keyStates are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there
+// States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there
 // is something to remember, not the keys that exist.
-type keyStates[M any] struct {
+type States[M, C any] struct {
 	mu        sync.Mutex
-	all       map[plan.Key]*keyState[M]
+	all       map[plan.Key]*State[M, C]
 	groups    queue.Groups
 	debounced int // keys with a report that waits
 	failing   int // keys that have failed
 }
 
-func newKeyStates[M any]() *keyStates[M] {
-	return &keyStates[M]{all: map[plan.Key]*keyState[M]{}, groups: queue.Groups{}}
+// New returns no states.
+func New[M, C any]() *States[M, C] {
+	return &States[M, C]{all: map[plan.Key]*State[M, C]{}, groups: queue.Groups{}}
 }
 
-func (k *keyStates[M]) get(key plan.Key) *keyState[M] {
+func (k *States[M, C]) get(key plan.Key) *State[M, C] {
 	s := k.all[key]
 	if s == nil {
-		s = &keyState[M]{}
+		s = &State[M, C]{}
 		k.all[key] = s
 	}
 	return s
 }
 
-func (k *keyStates[M]) counts() (debounced, failing int) {
+func (k *States[M, C]) Counts() (debounced, failing int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.debounced, k.failing
 }
 
-// unverify marks a key whose caches may lack what a previous leader wrote.
-func (k *keyStates[M]) unverify(key plan.Key) {
+// Unverify marks a key whose caches may lack what a previous leader wrote.
+func (k *States[M, C]) Unverify(key plan.Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.get(key).unverified = true
 }
 
-// record keeps a change for the key's next Observe.
-func (k *keyStates[M]) record(key plan.Key, c Change) {
+// Record keeps a change for the key's next Observe.
+func (k *States[M, C]) Record(key plan.Key, c C) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.get(key)
 	s.changes = append(s.changes, c)
 }
 
-// admission says whether a reconcile of a key may begin.
-type admission struct {
-	wait    time.Duration           // zero: it may; else when to try again
-	stale   bool                    // the barrier is closed; otherwise, to wait means that the key is cooling down
-	missing schema.GroupVersionKind // of a stale key: a kind whose caches lack something
+// Admission says whether a reconcile of a key may begin.
+type Admission struct {
+	Wait    time.Duration           // zero: it may; else when to try again
+	Stale   bool                    // the barrier is closed; otherwise, to wait means that the key is cooling down
+	Missing schema.GroupVersionKind // of a stale key: a kind whose caches lack something
 }
 
 // verifyAfter is how many attempts in a row may find the barrier closed (about ten seconds of timers; events count, too) before
 // absences that are waited for are given up and listed live again. Versions and own deletions are waited for without end.
 const verifyAfter = 15
 
-// admit decides whether a reconcile of the key may begin.
-func (k *keyStates[M]) admit(key plan.Key, caches freshness.Caches, now time.Time) (*keyState[M], admission) {
+// Admit decides whether a reconcile of the key may begin.
+func (k *States[M, C]) Admit(key plan.Key, caches freshness.Caches, now time.Time) (*State[M, C], Admission) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.get(key)
 	if wait := s.cooldown.Sub(now); wait > 0 {
-		return s, admission{wait: wait}
+		return s, Admission{Wait: wait}
 	}
-	state := s.barrier.Check(caches)
+	state := s.Barrier.Check(caches)
 	if state.Unverified {
 		s.unverified = true
 	}
 	if state.Open {
 		s.stale = 0
-		return s, admission{}
+		return s, Admission{}
 	}
 	s.stale++
-	if s.stale%verifyAfter == 0 && s.barrier.DropAbsences() {
+	if s.stale%verifyAfter == 0 && s.Barrier.DropAbsences() {
 		s.unverified = true
 	}
-	return s, admission{wait: plan.Doubling(10*time.Millisecond, time.Second, s.stale), stale: true, missing: state.Missing}
+	return s, Admission{Wait: plan.Doubling(10*time.Millisecond, time.Second, s.stale), Stale: true, Missing: state.Missing}
 }
 
-// isUnverified reports whether the caches have to be compared with the server before the next write.
-func (k *keyStates[M]) isUnverified(s *keyState[M]) bool {
+// IsUnverified reports whether the caches have to be compared with the server before the next write.
+func (k *States[M, C]) IsUnverified(s *State[M, C]) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return s.unverified
 }
 
-// verified notes that the caches were compared with the server; what they lack is behind the barrier.
-func (k *keyStates[M]) verified(s *keyState[M]) {
+// Verified notes that the caches were compared with the server; what they lack is behind the barrier.
+func (k *States[M, C]) Verified(s *State[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.unverified = false
 }
 
-// unanswered notes a write of which it is not known what became of it.
-func (k *keyStates[M]) unanswered(s *keyState[M]) {
+// Unanswered notes a write of which it is not known what became of it.
+func (k *States[M, C]) Unanswered(s *State[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.unverified = true
 }
 
-// observed is what is remembered of a key for its next Observe.
-type observed[M any] struct {
-	memory  *M
-	changes []Change
-	failure error
+// Observed is what is remembered of a key for its next Observe.
+type Observed[M, C any] struct {
+	Memory  *M
+	Changes []C
+	Failure error
 }
 
-// observed returns what the key's next Observe gets.
-func (k *keyStates[M]) observed(s *keyState[M]) observed[M] {
+// Observed returns what the key's next Observe gets.
+func (k *States[M, C]) Observed(s *State[M, C]) Observed[M, C] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return observed[M]{s.memory, slices.Clip(s.changes), s.failure}
+	return Observed[M, C]{s.memory, slices.Clip(s.changes), s.failure}
 }
 
-// peek returns the same for a key that somebody asks about.
-func (k *keyStates[M]) peek(key plan.Key) (o observed[M]) {
+// Peek returns the same for a key that somebody asks about.
+func (k *States[M, C]) Peek(key plan.Key) (o Observed[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.all[key]; s != nil {
-		o = observed[M]{s.memory, slices.Clip(s.changes), s.failure}
+		o = Observed[M, C]{s.memory, slices.Clip(s.changes), s.failure}
 	}
 	return o
 }
 
-// commit replaces the key's memory by what an Observe returned that was given so many changes.
-func (k *keyStates[M]) commit(s *keyState[M], memory *M, told int) {
+// Commit replaces the key's memory by what an Observe returned that was given so many changes.
+func (k *States[M, C]) Commit(s *State[M, C], memory *M, told int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.memory = memory
@@ -183,17 +191,17 @@ func (k *keyStates[M]) commit(s *keyState[M], memory *M, told int) {
 }
 
 // setReport notes the report that waits, if one does. Work on the key is in progress from then on.
-func (k *keyStates[M]) setReport(s *keyState[M], d debounced) {
+func (k *States[M, C]) setReport(s *State[M, C], d debounced) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, d)
 	if d.waiting() && s.group == nil {
-		s.group = k.groups.Join(s.owner, d.since)
+		s.group = k.groups.Join(s.Owner, d.since)
 	}
 }
 
 // backlog counts the keys that are queued or have a report that waits.
-func (k *keyStates[M]) backlog(queued []plan.Key) int {
+func (k *States[M, C]) backlog(queued []plan.Key) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := k.debounced
@@ -205,18 +213,18 @@ func (k *keyStates[M]) backlog(queued []plan.Key) int {
 	return n
 }
 
-func (k *keyStates[M]) setReportLocked(s *keyState[M], d debounced) {
+func (k *States[M, C]) setReportLocked(s *State[M, C], d debounced) {
 	k.debounced += count(d.waiting()) - count(s.report.waiting())
 	s.report = d
 }
 
-func (k *keyStates[M]) setFailures(s *keyState[M], failures int) {
+func (k *States[M, C]) setFailures(s *State[M, C], failures int) {
 	k.failing += count(failures > 0) - count(s.failures > 0)
 	s.failures = failures
 }
 
-// failed notes one more failure in a row, and returns how many there are.
-func (k *keyStates[M]) failed(s *keyState[M], err error) int {
+// Failed notes one more failure in a row, and returns how many there are.
+func (k *States[M, C]) Failed(s *State[M, C], err error) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.failure = err
@@ -224,25 +232,25 @@ func (k *keyStates[M]) failed(s *keyState[M], err error) int {
 	return s.failures
 }
 
-// succeeded notes a reconcile without a failure. When it wrote nothing, no report waits and nothing is about to change by
+// Succeeded notes a reconcile without a failure. When it wrote nothing, no report waits and nothing is about to change by
 // itself, the work in progress on the key is done, or waits for others. Earlier failures count until no report waits: it may be what has
 // failed, and would otherwise be tried again and again without backoff.
-func (k *keyStates[M]) succeeded(s *keyState[M], wrote bool) {
+func (k *States[M, C]) Succeeded(s *State[M, C], wrote bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.failure = nil
 	if !s.report.waiting() {
 		k.setFailures(s, 0)
-		s.barrier.Explained()
+		s.Barrier.Explained()
 	}
-	if !wrote && !s.report.waiting() && !s.progressing {
+	if !wrote && !s.report.waiting() && !s.Progressing {
 		k.groups.Leave(s.group)
 		s.group = nil
 	}
 }
 
-// release ends the worker's hold of a key whose reconcile has cost so much, and forgets a state that says nothing.
-func (k *keyStates[M]) release(key plan.Key, s *keyState[M], cost time.Duration) {
+// Release ends the worker's hold of a key whose reconcile has cost so much, and forgets a state that says nothing.
+func (k *States[M, C]) Release(key plan.Key, s *State[M, C], cost time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.cooldown = time.Time{}
@@ -254,21 +262,21 @@ func (k *keyStates[M]) release(key plan.Key, s *keyState[M], cost time.Duration)
 	}
 }
 
-// forget drops all that is remembered of a key whose object is gone (RS-7), said an Observe that was told of so many changes;
+// Forget drops all that is remembered of a key whose object is gone (RS-7), said an Observe that was told of so many changes;
 // but not the changes since, and not that it is unverified, if it was verified when the caches were read: then another object
 // of the same name has come since.
-func (k *keyStates[M]) forget(s *keyState[M], wasUnverified bool, told int) {
+func (k *States[M, C]) Forget(s *State[M, C], wasUnverified bool, told int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, debounced{})
 	k.setFailures(s, 0)
 	k.groups.Leave(s.group)
-	*s = keyState[M]{unverified: s.unverified && !wasUnverified, changes: s.changes[told:]}
+	*s = State[M, C]{unverified: s.unverified && !wasUnverified, changes: s.changes[told:]}
 }
 
-// priority returns the priority of a key that something has happened to: what is in progress goes before anything else.
+// Priority returns the priority of a key that something has happened to: what is in progress goes before anything else.
 // The owner is the controlling owner of the object to which it happened, if the key is named after that.
-func (k *keyStates[M]) priority(key plan.Key, level queue.Level, owner types.UID) queue.Priority {
+func (k *States[M, C]) Priority(key plan.Key, level queue.Level, owner types.UID) queue.Priority {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.all[key]; s != nil && s.group != nil {

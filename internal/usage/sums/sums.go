@@ -1,4 +1,4 @@
-package usage
+package sums
 
 import (
 	"fmt"
@@ -18,17 +18,16 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// sums keep what the objects of each namespace are charged with, and the sums of that. They call changed with the quotas that have other sums
-// than before.
-type sums struct {
+// Sums keep what the objects of each namespace are charged with, and the sums of that. The methods are safe for concurrent use.
+type Sums struct {
 	changed func(plan.Key)
 	kept    time.Duration // how long arrivals are
 
 	mu          sync.Mutex
 	namespaces  map[string]*account
 	interned    map[string]*interned
-	expiring    map[expiry]struct{}      // of the objects whose first charge ends by itself
-	comparisons map[*comparison]struct{} // that have not ended
+	expiring    map[Charged]struct{}     // of the objects whose first charge ends by itself
+	comparisons map[*Comparison]struct{} // that have not ended
 	sequence    uint64                   // of the latest arrival
 }
 
@@ -84,26 +83,27 @@ type Arrival struct {
 	of       schema.GroupResource
 }
 
-type expiry struct {
-	namespace string
-	of        schema.GroupResource
-	uid       types.UID
+type Charged struct {
+	Namespace string
+	Of        schema.GroupResource
+	UID       types.UID
 }
 
-func newSums(changed func(plan.Key), kept time.Duration) *sums {
-	s := &sums{changed: changed, kept: kept, comparisons: map[*comparison]struct{}{}}
-	s.reset()
+// New returns sums of nothing. They call changed with the quotas that have other sums than before, and keep arrivals for so long.
+func New(changed func(plan.Key), kept time.Duration) *Sums {
+	s := &Sums{changed: changed, kept: kept, comparisons: map[*Comparison]struct{}{}}
+	s.Reset()
 	return s
 }
 
-// reset forgets everything.
-func (s *sums) reset() {
+// Reset forgets everything, other than the comparisons that have not ended.
+func (s *Sums) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.namespaces, s.interned, s.expiring = map[string]*account{}, map[string]*interned{}, map[expiry]struct{}{}
+	s.namespaces, s.interned, s.expiring = map[string]*account{}, map[string]*interned{}, map[Charged]struct{}{}
 }
 
-func (s *sums) account(namespace string) *account {
+func (s *Sums) account(namespace string) *account {
 	a := s.namespaces[namespace]
 	if a == nil {
 		a = &account{
@@ -115,8 +115,8 @@ func (s *sums) account(namespace string) *account {
 	return a
 }
 
-// setQuota notes what a quota limits; nil if the quota is gone.
-func (s *sums) setQuota(key plan.Key, l *Limits) {
+// SetQuota notes what a quota limits; nil if the quota is gone.
+func (s *Sums) SetQuota(key plan.Key, l *Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.account(key.Namespace)
@@ -133,9 +133,9 @@ func (s *sums) setQuota(key plan.Key, l *Limits) {
 	s.dropIfEmpty(key.Namespace, a)
 }
 
-// since returns since when it is known what a quota limits; zero if it is not. The cache may have a version of the quota already
+// Since returns since when it is known what a quota limits; zero if it is not. The cache may have a version of the quota already
 // that the counters have not been told of.
-func (s *sums) since(key plan.Key, l Limits) time.Time {
+func (s *Sums) Since(key plan.Key, l Limits) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.namespaces[key.Namespace]
@@ -146,14 +146,14 @@ func (s *sums) since(key plan.Key, l Limits) time.Time {
 }
 
 // dropIfEmpty drops an account of which nothing is known.
-func (s *sums) dropIfEmpty(namespace string, a *account) {
+func (s *Sums) dropIfEmpty(namespace string, a *account) {
 	if len(a.quotas)+len(a.items) == 0 {
 		delete(s.namespaces, namespace)
 	}
 }
 
-// put notes what an object is charged with. An initial object was there before the watch of its resource began.
-func (s *sums) put(of schema.GroupResource, o metav1.Object, item quota.Item, initial bool) {
+// Put notes what an object is charged with. An initial object was there before the watch of its resource began.
+func (s *Sums) Put(of schema.GroupResource, o metav1.Object, item quota.Item, initial bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	namespace, uid := o.GetNamespace(), o.GetUID()
@@ -173,7 +173,7 @@ func (s *sums) put(of schema.GroupResource, o metav1.Object, item quota.Item, in
 		return
 	}
 	items[uid] = after
-	s.expire(expiry{namespace, of, uid}, after)
+	s.expire(Charged{namespace, of, uid}, after)
 	if new := (Arrival{Version: quota.Version(o), of: of, Before: before.item(), After: after.item()}); !initial && new.adds() && a.limits(of) {
 		s.arrive(a, new)
 	}
@@ -181,14 +181,14 @@ func (s *sums) put(of schema.GroupResource, o metav1.Object, item quota.Item, in
 	s.release(before)
 }
 
-// remove notes that an object is gone.
-func (s *sums) remove(of schema.GroupResource, namespace string, uid types.UID) {
+// Remove notes that an object is gone.
+func (s *Sums) Remove(of schema.GroupResource, namespace string, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(of, namespace, uid)
 }
 
-func (s *sums) drop(of schema.GroupResource, namespace string, uid types.UID) {
+func (s *Sums) drop(of schema.GroupResource, namespace string, uid types.UID) {
 	a := s.namespaces[namespace]
 	if a == nil || a.items[of][uid] == nil {
 		return
@@ -202,14 +202,14 @@ func (s *sums) drop(of schema.GroupResource, namespace string, uid types.UID) {
 			c.gone[uid] = true
 		}
 	}
-	s.expire(expiry{namespace, of, uid}, nil)
+	s.expire(Charged{namespace, of, uid}, nil)
 	s.replace(namespace, of, before, nil)
 	s.release(before)
 	s.dropIfEmpty(namespace, a)
 }
 
-// retain drops all objects of a resource but those of these uids, by namespace.
-func (s *sums) retain(of schema.GroupResource, there map[types.UID]bool) {
+// Retain drops all objects of a resource but those of these uids, by namespace.
+func (s *Sums) Retain(of schema.GroupResource, there map[types.UID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for namespace, a := range maps.Clone(s.namespaces) {
@@ -222,7 +222,7 @@ func (s *sums) retain(of schema.GroupResource, there map[types.UID]bool) {
 }
 
 // replace brings the sums up to date, and tells the quotas whose sums have changed.
-func (s *sums) replace(namespace string, of schema.GroupResource, before, after *interned) {
+func (s *Sums) replace(namespace string, of schema.GroupResource, before, after *interned) {
 	a := s.namespaces[namespace]
 	for key, selector := range a.selectors {
 		sum, ok := a.sums[sumKey{of, key}]
@@ -244,7 +244,7 @@ func (s *sums) replace(namespace string, of schema.GroupResource, before, after 
 }
 
 // arrive keeps an arrival for as long as a reservation may wait for it.
-func (s *sums) arrive(a *account, new Arrival) {
+func (s *Sums) arrive(a *account, new Arrival) {
 	s.sequence++
 	new.sequence, new.at = s.sequence, time.Now()
 	a.arrivals = append(a.arrivals, new)
@@ -276,9 +276,9 @@ func (a *account) limits(of schema.GroupResource) bool {
 	return false
 }
 
-// count returns what the selected objects of the resources use, and what has arrived of them since. The sequence is that of the latest
+// Count returns what the selected objects of the resources use, and what has arrived of them since. The sequence is that of the latest
 // arrival in the sum.
-func (s *sums) count(namespace string, l Limits, since uint64) (sum corev1.ResourceList, arrived []Arrival, sequence uint64) {
+func (s *Sums) Count(namespace string, l Limits, since uint64) (sum corev1.ResourceList, arrived []Arrival, sequence uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.account(namespace)
@@ -312,8 +312,8 @@ func (a *account) sum(of schema.GroupResource, selector quota.Selector) corev1.R
 	return sum
 }
 
-// recount makes all sums anew (RQ-2).
-func (s *sums) recount() (all []plan.Key) {
+// Recount makes all sums anew (RQ-2).
+func (s *Sums) Recount() (all []plan.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for namespace, a := range s.namespaces {
@@ -325,8 +325,8 @@ func (s *sums) recount() (all []plan.Key) {
 	return all
 }
 
-// wanted returns the resources that some quota limits.
-func (s *sums) wanted() map[schema.GroupResource]bool {
+// Wanted returns the resources that some quota limits.
+func (s *Sums) Wanted() map[schema.GroupResource]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := map[schema.GroupResource]bool{}
@@ -338,8 +338,8 @@ func (s *sums) wanted() map[schema.GroupResource]bool {
 	return all
 }
 
-// limiting returns the quotas that limit a resource.
-func (s *sums) limiting(of schema.GroupResource) (all []plan.Key) {
+// Limiting returns the quotas that limit a resource.
+func (s *Sums) Limiting(of schema.GroupResource) (all []plan.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for namespace, a := range s.namespaces {
@@ -353,39 +353,37 @@ func (s *sums) limiting(of schema.GroupResource) (all []plan.Key) {
 }
 
 // expire notes whether the first charge of an object ends by itself.
-func (s *sums) expire(e expiry, i *interned) {
+func (s *Sums) expire(e Charged, i *interned) {
 	if delete(s.expiring, e); i != nil && !i.Until.IsZero() {
 		s.expiring[e] = struct{}{}
 	}
 }
 
-// tick ends the charges whose time is over (RQ-24, RQ-55), and returns their pods. It forgets old arrivals, too.
-func (s *sums) tick(now time.Time) (expired []podID) {
+// Tick ends the charges whose time is over (RQ-24, RQ-55), and returns whose they were. It forgets old arrivals, too.
+func (s *Sums) Tick(now time.Time) (expired []Charged) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.namespaces {
 		a.forget(now, s.kept)
 	}
 	for e := range s.expiring {
-		a := s.namespaces[e.namespace]
-		before := a.items[e.of][e.uid]
+		a := s.namespaces[e.Namespace]
+		before := a.items[e.Of][e.UID]
 		if !before.Ended(now) {
 			continue
 		}
 		after := s.intern(before.Rested())
-		a.items[e.of][e.uid] = after
+		a.items[e.Of][e.UID] = after
 		delete(s.expiring, e)
-		s.replace(e.namespace, e.of, before, after)
+		s.replace(e.Namespace, e.Of, before, after)
 		s.release(before)
-		if e.of == quota.Pods() {
-			expired = append(expired, podID{e.namespace, e.uid})
-		}
+		expired = append(expired, e)
 	}
 	return expired
 }
 
 // intern returns the one copy of an item, which one more object has.
-func (s *sums) intern(item quota.Item) *interned {
+func (s *Sums) intern(item quota.Item) *interned {
 	key := keyOf(item)
 	i := s.interned[key]
 	if i == nil {
@@ -397,7 +395,7 @@ func (s *sums) intern(item quota.Item) *interned {
 }
 
 // release notes that an object does not have an item any more.
-func (s *sums) release(i *interned) {
+func (s *Sums) release(i *interned) {
 	if i == nil {
 		return
 	}
@@ -430,4 +428,46 @@ func keyOf(i quota.Item) string {
 		b.WriteString(strconv.FormatInt(i.Until.Unix(), 36))
 	}
 	return b.String()
+}
+
+// Comparison is that of a live list of a namespace with what is known of it. Objects that go while the list is read may be in it.
+type Comparison struct {
+	sums      *Sums
+	of        schema.GroupResource
+	namespace string
+	gone      map[types.UID]bool
+}
+
+// Compare begins a comparison. It is called before the namespace is listed live. The comparison has to be ended.
+func (s *Sums) Compare(of schema.GroupResource, namespace string) *Comparison {
+	c := &Comparison{s, of, namespace, map[types.UID]bool{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.comparisons[c] = struct{}{}
+	return c
+}
+
+// End ends the comparison.
+func (c *Comparison) End() {
+	c.sums.mu.Lock()
+	defer c.sums.mu.Unlock()
+	delete(c.sums.comparisons, c)
+}
+
+// Lacks reports whether an object that was listed is not known, and has not been known either since the comparison began.
+func (c *Comparison) Lacks(objects []metav1.PartialObjectMetadata) bool {
+	c.sums.mu.Lock()
+	defer c.sums.mu.Unlock()
+	var known map[types.UID]*interned
+	if a := c.sums.namespaces[c.namespace]; a != nil {
+		known = a.items[c.of]
+	}
+	return slices.ContainsFunc(objects, func(o metav1.PartialObjectMetadata) bool { return known[o.UID] == nil && !c.gone[o.UID] })
+}
+
+// Empty reports whether nothing is known, and no comparison goes on.
+func (s *Sums) Empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.namespaces)+len(s.interned)+len(s.expiring)+len(s.comparisons) == 0
 }

@@ -1,4 +1,4 @@
-package client
+package patch
 
 import (
 	"encoding/json"
@@ -14,14 +14,36 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
+
+// builtIn is the form of a typed object.
+func builtIn(o runtime.Object) Form {
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		panic(err)
+	}
+	return Form{Kind: kinds[0], Strategic: true}
+}
+
+var widgets = Form{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
+
+func widget(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": int64(3)}}}
+	u.SetGroupVersionKind(widgets.Kind)
+	u.SetNamespace("ns")
+	u.SetName(name)
+	return u
+}
 
 // words are few, so that two drawn objects have much in common.
 var words = rapid.SampledFrom([]string{"a", "b", "c", "d"})
@@ -107,8 +129,7 @@ func testStrategicPatchTurnsOldIntoNew(t *rapid.T) {
 		after = shuffled(t, before)
 	}
 	unchanged := [2]*appsv1.Deployment{before.DeepCopy(), after.DeepCopy()}
-	m, _ := BuiltIn(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	patch, err := Difference(m, before, after)
+	patch, err := builtIn(before).Difference(before, after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +142,12 @@ func testStrategicPatchTurnsOldIntoNew(t *rapid.T) {
 	if patch == nil {
 		return
 	}
-	if data := string(patch.Data); patch.Type != types.StrategicMergePatchType || !strings.Contains(data, `"uid":"uid-of-x"`) ||
+	if data := string(patch); !strings.Contains(data, `"uid":"uid-of-x"`) ||
 		strings.Contains(data, "$setElementOrder") || strings.Contains(data, `"resourceVersion"`) {
-		t.Fatalf("%s: %s", patch.Type, data)
+		t.Fatal(data)
 	}
 	if result := patched(t, before, patch); !equality.Semantic.DeepEqual(ordered(result), ordered(after)) {
-		t.Fatalf("%s\nmakes %v\nof %v\ninstead of %v", patch.Data, result, before, after)
+		t.Fatalf("%s\nmakes %v\nof %v\ninstead of %v", patch, result, before, after)
 	}
 	meanwhile := before.DeepCopy() // somebody else writes
 	metav1.SetMetaDataLabel(&meanwhile.ObjectMeta, "z", "z")
@@ -135,7 +156,7 @@ func testStrategicPatchTurnsOldIntoNew(t *rapid.T) {
 	meanwhile.OwnerReferences = append(meanwhile.OwnerReferences, metav1.OwnerReference{UID: "z"})
 	if r := patched(t, meanwhile, patch); r.Labels["z"] == "" || r.Annotations["z"] == "" || !slices.Contains(r.Finalizers, "z") ||
 		!slices.ContainsFunc(r.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == "z" }) {
-		t.Fatalf("%s undoes what somebody else has written: %v", patch.Data, r.ObjectMeta)
+		t.Fatalf("%s undoes what somebody else has written: %v", patch, r.ObjectMeta)
 	}
 }
 
@@ -151,14 +172,14 @@ func shuffled(t *rapid.T, d *appsv1.Deployment) *appsv1.Deployment {
 	return d
 }
 
-func patched(t *rapid.T, o *appsv1.Deployment, patch *Patch) *appsv1.Deployment {
+func patched(t *rapid.T, o *appsv1.Deployment, patch []byte) *appsv1.Deployment {
 	old, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := strategicpatch.StrategicMergePatch(old, patch.Data, &appsv1.Deployment{})
+	data, err := strategicpatch.StrategicMergePatch(old, patch, &appsv1.Deployment{})
 	if err != nil {
-		t.Fatalf("%s: %v", patch.Data, err)
+		t.Fatalf("%s: %v", patch, err)
 	}
 	result := &appsv1.Deployment{}
 	if err := json.Unmarshal(data, result); err != nil {
@@ -193,7 +214,7 @@ func testMergePatchTurnsOldIntoNew(t *rapid.T) {
 	}
 	before, after := draw("before"), draw("after")
 	unchanged := [2]*unstructured.Unstructured{before.DeepCopy(), after.DeepCopy()}
-	patch, err := Difference(widgets, before, after)
+	patch, err := widgets.Difference(before, after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,16 +228,16 @@ func testMergePatchTurnsOldIntoNew(t *rapid.T) {
 		return
 	}
 	var fields map[string]any
-	if err := unmarshal(patch.Data, &fields); err != nil {
+	if err := unmarshal(patch, &fields); err != nil {
 		t.Fatal(err)
 	}
 	uid, _, _ := unstructured.NestedString(fields, "metadata", "uid")
 	version, _, _ := unstructured.NestedString(fields, "metadata", "resourceVersion")
-	if patch.Type != types.MergePatchType || uid != "uid-of-x" || version != "7" {
-		t.Fatalf("%s: %s", patch.Type, patch.Data)
+	if uid != "uid-of-x" || version != "7" {
+		t.Fatalf("%s", patch)
 	}
 	if result := merge(before.DeepCopy().Object, fields); !reflect.DeepEqual(result, any(after.Object)) {
-		t.Fatalf("%s\nmakes %v\nof %v\ninstead of %v", patch.Data, result, before, after)
+		t.Fatalf("%s\nmakes %v\nof %v\ninstead of %v", patch, result, before, after)
 	}
 }
 
@@ -262,13 +283,13 @@ func TestDifference(t *testing.T) {
 		edit(p)
 		return p
 	}
-	metadata := func(m Mapping, edit func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+	metadata := func(f Form, edit func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: pod(func(*corev1.Pod) {}).ObjectMeta}
-		o.SetGroupVersionKind(m.GroupVersionKind)
+		o.SetGroupVersionKind(f.Kind)
 		edit(o)
 		return o
 	}
-	pods := builtIn(t, &corev1.Pod{})
+	pods := builtIn(&corev1.Pod{})
 	untouched := func(*corev1.Pod) {}
 	same := func(*metav1.PartialObjectMetadata) {}
 	release := func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = nil }
@@ -276,7 +297,7 @@ func TestDifference(t *testing.T) {
 	integers.SetUID("u")
 	integers.Object["spec"] = map[string]any{"size": 3} // an int, where client-go makes int64 of all
 	for name, c := range map[string]struct {
-		mapping       Mapping
+		form          Form
 		before, after plan.Object
 		want          string // empty: no patch
 	}{
@@ -310,16 +331,12 @@ func TestDifference(t *testing.T) {
 			return u
 		}(), ""},
 	} {
-		patch, err := Difference(c.mapping, c.before, c.after)
+		patch, err := c.form.Difference(c.before, c.after)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got := ""
-		if patch != nil {
-			got = string(patch.Data)
-		}
-		if got != c.want {
+		if got := string(patch); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -328,13 +345,13 @@ func TestDifference(t *testing.T) {
 func TestApplied(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7",
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}}
-	patch, err := Applied(builtIn(t, role), role)
+	patch, err := Applied(builtIn(role).Kind, role)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a","uid":"u"},"rules":[{"verbs":["get"]}]}`
-	if got := string(patch.Data); patch.Type != types.ApplyPatchType || got != want {
-		t.Errorf("%s: %s, want %s", patch.Type, got, want)
+	if got := string(patch); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 
@@ -345,9 +362,9 @@ func BenchmarkDifference(b *testing.B) {
 	}
 	after := before.DeepCopy()
 	after.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "o"}}
-	m, _ := BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
+	form := builtIn(before)
 	for b.Loop() {
-		if _, err := Difference(m, before, after); err != nil {
+		if _, err := form.Difference(before, after); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -392,7 +409,6 @@ func TestDifferenceOfOwners(t *testing.T) {
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "pod", OwnerReferences: []metav1.OwnerReference{other}}}
 	owned := orphan.DeepCopy()
 	owned.OwnerReferences = append(owned.OwnerReferences, *metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet")))
-	m, _ := BuiltIn(corev1.SchemeGroupVersion.WithKind("Pod"))
 	for _, c := range []struct {
 		name          string
 		before, after plan.Object
@@ -404,9 +420,9 @@ func TestDifferenceOfOwners(t *testing.T) {
 		{"nothing", owned, owned.DeepCopy(), ``},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Difference(m, c.before, c.after)
-			if err != nil || (got == nil) != (c.want == "") || got != nil && string(got.Data) != c.want {
-				t.Errorf("%+v, %v; want %s", got, err, c.want)
+			got, err := builtIn(orphan).Difference(c.before, c.after)
+			if err != nil || (got == nil) != (c.want == "") || string(got) != c.want {
+				t.Errorf("%s, %v; want %s", got, err, c.want)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package reconcile
+package keystate
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,46 +22,44 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
+// change is what the tests record.
+type change struct{}
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
 // A change of an object whose siblings are in progress has the priority that they have, until all are done.
 func TestWorkGroupsShareTheirPriority(t *testing.T) {
-	k := newKeyStates[int]()
-	of := func(name string, owner types.UID) plan.Object {
-		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		rs.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
-		return rs
-	}
-	is := func(what, name string, changed plan.Object, want queue.Priority) {
+	k := New[int, change]()
+	is := func(what, name string, owner types.UID, want queue.Priority) {
 		t.Helper()
-		key := plan.Key{Name: name}
-		if got := k.priority(key, queue.Changed, controllerOf(key, changed)); got != want {
+		if got := k.Priority(plan.Key{Name: name}, queue.Changed, owner); got != want {
 			t.Errorf("%s: priority of %s is %+v, want %+v", what, name, got, want)
 		}
 	}
-	waitSince := func(s *keyState[int], since time.Time) { k.setReport(s, debounced{since: since}) }
+	waitSince := func(s *State[int, change], since time.Time) { k.setReport(s, debounced{since: since}) }
 	first, second := time.Unix(100, 0), time.Unix(200, 0)
 	calm, inProgress := queue.Priority{Level: queue.Changed}, queue.Priority{Level: queue.InProgress, Since: first.UnixNano()}
 	a, b := k.get(plan.Key{Name: "a"}), k.get(plan.Key{Name: "b"})
-	a.owner, b.owner = "web", "web"
+	a.Owner, b.Owner = "web", "web"
 
-	is("before", "b", of("b", "web"), calm)
+	is("before", "b", "web", calm)
 	waitSince(a, first)
-	is("a has begun", "a", nil, inProgress)
-	is("a has begun", "b", of("b", "web"), inProgress)
-	is("a has begun", "b", of("pod-of-b", "web"), calm)
-	is("a has begun", "c", of("c", "shop"), calm)
+	is("a has begun", "a", "", inProgress)
+	is("a has begun", "b", "web", inProgress)
+	is("a has begun", "c", "shop", calm)
 	waitSince(b, second)
-	is("both have", "b", nil, inProgress)
+	is("both have", "b", "", inProgress)
 	k.setReport(a, debounced{})
-	is("a has reported", "a", nil, inProgress)
-	a.progressing = true
-	k.succeeded(a, false)
-	is("a waits for what changes by itself", "a", nil, inProgress)
-	a.progressing = false
-	k.succeeded(a, false)
-	is("a is done", "a", nil, calm)
-	is("a is done", "b", nil, inProgress)
-	k.forget(b, false, 0)
-	is("b is gone", "a", of("a", "web"), calm)
+	is("a has reported", "a", "", inProgress)
+	a.Progressing = true
+	k.Succeeded(a, false)
+	is("a waits for what changes by itself", "a", "", inProgress)
+	a.Progressing = false
+	k.Succeeded(a, false)
+	is("a is done", "a", "", calm)
+	is("a is done", "b", "", inProgress)
+	k.Forget(b, false, 0)
+	is("b is gone", "a", "web", calm)
 	if len(k.groups) != 0 {
 		t.Errorf("left: %v", k.groups)
 	}
@@ -77,13 +75,13 @@ func (l *lagging) LastStoreSyncResourceVersion() string { return strconv.Itoa(l.
 
 // bench is the states of a controller's keys, over one cache of pods.
 type bench struct {
-	*keyStates[int]
+	*States[int, change]
 	cache  *lagging
 	caches freshness.Caches
 }
 
 func newBench() *bench {
-	b := &bench{keyStates: newKeyStates[int](), cache: &lagging{cache.NewStore(cache.MetaNamespaceKeyFunc), 1}}
+	b := &bench{States: New[int, change](), cache: &lagging{cache.NewStore(cache.MetaNamespaceKeyFunc), 1}}
 	freshness.NewTracker().Add(&b.caches, podKind, b.cache)
 	return b
 }
@@ -94,29 +92,29 @@ func late() time.Time  { return time.Now().Add(time.Hour) }
 
 func TestKeyState(t *testing.T) {
 	key := plan.Key{Name: "a"}
-	type event = func(b *bench, s *keyState[int])
+	type event = func(b *bench, s *State[int, change])
 	var (
-		unverify    event = func(b *bench, _ *keyState[int]) { b.unverify(key) }
-		verified    event = func(b *bench, s *keyState[int]) { b.verified(s) }
-		unanswered  event = func(b *bench, s *keyState[int]) { b.unanswered(s) }
-		record      event = func(b *bench, _ *keyState[int]) { b.record(key, Change{}) }
-		remember    event = func(b *bench, s *keyState[int]) { b.commit(s, ptr.To(7), 0) }
-		commit      event = func(b *bench, s *keyState[int]) { b.commit(s, nil, len(s.changes)) }
-		write       event = func(_ *bench, s *keyState[int]) { s.barrier.WaitForVersion(podKind, "5") }
-		catchUp     event = func(b *bench, _ *keyState[int]) { b.cache.version = 5 }
-		report      event = func(b *bench, s *keyState[int]) { b.setReport(s, debounced{since: time.Now()}) }
-		reported    event = func(b *bench, s *keyState[int]) { b.setReport(s, debounced{}) }
-		progressing event = func(_ *bench, s *keyState[int]) { s.progressing = true }
-		rest        event = func(_ *bench, s *keyState[int]) { s.progressing = false }
-		fail        event = func(b *bench, s *keyState[int]) { b.failed(s, errors.New("no")) }
-		wrote       event = func(b *bench, s *keyState[int]) { b.succeeded(s, true) }
-		unchanged   event = func(b *bench, s *keyState[int]) { b.succeeded(s, false) }
-		forget      event = func(b *bench, s *keyState[int]) { b.forget(s, true, len(s.changes)) }
-		comeBack    event = func(b *bench, s *keyState[int]) { b.forget(s, false, 0) }
-		release     event = func(b *bench, s *keyState[int]) { b.release(key, s, 0) }
-		releaseLate event = func(b *bench, s *keyState[int]) { b.release(key, s, time.Second) }
-		admit       event = func(b *bench, _ *keyState[int]) { b.admit(key, b.caches, late()) }
-		admitEarly  event = func(b *bench, _ *keyState[int]) { b.admit(key, b.caches, early()) }
+		unverify    event = func(b *bench, _ *State[int, change]) { b.Unverify(key) }
+		verified    event = func(b *bench, s *State[int, change]) { b.Verified(s) }
+		unanswered  event = func(b *bench, s *State[int, change]) { b.Unanswered(s) }
+		record      event = func(b *bench, _ *State[int, change]) { b.Record(key, change{}) }
+		remember    event = func(b *bench, s *State[int, change]) { b.Commit(s, ptr.To(7), 0) }
+		commit      event = func(b *bench, s *State[int, change]) { b.Commit(s, nil, len(s.changes)) }
+		write       event = func(_ *bench, s *State[int, change]) { s.Barrier.WaitForVersion(podKind, "5") }
+		catchUp     event = func(b *bench, _ *State[int, change]) { b.cache.version = 5 }
+		report      event = func(b *bench, s *State[int, change]) { b.setReport(s, debounced{since: time.Now()}) }
+		reported    event = func(b *bench, s *State[int, change]) { b.setReport(s, debounced{}) }
+		progressing event = func(_ *bench, s *State[int, change]) { s.Progressing = true }
+		rest        event = func(_ *bench, s *State[int, change]) { s.Progressing = false }
+		fail        event = func(b *bench, s *State[int, change]) { b.Failed(s, errors.New("no")) }
+		wrote       event = func(b *bench, s *State[int, change]) { b.Succeeded(s, true) }
+		unchanged   event = func(b *bench, s *State[int, change]) { b.Succeeded(s, false) }
+		forget      event = func(b *bench, s *State[int, change]) { b.Forget(s, true, len(s.changes)) }
+		comeBack    event = func(b *bench, s *State[int, change]) { b.Forget(s, false, 0) }
+		release     event = func(b *bench, s *State[int, change]) { b.Release(key, s, 0) }
+		releaseLate event = func(b *bench, s *State[int, change]) { b.Release(key, s, time.Second) }
+		admit       event = func(b *bench, _ *State[int, change]) { b.Admit(key, b.caches, late()) }
+		admitEarly  event = func(b *bench, _ *State[int, change]) { b.Admit(key, b.caches, early()) }
 	)
 	for _, c := range []struct {
 		name       string
@@ -163,10 +161,10 @@ func TestKeyState(t *testing.T) {
 			if (s != nil) != c.kept {
 				t.Fatalf("kept: %v (%+v)", s != nil, s)
 			}
-			if debounced, failing := b.counts(); debounced != c.debounced || failing != c.failing {
+			if debounced, failing := b.Counts(); debounced != c.debounced || failing != c.failing {
 				t.Errorf("%d debounced, %d failing", debounced, failing)
 			}
-			if got := b.priority(key, queue.Changed, "").Level == queue.InProgress; got != c.inProgress {
+			if got := b.Priority(key, queue.Changed, "").Level == queue.InProgress; got != c.inProgress {
 				t.Errorf("in progress: %v", got)
 			}
 			if s == nil {
@@ -175,7 +173,7 @@ func TestKeyState(t *testing.T) {
 			if s.unverified != c.unverified || len(s.changes) != c.changes {
 				t.Errorf("unverified: %v, changes: %v", s.unverified, s.changes)
 			}
-			if _, a := b.admit(key, b.caches, late()); a.wait != c.wait || a.missing.Empty() != (c.wait == 0) {
+			if _, a := b.Admit(key, b.caches, late()); a.Wait != c.wait || a.Missing.Empty() != (c.wait == 0) {
 				t.Errorf("admission: %+v", a)
 			}
 		})
@@ -194,10 +192,10 @@ func TestCooldown(t *testing.T) {
 		}
 	}
 	b, key := newBench(), plan.Key{Name: "a"}
-	s, _ := b.admit(key, b.caches, late())
-	s.barrier.WaitForVersion(podKind, "5")
-	b.release(key, s, time.Second)
-	if _, a := b.admit(key, b.caches, time.Now()); a.wait <= 0 || a.wait > 100*time.Millisecond || !a.missing.Empty() || s.stale != 0 {
+	s, _ := b.Admit(key, b.caches, late())
+	s.Barrier.WaitForVersion(podKind, "5")
+	b.Release(key, s, time.Second)
+	if _, a := b.Admit(key, b.caches, time.Now()); a.Wait <= 0 || a.Wait > 100*time.Millisecond || !a.Missing.Empty() || s.stale != 0 {
 		t.Errorf("a key that cools down: %+v", a)
 	}
 }
@@ -205,21 +203,21 @@ func TestCooldown(t *testing.T) {
 // What a live list did not have, and the caches go on to show, is asked for anew after a while.
 func TestStaleForLongIsVerifiedAnew(t *testing.T) {
 	b, key := newBench(), plan.Key{Name: "a"}
-	gone := named("p")
+	gone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
 	if err := b.cache.Add(gone); err != nil {
 		t.Fatal(err)
 	}
-	s, _ := b.admit(key, b.caches, late())
-	s.barrier.WaitForAbsence(podKind, gone, labels.Everything())
+	s, _ := b.Admit(key, b.caches, late())
+	s.Barrier.WaitForAbsence(podKind, gone, labels.Everything())
 	for i := range verifyAfter {
 		if s.unverified {
 			t.Fatalf("unverified after %d attempts", i)
 		}
-		if _, a := b.admit(key, b.caches, late()); a.missing != podKind {
+		if _, a := b.Admit(key, b.caches, late()); a.Missing != podKind {
 			t.Fatalf("attempt %d: %+v", i, a)
 		}
 	}
-	if _, a := b.admit(key, b.caches, late()); !s.unverified || a.wait != 0 {
+	if _, a := b.Admit(key, b.caches, late()); !s.unverified || a.Wait != 0 {
 		t.Errorf("after %d attempts: %+v, unverified %v", verifyAfter, a, s.unverified)
 	}
 }
@@ -227,7 +225,7 @@ func TestStaleForLongIsVerifiedAnew(t *testing.T) {
 // expected is what the states of keys have to agree with.
 type expected struct {
 	held       bool // a worker has the key
-	state      *keyState[int]
+	state      *State[int, change]
 	unverified bool
 	failures   int
 	report     bool
@@ -286,7 +284,7 @@ func step(t *rapid.T, b *bench, e *expected, key plan.Key) {
 		if e.cooldown = what == "expensive"; e.cooldown {
 			cost = time.Second
 		}
-		b.release(key, e.state, cost)
+		b.Release(key, e.state, cost)
 		e.held, e.state = false, nil
 	}
 }
@@ -294,10 +292,10 @@ func step(t *rapid.T, b *bench, e *expected, key plan.Key) {
 func handlerStep(b *bench, e *expected, key plan.Key, what string) {
 	switch what {
 	case "unverify":
-		b.unverify(key)
+		b.Unverify(key)
 		e.unverified = true
 	case "record":
-		b.record(key, Change{})
+		b.Record(key, change{})
 		e.changes++
 	case "catch up":
 		b.cache.version += 2
@@ -309,9 +307,9 @@ func admitStep(t *rapid.T, b *bench, e *expected, key plan.Key, early_ bool) {
 	if early_ {
 		now = early()
 	}
-	s, a := b.admit(key, b.caches, now)
+	s, a := b.Admit(key, b.caches, now)
 	if early_ && e.cooldown {
-		if a.wait <= 0 || !a.missing.Empty() {
+		if a.Wait <= 0 || !a.Missing.Empty() {
 			t.Fatalf("%s cools down: %+v", key, a)
 		}
 		return // the worker lets go of it at once
@@ -321,12 +319,12 @@ func admitStep(t *rapid.T, b *bench, e *expected, key plan.Key, early_ bool) {
 	if !e.stale {
 		e.version = 0
 	}
-	if e.stale != (a.wait > 0) || e.stale == a.missing.Empty() {
+	if e.stale != (a.Wait > 0) || e.stale == a.Missing.Empty() {
 		t.Fatalf("%s stale: %v, admission: %+v", key, e.stale, a)
 	}
-	o := b.observed(s)
-	if e.told = len(o.changes); e.told != e.changes || ptr.Deref(o.memory, 0) != e.memory {
-		t.Fatalf("%s is told of %d changes and %v, want %d and %d", key, e.told, o.memory, e.changes, e.memory)
+	o := b.Observed(s)
+	if e.told = len(o.Changes); e.told != e.changes || ptr.Deref(o.Memory, 0) != e.memory {
+		t.Fatalf("%s is told of %d changes and %v, want %d and %d", key, e.told, o.Memory, e.changes, e.memory)
 	}
 }
 
@@ -334,25 +332,25 @@ func workerStep(b *bench, e *expected, what string) {
 	switch what {
 	case "write":
 		e.version = max(e.version, b.cache.version+1)
-		e.state.barrier.WaitForVersion(podKind, strconv.Itoa(e.version))
+		e.state.Barrier.WaitForVersion(podKind, strconv.Itoa(e.version))
 	case "verified":
-		b.verified(e.state)
+		b.Verified(e.state)
 		e.unverified = false
 	case "unanswered":
-		b.unanswered(e.state)
+		b.Unanswered(e.state)
 		e.unverified = true
 	case "remember":
-		b.commit(e.state, ptr.To(7), e.told)
+		b.Commit(e.state, ptr.To(7), e.told)
 		e.memory, e.changes, e.told = 7, e.changes-e.told, 0
 	case "commit":
-		b.commit(e.state, nil, e.told)
+		b.Commit(e.state, nil, e.told)
 		e.memory, e.changes, e.told = 0, e.changes-e.told, 0
 	case "fail":
-		if e.failures++; b.failed(e.state, errors.New("no")) != e.failures {
+		if e.failures++; b.Failed(e.state, errors.New("no")) != e.failures {
 			e.failures = -1 // which nothing agrees with
 		}
 	case "forget":
-		b.forget(e.state, true, e.told)
+		b.Forget(e.state, true, e.told)
 		*e = expected{held: true, state: e.state, owner: e.owner, changes: e.changes - e.told}
 	}
 }
@@ -360,7 +358,7 @@ func workerStep(b *bench, e *expected, what string) {
 func reportStep(b *bench, e *expected, what string) {
 	switch what {
 	case "report":
-		e.state.owner = e.owner
+		e.state.Owner = e.owner
 		b.setReport(e.state, debounced{since: time.Unix(100, 0)})
 		if e.report = true; !e.inProgress {
 			e.inProgress, e.group = true, e.owner
@@ -370,9 +368,9 @@ func reportStep(b *bench, e *expected, what string) {
 		e.report = false
 	case "progressing":
 		e.moving = !e.moving
-		e.state.progressing = e.moving
+		e.state.Progressing = e.moving
 	case "wrote", "unchanged":
-		b.succeeded(e.state, what == "wrote")
+		b.Succeeded(e.state, what == "wrote")
 		if !e.report {
 			e.failures = 0
 		}
@@ -392,14 +390,14 @@ func (b *bench) agrees(t *rapid.T, model map[plan.Key]*expected) {
 		if e.inProgress && e.group != "" {
 			groups[e.group] = true
 		}
-		if got := b.priority(key, queue.Changed, "").Level == queue.InProgress; got != e.inProgress {
+		if got := b.Priority(key, queue.Changed, "").Level == queue.InProgress; got != e.inProgress {
 			t.Fatalf("%s in progress: %v, want %v", key, got, e.inProgress)
 		}
 		if s := b.all[key]; s != nil && (s.unverified != e.unverified || s.failures != e.failures) {
 			t.Fatalf("%s: %+v, want %+v", key, s, e)
 		}
 	}
-	gotDebounced, gotFailing := b.counts()
+	gotDebounced, gotFailing := b.Counts()
 	got := fmt.Sprint(gotDebounced, " debounced, ", gotFailing, " failing, ", len(b.all), " states, ", len(b.groups), " groups")
 	if want := fmt.Sprint(debounced, " debounced, ", failing, " failing, ", size, " states, ", len(groups), " groups"); got != want {
 		t.Fatalf("%s, want %s", got, want)
@@ -413,7 +411,7 @@ func (b *bench) agrees(t *rapid.T, model map[plan.Key]*expected) {
 
 // A key that is queued and has a report that waits is one piece of work, not two.
 func TestBacklogCountsAKeyOnce(t *testing.T) {
-	k := newKeyStates[int]()
+	k := New[int, change]()
 	a, b, c := plan.Key{Name: "a"}, plan.Key{Name: "b"}, plan.Key{Name: "c"}
 	k.setReport(k.get(a), debounced{since: time.Now()})
 	for _, tt := range []struct {

@@ -1,4 +1,4 @@
-package client
+package patch
 
 import (
 	stdjson "encoding/json"
@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -16,41 +16,40 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Patch is the body of a patch request, in JSON.
-type Patch struct {
-	Type types.PatchType
-	Data []byte
+// Form says how a difference between two objects of a kind is written.
+type Form struct {
+	Kind schema.GroupVersionKind
+	// Strategic merge patches change elements of lists by their merge keys, which API servers know of built-in kinds only. Without it, the
+	// difference is a JSON merge patch.
+	Strategic bool
+	// Version makes the resourceVersion a precondition. A JSON merge patch, which replaces lists whole, always has this one, so that it
+	// cannot undo what another writer has done to a list (GC-49).
+	Version bool
 }
 
 // Difference returns the patch that turns before, as it was observed, into after; nil if there is nothing to turn. The
 // order of a list with merge keys is no difference. The patch holds the uid as a precondition, so that it cannot hit an
-// object that took the other's name (RS-21, RS-22); a merge patch, which replaces lists whole, also holds the
-// resourceVersion, so that it cannot undo what another writer has done to a list (GC-49).
+// object that took the other's name (RS-21, RS-22).
 //
 // For a built-in kind all three kinds of objects will do: typed, unstructured and metadata.
-func Difference(m Mapping, before, after plan.Object) (*Patch, error) {
-	return difference(m, before, after, !m.BuiltIn)
-}
-
-// difference returns the same patch, with or without the resourceVersion as a precondition.
-func difference(m Mapping, before, after plan.Object, withVersion bool) (*Patch, error) {
+func (f Form) Difference(before, after plan.Object) ([]byte, error) {
 	oldParts, newParts := differingParts(before, after)
-	from, err := content(m, oldParts)
+	from, err := content(f.Kind, oldParts)
 	if err != nil {
 		return nil, err
 	}
-	to, err := content(m, newParts)
+	to, err := content(f.Kind, newParts)
 	if err != nil {
 		return nil, err
 	}
 	var patch map[string]any
-	if m.BuiltIn {
-		patch, err = strategicDifference(m, from, to)
+	if f.Strategic {
+		patch, err = strategicDifference(f.Kind, from, to)
 	} else {
 		patch = mergeDifference(from, to)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("difference of two %s: %w", m.Kind, err)
+		return nil, fmt.Errorf("difference of two %s: %w", f.Kind.Kind, err)
 	}
 	if len(patch) == 0 {
 		return nil, nil
@@ -61,25 +60,25 @@ func difference(m Mapping, before, after plan.Object, withVersion bool) (*Patch,
 		patch["metadata"] = metadata
 	}
 	metadata["uid"] = string(before.GetUID())
-	if version := before.GetResourceVersion(); withVersion && version != "" {
+	if version := before.GetResourceVersion(); (f.Version || !f.Strategic) && version != "" {
 		metadata["resourceVersion"] = version
 	}
-	return encode(m, m.PatchType(), patch)
+	return encode(f.Kind, patch)
 }
 
-// Applied returns the patch that applies o by server-side apply: all of its fields, and no others, are then owned by the
-// field manager. A uid in o is a precondition.
-func Applied(m Mapping, o plan.Object) (*Patch, error) {
-	fields, err := content(m, o)
+// Applied returns the patch that applies an object of a kind by server-side apply: all of its fields, and no others, are then owned by the
+// field manager. A uid in the object is a precondition.
+func Applied(kind schema.GroupVersionKind, o plan.Object) ([]byte, error) {
+	fields, err := content(kind, o)
 	if err != nil {
 		return nil, err
 	}
-	fields["apiVersion"], fields["kind"] = m.GroupVersion().String(), m.Kind
+	fields["apiVersion"], fields["kind"] = kind.GroupVersion().String(), kind.Kind
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		delete(metadata, "managedFields") // apply does not allow them
 		delete(metadata, "resourceVersion")
 	}
-	return encode(m, types.ApplyPatchType, fields)
+	return encode(kind, fields)
 }
 
 // differingParts returns copies of two objects without the fields that are equal in both, so that these need not be encoded and
@@ -116,7 +115,7 @@ func clearEqual(a, b reflect.Value) {
 }
 
 // content returns the fields of an object, which the caller may change.
-func content(m Mapping, o plan.Object) (fields map[string]any, err error) {
+func content(kind schema.GroupVersionKind, o plan.Object) (fields map[string]any, err error) {
 	if u, ok := o.(runtime.Unstructured); ok { // what the converter would return is the object's own
 		var data []byte
 		if data, err = json.Marshal(u.UnstructuredContent()); err == nil {
@@ -126,21 +125,21 @@ func content(m Mapping, o plan.Object) (fields map[string]any, err error) {
 		fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", m.Kind, err)
+		return nil, fmt.Errorf("encode %s: %w", kind.Kind, err)
 	}
 	return fields, nil
 }
 
-func encode(m Mapping, kind types.PatchType, fields map[string]any) (*Patch, error) {
+func encode(kind schema.GroupVersionKind, fields map[string]any) ([]byte, error) {
 	data, err := json.Marshal(fields)
 	if err != nil {
-		return nil, fmt.Errorf("encode a patch of %s: %w", m.Kind, err)
+		return nil, fmt.Errorf("encode a patch of %s: %w", kind.Kind, err)
 	}
-	return &Patch{Type: kind, Data: data}, nil
+	return data, nil
 }
 
-func strategicDifference(m Mapping, from, to map[string]any) (map[string]any, error) {
-	example, err := scheme.Scheme.New(m.GroupVersionKind)
+func strategicDifference(kind schema.GroupVersionKind, from, to map[string]any) (map[string]any, error) {
+	example, err := scheme.Scheme.New(kind)
 	if err != nil {
 		return nil, err
 	}
