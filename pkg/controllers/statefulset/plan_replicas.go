@@ -86,23 +86,6 @@ func (r *rollout) planOrdinal(ordinal int) (steps []plan.Step, goOn bool) {
 	return append(steps, r.identify(p, ordinal)...), true
 }
 
-// lookAtMissing calls look with the wanted ordinals without a pod that one reconcile may create: with ordered pods only the first. Those
-// that turn out to be blocked do not count. There are no more of them than there are other pods and claims.
-func (r *rollout) lookAtMissing(look func(ordinal int)) {
-	for ordinal, created := start(r.Set), 0; ordinal < end(r.Set) && created < burst; ordinal++ {
-		if r.replicas[ordinal] != nil {
-			continue
-		}
-		look(ordinal)
-		if ordered(r.Set) {
-			return
-		}
-		if !r.blocked(ordinal) {
-			created++
-		}
-	}
-}
-
 // blocked reports whether nothing can be created for a missing pod: another pod has its name, or its claims are all there and one of
 // them is about to go (STS-21, STS-26, STS-53).
 func (r *rollout) blocked(ordinal int) bool {
