@@ -59,7 +59,8 @@ type Controller[S, D, M any] struct {
 	// is called when the controller begins to work and all caches are filled, and returns when ctx ends, or when it has no more to
 	// enqueue. [Keys] makes one of keys that are there from the beginning.
 	Source func(ctx context.Context, enqueue func(plan.Key))
-	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3).
+	// Period controllers work by the clock: a failed reconcile is not repeated with backoff, but after this time (PGC-3), or after a minute if
+	// that is shorter.
 	Period time.Duration
 }
 

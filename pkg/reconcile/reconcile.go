@@ -31,7 +31,7 @@ type run[S, D, M any] struct {
 	record explain.Record
 	next   time.Duration // until the next reconcile by the clock; zero: only an event leads to one
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
-	gained bool          // something was created or adopted
+	gained bool          // see [executor.Writing.Gained]
 	gone   bool          // the object of the key is gone
 }
 
@@ -217,7 +217,7 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	rec := &r.record
 	r.access.Hooks.retry()
 	rec.Error, rec.Retries = err.Error(), r.keys.Failed(r.state, err)
-	r.next = r.Period // when the plan wanted to be made again does not count: it would be carried out no better then
+	r.next = min(r.Period, queue.MaxBackoff) // when the plan wanted to be made again does not count: it would be carried out no better then
 	if r.next <= 0 {
 		r.next = queue.Backoff(rec.Retries, err)
 	}
