@@ -22,7 +22,7 @@ func (w *Writing) deleteCollection(s plan.DeleteCollection) error {
 	if s.Propagation != "" {
 		options.PropagationPolicy = &s.Propagation
 	}
-	err = w.send(func(ctx context.Context) error {
+	err = w.send(s.Namespace, func(ctx context.Context) error {
 		return w.Client.DeleteCollection(ctx, m, s.Namespace, metav1.ListOptions{}, options)
 	})
 	w.ended(m, "deletecollection", err)
@@ -54,7 +54,7 @@ func (w *Writing) deleteEach(m client.Mapping, s plan.DeleteCollection) error {
 			continue
 		}
 		options := w.deleteOptions(step, &list.Items[i])
-		err := w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(&list.Items[i]), options) })
+		err := w.send(s.Namespace, func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(&list.Items[i]), options) })
 		w.ended(m, "delete", err)
 		if err != nil && !Unsupported(err) && !apierrors.IsConflict(err) { // another object has the name: the next list shows it
 			return err

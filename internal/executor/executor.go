@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -51,20 +52,20 @@ type Config struct {
 }
 
 // Executor carries out the plans of one controller. It refuses what no plan may ask for: a write to an object that the plan's owner does not
-// control, a second change of one object in a reconcile, a change from an outdated object.
+// control, a second change of one object, or of its status, in a reconcile, a change from an outdated object.
 type Executor struct {
 	Config
-	slots chan struct{}
+	slots *queue.Slots
 
 	mu        sync.Mutex
 	lastWrite time.Time
 }
 
 // New returns an executor.
-func New(c Config) *Executor { return &Executor{Config: c, slots: make(chan struct{}, parallelWrites)} }
+func New(c Config) *Executor { return &Executor{Config: c, slots: queue.NewSlots(parallelWrites)} }
 
 // InFlight counts the writes that are under way.
-func (e *Executor) InFlight() int { return len(e.slots) }
+func (e *Executor) InFlight() int { return e.slots.Used() }
 
 // LastWrite returns when something was last written, debounced reports aside.
 func (e *Executor) LastWrite() time.Time {
@@ -93,9 +94,10 @@ type Writing struct {
 
 // touch is what one reconcile has done to an object.
 type touch struct {
-	status  bool // nothing but its status was written
-	deleted bool
-	version string // that the server returned
+	object, status, deleted bool
+	version                 string      // that the server returned; empty before it has answered
+	made                    plan.Object // what was sent
+	only                    bool        // nobody else can have written between what was observed and that version
 }
 
 // Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and controls what
@@ -153,31 +155,34 @@ func (w *Writing) step(s plan.Step) error {
 	return fmt.Errorf("unknown step %T", s)
 }
 
-// mayWrite refuses a second write to an object in one reconcile, unless only the status was written before, or it deletes what was
-// changed before, and a write to one that is not the owner's.
+// mayWrite refuses a second write to an object in one reconcile, and a write to one that is not the owner's. The object, its status and
+// its deletion are one write each, of which the deletion is the last.
 func (w *Writing) mayWrite(m client.Mapping, o plan.Object, now touch, unowned bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := identity(m, o)
-	before, ok := w.touched[id]
-	if after := before.status && !now.status || now.deleted && !before.deleted; ok && !after {
+	before := w.touched[id]
+	if before.deleted || before.object && now.object || before.status && now.status {
 		return fmt.Errorf("refused: second write to %s %s in one reconcile", m.Kind, o.GetName())
 	}
-	w.touched[id] = now
+	before.object, before.status, before.deleted = before.object || now.object, before.status || now.status, now.deleted
+	w.touched[id] = before
 	if unowned || w.owner == nil || o.GetUID() == w.owner.GetUID() || controls(w.owner, o) {
 		return nil
 	}
 	return fmt.Errorf("refused: write to %s %s, which %s does not control", m.Kind, o.GetName(), w.owner.GetName())
 }
 
-// send makes one request when its turn has come.
-func (w *Writing) send(request func(context.Context) error) error {
-	select {
-	case w.slots <- struct{}{}:
-		defer func() { <-w.slots }()
-	case <-w.ctx.Done():
-		return w.ctx.Err()
+// send makes one request that writes to a namespace, when its turn has come.
+func (w *Writing) send(namespace string, request func(context.Context) error) error {
+	var owner types.UID
+	if w.owner != nil {
+		owner = w.owner.GetUID()
 	}
+	if err := w.slots.Take(w.ctx, namespace, owner); err != nil {
+		return err
+	}
+	defer w.slots.Release()
 	return request(w.ctx)
 }
 
@@ -200,10 +205,6 @@ func (w *Writing) remember(m client.Mapping, made plan.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.barrier.WaitForVersion(m.GroupVersionKind, made.GetResourceVersion())
-	if t, ok := w.touched[made.GetUID()]; ok {
-		t.version = made.GetResourceVersion()
-		w.touched[made.GetUID()] = t
-	}
 }
 
 func (w *Writing) result(r plan.Result) {

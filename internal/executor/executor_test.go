@@ -336,3 +336,49 @@ func TestLastWrite(t *testing.T) {
 		}
 	})
 }
+
+// slowDeletions are deletions that take a second each.
+type slowDeletions struct{ *clienttest.Server }
+
+func (s slowDeletions) Delete(ctx context.Context, m client.Mapping, key plan.Key, o metav1.DeleteOptions) error {
+	time.Sleep(time.Second)
+	return s.Server.Delete(ctx, m, key, o)
+}
+
+// Where more is to be written than may be under way, the writes to one namespace do not keep those to another one waiting.
+func TestWritesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Client = slowDeletions{b.Server}
+		e := New(b.Config)
+		remove := func(namespace string, many int) time.Duration {
+			var step plan.Delete
+			for i := range many {
+				step.Objects = append(step.Objects, put(b, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("p", i)}}))
+			}
+			began := time.Now()
+			if did := e.Begin(t.Context(), nil, &freshness.Barrier{}).Apply([]plan.Step{step}); did.Err != nil {
+				t.Error(did.Err)
+			}
+			return time.Since(began)
+		}
+		const tenants, each = 8, 64
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range tenants {
+			all.Go(func() { remove(fmt.Sprint("large-", i), each) })
+			synctest.Wait()
+		}
+		time.Sleep(500 * time.Millisecond)
+		if n := e.InFlight(); n != parallelWrites {
+			t.Errorf("%d writes are under way", n)
+		}
+		if took := remove("small", 1); took > 2*time.Second {
+			t.Errorf("one write took %v", took)
+		}
+		all.Wait()
+		if took := time.Since(began); took > (tenants*each/parallelWrites+2)*time.Second {
+			t.Errorf("all took %v", took)
+		}
+	})
+}

@@ -46,7 +46,7 @@ func (w *Writing) create(objects []plan.Object, s plan.Create) error {
 
 func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 	var made *metav1.PartialObjectMetadata
-	err := w.send(func(ctx context.Context) (err error) {
+	err := w.send(s.Object.GetNamespace(), func(ctx context.Context) (err error) {
 		made, err = w.Client.Create(ctx, m, s.Object, client.WriteOptions{})
 		return err
 	})
@@ -97,10 +97,15 @@ func (w *Writing) change(s plan.Change) error {
 	}
 	if s.Apply != nil && s.Old == nil {
 		s.Old = s.New
-	} else if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) {
+	} else if len(s.Fill) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {
 		return nil // a write that changes nothing is none
 	}
-	if err := w.mayWrite(m, s.Old, touch{status: s.Subresource == plan.Status}, s.Adopt || s.Unowned); err != nil {
+	status := s.Subresource == plan.Status
+	if err := w.mayWrite(m, s.Old, touch{object: !status, status: status}, s.Adopt || s.Unowned); err != nil {
+		return err
+	}
+	options := w.options(m, s)
+	if s, err = w.following(m, s, options); err != nil {
 		return err
 	}
 	defer w.Tracker.Lock(identity(m, s.Old))()
@@ -120,9 +125,8 @@ func (w *Writing) change(s plan.Change) error {
 	if err != nil {
 		return err
 	}
-	options := w.options(m, s)
 	var made *metav1.PartialObjectMetadata
-	err = w.send(func(ctx context.Context) (err error) {
+	err = w.send(s.Old.GetNamespace(), func(ctx context.Context) (err error) {
 		made, err = client.Change(ctx, w.Client, m, filled.Old, filled.New, options)
 		return err
 	})
@@ -130,6 +134,9 @@ func (w *Writing) change(s plan.Change) error {
 		return nil // a difference that the method does not express, as between nil and empty
 	}
 	w.ended(m, verbOf(options.Method), err)
+	if err == nil {
+		w.wrote(m, filled, made, options)
+	}
 	err = w.changed(m, s, made, err)
 	if err != nil {
 		return fmt.Errorf("change %s %s: %w", m.Kind, s.New.GetName(), err)
@@ -138,6 +145,47 @@ func (w *Writing) change(s plan.Change) error {
 		w.gain()
 	}
 	return nil
+}
+
+// wrote notes what a change has made of its object, for another one that follows in this reconcile.
+func (w *Writing) wrote(m client.Mapping, s plan.Change, made *metav1.PartialObjectMetadata, options client.WriteOptions) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id := identity(m, s.Old)
+	t := w.touched[id]
+	t.version, t.made, t.only = made.GetResourceVersion(), s.New, s.Version || options.Method == client.MethodUpdate
+	w.touched[id] = t
+}
+
+// following returns a change as it follows an earlier one of the same object in this reconcile, such as that of the status one of the object: with
+// the version that the server has returned. It has to begin with what the earlier one has made.
+func (w *Writing) following(m client.Mapping, s plan.Change, options client.WriteOptions) (plan.Change, error) {
+	w.mu.Lock()
+	before := w.touched[identity(m, s.Old)]
+	w.mu.Unlock()
+	if before.version == "" {
+		return s, nil
+	}
+	if !sameMetadata(before.made, s.Old) {
+		return s, fmt.Errorf("refused: second change of %s %s, which does not begin with what the first has made", m.Kind, s.Old.GetName())
+	}
+	if options.Method == client.MethodUpdate && !before.only {
+		return s, fmt.Errorf("refused: update of %s %s after a change without Version, which says nothing of what others have written", m.Kind, s.Old.GetName())
+	}
+	s.Old, s.New = withVersion(s.Old, before.version), withVersion(s.New, before.version)
+	return s, nil
+}
+
+// sameMetadata compares what users and controllers write of the metadata of an object.
+func sameMetadata(a, b plan.Object) bool {
+	return equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) && equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(a.GetFinalizers(), b.GetFinalizers()) && equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences())
+}
+
+func withVersion(o plan.Object, version string) plan.Object {
+	o = o.DeepCopyObject().(plan.Object)
+	o.SetResourceVersion(version)
+	return o
 }
 
 // filled returns the change as it is sent. What was put in is not kept: outcomes and events are of what was planned.
@@ -170,6 +218,8 @@ func (w *Writing) changed(m client.Mapping, s plan.Change, made *metav1.PartialO
 			w.await(func(b *freshness.Barrier) { b.WaitForRemoval(m.GroupVersionKind, s.Old) })
 		}
 		w.emit(s.Events.Done, s.New.GetName(), nil)
+	case s.Touch && (apierrors.IsConflict(err) || apierrors.IsNotFound(err)):
+		result.Needless, err = true, nil // who has changed it meanwhile has written it
 	case apierrors.IsConflict(err) && s.Apply == nil, apierrors.IsNotFound(err) && w.owner == nil:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
 		if !w.Periodic {
@@ -194,7 +244,7 @@ func removes(s plan.Change) bool {
 
 // options says how a change is sent.
 func (w *Writing) options(m client.Mapping, s plan.Change) client.WriteOptions {
-	o := client.WriteOptions{Subresource: s.Subresource, Method: client.MethodPatch, Version: s.Version}
+	o := client.WriteOptions{Subresource: s.Subresource, Method: client.MethodPatch, Version: s.Version, Touch: s.Touch}
 	switch {
 	case s.Apply != nil:
 		o.Method, o.FieldManager, o.Force = client.MethodApply, s.Apply.FieldManager, s.Apply.Force
@@ -232,7 +282,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	if err := w.mayWrite(m, o, touch{deleted: true}, s.Unowned); err != nil {
 		return err
 	}
-	err = w.send(func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(o), options) })
+	err = w.send(o.GetNamespace(), func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(o), options) })
 	w.ended(m, "delete", err)
 	conflict := apierrors.IsConflict(err)
 	changed := conflict && s.Version && w.Periodic // of a controller that works by the clock: no event leads to another look

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -499,5 +500,139 @@ func TestWhatIsPutOffIsNoEvent(t *testing.T) {
 	}
 	if got := b.recorded(); len(got) != 0 {
 		t.Errorf("events: %v", got)
+	}
+}
+
+// One reconcile may change an object and its status, in either order, and then delete it: each goes with the version that the one before has
+// returned. What does not begin with what the first has made is refused, and so is an update after a patch that says nothing of what others wrote.
+func TestObjectAndStatus(t *testing.T) {
+	owner := newSet()
+	failed := func(p *corev1.Pod) *corev1.Pod {
+		p = p.DeepCopy()
+		p.Status.Phase = corev1.PodFailed
+		return p
+	}
+	type steps = func(p *corev1.Pod) []plan.Step
+	object := func(version bool) func(p *corev1.Pod) plan.Step {
+		return func(p *corev1.Pod) plan.Step { return plan.Change{Old: p, New: labelled(p), Version: version} }
+	}
+	status := func(p *corev1.Pod) plan.Step {
+		return plan.Change{Old: p, New: failed(p), Subresource: plan.Status, Version: true}
+	}
+	remove := func(p *corev1.Pod) plan.Step { return plan.Delete{Objects: []plan.Object{p}, Version: true} }
+	for _, c := range []struct {
+		name    string
+		steps   steps
+		update  bool // how changes are sent
+		between bool // another one writes between the two
+		writes  int
+		err     error // nil: all are done; errRefused: refused
+	}{
+		{name: "the object, then its status", writes: 2,
+			steps: func(p *corev1.Pod) []plan.Step { return []plan.Step{object(false)(p), status(labelled(p))} }},
+		{name: "the object, then its status, by update", update: true, writes: 2,
+			steps: func(p *corev1.Pod) []plan.Step { return []plan.Step{object(false)(p), status(labelled(p))} }},
+		{name: "the status, then the object", writes: 2,
+			steps: func(p *corev1.Pod) []plan.Step { return []plan.Step{status(p), object(true)(failed(p))} }},
+		{name: "both, and then it is deleted", writes: 3,
+			steps: func(p *corev1.Pod) []plan.Step { return []plan.Step{object(true)(p), status(labelled(p)), remove(p)} }},
+		{name: "somebody else writes in between", between: true, writes: 1, err: plan.ErrStale,
+			steps: func(p *corev1.Pod) []plan.Step { return []plan.Step{object(true)(p), status(labelled(p))} }},
+		{name: "the object twice", writes: 1, err: errRefused,
+			steps: func(p *corev1.Pod) []plan.Step {
+				return []plan.Step{object(true)(p), plan.Change{Old: labelled(p), New: p}}
+			}},
+		{name: "the status twice, with the object in between", writes: 2, err: errRefused,
+			steps: func(p *corev1.Pod) []plan.Step {
+				return []plan.Step{status(p), object(true)(failed(p)), status(labelled(p))}
+			}},
+		{name: "the second begins with what was observed", writes: 1, err: errRefused,
+			steps: func(p *corev1.Pod) []plan.Step { return []plan.Step{object(true)(p), status(p)} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			if c.update {
+				b.Method = func(schema.GroupResource, string) client.Method { return client.MethodUpdate }
+			}
+			p := put(b, newPod("p", owner))
+			pods, _ := client.BuiltIn(podKind)
+			if c.between {
+				b.AfterWrite(func(clienttest.Write) error {
+					b.AfterWrite(nil)
+					other := &corev1.Pod{}
+					if err := b.Get(t.Context(), pods, plan.KeyOf(p), other); err != nil {
+						return err
+					}
+					other.Annotations = map[string]string{"by": "another"}
+					put(b, other)
+					return nil
+				})
+			}
+			did := b.apply(owner, c.steps(p)...)
+			if c.err == errRefused && (did.Err == nil || !strings.HasPrefix(did.Err.Error(), "refused: ")) || c.err != errRefused && !errors.Is(did.Err, c.err) {
+				t.Errorf("%v, want %v", did.Err, c.err)
+			}
+			if n := len(b.Log()) - b.CountWrites("refused"); n != c.writes {
+				t.Errorf("%d writes: %v", n, b.Log())
+			}
+			if version := did.Results[len(did.Results)-1].Version; c.err == nil && version != "" && b.waiting(version) != "" {
+				t.Errorf("waits for %s although its cache shows the last write", b.waiting(version))
+			}
+		})
+	}
+}
+
+// errRefused stands for an error that is not one of the server.
+var errRefused = errors.New("refused")
+
+// An update takes all that the object has. After a patch, which says nothing of what others have written meanwhile, it is refused.
+func TestUpdateOfTheStatusAfterAPatch(t *testing.T) {
+	owner := newSet()
+	for version, done := range map[bool]bool{true: true, false: false} {
+		b := newBench(t)
+		b.Method = func(_ schema.GroupResource, subresource string) client.Method {
+			if subresource == plan.Status {
+				return client.MethodUpdate
+			}
+			return client.MethodPatch
+		}
+		p := put(b, newPod("p", owner))
+		after := labelled(p)
+		after.Status.Phase = corev1.PodFailed
+		did := b.apply(owner, plan.Change{Old: p, New: labelled(p), Version: version},
+			plan.Change{Old: labelled(p), New: after, Subresource: plan.Status})
+		if (did.Err == nil) != done {
+			t.Errorf("the patch with Version %t: %v", version, did.Err)
+		}
+		if !p.DeepCopy().CreationTimestamp.Equal(&p.CreationTimestamp) || p.ResourceVersion == "" || p.Labels != nil {
+			t.Errorf("the plan's object has changed: %+v", p)
+		}
+	}
+}
+
+// A touch is sent although nothing differs, with the version and the uid as preconditions. It is needless where somebody else has written.
+func TestTouch(t *testing.T) {
+	for _, method := range []client.Method{client.MethodPatch, client.MethodUpdate} {
+		b := newBench(t)
+		b.Method = func(schema.GroupResource, string) client.Method { return method }
+		p, gone := put(b, newPod("p", nil)), newPod("gone", nil)
+		gone.ResourceVersion = "1"
+		newer := labelled(p)
+		if did := b.apply(newSet(), plan.Touch(p)); did.Err != nil || len(did.Results) != 1 || did.Results[0].Needless || did.Results[0].Version == "" {
+			t.Errorf("%s: %+v", method, did)
+		}
+		b.wantLog(string(method) + " Pod p")
+		put(b, newer)
+		for _, o := range []*corev1.Pod{p, gone} {
+			// Another executor, as in another process: this one knows what it has written.
+			b.Tracker = freshness.NewTracker()
+			did := b.apply(newSet(), plan.Touch(o))
+			if did.Err != nil || len(did.Results) != 1 || !did.Results[0].Needless {
+				t.Errorf("%s: %s has changed or is gone: %+v", method, o.Name, did)
+			}
+		}
+		if kind := b.waiting("1"); method == client.MethodPatch && kind != "Pod" {
+			t.Errorf("waits for %q", kind)
+		}
 	}
 }

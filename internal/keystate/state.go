@@ -1,7 +1,6 @@
 package keystate
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +39,7 @@ type State[M, C any] struct {
 	failure     error     // of the last reconcile
 	Owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	group       *queue.Group
-	changes     []C // of watches that record them, since the memory was last committed
+	changes     records[C] // of watches that record them, since the memory was last committed
 }
 
 // Len counts the keys of which something is remembered.
@@ -53,7 +52,7 @@ func (k *States[M, C]) Len() int {
 // idle reports whether the state says nothing.
 func (s *State[M, C]) idle() bool {
 	return !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() && s.failures == 0 && s.stale == 0 &&
-		s.memory == nil && len(s.changes) == 0 && s.Barrier.Empty()
+		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty()
 }
 
 // States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there
@@ -97,8 +96,14 @@ func (k *States[M, C]) Unverify(key plan.Key) {
 func (k *States[M, C]) Record(key plan.Key, c C) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.get(key)
-	s.changes = append(s.changes, c)
+	k.get(key).changes.add(c)
+}
+
+// RecordLatest does the same, in place of an earlier one of the same object that is kept.
+func (k *States[M, C]) RecordLatest(key plan.Key, of Object, c C) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.get(key).changes.replace(of, c)
 }
 
 // Admission says whether a reconcile of a key may begin.
@@ -167,7 +172,8 @@ type Observed[M, C any] struct {
 func (k *States[M, C]) Observed(s *State[M, C]) Observed[M, C] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Observed[M, C]{s.memory, slices.Clip(s.changes), s.failure}
+	s.changes.told = s.changes.number
+	return Observed[M, C]{s.memory, s.changes.list(), s.failure}
 }
 
 // Peek returns the same for a key that somebody asks about.
@@ -175,19 +181,17 @@ func (k *States[M, C]) Peek(key plan.Key) (o Observed[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.all[key]; s != nil {
-		o = Observed[M, C]{s.memory, slices.Clip(s.changes), s.failure}
+		o = Observed[M, C]{s.memory, s.changes.list(), s.failure}
 	}
 	return o
 }
 
-// Commit replaces the key's memory by what an Observe returned that was given so many changes.
-func (k *States[M, C]) Commit(s *State[M, C], memory *M, told int) {
+// Commit replaces the key's memory by what the last Observe returned, and drops the changes that it was given.
+func (k *States[M, C]) Commit(s *State[M, C], memory *M) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.memory = memory
-	if s.changes = s.changes[told:]; len(s.changes) == 0 {
-		s.changes = nil
-	}
+	s.changes.dropTold()
 }
 
 // setReport notes the report that waits, if one does. Work on the key is in progress from then on.
@@ -262,16 +266,17 @@ func (k *States[M, C]) Release(key plan.Key, s *State[M, C], cost time.Duration)
 	}
 }
 
-// Forget drops all that is remembered of a key whose object is gone (RS-7), said an Observe that was told of so many changes;
+// Forget drops all that is remembered of a key whose object is gone (RS-7), said the last Observe;
 // but not the changes since, and not that it is unverified, if it was verified when the caches were read: then another object
 // of the same name has come since.
-func (k *States[M, C]) Forget(s *State[M, C], wasUnverified bool, told int) {
+func (k *States[M, C]) Forget(s *State[M, C], wasUnverified bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, debounced{})
 	k.setFailures(s, 0)
 	k.groups.Leave(s.group)
-	*s = State[M, C]{unverified: s.unverified && !wasUnverified, changes: s.changes[told:]}
+	s.changes.dropTold()
+	*s = State[M, C]{unverified: s.unverified && !wasUnverified, changes: s.changes}
 }
 
 // Priority returns the priority of a key that something has happened to: what is in progress goes before anything else.
@@ -279,13 +284,17 @@ func (k *States[M, C]) Forget(s *State[M, C], wasUnverified bool, told int) {
 func (k *States[M, C]) Priority(key plan.Key, level queue.Level, owner types.UID) queue.Priority {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if s := k.all[key]; s != nil && s.group != nil {
+	s := k.all[key]
+	if s != nil && s.group != nil {
 		return s.group.Priority()
 	}
 	if g := k.groups[owner]; g != nil {
 		return g.Priority()
 	}
-	return queue.Priority{Level: level}
+	if s != nil && owner == "" {
+		owner = s.Owner
+	}
+	return queue.Priority{Level: level, Owner: owner}
 }
 
 // A key that many objects enqueue, such as a Deployment of thousands of pods, could be reconciled without end while they

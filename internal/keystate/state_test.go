@@ -38,15 +38,18 @@ func TestWorkGroupsShareTheirPriority(t *testing.T) {
 	}
 	waitSince := func(s *State[int, change], since time.Time) { k.setReport(s, debounced{since: since}) }
 	first, second := time.Unix(100, 0), time.Unix(200, 0)
-	calm, inProgress := queue.Priority{Level: queue.Changed}, queue.Priority{Level: queue.InProgress, Since: first.UnixNano()}
+	web, shop := queue.Priority{Level: queue.Changed, Owner: "web"}, queue.Priority{Level: queue.Changed, Owner: "shop"}
+	inProgress := queue.Priority{Level: queue.InProgress, Since: first.UnixNano()}
 	a, b := k.get(plan.Key{Name: "a"}), k.get(plan.Key{Name: "b"})
 	a.Owner, b.Owner = "web", "web"
 
-	is("before", "b", "web", calm)
+	is("before", "b", "web", web)
+	is("before, and its object is not at hand", "b", "", web)
+	is("nothing is known of it", "c", "", queue.Priority{Level: queue.Changed})
 	waitSince(a, first)
 	is("a has begun", "a", "", inProgress)
 	is("a has begun", "b", "web", inProgress)
-	is("a has begun", "c", "shop", calm)
+	is("a has begun", "c", "shop", shop)
 	waitSince(b, second)
 	is("both have", "b", "", inProgress)
 	k.setReport(a, debounced{})
@@ -56,10 +59,10 @@ func TestWorkGroupsShareTheirPriority(t *testing.T) {
 	is("a waits for what changes by itself", "a", "", inProgress)
 	a.Progressing = false
 	k.Succeeded(a, false)
-	is("a is done", "a", "", calm)
+	is("a is done", "a", "", web)
 	is("a is done", "b", "", inProgress)
-	k.Forget(b, false, 0)
-	is("b is gone", "a", "web", calm)
+	k.Forget(b, false)
+	is("b is gone", "a", "web", web)
 	if len(k.groups) != 0 {
 		t.Errorf("left: %v", k.groups)
 	}
@@ -98,8 +101,8 @@ func TestKeyState(t *testing.T) {
 		verified    event = func(b *bench, s *State[int, change]) { b.Verified(s) }
 		unanswered  event = func(b *bench, s *State[int, change]) { b.Unanswered(s) }
 		record      event = func(b *bench, _ *State[int, change]) { b.Record(key, change{}) }
-		remember    event = func(b *bench, s *State[int, change]) { b.Commit(s, ptr.To(7), 0) }
-		commit      event = func(b *bench, s *State[int, change]) { b.Commit(s, nil, len(s.changes)) }
+		remember    event = func(b *bench, s *State[int, change]) { b.Commit(s, ptr.To(7)) }
+		commit      event = func(b *bench, s *State[int, change]) { b.Observed(s); b.Commit(s, nil) }
 		write       event = func(_ *bench, s *State[int, change]) { s.Barrier.WaitForVersion(podKind, "5") }
 		catchUp     event = func(b *bench, _ *State[int, change]) { b.cache.version = 5 }
 		report      event = func(b *bench, s *State[int, change]) { b.setReport(s, debounced{since: time.Now()}) }
@@ -109,8 +112,8 @@ func TestKeyState(t *testing.T) {
 		fail        event = func(b *bench, s *State[int, change]) { b.Failed(s, errors.New("no")) }
 		wrote       event = func(b *bench, s *State[int, change]) { b.Succeeded(s, true) }
 		unchanged   event = func(b *bench, s *State[int, change]) { b.Succeeded(s, false) }
-		forget      event = func(b *bench, s *State[int, change]) { b.Forget(s, true, len(s.changes)) }
-		comeBack    event = func(b *bench, s *State[int, change]) { b.Forget(s, false, 0) }
+		forget      event = func(b *bench, s *State[int, change]) { b.Observed(s); b.Forget(s, true) }
+		comeBack    event = func(b *bench, s *State[int, change]) { b.Forget(s, false) }
 		release     event = func(b *bench, s *State[int, change]) { b.Release(key, s, 0) }
 		releaseLate event = func(b *bench, s *State[int, change]) { b.Release(key, s, time.Second) }
 		admit       event = func(b *bench, _ *State[int, change]) { b.Admit(key, b.caches, late()) }
@@ -170,7 +173,7 @@ func TestKeyState(t *testing.T) {
 			if s == nil {
 				return
 			}
-			if s.unverified != c.unverified || len(s.changes) != c.changes {
+			if s.unverified != c.unverified || len(s.changes.all) != c.changes {
 				t.Errorf("unverified: %v, changes: %v", s.unverified, s.changes)
 			}
 			if _, a := b.Admit(key, b.caches, late()); a.Wait != c.wait || a.Missing.Empty() != (c.wait == 0) {
@@ -236,6 +239,7 @@ type expected struct {
 	memory     int // 0 for none
 	changes    int
 	told       int // of the changes, when Observe was called
+	latest     int // the change of the object of which only the latest is kept: 0 for none, 1 for one that is not told, 2 for one that is
 	version    int // that the cache must reach; 0 for none
 	stale      bool
 	cooldown   bool
@@ -265,7 +269,7 @@ func TestKeyStatesAgreeWithAModel(t *testing.T) {
 // step lets one thing happen to a key: to one that no worker has what event handlers do, or that a worker takes it; to one
 // that a worker has anything.
 func step(t *rapid.T, b *bench, e *expected, key plan.Key) {
-	events := []string{"unverify", "record", "catch up"}
+	events := []string{"unverify", "record", "record latest", "catch up"}
 	if e.held {
 		events = append(events, "write", "verified", "unanswered", "remember", "commit", "report", "reported", "progressing",
 			"fail", "wrote", "unchanged", "forget", "release", "release", "expensive")
@@ -297,6 +301,15 @@ func handlerStep(b *bench, e *expected, key plan.Key, what string) {
 	case "record":
 		b.Record(key, change{})
 		e.changes++
+	case "record latest":
+		b.RecordLatest(key, Object{Kind: podKind, Key: key}, change{})
+		switch e.latest {
+		case 0:
+			e.changes++
+		case 2:
+			e.told--
+		}
+		e.latest = 1
 	case "catch up":
 		b.cache.version += 2
 	}
@@ -323,6 +336,9 @@ func admitStep(t *rapid.T, b *bench, e *expected, key plan.Key, early_ bool) {
 		t.Fatalf("%s stale: %v, admission: %+v", key, e.stale, a)
 	}
 	o := b.Observed(s)
+	if e.latest == 1 {
+		e.latest = 2
+	}
 	if e.told = len(o.Changes); e.told != e.changes || ptr.Deref(o.Memory, 0) != e.memory {
 		t.Fatalf("%s is told of %d changes and %v, want %d and %d", key, e.told, o.Memory, e.changes, e.memory)
 	}
@@ -340,18 +356,29 @@ func workerStep(b *bench, e *expected, what string) {
 		b.Unanswered(e.state)
 		e.unverified = true
 	case "remember":
-		b.Commit(e.state, ptr.To(7), e.told)
-		e.memory, e.changes, e.told = 7, e.changes-e.told, 0
+		b.Commit(e.state, ptr.To(7))
+		e.memory = 7
+		e.committed()
 	case "commit":
-		b.Commit(e.state, nil, e.told)
-		e.memory, e.changes, e.told = 0, e.changes-e.told, 0
+		b.Commit(e.state, nil)
+		e.memory = 0
+		e.committed()
 	case "fail":
 		if e.failures++; b.Failed(e.state, errors.New("no")) != e.failures {
 			e.failures = -1 // which nothing agrees with
 		}
 	case "forget":
-		b.Forget(e.state, true, e.told)
-		*e = expected{held: true, state: e.state, owner: e.owner, changes: e.changes - e.told}
+		b.Forget(e.state, true)
+		e.committed()
+		*e = expected{held: true, state: e.state, owner: e.owner, changes: e.changes, latest: e.latest}
+	}
+}
+
+// committed is called when the changes that Observe was told of are no longer needed.
+func (e *expected) committed() {
+	e.changes, e.told = e.changes-e.told, 0
+	if e.latest == 2 {
+		e.latest = 0
 	}
 }
 

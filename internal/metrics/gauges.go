@@ -45,7 +45,7 @@ func (g *gauge) Collect(out chan<- prometheus.Metric) {
 }
 
 // newGauges returns what is said of controllers and caches. Values of several managers in one process are added up; the
-// age of a cache is that of the last.
+// age of a cache and the wait in a queue are those of the last.
 func newGauges() []*gauge {
 	return []*gauge{
 		ofControllers("controller_manager_keys_failing", "Keys whose last reconcile has failed, and which wait for the next.",
@@ -54,6 +54,17 @@ func newGauges() []*gauge {
 			func(s reconcile.Status) int { return s.Debounced }),
 		ofControllers("controller_manager_write_slots_used", "Requests that write, under way.",
 			func(s reconcile.Status) int { return s.Writing }),
+		newGauge("controller_manager_queue_wait_seconds",
+			"How long the key has waited for a worker that has waited longest in a queue of the controller.",
+			func(v *metrics.GaugeVec, m *manager.Manager) {
+				for _, c := range m.ControllerStates() {
+					var longest time.Duration
+					for _, s := range c.Queues {
+						longest = max(longest, s.LongestWait)
+					}
+					v.WithLabelValues(c.Name).Set(longest.Seconds())
+				}
+			}, "controller"),
 		newGauge("controller_manager_writes_refused",
 			"Kinds of writes, as \"create pods\", that the API server lastingly refuses to the controller (401, 403).",
 			func(v *metrics.GaugeVec, m *manager.Manager) {

@@ -130,6 +130,7 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 		`controller_manager_writes_refused{controller="deployment-controller"}`,
 		`controller_manager_reports_held{controller="deployment-controller"}`,
 		`controller_manager_write_slots_used{controller="pod-garbage-collector-controller"}`,
+		`controller_manager_queue_wait_seconds{controller="garbage-collector-controller"}`,
 		`controller_manager_cache_objects{resource="endpoints"}`,
 		`controller_manager_cache_age_seconds{resource="nodes"}`,
 		`workqueue_depth{name="replicationmanager"}`, // RC-1, RC-30

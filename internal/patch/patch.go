@@ -25,9 +25,11 @@ type Form struct {
 	// Version makes the resourceVersion a precondition. A JSON merge patch, which replaces lists whole, always has this one, so that it
 	// cannot undo what another writer has done to a list (GC-49).
 	Version bool
+	// Touch makes a patch of the preconditions alone where nothing differs.
+	Touch bool
 }
 
-// Difference returns the patch that turns before, as it was observed, into after; nil if there is nothing to turn. The
+// Difference returns the patch that turns before, as it was observed, into after; nil if there is nothing to turn, without Touch. The
 // order of a list with merge keys is no difference. The patch holds the uid as a precondition, so that it cannot hit an
 // object that took the other's name (RS-21, RS-22).
 //
@@ -51,7 +53,7 @@ func (f Form) Difference(before, after plan.Object) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("difference of two %s: %w", f.Kind.Kind, err)
 	}
-	if len(patch) == 0 {
+	if len(patch) == 0 && !f.Touch {
 		return nil, nil
 	}
 	metadata, ok := patch["metadata"].(map[string]any)

@@ -9,11 +9,12 @@ import (
 
 // BenchmarkStorage queues a change and takes out the next key, with so many others queued.
 func BenchmarkStorage(b *testing.B) {
-	for _, n := range []int{100, 1000, 10_000} {
-		b.Run(fmt.Sprint(n, "-keys"), func(b *testing.B) {
-			s := newStorage()
+	for _, c := range []struct{ n, namespaces int }{{100, 1}, {1000, 1}, {10_000, 1}, {10_000, 1000}} {
+		n := c.n
+		b.Run(fmt.Sprint(n, "-keys-", c.namespaces, "-namespaces"), func(b *testing.B) {
+			s := newStorage(NamespaceOf)
 			for i := range n {
-				k := plan.Key{Namespace: "shop", Name: fmt.Sprint("web-", i)}
+				k := plan.Key{Namespace: fmt.Sprint("shop-", i%c.namespaces), Name: fmt.Sprint("web-", i)}
 				s.prioritize(k, Priority{Level: Level(i % int(levelCount)), Since: int64(i % 7)})
 				s.Push(k)
 			}

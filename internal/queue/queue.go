@@ -3,6 +3,7 @@ package queue
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -19,43 +20,58 @@ const (
 	levelCount
 )
 
-// Priority says when it is a key's turn. The zero Priority goes before any other.
+// Priority says when it is a key's turn. The zero Priority goes before any other. Within a level namespaces take turns.
 type Priority struct {
 	Level Level
-	Since int64 // InProgress only: when the work began, in nanoseconds of Unix time; earlier work goes first
+	Since int64     // InProgress only: when the work began, in nanoseconds of Unix time; in a namespace, earlier work goes first
+	Owner types.UID // other levels: in a namespace, owners take turns, and keys without one do so together
 }
 
-// before reports whether a key goes before another one that was added at the same time.
+// before reports whether a key is to rise from the other priority to this one.
 func (p Priority) before(other Priority) bool {
 	return p.Level < other.Level || p.Level == other.Level && p.Since < other.Since
 }
 
-// Queue is the work queue of one controller.
-type Queue struct {
-	workqueue.TypedDelayingInterface[plan.Key]
-	storage *storage
+// place returns where a key of that priority waits within its level.
+func (p Priority) place(namespace string) place {
+	if p.Level == InProgress {
+		return place{namespace: namespace, since: p.Since}
+	}
+	return place{namespace: namespace, owner: p.Owner}
 }
 
-// New returns an empty queue. The name is that of its metrics; queues may share one.
-func New(name string) *Queue {
-	s := newStorage()
-	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[plan.Key]{Name: name, Queue: s})
-	return &Queue{storage: s, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
-		workqueue.TypedDelayingQueueConfig[plan.Key]{Name: name, Queue: inner})}
+// Queue is a work queue of which the keys take turns.
+type Queue[K comparable] struct {
+	workqueue.TypedDelayingInterface[K]
+	storage *storage[K]
 }
+
+// New returns an empty queue of keys, of which a function tells the namespace. The name is that of the queue's metrics; queues may share one.
+func New[K comparable](name string, namespace func(K) string) *Queue[K] {
+	s := newStorage(namespace)
+	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: name, Queue: s})
+	return &Queue[K]{storage: s, TypedDelayingInterface: workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[K]{Name: name, Queue: inner})}
+}
+
+// NamespaceOf returns the namespace of a key that names an object.
+func NamespaceOf(key plan.Key) string { return key.Namespace }
 
 // Prioritize says which priority the key has when it is next added, or has from now on if it is queued. A key never loses
 // priority while it waits. Without a wish its level is [Changed].
-func (q *Queue) Prioritize(key plan.Key, p Priority) { q.storage.prioritize(key, p) }
+func (q *Queue[K]) Prioritize(key K, p Priority) { q.storage.prioritize(key, p) }
 
 // AddWithPriority adds the key, or raises its priority if it is queued already.
-func (q *Queue) AddWithPriority(key plan.Key, p Priority) {
+func (q *Queue[K]) AddWithPriority(key K, p Priority) {
 	q.storage.prioritize(key, p)
 	q.Add(key)
 }
 
 // Waiting counts the keys that wait for a worker, and tells since when there have been some.
-func (q *Queue) Waiting() (n int, since time.Time) { return q.storage.waiting() }
+func (q *Queue[K]) Waiting() (n int, since time.Time) { return q.storage.waiting() }
+
+// LongestWait returns how long the key has waited for a worker that has waited longest; zero if none waits. It looks at each namespace.
+func (q *Queue[K]) LongestWait() time.Duration { return q.storage.longestWait() }
 
 // Some returns n of the keys that wait for a worker, or all if there are fewer, in no particular order.
-func (q *Queue) Some(n int) []plan.Key { return q.storage.some(n) }
+func (q *Queue[K]) Some(n int) []K { return q.storage.some(n) }

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
@@ -17,11 +19,12 @@ import (
 
 func TestStorage(t *testing.T) {
 	key := func(name string) plan.Key { return plan.Key{Name: name} }
-	push := func(l *storage, name string, at Level) {
+	newStorage := func() *storage[plan.Key] { return newStorage(NamespaceOf) }
+	push := func(l *storage[plan.Key], name string, at Level) {
 		l.prioritize(key(name), Priority{Level: at})
 		l.Push(key(name))
 	}
-	drain := func(l *storage) string {
+	drain := func(l *storage[plan.Key]) string {
 		var names []string
 		for l.Len() > 0 {
 			names = append(names, l.Pop().Name)
@@ -41,14 +44,14 @@ func TestStorage(t *testing.T) {
 		l := newStorage()
 		for _, since := range []int64{3, 1, 4, 2} {
 			k := key(fmt.Sprint("g", since))
-			l.prioritize(k, Priority{InProgress, since})
+			l.prioritize(k, Priority{Level: InProgress, Since: since})
 			l.Push(k)
 		}
 		if got := drain(l); got != "g1 g2 g3 g4" {
 			t.Error(got)
 		}
 	})
-	t.Run("outdated entries are dropped", func(t *testing.T) {
+	t.Run("nothing is left of keys that were handed out", func(t *testing.T) {
 		l := newStorage()
 		push(l, "idle", Background)
 		for i := range 10_000 {
@@ -57,8 +60,11 @@ func TestStorage(t *testing.T) {
 			l.Pop()
 			l.Pop()
 		}
-		if n, m := len(l.byPriority), len(l.byArrival); l.Len() != 1 || n > 103 || m > 103 {
-			t.Errorf("%d queued, but %d and %d entries", l.Len(), n, m)
+		l.Pop()
+		for _, of := range append(l.levels[:], l.arrived) {
+			if n := len(l.queued) + len(l.wanted) + len(of.lines) + len(of.byName); n > 0 || !of.empty() {
+				t.Errorf("%d things are left", n)
+			}
 		}
 	})
 	t.Run("a key that is added again can only rise", func(t *testing.T) {
@@ -90,32 +96,69 @@ func TestStorage(t *testing.T) {
 	})
 }
 
-// Whatever is pushed, touched and popped: every key comes out once for each time it went in, and Len tells how many.
+// Whatever is pushed, touched and popped: every key comes out once for each time it went in, and Len tells how many. No key waits for more than
+// its share of the turns for the longest waiting.
 func TestStorageLosesNothing(t *testing.T) {
+	const namespaces = 3
 	rapid.Check(t, func(t *rapid.T) {
-		l, queued := newStorage(), map[string]bool{}
-		for range rapid.IntRange(1, 200).Draw(t, "steps") {
-			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "key")
-			u := Priority{Level(rapid.IntRange(0, int(levelCount)-1).Draw(t, "level")), rapid.Int64Range(0, 3).Draw(t, "since")}
+		l, queued := newStorage(NamespaceOf), map[plan.Key]int{} // how many turns each has waited for
+		for range rapid.IntRange(1, 400).Draw(t, "steps") {
+			key := plan.Key{Namespace: fmt.Sprint(rapid.IntRange(1, namespaces).Draw(t, "namespace")), Name: fmt.Sprint(rapid.IntRange(1, 4).Draw(t, "key"))}
+			u := Priority{
+				Level: Level(rapid.IntRange(0, int(levelCount)-1).Draw(t, "level")), Since: rapid.Int64Range(0, 3).Draw(t, "since"),
+				Owner: types.UID(rapid.SampledFrom([]string{"", "web", "shop"}).Draw(t, "owner")),
+			}
+			_, known := queued[key]
 			switch {
 			case rapid.Bool().Draw(t, "pop") && l.Len() > 0:
-				got := l.Pop().Name
-				if !queued[got] {
+				got := l.Pop()
+				if _, ok := queued[got]; !ok {
 					t.Fatalf("%s was not queued", got)
 				}
 				delete(queued, got)
-			case queued[name]:
-				l.prioritize(plan.Key{Name: name}, u)
-				l.Touch(plan.Key{Name: name})
+				for key := range queued {
+					if queued[key]++; queued[key] > ageingInterval*namespaces*4 {
+						t.Fatalf("%s has waited for %d turns", key, queued[key])
+					}
+				}
+			case known:
+				l.prioritize(key, u)
+				l.Touch(key)
 			default:
-				l.prioritize(plan.Key{Name: name}, u)
-				l.Push(plan.Key{Name: name})
-				queued[name] = true
+				l.prioritize(key, u)
+				l.Push(key)
+				queued[key] = 0
 			}
 			if l.Len() != len(queued) {
 				t.Fatalf("Len %d, want %d", l.Len(), len(queued))
 			}
 		}
+	})
+}
+
+// What waits longest is told of all namespaces, and is forgotten when it is handed out.
+func TestLongestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newStorage(NamespaceOf)
+		is := func(want time.Duration) {
+			t.Helper()
+			if got := l.longestWait(); got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+		}
+		is(0)
+		for _, namespace := range []string{"a", "b", "a"} {
+			l.Push(plan.Key{Namespace: namespace, Name: fmt.Sprint(l.Len())})
+			time.Sleep(time.Second)
+		}
+		is(3 * time.Second)
+		l.prioritize(plan.Key{Namespace: "a", Name: "2"}, Priority{Level: InProgress})
+		l.Touch(plan.Key{Namespace: "a", Name: "2"})
+		is(3 * time.Second)
+		l.Pop()
+		l.Pop()
+		l.Pop()
+		is(0)
 	})
 }
 
@@ -145,7 +188,7 @@ func TestBackoff(t *testing.T) {
 func TestGroups(t *testing.T) {
 	groups, first, second := Groups{}, time.Unix(100, 0), time.Unix(200, 0)
 	a, b := groups.Join("web", first), groups.Join("web", second)
-	if a != b || b.Priority() != (Priority{InProgress, first.UnixNano()}) {
+	if a != b || b.Priority() != (Priority{Level: InProgress, Since: first.UnixNano()}) {
 		t.Errorf("keys of one group: %+v, %+v", a, b)
 	}
 	alone, other := groups.Join("", second), groups.Join("", second)
@@ -165,7 +208,7 @@ func TestGroups(t *testing.T) {
 
 // Some is for counting: each key at most once, and no more than asked for.
 func TestSome(t *testing.T) {
-	q := New("test")
+	q := New("test", NamespaceOf)
 	defer q.ShutDown()
 	if got := q.Some(3); len(got) != 0 {
 		t.Errorf("%v of an empty queue", got)

@@ -1,42 +1,41 @@
 package queue
 
 import (
-	"container/heap"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// ageingInterval: every so many turns the key that has waited longest goes first, whatever its priority, so that none starves.
+// ageingInterval: every so many turns the key that has waited longest in its namespace goes first, whatever its priority, so that none
+// starves. Namespaces take turns in this, too.
 const ageingInterval = 16
 
-// storage is the storage of a work queue (workqueue.Queue). It hands out keys by priority, first come first served among
-// equals.
-type storage struct {
-	mu         sync.Mutex
-	wanted     map[plan.Key]Priority // of keys, for when they are next added
-	queued     map[plan.Key]entry
-	byPriority entries // a heap; may hold outdated entries, of keys that were raised or popped
-	byArrival  []entry // in order of arrival; likewise
-	next       uint64
-	pops       int
-	filled     time.Time // when a key was last put into it while it was empty
+// storage is the storage of a work queue (workqueue.Queue). It hands out keys by priority, and among equals by turns.
+type storage[K comparable] struct {
+	namespace func(K) string
+
+	mu      sync.Mutex
+	wanted  map[K]Priority // of keys, for when they are next added
+	queued  map[K]*entry[K]
+	levels  [levelCount]turns[*entry[K]]
+	arrived turns[*entry[K]] // all that are queued, in one line for each namespace
+	pops    int
+	filled  time.Time // when a key was last put into it while it was empty
 }
 
-type entry struct {
-	key plan.Key
+type entry[K comparable] struct {
+	key K
 	Priority
-	order uint64 // of arrival in the queue
+	since   time.Time // when it was queued
+	turn    spot[*entry[K]]
+	arrival spot[*entry[K]]
 }
 
-func newStorage() *storage {
-	return &storage{wanted: map[plan.Key]Priority{}, queued: map[plan.Key]entry{}}
+func newStorage[K comparable](namespace func(K) string) *storage[K] {
+	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{}}
 }
 
 // prioritize says which priority the key has when it is next added. The highest wish wins.
-func (s *storage) prioritize(k plan.Key, p Priority) {
+func (s *storage[K]) prioritize(k K, p Priority) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, ok := s.wanted[k]; !ok || p.before(known) {
@@ -45,48 +44,66 @@ func (s *storage) prioritize(k plan.Key, p Priority) {
 }
 
 // Push queues a key that is not queued (workqueue.Queue).
-func (s *storage) Push(k plan.Key) {
+func (s *storage[K]) Push(k K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	if len(s.queued) == 0 {
-		s.filled = time.Now()
+		s.filled = now
 	}
-	s.next++
-	e := entry{k, s.take(k), s.next}
-	s.put(e)
-	s.byArrival = append(s.byArrival, e)
+	e := &entry[K]{key: k, Priority: s.take(k), since: now}
+	e.turn.of, e.arrival.of = e, e
+	s.queued[k] = e
+	namespace := s.namespace(k)
+	s.levels[e.Level].push(e.place(namespace), &e.turn)
+	s.arrived.push(place{namespace: namespace}, &e.arrival)
 }
 
 // Touch is called for a key that is queued already and added again (workqueue.Queue).
-func (s *storage) Touch(k plan.Key) {
+func (s *storage[K]) Touch(k K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, ok := s.queued[k]; ok {
-		if p := s.take(k); p.before(e.Priority) {
-			s.put(entry{k, p, e.order})
-		}
+	e := s.queued[k]
+	if e == nil {
+		return
+	}
+	if p := s.take(k); p.before(e.Priority) {
+		s.levels[e.Level].remove(&e.turn)
+		e.Priority = p
+		s.levels[e.Level].push(e.place(s.namespace(k)), &e.turn)
 	}
 }
 
 // Len counts the queued keys (workqueue.Queue).
-func (s *storage) Len() int {
+func (s *storage[K]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queued)
 }
 
 // waiting counts the queued keys, and tells since when there have been some.
-func (s *storage) waiting() (n int, since time.Time) {
+func (s *storage[K]) waiting() (n int, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queued), s.filled
 }
 
-// some returns n of the queued keys, or all if there are fewer, in no particular order.
-func (s *storage) some(n int) []plan.Key {
+// longestWait returns how long the key has been queued that has been so for the longest.
+func (s *storage[K]) longestWait() (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := make([]plan.Key, 0, min(n, len(s.queued)))
+	now := time.Now()
+	for _, l := range s.arrived.lines {
+		longest = max(longest, now.Sub(l.waiting.first.of.since))
+	}
+	return longest
+}
+
+// some returns n of the queued keys, or all if there are fewer, in no particular order.
+func (s *storage[K]) some(n int) []K {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := make([]K, 0, min(n, len(s.queued)))
 	for key := range s.queued {
 		if len(keys) == n {
 			break
@@ -97,63 +114,36 @@ func (s *storage) some(n int) []plan.Key {
 }
 
 // Pop takes out the key whose turn it is (workqueue.Queue). It is called only when Len is not zero.
-func (s *storage) Pop() plan.Key {
+func (s *storage[K]) Pop() K {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.queued[s.byArrival[0].key].order != s.byArrival[0].order {
-		s.byArrival = s.byArrival[1:]
+	var e *entry[K]
+	if s.pops++; s.pops%ageingInterval == 0 {
+		e = s.arrived.pop()
+		s.levels[e.Level].remove(&e.turn)
+	} else {
+		e = s.first().pop()
+		s.arrived.remove(&e.arrival)
 	}
-	for s.outdated(s.byPriority[0]) {
-		heap.Pop(&s.byPriority)
-	}
-	s.pops++
-	chosen := s.byPriority[0].key
-	if s.pops%ageingInterval == 0 {
-		chosen = s.byArrival[0].key
-	}
-	delete(s.queued, chosen)
-	return chosen
+	delete(s.queued, e.key)
+	return e.key
 }
 
-func (s *storage) put(e entry) {
-	s.queued[e.key] = e
-	heap.Push(&s.byPriority, e)
-	if len(s.byPriority) > 2*len(s.queued)+100 { // most of them are outdated
-		s.byPriority = slices.DeleteFunc(s.byPriority, s.outdated)
-		heap.Init(&s.byPriority)
+// first returns the first level that has a key; the last one if none has.
+func (s *storage[K]) first() *turns[*entry[K]] {
+	at := 0
+	for at < len(s.levels)-1 && s.levels[at].empty() {
+		at++
 	}
+	return &s.levels[at]
 }
-
-// outdated reports whether the entry's key has been popped or raised since.
-func (s *storage) outdated(e entry) bool { return s.queued[e.key] != e }
 
 // take returns the priority that was wished for the key, and forgets the wish.
-func (s *storage) take(k plan.Key) Priority {
+func (s *storage[K]) take(k K) Priority {
 	p, ok := s.wanted[k]
 	if !ok {
 		return Priority{Level: Changed}
 	}
 	delete(s.wanted, k)
 	return p
-}
-
-// entries are a heap (container/heap): the highest priority on top, and among equals the one that came first.
-type entries []entry
-
-func (h entries) Len() int      { return len(h) }
-func (h entries) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *entries) Push(t any)   { *h = append(*h, t.(entry)) }
-
-func (h entries) Less(i, j int) bool {
-	if h[i].Priority != h[j].Priority {
-		return h[i].before(h[j].Priority)
-	}
-	return h[i].order < h[j].order
-}
-
-func (h *entries) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	*h = (*h)[:last]
-	return e
 }

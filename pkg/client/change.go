@@ -60,14 +60,14 @@ func allows(r rbac.Rule, resource schema.GroupResource, subresource, verb string
 }
 
 // Change brings before, as it was observed, to after. It returns the metadata of what the server made of it, and nil if
-// there is no difference: then it makes no request. An apply is always sent, as it may change who owns the fields.
+// there is no difference: then it makes no request, without Touch. An apply is always sent, as it may change who owns the fields.
 func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object, o WriteOptions) (*metav1.PartialObjectMetadata, error) {
 	var data []byte
 	var err error
 	kind := m.PatchType()
 	switch o.Method {
 	case MethodUpdate:
-		if equality.Semantic.DeepEqual(before, after) {
+		if equality.Semantic.DeepEqual(before, after) && !o.Touch {
 			return nil, nil
 		}
 		return c.Update(ctx, m, after, o)
@@ -75,7 +75,7 @@ func Change(ctx context.Context, c Client, m Mapping, before, after plan.Object,
 		kind = types.ApplyPatchType
 		data, err = patch.Applied(m.GroupVersionKind, after)
 	case MethodPatch, "":
-		data, err = patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn, Version: o.Version}.Difference(before, after)
+		data, err = patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn, Version: o.Version, Touch: o.Touch}.Difference(before, after)
 	default:
 		err = fmt.Errorf("change %s: unknown method %q", m.Kind, o.Method)
 	}

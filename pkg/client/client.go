@@ -79,4 +79,5 @@ type WriteOptions struct {
 	FieldManager string // empty leaves it to the API server, which takes it from the user agent
 	Force        bool   // of an apply: take over fields that another field manager owns
 	Version      bool   // of [Change] only: the resourceVersion that was observed is a precondition of a patch, too
+	Touch        bool   // of [Change] only: it is sent although nothing differs
 }

@@ -151,7 +151,7 @@ func (w *writer) difference(s plan.Change) json.RawMessage {
 	if err != nil {
 		return text(err.Error())
 	}
-	data, err := patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn}.Difference(s.Old, s.New)
+	data, err := patch.Form{Kind: m.GroupVersionKind, Strategic: m.BuiltIn, Touch: s.Touch}.Difference(s.Old, s.New)
 	switch {
 	case err != nil:
 		return text(err.Error())

@@ -26,6 +26,10 @@ func WithResync(w *reconcile.Watch) { w.Resync = true }
 // WithChanges is the option of a watch that hands the changes themselves to the next Observe of the keys.
 func WithChanges(w *reconcile.Watch) { w.Record = true }
 
+// WithLatest is like [WithChanges], but of the changes of one object only the latest one is handed on: for objects that change often, such as
+// Leases.
+func WithLatest(w *reconcile.Watch) { w.RecordLatest = true }
+
 // WithNews is like [WithChanges], but not for objects that were there before the controller began.
 func WithNews(w *reconcile.Watch) { w.RecordNews = true }
 

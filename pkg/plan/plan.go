@@ -84,6 +84,10 @@ const Status = "status"
 // Change brings Old, as it was observed, to New. Only the difference is written; no difference, no write. Whether it is sent
 // as an update or as a patch follows from the kind and from the rights of the controller, not from the step, unless Apply is
 // set.
+//
+// One reconcile may change an object and its status, in either order. The second step begins with what the first has made: its Old is the New of
+// the first, and it is sent with the version that the server has returned. If it is sent as an update, and the first one as a patch, that one
+// needs Version.
 type Change struct {
 	Old, New Object
 	// Kind is that of the object, where Old and New are of another one, as a Scale is for a Deployment; empty for their own.
@@ -97,9 +101,14 @@ type Change struct {
 	Adopt   bool // New gains the plan's owner as controller: the owner is read live before the first adoption of a reconcile
 	Unowned bool // Old need not be controlled by the plan's owner
 	Version bool // the resourceVersion of Old is a precondition, also where the difference is sent as a patch
+	Touch   bool // it is sent although nothing differs, see [Touch]
 	Events  Events
 	Why     string
 }
+
+// Touch returns the change that has the server write an object as it is, which it then does in the version in which it stores the kind now. If
+// the object has changed since it was observed, or is gone, the write is needless.
+func Touch(o Object) Change { return Change{Old: o, New: o, Touch: true, Version: true, Unowned: true} }
 
 // Apply says how server-side apply is done.
 type Apply struct {
@@ -172,7 +181,7 @@ type Result struct {
 	Name        string    // of the object that was written, also when the server made it up
 	UID         types.UID // likewise; empty if the write failed, and for deletions
 	Version     string    // likewise: its resourceVersion
-	Needless    bool      // of a deletion: the object was gone, replaced, or changed, where that is a precondition
+	Needless    bool      // of a deletion or a touch: the object was gone, replaced, or changed, where that is a precondition
 	Err         error     // nil: done, or needless (already gone, namespace terminating)
 }
 

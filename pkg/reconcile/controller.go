@@ -125,6 +125,13 @@ type Observation[S, M any] struct {
 // Change is a change of a cached object. Before is nil for a new object, After for one that is gone.
 type Change struct{ Before, After plan.Object }
 
+func (c Change) object() plan.Object {
+	if c.After != nil {
+		return c.After
+	}
+	return c.Before
+}
+
 // Watch says which keys a change of a cached object enqueues.
 type Watch struct {
 	Kind     schema.GroupVersionKind
@@ -135,7 +142,10 @@ type Watch struct {
 	Delay func(plan.Key) time.Duration
 	// Record hands the changes themselves to the next Observe of the keys.
 	Record bool
-	// RecordNews does the same, but not for objects that were there before the controller began: the first Observe finds them in
+	// RecordLatest does the same, but of the changes of one object only the latest one is handed on: Before is then the object right before that one.
+	// It is for objects that change often, such as Leases.
+	RecordLatest bool
+	// RecordNews does the same as Record, but not for objects that were there before the controller began: the first Observe finds them in
 	// the caches.
 	RecordNews bool
 	// Resync: re-deliveries of unchanged objects enqueue, too (CI-14).

@@ -70,17 +70,17 @@ func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
 // do observes, plans, writes and reports.
 func (r *run[S, D, M]) do(ctx context.Context) error {
 	unverified := r.keys.IsUnverified(r.state)
-	o, told, err := r.observe(ctx)
+	o, err := r.observe(ctx)
 	if err != nil {
 		return err
 	}
 	if !o.Exists {
-		r.forget(unverified, told)
+		r.forget(unverified)
 		return nil
 	}
 	d, p := r.plan(o.Snapshot)
 	if r.keys.IsUnverified(r.state) && r.wouldWrite(o.Snapshot, d, p) {
-		if o, told, err = r.observeVerified(ctx, o.Snapshot); err != nil || !o.Exists {
+		if o, err = r.observeVerified(ctx, o.Snapshot); err != nil || !o.Exists {
 			return err
 		}
 		d, p = r.plan(o.Snapshot)
@@ -90,7 +90,7 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 		r.Applied(ctx, o.Snapshot, d, did, reported)
 	}
 	if memory, ok := r.Remember(r.record.Time, o.Snapshot, d, o.Memory, did, reported); ok {
-		r.keys.Commit(r.state, memory, told)
+		r.keys.Commit(r.state, memory)
 	}
 	if did.Err != nil { // it decides when to reconcile again; the report then follows
 		return did.Err
@@ -98,11 +98,8 @@ func (r *run[S, D, M]) do(ctx context.Context) error {
 	return reported.Err
 }
 
-// observe calls Observe, and returns how many changes it was given.
-func (r *run[S, D, M]) observe(ctx context.Context) (o Observation[S, M], told int, err error) {
-	request := r.request(r.key, r.record.Time, r.keys.Observed(r.state))
-	o, err = r.Observe(ctx, request)
-	return o, len(request.Changes), err
+func (r *run[S, D, M]) observe(ctx context.Context) (Observation[S, M], error) {
+	return r.Observe(ctx, r.request(r.key, r.record.Time, r.keys.Observed(r.state)))
 }
 
 func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
@@ -228,9 +225,9 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 }
 
 // forget drops all that is remembered of a key whose object is gone.
-func (r *run[S, D, M]) forget(wasUnverified bool, told int) {
+func (r *run[S, D, M]) forget(wasUnverified bool) {
 	r.gone = true
-	r.keys.Forget(r.state, wasUnverified, told)
+	r.keys.Forget(r.state, wasUnverified)
 	r.records.Forget(r.key)
 }
 

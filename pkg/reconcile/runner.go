@@ -30,7 +30,7 @@ type Runner[S, D, M any] struct {
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
 	keys     *keystate.States[M, Change]
-	queue    *queue.Queue
+	queue    *queue.Queue[plan.Key]
 	previous *previousLeader
 
 	mu      sync.Mutex
@@ -104,7 +104,7 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.queue, r.previous = keystate.New[M, Change](), queue.New(r.QueueName), &previousLeader{}
+	r.keys, r.queue, r.previous = keystate.New[M, Change](), queue.New(r.QueueName, queue.NamespaceOf), &previousLeader{}
 	r.records.Clear()
 }
 

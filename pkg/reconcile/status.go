@@ -23,6 +23,8 @@ type Status struct {
 	// no worker has made progress.
 	Queued int
 	Idle   time.Duration
+	// LongestWait is how long the key has waited for a worker that has waited longest.
+	LongestWait time.Duration
 
 	Failing   int // keys whose last reconcile has failed, and that are in backoff
 	Debounced int // reports that wait for a newer one
@@ -56,6 +58,7 @@ func (r *Runner[S, D, M]) Statuses() []Status {
 	if s.Queued = queued; queued > 0 {
 		s.Idle = now.Sub(active)
 	}
+	s.LongestWait = r.queue.LongestWait()
 	return []Status{s}
 }
 

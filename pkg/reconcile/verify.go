@@ -21,15 +21,15 @@ func (r *Runner[S, D, M]) verifiable() bool {
 
 // observeVerified observes anew when the caches show what the server has: what was observed before may be older than that.
 // If the caches lack something, the error is [plan.ErrStale].
-func (r *run[S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], told int, err error) {
+func (r *run[S, D, M]) observeVerified(ctx context.Context, s S) (o Observation[S, M], err error) {
 	if err := r.verify(ctx, s); err != nil {
-		return o, 0, err
+		return o, err
 	}
-	o, told, err = r.observe(ctx)
+	o, err = r.observe(ctx)
 	if err == nil && !o.Exists {
-		r.forget(false, told)
+		r.forget(false)
 	}
-	return o, told, err
+	return o, err
 }
 
 // verify reads live what the caches may lack. Until the caches show it, nothing is written.

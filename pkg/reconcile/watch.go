@@ -49,7 +49,7 @@ func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 // intake is where the event handlers of one term put keys: a late delivery must not reach the next term's.
 type intake[M any] struct {
 	keys     *keystate.States[M, Change]
-	queue    *queue.Queue
+	queue    *queue.Queue[plan.Key]
 	previous *previousLeader
 }
 
@@ -95,7 +95,10 @@ func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bo
 		if unverified {
 			to.keys.Unverify(key)
 		}
-		if w.Record || w.RecordNews && !background {
+		switch {
+		case w.RecordLatest:
+			to.keys.RecordLatest(key, keystate.Object{Kind: w.Kind, Key: plan.KeyOf(c.object())}, c)
+		case w.Record || w.RecordNews && !background:
 			to.keys.Record(key, c)
 		}
 		if w.Delay != nil {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,6 +117,54 @@ func TestRecordedChanges(t *testing.T) {
 		if rest := strings.Fields(got); rest[0] != "+z" || len(rest) != 4 || strings.Count(got, " -") != 3 {
 			t.Errorf("one that came while others were deleted: %q", got)
 		}
+	})
+}
+
+// Of a watch with RecordLatest, Observe is given the latest change of each object, and after a failure the later one.
+func TestLatestChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var fails atomic.Bool
+		w.decide = nothing
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
+			c.Watches[0].RecordLatest = true
+			observe := c.Observe
+			c.Observe = func(ctx context.Context, r Request[int]) (Observation[toy, int], error) {
+				o, err := observe(ctx, r)
+				if fails.Load() {
+					err = errors.New("not now")
+				}
+				return o, err
+			}
+			enqueues := c.Watches[0].Enqueues
+			c.Watches[0].Enqueues = func(before, after plan.Object) []plan.Key {
+				if keys := enqueues(before, after); keys[0].Name != "b" {
+					return keys
+				}
+				return []plan.Key{{Namespace: "ns", Name: "a"}}
+			}
+		}
+		w.start()
+		w.put("a", 0)
+		w.settle()
+		w.wantChanges("new", "+a")
+		fails.Store(true)
+		w.put("b", 0)
+		for i := range 50 {
+			w.put("a", int32(i+1))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		if asked := w.requests(); len(asked) < 5 || changesOf(asked[len(asked)-1]) != "+b ~a" {
+			t.Errorf("%q", changesOf(asked[len(asked)-1]))
+		} else if latest := asked[len(asked)-1].Changes[1].After.(*appsv1.ReplicaSet); *latest.Spec.Replicas != 50 {
+			t.Errorf("it asks for %d pods", *latest.Spec.Replicas)
+		}
+		fails.Store(false)
+		time.Sleep(2 * time.Minute)
+		w.wantChanges("again, and they are committed", "+b ~a")
+		w.put("a", 0)
+		w.settle()
+		w.wantChanges("a later one", "~a")
 	})
 }
 

@@ -87,6 +87,7 @@ var scraped = []metric{
 	{"REG-101", "controller_manager_controller_off", "GAUGE", "controller reason", "controller=node-lifecycle-controller", ""},
 	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_write_slots_used", "GAUGE", "controller", everyone, ""},
+	{"runtime", "controller_manager_queue_wait_seconds", "GAUGE", "controller", everyone, ""},
 }
 
 // served is a manager's HTTPS port.

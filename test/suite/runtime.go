@@ -66,8 +66,8 @@ var RuntimeMutants = []Mutant{
 	{
 		Name: "an update without a difference is sent",
 		Edits: []Edit{
-			{"internal/executor/steps.go", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
-			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
+			{"internal/executor/steps.go", "if len(s.Fill) == 0 && !s.Touch && equality.Semantic.DeepEqual(s.Old, s.New) {", "if len(s.Fill) == 0 && equality.Semantic.DeepEqual(s.Old, s.New) && s.Why == \"\" {"},
+			{"pkg/client/change.go", "if equality.Semantic.DeepEqual(before, after) && !o.Touch {", "if equality.Semantic.DeepEqual(before, after) && o.Method == \"\" {"},
 			{"internal/workloads/replicas/report.go", "if unchanged(*s.Set.Status, status) {", "if false {"},
 		},
 		Script: withoutElection + `

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
@@ -23,7 +23,7 @@ const explainName = "garbage_collector"
 // pool is a queue with its workers.
 type pool struct {
 	name    string
-	queue   workqueue.TypedDelayingInterface[item]
+	queue   *queue.Queue[item]
 	process func(context.Context, item) (again time.Duration, err error)
 
 	mu       sync.Mutex
@@ -36,11 +36,14 @@ type pool struct {
 func newPool(name string, process func(context.Context, item) (time.Duration, error)) *pool {
 	return &pool{
 		name: name, process: process, busy: map[item]time.Time{}, failures: map[item]int{}, active: time.Now(),
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[item]{Name: name}),
+		queue: queue.New(name, func(i item) string { return i.key().Namespace }),
 	}
 }
 
-func (p *pool) add(i item) { p.queue.Add(i) }
+// add queues an item. It is called under the lock of the graph.
+func (p *pool) add(i item) {
+	p.queue.AddWithPriority(i, queue.Priority{Level: queue.Changed, Owner: i.owner()})
+}
 
 // run works until ctx ends.
 func (p *pool) run(ctx context.Context, workers int) {
@@ -149,6 +152,7 @@ func (p *pool) status(written time.Time) reconcile.Status {
 	if s.Queued > 0 {
 		s.Idle = now.Sub(p.active)
 	}
+	s.LongestWait = p.queue.LongestWait()
 	return s
 }
 
@@ -158,6 +162,18 @@ func (i item) key() plan.Key {
 		return plan.Key{Namespace: i.node.namespace, Name: i.node.name}
 	}
 	return plan.Key{Namespace: i.statedOwner.namespace, Name: i.statedOwner.name}
+}
+
+// owner returns the owner whose dependents take turns with those of others: the first that an object has, or the one that is looked for. It is
+// called under the lock of the graph.
+func (i item) owner() types.UID {
+	if i.node == nil {
+		return i.statedOwner.uid
+	}
+	if len(i.node.owners) == 0 {
+		return ""
+	}
+	return i.node.owners[0].UID
 }
 
 // explainKey is how an object is called in /debug/explain.

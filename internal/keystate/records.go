@@ -1,0 +1,76 @@
+package keystate
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Object names an object of which only the latest change is kept.
+type Object struct {
+	Kind schema.GroupVersionKind
+	Key  plan.Key
+}
+
+// records are the changes that were recorded for a key, and not committed yet. The zero value is none.
+type records[C any] struct {
+	all    []record[C]
+	at     map[Object]int // where the only change of an object is
+	number uint64         // of the latest
+	told   uint64         // of the latest that Observe was given
+}
+
+type record[C any] struct {
+	change C
+	number uint64
+	of     *Object // nil: each change of it is kept
+}
+
+func (r *records[C]) add(c C) {
+	r.number++
+	r.all = append(r.all, record[C]{change: c, number: r.number})
+}
+
+// replace puts a change in the place of the object's earlier one.
+func (r *records[C]) replace(of Object, c C) {
+	at, ok := r.at[of]
+	if !ok {
+		r.add(c)
+		at = len(r.all) - 1
+		r.all[at].of = &of
+		if r.at == nil {
+			r.at = map[Object]int{}
+		}
+		r.at[of] = at
+		return
+	}
+	r.number++
+	r.all[at].change, r.all[at].number = c, r.number
+}
+
+// list returns the changes, in the order in which they came, or the first one of an object came.
+func (r *records[C]) list() []C {
+	if len(r.all) == 0 {
+		return nil
+	}
+	changes := make([]C, len(r.all))
+	for i, one := range r.all {
+		changes[i] = one.change
+	}
+	return changes
+}
+
+// dropTold drops what Observe was given.
+func (r *records[C]) dropTold() {
+	kept := records[C]{number: r.number, told: r.told}
+	for _, one := range r.all {
+		switch {
+		case one.number <= r.told:
+		case one.of != nil:
+			kept.replace(*one.of, one.change)
+		default:
+			kept.add(one.change)
+		}
+	}
+	*r = kept
+}

@@ -1,0 +1,93 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// One tenant's many requests do not keep another one's few: they are served by turns.
+func TestSlotsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSlots(1)
+		var mu sync.Mutex
+		var served []string
+		var all sync.WaitGroup
+		request := func(namespace, owner string) {
+			all.Go(func() {
+				if err := s.Take(t.Context(), namespace, types.UID(owner)); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				served = append(served, namespace+owner)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				s.Release()
+			})
+			synctest.Wait()
+		}
+		for range 8 {
+			request("a", "1")
+		}
+		request("b", "1")
+		request("a", "2")
+		request("b", "1")
+		if s.Used() != 1 {
+			t.Errorf("%d slots are used", s.Used())
+		}
+		began := time.Now()
+		all.Wait()
+		if took := time.Since(began); took != 11*time.Second {
+			t.Errorf("all took %v", took)
+		}
+		if got := strings.Join(served, " "); got != "a1 a1 b1 a2 b1 a1 a1 a1 a1 a1 a1" {
+			t.Error(got)
+		}
+		if s.Used() != 0 {
+			t.Errorf("%d slots are used when all is done", s.Used())
+		}
+	})
+}
+
+// Who gives up leaves no slot taken, also at the moment at which it is given one.
+func TestSlotsOfWhoGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSlots(1)
+		for i := range 100 {
+			if err := s.Take(t.Context(), "a", ""); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for n := range 3 {
+				all.Go(func() {
+					err := s.Take(ctx, fmt.Sprint(n), "")
+					if err == nil {
+						s.Release()
+					} else if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			if i%2 == 0 {
+				cancel()
+				s.Release()
+			} else {
+				s.Release()
+				cancel()
+			}
+			all.Wait()
+			if s.Used() != 0 || !s.waiting.empty() {
+				t.Fatalf("round %d: %d slots are used", i, s.Used())
+			}
+		}
+	})
+}
