@@ -30,9 +30,10 @@ import (
 type State[M, C any] struct {
 	// Touched only by the worker that has the key.
 	Barrier     freshness.Barrier
-	Owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
-	Progressing bool      // more is about to change by itself, said the last report
-	Taken       int       // reconciles in a row that found an object to exist which the caches did not show
+	Owner       types.UID   // of the controlling owner of the key's object: keys with the same one are a work group
+	Progressing bool        // more is about to change by itself, said the last report
+	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
+	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
 
 	// Guarded by the lock of [States].
 	memory     *M // what Observe has returned to be remembered; nil for nothing
@@ -44,6 +45,19 @@ type State[M, C any] struct {
 	report     debounced // a report that waits for a newer one
 	group      *queue.Group
 	changes    []C // of watches that record them, since the memory was last committed
+}
+
+// LookAfter has look called after d, unless a reconcile begins before: the caches then show what this one has written.
+func (s *State[M, C]) LookAfter(d time.Duration, look func()) {
+	s.look = time.AfterFunc(d, look)
+}
+
+// stopLook notes that a reconcile begins.
+func (s *State[M, C]) stopLook() {
+	if s.look != nil {
+		s.look.Stop()
+		s.look = nil
+	}
 }
 
 // idle reports whether the state says nothing.
@@ -130,6 +144,7 @@ func (k *States[M, C]) Admit(key plan.Key, caches freshness.Caches, now time.Tim
 	}
 	if state.Open {
 		s.stale = 0
+		s.stopLook()
 		return s, Admission{}
 	}
 	s.stale++

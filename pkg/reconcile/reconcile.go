@@ -36,8 +36,9 @@ type run[S, D, M any] struct {
 	gone   bool          // the object of the key is gone
 }
 
-// vanishedAfter is how long after a creation or an adoption the key is reconciled again. An object that is deleted while a watch is
-// interrupted is in no list, and no event tells of it; nor does one that was an orphan in the caches when it was deleted.
+// vanishedAfter is how long after a creation or an adoption the key is reconciled again, unless a change of something has led to that
+// before. An object that is deleted while a watch is interrupted is in no list, and no event tells of it; nor does one that was an orphan in
+// the caches when it was deleted.
 //
 // A creation that finds its object to exist is followed by another reconcile, too: it may be one of ours that was not answered, and be
 // deleted before the caches show it. While the caches still lack the object, the time until the next one doubles, up to
@@ -219,7 +220,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 // lookAgain has the key reconciled again if the caches may never tell of what was created, adopted or found.
 func (r *run[S, D, M]) lookAgain() {
 	if r.gained {
-		r.next = plan.Sooner(r.next, vanishedAfter)
+		r.state.LookAfter(vanishedAfter, func() { r.queue.Add(r.key) })
 	}
 	switch {
 	case r.taken:
