@@ -180,10 +180,13 @@ func (q *request) follows(r *revision) bool {
 }
 
 // chooseEnd is the revision that a request made which ended an object, of those of that object: there are two if it ended with
-// grace. There is none if the object was being deleted already.
+// grace, the first of which only a deletion makes. There is none if the object was being deleted already.
 func (q *request) chooseEnd(ends []*revision) *revision {
 	for _, r := range ends {
 		inTime := !r.When.Before(q.Received.Add(-time.Second)) && !r.When.After(q.Done.Add(endSeenWithin))
+		if q.Verb != "delete" && r.Type == Modified {
+			continue
+		}
 		if r.by == nil && !(q.Verb == "delete" && r.held()) && (q.Done.IsZero() || r.When.IsZero() || inTime) {
 			return r
 		}
