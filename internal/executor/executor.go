@@ -87,6 +87,7 @@ type Writing struct {
 
 	mu       sync.Mutex // guards what follows, and barrier
 	gained   bool       // see Gained
+	taken    bool       // see Taken
 	outcome  plan.Outcome
 	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once
@@ -224,6 +225,19 @@ func (w *Writing) gain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gained = true
+}
+
+// Taken reports whether a creation found that its object exists, and nobody may read which version of it the caches have to show.
+func (w *Writing) Taken() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.taken
+}
+
+func (w *Writing) take() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken = true
 }
 
 func (w *Writing) stop() {

@@ -75,6 +75,7 @@ func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
 func (w *Writing) lookUp(m client.Mapping, s plan.Create, taken error) (name string, uid types.UID, err error) {
 	if w.MayGet != nil && !w.MayGet(m.GroupResource()) {
 		if s.IfAbsent {
+			w.take()
 			return s.Object.GetName(), "", nil
 		}
 		return "", "", fmt.Errorf("%w: %w", plan.ErrStale, taken)

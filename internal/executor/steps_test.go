@@ -207,9 +207,13 @@ func TestCreateIfAbsent(t *testing.T) {
 			b := newBench(t)
 			put(b, newPod("p", owner))
 			b.Client, b.Config.MayGet = unreadable{b.Server}, func(resource schema.GroupResource) bool { return resource.Resource != "pods" }
-			did := b.apply(owner, plan.Create{Object: newPod("p", owner), IfAbsent: ifAbsent})
+			w := New(b.Config).Begin(b.Context(), owner, &b.barrier)
+			did := w.Apply([]plan.Step{plan.Create{Object: newPod("p", owner), IfAbsent: ifAbsent}})
 			if ifAbsent && did.Err != nil || !ifAbsent && !errors.Is(did.Err, plan.ErrStale) {
 				t.Errorf("%+v", did)
+			}
+			if w.Taken() != ifAbsent {
+				t.Errorf("taken: %v", w.Taken())
 			}
 		}
 	})

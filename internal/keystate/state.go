@@ -27,32 +27,42 @@ import (
 // Admit. If the key is cooling down, that is all. Otherwise any of Observed, IsUnverified, Verified, Unanswered, Commit,
 // Debounce and Forget follow, then Succeeded or Failed, or neither if the key waits for a cache, and last Release.
 type State[M, C any] struct {
-	Barrier freshness.Barrier // touched only by the worker that has the key
-	memory  *M                // what Observe has returned to be remembered; nil for nothing
+	// Touched only by the worker that has the key.
+	Barrier     freshness.Barrier
+	Owner       types.UID   // of the controlling owner of the key's object: keys with the same one are a work group
+	Progressing bool        // more is about to change by itself, said the last report
+	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
+	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
 
-	unverified  bool
-	stale       int       // attempts in a row that found the barrier closed
-	failures    int       // in a row
-	cooldown    time.Time // the key is not reconciled before
-	report      debounced // a report that waits for a newer one
-	Progressing bool      // more is about to change by itself, said the last report
-	failure     error     // of the last reconcile
-	Owner       types.UID // of the controlling owner of the key's object: keys with the same one are a work group
-	group       *queue.Group
-	changes     records[C] // of watches that record them, since the memory was last committed
+	// Guarded by the lock of [States].
+	memory     *M // what Observe has returned to be remembered; nil for nothing
+	unverified bool
+	stale      int       // attempts in a row that found the barrier closed
+	failures   int       // in a row
+	failure    error     // of the last reconcile
+	cooldown   time.Time // the key is not reconciled before
+	report     debounced // a report that waits for a newer one
+	group      *queue.Group
+	changes    records[C] // of watches that record them, since the memory was last committed
 }
 
-// Len counts the keys of which something is remembered.
-func (k *States[M, C]) Len() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.all)
+// LookAfter has look called after d, unless a reconcile begins before: the caches then show what this one has written.
+func (s *State[M, C]) LookAfter(d time.Duration, look func()) {
+	s.look = time.AfterFunc(d, look)
+}
+
+// stopLook notes that a reconcile begins.
+func (s *State[M, C]) stopLook() {
+	if s.look != nil {
+		s.look.Stop()
+		s.look = nil
+	}
 }
 
 // idle reports whether the state says nothing.
 func (s *State[M, C]) idle() bool {
 	return !s.unverified && !s.report.waiting() && s.group == nil && s.cooldown.IsZero() && s.failures == 0 && s.stale == 0 &&
-		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty()
+		s.memory == nil && len(s.changes.all) == 0 && s.Barrier.Empty() && s.Taken == 0
 }
 
 // States are the states of a controller's keys. It is safe for concurrent use. Its size follows the keys of which there
@@ -79,6 +89,14 @@ func (k *States[M, C]) get(key plan.Key) *State[M, C] {
 	return s
 }
 
+// Len counts the keys of which something is remembered.
+func (k *States[M, C]) Len() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.all)
+}
+
+// Counts returns how many keys have a report that waits, and how many have failed.
 func (k *States[M, C]) Counts() (debounced, failing int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,6 +149,7 @@ func (k *States[M, C]) Admit(key plan.Key, caches freshness.Caches, now time.Tim
 	}
 	if state.Open {
 		s.stale = 0
+		s.stopLook()
 		return s, Admission{}
 	}
 	s.stale++

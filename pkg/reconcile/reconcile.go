@@ -32,11 +32,17 @@ type run[S, D, M any] struct {
 	next   time.Duration // until the next reconcile by the clock; zero: only an event leads to one
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
 	gained bool          // see [executor.Writing.Gained]
+	taken  bool          // see [executor.Writing.Taken]
 	gone   bool          // the object of the key is gone
 }
 
-// vanishedAfter is how long after a creation or an adoption the key is reconciled again. An object that is deleted while a watch is
-// interrupted is in no list, and no event tells of it; nor does one that was an orphan in the caches when it was deleted.
+// vanishedAfter is how long after a creation or an adoption the key is reconciled again, unless a change of something has led to that
+// before. An object that is deleted while a watch is interrupted is in no list, and no event tells of it; nor does one that was an orphan in
+// the caches when it was deleted.
+//
+// A creation that finds its object to exist is followed by another reconcile, too: it may be one of ours that was not answered, and be
+// deleted before the caches show it. While the caches still lack the object, the time until the next one doubles, up to
+// [queue.MaxBackoff].
 const vanishedAfter = 2 * time.Second
 
 // reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
@@ -120,7 +126,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	if r.Fill != nil {
 		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
 	}
-	defer func() { r.gained = writing.Gained() }()
+	defer func() { r.gained, r.taken = writing.Gained(), writing.Taken() }()
 	r.record.Planned(p.Steps)
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
@@ -188,9 +194,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 		if rec.Waiting == "" { // to wait is no success
 			r.keys.Succeeded(r.state, rec.Wrote > 0)
 		}
-		if r.gained {
-			r.next = plan.Sooner(r.next, vanishedAfter)
-		}
+		r.lookAgain()
 		if r.next > 0 {
 			r.enqueueAfter(r.key, r.next)
 		}
@@ -208,6 +212,20 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 		r.records.Put(r.key, *rec)
 	}
 	logger.V(5).Info("Reconciled", "why", rec.Why, "wrote", rec.Wrote, "next", r.next.String())
+}
+
+// lookAgain has the key reconciled again if the caches may never tell of what was created, adopted or found.
+func (r *run[S, D, M]) lookAgain() {
+	if r.gained {
+		r.state.LookAfter(vanishedAfter, func() { r.queue.Add(r.key) })
+	}
+	switch {
+	case r.taken:
+		r.next = plan.Sooner(r.next, plan.Doubling(vanishedAfter, queue.MaxBackoff, r.state.Taken))
+		r.state.Taken++
+	case r.record.Waiting == "":
+		r.state.Taken = 0
+	}
 }
 
 func (r *run[S, D, M]) retry(logger klog.Logger, err error) {

@@ -79,6 +79,7 @@ type options struct {
 	quick, judge, cpuFloor    bool
 	only, out, ours, original string
 	profiles, write           string
+	controllers               string
 	runs                      int
 }
 
@@ -92,6 +93,7 @@ func main() {
 	flag.StringVar(&o.ours, "ours", "", `program to measure (default bin/controller-manager, from "make build")`)
 	flag.StringVar(&o.original, "original", "", `program to compare with (default kube-controller-manager from hack/localcluster; "none" for none)`)
 	flag.StringVar(&o.profiles, "profiles", "", "write CPU profiles of the managers into this folder, taken while their writes are counted")
+	flag.StringVar(&o.controllers, "controllers", "endpoint,replicaset,deployment,podgc", "what --controllers is given to all contenders, beside the controllers\nof a scenario; \"*\": each one's default")
 	flag.BoolVar(&o.judge, "judge", true, "fail if ours breaks a limit that does not depend on the machine's speed")
 	flag.BoolVar(&o.cpuFloor, "cpu-floor", true, "measure the CPU floor of each piece of work in the scenario writes, which takes as long as the work did")
 	flag.Parse()
@@ -148,6 +150,7 @@ func (o options) run(ctx context.Context) error {
 	if b.launcher, err = newLauncher(ctx, dir); err != nil {
 		return err
 	}
+	b.launcher.controllers = o.controllers
 	if b.launcher.profiles.dir = o.profiles; o.profiles != "" {
 		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
 			return err
@@ -234,14 +237,18 @@ func (o options) contenders(ctx context.Context, l *launcher) (all []contender, 
 	return all, nil
 }
 
-// inTurn lets the contenders run one after the other, as often as asked for: A B A B.
+// inTurn lets the contenders run one after the other, as often as asked for, each second time in reverse order: A B B A.
 func (b *bench) inTurn(ctx context.Context, run func(ctx context.Context, t turn) error) error {
 	return b.inTurnTimes(ctx, b.runs, run)
 }
 
 func (b *bench) inTurnTimes(ctx context.Context, runs int, run func(ctx context.Context, t turn) error) error {
 	for n := range runs {
-		for _, c := range b.contenders {
+		contenders := slices.Clone(b.contenders)
+		if n%2 == 1 {
+			slices.Reverse(contenders)
+		}
+		for _, c := range contenders {
 			if err := run(ctx, turn{c, n + 1}); err != nil {
 				return fmt.Errorf("%s, run %d: %w", c.Name, n+1, err)
 			}

@@ -30,7 +30,8 @@ type launcher struct {
 	program string // built from it
 	started int
 
-	profiles profiles
+	controllers string // what all contenders run beside the controllers of a scenario
+	profiles    profiles
 }
 
 // newLauncher builds the program into dir.
@@ -91,13 +92,17 @@ type plane struct {
 	holder *exec.Cmd
 	hold   io.Closer // ends the control plane
 
-	profiles *profiles
+	controllers string // see launcher
+	profiles    *profiles
 }
 
 // start starts a control plane. The caller stops it.
 func (l *launcher) start(ctx context.Context) (*plane, error) {
 	l.started++
-	p := &plane{profiles: &l.profiles, holder: exec.Command(l.program, "create", "--hold", "--no-build", "--name", fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started))}
+	p := &plane{
+		controllers: l.controllers, profiles: &l.profiles,
+		holder: exec.Command(l.program, "create", "--hold", "--no-build", "--name", fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started)),
+	}
 	p.holder.Dir = l.source
 	var stderr bytes.Buffer
 	p.holder.Stderr = &stderr

@@ -53,7 +53,7 @@ func TestAProfileThatIsRefusedIsAnError(t *testing.T) {
 }
 
 func TestProfiledManagersServe(t *testing.T) {
-	flags, address, err := profiled(commonFlags())
+	flags, address, err := profiled(commonFlags("deployment"))
 	if err != nil {
 		t.Fatal(err)
 	}

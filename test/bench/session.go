@@ -29,15 +29,16 @@ type session struct {
 	recorder *cpufloor.Recorder // of what goes through the proxy
 	manager  *manager
 	name     string   // of the contender
-	flags    []string // without those that name files
+	own      []string // flags of the scenario
+	flags    []string // own and common ones, without those that name files
 	serving  string   // where the manager can be asked for profiles, if it can
 }
 
 // commonFlags are given to every contender: the same controllers, each with the rights and the priority of its own service
 // account, as in clusters that kubeadm makes. Those of a scenario stand before them: the first item of --controllers that names a
 // controller decides.
-func commonFlags() []string {
-	return []string{"--controllers=endpoint,replicaset,deployment,podgc", "--use-service-account-credentials=true", "--secure-port=0"}
+func commonFlags(controllers string) []string {
+	return []string{"--controllers=" + controllers, "--use-service-account-credentials=true", "--secure-port=0"}
 }
 
 // begin starts a contender on a control plane and waits until it leads and has rolled out something. The caller ends it.
@@ -54,7 +55,7 @@ func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*sessi
 
 // standby is begin without waiting for anything, and with a valve if wanted.
 func (p *plane) standby(c contender, withValve bool, flags ...string) (s *session, err error) {
-	s = &session{plane: p, name: c.Name, flags: append(slices.Clone(flags), commonFlags()...), recorder: cpufloor.NewRecorder()}
+	s = &session{plane: p, name: c.Name, own: flags, flags: slices.Concat(flags, commonFlags(p.controllers)), recorder: cpufloor.NewRecorder()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end())

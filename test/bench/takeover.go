@@ -73,7 +73,7 @@ func (b *bench) succession(ctx context.Context, t turn, leader *session, where s
 
 // succeed starts a standby and lets it take over from the leader, whose session it ends. It returns the standby's.
 func (b *bench) succeed(ctx context.Context, t turn, leader *session, signal syscall.Signal, where string) (*session, error) {
-	successor, err := leader.plane.standby(t.contender, true, leader.flags[len(commonFlags()):]...)
+	successor, err := leader.plane.standby(t.contender, true, leader.own...)
 	if err != nil {
 		return nil, err
 	}

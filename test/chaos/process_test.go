@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,10 +22,11 @@ type process struct {
 
 	manager *cluster.Manager // the present one; nil before the first
 
-	mu    sync.Mutex
-	alive *os.Process // nil if it was told to end
-	back  time.Time   // when the next one may start
-	kills int
+	mu     sync.Mutex
+	alive  *os.Process // nil if it was told to end
+	ending *os.Process // that was told to end last
+	back   time.Time   // when the next one may start
+	kills  int
 }
 
 // start starts a process.
@@ -60,11 +62,11 @@ func (p *process) finish(by os.Signal, back time.Duration) bool {
 	if p.alive == nil || p.alive.Signal(by) != nil {
 		return false
 	}
-	p.alive, p.back = nil, time.Now().Add(back)
+	p.alive, p.ending, p.back = nil, p.alive, time.Now().Add(back)
 	return true
 }
 
-// Pause implements proxy.Process.
+// Pause implements proxy.Process. A process that was told to end while it stood still ends when it goes on.
 func (p *process) Pause(to bool) {
 	by := syscall.SIGCONT
 	if to {
@@ -72,8 +74,25 @@ func (p *process) Pause(to bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.alive != nil {
-		_ = p.alive.Signal(by) // an error means that it has just ended
+	for _, one := range []*os.Process{p.alive, p.ending} {
+		if one != nil {
+			_ = one.Signal(by) // an error means that it has ended
+		}
+	}
+}
+
+func TestWhatIsToldToEndWhileItStandsStillEnds(t *testing.T) {
+	sleeper := exec.Command("sleep", "600")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{alive: sleeper.Process}
+	p.Pause(true)
+	p.Stop(0)
+	p.Pause(false)
+	late := time.AfterFunc(time.Minute, func() { _ = sleeper.Process.Kill() })
+	if err := sleeper.Wait(); !late.Stop() || err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -165,6 +165,23 @@ func TestDeletionsAnsweredWithAStatus(t *testing.T) {
 	}
 }
 
+// TestASecondDeletion: of two deletions of a pod that a finalizer holds, the second is answered with what the first has made.
+func TestASecondDeletion(t *testing.T) {
+	s := newScene()
+	set := s.User().Create(aSet(nil, "a", 1))
+	held := s.Manager().Edit(s.pods(set, 1)[0], finalizers("example.com/hold"))
+	s.Manager().Terminate(held)
+	again := s.Requests[len(s.Requests)-1]
+	s.Requests = append(s.Requests, again)
+	if c := Cover(&s.History, Options{}); len(c.Lost) != 0 {
+		t.Errorf("lost %+v", c.Lost)
+	}
+	s.Requests[len(s.Requests)-1].Version += 100
+	if c := Cover(&s.History, Options{}); len(c.Lost) != 1 {
+		t.Errorf("a deletion that no revision shows: lost %+v", c.Lost)
+	}
+}
+
 func TestMost(t *testing.T) {
 	s := newScene()
 	s.pods(s.User().Create(aSet(nil, "a", 1)), 30)

@@ -68,16 +68,19 @@ func TestS13(t *testing.T) {
 // TestTheLastFinalizerOfWhatOthersDelete: the API server answers who takes it off with the version in which the deletion began. Where
 // requests of users are not recorded, that is still not the time at which the manager wrote.
 func TestTheLastFinalizerOfWhatOthersDelete(t *testing.T) {
-	for _, altered := range []bool{false, true} {
+	for _, c := range []struct {
+		altered bool
+		after   time.Duration // the deletion
+	}{{false, 10 * time.Second}, {true, 10 * time.Second}, {false, 100 * time.Millisecond}} {
 		s := NewScript()
 		a, b := s.Manager().As("a"), s.Manager().As("b")
 		held := a.Create(aLease("one"))
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Finalizers: []string{"kubernetes.io/pvc-protection"}}}
 		deleting := s.User().Terminate(s.User().Create(claim))
-		if altered { // nobody knows by whom
+		if c.altered { // nobody knows by whom
 			deleting = s.User().Edit(deleting, func(o Object) { o.SetLabels(map[string]string{"a": "b"}) })
 		}
-		s.Wait(10 * time.Second)
+		s.Wait(c.after)
 		b.Edit(held, holds("two"))
 		b.Release(deleting)
 		last := &s.Requests[len(s.Requests)-1]

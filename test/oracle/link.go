@@ -129,6 +129,7 @@ func (l *linked) attribute(o *Options) {
 		if r != nil && (resources[r.kind] != q.Resource || q.Name != "" && q.Name != r.Object.GetName()) {
 			r = nil
 		}
+		answered := r
 		if q.Verb == "delete" && (r == nil || !r.goes() && !r.hastens() || r.by != nil) {
 			r = q.chooseEnd(ends[q.ResponseUID])
 		}
@@ -139,7 +140,8 @@ func (l *linked) attribute(o *Options) {
 				r, others = end, false
 			}
 		}
-		if r == nil {
+		if r == nil { // one of two that delete what a finalizer holds is answered with what the other has made
+			q.noop = q.Verb == "delete" && answered != nil && answered.by != nil && answered.Object.GetDeletionTimestamp() != nil
 			continue
 		}
 		if r.by != nil || others || q.Verb != "create" && q.Verb != "delete" && r.Type == Added {
@@ -180,10 +182,13 @@ func (q *request) follows(r *revision) bool {
 }
 
 // chooseEnd is the revision that a request made which ended an object, of those of that object: there are two if it ended with
-// grace. There is none if the object was being deleted already.
+// grace, the first of which only a deletion makes. There is none if the object was being deleted already.
 func (q *request) chooseEnd(ends []*revision) *revision {
 	for _, r := range ends {
 		inTime := !r.When.Before(q.Received.Add(-time.Second)) && !r.When.After(q.Done.Add(endSeenWithin))
+		if q.Verb != "delete" && r.Type == Modified {
+			continue
+		}
 		if r.by == nil && !(q.Verb == "delete" && r.held()) && (q.Done.IsZero() || r.When.IsZero() || inTime) {
 			return r
 		}

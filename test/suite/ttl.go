@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -148,7 +149,7 @@ func (c *sameClass) see(e Change) (wrong []string) {
 				n.Annotations = nil
 			}
 		}
-		if diff := cmp.Diff(a, b); diff != "" {
+		if diff := cmp.Diff(a, b, cmpopts.EquateEmpty()); diff != "" {
 			wrong = append(wrong, fmt.Sprintf("the manager has changed more of %s than the annotation: %s", after.Name, diff))
 		}
 		if was := before.Annotations[nodeTTL]; was == c.common && was != "" && !c.left { // TTL-8, TTL-15

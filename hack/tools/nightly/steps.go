@@ -57,7 +57,7 @@ func mutants(n *night, log *os.File, _ time.Duration) outcome {
 // faults runs all of test/chaos but for the crashes and the soak: faults of the network and the API server, random ones, stale API
 // servers, evictions.
 func faults(n *night, log *os.File, _ time.Duration) outcome {
-	out, err := n.logged(log, n.command(context.Background(), []string{"CHAOS_FULL=1"}, "go", "test", "-count=1", "-v", "-timeout=1h",
+	out, err := n.logged(log, n.command(context.Background(), []string{"CHAOS_FULL=1"}, "go", "test", "-count=1", "-v", "-timeout=2h",
 		"-skip=^(TestCrashAtEveryWrite|TestSoak)$", "./test/chaos", fmt.Sprint("-seed=", n.seed)))
 	return counted(passed(out, "Test"), "tests and runs", err)
 }

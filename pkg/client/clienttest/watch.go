@@ -79,6 +79,16 @@ func (s *Server) freeze(kind schema.GroupVersionKind, on bool) {
 	}
 }
 
+// LoseEvents drops what [Server.FreezeWatches] has held back: as after an interruption, whose end finds neither the objects that came in it
+// and went again, nor an event that tells of them.
+func (s *Server) LoseEvents(kind schema.GroupVersionKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, to := range s.streams[kind] {
+		to.lose()
+	}
+}
+
 // watch returns a watch of the events after the version.
 func (s *Server) watch(kind schema.GroupVersionKind, version string) watch.Interface {
 	s.mu.Lock()
@@ -133,6 +143,12 @@ func (s *stream) freeze(on bool) {
 	defer s.mu.Unlock()
 	s.frozen = on
 	s.wake()
+}
+
+func (s *stream) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = nil
 }
 
 func (s *stream) wake() {

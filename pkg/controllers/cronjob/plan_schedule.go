@@ -79,9 +79,29 @@ func latest(s cron.Schedule, since, now time.Time) (last, next time.Time) {
 	return last, next
 }
 
-// following returns the first time of a schedule after t, zero if there is none. Where clocks are set back at another time than the full
-// hour, as in Pacific/Chatham, the library may name a time up to an hour before t; then it is asked again from a little later.
+// following returns the first time of a schedule after t, zero if there is none. Where the clock changes by half an hour, as in
+// Australia/Lord_Howe, the library leaves out what it looks for from before the first full hour after the change, such as the next Sunday.
+// So it is also asked for what comes from the change, and from that hour on.
 func following(s cron.Schedule, t time.Time) time.Time {
+	next := libraryNext(s, t)
+	spec, ok := s.(*cron.SpecSchedule)
+	if !ok {
+		return next
+	}
+	for _, change := t.In(spec.Location).ZoneBounds(); !change.IsZero() && change.Before(next); _, change = change.ZoneBounds() {
+		fullHour := change.Add(time.Duration((60-change.Minute())%60) * time.Minute)
+		for _, from := range []time.Time{change, fullHour} {
+			if earlier := libraryNext(s, from.Add(-time.Second)); earlier.After(t) && earlier.Before(next) {
+				next = earlier
+			}
+		}
+	}
+	return next
+}
+
+// libraryNext returns the first time after t that the library names, zero if there is none. Where clocks are set back at another time than
+// the full hour, as in Pacific/Chatham, it may name a time up to an hour before t; then it is asked again from a little later.
+func libraryNext(s cron.Schedule, t time.Time) time.Time {
 	for from := t; ; from = from.Add(time.Minute) {
 		if next := s.Next(from); next.IsZero() || next.After(t) {
 			return next

@@ -34,7 +34,7 @@ func next(t *testing.T, text string, in zone, from string, n int) (times []strin
 		t.Fatal(err)
 	}
 	for range n {
-		at = schedule.Next(at)
+		at = following(schedule, at)
 		times = append(times, at.Format("01-02 15:04 MST"))
 	}
 	return times
@@ -93,6 +93,32 @@ var (
 	}
 )
 
+// inTurn returns the times that the library names one after the other. It is asked each hour: where a clock changes by half an hour, it
+// leaves out what it looks for from before that, such as the next Sunday (a night found this).
+func inTurn(schedule cron.Schedule, after, until time.Time) (all []time.Time) {
+	for at := after; ; {
+		next := schedule.Next(at)
+		for hour := at.Truncate(time.Hour).Add(time.Hour); hour.Before(next); hour = hour.Add(time.Hour) {
+			if named := schedule.Next(hour); named.After(at) && named.Before(next) {
+				next = named
+			}
+		}
+		if at = next; !at.Before(until) {
+			return all
+		}
+		all = append(all, at)
+	}
+}
+
+// A day is not left out after a change of the clock by half an hour (CJ-29).
+func TestTheDayAfterHalfAnHour(t *testing.T) {
+	for text, want := range map[string]string{"@weekly": "04-12 00:00 +1030", "0 0 * * mon": "04-06 00:00 +1030", "30 6 10 * *": "04-10 06:30 +1030"} {
+		if got := next(t, text, in(t, "Australia/Lord_Howe"), "2026-04-05 00:00:00", 1); got[0] != want {
+			t.Errorf("%s: %s, want %s", text, got[0], want)
+		}
+	}
+}
+
 // Whenever one looks in two years, the latest time and the next one are those that the library names one after the other (CJ-31).
 func TestLatestIsTheLibrarysLatest(t *testing.T) {
 	began := time.Date(2025, 12, 30, 13, 7, 11, 0, time.UTC)
@@ -109,10 +135,7 @@ func TestLatestIsTheLibrarysLatest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var all []time.Time
-			for at := schedule.Next(began); at.Before(ends); at = schedule.Next(at) {
-				all = append(all, at)
-			}
+			all := inTurn(schedule, began, ends)
 			rapid.Check(t, func(t *rapid.T) {
 				now := began.Add(time.Duration(rapid.Int64Range(0, int64(ends.Sub(began)-1)).Draw(t, "now")))
 				if i := rapid.IntRange(0, len(all)).Draw(t, "at a time of the schedule"); i < len(all) && rapid.Bool().Draw(t, "exactly") {

@@ -174,22 +174,41 @@ func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		refusal error
-		tries   int // in ten minutes; -1 for several
+		least   int // tries in ten minutes
+		most    int
 	}{
-		{"SA-6 it exists", apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), 1},
-		{"SA-9 the namespace is being deleted", terminating, 1},
-		{"the namespace is gone", apierrors.NewNotFound(corev1.Resource("namespaces"), "shop"), 1},
-		{"SA-7 the server is busy", apierrors.NewTooManyRequests("busy", 1), -1},
+		{"SA-6 it exists", apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), 14, 15}, // after 2, 4, 8, 16, 32 and then each 60 s
+		{"SA-9 the namespace is being deleted", terminating, 1, 1},
+		{"the namespace is gone", apierrors.NewNotFound(corev1.Resource("namespaces"), "shop"), 1, 1},
+		{"SA-7 the server is busy", apierrors.NewTooManyRequests("busy", 1), 5, 1000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tries := 0
 			run(t, []plan.Object{namespace("shop", "Active")}, func(clienttest.Write) error { tries++; return c.refusal }, func(*clienttest.Server) {
-				if c.tries != tries && (c.tries > 0 || tries < 5) {
-					t.Errorf("%d tries", tries)
+				if tries < c.least || tries > c.most {
+					t.Errorf("%d tries, want %d to %d", tries, c.least, c.most)
 				}
 			})
 		})
 	}
+}
+
+// A creation that was not answered finds the account when it is sent again. If that is deleted while the watch is interrupted, no event tells
+// of it. (A night found this: the namespace had no account until something else happened.)
+func TestOneThatVanishesUnseenComesBack(t *testing.T) { // SA-8
+	tries := 0
+	vanished := func(clienttest.Write) error {
+		if tries++; tries <= 3 {
+			return apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default")
+		}
+		return nil
+	}
+	run(t, []plan.Object{namespace("shop", "Active")}, vanished, func(s *clienttest.Server) {
+		err := s.Get(t.Context(), client.MappingFor[*corev1.ServiceAccount](), plan.Key{Namespace: "shop", Name: "default"}, &metav1.PartialObjectMetadata{})
+		if err != nil || tries != 4 {
+			t.Errorf("after %d tries: %v", tries, err)
+		}
+	})
 }
 
 // BenchmarkPlan plans for a namespace that lacks nothing.
