@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"cmp"
 	"context"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,7 +48,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	if r.Memory != nil {
 		before, s.Hinted = r.Memory.Checked, r.Memory.Hinted
 	}
-	if !k.observeNews(&s, before) {
+	n := endpoints.NewsOf(r.Changes)
+	if !n.Few || !k.observeNews(&s, before, n.Names) {
 		before = nil
 		s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
 		s.Zones = k.zones(s.Pods)
@@ -63,7 +65,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		s.Trigger = endpoints.EarliestChange(r.Memory.Times, m.Times)
 	}
 	if before != nil {
-		m.Times = r.Memory.Times.With(m.Times)
+		m.Times = r.Memory.Times.With(m.Times, n.UIDs)
 	}
 	if !m.Hinted && (before != nil || len(s.Pods) >= k.large) {
 		m.Checked = newChecked(s, before)
@@ -73,8 +75,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 
 // observeNews finds the pods that must be looked at because they, or others in their slices, may have changed. It does nothing
 // and returns false if all must be looked at.
-func (k *caches) observeNews(s *snapshot, before *checked) bool {
-	if before == nil || before.Service != versionOf(s.Service) || wantsTopology(s.Service.Annotations) {
+func (k *caches) observeNews(s *snapshot, before *checked, changed map[string]bool) bool {
+	if before == nil || before.Service != endpoints.VersionOf(s.Service) || wantsTopology(s.Service.Annotations) {
 		return false
 	}
 	for node, zone := range before.Zones {
@@ -82,17 +84,11 @@ func (k *caches) observeNews(s *snapshot, before *checked) bool {
 			return false
 		}
 	}
-	changed, others := k.pods.SelectedExcept(s.Key.Namespace, s.Service.Spec.Selector, before.knows)
-	n, ok := before.news(changed, others, s.mine())
+	n, ok := before.news(changed, s.mine())
 	if !ok {
 		return false
 	}
-	selects := endpoints.Selector(s.Service.Spec.Selector)
-	for name := range n.pods {
-		if p := k.pods.Get(s.Key.Namespace, name); p != nil && selects(p.Labels) {
-			s.Pods = append(s.Pods, p)
-		}
-	}
+	s.Pods = k.pods.SelectedAmong(s.Key.Namespace, s.Service.Spec.Selector, maps.Keys(n.pods))
 	s.Zones, s.Settled = k.zones(s.Pods), n.settled
 	return true
 }

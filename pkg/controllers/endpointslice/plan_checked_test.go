@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // TestWithMemoryItPlansTheSame changes pods, nodes, slices and the service at random, lets writes fail, and compares each plan with
@@ -58,6 +60,7 @@ type world struct {
 	*caches
 	service *corev1.Service
 	memory  *memory
+	changes []reconcile.Change // since the memory was committed
 	version int
 	calm    int      // the more, the less happens but changes of pods
 	edits   []string // of pods
@@ -103,17 +106,40 @@ func (w *world) pod(t *rapid.T) *corev1.Pod {
 	return byName[rapid.SampledFrom(slices.Sorted(maps.Keys(byName))).Draw(t, "pod")]
 }
 
+// see lets the caches show a change of a pod, which is recorded if it enqueues the service.
+func (w *world) see(t *rapid.T, before, after *corev1.Pod) {
+	var c reconcile.Change
+	if before != nil {
+		c.Before = before
+	}
+	if after != nil {
+		w.put(t, after)
+		c.After = after
+	} else {
+		w.remove(t, before)
+	}
+	if len(w.enqueuedByPod(c.Before, c.After)) > 0 {
+		w.changes = append(w.changes, c)
+	}
+}
+
+// newPod puts a pod in, perhaps in place of another one of its name.
 func (w *world) newPod(t *rapid.T) {
 	p := pod(rapid.StringMatching("p[0-9]{2}").Draw(t, "name"), fmt.Sprint("10.0.0.", rapid.IntRange(1, 30).Draw(t, "ip")))
 	w.edit(t, p)
 	p.UID += types.UID(" " + p.ResourceVersion)
-	w.put(t, p)
+	w.see(t, w.pods.Get(p.Namespace, p.Name), p)
 }
 
 func (w *world) changePod(t *rapid.T) {
-	if p := w.pod(t).DeepCopy(); p != nil {
-		w.edit(t, p)
-		w.put(t, p)
+	if before := w.pod(t); before != nil {
+		after := before.DeepCopy()
+		w.edit(t, after)
+		after.Spec.Containers = before.Spec.Containers // fixed for life
+		if was, is := &before.Status.Conditions[0], &after.Status.Conditions[0]; was.Status == is.Status {
+			is.LastTransitionTime = was.LastTransitionTime
+		}
+		w.see(t, before, after)
 	}
 }
 
@@ -129,7 +155,7 @@ func (w *world) edit(t *rapid.T, p *corev1.Pod) {
 
 func (w *world) removePod(t *rapid.T) {
 	if p := w.pod(t); p != nil {
-		w.remove(t, p)
+		w.see(t, p, nil)
 	}
 }
 
@@ -137,6 +163,9 @@ func (w *world) changeService(t *rapid.T) {
 	w.service = drawService(t)
 	w.service.ResourceVersion = w.next()
 	w.put(t, w.service)
+	if rapid.Bool().Draw(t, "is recorded yet") {
+		w.changes = append(w.changes, reconcile.Change{After: w.service})
+	}
 }
 
 func (w *world) changeNode(t *rapid.T) {
@@ -174,7 +203,7 @@ func (w *world) changeSlice(t *rapid.T) {
 // reconcile compares the plans and carries one out, not always to its end. It returns how many slices needed no look.
 func (w *world) reconcile(t *rapid.T) (settled int) {
 	r := request()
-	r.Memory = w.memory
+	r.Memory, r.Changes = w.memory, w.changes
 	o, err := w.observe(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +227,7 @@ func (w *world) reconcile(t *rapid.T) (settled int) {
 	if failed {
 		carried.Steps = steps[:rapid.IntRange(0, len(steps)).Draw(t, "carried out")]
 	} else {
-		w.memory = o.Memory
+		w.memory, w.changes = o.Memory, nil
 	}
 	after, _ := carryOut(o.Snapshot, carried)
 	for _, s := range after {
@@ -229,8 +258,8 @@ func TestNewChecked(t *testing.T) {
 			again.UID = "again"
 			s.Slices = append(s.Slices, again)
 		}, false},
-		{"few pods in no slice", func(s *snapshot) { s.Pods = pods(mostNews + 10) }, true},
-		{"many pods in no slice", func(s *snapshot) { s.Pods = pods(mostNews + 11) }, false},
+		{"few pods in no slice", func(s *snapshot) { s.Pods = pods(endpoints.MostNews + 10) }, true},
+		{"many pods in no slice", func(s *snapshot) { s.Pods = pods(endpoints.MostNews + 11) }, false},
 	} {
 		s := right
 		c.edit(&s)
