@@ -11,9 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -165,4 +169,53 @@ func (w *world) reconcile(t *rapid.T) (passedOver int) {
 		w.memory, w.changes = after, nil
 	}
 	return len(o.Snapshot.Others)
+}
+
+// The Endpoints of a large service follow its pods, though not all are looked at each time.
+func TestLargeServiceFollowsItsPods(t *testing.T) {
+	all := map[string]*corev1.Pod{}
+	objects := []plan.Object{web()}
+	for _, p := range pods(largeService + 20) {
+		all[p.Name] = p
+		objects = append(objects, p)
+	}
+	inCluster(t, func(c *cluster) {
+		expect := func(what string) {
+			t.Helper()
+			clienttest.Settle()
+			want := stored(snapshotOf(web(), nil, slices.Collect(maps.Values(all))...))
+			if diff := cmp.Diff(render(want.Subsets), render(c.endpoints().Subsets)); diff != "" {
+				t.Errorf("%s: %s", what, diff)
+			}
+		}
+		change := func(name string, edits ...podEdit) {
+			all[name] = pod(name, "10.0.0.7", edits...)
+			c.put(all[name])
+		}
+		expect("at the start")
+		change("p0007", unready)
+		expect("a pod is not ready")
+		change("p0007")
+		expect("it is ready again")
+		change("p0007", labeled("app=other"))
+		expect("it is another service's")
+		change("p0007", func(p *corev1.Pod) { p.UID = "anew" })
+		expect("it is another one of its name")
+		delete(all, "p0008")
+		if err := c.Delete(t.Context(), client.MappingFor[*corev1.Pod](), plan.Key{Namespace: "shop", Name: "p0008"}, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("one is gone")
+		for i, p := range pods(endpoints.MostNews + 10) {
+			if all[p.Name] != nil && i != 7 {
+				unready(p)
+				all[p.Name] = p
+				c.put(p)
+			}
+		}
+		expect("many at once")
+		c.put(web(func(s *corev1.Service) { s.Labels = map[string]string{"x": "y"} }))
+		change("p0007", unready)
+		expect("the service has changed, too")
+	}, objects...)
 }

@@ -6,15 +6,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -292,4 +296,73 @@ func flattened(steps []plan.Step) (all []plan.Step) {
 		}
 	}
 	return all
+}
+
+// The slices of a large service follow its pods, though not all are looked at each time.
+func TestLargeServiceFollowsItsPods(t *testing.T) {
+	all := map[string]*corev1.Pod{}
+	objects := []plan.Object{web(), node("n1", "a", "1")}
+	for _, p := range pods(largeService + 20) {
+		all[p.Name] = p
+		objects = append(objects, p)
+	}
+	inCluster(t, func(server *clienttest.Server) {
+		expect := func(what string) {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			var got, want []string
+			for _, o := range slicesOn(t, server) {
+				for i := range o.Endpoints {
+					got = append(got, o.Endpoints[i].TargetRef.Name+" "+renderEndpoint(&o.Endpoints[i]))
+				}
+			}
+			for _, o := range stored(snapshotOf(web(), nil, slices.Collect(maps.Values(all))...)) {
+				for i := range o.Endpoints {
+					want = append(want, o.Endpoints[i].TargetRef.Name+" "+renderEndpoint(&o.Endpoints[i]))
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s", what, diff)
+			}
+		}
+		put := func(o plan.Object) {
+			if _, err := server.Put(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change := func(edits ...podEdit) {
+			all["p0007"] = pod("p0007", "10.0.0.7", edits...)
+			put(all["p0007"])
+		}
+		relabeled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }
+		expect("at the start")
+		change(unready)
+		expect("a pod is not ready")
+		change()
+		expect("it is ready again")
+		change(relabeled)
+		expect("it is another service's")
+		change(func(p *corev1.Pod) { p.UID = "anew" })
+		expect("it is another one of its name")
+		delete(all, "p0008")
+		key := plan.Key{Namespace: "shop", Name: "p0008"}
+		if err := server.Delete(t.Context(), client.MappingFor[*corev1.Pod](), key, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("one is gone")
+		for i, p := range pods(endpoints.MostNews + 10) {
+			if all[p.Name] != nil && i != 7 {
+				unready(p)
+				all[p.Name] = p
+				put(p)
+			}
+		}
+		expect("many at once")
+		put(web(headless))
+		change(terminating, unready)
+		expect("the service has changed, too")
+	}, objects...)
 }
