@@ -34,8 +34,9 @@ const largeService = 200
 // memory is what is remembered of a service from one reconcile to the next.
 type memory struct {
 	Times   *endpoints.Times
-	Service string // the uid and version of the service when its pods were found
-	Found   found  // nil: all pods must be looked at
+	Service string           // the uid and version of the service when its pods were found
+	Found   found            // nil: all pods must be looked at
+	Untold  *endpoints.Times // the Times before, which still hold if the write fails; nil for none, and in what was committed
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -70,16 +71,17 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	if few {
 		times = before.Times.With(times, n.UIDs)
 	}
-	return observation{Exists: true, Snapshot: s, Memory: &memory{Times: times}}, nil
+	return observation{Exists: true, Snapshot: s, Memory: &memory{Times: times, Untold: before.Times}}, nil
 }
 
-// remember remembers the times that a write has told of, and what was found of the pods of a large service.
+// remember remembers the times that a write has told of, and what was found of the pods of a large service. After a failure all pods are
+// looked at: to keep the changes until a write succeeds would take ever more memory while none does.
 func (k *caches) remember(_ time.Time, s snapshot, pods found, seen *memory, did, _ plan.Outcome) (*memory, bool) {
-	if did.Err != nil {
-		return nil, false
-	}
-	if seen == nil {
+	switch {
+	case seen == nil, did.Err != nil && seen.Untold == nil:
 		return nil, true
+	case did.Err != nil:
+		return &memory{Times: seen.Untold}, true
 	}
 	after := &memory{Times: seen.Times}
 	if len(pods) >= k.large {

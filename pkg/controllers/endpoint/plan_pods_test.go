@@ -219,3 +219,27 @@ func TestLargeServiceFollowsItsPods(t *testing.T) {
 		expect("the service has changed, too")
 	}, objects...)
 }
+
+// After a write that has failed, the times of before still hold, and all pods are looked at. Changes are kept in no case.
+func TestRemember(t *testing.T) { // EP-31
+	before, now1 := &endpoints.Times{Created: 1}, &endpoints.Times{Created: 2}
+	k, s, pods := newCaches(t), snapshotOf(web(), nil), make(found, largeService)
+	for _, c := range []struct {
+		name string
+		seen *memory
+		did  error
+		pods found
+		want *memory
+	}{
+		{"left alone", nil, nil, nil, nil},
+		{"carried out", &memory{Times: now1, Untold: before}, nil, pods, &memory{Times: now1, Service: "web 1", Found: pods}},
+		{"carried out, with few pods", &memory{Times: now1, Untold: before}, nil, pods[1:], &memory{Times: now1}},
+		{"failed", &memory{Times: now1, Untold: before}, plan.ErrStale, pods, &memory{Times: before}},
+		{"failed the first time", &memory{Times: now1}, plan.ErrStale, pods, nil},
+	} {
+		got, ok := k.remember(now, s, c.pods, c.seen, plan.Outcome{Err: c.did}, plan.Outcome{})
+		if diff := cmp.Diff(c.want, got); diff != "" || !ok {
+			t.Errorf("%s: %t %s", c.name, ok, diff)
+		}
+	}
+}

@@ -58,11 +58,12 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			slices.Watch(watch.Moved),
 			slices.Watch(k.enqueuedBySlice),
 		},
-		Observe: k.observe,
-		Owner:   func(s snapshot) plan.Object { return s.Service },
-		Plan:    reconcile.PlanOnly(planSlices),
-		Applied: own.applied,
-		Live:    live,
+		Observe:  k.observe,
+		Owner:    func(s snapshot) plan.Object { return s.Service },
+		Plan:     reconcile.PlanOnly(planSlices),
+		Remember: remember,
+		Applied:  own.applied,
+		Live:     live,
 	}), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -29,6 +30,29 @@ type memory struct {
 	Times   *endpoints.Times
 	Hinted  bool     // it asked for topology hints
 	Checked *checked // what its slices were compared with; nil if all must be compared again
+	Before  *memory  // what is remembered if a write fails; nil for nothing, and in what was committed
+}
+
+// unchecked returns what is remembered besides what slices were compared with.
+func (m *memory) unchecked() *memory {
+	if m == nil {
+		return nil
+	}
+	return &memory{Times: m.Times, Hinted: m.Hinted}
+}
+
+// remember remembers what was observed if all writes were carried out. After a failure all is compared again: to keep the changes until
+// a write succeeds would take ever more memory while none does.
+func remember(_ time.Time, _ snapshot, _ struct{}, seen *memory, did, _ plan.Outcome) (*memory, bool) {
+	switch {
+	case seen == nil:
+		return nil, true
+	case did.Err != nil:
+		return seen.Before, true
+	}
+	after := *seen
+	after.Before = nil
+	return &after, true
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -41,9 +65,13 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	}
 	s.Slices = k.slices.Of(r.Key.Namespace, r.Key.Name)
 	if s.Service.Spec.Selector == nil || s.Service.Spec.Type == corev1.ServiceTypeExternalName {
-		return observation{Exists: true, Snapshot: s, Memory: r.Memory}, nil
+		m := r.Memory.unchecked()
+		if m != nil {
+			m.Before = r.Memory.unchecked()
+		}
+		return observation{Exists: true, Snapshot: s, Memory: m}, nil
 	}
-	m := &memory{Hinted: wantsTopology(s.Service.Annotations)}
+	m := &memory{Hinted: wantsTopology(s.Service.Annotations), Before: r.Memory.unchecked()}
 	var before *checked
 	if r.Memory != nil {
 		before, s.Hinted = r.Memory.Checked, r.Memory.Hinted

@@ -228,10 +228,13 @@ func (w *world) reconcile(t *rapid.T) (settled int) {
 	steps := flattened(p.Steps)
 	carried := plan.Plan{Steps: steps, Why: p.Why}
 	failed := rapid.IntRange(0, 4).Draw(t, "fails") == 0
+	did := plan.Outcome{}
 	if failed {
 		carried.Steps = steps[:rapid.IntRange(0, len(steps)).Draw(t, "carried out")]
-	} else {
-		w.memory, w.changes = o.Memory, nil
+		did.Err = plan.ErrStale
+	}
+	if after, ok := remember(now, o.Snapshot, struct{}{}, o.Memory, did, plan.Outcome{}); ok {
+		w.memory, w.changes = after, nil
 	}
 	after, _ := carryOut(o.Snapshot, carried)
 	for _, s := range after {
@@ -365,4 +368,28 @@ func TestLargeServiceFollowsItsPods(t *testing.T) {
 		change(terminating, unready)
 		expect("the service has changed, too")
 	}, objects...)
+}
+
+// After a write that has failed, what was remembered before still holds, and all is compared again. Changes are kept in no case.
+func TestRemember(t *testing.T) { // EPS-23
+	service := web()
+	k := newCaches(t, service, node("n1", "a", "1"), pod("a", "10.0.0.1"))
+	k.large = 0
+	r := request()
+	first, err1 := k.observe(t.Context(), r)
+	failed, ok1 := remember(now, first.Snapshot, struct{}{}, first.Memory, plan.Outcome{Err: plan.ErrStale}, plan.Outcome{})
+	committed, ok2 := remember(now, first.Snapshot, struct{}{}, first.Memory, plan.Outcome{}, plan.Outcome{})
+	if err1 != nil || !ok1 || !ok2 || failed != nil || committed.Before != nil || committed.Checked == nil {
+		t.Fatalf("%v %t %t %+v %+v", err1, ok1, ok2, failed, committed)
+	}
+	for _, edit := range []svcEdit{func(*corev1.Service) {}, func(s *corev1.Service) { s.Spec.Selector = nil }} {
+		edit(service)
+		r.Memory = committed
+		k.put(t, pod("b", "10.0.0.2"))
+		second, err := k.observe(t.Context(), r)
+		failed, ok := remember(now, second.Snapshot, struct{}{}, second.Memory, plan.Outcome{Err: plan.ErrStale}, plan.Outcome{})
+		if err != nil || !ok || failed == nil || failed.Checked != nil || !cmp.Equal(failed.Times, committed.Times) {
+			t.Errorf("%v %t %+v", err, ok, failed)
+		}
+	}
 }
