@@ -2,6 +2,7 @@ package informers
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -209,23 +210,24 @@ func nodeOf(o any) ([]string, error) {
 // There is an index for each set of keys that a selector has had, by the values of those labels. So a lookup finds what
 // it looks for and nothing else, and a pod takes room in the indexes that are in use, not one for each of its labels.
 func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
-	pods, _ := c.SelectedExcept(namespace, selector, func(metav1.Object) bool { return false })
-	return pods
-}
-
-// SelectedExcept returns those pods of [LabeledPodCache.Selected] that are not known to the caller, and how many others there are.
-// To pass over a pod that is known costs a fraction of what it costs to return it.
-func (c LabeledPodCache) SelectedExcept(namespace string, selector map[string]string, known func(metav1.Object) bool) (pods []*corev1.Pod, others int) {
 	found := c.find(namespace, selector)
-	pods = make([]*corev1.Pod, 0, len(found))
+	pods := make([]*corev1.Pod, 0, len(found))
 	for _, o := range found {
-		if object, ok := o.(metav1.Object); ok && known(object) {
-			others++
-		} else if p, ok := podcache.Expanded(o).(*corev1.Pod); ok {
+		if p, ok := podcache.Expanded(o).(*corev1.Pod); ok {
 			pods = append(pods, p)
 		}
 	}
-	return pods, others
+	return pods
+}
+
+// SelectedAmong returns those pods of [LabeledPodCache.Selected] that have one of the names, whatever others there are.
+func (c LabeledPodCache) SelectedAmong(namespace string, selector map[string]string, names iter.Seq[string]) (pods []*corev1.Pod) {
+	for name := range names {
+		if p := c.Get(namespace, name); p != nil && hasPairs(p.Labels, selector) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
 }
 
 // SelectedBy returns the pods in the namespace that a label selector matches, none for a nil selector, and how many pods were looked
@@ -267,16 +269,17 @@ func (c LabeledPodCache) find(namespace string, selector map[string]string) []an
 func scan(indexer cache.Indexer, namespace string, selector map[string]string) []any {
 	return slices.DeleteFunc(byIndex(indexer, cache.NamespaceIndex, namespace), func(o any) bool {
 		p, ok := o.(metav1.Object)
-		if !ok {
-			return true
-		}
-		for key, value := range selector {
-			if has, ok := p.GetLabels()[key]; !ok || has != value {
-				return true
-			}
-		}
-		return false
+		return !ok || !hasPairs(p.GetLabels(), selector)
 	})
+}
+
+func hasPairs(labels, pairs map[string]string) bool {
+	for key, value := range pairs {
+		if has, ok := labels[key]; !ok || has != value {
+			return false
+		}
+	}
+	return true
 }
 
 func indexByLabels(keys []string) cache.IndexFunc {

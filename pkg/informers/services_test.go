@@ -88,11 +88,10 @@ func TestSelectorsAndLabels(t *testing.T) {
 				if got, want := names(pods.Selected(ns, labels)), names(wantPods); got != want {
 					t.Fatalf("pods for %v: %s, want %s", labels, got, want)
 				}
-				known := func(p metav1.Object) bool { return p.GetName() < "c" }
-				others, n := pods.SelectedExcept(ns, labels, known)
-				unknown := slices.DeleteFunc(slices.Clone(wantPods), func(p *corev1.Pod) bool { return known(p) })
-				if names(others) != names(unknown) || n != len(wantPods)-len(unknown) {
-					t.Fatalf("pods for %v: %s and %d others, want %s of %s", labels, names(others), n, names(unknown), names(wantPods))
+				some := []string{"a", "c", "e"}
+				among := slices.DeleteFunc(slices.Clone(wantPods), func(p *corev1.Pod) bool { return !slices.Contains(some, p.Name) })
+				if got, want := names(pods.SelectedAmong(ns, labels, slices.Values(some))), names(among); got != want {
+					t.Fatalf("pods for %v among %v: %s, want %s", labels, some, got, want)
 				}
 			},
 		})

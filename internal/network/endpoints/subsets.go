@@ -34,12 +34,35 @@ type Entry struct {
 //	a: http metrics, b: http            ->  {http: a b} {metrics: a}
 //
 // The entries are left as they are.
-func Pack(entries []Entry) []corev1.EndpointSubset {
-	sorted := make([]*Entry, len(entries))
-	for i := range entries {
-		sorted[i] = &entries[i]
+func Pack(entries []*Entry) []corev1.EndpointSubset { return Grouped(entries).Subsets() }
+
+// Groups are entries that share their ports: what will be a subset each.
+type Groups []Group
+
+// Group is some ports, and the entries that serve them all, each in order.
+type Group struct {
+	Ports   []Port
+	Entries []*Entry
+}
+
+// Grouped groups entries. Those that are in order already cost least.
+func Grouped(entries []*Entry) Groups {
+	if !slices.IsSortedFunc(entries, CompareEntries) {
+		entries = slices.Clone(entries)
+		slices.SortStableFunc(entries, CompareEntries)
 	}
-	slices.SortStableFunc(sorted, CompareEntries)
+	if len(entries) == 0 {
+		return nil
+	}
+	same := entries[0].Ports
+	if len(same) > 0 && !slices.ContainsFunc(entries, func(e *Entry) bool { return !slices.Equal(e.Ports, same) }) {
+		return Groups{{Ports: sortedPorts(same), Entries: slices.CompactFunc(slices.Clone(entries), isSame)}}
+	}
+	return groupedByPorts(entries)
+}
+
+// groupedByPorts groups sorted entries that differ in their ports.
+func groupedByPorts(sorted []*Entry) (groups Groups) {
 	// An entry is known by the position of the first one that equals it.
 	members := map[Port][]int{}
 	same := 0
@@ -55,20 +78,20 @@ func Pack(entries []Entry) []corev1.EndpointSubset {
 			members[p] = append(list, same)
 		}
 	}
-	groups := map[string][]Port{}
+	byMembers := map[string][]Port{}
 	for p, list := range members {
 		code := string(encode(list))
-		groups[code] = append(groups[code], p)
+		byMembers[code] = append(byMembers[code], p)
 	}
-	subsets := make([]corev1.EndpointSubset, 0, len(groups))
-	for _, ports := range groups {
-		subsets = append(subsets, subset(ports, members[ports[0]], sorted))
+	for _, ports := range byMembers {
+		g := Group{Ports: sortedPorts(ports)}
+		for _, i := range members[ports[0]] {
+			g.Entries = append(g.Entries, sorted[i])
+		}
+		groups = append(groups, g)
 	}
-	slices.SortFunc(subsets, func(a, b corev1.EndpointSubset) int { return comparePorts(first(a), first(b)) })
-	if len(subsets) == 0 {
-		return nil
-	}
-	return subsets
+	slices.SortFunc(groups, func(a, b Group) int { return comparePorts(a.Ports[0], b.Ports[0]) })
+	return groups
 }
 
 func encode(list []int) (code []byte) {
@@ -78,40 +101,78 @@ func encode(list []int) (code []byte) {
 	return code
 }
 
-func subset(ports []Port, members []int, entries []*Entry) (s corev1.EndpointSubset) {
-	for _, i := range members {
-		if e := entries[i]; e.Ready {
+// sortedPorts returns the ports in order, each once.
+func sortedPorts(ports []Port) []Port {
+	return slices.Compact(slices.SortedFunc(slices.Values(ports), comparePorts))
+}
+
+// Size counts addresses as the capacity does: in each subset anew (EP-32).
+func (g Groups) Size() (n int) {
+	for i := range g {
+		n += len(g[i].Entries)
+	}
+	return n
+}
+
+// Subsets returns what the groups are in an object.
+func (g Groups) Subsets() (subsets []corev1.EndpointSubset) {
+	for i := range g {
+		subsets = append(subsets, g[i].subset())
+	}
+	return subsets
+}
+
+func (g Group) subset() (s corev1.EndpointSubset) {
+	ready := 0
+	for _, e := range g.Entries {
+		if e.Ready {
+			ready++
+		}
+	}
+	s.Addresses, s.NotReadyAddresses = room(ready), room(len(g.Entries)-ready)
+	for _, e := range g.Entries { // they are in the order of addresses
+		if e.Ready {
 			s.Addresses = append(s.Addresses, e.Address)
 		} else {
 			s.NotReadyAddresses = append(s.NotReadyAddresses, e.Address)
 		}
 	}
-	slices.SortFunc(s.Addresses, compareAddresses)
-	slices.SortFunc(s.NotReadyAddresses, compareAddresses)
-	slices.SortFunc(ports, comparePorts)
-	for _, p := range ports {
+	for i, p := range g.Ports {
 		if p == (Port{}) {
 			continue
 		}
 		ep := corev1.EndpointPort{Name: p.Name, Port: p.Number, Protocol: p.Protocol}
 		if p.HasApp {
-			ep.AppProtocol = &p.App
+			ep.AppProtocol = &g.Ports[i].App
 		}
 		s.Ports = append(s.Ports, ep)
 	}
 	return s
 }
 
+// room returns an empty list for n addresses; nil for none.
+func room(n int) []corev1.EndpointAddress {
+	if n == 0 {
+		return nil
+	}
+	return make([]corev1.EndpointAddress, 0, n)
+}
+
 // Unpack takes stored subsets apart, whoever has packed them. An empty node name, which means nothing, is left out.
-func Unpack(subsets []corev1.EndpointSubset) (entries []Entry) {
+func Unpack(subsets []corev1.EndpointSubset) []*Entry {
+	all := make([]Entry, 0, Size(subsets))
 	for i := range subsets {
 		ports := PortsOf(&subsets[i])
 		for _, a := range subsets[i].Addresses {
-			entries = append(entries, Entry{bare(a), true, ports})
+			all = append(all, Entry{bare(a), true, ports})
 		}
 		for _, a := range subsets[i].NotReadyAddresses {
-			entries = append(entries, Entry{bare(a), false, ports})
+			all = append(all, Entry{bare(a), false, ports})
 		}
+	}
+	entries := make([]*Entry, len(all))
+	for i := range all {
+		entries[i] = &all[i]
 	}
 	return entries
 }
@@ -146,8 +207,14 @@ func Size(subsets []corev1.EndpointSubset) (n int) {
 	return n
 }
 
-// SameSubsets reports whether subsets say the same, in the same order. The versions of objects that addresses refer to say nothing (EP-24).
-func SameSubsets(a, b []corev1.EndpointSubset) bool {
+// SameSubsets reports whether stored subsets say what packed ones say, whoever has packed them. The versions of objects that addresses
+// refer to say nothing (EP-24).
+func SameSubsets(stored, packed []corev1.EndpointSubset) bool {
+	return equal(stored, packed) || equal(Pack(Unpack(stored)), packed)
+}
+
+// equal reports whether subsets say the same, in the same order.
+func equal(a, b []corev1.EndpointSubset) bool {
 	sameAddress := func(a, b corev1.EndpointAddress) bool { return compareAddresses(a, b) == 0 }
 	return slices.EqualFunc(a, b, func(a, b corev1.EndpointSubset) bool {
 		return slices.Equal(PortsOf(&a), PortsOf(&b)) && slices.EqualFunc(a.Addresses, b.Addresses, sameAddress) &&
@@ -195,10 +262,13 @@ func compareAddresses(a, b corev1.EndpointAddress) int {
 		compareOptional(a.NodeName, b.NodeName)); c != 0 {
 		return c
 	}
-	if a.TargetRef == nil || b.TargetRef == nil {
-		return -FalseLast(a.TargetRef != nil, b.TargetRef != nil)
-	}
 	x, y := a.TargetRef, b.TargetRef
+	if x == nil || y == nil {
+		return -FalseLast(x != nil, y != nil)
+	}
+	if x == y {
+		return 0
+	}
 	return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name),
 		cmp.Compare(x.APIVersion, y.APIVersion), cmp.Compare(x.FieldPath, y.FieldPath))
 }
@@ -214,8 +284,6 @@ func comparePorts(a, b Port) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol),
 		cmp.Compare(a.App, b.App), -FalseLast(a.HasApp, b.HasApp))
 }
-
-func first(s corev1.EndpointSubset) Port { return PortsOf(&s)[0] }
 
 // FalseLast orders true before false.
 func FalseLast(a, b bool) int {

@@ -18,9 +18,18 @@ type Times struct {
 	Ready   overlay.Map[types.UID, int64] // when readiness has last changed, by pod
 }
 
-// With returns the times with those of some pods replaced, at a cost that does not depend on how many others there are.
-func (t *Times) With(changed *Times) *Times {
+// With returns the times with those of some pods replaced, and without those of pods that are gone, at a cost that hardly depends on how
+// many others there are. A pod may be among both: it is not gone then.
+func (t *Times) With(changed *Times, gone map[types.UID]bool) *Times {
 	after := &Times{Created: changed.Created, Ready: t.Ready.Clone()}
+	for uid := range gone {
+		if _, known := t.Ready.Get(uid); !known {
+			continue
+		}
+		if _, is := changed.Ready.Get(uid); !is {
+			after.Ready.Delete(uid)
+		}
+	}
 	for uid, at := range changed.Ready.All() {
 		if last, known := t.Ready.Get(uid); !known || last != at {
 			after.Ready.Set(uid, at)

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -26,14 +27,18 @@ func TestTimesWith(t *testing.T) { // EP-31, EPS-23
 		all := map[types.UID]*corev1.Pod{}
 		var short *Times
 		for range rapid.IntRange(1, 5).Draw(t, "rounds") {
-			changed := draw("changed")
+			changed, gone := draw("changed"), map[types.UID]bool{}
+			for _, p := range draw("gone, unless they have changed") {
+				gone[p.UID] = true
+				delete(all, p.UID)
+			}
 			for _, p := range changed {
 				all[p.UID] = p
 			}
 			if few := TimesOf(service, changed); short == nil {
 				short = few
 			} else {
-				short = short.With(few)
+				short = short.With(few, gone)
 			}
 		}
 		var pods []*corev1.Pod
@@ -41,6 +46,9 @@ func TestTimesWith(t *testing.T) { // EP-31, EPS-23
 			pods = append(pods, p)
 		}
 		long, now := TimesOf(service, pods), TimesOf(service, draw("now"))
+		if a, b := maps.Collect(short.Ready.All()), maps.Collect(long.Ready.All()); !maps.Equal(a, b) {
+			t.Fatalf("%v, want %v", a, b)
+		}
 		if a, b := EarliestChange(short, now), EarliestChange(long, now); !a.Equal(b) {
 			t.Fatalf("%v, want %v", a.Format(time.TimeOnly), b.Format(time.TimeOnly))
 		}

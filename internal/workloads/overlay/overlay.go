@@ -14,8 +14,17 @@ type Map[K comparable, V any] struct {
 // Of returns a map with these contents, which must not be changed any more.
 func Of[K comparable, V any](contents map[K]V) Map[K, V] { return Map[K, V]{Base: contents} }
 
-// Clone returns a copy to change. It shares the contents that have not changed.
-func (m Map[K, V]) Clone() Map[K, V] { return Map[K, V]{m.Base, maps.Clone(m.Later)} }
+// Clone returns a copy to change. It shares the contents that have not changed. Once there are many changes, they are put into contents of
+// their own: to copy all of the contents now and then costs about as much as to copy the changes each time.
+func (m Map[K, V]) Clone() Map[K, V] {
+	if n := len(m.Later); n*n > 2*len(m.Base)+leastMerged {
+		return Of(maps.Collect(m.All()))
+	}
+	return Map[K, V]{m.Base, maps.Clone(m.Later)}
+}
+
+// leastMerged is the square of the number of changes that even a small map may have.
+const leastMerged = 32 * 32
 
 // Get returns an entry.
 func (m Map[K, V]) Get(key K) (value V, ok bool) {

@@ -1,9 +1,18 @@
 package endpoint
 
+//lint:file-ignore SA1019 Endpoints are deprecated; the endpoint controller serves those who still use them
+
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // BenchmarkPodChange is what one change of a pod costs: to find its services, to find their pods, and to plan. Each
@@ -26,7 +35,7 @@ func BenchmarkPodChange(b *testing.B) {
 				for _, key := range keys {
 					r.Key = key
 					o, _ := k.observe(b.Context(), r)
-					if planEndpoints(now, o.Snapshot).Empty() {
+					if planned(o.Snapshot).Empty() {
 						b.Fatal("nothing to do")
 					}
 				}
@@ -43,7 +52,7 @@ func BenchmarkPlan(b *testing.B) {
 			s.Endpoints = stored(s)
 			b.ReportAllocs()
 			for b.Loop() {
-				if p := planEndpoints(now, s); !p.Empty() {
+				if p := planned(s); !p.Empty() {
 					b.Fatal(p.Why)
 				}
 			}
@@ -71,3 +80,52 @@ func crowd(t failer, services, others int) *caches {
 	k.put(t, stored(o.Snapshot))
 	return k
 }
+
+// BenchmarkReadiness is what one change of readiness costs a service of so many pods: to find the service, to observe it, and to plan. Each
+// pod changes in turn, and the caches show what was planned.
+func BenchmarkReadiness(b *testing.B) {
+	for _, n := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(n, "-pods"), func(b *testing.B) {
+			service, all := web(), pods(n)
+			k := newRealCaches(b, service)
+			for _, p := range all {
+				k.put(b, p)
+			}
+			r, writes := request(), 0
+			again := func(i int) {
+				o, _ := k.observe(b.Context(), r)
+				pods, p := planEndpoints(now, o.Snapshot)
+				if e := carriedOut(o.Snapshot, p); e != o.Snapshot.Endpoints {
+					e.ResourceVersion = strconv.Itoa(i)
+					k.put(b, e)
+					writes++
+				}
+				r.Memory, _ = k.remember(now, o.Snapshot, pods, o.Memory, plan.Outcome{}, plan.Outcome{})
+				r.Changes = nil
+			}
+			again(1)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				at := i * 10 % n
+				before := all[at]
+				after := pod(before.Name, before.Status.PodIP, version(i+2))
+				if podutil.Ready(before) {
+					unready(after)
+				}
+				all[at] = after
+				k.put(b, after)
+				for _, key := range k.enqueuedByPod(before, after) {
+					r.Key, r.Changes = key, append(r.Changes, change(before, after))
+					again(i + 2)
+				}
+			}
+			b.ReportMetric(float64(writes)/float64(b.N), "writes/op")
+		})
+	}
+}
+
+func change(before, after plan.Object) reconcile.Change {
+	return reconcile.Change{Before: before, After: after}
+}
+
+func version(n int) podEdit { return func(p *corev1.Pod) { p.ResourceVersion = strconv.Itoa(n) } }

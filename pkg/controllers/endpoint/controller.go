@@ -39,21 +39,22 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{services: services, endpoints: stored, pods: pods}
+	k := &caches{services: services, endpoints: stored, pods: pods, large: largeService}
 	batchPeriod := func(plan.Key) time.Duration { return o.BatchPeriod }
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, endpoints.Times]{
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, found, memory]{
 		Name:    "endpoint", // of the queue (CI-33)
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service", "Endpoints"},
 		Watches: []reconcile.Watch{
-			services.Watch(informers.Itself, informers.WithResync),
-			pods.Watch(k.enqueuedByPod, informers.WithDelay(batchPeriod)),
+			services.Watch(informers.Itself, informers.WithResync, informers.WithChanges), // a resync has all pods looked at
+			pods.Watch(k.enqueuedByPod, informers.WithDelay(batchPeriod), informers.WithNews),
 			stored.Watch(enqueuedByEndpoints, informers.Ignoring(foreign)),
 		},
 		Observe:          k.observe,
 		Owner:            owner,
 		SkipVerification: true, // their version is a precondition of each write
-		Plan:             reconcile.PlanOnly(planEndpoints),
+		Plan:             planEndpoints,
+		Remember:         k.remember,
 	}), nil
 }
 

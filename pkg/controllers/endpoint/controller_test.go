@@ -14,14 +14,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -34,14 +38,33 @@ type failer interface {
 // newCaches returns caches that hold the objects.
 func newCaches(t failer, objects ...plan.Object) *caches {
 	t.Helper()
-	f := informers.NewFactory(fake.NewClientset(), 0)
+	return newCachesOf(t, fake.NewClientset(), objects...)
+}
+
+// newRealCaches returns caches that keep objects as those of the manager do.
+func newRealCaches(t failer, objects ...plan.Object) *caches {
+	t.Helper()
+	projected, err := managertest.Projection(New(Options{}))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	client, err := listwatch.NewClient(&rest.Config{Host: "http://api"}, projected)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return newCachesOf(t, client, objects...)
+}
+
+func newCachesOf(t failer, client kubernetes.Interface, objects ...plan.Object) *caches {
+	t.Helper()
+	f := informers.NewFactory(client, 0)
 	services, err1 := informers.Services(f)
 	endpoints, err2 := informers.Objects[*corev1.Endpoints](f)
 	pods, err3 := informers.PodsByLabels(f)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatalf("%v", err)
 	}
-	k := &caches{services: services, endpoints: endpoints, pods: pods}
+	k := &caches{services: services, endpoints: endpoints, pods: pods, large: largeService}
 	for _, o := range objects {
 		k.put(t, o)
 	}
@@ -49,8 +72,8 @@ func newCaches(t failer, objects ...plan.Object) *caches {
 }
 
 // request is one for web. The server is empty.
-func request() reconcile.Request[endpoints.Times] {
-	return reconcile.Request[endpoints.Times]{Key: webKey, Now: now, Reader: clienttest.NewServer()}
+func request() reconcile.Request[memory] {
+	return reconcile.Request[memory]{Key: webKey, Now: now, Reader: clienttest.NewServer()}
 }
 
 func (k *caches) put(t failer, o plan.Object) {
@@ -196,7 +219,7 @@ func TestObserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	// EP-8, but only if the server has no such service either.
-	if o, err = k.observe(ctx, r); !o.Exists || err != nil || verb(planEndpoints(now, o.Snapshot)) != "delete" {
+	if o, err = k.observe(ctx, r); !o.Exists || err != nil || verb(planned(o.Snapshot)) != "delete" {
 		t.Fatalf("%+v %v", o, err)
 	}
 	if o.Memory != nil {
@@ -227,7 +250,7 @@ func TestObserve(t *testing.T) {
 // A service that loses its selector for a while is still the one that it was (EP-31).
 func TestMemoryOfServicesThatAreLeftAlone(t *testing.T) {
 	r := request()
-	r.Memory = &endpoints.Times{Created: 7}
+	r.Memory = &memory{Times: &endpoints.Times{Created: 7}}
 	for _, edit := range []svcEdit{
 		func(s *corev1.Service) { s.Spec.Selector = nil },
 		func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
@@ -250,7 +273,7 @@ func TestObserveHasNoSideEffects(t *testing.T) {
 			}
 			var before *endpoints.Times
 			if r.Memory != nil {
-				before = &endpoints.Times{Created: r.Memory.Created, Ready: r.Memory.Ready.Clone()}
+				before = &endpoints.Times{Created: r.Memory.Times.Created, Ready: r.Memory.Times.Ready.Clone()}
 			}
 			first, err1 := k.observe(context.Background(), r)
 			second, err2 := k.observe(context.Background(), r)
@@ -258,8 +281,10 @@ func TestObserveHasNoSideEffects(t *testing.T) {
 			if diff := cmp.Diff(first, second, cmp.AllowUnexported(snapshot{}), byName); diff != "" || err1 != nil || err2 != nil {
 				t.Fatal(diff, err1, err2)
 			}
-			if diff := cmp.Diff(before, r.Memory); diff != "" {
-				t.Fatal(diff)
+			if r.Memory != nil {
+				if diff := cmp.Diff(before, r.Memory.Times); diff != "" {
+					t.Fatal(diff)
+				}
 			}
 			r.Memory = first.Memory
 		}

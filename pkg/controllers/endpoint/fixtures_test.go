@@ -146,9 +146,18 @@ func snapshotOf(service *corev1.Service, stored *corev1.Endpoints, pods ...*core
 	return snapshot{Key: webKey, Service: service, Endpoints: stored, Pods: pods}
 }
 
-// stored is what the server has after the plan was carried out.
-func stored(s snapshot) *corev1.Endpoints {
-	for _, step := range planEndpoints(now, s).Steps {
+// planned is what is done about a snapshot.
+func planned(s snapshot) plan.Plan {
+	_, p := planEndpoints(now, s)
+	return p
+}
+
+// stored is what the server has after the snapshot's plan was carried out.
+func stored(s snapshot) *corev1.Endpoints { return carriedOut(s, planned(s)) }
+
+// carriedOut is what the server has after a plan was carried out.
+func carriedOut(s snapshot, p plan.Plan) *corev1.Endpoints {
+	for _, step := range p.Steps {
 		var o plan.Object
 		switch step := step.(type) {
 		case plan.Create:

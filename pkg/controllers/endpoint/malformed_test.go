@@ -36,7 +36,7 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		s := snapshotOf(service, endpoints, pods...)
 		if after := stored(s); after != nil {
 			s.Endpoints = after
-			if p := planEndpoints(now, s); !p.Empty() {
+			if p := planned(s); !p.Empty() {
 				t.Errorf("there is still something to do: %s", p.Why)
 			}
 		}

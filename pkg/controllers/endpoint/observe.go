@@ -5,6 +5,8 @@ package endpoint
 import (
 	"context"
 	"fmt"
+	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,12 +24,25 @@ type caches struct {
 	services  informers.ServiceCache
 	endpoints informers.Store[*corev1.Endpoints]
 	pods      informers.LabeledPodCache
+	large     int // pods from which on it is remembered of a service what was found of them
 }
 
-type observation = reconcile.Observation[snapshot, endpoints.Times]
+// largeService is how many pods a service has at least of which it is remembered what was found of them. For fewer it is no less work to look
+// at all.
+const largeService = 200
+
+// memory is what is remembered of a service from one reconcile to the next.
+type memory struct {
+	Times   *endpoints.Times
+	Service string           // the uid and version of the service when its pods were found
+	Found   found            // nil: all pods must be looked at
+	Untold  *endpoints.Times // the Times before, which still hold if the write fails; nil for none, and in what was committed
+}
+
+type observation = reconcile.Observation[snapshot, memory]
 
 // observe finds the service, its pods and its Endpoints.
-func (k *caches) observe(ctx context.Context, r reconcile.Request[endpoints.Times]) (observation, error) {
+func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (observation, error) {
 	s := snapshot{
 		Key: r.Key, Service: k.services.Get(r.Key.Namespace, r.Key.Name), Endpoints: k.endpoints.Get(r.Key.Namespace, r.Key.Name),
 	}
@@ -39,10 +54,40 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[endpoints.Time
 	case s.Service.Spec.Selector == nil || s.Service.Spec.Type == corev1.ServiceTypeExternalName:
 		return observation{Exists: true, Snapshot: s, Memory: r.Memory}, nil
 	}
-	s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
-	m := endpoints.TimesOf(s.Service, s.Pods)
-	s.Trigger = endpoints.EarliestChange(r.Memory, m)
-	return observation{Exists: true, Snapshot: s, Memory: m}, nil
+	before := r.Memory
+	if before == nil {
+		before = &memory{}
+	}
+	n := endpoints.NewsOf(r.Changes)
+	few := n.Few && before.Found != nil && before.Service == endpoints.VersionOf(s.Service)
+	if few {
+		s.Pods = k.pods.SelectedAmong(r.Key.Namespace, s.Service.Spec.Selector, maps.Keys(n.Names))
+		s.Others = before.Found.without(n.Names)
+	} else {
+		s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
+	}
+	times := endpoints.TimesOf(s.Service, s.Pods)
+	s.Trigger = endpoints.EarliestChange(before.Times, times)
+	if few {
+		times = before.Times.With(times, n.UIDs)
+	}
+	return observation{Exists: true, Snapshot: s, Memory: &memory{Times: times, Untold: before.Times}}, nil
+}
+
+// remember remembers the times that a write has told of, and what was found of the pods of a large service. After a failure all pods are
+// looked at: to keep the changes until a write succeeds would take ever more memory while none does.
+func (k *caches) remember(_ time.Time, s snapshot, pods found, seen *memory, did, _ plan.Outcome) (*memory, bool) {
+	switch {
+	case seen == nil, did.Err != nil && seen.Untold == nil:
+		return nil, true
+	case did.Err != nil:
+		return &memory{Times: seen.Untold}, true
+	}
+	after := &memory{Times: seen.Times}
+	if len(pods) >= k.large {
+		after.Service, after.Found = endpoints.VersionOf(s.Service), pods
+	}
+	return after, true
 }
 
 // checkGone asks the server whether a service that the cache lacks is gone, before its Endpoints are taken for left over: the

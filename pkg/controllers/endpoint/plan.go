@@ -29,21 +29,27 @@ type snapshot struct {
 	Key       plan.Key
 	Service   *corev1.Service   // nil: there is none
 	Endpoints *corev1.Endpoints // nil: there are none
-	Pods      []*corev1.Pod     // at least those that the service selects
+	Pods      []*corev1.Pod     // at least those that the service selects, but for pods that Others stand for
+	Others    found             // what was found of pods that have not changed since
 	Trigger   time.Time         // when the first change that no write has told of took place (EP-31); zero if there is none
 }
 
-// planEndpoints decides what the service's Endpoints must be (EP-8..36).
-func planEndpoints(_ time.Time, s snapshot) plan.Plan {
+// planEndpoints decides what the service's Endpoints must be (EP-8..36). It also returns what it has found of the pods.
+func planEndpoints(_ time.Time, s snapshot) (found, plan.Plan) {
 	switch {
 	case s.Service == nil:
-		return planLeftOver(s)
+		return nil, planLeftOver(s)
 	case s.Service.Spec.Type == corev1.ServiceTypeExternalName:
-		return plan.Plan{Why: "left alone: the service is of type ExternalName"}
+		return nil, plan.Plan{Why: "left alone: the service is of type ExternalName"}
 	case s.Service.Spec.Selector == nil:
-		return plan.Plan{Why: "left alone: the service has no selector"}
+		return nil, plan.Plan{Why: "left alone: the service has no selector"}
 	}
-	w := want(s, capacity)
+	pods := findAddresses(s)
+	return pods, planSubsets(s, want(s, pods, capacity))
+}
+
+// planSubsets decides how the object gets the subsets that are wanted.
+func planSubsets(s snapshot, w wanted) plan.Plan {
 	after := &corev1.Endpoints{}
 	if s.Endpoints != nil {
 		after.TypeMeta, after.ObjectMeta = s.Endpoints.TypeMeta, *s.Endpoints.ObjectMeta.DeepCopy()
@@ -118,29 +124,17 @@ func (w wanted) String() string {
 	return text
 }
 
-// want makes the subsets from the pods, with so many addresses at most.
-func want(s snapshot, most int) (w wanted) {
-	var entries []endpoints.Entry
-	for _, p := range s.Pods {
-		if p.Namespace != s.Service.Namespace || !endpoints.Selects(s.Service.Spec.Selector, p.Labels) || !counts(s.Service, p) {
-			continue
-		}
-		ip := addressIn(familyOf(s.Service, p), p)
-		if ip == "" {
-			w.homeless++
-			continue
-		}
-		if ports := portsFor(s.Service, p); len(ports) > 0 {
-			entries = append(entries, endpoints.Entry{Address: addressOf(s.Service, p, ip), Ready: readyFor(s.Service, p), Ports: ports})
-			w.pods++
-		}
+// want makes the subsets from what was found of the pods, with so many addresses at most.
+func want(s snapshot, pods found, most int) (w wanted) {
+	w.homeless = pods.homeless()
+	placed := pods[w.homeless:]
+	full := endpoints.Grouped(placed)
+	w.pods, w.all = len(placed), full.Size()
+	if w.kept = w.all; w.all > most {
+		full = endpoints.Grouped(fitting(most, placed, full, s.Endpoints))
+		w.kept = full.Size()
 	}
-	w.subsets = endpoints.Pack(entries)
-	w.all = endpoints.Size(w.subsets)
-	if w.all > most {
-		w.subsets = endpoints.Pack(fitting(most, entries, w.subsets, s.Endpoints))
-	}
-	w.kept = endpoints.Size(w.subsets)
+	w.subsets = full.Subsets()
 	return w
 }
 
@@ -177,7 +171,7 @@ func difference(before, after *corev1.Endpoints) string {
 	was, noted := before.Annotations[overCapacity]
 	is, note := after.Annotations[overCapacity]
 	switch {
-	case !endpoints.SameSubsets(endpoints.Pack(endpoints.Unpack(before.Subsets)), after.Subsets):
+	case !endpoints.SameSubsets(before.Subsets, after.Subsets):
 		return "the addresses have changed"
 	case !maps.Equal(before.Labels, after.Labels):
 		return "the labels have changed"

@@ -13,35 +13,70 @@ import (
 
 // fitting chooses what is left in an object that has no room for all (EP-32, EP-33): ready addresses before others, and among
 // those of a kind the ones that the object holds already, so that a choice once made stays. Pods are left out whole, from
-// all ports. full is what the entries pack to.
-func fitting(room int, entries []endpoints.Entry, full []corev1.EndpointSubset, stored *corev1.Endpoints) (chosen []endpoints.Entry) {
-	held := map[endpoints.ID]bool{}
-	if stored != nil {
-		for _, e := range endpoints.Unpack(stored.Subsets) {
-			held[endpoints.IDOf(&e)] = true
-		}
-	}
-	home := map[endpoints.Port]int{} // the subset that a port is in
+// all ports. full is how the entries, which are in order, are grouped.
+func fitting(room int, entries found, full endpoints.Groups, stored *corev1.Endpoints) found {
+	held := heldOf(entries, stored)
+	home := map[endpoints.Port]int{} // the group that a port is in
 	for i := range full {
-		for _, p := range endpoints.PortsOf(&full[i]) {
+		for _, p := range full[i].Ports {
 			home[p] = i
 		}
 	}
-	ranked := slices.Clone(entries)
-	slices.SortStableFunc(ranked, func(a, b endpoints.Entry) int {
-		return cmp.Or(endpoints.FalseLast(a.Ready, b.Ready), endpoints.FalseLast(held[endpoints.IDOf(&a)], held[endpoints.IDOf(&b)]), endpoints.CompareEntries(&a, &b))
-	})
-	for _, e := range ranked {
-		if takes := subsetsOf(e.Ports, home); takes <= room {
-			chosen = append(chosen, e)
-			room -= takes
+	chosen := make([]bool, len(entries))
+	for _, kind := range []struct{ ready, held bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
+		for i, e := range entries {
+			if room == 0 {
+				break
+			}
+			if e.Ready != kind.ready || held[i] != kind.held {
+				continue
+			}
+			if takes := groupsOf(e.Ports, home); takes <= room {
+				chosen[i] = true
+				room -= takes
+			}
 		}
 	}
-	return chosen
+	var fit found
+	for i, e := range entries {
+		if chosen[i] {
+			fit = append(fit, e)
+		}
+	}
+	return fit
 }
 
-// subsetsOf counts the subsets that an address with these ports is in.
-func subsetsOf(ports []endpoints.Port, home map[endpoints.Port]int) int {
+// heldOf reports which of the entries, which are in order, an object holds already.
+func heldOf(entries found, stored *corev1.Endpoints) []bool {
+	held := make([]bool, len(entries))
+	if stored == nil {
+		return held
+	}
+	all := endpoints.Unpack(stored.Subsets)
+	if !slices.IsSortedFunc(all, compareIDs) {
+		slices.SortFunc(all, compareIDs)
+	}
+	for i, e := range entries {
+		for len(all) > 0 && compareIDs(all[0], e) < 0 {
+			all = all[1:]
+		}
+		held[i] = len(all) > 0 && compareIDs(all[0], e) == 0
+	}
+	return held
+}
+
+func compareIDs(a, b *endpoints.Entry) int {
+	if c := cmp.Compare(a.Address.IP, b.Address.IP); c != 0 {
+		return c
+	}
+	return cmp.Compare(endpoints.IDOf(a).UID, endpoints.IDOf(b).UID)
+}
+
+// groupsOf counts the groups that an address with these ports is in.
+func groupsOf(ports []endpoints.Port, home map[endpoints.Port]int) int {
+	if len(ports) == 1 {
+		return 1
+	}
 	var seen []int
 	for _, p := range ports {
 		if i := home[p]; !slices.Contains(seen, i) {

@@ -1,11 +1,67 @@
 package endpoint
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 )
+
+// found is what was found of the pods of a service: an entry for each pod that has a place in its Endpoints, in order. The first are those
+// of pods without an address of the service's family, which have none. It is never changed.
+type found []*endpoints.Entry
+
+// findAddresses looks at pods, and puts what it finds among what was found of the others before.
+func findAddresses(s snapshot) found {
+	fresh := make(found, 0, len(s.Pods))
+	selects := endpoints.Selector(s.Service.Spec.Selector)
+	var ports []endpoints.Port // of the last pod: mostly they all have the same, and share them
+	for _, p := range s.Pods {
+		if p.Namespace != s.Service.Namespace || !selects(p.Labels) || !counts(s.Service, p) {
+			continue
+		}
+		ip := addressIn(familyOf(s.Service, p), p)
+		if ip == "" {
+			fresh = append(fresh, &endpoints.Entry{Address: addressOf(s.Service, p, "")})
+			continue
+		}
+		if now := portsFor(s.Service, p); !slices.Equal(now, ports) {
+			ports = now
+		}
+		if len(ports) > 0 {
+			fresh = append(fresh, &endpoints.Entry{Address: addressOf(s.Service, p, ip), Ready: readyFor(s.Service, p), Ports: ports})
+		}
+	}
+	slices.SortStableFunc(fresh, endpoints.CompareEntries)
+	return s.Others.with(fresh)
+}
+
+// with returns what was found of both, of which few are fewer.
+func (f found) with(few found) found {
+	all := make(found, 0, len(f)+len(few))
+	for _, e := range few {
+		at, _ := slices.BinarySearchFunc(f, e, endpoints.CompareEntries)
+		all = append(append(all, f[:at]...), e)
+		f = f[at:]
+	}
+	return append(all, f...)
+}
+
+// without returns what was found of all pods but those of some names.
+func (f found) without(names map[string]bool) found {
+	return slices.DeleteFunc(slices.Clone(f), func(e *endpoints.Entry) bool { return names[e.Address.TargetRef.Name] })
+}
+
+// homeless counts the pods without an address of the service's family (EP-14).
+func (f found) homeless() int {
+	n := slices.IndexFunc(f, func(e *endpoints.Entry) bool { return e.Address.IP != "" })
+	if n < 0 {
+		return len(f)
+	}
+	return n
+}
 
 // counts reports whether a pod that is selected has a place in Endpoints (EP-11, EP-12).
 func counts(service *corev1.Service, p *corev1.Pod) bool {

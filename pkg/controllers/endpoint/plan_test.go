@@ -71,7 +71,7 @@ func TestSubsets(t *testing.T) {
 		{"EP-22 addresses are ordered as text", web(), list(pod("a", "10.0.0.9"), pod("b", "10.0.0.10"), pod("c", "10.0.0.1")), []string{":8080/TCP> 10.0.0.1 10.0.0.10 10.0.0.9"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := planEndpoints(now, snapshotOf(c.service, nil, c.pods...))
+			p := planned(snapshotOf(c.service, nil, c.pods...))
 			if got := verb(p); got != "create" { // EP-21, EP-28: also when there are no addresses
 				t.Fatalf("plan: %q, %s", got, p.Why)
 			}
@@ -174,7 +174,7 @@ func TestWrites(t *testing.T) {
 			if e.Name == "" {
 				e = nil
 			}
-			p := planEndpoints(now, snapshotOf(c.service, e, two...))
+			p := planned(snapshotOf(c.service, e, two...))
 			if verb(p) != c.want || !strings.Contains(p.Why, c.why) {
 				t.Fatalf("plan: %q, why %q; want %q, %q", verb(p), p.Why, c.want, c.why)
 			}
@@ -183,7 +183,7 @@ func TestWrites(t *testing.T) {
 				if after.New.GetResourceVersion() != e.ResourceVersion || after.Old != plan.Object(e) || after.Why == "" { // EP-28
 					t.Errorf("change %v", after)
 				}
-				if again := planEndpoints(now, snapshotOf(c.service, after.New.(*corev1.Endpoints), two...)); !again.Empty() {
+				if again := planned(snapshotOf(c.service, after.New.(*corev1.Endpoints), two...)); !again.Empty() {
 					t.Errorf("once more: %s", again.Why)
 				}
 			}
@@ -198,7 +198,7 @@ func TestCreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
 	})
 	s := snapshotOf(service, nil)
 	s.Trigger = time.Date(2024, 5, 1, 12, 0, 0, 1e6, time.FixedZone("", 2*3600))
-	got := planEndpoints(now, s).Steps[0].(plan.Create)
+	got := planned(s).Steps[0].(plan.Create)
 	want := plan.Create{
 		Object: &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web",
 			Labels:      map[string]string{"team": "a", managedByLabel: "endpoint-controller"},
@@ -227,7 +227,7 @@ func TestCreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
 func TestChangedObject(t *testing.T) { // EP-26, EP-30, EP-38
 	e := stored(snapshotOf(web(), nil))
 	e.Annotations = map[string]string{"theirs": "x", triggerTime: "2001-01-01T00:00:00Z"}
-	got := planEndpoints(now, snapshotOf(web(), e, pod("a", "10.0.0.1"))).Steps[0].(plan.Change)
+	got := planned(snapshotOf(web(), e, pod("a", "10.0.0.1"))).Steps[0].(plan.Change)
 	if diff := cmp.Diff(map[string]string{"theirs": "x"}, got.New.GetAnnotations()); diff != "" {
 		t.Errorf("EP-30 the old trigger time goes: %s", diff)
 	}
@@ -239,7 +239,7 @@ func TestChangedObject(t *testing.T) { // EP-26, EP-30, EP-38
 
 func TestTruncation(t *testing.T) {
 	event := func(s snapshot) string {
-		switch step := planEndpoints(now, s).Steps[0].(type) {
+		switch step := planned(s).Steps[0].(type) {
 		case plan.Create:
 			return step.Events.Done.Reason + step.Events.Done.Message
 		case plan.Change:
@@ -262,7 +262,7 @@ func TestTruncation(t *testing.T) {
 	if r, u := count(e); r != 1000 || u != 0 || e.Annotations[overCapacity] != "truncated" {
 		t.Fatalf("EP-32 %d ready, %d not, %v", r, u, e.Annotations)
 	}
-	if p := planEndpoints(now, snapshotOf(web(), e, all...)); !p.Empty() { // EP-34
+	if p := planned(snapshotOf(web(), e, all...)); !p.Empty() { // EP-34
 		t.Errorf("EP-34 %s", p.Why)
 	}
 
@@ -317,7 +317,7 @@ func TestTruncationCountsEachSubset(t *testing.T) { // EP-32
 		t.Errorf("%d addresses, %v", n, e.Annotations)
 	}
 	s.Endpoints = e
-	if p := planEndpoints(now, s); !p.Empty() {
+	if p := planned(s); !p.Empty() {
 		t.Errorf("EP-34 %s", p.Why)
 	}
 }
@@ -325,10 +325,10 @@ func TestTruncationCountsEachSubset(t *testing.T) { // EP-32
 func common(a, b *corev1.Endpoints) (n int) {
 	in := map[endpoints.ID]bool{}
 	for _, e := range endpoints.Unpack(a.Subsets) {
-		in[endpoints.IDOf(&e)] = true
+		in[endpoints.IDOf(e)] = true
 	}
 	for _, e := range endpoints.Unpack(b.Subsets) {
-		if in[endpoints.IDOf(&e)] {
+		if in[endpoints.IDOf(e)] {
 			n++
 		}
 	}

@@ -119,7 +119,7 @@ func TestNoAddressIsMissing(t *testing.T) { // EP-17, EP-19, EP-20
 		has := map[at]int{}
 		for _, e := range endpoints.Unpack(stored(s).Subsets) {
 			for _, p := range e.Ports {
-				has[at{endpoints.IDOf(&e), p}]++
+				has[at{endpoints.IDOf(e), p}]++
 			}
 		}
 		want := map[at]int{}
@@ -141,7 +141,7 @@ func TestCanonicalOrderIsStable(t *testing.T) { // EP-22..24
 		s := drawSnapshot(t)
 		shuffled := s
 		shuffled.Pods = rapid.Permutation(s.Pods).Draw(t, "shuffled")
-		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, shuffled)); diff != "" {
+		if diff := cmp.Diff(planned(s), planned(shuffled)); diff != "" {
 			t.Fatal(diff)
 		}
 		// However stored subsets are divided and ordered, they say the same.
@@ -151,7 +151,7 @@ func TestCanonicalOrderIsStable(t *testing.T) { // EP-22..24
 		}
 		e.Subsets = scatter(t, e.Subsets)
 		s.Endpoints = e
-		if p := planEndpoints(now, s); !p.Empty() {
+		if p := planned(s); !p.Empty() {
 			t.Fatalf("%s: %v", p.Why, render(e.Subsets))
 		}
 	})
@@ -179,7 +179,7 @@ func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
 		s := drawSnapshot(t)
 		s.Trigger = ago(0).Time
 		s.Endpoints = stored(s)
-		if p := planEndpoints(now, s); !p.Empty() {
+		if p := planned(s); !p.Empty() {
 			t.Fatalf("%s: %v", p.Why, p.Steps)
 		}
 	})
@@ -189,7 +189,7 @@ func TestRepeatedPlanIsEmpty(t *testing.T) { // EP-27
 func TestSnapshotsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
-		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, plantest.Restored(t, s)), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(planned(s), planned(plantest.Restored(t, s)), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
 	})
@@ -217,7 +217,7 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 			t.Fatal(err)
 		}
 		slim.Service = service.(*corev1.Service)
-		if diff := cmp.Diff(planEndpoints(now, s), planEndpoints(now, slim)); diff != "" {
+		if diff := cmp.Diff(planned(s), planned(slim)); diff != "" {
 			t.Fatal(diff)
 		}
 		if diff := cmp.Diff(endpoints.TimesOf(s.Service, s.Pods), endpoints.TimesOf(s.Service, slim.Pods)); diff != "" {
@@ -234,7 +234,7 @@ func TestLeavesInputAlone(t *testing.T) {
 			before.Pods = append(before.Pods, p.DeepCopy())
 		}
 		result := stored(s) // a copy of what is written
-		_ = planEndpoints(now, s)
+		_ = planned(s)
 		if diff := cmp.Diff(before, s, cmp.AllowUnexported(snapshot{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
@@ -252,11 +252,11 @@ func TestTruncationIsStable(t *testing.T) { // EP-32..34
 		room := rapid.IntRange(1, 8).Draw(t, "room")
 		for range 4 {
 			s.Pods = drawPods(t)
-			w := want(s, room)
+			w := want(s, findAddresses(s), room)
 			after := &corev1.Endpoints{Subsets: w.subsets}
 			checkTruncation(t, s, after, room)
 			s.Endpoints = after
-			if again := want(s, room); !endpoints.SameSubsets(again.subsets, w.subsets) {
+			if again := want(s, findAddresses(s), room); !endpoints.SameSubsets(again.subsets, w.subsets) {
 				t.Fatalf("%v became %v", render(w.subsets), render(again.subsets))
 			}
 		}
@@ -267,24 +267,24 @@ func checkTruncation(t *rapid.T, s snapshot, after *corev1.Endpoints, room int) 
 	held, in := map[endpoints.ID]bool{}, map[endpoints.ID]bool{} // in: whether ready
 	if s.Endpoints != nil {
 		for _, e := range endpoints.Unpack(s.Endpoints.Subsets) {
-			held[endpoints.IDOf(&e)] = true
+			held[endpoints.IDOf(e)] = true
 		}
 	}
 	var unreadyIn, newIn bool
 	for _, e := range endpoints.Unpack(after.Subsets) {
-		in[endpoints.IDOf(&e)] = e.Ready
+		in[endpoints.IDOf(e)] = e.Ready
 		unreadyIn = unreadyIn || !e.Ready
-		newIn = newIn || e.Ready && !held[endpoints.IDOf(&e)]
+		newIn = newIn || e.Ready && !held[endpoints.IDOf(e)]
 	}
 	if n := endpoints.Size(after.Subsets); n > room {
 		t.Fatalf("%d addresses in a room for %d", n, room)
 	}
-	for _, e := range endpoints.Unpack(want(s, 1000).subsets) {
+	for _, e := range endpoints.Unpack(want(s, findAddresses(s), 1000).subsets) {
 		// One that takes more room than another may have to wait for it.
-		if _, is := in[endpoints.IDOf(&e)]; is || !e.Ready || len(s.Service.Spec.Ports) > 1 {
+		if _, is := in[endpoints.IDOf(e)]; is || !e.Ready || len(s.Service.Spec.Ports) > 1 {
 			continue
 		}
-		if unreadyIn || held[endpoints.IDOf(&e)] && newIn {
+		if unreadyIn || held[endpoints.IDOf(e)] && newIn {
 			t.Fatalf("%s is left out: %v", e.Address.IP, render(after.Subsets))
 		}
 	}
@@ -306,11 +306,11 @@ func FuzzAnnotations(f *testing.F) {
 			}
 		}
 		s.Endpoints = after
-		if p := planEndpoints(now, s); !p.Empty() || after.Annotations[overCapacity] != "" {
+		if p := planned(s); !p.Empty() || after.Annotations[overCapacity] != "" {
 			t.Fatal(p.Why, after.Annotations)
 		}
 		s.Service = nil
-		if _, leader := after.Annotations[leaderRecord]; leader != planEndpoints(now, s).Empty() {
+		if _, leader := after.Annotations[leaderRecord]; leader != planned(s).Empty() {
 			t.Fatalf("leader's record: %t", leader)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // BenchmarkPlan plans for a service of so many pods of which one has changed.
@@ -48,7 +49,7 @@ func BenchmarkPodChange(b *testing.B) {
 		s.Pods[i%len(s.Pods)] = after
 		k.put(b, after)
 		for _, key := range k.enqueuedByPod(before, after) {
-			r.Key = key
+			r.Key, r.Changes = key, []reconcile.Change{{Before: before, After: after}}
 			o, _ := k.observe(b.Context(), r)
 			p := planSlices(now, o.Snapshot)
 			slices, n := carryOut(o.Snapshot, p)

@@ -51,18 +51,19 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: int(o.Workers),
 		Kinds:   []string{"Service"},
 		Watches: []reconcile.Watch{
-			services.Watch(own.itself, informers.WithResync),
-			pods.Watch(k.enqueuedByPod, informers.WithDelay(after(o.BatchPeriod))),
+			services.Watch(own.itself, informers.WithResync, informers.WithChanges), // a resync has all pods looked at
+			pods.Watch(k.enqueuedByPod, informers.WithDelay(after(o.BatchPeriod)), informers.WithNews),
 			nodes.Watch(k.enqueuedByNode),
 			slices.Watch(watch.Edited, informers.WithDelay(after(max(time.Second, o.BatchPeriod)))),
 			slices.Watch(watch.Moved),
 			slices.Watch(k.enqueuedBySlice),
 		},
-		Observe: k.observe,
-		Owner:   func(s snapshot) plan.Object { return s.Service },
-		Plan:    reconcile.PlanOnly(planSlices),
-		Applied: own.applied,
-		Live:    live,
+		Observe:  k.observe,
+		Owner:    func(s snapshot) plan.Object { return s.Service },
+		Plan:     reconcile.PlanOnly(planSlices),
+		Remember: remember,
+		Applied:  own.applied,
+		Live:     live,
 	}), nil
 }
 

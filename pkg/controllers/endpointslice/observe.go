@@ -3,6 +3,8 @@ package endpointslice
 import (
 	"cmp"
 	"context"
+	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,6 +30,29 @@ type memory struct {
 	Times   *endpoints.Times
 	Hinted  bool     // it asked for topology hints
 	Checked *checked // what its slices were compared with; nil if all must be compared again
+	Before  *memory  // what is remembered if a write fails; nil for nothing, and in what was committed
+}
+
+// unchecked returns what is remembered besides what slices were compared with.
+func (m *memory) unchecked() *memory {
+	if m == nil {
+		return nil
+	}
+	return &memory{Times: m.Times, Hinted: m.Hinted}
+}
+
+// remember remembers what was observed if all writes were carried out. After a failure all is compared again: to keep the changes until
+// a write succeeds would take ever more memory while none does.
+func remember(_ time.Time, _ snapshot, _ struct{}, seen *memory, did, _ plan.Outcome) (*memory, bool) {
+	switch {
+	case seen == nil:
+		return nil, true
+	case did.Err != nil:
+		return seen.Before, true
+	}
+	after := *seen
+	after.Before = nil
+	return &after, true
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -40,14 +65,19 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	}
 	s.Slices = k.slices.Of(r.Key.Namespace, r.Key.Name)
 	if s.Service.Spec.Selector == nil || s.Service.Spec.Type == corev1.ServiceTypeExternalName {
-		return observation{Exists: true, Snapshot: s, Memory: r.Memory}, nil
+		m := r.Memory.unchecked()
+		if m != nil {
+			m.Before = r.Memory.unchecked()
+		}
+		return observation{Exists: true, Snapshot: s, Memory: m}, nil
 	}
-	m := &memory{Hinted: wantsTopology(s.Service.Annotations)}
+	m := &memory{Hinted: wantsTopology(s.Service.Annotations), Before: r.Memory.unchecked()}
 	var before *checked
 	if r.Memory != nil {
 		before, s.Hinted = r.Memory.Checked, r.Memory.Hinted
 	}
-	if !k.observeNews(&s, before) {
+	n := endpoints.NewsOf(r.Changes)
+	if !n.Few || !k.observeNews(&s, before, n.Names) {
 		before = nil
 		s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)
 		s.Zones = k.zones(s.Pods)
@@ -63,7 +93,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 		s.Trigger = endpoints.EarliestChange(r.Memory.Times, m.Times)
 	}
 	if before != nil {
-		m.Times = r.Memory.Times.With(m.Times)
+		m.Times = r.Memory.Times.With(m.Times, n.UIDs)
 	}
 	if !m.Hinted && (before != nil || len(s.Pods) >= k.large) {
 		m.Checked = newChecked(s, before)
@@ -73,8 +103,8 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 
 // observeNews finds the pods that must be looked at because they, or others in their slices, may have changed. It does nothing
 // and returns false if all must be looked at.
-func (k *caches) observeNews(s *snapshot, before *checked) bool {
-	if before == nil || before.Service != versionOf(s.Service) || wantsTopology(s.Service.Annotations) {
+func (k *caches) observeNews(s *snapshot, before *checked, changed map[string]bool) bool {
+	if before == nil || before.Service != endpoints.VersionOf(s.Service) || wantsTopology(s.Service.Annotations) {
 		return false
 	}
 	for node, zone := range before.Zones {
@@ -82,17 +112,11 @@ func (k *caches) observeNews(s *snapshot, before *checked) bool {
 			return false
 		}
 	}
-	changed, others := k.pods.SelectedExcept(s.Key.Namespace, s.Service.Spec.Selector, before.knows)
-	n, ok := before.news(changed, others, s.mine())
+	n, ok := before.news(changed, s.mine())
 	if !ok {
 		return false
 	}
-	selects := endpoints.Selector(s.Service.Spec.Selector)
-	for name := range n.pods {
-		if p := k.pods.Get(s.Key.Namespace, name); p != nil && selects(p.Labels) {
-			s.Pods = append(s.Pods, p)
-		}
-	}
+	s.Pods = k.pods.SelectedAmong(s.Key.Namespace, s.Service.Spec.Selector, maps.Keys(n.pods))
 	s.Zones, s.Settled = k.zones(s.Pods), n.settled
 	return true
 }

@@ -4,42 +4,27 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
 )
 
 // largeService is how many pods a service has at least of which it is remembered what its slices were compared with.
 const largeService = 200
 
-// mostNews is how many pods may have changed, or be in no slice yet, before all are checked again.
-const mostNews = 128
-
 // checked is what slices were compared with in a reconcile that was carried out. When only a few pods have changed since, most
 // slices need not be compared again. It is never changed.
 type checked struct {
-	Service string                         // its uid and version
-	Zones   map[string]string              // of the nodes that the pods are on
-	Pods    overlay.Map[types.UID, string] // versions
-	Count   int                            // pods that it has
-	Slices  map[types.UID]checkedSlice     // those of the service before the writes of the reconcile
-	News    []string                       // pods that were in no slice then
+	Service string                     // its uid and version
+	Zones   map[string]string          // of the nodes that the pods are on
+	Slices  map[types.UID]checkedSlice // those of the service before the writes of the reconcile
+	News    []string                   // pods that were in no slice then
 }
 
 type checkedSlice struct {
 	Version string
 	Names   []string // of its pods, sorted
-}
-
-func versionOf(o metav1.Object) string { return string(o.GetUID()) + " " + o.GetResourceVersion() }
-
-// knows reports whether a pod is as it was.
-func (c *checked) knows(p metav1.Object) bool {
-	version, ok := c.Pods.Get(p.GetUID())
-	return ok && version == p.GetResourceVersion()
 }
 
 // news is what may have changed since slices were checked.
@@ -48,19 +33,13 @@ type news struct {
 	settled map[types.UID]bool // slices that show what they should
 }
 
-// news returns what may have changed, given the pods that have another version or are new, the number of all others, and the
-// slices as they are now. It is not ok if all must be checked.
+// news returns what may have changed, given the names of the pods that have changed, and the slices as they are now. It is not ok if
+// all must be checked.
 //
 // A pod that is as it was, in a slice that is as it was, needs no look: when the slice was checked, it was found to be right, or
 // would have been written.
-func (c *checked) news(changed []*corev1.Pod, others int, now []*discoveryv1.EndpointSlice) (n news, ok bool) {
-	moved := map[string]bool{} // pods that may be in any slice
-	for _, p := range changed {
-		moved[p.Name] = true
-		if _, known := c.Pods.Get(p.UID); known {
-			others++
-		}
-	}
+func (c *checked) news(changed map[string]bool, now []*discoveryv1.EndpointSlice) (n news, ok bool) {
+	moved := maps.Clone(changed) // pods that may be in any slice
 	for _, name := range c.News {
 		moved[name] = true
 	}
@@ -78,8 +57,8 @@ func (c *checked) news(changed []*corev1.Pod, others int, now []*discoveryv1.End
 		n.add(was.Names, is)
 		differing(was.Names, is, func(name string) { moved[name] = true })
 	}
-	if others != c.Count || found != len(c.Slices) || len(moved) > mostNews {
-		return n, false // a pod or a slice has gone, or it is no less work
+	if found != len(c.Slices) || len(moved) > endpoints.MostNews {
+		return n, false // a slice has gone, or it is no less work
 	}
 	for _, s := range now {
 		if was := c.Slices[s.UID]; was.Version != s.ResourceVersion || len(s.Endpoints) == 0 {
@@ -137,20 +116,14 @@ func differing(a, b []string, tell func(string)) {
 // newChecked returns what is to be remembered of a snapshot; nil if all must be checked the next time, too. Before is what was
 // remembered, if the snapshot has only pods that may have changed since, and else nil.
 func newChecked(s snapshot, before *checked) *checked {
-	c := &checked{Service: versionOf(s.Service), Slices: map[types.UID]checkedSlice{}}
+	c := &checked{Service: endpoints.VersionOf(s.Service), Zones: s.Zones, Slices: map[types.UID]checkedSlice{}}
 	for _, p := range s.Pods {
 		if _, exists := s.Zones[p.Spec.NodeName]; !exists && p.Spec.NodeName != "" {
 			return nil // it waits for its node
 		}
 	}
-	if before == nil {
-		versions := make(map[types.UID]string, len(s.Pods))
-		for _, p := range s.Pods {
-			versions[p.UID] = p.ResourceVersion
-		}
-		c.Pods, c.Zones, c.Count = overlay.Of(versions), s.Zones, len(versions)
-	} else {
-		c.takeOver(s, before)
+	if before != nil {
+		c.Zones = before.zonesWith(s.Zones)
 	}
 	placed := map[discoveryv1.AddressType]map[string]bool{}
 	for _, o := range s.mine() {
@@ -176,32 +149,24 @@ func newChecked(s snapshot, before *checked) *checked {
 			c.News = append(c.News, p.Name)
 		}
 	}
-	if len(c.News) > mostNews || len(c.Pods.Later) > mostNews {
+	if len(c.News) > endpoints.MostNews {
 		return nil
 	}
 	return c
 }
 
-// takeOver takes over what is as it was before.
-func (c *checked) takeOver(s snapshot, before *checked) {
-	c.Pods, c.Count = before.Pods.Clone(), before.Count
-	for _, p := range s.Pods {
-		if before.knows(p) {
+// zonesWith returns the zones of nodes, and of others that there are now. If a zone has changed this moment, pods in settled slices still
+// have the one before.
+func (c *checked) zonesWith(now map[string]string) map[string]string {
+	all := c.Zones
+	for node, zone := range now {
+		if _, known := c.Zones[node]; known {
 			continue
 		}
-		if _, known := before.Pods.Get(p.UID); !known {
-			c.Count++
+		if len(all) == len(c.Zones) {
+			all = maps.Clone(c.Zones)
 		}
-		c.Pods.Set(p.UID, p.ResourceVersion)
+		all[node] = zone
 	}
-	c.Zones = before.Zones
-	for node, zone := range s.Zones {
-		if _, known := before.Zones[node]; known {
-			continue // if its zone has changed this moment, pods in settled slices still have the one before
-		}
-		if len(c.Zones) == len(before.Zones) {
-			c.Zones = maps.Clone(before.Zones)
-		}
-		c.Zones[node] = zone
-	}
+	return all
 }

@@ -6,15 +6,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/standalone-kcm/controller-manager/internal/network/endpoints"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // TestWithMemoryItPlansTheSame changes pods, nodes, slices and the service at random, lets writes fail, and compares each plan with
@@ -58,6 +64,7 @@ type world struct {
 	*caches
 	service *corev1.Service
 	memory  *memory
+	changes []reconcile.Change // since the memory was committed
 	version int
 	calm    int      // the more, the less happens but changes of pods
 	edits   []string // of pods
@@ -103,17 +110,40 @@ func (w *world) pod(t *rapid.T) *corev1.Pod {
 	return byName[rapid.SampledFrom(slices.Sorted(maps.Keys(byName))).Draw(t, "pod")]
 }
 
+// see lets the caches show a change of a pod, which is recorded if it enqueues the service.
+func (w *world) see(t *rapid.T, before, after *corev1.Pod) {
+	var c reconcile.Change
+	if before != nil {
+		c.Before = before
+	}
+	if after != nil {
+		w.put(t, after)
+		c.After = after
+	} else {
+		w.remove(t, before)
+	}
+	if len(w.enqueuedByPod(c.Before, c.After)) > 0 {
+		w.changes = append(w.changes, c)
+	}
+}
+
+// newPod puts a pod in, perhaps in place of another one of its name.
 func (w *world) newPod(t *rapid.T) {
 	p := pod(rapid.StringMatching("p[0-9]{2}").Draw(t, "name"), fmt.Sprint("10.0.0.", rapid.IntRange(1, 30).Draw(t, "ip")))
 	w.edit(t, p)
 	p.UID += types.UID(" " + p.ResourceVersion)
-	w.put(t, p)
+	w.see(t, w.pods.Get(p.Namespace, p.Name), p)
 }
 
 func (w *world) changePod(t *rapid.T) {
-	if p := w.pod(t).DeepCopy(); p != nil {
-		w.edit(t, p)
-		w.put(t, p)
+	if before := w.pod(t); before != nil {
+		after := before.DeepCopy()
+		w.edit(t, after)
+		after.Spec.Containers = before.Spec.Containers // fixed for life
+		if was, is := &before.Status.Conditions[0], &after.Status.Conditions[0]; was.Status == is.Status {
+			is.LastTransitionTime = was.LastTransitionTime
+		}
+		w.see(t, before, after)
 	}
 }
 
@@ -129,7 +159,7 @@ func (w *world) edit(t *rapid.T, p *corev1.Pod) {
 
 func (w *world) removePod(t *rapid.T) {
 	if p := w.pod(t); p != nil {
-		w.remove(t, p)
+		w.see(t, p, nil)
 	}
 }
 
@@ -137,6 +167,9 @@ func (w *world) changeService(t *rapid.T) {
 	w.service = drawService(t)
 	w.service.ResourceVersion = w.next()
 	w.put(t, w.service)
+	if rapid.Bool().Draw(t, "is recorded yet") {
+		w.changes = append(w.changes, reconcile.Change{After: w.service})
+	}
 }
 
 func (w *world) changeNode(t *rapid.T) {
@@ -174,7 +207,7 @@ func (w *world) changeSlice(t *rapid.T) {
 // reconcile compares the plans and carries one out, not always to its end. It returns how many slices needed no look.
 func (w *world) reconcile(t *rapid.T) (settled int) {
 	r := request()
-	r.Memory = w.memory
+	r.Memory, r.Changes = w.memory, w.changes
 	o, err := w.observe(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -195,10 +228,13 @@ func (w *world) reconcile(t *rapid.T) (settled int) {
 	steps := flattened(p.Steps)
 	carried := plan.Plan{Steps: steps, Why: p.Why}
 	failed := rapid.IntRange(0, 4).Draw(t, "fails") == 0
+	did := plan.Outcome{}
 	if failed {
 		carried.Steps = steps[:rapid.IntRange(0, len(steps)).Draw(t, "carried out")]
-	} else {
-		w.memory = o.Memory
+		did.Err = plan.ErrStale
+	}
+	if after, ok := remember(now, o.Snapshot, struct{}{}, o.Memory, did, plan.Outcome{}); ok {
+		w.memory, w.changes = after, nil
 	}
 	after, _ := carryOut(o.Snapshot, carried)
 	for _, s := range after {
@@ -229,8 +265,8 @@ func TestNewChecked(t *testing.T) {
 			again.UID = "again"
 			s.Slices = append(s.Slices, again)
 		}, false},
-		{"few pods in no slice", func(s *snapshot) { s.Pods = pods(mostNews + 10) }, true},
-		{"many pods in no slice", func(s *snapshot) { s.Pods = pods(mostNews + 11) }, false},
+		{"few pods in no slice", func(s *snapshot) { s.Pods = pods(endpoints.MostNews + 10) }, true},
+		{"many pods in no slice", func(s *snapshot) { s.Pods = pods(endpoints.MostNews + 11) }, false},
 	} {
 		s := right
 		c.edit(&s)
@@ -263,4 +299,97 @@ func flattened(steps []plan.Step) (all []plan.Step) {
 		}
 	}
 	return all
+}
+
+// The slices of a large service follow its pods, though not all are looked at each time.
+func TestLargeServiceFollowsItsPods(t *testing.T) {
+	all := map[string]*corev1.Pod{}
+	objects := []plan.Object{web(), node("n1", "a", "1")}
+	for _, p := range pods(largeService + 20) {
+		all[p.Name] = p
+		objects = append(objects, p)
+	}
+	inCluster(t, func(server *clienttest.Server) {
+		expect := func(what string) {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			var got, want []string
+			for _, o := range slicesOn(t, server) {
+				for i := range o.Endpoints {
+					got = append(got, o.Endpoints[i].TargetRef.Name+" "+renderEndpoint(&o.Endpoints[i]))
+				}
+			}
+			for _, o := range stored(snapshotOf(web(), nil, slices.Collect(maps.Values(all))...)) {
+				for i := range o.Endpoints {
+					want = append(want, o.Endpoints[i].TargetRef.Name+" "+renderEndpoint(&o.Endpoints[i]))
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s", what, diff)
+			}
+		}
+		put := func(o plan.Object) {
+			if _, err := server.Put(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		change := func(edits ...podEdit) {
+			all["p0007"] = pod("p0007", "10.0.0.7", edits...)
+			put(all["p0007"])
+		}
+		relabeled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }
+		expect("at the start")
+		change(unready)
+		expect("a pod is not ready")
+		change()
+		expect("it is ready again")
+		change(relabeled)
+		expect("it is another service's")
+		change(func(p *corev1.Pod) { p.UID = "anew" })
+		expect("it is another one of its name")
+		delete(all, "p0008")
+		key := plan.Key{Namespace: "shop", Name: "p0008"}
+		if err := server.Delete(t.Context(), client.MappingFor[*corev1.Pod](), key, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect("one is gone")
+		for i, p := range pods(endpoints.MostNews + 10) {
+			if all[p.Name] != nil && i != 7 {
+				unready(p)
+				all[p.Name] = p
+				put(p)
+			}
+		}
+		expect("many at once")
+		put(web(headless))
+		change(terminating, unready)
+		expect("the service has changed, too")
+	}, objects...)
+}
+
+// After a write that has failed, what was remembered before still holds, and all is compared again. Changes are kept in no case.
+func TestRemember(t *testing.T) { // EPS-23
+	service := web()
+	k := newCaches(t, service, node("n1", "a", "1"), pod("a", "10.0.0.1"))
+	k.large = 0
+	r := request()
+	first, err1 := k.observe(t.Context(), r)
+	failed, ok1 := remember(now, first.Snapshot, struct{}{}, first.Memory, plan.Outcome{Err: plan.ErrStale}, plan.Outcome{})
+	committed, ok2 := remember(now, first.Snapshot, struct{}{}, first.Memory, plan.Outcome{}, plan.Outcome{})
+	if err1 != nil || !ok1 || !ok2 || failed != nil || committed.Before != nil || committed.Checked == nil {
+		t.Fatalf("%v %t %t %+v %+v", err1, ok1, ok2, failed, committed)
+	}
+	for _, edit := range []svcEdit{func(*corev1.Service) {}, func(s *corev1.Service) { s.Spec.Selector = nil }} {
+		edit(service)
+		r.Memory = committed
+		k.put(t, pod("b", "10.0.0.2"))
+		second, err := k.observe(t.Context(), r)
+		failed, ok := remember(now, second.Snapshot, struct{}{}, second.Memory, plan.Outcome{Err: plan.ErrStale}, plan.Outcome{})
+		if err != nil || !ok || failed == nil || failed.Checked != nil || !cmp.Equal(failed.Times, committed.Times) {
+			t.Errorf("%v %t %+v", err, ok, failed)
+		}
+	}
 }

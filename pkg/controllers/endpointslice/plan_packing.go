@@ -46,7 +46,8 @@ type packing struct {
 
 // pack divides the endpoints into slices, with few writes: what is in a slice stays there (EPS-35), what is new goes to slices that
 // are written anyway (EPS-36), then to one that has room, or to new ones (EPS-37). Unlike the original it keeps slices within their
-// size when the maximum is lowered, and merges them when endpoints go and too many slices are left (EPS-38, EPS-81).
+// size when the maximum is lowered, fills those that there are rather than to have too many, and merges them when endpoints go and too
+// many are left (EPS-38, EPS-81).
 func pack(m *members, family discoveryv1.AddressType, s snapshot, existing []*discoveryv1.EndpointSlice) *packing {
 	p := &packing{members: m, family: family, most: max(1, s.Max), settled: s.Settled, dual: len(familiesOf(s.Service)) > 1}
 	for _, ports := range m.ports {
@@ -146,11 +147,15 @@ func (p *packing) fill(g *group) {
 	for _, d := range g.drafts {
 		n += len(d.endpoints)
 	}
+	fewest := (n + p.most - 1) / p.most
 	slices.SortFunc(g.left, func(a, b discoveryv1.Endpoint) int { return strings.Compare(a.TargetRef.Name, b.TargetRef.Name) })
 	for len(g.left) > 0 {
 		d := p.fullest(g, 1, true)
 		if d == nil && len(g.left) < p.most {
 			d = p.fullest(g, len(g.left), false)
+		}
+		if d == nil && len(g.drafts) >= mostSlices(fewest) {
+			d = p.roomiest(g) // it has room, because there are more slices than the fewest
 		}
 		if d == nil {
 			d = &draft{}
@@ -159,16 +164,19 @@ func (p *packing) fill(g *group) {
 		p.put(g, d)
 	}
 	if g.shrunk {
-		p.merge(g, (n+p.most-1)/p.most)
+		p.merge(g, fewest)
 	}
 }
+
+// mostSlices is how many slices there may be where so many would do.
+func mostSlices(fewest int) int { return max(fewest+1, fewest*13/10) }
 
 // merge dissolves slices while there are more than 1.3 times the fewest, and more than one above these: a pod that goes from a small
 // service does not rewrite a second slice. Slices that are written anyway are merged in any case, which costs no write.
 func (p *packing) merge(g *group, fewest int) {
 	for len(g.drafts) > fewest {
 		at := smallest(g)
-		if len(g.drafts) <= max(fewest+1, fewest*13/10) && !p.mergesFree(g, at) {
+		if len(g.drafts) <= mostSlices(fewest) && !p.mergesFree(g, at) {
 			return
 		}
 		p.dissolve(g, at)
