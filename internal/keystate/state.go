@@ -29,13 +29,13 @@ import (
 type State[M, C any] struct {
 	// Touched only by the worker that has the key.
 	Barrier     freshness.Barrier
-	Owner       types.UID   // of the controlling owner of the key's object: keys with the same one are a work group
 	Progressing bool        // more is about to change by itself, said the last report
 	Taken       int         // reconciles in a row that found an object to exist which the caches did not show
 	look        *time.Timer // has the key reconciled again in case that the caches never tell of what was written
 
 	// Guarded by the lock of [States].
-	memory     *M // what Observe has returned to be remembered; nil for nothing
+	memory     *M        // what Observe has returned to be remembered; nil for nothing
+	owner      types.UID // of the controlling owner of the key's object: keys with the same one are a work group
 	unverified bool
 	stale      int       // attempts in a row that found the barrier closed
 	failures   int       // in a row
@@ -213,13 +213,20 @@ func (k *States[M, C]) Commit(s *State[M, C], memory *M) {
 	s.changes.dropTold()
 }
 
+// SetOwner notes the uid of the controlling owner of the key's object, empty if it has none.
+func (k *States[M, C]) SetOwner(s *State[M, C], owner types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.owner = owner
+}
+
 // setReport notes the report that waits, if one does. Work on the key is in progress from then on.
 func (k *States[M, C]) setReport(s *State[M, C], d debounced) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.setReportLocked(s, d)
 	if d.waiting() && s.group == nil {
-		s.group = k.groups.Join(s.Owner, d.since)
+		s.group = k.groups.Join(s.owner, d.since)
 	}
 }
 
@@ -311,7 +318,7 @@ func (k *States[M, C]) Priority(key plan.Key, level queue.Level, owner types.UID
 		return g.Priority()
 	}
 	if s != nil && owner == "" {
-		owner = s.Owner
+		owner = s.owner
 	}
 	return queue.Priority{Level: level, Owner: owner}
 }

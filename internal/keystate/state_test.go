@@ -41,7 +41,7 @@ func TestWorkGroupsShareTheirPriority(t *testing.T) {
 	web, shop := queue.Priority{Level: queue.Changed, Owner: "web"}, queue.Priority{Level: queue.Changed, Owner: "shop"}
 	inProgress := queue.Priority{Level: queue.InProgress, Since: first.UnixNano()}
 	a, b := k.get(plan.Key{Name: "a"}), k.get(plan.Key{Name: "b"})
-	a.Owner, b.Owner = "web", "web"
+	a.owner, b.owner = "web", "web"
 
 	is("before", "b", "web", web)
 	is("before, and its object is not at hand", "b", "", web)
@@ -385,7 +385,7 @@ func (e *expected) committed() {
 func reportStep(b *bench, e *expected, what string) {
 	switch what {
 	case "report":
-		e.state.Owner = e.owner
+		e.state.owner = e.owner
 		b.setReport(e.state, debounced{since: time.Unix(100, 0)})
 		if e.report = true; !e.inProgress {
 			e.inProgress, e.group = true, e.owner

@@ -110,7 +110,7 @@ func (r *run[S, D, M]) observe(ctx context.Context) (Observation[S, M], error) {
 
 func (r *run[S, D, M]) plan(s S) (D, plan.Plan) {
 	owner := r.owner(s)
-	r.state.Owner = controllerOf(r.key, owner)
+	r.keys.SetOwner(r.state, controllerOf(r.key, owner))
 	d, p := r.Plan(r.record.Time, s)
 	r.cost = time.Since(r.record.Time)
 	r.record.Why, r.next = p.Why, p.Requeue
