@@ -56,6 +56,9 @@ type soak struct {
 	supervised map[string]bool // programs of the control plane that are started again when they end
 }
 
+// epochsToJudge is how many epochs give each oracle something to judge: what is random and short may leave one out.
+const epochsToJudge = 8
+
 // TestSoak works for as long as the flag -soak says. In its first half managers are killed and stopped; in the second they
 // live, so that one can see whether they grow.
 func TestSoak(t *testing.T) {
@@ -65,7 +68,7 @@ func TestSoak(t *testing.T) {
 	c := cluster.Start(t)
 	s := &soak{
 		T: t, Cluster: c, Rand: rand.New(rand.NewPCG(*firstSeed, 1)),
-		tally: newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength), 4,
+		tally: newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength), epochsToJudge,
 			strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S13 S14 S15 L1 L3")...),
 		faults: map[string]int{}, firsts: map[string]vitals{}, supervised: map[string]bool{},
 	}

@@ -113,3 +113,14 @@ func TestSearch(t *testing.T) {
 		t.Errorf("the log has %q", log)
 	}
 }
+
+func TestInterruptedTestsThatHadFailed(t *testing.T) {
+	const begun = "=== CONT  TestCrashAtEveryWrite/create/before_create_pods_1\n"
+	if err := interrupted(begun); err != nil {
+		t.Error(err)
+	}
+	err := interrupted(begun + "    judge_test.go:273: replay: go test ./test/chaos -run X\n    crash_test.go:46: it was not killed\n")
+	if err == nil || !strings.Contains(err.Error(), "1 failures, the first one: judge_test.go:273: replay: go test ./test/chaos -run X") {
+		t.Error(err)
+	}
+}

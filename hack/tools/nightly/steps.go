@@ -193,10 +193,19 @@ func crashes(n *night, log *os.File, budget time.Duration) outcome {
 	if _, err := log.Write(out.Bytes()); err != nil {
 		return outcome{"", err}
 	}
-	if ctx.Err() != nil && !strings.Contains(out.String(), "--- FAIL") {
-		err = nil
+	if ctx.Err() != nil {
+		err = interrupted(out.String())
 	}
-	return counted(len(regexp.MustCompile(`(?m)^ *--- PASS: TestCrashAtEveryWrite/.*/`+half).FindAllString(out.String(), -1)), "crashes "+half+" a write", err)
+	return counted(len(regexp.MustCompile(`(?m)^=== CONT +TestCrashAtEveryWrite/.*/`+half).FindAllString(out.String(), -1)), "crashes "+half+" a write", err)
+}
+
+// interrupted is the error of tests that were stopped when the time was over. The results of parallel tests are printed when all have
+// ended, but how to replay a failure is printed at once.
+func interrupted(output string) error {
+	if failures := regexp.MustCompile(`(?m)^.*_test\.go:\d+: replay: .*$`).FindAllString(output, -1); len(failures) > 0 {
+		return fmt.Errorf("%d failures, the first one: %s", len(failures), strings.TrimSpace(failures[0]))
+	}
+	return nil
 }
 
 func soak(n *night, log *os.File, budget time.Duration) outcome {
