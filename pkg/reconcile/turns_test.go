@@ -100,8 +100,11 @@ func (f *flood) slowest(t *testing.T, w *world, namespace, owner string) (slowes
 	f.mu.Unlock()
 	if !f.moving {
 		time.Sleep(keysOfTheFirst * costOfAKey)
-		if f.first != keysOfTheFirst || runner.Statuses()[0].LongestWait != 0 {
-			t.Errorf("%d keys of the first tenant are done", f.first)
+		f.mu.Lock()
+		first := f.first
+		f.mu.Unlock()
+		if first != keysOfTheFirst || runner.Statuses()[0].LongestWait != 0 {
+			t.Errorf("%d keys of the first tenant are done", first)
 		}
 	}
 	cancel()
