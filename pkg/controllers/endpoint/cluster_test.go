@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +46,8 @@ func contextFor(t *testing.T, cl client.Client) manager.Context {
 // cluster is a server with the endpoint controller at work on it.
 type cluster struct {
 	*clienttest.Server
-	t *testing.T
+	t  *testing.T
+	mu sync.Mutex
 	// noted has the Endpoints of web as each write has left them: "30m0s: a b" if a change 30 minutes ago has triggered it.
 	noted []string
 }
@@ -106,6 +108,8 @@ func (c *cluster) note(clienttest.Write) error {
 			pods = append(pods, a.TargetRef.Name)
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.noted = append(c.noted, fmt.Sprintf("%s: %s", trigger, strings.Join(pods, " ")))
 	return nil
 }
