@@ -141,13 +141,14 @@ var layers = []string{
 	"pkg/controllers/",
 	"internal/workloads/replicas internal/workloads/scale internal/usage internal/slicemetrics internal/rootca internal/legacytoken",
 	"pkg/manager",
-	"pkg/informers internal/explainhttp internal/health/queues internal/election",
+	"pkg/informers pkg/cluster internal/explainhttp internal/health/queues internal/election",
 	"pkg/reconcile internal/identity pkg/informers/metadata internal/serving pkg/client/clienttest",
 	"internal/podcache",
 	"internal/listwatch",
 	"internal/executor internal/keystate internal/health internal/projection pkg/explain pkg/leaderelection internal/serving/certificates",
 	"pkg/client internal/freshness internal/files internal/usage/sums",
-	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/worker internal/patch internal/serving/access internal/serving/pages",
+	"internal/worker",
+	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/patch internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac internal/flagutil internal/features internal/selectors internal/guard internal/serving/answers internal/serving/problems",
 }
 

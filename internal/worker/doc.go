@@ -1,4 +1,5 @@
-// Package worker knows what each worker of a controller is doing.
+// Package worker runs the workers of a queue, and knows what each of them is doing.
 //
-// A [Worker] is told when it begins and ends a key. Requests that are made with the context of [Worker.Into] are its progress.
+// A [Pool] is a queue with its workers. Each [Worker] is told when it begins and ends a key; requests that are made with the context of
+// [Worker.Into] are its progress.
 package worker

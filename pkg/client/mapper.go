@@ -181,7 +181,7 @@ func (m *Mapper) run(done chan struct{}) {
 	found := &discovered{began: began}
 	if failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err == nil || partial {
 		found.answer = answer{groups: groups, lists: lists, failed: failed}
-		all, _ := restmapper.GetAPIGroupResources(found.answer) // fails only where requests do
+		all, _ := restmapper.GetAPIGroupResourcesWithContext(context.Background(), found.answer) // fails only where requests do
 		found.kinds = restmapper.NewDiscoveryRESTMapper(all)
 	} else {
 		found.err = fmt.Errorf("discovery: %w", err)
@@ -197,14 +197,14 @@ func (m *Mapper) run(done chan struct{}) {
 
 // answer is a discovery whose requests have been made.
 type answer struct {
-	discovery.DiscoveryInterface
+	discovery.DiscoveryInterfaceWithContext
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
 	failed map[schema.GroupVersion]error // the group versions of which nothing is known
 }
 
-// ServerGroupsAndResources implements [discovery.DiscoveryInterface].
-func (a answer) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+// ServerGroupsAndResourcesWithContext implements [discovery.DiscoveryInterfaceWithContext].
+func (a answer) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	return a.groups, a.lists, nil
 }
 

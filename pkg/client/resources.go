@@ -37,7 +37,7 @@ func (m *Mapper) PreferredResourcesSince(ctx context.Context, earliest time.Time
 	if known.err != nil {
 		return nil, known.err
 	}
-	lists, err := discovery.ServerPreferredResources(known.answer)
+	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, known.answer)
 	if _, partial := discovery.GroupDiscoveryFailedErrorGroups(err); err != nil && !partial {
 		return nil, fmt.Errorf("preferred resources: %w", err)
 	}
@@ -58,8 +58,8 @@ func (m *Mapper) PreferredResourcesSince(ctx context.Context, earliest time.Time
 	return all, err
 }
 
-// GroupsAndMaybeResources implements [discovery.AggregatedDiscoveryInterface].
-func (a answer) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
+// GroupsAndMaybeResourcesWithContext implements [discovery.AggregatedDiscoveryInterfaceWithContext].
+func (a answer) GroupsAndMaybeResourcesWithContext(context.Context) (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
 	groups, resources := &metav1.APIGroupList{}, map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, g := range a.groups {
 		groups.Groups = append(groups.Groups, *g)

@@ -170,7 +170,7 @@ func TestCachesAreShared(t *testing.T) {
 	}
 	all.Wait()
 	for _, c := range caches {
-		if c.Informer() != caches[0].Informer() {
+		if c.Informer().GetIndexer() != caches[0].Informer().GetIndexer() {
 			t.Error("two informers for pods")
 		}
 	}

@@ -142,7 +142,7 @@ func (f *Factory) note(resource schema.GroupVersionResource, informer cache.Shar
 	defer f.all.mu.Unlock()
 	name := resource.GroupResource().String()
 	of := cacheName(name, f.selector)
-	f.all.caches[of] = Started{Resource: name, Name: of, Informer: informer}
+	f.all.caches[of] = Started{Resource: name, Name: of, Informer: informer, version: resource.Version}
 }
 
 // identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name: client-go logs the

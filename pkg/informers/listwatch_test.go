@@ -44,7 +44,7 @@ func TestActivityOfResources(t *testing.T) {
 // With a client that decodes in part, the informer of pods is that of the factory, too.
 func TestThereIsOneInformerOfPods(t *testing.T) {
 	f := NewFactory(must(listwatch.NewClient(&rest.Config{Host: "http://api"}, sample)), 0)
-	if must(Pods(f)).Informer() != f.Core().V1().Pods().Informer() {
+	if must(Pods(f)).Informer().GetIndexer() != f.Core().V1().Pods().Informer().GetIndexer() {
 		t.Error("two informers of pods")
 	}
 }
@@ -66,7 +66,7 @@ func TestAllStarted(t *testing.T) {
 	f.StartWithContext(ctx)
 	all := AllStarted(f)
 	if len(all) != 2 || all[0].Resource != "replicasets.apps" || all[1].Resource != "services" ||
-		all[0].Informer != f.Apps().V1().ReplicaSets().Informer() {
+		all[0].Informer.GetIndexer() != f.Apps().V1().ReplicaSets().Informer().GetIndexer() {
 		t.Errorf("%+v", all)
 	}
 }

@@ -25,7 +25,7 @@ func TestRC3RC18ReplicationControllers(t *testing.T) {
 	}
 	f := NewFactory(client, 0)
 	all := must(Objects[*corev1.ReplicationController](f))
-	if again := must(Objects[*corev1.ReplicationController](f)); again.Informer() != all.Informer() {
+	if again := must(Objects[*corev1.ReplicationController](f)); again.Informer().GetIndexer() != all.Informer().GetIndexer() {
 		t.Error("CI-9: two informers for ReplicationControllers")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -12,6 +13,7 @@ type Started struct {
 	Resource string // with its group: "pods" for the core group, "deployments.apps" for others
 	Name     string // in metrics and health checks; the resource, and with a field selector what is selected of it
 	Informer cache.SharedIndexInformer
+	version  string
 }
 
 // AllStarted lists the caches of a factory that have been started, by name.
@@ -25,4 +27,15 @@ func AllStarted(f *Factory) (all []Started) {
 		all = append(all, f.all.caches[name])
 	}
 	return all
+}
+
+// StartedOf returns the cache of all objects of a resource, in that version, if it has been started; otherwise nil.
+func StartedOf(f *Factory, resource schema.GroupVersionResource) cache.SharedIndexInformer {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	c, ok := f.all.caches[cacheName(resource.GroupResource().String(), "")]
+	if !f.all.started || !ok || c.version != resource.Version {
+		return nil
+	}
+	return c.Informer
 }

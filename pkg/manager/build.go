@@ -110,6 +110,9 @@ func (m *instance) buildMetadata() error {
 		return fmt.Errorf("client for metadata: %w", err)
 	}
 	m.metadata = metadata.New(client)
+	m.metadata.UseCaches(func(resource schema.GroupVersionResource) cache.SharedIndexInformer {
+		return informers.StartedOf(m.informers, resource)
+	})
 	m.metadata.OnRollback(m.rolledBack)
 	m.closers = append(m.closers, m.metadata.Shutdown)
 	return nil

@@ -25,7 +25,7 @@ func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of keystate.Obser
 // detail observes a key and plans for it, and writes nothing. It runs beside a reconcile of the same key.
 func (r *Runner[S, D, M]) detail(ctx context.Context, key plan.Key) (d explain.Detail, err error) {
 	r.mu.Lock()
-	keys, running := r.keys, len(r.workers) > 0
+	keys, running := r.keys, r.queue != nil && r.queue.Activity().Running
 	r.mu.Unlock()
 	if !running {
 		return d, errors.New("the controller does not run in this process")

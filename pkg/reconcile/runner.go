@@ -30,11 +30,10 @@ type Runner[S, D, M any] struct {
 
 	// Of this term as leader. A process that leads again knows no more than one that leads for the first time.
 	keys     *keystate.States[M, Change]
-	queue    *queue.Queue[plan.Key]
+	queue    *worker.Pool[plan.Key]
 	previous *previousLeader
 
-	mu      sync.Mutex
-	workers []*worker.Worker // none while they are not started
+	mu sync.Mutex // guards what begins and ends with a term
 }
 
 // New returns a runner for the controller. It starts nothing.
@@ -85,18 +84,13 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 		return err
 	}
 	logger.V(1).Info("Controller runs", "workers", r.Workers)
-	var workers sync.WaitGroup
-	if r.Source != nil {
-		enqueue := r.queue.Add
-		workers.Go(func() { r.Source(ctx, func(key plan.Key) { enqueue(key) }) })
-	}
-	for _, w := range r.startWorkers() {
-		workers.Go(func() { r.work(w.Into(ctx), w) })
-	}
 	defer r.end()
-	<-ctx.Done()
-	r.queue.ShutDown()
-	workers.Wait()
+	var source sync.WaitGroup
+	if r.Source != nil {
+		source.Go(func() { r.Source(ctx, r.queue.Add) })
+	}
+	r.queue.Run(ctx, r.Workers)
+	source.Wait()
 	return nil
 }
 
@@ -104,7 +98,8 @@ func (r *Runner[S, D, M]) Run(ctx context.Context) error {
 func (r *Runner[S, D, M]) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keys, r.queue, r.previous = keystate.New[M, Change](), queue.New(r.QueueName, queue.NamespaceOf), &previousLeader{}
+	r.keys, r.previous = keystate.New[M, Change](), &previousLeader{}
+	r.queue = worker.NewPool(queue.New(r.QueueName, queue.NamespaceOf), r.reconcile)
 	r.records.Clear()
 }
 
@@ -112,24 +107,7 @@ func (r *Runner[S, D, M]) begin() {
 func (r *Runner[S, D, M]) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.workers, r.keys = nil, keystate.New[M, Change]()
-}
-
-// work reconciles one key after the other. When ctx has ended it takes out what is left unprocessed, so that the queue's
-// metrics don't go on to show a depth that there is not.
-func (r *Runner[S, D, M]) work(ctx context.Context, w *worker.Worker) {
-	for {
-		key, shutdown := r.queue.Get()
-		if shutdown {
-			return
-		}
-		if ctx.Err() == nil {
-			w.Begin(key)
-			r.reconcile(ctx, key)
-			w.End()
-		}
-		r.queue.Done(key)
-	}
+	r.keys = keystate.New[M, Change]()
 }
 
 // stale tells that a reconcile was put off, or a write not sent, because the cache of the resource lacks own writes.

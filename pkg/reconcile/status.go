@@ -33,43 +33,16 @@ type Status struct {
 
 // Statuses returns how the runner does. It is cheap.
 func (r *Runner[S, D, M]) Statuses() []Status {
-	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	debounced, failing := r.keys.Counts()
+	var a worker.Activity[plan.Key]
+	if r.queue != nil {
+		a = r.queue.Activity()
+	}
 	s := Status{
-		Name: r.Name, Kinds: r.Kinds, Running: len(r.workers) > 0,
-		Failing: failing, Debounced: debounced, Writing: r.executor.InFlight(),
+		Name: r.Name, Kinds: r.Kinds, Running: a.Running, Key: a.Key, Stuck: a.Stuck,
+		Queued: a.Queued, Idle: a.Idle, LongestWait: a.LongestWait, Writing: r.executor.InFlight(),
 	}
-	if !s.Running {
-		return []Status{s}
-	}
-	queued, active := r.queue.Waiting()
-	// To take a key is progress of the worker that takes it.
-	for _, w := range r.workers {
-		key, last, busy := w.Activity()
-		if busy && now.Sub(last) > s.Stuck {
-			s.Key, s.Stuck = key, now.Sub(last)
-		}
-		if last.After(active) {
-			active = last
-		}
-	}
-	if s.Queued = queued; queued > 0 {
-		s.Idle = now.Sub(active)
-	}
-	s.LongestWait = r.queue.LongestWait()
+	s.Debounced, s.Failing = r.keys.Counts()
 	return []Status{s}
-}
-
-// startWorkers returns as many workers as the controller has, and makes them known until the term ends.
-func (r *Runner[S, D, M]) startWorkers() []*worker.Worker {
-	all := make([]*worker.Worker, r.Workers)
-	for i := range all {
-		all[i] = worker.New()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.workers = all
-	return all
 }

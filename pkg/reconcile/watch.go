@@ -8,6 +8,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -49,7 +50,7 @@ func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 // intake is where the event handlers of one term put keys: a late delivery must not reach the next term's.
 type intake[M any] struct {
 	keys     *keystate.States[M, Change]
-	queue    *queue.Queue[plan.Key]
+	queue    *worker.Pool[plan.Key]
 	previous *previousLeader
 }
 

@@ -230,7 +230,7 @@ func TestHandlers(t *testing.T) {
 		t.Errorf("MH-11: %s", body)
 	}
 	if _, body := get(all["/statusz"], "/statusz"); !strings.HasSuffix(body,
-		"\nEmulation version: 1.36\nPaths: /configz /flagz /healthz /livez /metrics /metrics/slis /readyz\n") {
+		"\nEmulation version: 1.37\nPaths: /configz /flagz /healthz /livez /metrics /metrics/slis /readyz\n") {
 		t.Errorf("MH-11: %s", body)
 	}
 	_, body := get(all["/configz"], "/configz")

@@ -104,7 +104,7 @@ func (r *runner) subscribed(sub *metadata.Subscription) {
 func (r *runner) work(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, p := range r.queues {
-		all.Go(func() { p.run(ctx, r.workers) })
+		all.Go(func() { p.Run(ctx, r.workers) })
 	}
 	all.Wait()
 }
@@ -154,7 +154,7 @@ func (r *runner) Statuses() (all []reconcile.Status) {
 	queues := r.queues
 	r.mu.Unlock()
 	for _, p := range queues {
-		s := p.status(r.executor.LastWrite())
+		s := p.status()
 		if p.name == "garbage_collector_attempt_to_delete" {
 			s.Name, s.Writing = explainName, r.executor.InFlight()
 		}

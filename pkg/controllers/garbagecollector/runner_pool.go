@@ -12,6 +12,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -22,81 +23,49 @@ const explainName = "garbage_collector"
 
 // pool is a queue with its workers.
 type pool struct {
+	*worker.Pool[item]
 	name    string
-	queue   *queue.Queue[item]
 	process func(context.Context, item) (again time.Duration, err error)
 
 	mu       sync.Mutex
-	running  bool
-	busy     map[item]time.Time // since when
-	failures map[item]int
-	active   time.Time // when an item was last taken or done
+	failures map[item]int // in a row
 }
 
 func newPool(name string, process func(context.Context, item) (time.Duration, error)) *pool {
-	return &pool{
-		name: name, process: process, busy: map[item]time.Time{}, failures: map[item]int{}, active: time.Now(),
-		queue: queue.New(name, func(i item) string { return i.key().Namespace }),
-	}
+	p := &pool{name: name, process: process, failures: map[item]int{}}
+	p.Pool = worker.NewPool(queue.New(name, func(i item) string { return i.key().Namespace }), p.next)
+	return p
 }
 
 // add queues an item. It is called under the lock of the graph.
 func (p *pool) add(i item) {
-	p.queue.AddWithPriority(i, queue.Priority{Level: queue.Changed, Owner: i.owner()})
+	p.AddWithPriority(i, queue.Priority{Level: queue.Changed, Owner: i.owner()})
 }
 
-// run works until ctx ends.
-func (p *pool) run(ctx context.Context, workers int) {
-	p.setRunning(true)
-	defer p.setRunning(false)
-	defer context.AfterFunc(ctx, p.queue.ShutDown)()
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			for p.next(ctx) {
-			}
-		})
-	}
-	all.Wait()
-}
-
-func (p *pool) setRunning(running bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running = running
-}
-
-// next processes one item. It returns false when the queue has been shut down.
-func (p *pool) next(ctx context.Context) bool {
-	i, end := p.queue.Get()
-	if end {
-		return false
-	}
-	defer p.queue.Done(i)
-	if ctx.Err() != nil {
-		return false
-	}
-	p.note(func(now time.Time) { p.busy[i] = now })
+// next processes an item.
+func (p *pool) next(ctx context.Context, i item) {
 	again, err := p.safely(ctx, i)
-	failures := 0
-	p.note(func(time.Time) {
-		delete(p.busy, i)
-		if err == nil {
-			delete(p.failures, i)
-			return
-		}
-		p.failures[i]++
-		failures = p.failures[i]
-	})
+	failures := p.ended(i, err)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		log(ctx, p.name, i, err, failures)
-		p.queue.AddAfter(i, queue.Backoff(failures, err))
+		p.AddAfter(i, queue.Backoff(failures, err))
 	case again > 0:
-		p.queue.AddAfter(i, again)
+		p.AddAfter(i, again)
 	}
-	return true
+}
+
+// ended notes how an item has ended, and returns how often in a row it has failed.
+func (p *pool) ended(i item, err error) (failures int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		delete(p.failures, i)
+		return 0
+	}
+	p.failures[i]++
+	return p.failures[i]
 }
 
 // lasting is after how many tries a failure is not just a moment too early.
@@ -117,13 +86,6 @@ func log(ctx context.Context, name string, i item, err error, failures int) {
 	klog.FromContext(ctx).Info("Garbage collection fails, will retry", "queue", name, "object", i.key(), "ownerKind", i.statedOwner.kind, "err", err.Error())
 }
 
-func (p *pool) note(change func(now time.Time)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.active = time.Now()
-	change(p.active)
-}
-
 // safely has a panic end at its item.
 func (p *pool) safely(ctx context.Context, i item) (again time.Duration, err error) {
 	defer func() {
@@ -135,24 +97,18 @@ func (p *pool) safely(ctx context.Context, i item) (again time.Duration, err err
 	return p.process(ctx, i)
 }
 
-// status tells how the workers do, if something was written at the given time.
-func (p *pool) status(written time.Time) reconcile.Status {
+// status tells how the workers do.
+func (p *pool) status() reconcile.Status {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	s := reconcile.Status{Name: p.name, Running: p.running, Failing: len(p.failures), Queued: p.queue.Len()}
-	for i, since := range p.busy {
-		if written.After(since) {
-			since = written
-		}
-		if stuck := now.Sub(since); stuck > s.Stuck {
-			s.Key, s.Stuck = i.key(), stuck
-		}
+	failing := len(p.failures)
+	p.mu.Unlock()
+	a := p.Activity()
+	s := reconcile.Status{
+		Name: p.name, Running: a.Running, Stuck: a.Stuck, Queued: a.Queued, Idle: a.Idle, LongestWait: a.LongestWait, Failing: failing,
 	}
-	if s.Queued > 0 {
-		s.Idle = now.Sub(p.active)
+	if a.Stuck > 0 {
+		s.Key = a.Key.key()
 	}
-	s.LongestWait = p.queue.LongestWait()
 	return s
 }
 

@@ -55,7 +55,7 @@ func TestDependentsTakeTurns(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				var all sync.WaitGroup
-				all.Go(func() { p.run(ctx, 1) })
+				all.Go(func() { p.Run(ctx, 1) })
 				time.Sleep(time.Second)
 				mu.Lock()
 				began = time.Now()
@@ -65,7 +65,7 @@ func TestDependentsTakeTurns(t *testing.T) {
 					p.add(one)
 				}
 				mu.Unlock()
-				if wait := p.status(time.Time{}).LongestWait; wait != time.Second {
+				if wait := p.status().LongestWait; wait != time.Second {
 					t.Errorf("the longest wait is %v", wait)
 				}
 				time.Sleep((many + few) * cost)

@@ -576,8 +576,8 @@ func TestAnotherVersionIsPreferred(t *testing.T) {
 		t.Error("forgotten before the new version was listed")
 	}
 	r.listed(newer, true)
-	if r.nodes["gone"] != nil || r.nodes["stays"] == nil || r.verify.queue.Len() != 1 || r.remove.queue.Len() != 0 {
-		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.nodes, r.verify.queue.Len(), r.remove.queue.Len())
+	if r.nodes["gone"] != nil || r.nodes["stays"] == nil || r.verify.Len() != 1 || r.remove.Len() != 0 {
+		t.Errorf("known are %v; %d owners are verified, %d objects decided about", r.nodes, r.verify.Len(), r.remove.Len())
 	}
 }
 
@@ -590,12 +590,12 @@ func TestOwnersAreNotVerifiedWhileTheyAreListed(t *testing.T) {
 	r.kinds[pods], r.kinds[sets] = podKind, setKind
 	r.OnUpdate(pods, object("web", ownedBy(setKind, "set")))
 	r.OnUpdate(pods, object("b", ownedBy(setKind, "gone")))
-	if n := r.verify.queue.Len(); n != 0 {
+	if n := r.verify.Len(); n != 0 {
 		t.Errorf("%d owners are verified before they are listed", n)
 	}
 	r.OnUpdate(sets, object("set"))
 	r.listed(sets, true)
-	if n := r.verify.queue.Len(); n != 1 {
+	if n := r.verify.Len(); n != 1 {
 		t.Errorf("%d owners are verified, want the one that is not there", n)
 	}
 }

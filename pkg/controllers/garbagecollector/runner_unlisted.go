@@ -34,7 +34,7 @@ func (r *runner) askLater(n *node, d decision) {
 	}
 	if r.asking[n.namespace] == nil {
 		r.asking[n.namespace] = sets.New[*node]()
-		r.ask.queue.AddAfter(item{statedOwner: statedOwner{namespace: n.namespace}}, askAfter)
+		r.ask.AddAfter(item{statedOwner: statedOwner{namespace: n.namespace}}, askAfter)
 	}
 	r.asking[n.namespace].Insert(n)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // BenchmarkPlan plans for a node that lacks nothing.
@@ -21,27 +22,27 @@ func BenchmarkPlan(b *testing.B) {
 // BenchmarkEvents is what a change of a node costs that enqueues nothing, and a node that comes and goes.
 func BenchmarkEvents(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
-		k := &caches{size: newSize()}
 		names := make([]string, n)
 		for i := range names {
 			names[i] = fmt.Sprint("n-", i)
 		}
-		k.size.begin(func() ([]string, [steps]int) { return names, [steps]int{} })
-		_, class := k.size.get()
+		first := firstSize(names, [steps]int{})
+		k, class := &caches{size: sized(b, first)}, first.Class
+		watch := k.size.Follow(reconcile.Watch{Enqueues: k.enqueuedByNode})
 		o := node("n-1", fmt.Sprint(classes()[class].seconds))
 		other := node("other", fmt.Sprint(classes()[class].seconds))
 		b.Run(fmt.Sprintf("update/nodes=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				k.enqueuedByNode(o, o)
+				watch.Enqueues(o, o)
 			}
 		})
 		b.Run(fmt.Sprintf("come and go/nodes=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			var none plan.Object
 			for b.Loop() {
-				k.enqueuedByNode(none, other)
-				k.enqueuedByNode(other, none)
+				watch.Enqueues(none, other)
+				watch.Enqueues(other, none)
 			}
 		})
 	}

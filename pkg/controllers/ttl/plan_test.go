@@ -1,7 +1,10 @@
 package ttl
 
 import (
+	"context"
 	"fmt"
+	"iter"
+	"runtime"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/patch"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -146,8 +150,7 @@ func TestEnqueues(t *testing.T) {
 		{"a node that is gone, so that it is forgotten", node("a", "0"), nil, 0, 1},
 		{"what is no node", nil, &corev1.Pod{}, 0, 0},
 	} {
-		k := &caches{size: newSize()}
-		k.size.class = c.class
+		k := &caches{size: sized(t, size{Class: c.class})}
 		keys := k.enqueuedByNode(c.before, c.after)
 		if len(keys) != c.want || c.want == 1 && keys[0] != (plan.Key{Name: "a"}) {
 			t.Errorf("%s enqueues %v", c.name, keys)
@@ -155,47 +158,53 @@ func TestEnqueues(t *testing.T) {
 	}
 }
 
-// Each node counts once, whatever the order of the list and the events; each change of the class is told (TTL-2, TTL-8).
-func TestSize(t *testing.T) {
-	s := newSize()
-	told := func() bool {
-		select {
-		case <-s.changed:
-			return true
-		default:
-			return false
+// sized returns a size that is known, or unknown if its class is, until the test ends.
+func sized(t testing.TB, s size) *cluster.Value[size] {
+	v := cluster.New(cluster.Options[size]{
+		First: func() size { return s }, Next: size.next, Concerns: func(was, is size) bool { return was.Class != is.Class },
+		Keys: func(size) iter.Seq[plan.Key] { return func(func(plan.Key) bool) {} },
+	})
+	if s.Class != unknown {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); v.Source(ctx, nil) }()
+		t.Cleanup(func() { cancel(); <-done })
+		for known := false; !known; _, known = v.Get() {
+			runtime.Gosched()
 		}
 	}
+	return v
+}
+
+// Each node counts once, whatever the order of the list and the events (TTL-2, TTL-8). No size changes that was there before.
+func TestSize(t *testing.T) {
 	var names []string
 	for i := range 100 {
 		names = append(names, fmt.Sprint("n-", i))
-		s.add(names[i])
 	}
-	if _, class := s.get(); class != unknown || told() {
-		t.Error("the class is known before the nodes were listed")
+	first := firstSize(names, [steps]int{})
+	s := first
+	check := func(nodes, class int) {
+		t.Helper()
+		if s.Nodes != nodes || s.Class != class {
+			t.Errorf("%d nodes, class %d, want %d, %d", s.Nodes, s.Class, nodes, class)
+		}
 	}
-	s.begin(func() ([]string, [steps]int) { return names, [steps]int{} })
-	s.add("n-7") // an event that the list knew
-	if nodes, class := s.get(); nodes != 100 || class != 0 || told() {
-		t.Errorf("%d nodes, class %d", nodes, class)
-	}
-	s.add("n-100")
-	if nodes, class := s.get(); nodes != 101 || class != 1 || !told() {
-		t.Errorf("%d nodes, class %d", nodes, class)
-	}
+	check(100, 0)
+	s = s.next(nil, bare("n-7")) // an event that the list knew
+	check(100, 0)
+	s = s.next(nil, bare("n-100"))
+	check(101, 1)
 	for i := range 11 {
-		s.remove(names[i])
+		s = s.next(bare(names[i]), nil)
 	}
-	if nodes, class := s.get(); nodes != 90 || class != 1 || told() {
-		t.Errorf("%d nodes, class %d", nodes, class)
+	check(90, 1)
+	s = s.next(bare(names[11]), nil).next(bare(names[11]), nil)
+	check(89, 0)
+	if s = first.next(bare("n-0"), bare("n-0")); s.Nodes != 100 {
+		t.Errorf("the first size has %d nodes now", s.Nodes)
 	}
-	s.remove(names[11])
-	s.remove(names[11])
-	if nodes, class := s.get(); nodes != 89 || class != 0 || !told() || told() {
-		t.Errorf("%d nodes, class %d", nodes, class)
-	}
-	s.forget()
-	if _, class := s.get(); class != unknown {
-		t.Error("the class outlasts a term as the leader")
+	if s := (size{Class: unknown}).next(nil, bare("a")); s.Class != unknown {
+		t.Errorf("class %d of nodes that were not listed", s.Class)
 	}
 }

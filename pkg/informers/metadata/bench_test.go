@@ -23,7 +23,7 @@ func BenchmarkMetadataMemory(b *testing.B) {
 				kept := make(map[identity]struct{}, objects)
 				handler := handlerFunc(func(o *metav1.PartialObjectMetadata) { kept[identityOf(o)] = struct{}{} })
 				w := newResourceWatch(nil, widgets, &listwatch.Rollbacks{})
-				w.join(newFeed(widgets, handler, nil))
+				w.feeds = []*feed{newFeed(widgets, handler, nil)}
 				w.sink = &sink{w}
 				before := heapBytes()
 				for n := range objects {

@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 )
 
 // Informers watch the metadata of any resources, built-in and custom ones, for those who want it: see
-// [Informers.Subscribe]. What several subscriptions want is listed and watched once. A resource that cannot be
-// listed holds up no other.
+// [Informers.Subscribe]. What several subscriptions want is listed and watched once, and what is cached already is not watched again: see
+// [Informers.UseCaches]. A resource that cannot be listed holds up no other.
 //
 // managedFields, the annotation of kubectl apply, and the kind (PartialObjectMetadata, for all of them) are dropped. There is
 // no resync.
@@ -29,19 +30,47 @@ type Informers struct {
 	own     listwatch.Rollbacks // of the resources of Kubernetes
 	others  listwatch.Rollbacks
 
-	mu      sync.Mutex // taken before the lock of a watch
+	caches func(schema.GroupVersionResource) cache.SharedIndexInformer // nil for none
+
+	mu      sync.Mutex // taken before the lock of a source
 	closed  bool
-	watches map[schema.GroupVersionResource]*resourceWatch
+	sources map[schema.GroupVersionResource]source // of the resources that somebody wants
+}
+
+// source is where the objects of one resource come from, for all subscriptions that want it.
+type source interface {
+	// join adds a feed. It does not wait. What it starts is counted in running; it gets its logger from ctx, and outlives it.
+	join(ctx context.Context, f *feed, running *sync.WaitGroup)
+	// leave removes a feed, which is told nothing from then on. It returns true if none is left.
+	leave(f *feed) (unused bool)
+	// stop ends what join has started.
+	stop()
 }
 
 // New returns informers that watch nothing yet. The client's requests must not be bounded in time.
 func New(client metadata.Interface) *Informers {
-	return &Informers{client: client, watches: map[schema.GroupVersionResource]*resourceWatch{}}
+	return &Informers{client: client, sources: map[schema.GroupVersionResource]source{}}
 }
 
 // OnRollback is like [listwatch.Rollbacks.OnRollback], for the resources of Kubernetes. Others may be of an aggregated API server, whose versions begin
 // anew when it is restarted: they are listed anew, after a while in which the former are found out to have gone back, too, if they have.
 func (i *Informers) OnRollback(f func(error)) { i.own.OnRollback(f) }
+
+// UseCaches says which resources are cached whole already: their objects come from there, and are not watched a second time. caches returns nil
+// for all others. It is asked when a subscription begins to want a resource, and must be set before.
+func (i *Informers) UseCaches(caches func(schema.GroupVersionResource) cache.SharedIndexInformer) {
+	i.caches = caches
+}
+
+// newSource returns where the objects of a resource come from.
+func (i *Informers) newSource(resource schema.GroupVersionResource) source {
+	if i.caches != nil {
+		if informer := i.caches(resource); informer != nil {
+			return &cacheSource{resource: resource, informer: informer, handlers: map[*feed]*cacheHandler{}}
+		}
+	}
+	return newResourceWatch(i.client, resource, i.rollbacksOf(resource))
+}
 
 // rollbacksOf returns what is told that a resource has gone back.
 func (i *Informers) rollbacksOf(resource schema.GroupVersionResource) *listwatch.Rollbacks {
@@ -55,8 +84,8 @@ func (i *Informers) rollbacksOf(resource schema.GroupVersionResource) *listwatch
 func (i *Informers) Shutdown() {
 	i.mu.Lock()
 	i.closed = true
-	for _, w := range i.watches {
-		w.stop()
+	for _, from := range i.sources {
+		from.stop()
 	}
 	i.mu.Unlock()
 	i.running.Wait()
@@ -84,13 +113,15 @@ type State struct {
 // Stalled is like [listwatch.Activity.Stalled].
 func (s State) Stalled(bound time.Duration) error { return s.activity.Stalled(bound) }
 
-// States tells how the watches do that somebody wants at the moment, sorted by group, resource and version.
+// States tells how the watches do that somebody wants at the moment, sorted by group, resource and version. What comes from a cache has none.
 func (i *Informers) States() []State {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var all []State
-	for _, w := range i.watches {
-		all = append(all, w.state())
+	for _, from := range i.sources {
+		if w, ok := from.(*resourceWatch); ok {
+			all = append(all, w.state())
+		}
 	}
 	slices.SortFunc(all, func(a, b State) int { return compareResources(a.Resource, b.Resource) })
 	return all
@@ -138,7 +169,7 @@ func (i *Informers) Subscribe(handler Handler) *Subscription {
 // When it returns, the handler is told no more of resources that are no longer wanted. Nor is it told that their objects are
 // gone, for that is not known. If a resource is wanted again, the handler is told what has changed since.
 //
-// A resource that is watched already is listed once more for a subscription that joins.
+// A resource that is watched already is listed once more for a subscription that joins, unless it comes from a cache.
 func (s *Subscription) SetResources(ctx context.Context, resources []schema.GroupVersionResource) {
 	s.informers.mu.Lock()
 	defer s.informers.mu.Unlock()
@@ -177,15 +208,14 @@ func (s *Subscription) set(ctx context.Context, resources []schema.GroupVersionR
 
 func (s *Subscription) join(ctx context.Context, resource schema.GroupVersionResource) {
 	i := s.informers
-	w := i.watches[resource]
-	if w == nil {
-		w = newResourceWatch(i.client, resource, i.rollbacksOf(resource))
-		i.watches[resource] = w
+	from := i.sources[resource]
+	if from == nil {
+		from = i.newSource(resource)
+		i.sources[resource] = from
 	}
 	f := newFeed(resource, s.handler, s.told[resource])
 	delete(s.told, resource)
-	w.join(f)
-	w.start(context.WithoutCancel(ctx), &i.running)
+	from.join(context.WithoutCancel(ctx), f, &i.running)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.feeds[resource] = f
@@ -196,10 +226,10 @@ func (s *Subscription) leave(resource schema.GroupVersionResource) {
 	s.mu.Lock()
 	delete(s.feeds, resource)
 	s.mu.Unlock()
-	w := s.informers.watches[resource]
-	if unused := w.leave(f); unused {
-		w.stop()
-		delete(s.informers.watches, resource)
+	from := s.informers.sources[resource]
+	if unused := from.leave(f); unused {
+		from.stop()
+		delete(s.informers.sources, resource)
 	}
 	if len(f.known) > 0 {
 		s.told[resource] = f.known

@@ -376,8 +376,12 @@ func TestAWatchIsBounded(t *testing.T) {
 // Whatever happens to objects, watches and wishes, handlers end up with what the server has.
 func TestMetadataConverges(t *testing.T) {
 	for seed := range uint64(150) {
+		with := withMetadata
+		if seed%2 > 0 {
+			with = withCaches
+		}
 		t.Run(fmt.Sprint("seed-", seed), func(t *testing.T) {
-			withMetadata(t, func(t *testing.T, s *server, i *Informers) {
+			with(t, func(t *testing.T, s *server, i *Informers) {
 				draw, all := rand.New(rand.NewPCG(seed, 0)), resources{widgets, gadgets, secrets}
 				models := []*model{newModel(t), newModel(t)}
 				subs := []*Subscription{
@@ -501,7 +505,7 @@ func TestHandlersMayAsk(t *testing.T) {
 // What a reflector still brings after it was replaced, or ended, counts no more.
 func TestReplacedReflectorsCountNoMore(t *testing.T) {
 	m, w := newModel(t), newResourceWatch(nil, widgets, &listwatch.Rollbacks{})
-	w.join(newFeed(widgets, m, nil))
+	w.feeds = []*feed{newFeed(widgets, m, nil)}
 	old := &sink{w}
 	w.sink = old
 	must[any](nil, old.Add(object("shop", "a", "1")))

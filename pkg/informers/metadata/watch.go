@@ -55,14 +55,15 @@ func newResourceWatch(client metadata.Interface, resource schema.GroupVersionRes
 	return w
 }
 
-// join adds a feed.
-func (w *resourceWatch) join(f *feed) {
+// join implements source. Who joins is told of what there is by another list.
+func (w *resourceWatch) join(ctx context.Context, f *feed, running *sync.WaitGroup) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.feeds = append(w.feeds, f)
+	w.mu.Unlock()
+	w.start(ctx, running)
 }
 
-// leave removes a feed, and returns true if none is left.
+// leave implements source.
 func (w *resourceWatch) leave(f *feed) (unused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +85,7 @@ func (w *resourceWatch) start(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { w.run(ctx, sink) })
 }
 
-// stop ends the reflector. Nothing that it still does has any effect.
+// stop implements source. Nothing that the reflector still does has any effect.
 func (w *resourceWatch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,6 +270,11 @@ func identityOf(o *metav1.PartialObjectMetadata) identity {
 	return identity{o.Namespace, o.Name, o.UID}
 }
 
+// object returns what is told of an object that was found to be gone.
+func (id identity) object() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: id.namespace, Name: id.name, UID: id.uid}}
+}
+
 func newFeed(resource schema.GroupVersionResource, h Handler, known versions) *feed {
 	if known == nil {
 		known = versions{}
@@ -301,7 +307,7 @@ func (f *feed) replace(objects []*metav1.PartialObjectMetadata) {
 	}
 	for id := range f.known {
 		if _, ok := there[id]; !ok {
-			f.delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: id.namespace, Name: id.name, UID: id.uid}})
+			f.delete(id.object())
 		}
 	}
 	for _, o := range objects {

@@ -18,7 +18,7 @@ import (
 )
 
 // oldestEmulated is the oldest version that --emulated-version takes (CLI-29).
-const oldestEmulated = "1.33"
+const oldestEmulated = "1.34"
 
 // obeyed are the gates that change what this build does. All others are accepted, because operators give one list to all
 // components (CLI-28).
@@ -39,7 +39,7 @@ var neededGates = []clientfeatures.Feature{clientfeatures.AtomicFIFO, clientfeat
 
 // alwaysOn are gates that cannot be switched off any more, but could in versions that can be emulated. The controllers here
 // always do what they stand for.
-var alwaysOn = []string{"JobManagedBy", "JobPodReplacementPolicy", "OrderedNamespaceDeletion", "PreferSameTrafficDistribution"}
+var alwaysOn = []string{"JobManagedBy", "PreferSameTrafficDistribution"}
 
 // Features are the feature gates and the version to behave like.
 type Features struct {
@@ -119,12 +119,12 @@ func (o *Features) addFlags(fs *pflag.FlagSet) {
 	gates := own.Lookup("feature-gates")
 	gates.Value = gatesValue{gates.Value}
 	gates.Usage = "Switch features on and off, as 'PodDeletionCost=false,AllAlpha=true'. May be given several times; " +
-		"a name may begin with 'kube:'.\nEvery gate of Kubernetes " + binary.DefaultKubeBinaryVersion + " is accepted. " +
+		"a name may begin with 'kube:'.\nEvery gate of Kubernetes " + binary.DefaultKubeBinaryVersion + " and of the minor release before is accepted. " +
 		"These have an effect here:\n" + strings.Join(o.described(), "\n")
 	own.Lookup("emulated-version").Usage = "Take features as they were in an older version, from " + oldestEmulated +
-		" on, as 'kube=1.35'."
+		" on, as 'kube=1.36'."
 	own.Lookup("min-compatibility-version").Usage = "Oldest version that the other components of the control plane may " +
-		"have, as 'kube=1.35'; at most the emulated version."
+		"have, as 'kube=1.36'; at most the emulated version."
 	fs.AddFlagSet(own)
 }
 

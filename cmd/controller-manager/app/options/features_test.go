@@ -46,13 +46,20 @@ func TestFeatureGates(t *testing.T) {
 		{name: "CLI-28 repeated", args: "--feature-gates=PodDeletionCost=false --feature-gates=WatchListClient=false",
 			off: "PodDeletionCost WatchListClient"},
 		{name: "CLI-28 the last one counts", args: "--feature-gates=PodDeletionCost=false,PodDeletionCost=true", on: "PodDeletionCost"},
-		{name: "CLI-28 all alpha", args: "--feature-gates=AllAlpha=true", on: "ClientsAllowCBOR"},
+		{name: "CLI-28 all alpha", args: "--feature-gates=AllAlpha=true,GenericWorkload=true", on: "ClientsAllowCBOR"},
 		{name: "CLI-28 all beta but one", args: "--feature-gates=AllBeta=false,PodDeletionCost=true",
 			on: "PodDeletionCost", off: "WatchListClient"},
 		{name: "CLI-67 a locked gate may be set to what it is", args: "--feature-gates=LogarithmicScaleDown=true",
 			on: "LogarithmicScaleDown"},
 		{name: "CLI-28 nothing", args: "--feature-gates=", on: "PodDeletionCost"},
 		{name: "CLI-29 as it was in 1.35", args: "--emulated-version=1.35", off: "AtomicFIFO StaleControllerConsistencyReplicaSet"},
+		{name: "V37-9 as it was in 1.36", args: "--emulated-version=1.36", on: "AtomicFIFO DRADeviceTaints",
+			off: "MaxUnavailableStatefulSet HPAScaleToZero HPAGeneration NodeControllerLeaseCircuitBreaker GenericWorkload SELinuxMount"},
+		{name: "V37-9 as it is in 1.37", on: "MaxUnavailableStatefulSet HPAScaleToZero HPAGeneration NodeControllerLeaseCircuitBreaker SELinuxMount",
+			off: "GenericWorkload StatefulSetRecreateStrategy"},
+		{name: "V37-15 depends on GenericWorkload", args: "--feature-gates=CompositePodGroup=true",
+			err: "CompositePodGroup is enabled, but depends on features that are disabled: [GenericWorkload TopologyAwareWorkloadScheduling]"},
+		{name: "V37-15 depends on nothing any more", args: "--feature-gates=PodCertificateRequest=true", on: "PodCertificateRequest"},
 		{name: "the other needed gate", args: "--emulated-version=1.34 --feature-gates=InOrderInformers=false",
 			err: "feature gate InOrderInformers cannot be switched off"},
 		{name: "CLI-28 unknown", args: "--feature-gates=Foo=true", err: "unrecognized feature gate: Foo"},
@@ -95,7 +102,7 @@ func TestFeatureGates(t *testing.T) {
 // TestEveryGateIsAccepted sets each to its default, which even a locked one allows (CLI-28).
 func TestEveryGateIsAccepted(t *testing.T) {
 	all := newFeatures().gate.GetAll()
-	if len(all) < 240 {
+	if len(all) < 277 {
 		t.Fatalf("only %d gates", len(all))
 	}
 	for name, spec := range all {
@@ -125,7 +132,7 @@ func TestGatesOfSection5(t *testing.T) {
 		{"CLI-73", "ComponentStatusz", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
 		{"CLI-74", "ClientsAllowCBOR", featuregate.FeatureSpec{PreRelease: featuregate.Alpha}},
 		{"CLI-74", "ClientsPreferCBOR", featuregate.FeatureSpec{PreRelease: featuregate.Alpha}},
-		{"CLI-74", "ConcurrentWatchObjectDecode", featuregate.FeatureSpec{PreRelease: featuregate.Beta}},
+		{"CLI-74", "ConcurrentWatchObjectDecode", featuregate.FeatureSpec{PreRelease: featuregate.Beta, Default: true}},
 	} {
 		got, ok := all[featuregate.Feature(want.name)]
 		got.Version = nil
@@ -146,7 +153,7 @@ func (g libraryGates) AddVersioned(in map[clientfeatures.Feature]clientfeatures.
 // TestGatesAreThoseOfTheLibraries notices when a newer library has other gates than features.txt.
 func TestGatesAreThoseOfTheLibraries(t *testing.T) {
 	specs, _ := features.All()
-	gate := featuregate.NewVersionedFeatureGate(version.MustParse("1.36"))
+	gate := featuregate.NewVersionedFeatureGate(version.MustParse("1.37"))
 	if err := gate.AddVersioned(specs); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +196,7 @@ func TestGatesReachClientGo(t *testing.T) {
 // caches. Before 1.36 the gate that lets them tell it did not exist.
 func TestCachesTellTheirVersion(t *testing.T) {
 	for _, args := range []string{
-		"--emulated-version=1.33", "--emulated-version=1.34", "--emulated-version=kube=1.35", "--emulated-version=1.36", "",
+		"--emulated-version=1.34", "--emulated-version=kube=1.35", "--emulated-version=1.36", "--emulated-version=1.37", "",
 		"--feature-gates=AllBeta=false", "--emulated-version=1.34 --feature-gates=AllBeta=false",
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -271,9 +278,13 @@ func TestGatesWithoutEffect(t *testing.T) {
 		{"what is always done", "JobManagedBy=false", "1.34", "", "feature gate JobManagedBy cannot be switched off: this build always does"},
 		{"what is always done, on", "JobManagedBy=true", "1.34", `gates=["JobManagedBy"]`, ""},
 		{"what is always done, and nobody can switch off", "JobManagedBy=false", "1.36", "", "locked"},
-		{"namespaces", "OrderedNamespaceDeletion=false", "1.33", "", "cannot be switched off: this build"},
+		{"V37-16 of 1.36 only, on", "JobSuccessPolicy=true,GangScheduling=false", "1.37", `gates=["GangScheduling","JobSuccessPolicy"]`, ""},
+		{"V37-16 of 1.36 only, locked", "JobSuccessPolicy=false", "1.37", "", "locked"},
+		{"V37-17 of 1.37 only", "EtcdRangeStream=false,KubeProxyIPVS=true", "1.37", `gates=["EtcdRangeStream","KubeProxyIPVS"]`, ""},
+		{"V37-17 locked in 1.37", "HPAConfigurableTolerance=false", "1.37", "", "locked"},
+		{"V37-9 not locked in 1.36", "HPAConfigurableTolerance=false", "1.36", "", ""},
+		{"V37-9 not there in 1.36", "EtcdRangeStream=true", "1.36", "", "EtcdRangeStream"},
 		{"services", "PreferSameTrafficDistribution=false", "1.34", "", "cannot be switched off: this build"},
-		{"pods that are replaced", "JobPodReplacementPolicy=false", "1.33", "", "cannot be switched off: this build"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o, err := parse("--feature-gates="+test.gates, "--emulated-version=kube="+test.emulated)

@@ -1,0 +1,43 @@
+package ttl
+
+import (
+	"github.com/standalone-kcm/controller-manager/internal/workloads/overlay"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// size is how many nodes there are, and the class of sizes to which that belongs. It is a value of the cluster.
+type size struct {
+	Nodes int
+	Class int
+	names overlay.Map[string, struct{}] // so that a change that is told twice does not count twice
+}
+
+// firstSize is that of a cluster with these nodes, so many of which have the annotation of each class.
+func firstSize(names []string, annotated [steps]int) size {
+	all := make(map[string]struct{}, len(names))
+	for _, name := range names {
+		all[name] = struct{}{}
+	}
+	return size{len(all), firstClass(len(all), annotated), overlay.Of(all)}
+}
+
+// next is the size after a node has come, changed, or gone.
+func (s size) next(before, after plan.Object) size {
+	o := after
+	if after == nil {
+		o = before
+	}
+	if _, counted := s.names.Get(o.GetName()); counted == (after != nil) {
+		return s
+	}
+	s.names = s.names.Clone()
+	if after != nil {
+		s.names.Set(o.GetName(), struct{}{})
+		s.Nodes++
+	} else {
+		s.names.Delete(o.GetName())
+		s.Nodes--
+	}
+	s.Class = nextClass(s.Class, s.Nodes)
+	return s
+}
