@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // NewClient returns a client for informers. Of answers in protobuf it decodes only what the projection keeps, so that whole
@@ -40,7 +41,16 @@ type Client struct {
 	http       *http.Client
 	projection *projection.Projection
 	liveness   *Liveness
+	apis       *served.APIs
 	Rollbacks
+}
+
+// FollowAPIs sets what knows which APIs may be missing. It must be called before anything is listed.
+func (c *Client) FollowAPIs(apis *served.APIs) { c.apis = apis }
+
+// Gate returns what holds back a cache of the resource while that is not served, by the name of the cache; nil if nobody follows the resource.
+func (c *Client) Gate(resource schema.GroupVersionResource, name string) *served.Gate {
+	return c.apis.Gate(resource, name)
 }
 
 // Keep sets what the client decodes, for a client that was made without. It must be called before anything is listed.
@@ -93,7 +103,10 @@ type (
 
 // source returns the source of a cache.
 func (c *Client) source(kind schema.GroupVersionKind, resource schema.GroupVersionResource, name string) *Source {
-	return &Source{Of: "*" + kind.Version + "." + kind.Kind, Resource: resource.GroupResource().String(), Activity: c.liveness.Of(name), Rollbacks: &c.Rollbacks}
+	return &Source{
+		Of: "*" + kind.Version + "." + kind.Kind, Resource: resource.GroupResource().String(),
+		Activity: c.liveness.Of(name), Rollbacks: &c.Rollbacks, Gate: c.Gate(resource, name),
+	}
 }
 
 func (c *Client) listWatch(s *Source, kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector string) (*cache.ListWatch, error) {

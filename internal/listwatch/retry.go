@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // Lists and watches that fail because the server cannot be reached or is not ready are retried after pauses that double
@@ -32,7 +35,7 @@ func retry[T any](ctx context.Context, s *Source, o metav1.ListOptions, try func
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Cap: longestPause, Steps: 32}
 	for {
 		answer, err := try(ctx, o)
-		if err == nil || ctx.Err() != nil || !transient(err, o) {
+		if err == nil || ctx.Err() != nil || !transient(err, o) || s.Gate != nil && served.NotFound(err) {
 			return answer, err
 		}
 		s.errors.log(klog.FromContext(ctx).WithValues("type", s.Of), err)
@@ -72,6 +75,7 @@ type Source struct {
 	Resource  string // with its group, as "pods" or "deployments.apps"
 	Activity  *Activity
 	Rollbacks *Rollbacks
+	Gate      *served.Gate // of an API that may be missing; nil for others
 	// Fresh: a list is never older than what is known already, so that new objects are not taken for gone.
 	Fresh bool
 
@@ -89,14 +93,23 @@ func New[L runtime.Object](
 			if s.Fresh && o.ResourceVersion == "0" {
 				o.ResourceVersion = ""
 			}
-			return retry(ctx, s, o, track(s, "list", listing(s, list)))
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := retry(ctx, s, o, track(s, "watch", opening(s, list, watches)))
+			answer, err := served.Through(ctx, s.Gate, false, func() (L, error) { return retry(ctx, s, o, track(s, "list", listing(s, list))) })
 			if err != nil {
 				return nil, err
 			}
-			return trackWatch(s.Activity, w, o, convert), nil
+			if about, err := meta.ListAccessor(answer); err == nil {
+				s.Gate.Listed(about.GetResourceVersion())
+			}
+			return answer, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := served.Through(ctx, s.Gate, o.SendInitialEvents == nil, func() (watch.Interface, error) {
+				return retry(ctx, s, o, track(s, "watch", opening(s, list, watches)))
+			})
+			if err != nil {
+				return nil, err
+			}
+			return trackWatch(s.Activity, w, o, s.Gate.Listing(convert)), nil
 		},
 	}
 }

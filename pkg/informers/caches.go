@@ -115,7 +115,7 @@ func informerOf[T apiObject](f *Factory, paths []string) (schema.GroupVersionKin
 	if err := f.ask(kind, resource, projection.Fields{Kinds: map[schema.GroupVersionKind][]string{kind: paths}}); err != nil {
 		return kind, nil, err
 	}
-	return kind, f.informer(kind, resource, example), nil
+	return kind, f.gated(resource, f.informer(kind, resource, example)), nil
 }
 
 // informer returns the informer of a kind, and makes it if there is none.
@@ -127,7 +127,7 @@ func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVe
 			return generic.Informer()
 		}
 	}
-	informer := f.InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	informer := f.of(resource).InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		lw := listwatch.Deferred(func() (*cache.ListWatch, error) {
 			switch {
 			case client == nil:

@@ -35,6 +35,7 @@ type Factory struct {
 	selector                        string // of fields; empty for none
 	all                             *all
 	may                             func(schema.GroupResource) error // nil: every kind may be cached
+	needs, uses                     []schema.GroupVersionResource    // see WithAPIs
 }
 
 // all is what the factories of all selectors have in common.
@@ -45,18 +46,25 @@ type all struct {
 	named  sync.Map          // by resource, of all selectors: metrics tell informers apart by nothing else
 
 	mu        sync.Mutex
-	factories map[string]informers.SharedInformerFactory // by selector
-	caches    map[string]Started                         // that have been asked for, by name
-	fields    []projection.Fields                        // that are read
-	fixed     bool                                       // the client knows what to keep, whatever is read
+	factories map[which]informers.SharedInformerFactory
+	caches    map[string]Started  // that have been asked for, by name
+	fields    []projection.Fields // that are read
+	fixed     bool                // the client knows what to keep, whatever is read
 	started   bool
+}
+
+// which informers are of one factory of client-go: those with a selector, and apart from the others those of APIs that may be missing, because
+// one waits for all informers of a factory.
+type which struct {
+	selector string
+	gated    bool
 }
 
 // NewFactory returns the factory of all shared informers. With a client made by [listwatch.NewClient], objects are projected while they
 // are decoded, and lists and watches that fail are retried within seconds. Other clients, such as fakes, only lose
 // managedFields.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
-	a := &all{factories: map[string]informers.SharedInformerFactory{}, caches: map[string]Started{}}
+	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]Started{}}
 	project := projection.ManagedFields
 	if own, ok := client.(*listwatch.Client); ok {
 		a.client, a.fixed = own, own.Projection() != nil
@@ -79,10 +87,16 @@ func (f *Factory) selecting(selector string) *Factory {
 	a := f.all
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.factories[selector] == nil {
-		a.factories[selector] = a.build(selector)
+	of := *f
+	of.selector = selector
+	for _, gated := range []bool{true, false} {
+		key := which{selector, gated}
+		if a.factories[key] == nil {
+			a.factories[key] = a.build(selector)
+		}
+		of.SharedInformerFactory = a.factories[key]
 	}
-	return &Factory{SharedInformerFactory: a.factories[selector], selector: selector, all: a, may: f.may}
+	return &of
 }
 
 // Limited returns the same factory for somebody who may cache only some kinds: may returns an error for all others.
@@ -142,7 +156,11 @@ func (f *Factory) note(resource schema.GroupVersionResource, informer cache.Shar
 	defer f.all.mu.Unlock()
 	name := resource.GroupResource().String()
 	of := cacheName(name, f.selector)
-	f.all.caches[of] = Started{Resource: name, Name: of, Informer: informer, version: resource.Version}
+	gate := f.gate(resource)
+	f.all.caches[of] = Started{
+		Resource: name, Name: of, Informer: f.gated(resource, informer), gate: gate, version: resource.Version,
+		waited: f.all.caches[of].waited || gate != nil && !f.mayLack(resource),
+	}
 }
 
 // identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name: client-go logs the
@@ -203,11 +221,11 @@ func (a *all) unasked(f informers.SharedInformerFactory) projection.Fields {
 	return projection.Fields{Kinds: kinds}
 }
 
-// factories returns those of all selectors.
-func (f *Factory) factories() []informers.SharedInformerFactory {
+// factories returns a copy of those of all selectors.
+func (f *Factory) factories() map[which]informers.SharedInformerFactory {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	return slices.Collect(maps.Values(f.all.factories))
+	return maps.Clone(f.all.factories)
 }
 
 // Start implements informers.SharedInformerFactory.
@@ -233,10 +251,13 @@ func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 }
 
 // WaitForCacheSyncWithContext implements informers.SharedInformerFactory. A type of which there are several caches is synced when
-// all of them are.
+// all of them are. Caches of APIs that are missing are not waited for.
 func (f *Factory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
 	result := cache.SyncResult{Synced: map[reflect.Type]bool{}}
-	for _, one := range f.factories() {
+	for of, one := range f.factories() {
+		if of.gated {
+			continue
+		}
 		r := one.WaitForCacheSyncWithContext(ctx)
 		for t, synced := range r.Synced {
 			before, known := result.Synced[t]
@@ -245,6 +266,9 @@ func (f *Factory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncRes
 		if result.Err == nil {
 			result.Err = r.Err
 		}
+	}
+	if !f.waitForGated(ctx) && result.Err == nil {
+		result.Err = context.Cause(ctx)
 	}
 	return result
 }

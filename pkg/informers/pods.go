@@ -139,14 +139,14 @@ func PodsByClaim(f *Factory, reads ...PodFields) (ClaimPodCache, error) {
 	return ClaimPodCache{s}, err
 }
 
-// Naming returns the pods on nodes whose volumes name the claim, also those with an ephemeral volume whose claim would have that name.
+// Naming returns the pods whose volumes name the claim, on nodes or not, also those with an ephemeral volume whose claim would have that name.
 func (c ClaimPodCache) Naming(namespace, claim string) []*corev1.Pod {
 	return c.by(byClaim, cache.NewObjectName(namespace, claim).String())
 }
 
 func claimsOf(o any) (claims []string, err error) {
 	p, ok := o.(*corev1.Pod)
-	if !ok || p.Spec.NodeName == "" {
+	if !ok {
 		return nil, nil
 	}
 	for _, name := range podutil.Claims(p) {

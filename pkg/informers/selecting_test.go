@@ -51,7 +51,8 @@ func TestSelecting(t *testing.T) {
 	other := must(Objects[*corev1.Secret](Selecting(f, named)))
 	must(Objects[*corev1.ConfigMap](Selecting(f, named)))
 	nodes := must(Objects[*corev1.Node](Selecting(f, fields.Everything())))
-	if one.Informer() != again.Informer() || one.Informer() == other.Informer() || nodes.Informer() != must(Objects[*corev1.Node](f)).Informer() {
+	if one.Informer().GetIndexer() != again.Informer().GetIndexer() || one.Informer().GetIndexer() == other.Informer().GetIndexer() ||
+		nodes.Informer().GetIndexer() != must(Objects[*corev1.Node](f)).Informer().GetIndexer() {
 		t.Error("not one informer for each kind and selector")
 	}
 	f.StartWithContext(t.Context())

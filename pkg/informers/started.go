@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // Started is one of the caches of a process.
@@ -13,8 +15,14 @@ type Started struct {
 	Resource string // with its group: "pods" for the core group, "deployments.apps" for others
 	Name     string // in metrics and health checks; the resource, and with a field selector what is selected of it
 	Informer cache.SharedIndexInformer
-	version  string
+
+	version string
+	gate    *served.Gate // nil if the API is not one that may be missing
+	waited  bool         // somebody who asked for it has not said that it may be missing
 }
+
+// Missing reports whether the API server does not serve the resource, and nobody waits for that.
+func (s Started) Missing() bool { return !s.waited && s.gate.Missing() }
 
 // AllStarted lists the caches of a factory that have been started, by name.
 func AllStarted(f *Factory) (all []Started) {

@@ -54,6 +54,7 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 		if !m.on(entry) {
 			klog.FromContext(ctx).Info(cmp.Or(entry.WhyOff, "Warning: controller is disabled"), "controller", entry.Name)
 			m.noteOff(entry, o.Off[entry.Name])
+			entry.Needs, entry.Uses = nil, nil
 			if entry.Init = entry.Off; entry.Init == nil {
 				continue
 			}
@@ -84,6 +85,10 @@ func (m *instance) buildInformers() error {
 		return fmt.Errorf("client for informers: %w", err)
 	}
 	client.OnRollback(m.rolledBack)
+	if err := m.followAPIs(); err != nil {
+		return err
+	}
+	client.FollowAPIs(m.apis)
 	m.liveness = client.Liveness()
 	var options []kubeinformers.SharedInformerOption
 	if m.Hooks != nil {
@@ -207,8 +212,9 @@ func (m *instance) contextOf(entry Controller, own *client.Clients, access recon
 		mayCache = entry.Rights().MayCache
 	}
 	return Context{
-		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Informers: m.informers.Limited(mayCache), Metadata: m.metadata,
-		Clients: own, Root: m.root, Shared: m.shared, Access: access, RegisterMetrics: m.registerMetrics,
+		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Metadata: m.metadata,
+		Informers: m.informers.Limited(mayCache).WithAPIs(entry.Needs, entry.Uses),
+		Clients:   own, Root: m.root, Shared: m.shared, Access: access, RegisterMetrics: m.registerMetrics,
 	}
 }
 

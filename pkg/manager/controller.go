@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
@@ -59,6 +60,13 @@ type Controller struct {
 	// Flags are its options as a command line sets them, before Init is called. They are nil for a controller without flags, and of no
 	// account for programs that have no command line.
 	Flags Flags
+	// Needs are the APIs without which it cannot work. While the API server does not serve one of them, the controller is off, with a line in
+	// the log and a reason where people ask, and holds up nothing: neither other controllers nor the health of the process. Discovery is asked
+	// again within a minute. A controller that is switched off meanwhile ends, and begins anew when the API returns. While
+	// discovery fails, what it has last said counts.
+	Needs []schema.GroupVersionResource
+	// Uses are APIs that it works without, and uses when they are served: their caches are not waited for, and may be Missing.
+	Uses []schema.GroupVersionResource
 	// Rights says what it asks of the API server (RB-12). It may then ask only for caches of what is named there. It may be nil: then no
 	// role is made for it, and it may cache anything.
 	Rights func() rbac.Rights

@@ -18,6 +18,6 @@
 // # What a manager does
 //
 // It builds all controllers, waits for the API server, fills the caches, takes part in the election if there is one, and runs the
-// controllers while it leads. They are stopped before the lease is released. When the API server goes back to an earlier state
-// ([ErrRolledBack]), it forgets everything and begins anew.
+// controllers while it leads, except for those whose needs the API server does not serve. They are stopped before the lease is released.
+// When the API server goes back to an earlier state ([ErrRolledBack]), it forgets everything and begins anew.
 package manager

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,6 +98,9 @@ func (m *instance) Readyz() []Check {
 			}
 		}
 	}
+	if slices.ContainsFunc(m.runners, func(r *named) bool { return len(r.Needs) > 0 }) {
+		checks = append(checks, Check{Name: "needs", Advisory: true, Err: m.needs})
+	}
 	for _, c := range m.started() {
 		checks = append(checks,
 			Check{Name: "cache-" + c.Name, Err: func() error {
@@ -139,10 +143,10 @@ func (m *instance) electionCheck() []Check {
 	return []Check{{Name: "leaderElection", Err: m.leadership.Check}}
 }
 
-// started lists the caches; none before they are started.
+// started lists the caches whose APIs are served; none before they are started.
 func (m *instance) started() []informers.Started {
 	if all := m.caches.Load(); all != nil {
-		return *all
+		return slices.DeleteFunc(slices.Clone(*all), informers.Started.Missing)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/served"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -151,7 +152,8 @@ func (m *Manager) Handlers() map[string]http.Handler {
 // ControllerStates tells how the controllers of this process do, for metrics.
 func (m *Manager) ControllerStates() []ControllerState { return m.current.Load().ControllerStates() }
 
-// OffStates tells which controllers are off in this process: those of the registry, in its order, and then those that are missing.
+// OffStates tells which controllers are off in this process: those of the registry, in its order, then those whose needs the API server does
+// not serve at the moment, and then those that are missing.
 func (m *Manager) OffStates() []OffState { return m.current.Load().OffStates() }
 
 // CacheStates tells how the caches of this process do, for metrics. There are none before [Manager.Run].
@@ -174,6 +176,7 @@ type instance struct {
 	accounts    []string
 	closers     []func() // run by close, last first
 	liveness    *listwatch.Liveness
+	apis        *served.APIs                        // that controllers need or use
 	refusals    identity.Refusals                   // of the lease
 	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
 	caches      atomic.Pointer[[]informers.Started] // nil until they are started

@@ -30,8 +30,10 @@ func (m *instance) waitForServer(ctx context.Context) error {
 // in good order.
 func (m *instance) startInformers(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var asking sync.WaitGroup
+	asking.Go(func() { m.apis.Run(ctx) })
 	m.informers.StartWithContext(ctx)
-	m.closers = append(m.closers, cancel) // before the factory is shut down, which waits for them
+	m.closers = append(m.closers, asking.Wait, cancel) // before the factory is shut down, which waits for them
 	caches := informers.AllStarted(m.informers)
 	m.caches.Store(&caches)
 }
@@ -48,6 +50,7 @@ func (m *instance) lead(ctx context.Context) error {
 		}
 	}
 	m.shared.Tracker.BeginTerm()
+	m.apis.Ask()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
@@ -90,12 +93,14 @@ func (m *instance) runOne(ctx context.Context, r *named, began func()) error {
 		}
 	}
 	logger := klog.FromContext(ctx).WithValues("controller", r.Name)
-	logger.V(1).Info("Starting controller")
-	defer logger.V(1).Info("Controller has ended")
-	r.running.Store(m.on(r.Controller)) // what takes the place of one that is off does not count
-	defer r.running.Store(false)
-	began()
-	return r.Run(klog.NewContext(ctx, logger))
+	return m.apis.While(klog.NewContext(ctx, logger), r.Needs, began, func(ctx context.Context) error {
+		logger.V(1).Info("Starting controller")
+		defer logger.V(1).Info("Controller has ended")
+		r.running.Store(m.on(r.Controller)) // what takes the place of one that is off does not count
+		defer r.running.Store(false)
+		began()
+		return r.Run(ctx)
+	})
 }
 
 // waitFor waits for the controllers to end; it returns false when they take longer than they may.

@@ -41,6 +41,9 @@ func (m *instance) newExplain() http.Handler {
 	return &explainhttp.Handler{
 		Controllers: func() (all []explainhttp.Controller) {
 			for _, r := range m.runners {
+				if _, missing := m.apis.Missing(r.Needs...); missing {
+					continue
+				}
 				all = append(all, explainhttp.Controller{
 					Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Records: r.records(),
 				})
@@ -97,7 +100,7 @@ func (m *instance) ControllerStates() (all []ControllerState) {
 
 // OffStates is [Manager.OffStates].
 func (m *instance) OffStates() []OffState {
-	all := slices.Clone(m.off)
+	all := append(slices.Clone(m.off), m.unserved()...)
 	for _, name := range m.Missing {
 		all = append(all, OffState{Name: name, Reason: "this build does not have it"})
 	}

@@ -152,7 +152,12 @@ type Watch struct {
 	Resync bool
 	// Ignore names new objects that enqueue nothing, unless they were there before the controller began (EP-7). It may be nil.
 	Ignore func(added plan.Object) bool
+	// Missing reports whether the API server does not serve the kind: the controller then works without it, and its cache is not waited for.
+	// Once the kind is served, its objects enqueue. It is nil for a kind that must be there.
+	Missing func() bool
 }
+
+func (w Watch) missing() bool { return w.Missing != nil && w.Missing() }
 
 // Live is a set of objects to compare with the cache.
 type Live struct {

@@ -38,6 +38,9 @@ func (p *previousLeader) ask(ctx context.Context, shared Shared, watches []Watch
 func serverVersions(ctx context.Context, shared Shared, watches []Watch) (map[schema.GroupVersionKind]string, error) {
 	versions := map[schema.GroupVersionKind]string{}
 	for _, w := range watches {
+		if w.missing() {
+			continue
+		}
 		list, err := shared.list(ctx, w.Kind, metav1.NamespaceAll, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return nil, err

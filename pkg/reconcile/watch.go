@@ -6,20 +6,25 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/keystate"
 	"github.com/standalone-kcm/controller-manager/internal/queue"
 	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// waitForCaches waits until all caches are filled (CLI-59).
+// waitForCaches waits until all caches are filled (CLI-59) whose API is not missing.
 func (r *Runner[S, D, M]) waitForCaches(ctx context.Context) error {
+	var filled freshness.Caches
 	for _, w := range r.Watches {
-		if !cache.WaitForCacheSync(ctx.Done(), w.Informer.HasSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), func() bool { return w.missing() || w.Informer.HasSynced() }) {
 			return nil // ctx has ended
 		}
+		if w.Informer.HasSynced() {
+			filled.Add(w.Kind, w.Informer.GetIndexer())
+		}
 	}
-	if err := r.caches.Usable(); err != nil {
+	if err := filled.Usable(); err != nil {
 		return fmt.Errorf("controller %s: %w", r.Name, err)
 	}
 	return nil
@@ -41,7 +46,7 @@ func (r *Runner[S, D, M]) watch(ctx context.Context) (stop func(), err error) {
 			return stop, fmt.Errorf("controller %s: watch %s: %w", r.Name, w.Kind.Kind, err)
 		}
 		undo = append(undo, func() { _ = w.Informer.RemoveEventHandler(registration) })
-		synced = append(synced, registration.HasSynced)
+		synced = append(synced, func() bool { return w.missing() || registration.HasSynced() })
 	}
 	cache.WaitForCacheSync(ctx.Done(), synced...)
 	return stop, nil

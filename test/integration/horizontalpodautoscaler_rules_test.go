@@ -158,9 +158,9 @@ func (a *autoscaled) namesErrors() {
 		{ofPods(identified("requests", nil), average("1")), "FailedGetPodsMetric", "failed to get pods metric value: ",
 			"unable to get metric requests: no metrics returned from custom metrics API"},
 		{ofObject("v1", "Service", "web", identified("requests", nil), total("1")), "FailedGetObjectMetric", "failed to get object metric value: ",
-			"unable to get metric requests: Service on " + a.ns + " web/unable to fetch metrics from custom metrics API: the metric requests of services web is not known"},
+			"unable to get metric requests on Service " + a.ns + "/web: unable to fetch metrics from custom metrics API: the metric requests of services web is not known"},
 		{ofObject("v1", "Gadget", "web", identified("requests", nil), average("1")), "FailedGetObjectMetric", "failed to get object metric value: failed to get requests object metric: ",
-			"unable to get metric requests: Gadget on " + a.ns + ` web/unable to fetch metrics from custom metrics API: unable to map kind Gadget to resource: no matches for kind "Gadget" in group ""`},
+			"unable to get metric requests on Gadget " + a.ns + `/web: unable to fetch metrics from custom metrics API: unable to map kind Gadget to resource: no matches for kind "Gadget" in group ""`},
 		{ofExternal(identified("requests", get.Labels), total("1")), "FailedGetExternalMetric", "failed to get requests external metric value: failed to get external metric requests: ",
 			"unable to get external metric " + a.ns + "/requests/" + selector + ": no metrics returned from external metrics API"},
 	} {
@@ -207,13 +207,13 @@ func (a *autoscaled) sharesNoPods() {
 	a.scaled(1, "200m", nil)
 	a.waitReplicas(2)
 	a.Kubectl(a.T, "-n", a.ns, "autoscale", "deployment", "web", "--name=other", "--max=4", "--cpu=50%")
-	a.waitSays("ScalingActive", "False AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [")
+	a.waitSays("ScalingActive", "False AmbiguousSelector: pods by selector app=web are controlled by more than one HPA (e.g. [")
 	a.setLoad("400m")
 	a.stays(2)
 	a.wait("an event of the other one names both", func() error {
 		all := events(a.Context(), a.T, a.Client, a.ns, "other")
 		for _, e := range all {
-			if strings.HasPrefix(e, "AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [") &&
+			if strings.HasPrefix(e, "AmbiguousSelector: pods by selector app=web are controlled by more than one HPA (e.g. [") &&
 				strings.Contains(e, a.ns+"/web") && strings.Contains(e, a.ns+"/other") {
 				return nil
 			}

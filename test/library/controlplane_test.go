@@ -22,6 +22,7 @@ import (
 
 // controlPlane is an API server in memory, with a node whose kubelet is played. It works in virtual time, too.
 type controlPlane struct {
+	server *apiserver.Server
 	config *rest.Config
 	client kubernetes.Interface
 	sites  dynamic.ResourceInterface
@@ -41,7 +42,7 @@ func newControlPlane() *controlPlane {
 	played.Go(func() { cluster.Run(ctx) })
 	config := &rest.Config{Host: "http://memory", QPS: -1, Transport: &apiserver.Client{Server: server, Name: "library"}}
 	return &controlPlane{
-		config: config, client: kubernetes.NewForConfigOrDie(config),
+		server: server, config: config, client: kubernetes.NewForConfigOrDie(config),
 		sites: dynamic.NewForConfigOrDie(config).Resource(website.GroupVersion.WithResource("websites")).Namespace(metav1.NamespaceDefault),
 		stop:  func() { cancel(); played.Wait() },
 	}

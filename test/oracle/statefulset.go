@@ -17,9 +17,9 @@ import (
 
 // S22: a StatefulSet has at most one pod for each ordinal, whatever its state (STS-49, STS-53). With ordered pods it creates one only above
 // ready ones (STS-45, STS-46), and deletes those that are too many from the highest down, each when the one before is gone (STS-47). It
-// deletes a wanted pod only to update it, above the partition, when all higher ones are there and ready (STS-55..57), or when it has
-// finished; with a maxUnavailable of more than one, as long as fewer than that are not ready (STS-58). It is judged by each spec that the
-// manager may have seen; what the environment did within the lag is excused.
+// deletes a wanted pod only when it has finished, or to update it, above the partition (STS-55..57), as long as fewer of the others than
+// maxUnavailable are not ready; one that is not ready itself, with parallel pods, whatever the others are (STS-58). It is judged by each
+// spec that the manager may have seen; what the environment did within the lag is excused.
 func S22() Oracle {
 	return Oracle{"S22", "a StatefulSet has one pod for each identity, in order", func(j *judge) hooks {
 		s := &statefulJudge{judge: j, sets: map[types.UID]*statefulSet{}}
@@ -216,21 +216,21 @@ func (s *statefulJudge) wrongDeletion(r *revision, set *statefulSet, spec spec, 
 	if u := spec.UpdateStrategy.RollingUpdate; u != nil && ordinal-from < int(ptr.Deref(u.Partition, 0)) {
 		return fmt.Sprintf("deleted below the partition %d", *u.Partition)
 	}
+	if !spec.ordered() && !ready(p.Pod) {
+		return ""
+	}
 	return s.tooManyDown(r, set, spec, ordinal)
 }
 
-// tooManyDown says which pods are not ready, so that none may be deleted to be updated: a single higher one, or, where maxUnavailable allows
-// more than one, so many of all.
+// tooManyDown says which pods are not ready, so that no other one may be deleted to be updated.
 func (s *statefulJudge) tooManyDown(r *revision, set *statefulSet, spec spec, ordinal int) string {
 	from, to := spec.bounds()
-	most, first := 1, ordinal+1
+	most := 1
 	if u := spec.UpdateStrategy.RollingUpdate; u != nil && u.MaxUnavailable != nil {
-		if most = max(1, int(share(u.MaxUnavailable, int32(to-from), math.Floor))); most > 1 {
-			first = from
-		}
+		most = max(1, int(share(u.MaxUnavailable, int32(to-from), math.Floor)))
 	}
 	down := 0
-	for other := first; other < to; other++ {
+	for other := from; other < to; other++ {
 		if other == ordinal || s.isReady(r, set, other) {
 			continue
 		}

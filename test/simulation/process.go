@@ -97,12 +97,12 @@ func (p *process) run(ctx context.Context, client *apiserver.Client) error {
 	return m.Run(ctx)
 }
 
-// gates switches all on that a controller asks for, but for one that is off by default.
+// gates switches all on that a controller asks for.
 func gates() map[string]bool {
 	on, _ := features.All()
 	all := map[string]bool{}
 	for gate := range on {
-		all[string(gate)] = gate != "MaxUnavailableStatefulSet"
+		all[string(gate)] = true
 	}
 	return all
 }

@@ -179,7 +179,7 @@ var claimProtectionMutants = []Mutant{
 	},
 	{
 		Name:  "pods that have ended do not keep their claims",
-		Edits: []Edit{{claimPlan, "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace {", "if p.Spec.NodeName == \"\" || p.Namespace != c.Namespace || p.DeletionTimestamp != nil {"}},
+		Edits: []Edit{{claimPlan, "return p.Spec.NodeName != \"\" && mounts(p, c)", "return p.Spec.NodeName != \"\" && p.DeletionTimestamp == nil && mounts(p, c)"}},
 		Script: usedClaim + `
 			at 28s  node node-0 do=stop
 			at 28s  node node-1 do=stop

@@ -73,6 +73,17 @@ func initAsking(always bool, requests ...string) func(*corev1.Pod) {
 	}
 }
 
+// resizing gives a pod two containers of which one is to grow and the other one to shrink.
+func resizing(p *corev1.Pod) {
+	p.Spec.Containers = nil
+	for name, cpu := range map[string][2]string{"a": {"cpu=100m", "cpu=300m"}, "b": {"cpu=300m", "cpu=100m"}} {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(cpu[0])}})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: name, AllocatedResources: list(cpu[1]), Resources: &corev1.ResourceRequirements{Requests: list(cpu[1])},
+		})
+	}
+}
+
 // A row is a sentence: a pod like this is charged with that.
 func TestPod(t *testing.T) {
 	for _, c := range []struct {
@@ -96,6 +107,11 @@ func TestPod(t *testing.T) {
 		{"RQ-25 a resize that is under way", pod(asking("cpu=1"), func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu=2"), Resources: &corev1.ResourceRequirements{Requests: list("cpu=2")}}}
 		}), "cpu=2 pods=1 requests.cpu=2"},
+		{"RQ-25 resizes in opposite directions: the larger of the sums", pod(resizing), "cpu=400m pods=1 requests.cpu=400m"},
+		{"RQ-25 what cannot be granted is not charged", pod(asking("cpu=5"), func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu=1"), Resources: &corev1.ResourceRequirements{Requests: list("cpu=1")}}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}}
+		}), "cpu=1 pods=1 requests.cpu=1"},
 		{"RQ-24 a pod that has succeeded is only counted", pod(asking("cpu=1"), phase(corev1.PodSucceeded)), ""},
 		{"RQ-24 a pod that has failed is only counted", pod(asking("cpu=1"), phase(corev1.PodFailed)), ""},
 	} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/scale"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -45,7 +46,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	k.settings = o.settings(c.Enabled)
 	own := newCollectors()
 	c.RegisterMetrics(own.all()...)
-	return reconcile.New(c.Shared, access, reconcile.Controller[snapshot, decision, memory]{
+	return reconcile.New(c.Shared, access.TellStale(own.countStale), reconcile.Controller[snapshot, decision, memory]{
 		Name:    "horizontalpodautoscaler", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{k.autoscalers.Kind().Kind},
@@ -85,33 +86,36 @@ func newCaches(f *informers.Factory, r schedule) (*caches, error) {
 	return k, errors.Join(err1, err2, err3)
 }
 
-// watches: the clock is what enqueues autoscalers. Changes of pods and targets enqueue nothing (HPA-9).
+// watches: an autoscaler that is new, or whose spec has changed, is evaluated at once. Otherwise the clock is what enqueues autoscalers
+// (HPA-8), and changes of pods and targets enqueue nothing (HPA-9).
 func (k *caches) watches(own *collectors) []reconcile.Watch {
-	enqueues := func(before, after plan.Object) []plan.Key {
-		switch {
-		case after == nil:
+	atOnce := func(before, after plan.Object) []plan.Key {
+		if after == nil || !respecified(before, after) {
+			return nil
+		}
+		k.namespaces.changed(after.GetNamespace())
+		return informers.Itself(before, after)
+	}
+	later := func(before, after plan.Object) []plan.Key {
+		if after == nil {
 			k.namespaces.forget(before)
-		case before == nil || before.GetGeneration() != after.GetGeneration() || before.GetUID() != after.GetUID():
-			k.namespaces.changed(after.GetNamespace())
 		}
 		return own.itself(before, after)
 	}
+	wait := func(key plan.Key) time.Duration { return k.schedule.wait(time.Now(), key.Namespace) }
 	return append([]reconcile.Watch{
-		k.autoscalers.Watch(enqueues, informers.WithResync, informers.WithDelay(k.delay)),
+		k.autoscalers.Watch(atOnce),
+		k.autoscalers.Watch(later, informers.WithResync, informers.WithDelay(wait)),
 		k.pods.Watch(informers.Nothing),
 	}, k.workloads.Watches(informers.Nothing)...)
 }
 
-// delay returns how long it takes until an autoscaler that has changed is evaluated. One that has just been created leaves the next evaluation
-// of its namespace out if that would come within a third of a period: mostly its pods are new, too, and have no metrics yet.
-func (k *caches) delay(key plan.Key) time.Duration {
-	now := time.Now()
-	wait := k.schedule.wait(now, key.Namespace)
-	h := k.autoscalers.Get(key.Namespace, key.Name)
-	if h != nil && now.Add(wait).Before(h.CreationTimestamp.Add(k.schedule.Period/3)) {
-		wait += k.schedule.Period
-	}
-	return wait
+// respecified reports whether an autoscaler is another one than before, or has another spec. API servers before 1.37 do not count that in its
+// generation, so specs are compared.
+func respecified(before, after plan.Object) bool {
+	was, _ := before.(*autoscalingv2.HorizontalPodAutoscaler)
+	is, _ := after.(*autoscalingv2.HorizontalPodAutoscaler)
+	return was == nil || is == nil || was.UID != is.UID || !equality.Semantic.DeepEqual(was.Spec, is.Spec)
 }
 
 // schedule says when the autoscalers of a namespace are evaluated: all at the same time, once in a period, so that they can share what is read

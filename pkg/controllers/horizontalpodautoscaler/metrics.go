@@ -7,6 +7,7 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
@@ -21,6 +22,7 @@ type collectors struct {
 	desired              *metrics.GaugeVec
 	lag                  *metrics.Histogram
 	number               *metrics.Gauge
+	stale                *metrics.CounterVec
 
 	mu    sync.Mutex
 	known map[plan.Key]bool
@@ -47,13 +49,18 @@ func newCollectors() *collectors {
 			Help: "How much later than they were due autoscalers were evaluated.", Buckets: metrics.ExponentialBuckets(0.001, 2, 17)}),
 		number: metrics.NewGauge(&metrics.GaugeOpts{Subsystem: subsystem, Name: "num_horizontal_pod_autoscalers", StabilityLevel: metrics.ALPHA,
 			Help: "The number of autoscalers."}),
+		stale: counter("stale_sync_skips_total", "Evaluations that were put off because the cache of the resource lacked own writes.", "group", "resource"),
 		known: map[plan.Key]bool{},
 	}
 }
 
 // all lists the metrics for a registry.
 func (c *collectors) all() []metrics.Registerable {
-	return []metrics.Registerable{c.reconciled, c.took, c.computed, c.computing, c.desired, c.lag, c.number}
+	return []metrics.Registerable{c.reconciled, c.took, c.computed, c.computing, c.desired, c.lag, c.number, c.stale}
+}
+
+func (c *collectors) countStale(r schema.GroupResource) {
+	c.stale.WithLabelValues(r.Group, r.Resource).Inc()
 }
 
 // begin notes which autoscalers there are when a term begins. Those that went while this process did not lead are not among them.

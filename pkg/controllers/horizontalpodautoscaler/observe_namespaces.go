@@ -134,13 +134,13 @@ func (v *view) add(c targetSelector) {
 	v.broad = append(v.broad, c)
 }
 
-// ambiguous returns the names of all autoscalers that select one of the pods, if the one that has them is not the only one (HPA-16).
+// ambiguous returns the names of an autoscaler and of another one that selects one of its pods, the first by name, if there is one (HPA-16).
 func (v *view) ambiguous(of *autoscalingv2.HorizontalPodAutoscaler, pods []*corev1.Pod) (names []string) {
-	found := map[string]bool{}
+	other := ""
 	look := func(p *corev1.Pod, selectors []targetSelector) {
 		for _, c := range selectors {
-			if c.name != of.Name && !found[c.name] && c.selector.Matches(labels.Set(p.Labels)) {
-				found[c.name] = true
+			if c.name != of.Name && (other == "" || c.name < other) && c.selector.Matches(labels.Set(p.Labels)) {
+				other = c.name
 			}
 		}
 	}
@@ -152,14 +152,11 @@ func (v *view) ambiguous(of *autoscalingv2.HorizontalPodAutoscaler, pods []*core
 		}
 		look(p, v.broad)
 	}
-	if len(found) == 0 {
+	if other == "" {
 		return nil
 	}
-	for name := range found {
-		names = append(names, of.Namespace+"/"+name)
-	}
-	names = append(names, of.Namespace+"/"+of.Name)
-	slices.Sort(names)
+	names = []string{of.Namespace + "/" + of.Name, of.Namespace + "/" + other}
+	slices.Sort(names) // so that both of two say the same
 	return names
 }
 

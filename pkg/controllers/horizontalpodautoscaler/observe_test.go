@@ -293,8 +293,8 @@ func TestAmbiguousSelectors(t *testing.T) {
 	}
 	b.observed(t, later, plan.Key{Namespace: "shop", Name: "custom"}, nil)
 	later = later.Add(15 * time.Second)
-	for _, name := range []string{"web", "second", "custom"} {
-		if s := b.observed(t, later, plan.Key{Namespace: "shop", Name: name}, nil); strings.Join(s.Ambiguous, " ") != "shop/custom shop/second shop/web" {
+	for name, want := range map[string]string{"web": "shop/custom shop/web", "second": "shop/custom shop/second", "custom": "shop/custom shop/second"} {
+		if s := b.observed(t, later, plan.Key{Namespace: "shop", Name: name}, nil); strings.Join(s.Ambiguous, " ") != want {
 			t.Error(name, s.Ambiguous)
 		}
 	}
@@ -342,7 +342,7 @@ func TestAmbiguousSelectorsWithinAPeriod(t *testing.T) {
 	}{
 		{nil, web(), ""},
 		{nil, web(called("second", "web")), "shop/second shop/web"},
-		{web(called("second", "web")), web(called("second", "api"), func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Generation = 9 }), ""},
+		{web(called("second", "web")), web(called("second", "api")), ""},
 	}
 	for i, c := range steps {
 		b.put(t, c.after)
@@ -409,23 +409,31 @@ func TestRhythm(t *testing.T) {
 	}
 }
 
-// HPA-8: an autoscaler is evaluated with the others of its namespace, but not within a third of a period after it was created.
-func TestDelayOfNewAutoscalers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
-		for age := time.Duration(0); age < 40*time.Second; age += 1500 * time.Millisecond {
-			created := time.Now().Add(-age)
-			b.put(t, web(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.CreationTimestamp = metav1.NewTime(created) }))
-			delay, wait := b.delay(webKey), b.schedule.wait(time.Now(), webKey.Namespace)
-			if first := time.Now().Add(delay).Sub(created); first < 5*time.Second || delay != wait && (delay != wait+15*time.Second || age+wait >= 5*time.Second) {
-				t.Errorf("%v after it was created: in %v, the others in %v", age, delay, wait)
-			}
-			time.Sleep(1700 * time.Millisecond)
+// HPA-8: an autoscaler that is new, or whose spec has changed, is evaluated at once, whatever its generation says; all else waits.
+func TestAtOnce(t *testing.T) {
+	changed := func(edits ...func(*autoscalingv2.HorizontalPodAutoscaler)) *autoscalingv2.HorizontalPodAutoscaler {
+		return web(edits...)
+	}
+	for _, c := range []struct {
+		name          string
+		before, after plan.Object
+		want          bool
+	}{
+		{"HPA-8 a new one", nil, web(), true},
+		{"HPA-8 its spec has changed", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas++ }), true},
+		{"HPA-8 its status has changed", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Status.CurrentReplicas++ }), false},
+		{"HPA-8 its labels have changed", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Labels = map[string]string{"a": "b"} }), false},
+		{"HPA-8 another one of its name", web(), changed(func(h *autoscalingv2.HorizontalPodAutoscaler) { h.UID = "other" }), true},
+		{"HPA-8 it is gone", web(), nil, false},
+	} {
+		watches := newBench(t).watches(newCollectors())
+		if keys := watches[0].Enqueues(c.before, c.after); (len(keys) > 0) != c.want || watches[0].Delay != nil {
+			t.Errorf("%s: %v", c.name, keys)
 		}
-		if delay, wait := b.delay(plan.Key{Namespace: "shop", Name: "gone"}), b.schedule.wait(time.Now(), "shop"); delay != wait {
-			t.Error(delay, wait)
+		if keys := watches[1].Enqueues(c.before, c.after); len(keys) != 1 || watches[1].Delay(keys[0]) <= 0 {
+			t.Errorf("%s, later: %v", c.name, keys)
 		}
-	})
+	}
 }
 
 // hang is a question that is not answered.

@@ -84,9 +84,7 @@ const (
 // decide evaluates an autoscaler.
 func decide(now time.Time, s snapshot) decision {
 	d := decision{Status: *s.Autoscaler.Status.DeepCopy(), Why: "the target has the size that it should have"}
-	if g := s.Autoscaler.Generation; g > 0 {
-		d.Status.ObservedGeneration = &g
-	}
+	d.Status.ObservedGeneration = &s.Autoscaler.Generation
 	if last := d.Status.LastScaleTime; !s.Scaled.IsZero() && (last == nil || last.Time.Before(s.Scaled)) { // the write of the status has failed
 		at := metav1.NewTime(s.Scaled)
 		d.Status.LastScaleTime = &at
@@ -238,7 +236,7 @@ func (d *decision) selectable(now time.Time, s snapshot) bool {
 		event, text = "SelectorRequired", "the HPA target's scale is missing a selector"
 	case len(s.Ambiguous) > 0:
 		reason = "AmbiguousSelector"
-		said = fmt.Sprintf("pods by selector %s are controlled by multiple HPAs: [%s]", s.Target.Labels, strings.Join(s.Ambiguous, " "))
+		said = fmt.Sprintf("pods by selector %s are controlled by more than one HPA (e.g. [%s])", s.Target.Labels, strings.Join(s.Ambiguous, " "))
 		event, text = reason, said
 	default:
 		return true

@@ -98,8 +98,8 @@ func TestSelectors(t *testing.T) {
 		{"HPA-15, HPA-73 there is none", "Warning SelectorRequired: selector is required", "False InvalidSelector", "the HPA target's scale is missing a selector", func(s *snapshot) { s.Target.Labels = "" }},
 		{"HPA-15 it cannot be read", "Warning InvalidSelector: couldn't convert selector into a corresponding internal selector object: bad", "False InvalidSelector",
 			"couldn't convert selector into a corresponding internal selector object: bad", func(s *snapshot) { s.SelectorErr = "bad" }},
-		{"HPA-16 HPA-60 others select the same pods", "Warning AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [shop/other shop/web]", "False AmbiguousSelector",
-			"pods by selector app=web are controlled by multiple HPAs: [shop/other shop/web]", func(s *snapshot) { s.Ambiguous = []string{"shop/other", "shop/web"} }},
+		{"HPA-16 HPA-60 others select the same pods", "Warning AmbiguousSelector: pods by selector app=web are controlled by more than one HPA (e.g. [shop/other shop/web])", "False AmbiguousSelector",
+			"pods by selector app=web are controlled by more than one HPA (e.g. [shop/other shop/web])", func(s *snapshot) { s.Ambiguous = []string{"shop/other", "shop/web"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := at(4, 100, c.edit)

@@ -24,7 +24,7 @@ type snapshot struct {
 	Unparsable bool   // the reference to the target is what is wrong
 
 	SelectorErr string        // why the selector of the target cannot be used
-	Ambiguous   []string      // all autoscalers, this one included, that select one of its pods, if there are others (HPA-16)
+	Ambiguous   []string      // this autoscaler and another one that selects one of its pods, if there is one (HPA-16)
 	Pods        []*corev1.Pod // of the target
 	Readings    []reading     // one for each metric; none if no metrics are to be read
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -30,14 +31,14 @@ func New(o Options) manager.Controller {
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	claims, err1 := informers.IndexedObjects(c.Informers, "protection", due)
 	pods, err2 := informers.PodsByClaim(c.Informers, informers.PodFields{Paths: []string{
-		"spec.nodeName", "spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
+		"status.phase", "spec.nodeName", "spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
 		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
 	}})
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	k := &caches{claims: claims, pods: pods}
-	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
+	protection := reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{
 		Name:    "pvcprotection", // of the queue
 		Workers: int(o.Workers),
 		Kinds:   []string{"Namespace"},
@@ -48,5 +49,25 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Observe:  k.observe,
 		Remember: reconcile.Always[snapshot, struct{}, memory], // it is what was seen
 		Plan:     reconcile.PlanOnly(planClaims),
-	}), nil
+	})
+	if !c.Enabled("PersistentVolumeClaimUnusedSinceTime") {
+		return protection, nil
+	}
+	// Conditions have keys and workers of their own, so that no finalizer waits for one.
+	return reconcile.Together(protection, reconcile.New(c.Shared, c.Access, reconcile.Controller[usage, struct{}, struct{}]{
+		Name:      "pvcunused",
+		QueueName: "pvcprotection",
+		Workers:   int(o.Workers),
+		Kinds:     []string{"PersistentVolumeClaim"},
+		Watches: []reconcile.Watch{
+			claims.Watch(k.unusedByClaim, informers.WithResync),
+			pods.Watch(k.unusedByPod),
+		},
+		Observe:          k.observeUnused,
+		Owner:            func(u usage) plan.Object { return u.Claim },
+		SkipVerification: true, // the version is a precondition of the only write
+		Plan:             reconcile.PlanOnly(planUnused),
+		Report:           reconcile.ReportOnly[usage, struct{}](reportUnused),
+		Applied:          k.appliedUnused,
+	})), nil
 }

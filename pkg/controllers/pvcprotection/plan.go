@@ -105,15 +105,19 @@ func explain(changes, left int, kept []string) string {
 // one whose claim this is. A pod whose end is decided does not keep the claims that it controls, which are those of ephemeral volumes and
 // those that a StatefulSet deletes with the pod: each would wait for the other.
 func uses(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
-	if p.Spec.NodeName == "" || p.Namespace != c.Namespace {
+	return p.Spec.NodeName != "" && mounts(p, c) && !(metav1.IsControlledBy(c, p) && over(p))
+}
+
+// mounts reports whether a volume of a pod names the claim, or is an ephemeral one whose claim this is.
+func mounts(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
+	if p.Namespace != c.Namespace {
 		return false
 	}
-	own := metav1.IsControlledBy(c, p)
 	for i := range p.Spec.Volumes {
 		switch v := &p.Spec.Volumes[i]; {
 		case v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name,
-			v.Ephemeral != nil && podutil.EphemeralClaim(p, v) == c.Name && own:
-			return !own || !over(p)
+			v.Ephemeral != nil && podutil.EphemeralClaim(p, v) == c.Name && metav1.IsControlledBy(c, p):
+			return true
 		}
 	}
 	return false

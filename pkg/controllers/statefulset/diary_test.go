@@ -66,7 +66,7 @@ func (s *simulation) look() int {
 		objects = append(objects, r)
 	}
 	snap := see(set, objects...)
-	snap.ReplaceStuckPods = s.replaceStuck
+	snap.MaxUnavailable, snap.ReplaceStuckPods = true, s.replaceStuck
 	p := planned(s.world.Now(), snap)
 	if p.Why != s.said {
 		s.said = p.Why
@@ -160,6 +160,21 @@ func TestDiaries(t *testing.T) {
 			s.run()
 			s.diary = nil
 			s.user("change the image to v2", image("v2")).run()
+		},
+		"STS-58 parallel update": func(s *simulation) {
+			s.user("web has parallel pods, of which two may be unavailable", parallel, most("2")).run()
+			s.diary = nil
+			s.user("change the image to one that does not start", image("broken")).run()
+			s.user("change the image to v2", image("v2")).run()
+		},
+		"STS-62 update on deletion": func(s *simulation) {
+			s.user("pods are updated when they are deleted", onDelete).run()
+			s.diary = nil
+			s.user("change the image to v2", image("v2")).run()
+			for _, p := range plantest.All[*corev1.Pod](s.world) {
+				s.world.Remove(p)
+			}
+			s.user("all pods are deleted").run()
 		},
 		"STS-92 scaling down waits": func(s *simulation) {
 			s.user("scale to 5", size(5)).run()

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
@@ -63,6 +64,21 @@ func partition(n int32) edit {
 		}
 		set.Spec.UpdateStrategy.RollingUpdate.Partition = &n
 	}
+}
+
+// most is how many pods may be unavailable in an update.
+func most(text string) edit {
+	return func(set *appsv1.StatefulSet) {
+		n := intstr.Parse(text)
+		if set.Spec.UpdateStrategy.RollingUpdate == nil {
+			set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{}
+		}
+		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &n
+	}
+}
+
+func recreate(set *appsv1.StatefulSet) {
+	set.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RecreateStatefulSetStrategyType}
 }
 
 func minReady(seconds int32) edit {

@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -193,12 +192,6 @@ func TestUpdate(t *testing.T) {
 func TestMaxUnavailable(t *testing.T) {
 	four := web(4, parallel)
 	v2 := []plan.Object{revision("v2", 2, four)}
-	most := func(text string) edit {
-		return func(set *appsv1.StatefulSet) {
-			n := intstr.Parse(text)
-			set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &n
-		}
-	}
 	all := func(edits ...podEdit) (pods []*corev1.Pod) {
 		for i := range 4 {
 			p := pod(four, i, "v1")
@@ -216,13 +209,44 @@ func TestMaxUnavailable(t *testing.T) {
 		{name: "STS-58 at least one", set: web(4, parallel, image("v2"), most("1%")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
 		{name: "STS-58 one if nothing is said", set: web(4, parallel, image("v2")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
 		{name: "STS-58 nonsense counts as one", set: web(4, parallel, image("v2"), most("x")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
-		{name: "STS-58 unavailable pods count", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(unready), edit: on, want: []string{"delete web-3"}},
+		{name: "STS-58 unavailable pods count", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(unready), edit: on, want: []string{"delete web-3 web-0"}},
+		{name: "STS-58 also below the partition, where they stay", set: web(4, parallel, image("v2"), most("1"), partition(1)), more: v2, pods: all(unready), edit: on, says: "1 pods are not available"},
+		{
+			name: "STS-58 outdated pods that are not ready go, however many they are", set: web(4, parallel, image("v2"), most("1")), more: v2,
+			pods: all(nil, unready, unready, unready), edit: on, want: []string{"delete web-3 web-2 web-1"},
+		},
+		{
+			name: "STS-58 one that is ready, but not for long enough, is waited for", set: web(4, parallel, image("v2"), most("2"), minReady(30)), more: v2,
+			pods: all(nil, nil, nil, unready), edit: on, want: []string{"delete web-3"},
+		},
+		{name: "STS-58 ordered pods, too", set: web(4, image("v2"), most("2")), more: v2, pods: all(), edit: on, want: []string{"delete web-3 web-2"}},
+		{name: "STS-58 of which none goes while one is not available", set: web(4, image("v2"), most("2")), more: v2, pods: all(nil, nil, nil, unready), edit: on, says: "web-3 is not running and ready"},
 		{name: "STS-58 so do those that are being deleted", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(plantest.Terminating, plantest.Terminating), edit: on},
 		{name: "STS-58 an outdated pod that is unavailable anyway costs nothing", set: web(4, parallel, image("v2"), most("1")), more: v2, pods: all(nil, nil, nil, unready), edit: on, want: []string{"delete web-3"}},
 		{name: "STS-58 down to the partition", set: web(4, parallel, image("v2"), most("4"), partition(2)), more: v2, pods: all(), edit: on, want: []string{"delete web-3 web-2"}},
 		{name: "STS-58 without the gate one at a time", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(), want: []string{"delete web-3"}},
 	} {
 		c.run(t)
+	}
+}
+
+// A set with a strategy that is not known here is left alone, which is told once for each spec.
+func TestRecreate(t *testing.T) {
+	set := web(3, recreate, image("v2"))
+	s := see(set, revision("v1", 1, set), pod(set, 0, "v1"))
+	want := []string{"Warning UnknownStrategy: statefulset " + plantest.Namespace + "/web uses Recreate strategy but feature gate StatefulSetRecreateStrategy is disabled"}
+	if p := planned(now, s); !cmp.Equal(want, lines(p.Steps)) || !reported(now, s, plan.Outcome{}).Empty() {
+		t.Errorf("STS-76 %v: %s", lines(p.Steps), p.Why)
+	}
+	s.Seen = true
+	if p := planned(now, s); !p.Empty() || p.Why == "" {
+		t.Errorf("STS-76 %v: %s", lines(p.Steps), p.Why)
+	}
+	o := newObserver(t, set)
+	for _, seen := range []bool{false, true} {
+		if got := o.look().Seen; got != seen {
+			t.Errorf("STS-76 seen: %t", got)
+		}
 	}
 }
 

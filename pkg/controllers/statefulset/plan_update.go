@@ -11,10 +11,10 @@ import (
 
 // replaceOutdated deletes pods of earlier revisions, the highest ordinal first, down to the partition (STS-55..58).
 func (r *rollout) replaceOutdated() []plan.Step {
-	if r.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+	switch {
+	case r.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
 		return nil
-	}
-	if r.MaxUnavailable {
+	case r.MaxUnavailable:
 		return r.replaceSeveral()
 	}
 	for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {
@@ -39,8 +39,8 @@ func (r *rollout) outdated(p *corev1.Pod) bool {
 	return revisionOf(p) != r.update.Name && p.DeletionTimestamp == nil && !podutil.Finished(p)
 }
 
-// replaceSeveral deletes as many outdated pods at once as maxUnavailable allows (STS-58). One that is not available anyway costs
-// nothing.
+// replaceSeveral deletes the outdated pods that are not ready, which takes nothing away, and as many available ones as maxUnavailable allows
+// (STS-58). One that is ready, but not for long enough yet, serves already, so it is waited for.
 func (r *rollout) replaceSeveral() []plan.Step {
 	unavailable := r.unavailable()
 	budget := r.maxUnavailable() - unavailable
@@ -50,11 +50,11 @@ func (r *rollout) replaceSeveral() []plan.Step {
 		if p == nil || !r.outdated(p) {
 			continue
 		}
-		if r.waits(p) == "" {
+		if ready(p) {
+			if budget <= 0 || r.waits(p) != "" {
+				continue
+			}
 			budget--
-		}
-		if budget < 0 {
-			break
 		}
 		r.say("delete pod %s, to replace it by one of revision %s", p.Name, r.update.Name)
 		doomed = append(doomed, p)

@@ -96,11 +96,10 @@ func (r *rollout) status(did plan.Outcome) appsv1.StatefulSetStatus {
 	return status
 }
 
-// complete reports whether a rolling update has nothing left to do (STS-62).
+// complete reports whether an update has nothing left to do, whoever has deleted the outdated pods (STS-62).
 func (r *rollout) complete(status appsv1.StatefulSetStatus) bool {
 	wanted := int32(replicas(r.Set))
-	return r.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType &&
-		status.UpdatedReplicas == wanted && status.ReadyReplicas == wanted && status.Replicas == wanted
+	return status.UpdatedReplicas == wanted && status.ReadyReplicas == wanted && status.Replicas == wanted
 }
 
 // nextAvailable is when the next pod has been ready for minReadySeconds (STS-7).

@@ -60,8 +60,16 @@ func TestStatus(t *testing.T) {
 			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
 		},
 		{
-			"STS-62 on deletion the current revision stays", web(2, image("v2"), current, onDelete), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, 0,
-			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+			"STS-62 on deletion, too", web(2, image("v2"), current, onDelete), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 2, UpdatedReplicas: 2, CurrentRevision: v2.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-62 on deletion while a pod is outdated", web(2, image("v2"), current, onDelete), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v2")}, 0,
+			appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 1, UpdatedReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
+		},
+		{
+			"STS-61 pods of a third revision do not count", web(3, parallel, image("v2"), current), []*corev1.Pod{pod(base, 0, "v1"), pod(base, 1, "v3"), pod(base, 2, "v3")}, 2,
+			appsv1.StatefulSetStatus{Replicas: 3, ReadyReplicas: 3, AvailableReplicas: 3, CurrentReplicas: 1, CurrentRevision: v1.Name, UpdateRevision: v2.Name},
 		},
 		{
 			"STS-6 a set that is being deleted is counted", web(2, image("v2"), deleted), []*corev1.Pod{pod(base, 0, "v2")}, 0,

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -19,7 +20,10 @@ import (
 
 // New returns the controller of Websites.
 func New() manager.Controller {
-	return manager.Controller{Name: "website-controller", Account: "website-controller", Rights: rights, Init: initialize}
+	return manager.Controller{
+		Name: "website-controller", Account: "website-controller", Rights: rights, Init: initialize,
+		Needs: []schema.GroupVersionResource{GroupVersion.WithResource("websites")},
+	}
 }
 
 // rights are what the controller asks of the API server.

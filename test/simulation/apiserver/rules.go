@@ -125,7 +125,7 @@ func workloadRules() map[string]rules {
 			}),
 		},
 		"cronjobs":                 {generations: true, defaults: each(defaultCronJob)},
-		"horizontalpodautoscalers": {defaults: each(defaultAutoscaler)},
+		"horizontalpodautoscalers": {generations: true, defaults: each(defaultAutoscaler)},
 		"poddisruptionbudgets":     {generations: true, versioned: true},
 	}
 }

@@ -25,6 +25,7 @@ const oldestEmulated = "1.34"
 var obeyed = []string{
 	"AllAlpha", "AllBeta", "ComponentFlagz", "ComponentStatusz", "DRAExtendedResource", "DeploymentReplicaSetTerminatingReplicas",
 	"HPAConfigurableTolerance", "HPAScaleToZero", "InPlacePodLevelResourcesVerticalScaling", "MaxUnavailableStatefulSet",
+	"PersistentVolumeClaimUnusedSinceTime",
 	"PodDeletionCost", "PodLevelResources", "StatefulSetSemanticRevisionComparison", "TaintTolerationComparisonOperators",
 	// of the logging library
 	"ContextualLogging", "LoggingAlphaOptions", "LoggingBetaOptions",

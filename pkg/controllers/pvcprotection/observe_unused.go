@@ -1,0 +1,79 @@
+package pvcprotection
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// observeUnused finds a claim and a pod that names it. The cache decides: what it shows too late is put right when it does, and nothing
+// is deleted because of it (SM-45).
+func (k *caches) observeUnused(_ context.Context, r reconcile.Request[struct{}]) (o reconcile.Observation[usage, struct{}], err error) {
+	c := k.claims.Get(r.Key.Namespace, r.Key.Name)
+	if c == nil {
+		return o, nil
+	}
+	o.Exists, o.Snapshot = true, k.usageOf(c)
+	return o, nil
+}
+
+func (k *caches) usageOf(c *corev1.PersistentVolumeClaim) usage {
+	u := usage{Claim: c, Refused: k.refused.Load()}
+	for _, p := range k.pods.Naming(c.Namespace, c.Name) {
+		if names(p, c) && (u.Pod == "" || p.Name < u.Pod) {
+			u.Pod = p.Name
+		}
+	}
+	return u
+}
+
+// unusedByClaim returns a claim whose condition differs, and one that is gone, so that nothing is remembered of it.
+func (k *caches) unusedByClaim(before, after plan.Object) []plan.Key {
+	if after == nil {
+		return []plan.Key{plan.KeyOf(before)}
+	}
+	return k.unused(after.GetNamespace(), after.GetName())
+}
+
+// unusedByPod returns the claims whose condition differs because a pod has come, ended or gone.
+func (k *caches) unusedByPod(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*corev1.Pod)
+	is, _ := after.(*corev1.Pod)
+	if was != nil && is != nil && was.UID == is.UID && podutil.Finished(was) == podutil.Finished(is) {
+		return nil
+	}
+	for _, p := range []*corev1.Pod{was, is} {
+		if p == nil || p == is && was != nil && was.UID == is.UID { // the volumes of a pod do not change
+			continue
+		}
+		for _, claim := range podutil.Claims(p) {
+			keys = append(keys, k.unused(p.Namespace, claim)...)
+		}
+	}
+	return keys
+}
+
+// unused returns the key of a claim whose condition differs. Whichever cache is the last to show why it does leads here.
+func (k *caches) unused(namespace, name string) []plan.Key {
+	if c := k.claims.Get(namespace, name); c != nil && k.usageOf(c).differs() {
+		return []plan.Key{plan.KeyOf(c)}
+	}
+	return nil
+}
+
+// appliedUnused notes that the account lacks the right to write statuses of claims, as it does on API servers before 1.36: then claims have
+// no such condition, and it is not tried again. Where something else forbids a write, such as a webhook, the write is retried like any other.
+func (k *caches) appliedUnused(ctx context.Context, _ usage, _ struct{}, _, reported plan.Outcome) {
+	err := reported.Err
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot update resource "persistentvolumeclaims/status"`) || k.refused.Swap(true) {
+		return
+	}
+	klog.FromContext(ctx).Info("Claims get no condition Unused: this process may not write their status", "err", err.Error())
+}
