@@ -8,7 +8,7 @@ export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath -trimpath=%,$(shell go env GOFLAGS)) -trimpath)
 
 # The Kubernetes release that the manager takes the place of; as with other distributions, what follows the + is ours.
-VERSION := v1.36.3+standalone
+VERSION := v1.37.2+standalone
 
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 TREE_STATE := $(if $(shell git status --porcelain 2>/dev/null),dirty,clean)
@@ -17,7 +17,7 @@ COMMIT_DATE := $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ 
 NUMBER := v0.1.0
 RELEASE := $(or $(shell git describe --tags --dirty 2>/dev/null),$(NUMBER))
 STAMP := k8s.io/component-base/version
-LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 \
+LDFLAGS := -s -w -X $(STAMP).gitVersion=$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 \
 	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(TREE_STATE) -X $(STAMP).buildDate=$(COMMIT_DATE) \
 	-X github.com/standalone-kcm/controller-manager/cmd/controller-manager/app.release=$(RELEASE)
 
@@ -53,7 +53,7 @@ timeout = -timeout=$$((3*$(SECONDS_$(1))))s
 # Modules that only pin programs have no code of their own to check.
 FILES = $(shell git ls-files --cached --others --exclude-standard)
 MODULES = $(patsubst %/,%,$(dir $(filter go.mod %/go.mod,$(FILES))))
-PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kwok)
+PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 FUZZTIME ?= 1m
@@ -77,7 +77,7 @@ help: ## List the targets
 build: ## Build bin/controller-manager
 	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
-run: build ## Start a control plane with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/), stay until Ctrl-C
+run: build ## Start a control plane (KUBERNETES=1.36, 1.35: an older one) with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/), stay until Ctrl-C
 	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
 	@exec bin/localcluster run $(addprefix --examples=,$(EXAMPLES))
 

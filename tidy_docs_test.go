@@ -96,7 +96,7 @@ func TestUsersPagesHaveNoContractIDs(t *testing.T) {
 }
 
 func TestContractIDs(t *testing.T) {
-	got := strings.Join(contractIDs("CLI-82, (PGC-10) in UTF-8 and SHA-256 with EP-4: v1.36.3-standalone, X-1, ABCDE-1"), " ")
+	got := strings.Join(contractIDs("CLI-82, (PGC-10) in UTF-8 and SHA-256 with EP-4: v1.37.2-standalone, X-1, ABCDE-1"), " ")
 	if want := "CLI-82 PGC-10 EP-4"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -24,7 +24,7 @@ import (
 // program is one that localcluster can build.
 type program struct {
 	name   string
-	module string // the folder that pins it
+	module string // the folder that pins it; "kubernetes" stands for the folder of the release that was asked for
 	pkg    string
 }
 
@@ -51,8 +51,9 @@ var needed = []string{"etcd", "kwok", "kwokctl", "kube-scheduler", "kube-apiserv
 
 // toolbox knows where built programs are and how they are built.
 type toolbox struct {
-	source string // hack/localcluster
-	state  string // the cache folder
+	source  string // hack/localcluster
+	state   string // the cache folder
+	release string // of Kubernetes, such as "1.36"; empty for the default, which the folder "kubernetes" pins
 }
 
 func newToolbox() (*toolbox, error) {
@@ -64,7 +65,30 @@ func newToolbox() (*toolbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &toolbox{source: source, state: state}, nil
+	t := &toolbox{source: source, state: state, release: os.Getenv("KUBERNETES")}
+	return t, t.checkRelease()
+}
+
+// checkRelease reports a release that no folder pins. The release of the default may be named, too.
+func (t *toolbox) checkRelease() error {
+	if t.release == "" {
+		return nil
+	}
+	version, _, err := t.pinned("kubernetes")
+	if err != nil || !strings.HasPrefix(version, "v"+t.release+".") {
+		return fmt.Errorf("KUBERNETES=%q: no such release here, see the folders %s", t.release, filepath.Join(t.source, "kubernetes*"))
+	}
+	return nil
+}
+
+// folder is where a module is pinned.
+func (t *toolbox) folder(module string) string {
+	if module == "kubernetes" && t.release != "" {
+		if older := module + "-" + t.release; fileExists(filepath.Join(t.source, older, "go.mod")) {
+			return older
+		}
+	}
+	return module
 }
 
 func runBuild(ctx context.Context, flags *flag.FlagSet, args []string) error {
@@ -104,7 +128,7 @@ func runPath(_ context.Context, flags *flag.FlagSet, args []string) error {
 
 // neededHere are the programs that have to be built for a cluster on this machine.
 func (t *toolbox) neededHere(ctx context.Context) []string {
-	if installedKubectl(ctx) == "" {
+	if t.installedKubectl(ctx) == "" {
 		return append(slices.Clone(needed), "kubectl")
 	}
 	return slices.Clone(needed)
@@ -149,11 +173,11 @@ func (t *toolbox) path(name string) (string, error) {
 
 // pinned reads the version that a folder pins, and a key over all that goes into a build there.
 func (t *toolbox) pinned(module string) (version, key string, err error) {
-	gomod, err := os.ReadFile(filepath.Join(t.source, module, "go.mod"))
+	gomod, err := os.ReadFile(filepath.Join(t.source, t.folder(module), "go.mod"))
 	if err != nil {
 		return "", "", err
 	}
-	gosum, err := os.ReadFile(filepath.Join(t.source, module, "go.sum"))
+	gosum, err := os.ReadFile(filepath.Join(t.source, t.folder(module), "go.sum"))
 	if err != nil {
 		return "", "", err
 	}
@@ -251,7 +275,7 @@ func (t *toolbox) buildModule(ctx context.Context, module string, batch []progra
 		args = append(args, p.pkg)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(t.source, module)
+	cmd.Dir = filepath.Join(t.source, t.folder(module))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	if err := runWithProgress(cmd, strings.Join(programNames(batch), ", "), start); err != nil {
 		return err
@@ -360,15 +384,15 @@ func (l *buildLog) errors() string {
 
 // kubectl is the installed kubectl or else the built one.
 func (t *toolbox) kubectl(ctx context.Context) (string, error) {
-	if path := installedKubectl(ctx); path != "" {
+	if path := t.installedKubectl(ctx); path != "" {
 		return path, nil
 	}
 	return t.path("kubectl")
 }
 
-// installedKubectl returns the kubectl in the PATH if it runs and is of a release that works with the API server: 1.35 to
-// 1.37 with 1.36.
-func installedKubectl(ctx context.Context) string {
+// installedKubectl returns the kubectl in the PATH if it runs and is of a release that works with the API server: 1.36 to
+// 1.38 with 1.37.
+func (t *toolbox) installedKubectl(ctx context.Context) string {
 	path, err := exec.LookPath("kubectl")
 	if errors.Is(err, exec.ErrDot) || path == "" {
 		return ""
@@ -385,10 +409,19 @@ func installedKubectl(ctx context.Context) string {
 	if json.Unmarshal(out, &v) != nil {
 		return ""
 	}
-	for _, release := range []string{"v1.35.", "v1.36.", "v1.37."} {
-		if strings.HasPrefix(v.ClientVersion.GitVersion, release) {
-			return path
+	if server, _, err := t.pinned("kubernetes"); err != nil || !worksWith(v.ClientVersion.GitVersion, server) {
+		return ""
+	}
+	return path
+}
+
+// worksWith reports whether the minor releases of a client and a server, such as v1.36.3, are at most one apart.
+func worksWith(client, server string) bool {
+	var minors [2]int
+	for i, version := range []string{client, server} {
+		if _, err := fmt.Sscanf(version, "v1.%d.", &minors[i]); err != nil {
+			return false
 		}
 	}
-	return ""
+	return max(minors[0], minors[1])-min(minors[0], minors[1]) <= 1
 }

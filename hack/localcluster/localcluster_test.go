@@ -47,8 +47,9 @@ func newTestCluster(t *testing.T, name string) *cluster {
 }
 
 func TestPinnedVersionsAreFound(t *testing.T) {
+	t.Setenv("KUBERNETES", "")
 	tools := newTestToolbox(t)
-	for module, prefix := range map[string]string{"kubernetes": "v1.36.", "etcd": "v3.6.", "kwok": "v0.8."} {
+	for module, prefix := range map[string]string{"kubernetes": "v1.37.", "etcd": "v3.7.", "kwok": "v0.8."} {
 		version, key, err := tools.pinned(module)
 		if err != nil || !strings.HasPrefix(version, prefix) || len(key) != 12 {
 			t.Errorf("%s: version %q, key %q, error %v", module, version, key, err)
@@ -56,6 +57,30 @@ func TestPinnedVersionsAreFound(t *testing.T) {
 	}
 	if _, err := tools.path("kube-proxy"); err == nil {
 		t.Error("path of an unknown program: no error")
+	}
+}
+
+func TestAnOlderReleaseIsChosenByTheEnvironment(t *testing.T) {
+	for release, want := range map[string]string{"": "kubernetes-v1.37.", "1.37": "kubernetes-v1.37.", "1.36": "kubernetes-v1.36.", "1.35": "kubernetes-v1.35."} {
+		t.Setenv("KUBERNETES", release)
+		path, err := newTestToolbox(t).path("kube-apiserver")
+		if folder := filepath.Base(filepath.Dir(path)); err != nil || !strings.HasPrefix(folder, want) {
+			t.Errorf("KUBERNETES=%s: %s, %v", release, folder, err)
+		}
+	}
+	for _, release := range []string{"1.3", "1.20", "latest", "../kwok"} {
+		t.Setenv("KUBERNETES", release)
+		if _, err := newToolbox(); err == nil || !strings.Contains(err.Error(), "no such release") {
+			t.Errorf("KUBERNETES=%s: %v", release, err)
+		}
+	}
+}
+
+func TestClientsWorkWithServersOneReleaseApart(t *testing.T) {
+	for client, want := range map[string]bool{"v1.36.0": true, "v1.37.2": true, "v1.38.1-rc.0": true, "v1.35.9": false, "v1.39.0": false, "": false, "v2.37.0": false} {
+		if worksWith(client, "v1.37.2") != want {
+			t.Errorf("%s with v1.37.2: %t", client, !want)
+		}
 	}
 }
 
@@ -85,8 +110,8 @@ func TestLdflagsStampTheVersionOfKubernetesOnly(t *testing.T) {
 	if got := ldflags("etcd", "v3.6.1"); got != "-s -w" {
 		t.Errorf("etcd: %s", got)
 	}
-	got := ldflags("kubernetes", "v1.36.3")
-	for _, want := range []string{"component-base/version.gitVersion=v1.36.3", "component-base/version.gitMajor=1 ", "client-go/pkg/version.gitMinor=36 "} {
+	got := ldflags("kubernetes", "v1.37.2")
+	for _, want := range []string{"component-base/version.gitVersion=v1.37.2", "component-base/version.gitMajor=1 ", "client-go/pkg/version.gitMinor=37 "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in %s", want, got)
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -35,6 +36,7 @@ type Controller struct {
 	Running     bool
 	Queues      []reconcile.Status // none for a runner that does not tell
 	Records     []*explain.Records // none for a runner that keeps none
+	Held        []brake.Hold       // what its brake holds
 }
 
 // Off is a controller that does not run in this process, and why.
@@ -74,15 +76,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // explained is a controller in an answer.
 type explained struct {
-	Controller       string   `json:"controller"`
-	Alias            string   `json:"alias,omitempty"`
-	Kinds            []string `json:"kinds,omitempty"`
-	Running          bool     `json:"running"`
-	Queued           int      `json:"queued"`           // keys that wait for a worker
-	Failing          int      `json:"failing"`          // keys in backoff
-	Debounced        int      `json:"reportsDebounced"` // status reports that wait for a newer one
-	FailingOrWaiting int      `json:"failingOrWaiting"` // keys that fail, or wait for a cache
-	Keys             []record `json:"keys"`             // the first of them
+	Controller       string       `json:"controller"`
+	Alias            string       `json:"alias,omitempty"`
+	Kinds            []string     `json:"kinds,omitempty"`
+	Running          bool         `json:"running"`
+	Queued           int          `json:"queued"`           // keys that wait for a worker
+	Failing          int          `json:"failing"`          // keys in backoff
+	Debounced        int          `json:"reportsDebounced"` // status reports that wait for a newer one
+	FailingOrWaiting int          `json:"failingOrWaiting"` // keys that fail, or wait for a cache
+	Keys             []record     `json:"keys"`             // the first of them
+	Held             []brake.Hold `json:"held,omitempty"`   // what the brake holds
 }
 
 // record is the last record of a key in an answer.
@@ -174,7 +177,7 @@ func (h *Handler) detail(ctx context.Context, records *explain.Records, key plan
 
 // overview sums up the queues of a controller.
 func (c Controller) overview() explained {
-	e := explained{Controller: c.Name, Alias: c.Alias, Running: c.Running, Keys: []record{}}
+	e := explained{Controller: c.Name, Alias: c.Alias, Running: c.Running, Keys: []record{}, Held: c.Held}
 	for _, s := range c.Queues {
 		e.Kinds = append(e.Kinds, s.Kinds...)
 		e.Queued += s.Queued

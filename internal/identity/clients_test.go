@@ -41,7 +41,7 @@ func TestUserAgentCI1(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		"v1.36.3": "v1.36.3", "v1.36.3-rc.0.12+abcdef": "v1.36.3", "v1.36.3+k3s1": "v1.36.3", "": "unknown",
+		"v1.37.2": "v1.37.2", "v1.37.2-rc.0.12+abcdef": "v1.37.2", "v1.37.2+k3s1": "v1.37.2", "": "unknown",
 	} {
 		if got := release(in); got != want {
 			t.Errorf("release(%q) = %q, want %q", in, got, want)

@@ -16,7 +16,7 @@ func userAgent(component, name string) string {
 		component, release(v.GitVersion), runtime.GOOS, runtime.GOARCH, commit(v.GitCommit), name)
 }
 
-// release cuts off what follows the numbers: "v1.36.3-rc.0+1234" is "v1.36.3".
+// release cuts off what follows the numbers: "v1.37.2-rc.0+1234" is "v1.37.2".
 func release(version string) string {
 	version, _, _ = strings.Cut(version, "-")
 	version, _, _ = strings.Cut(version, "+")

@@ -72,6 +72,12 @@ func newGauges() []*gauge {
 					v.WithLabelValues(c.Name).Add(float64(c.Refused))
 				}
 			}, "controller"),
+		newGauge("controller_manager_brake_held", "1 while the brake of the controller holds deletions back, 0 otherwise. See /debug/explain.",
+			func(v *metrics.GaugeVec, m *manager.Manager) {
+				for _, c := range m.ControllerStates() {
+					v.WithLabelValues(c.Name).Add(float64(min(1, len(c.Held))))
+				}
+			}, "name"),
 		newGauge("controller_manager_controller_off", "1 for each controller that does not run in this process, and why.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, off := range m.OffStates() {

@@ -121,9 +121,9 @@ func waitFor(t *testing.T, series string, value float64) map[string]float64 {
 
 func TestTwoManagersInOneProcess(t *testing.T) {
 	const running = `running_managed_controllers{manager="kube-controller-manager",name="replicaset"}`
-	_, stop1 := run(t, New(version.Info{GitVersion: "v1.36.3"}))
+	_, stop1 := run(t, New(version.Info{GitVersion: "v1.37.2"}))
 	waitFor(t, running, 1)
-	_, stop2 := run(t, New(version.Info{GitVersion: "v1.36.3"}))
+	_, stop2 := run(t, New(version.Info{GitVersion: "v1.37.2"}))
 	all := waitFor(t, running, 2)
 	for _, series := range []string{
 		`controller_manager_keys_failing{controller="deployment-controller"}`,

@@ -3,8 +3,10 @@ package controllers
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -26,6 +28,34 @@ func TestPodsAreOnlyPatched(t *testing.T) {
 // No controller asks for a cache that it has no right to: none of them could be built.
 func TestControllersHaveTheRightsToTheirCaches(t *testing.T) {
 	if _, err := managertest.Projection(Registry()...); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is watched is served by API servers of older releases, too: version 1 of all kinds, and 2 of autoscalers.
+func TestCachesAreOfVersionsThatOlderServersHave(t *testing.T) {
+	p, err := managertest.Projection(Registry()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Masks()) < 20 {
+		t.Errorf("only %d kinds", len(p.Masks()))
+	}
+	for kind := range p.Masks() {
+		autoscalers := kind.GroupVersion() == autoscalingv2.SchemeGroupVersion && strings.HasPrefix(kind.Kind, "HorizontalPodAutoscaler")
+		if kind.Version != "v1" && !autoscalers {
+			t.Errorf("%s is watched", kind)
+		}
+	}
+}
+
+// Without the garbage collector all others can be built (REG-63: the original ends).
+func TestNoControllerNeedsTheGarbageCollector(t *testing.T) {
+	registry := Registry()
+	if err := managertest.SetFlags(registry, map[string]string{"enable-garbage-collector": "false"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := managertest.Projection(registry...); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/brakes"
 	"github.com/standalone-kcm/controller-manager/internal/election"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
@@ -24,6 +25,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -124,10 +126,12 @@ func (m *instance) buildMetadata() error {
 }
 
 func (m *instance) buildLeadership(ctx context.Context) error {
+	m.brakes = brakes.New(m.Brake, m.builder, m.Component)
 	if !m.LeaderElect {
 		m.leadership = leaderelection.Always{}
 		return nil
 	}
+	m.brakes.Lease = plan.Key{Namespace: m.LeaderElection.Namespace, Name: m.LeaderElection.Name}
 	elector, closeEvents, err := election.New(ctx, m.builder, m.Component, m.LeaderElection, m.refusals.Wrap)
 	if err != nil {
 		return err
@@ -169,7 +173,7 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 			return err
 		}
 	}
-	built := &named{Controller: entry}
+	built := &named{Controller: entry, brake: m.brakes.Add(entry.Name, entry.Alias)}
 	config.Wrap(built.refusals.WrapWrites)
 	own, err := client.NewClients(config, m.mapper, clientOptions)
 	if err != nil {
@@ -188,7 +192,7 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 	if m.Hooks != nil {
 		access.Hooks = m.Hooks(entry.Name)
 	}
-	runner, err := entry.Init(m.contextOf(entry, own, access))
+	runner, err := entry.Init(m.contextOf(built, own, access))
 	if reason, ok := Skipped(err); ok {
 		klog.FromContext(ctx).Info("Warning: skipping controller", "controller", entry.Name, "reason", reason)
 		m.noteOff(entry, reason)
@@ -206,7 +210,7 @@ func (m *instance) buildController(ctx context.Context, entry Controller) error 
 }
 
 // contextOf is what a controller is built from.
-func (m *instance) contextOf(entry Controller, own *client.Clients, access reconcile.Access) Context {
+func (m *instance) contextOf(entry *named, own *client.Clients, access reconcile.Access) Context {
 	var mayCache func(schema.GroupResource) error // nil: anything
 	if entry.Rights != nil {
 		mayCache = entry.Rights().MayCache
@@ -214,7 +218,8 @@ func (m *instance) contextOf(entry Controller, own *client.Clients, access recon
 	return Context{
 		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Metadata: m.metadata,
 		Informers: m.informers.Limited(mayCache).WithAPIs(entry.Needs, entry.Uses),
-		Clients:   own, Root: m.root, Shared: m.shared, Access: access, RegisterMetrics: m.registerMetrics,
+		Clients:   own, Root: m.root, Shared: m.shared, Access: access, Brake: entry.brake,
+		RegisterMetrics: m.registerMetrics,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -119,6 +120,7 @@ type Context struct {
 	Root   func() (*client.Clients, error)
 	Shared reconcile.Shared // what all controllers of the process share
 	Access reconcile.Access // what a [reconcile.Runner] needs of this controller's own
+	Brake  *brake.Brake     // of this controller
 	// RegisterMetrics has metrics of the controller's own served (MH-31).
 	RegisterMetrics func(...metrics.Registerable)
 }

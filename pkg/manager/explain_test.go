@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/explainhttp"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -145,5 +146,43 @@ func TestExplainInTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil || !strings.Contains(string(page), "```json\n"+answer+"```\n") {
 		t.Errorf("docs/operations.md lacks the answer (%v):\n%s", err, answer)
+	}
+}
+
+// A controller gets the brake of the manager's budget, and what it holds is in its state and in the explanation while it runs.
+func TestWhatABrakeHolds(t *testing.T) {
+	client, _ := server(t, http.StatusOK)
+	worker := fakeWorker{make(chan struct{}), untilDone}
+	braked := entry("braked", worker)
+	braked.Init = func(c Context) (Runner, error) {
+		if c.Brake.Trips(3, 10) || !c.Brake.Trips(4, 10) || c.Brake.Trips(2, 2) {
+			t.Error("the budget is another one")
+		}
+		c.Brake.Hold(time.Now().Add(-time.Hour), "all", "a reason")
+		return worker, nil
+	}
+	o := options(braked)
+	o.Brake = brake.Budget{Share: 0.3, Least: 3}
+	m, err := New(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := func() bool {
+		_, body := asked(t, m.Explain(), http.MethodGet, "/debug/explain/braked")
+		return len(m.ControllerStates()[0].Held) == 1 && strings.Contains(body, `"what": "all"`)
+	}
+	if held() {
+		t.Error("it holds something before it runs")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- m.Run(ctx) }()
+	<-worker.runs
+	if !held() {
+		t.Error("nobody is told")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/brakes"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/served"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -171,6 +173,7 @@ type instance struct {
 	leadership  leaderelection.Leadership
 	mapper      *client.Mapper
 	shared      reconcile.Shared
+	brakes      *brakes.Set
 	runners     []*named
 	off         []OffState
 	accounts    []string
@@ -190,6 +193,7 @@ type named struct {
 	Runner
 	running  atomic.Bool
 	refusals identity.Refusals // of what it writes with its own identity
+	brake    *brake.Brake
 }
 
 // Run runs the controllers while this process leads, until ctx has ended and all work has stopped (nil), or something makes it stop before,

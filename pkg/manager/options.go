@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/features"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -50,6 +51,9 @@ type Options struct {
 	LeaderElect bool
 	// LeaderElection says which lease. Fields that are zero have their defaults. Its ShutdownTimeout follows that of the manager.
 	LeaderElection leaderelection.Config
+
+	// Brake says how many objects of others a controller may remove at once without further proof.
+	Brake brake.Budget
 
 	MinResyncPeriod time.Duration // informers re-deliver everything once in [this, twice this) (CLI-22); zero: 12h, negative: never
 	StartInterval   time.Duration // each controller starts after [this, twice this) (CLI-23)

@@ -69,6 +69,7 @@ func (m *instance) lead(ctx context.Context) error {
 			}
 		})
 	}
+	all.Go(func() { m.brakes.Run(ctx) })
 	all.Go(func() {
 		running.Wait()
 		if m.informers.WaitForCacheSyncWithContext(ctx); ctx.Err() == nil {

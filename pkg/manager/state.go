@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/internal/explainhttp"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -19,6 +20,7 @@ type ControllerState struct {
 	Running     bool
 	Queues      []reconcile.Status // none for a runner that does not tell
 	Refused     int                // kinds of writes, as "create pods", that the API server lastingly refuses (401, 403)
+	Held        []brake.Hold       // what its brake holds
 }
 
 // OffState is a controller that does not run in this process, and why (REG-101).
@@ -45,7 +47,7 @@ func (m *instance) newExplain() http.Handler {
 					continue
 				}
 				all = append(all, explainhttp.Controller{
-					Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Records: r.records(),
+					Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Records: r.records(), Held: r.held(),
 				})
 			}
 			return all
@@ -75,6 +77,14 @@ func (r *named) statuses() []reconcile.Status {
 	return nil
 }
 
+// held is what the controller's brake holds, while it runs.
+func (r *named) held() []brake.Hold {
+	if !r.running.Load() {
+		return nil
+	}
+	return r.brake.Holds(time.Now())
+}
+
 // Handlers is [Manager.Handlers].
 func (m *instance) Handlers() map[string]http.Handler {
 	all := map[string]http.Handler{}
@@ -92,7 +102,7 @@ func (m *instance) Handlers() map[string]http.Handler {
 func (m *instance) ControllerStates() (all []ControllerState) {
 	for _, r := range m.runners {
 		all = append(all, ControllerState{
-			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(),
+			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(), Held: r.held(),
 		})
 	}
 	return all

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	pathauthorizer "k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
@@ -168,12 +167,12 @@ func newTheirs(set settings) (*side, error) {
 	if err != nil {
 		return s, err
 	}
-	chain := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}
+	chain := []union.NamedAuthorizer{{AuthorizerName: "kubernetes.io/always-allow-groups", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}}
 	open, err := pathauthorizer.NewAuthorizer(set.AlwaysAllow)
 	if err != nil {
 		return s, err
 	}
-	chain = append(chain, open)
+	chain = append(chain, union.NamedAuthorizer{AuthorizerName: "kubernetes.io/always-allow-paths", Authorizer: open})
 	if set.Reviews {
 		reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
 			SubjectAccessReviewClient: s.api.client.AuthorizationV1(), WebhookRetryBackoff: backoff(),
@@ -181,13 +180,17 @@ func newTheirs(set settings) (*side, error) {
 		if err != nil {
 			return s, err
 		}
-		chain = append(chain, reviews)
+		chain = append(chain, union.NamedAuthorizer{AuthorizerName: "kubernetes.io/webhook", Authorizer: reviews})
+	}
+	may, err := union.New(chain...)
+	if err != nil {
+		return s, err
 	}
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
 	scheme.AddUnversionedTypes(corev1.SchemeGroupVersion, &metav1.Status{})
 	codecs := serializer.NewCodecFactory(scheme)
-	handler := filters.WithAuthorization(inside(), union.New(chain...), codecs)
+	handler := filters.WithAuthorization(inside(), may, codecs)
 	handler = filters.WithAuthentication(handler, who, filters.Unauthorized(codecs), nil, headers)
 	handler = filters.WithRequestInfo(handler, &apirequest.RequestInfoFactory{})
 	server := httptest.NewUnstartedServer(handler)

@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,13 +23,16 @@ func claimProtectionEntry() Entry {
 	return Entry{
 		Controller: "persistentvolumeclaim-protection-controller",
 		Operations: map[string]Operation{
-			"pvc":    pvc,                                                                                    // NAME: a claim; do=delete, strip
+			"pvc":    pvc,                                                                                    // NAME: a claim; do=delete, strip, bind
 			"mount":  mount,                                                                                  // NAME claim=: a pod that uses the claim; image=; do=delete
 			"atonce": func(u *User, l script.Line) error { return remove[*corev1.Pod](u, l.Arg(0), atOnce) }, // NAME: the pod is deleted without a grace period
 		},
 		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			claim := fmt.Sprintf("scratch-%s-%d", app, g.IntN(2))
 			g.Add(at, "pvc %s", claim)
+			if g.IntN(2) == 0 {
+				g.Add(at+g.Early(), "pvc %s do=bind", claim)
+			}
 			for i := range 1 + g.IntN(2) {
 				g.Add(at+g.Early(), "mount %s-user-%d claim=%s image=%s:1", claim, i, claim, workload.Pick(g, actors.Good, actors.Done, actors.Slow))
 			}
@@ -72,11 +76,13 @@ func usesClaim(p *corev1.Pod, claim string) *corev1.Pod {
 	return p
 }
 
-// pvc makes a claim, deletes it, or takes its finalizers off.
+// pvc makes a claim, deletes it, takes its finalizers off, or binds it.
 func pvc(u *User, l script.Line) error {
 	switch do, _ := l.Get("do"); do {
 	case "delete":
 		return remove[*corev1.PersistentVolumeClaim](u, l.Arg(0))
+	case "bind": // which the controller of volumes does otherwise
+		return edit(u, l.Arg(0), func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimBound }, "status")
 	case "strip":
 		return edit(u, l.Arg(0), func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
 	}
@@ -93,7 +99,8 @@ func mount(u *User, l script.Line) error {
 	return create(u, usesClaim(newPod(l.Arg(0), l.Arg(0), image), claim))
 }
 
-// claimsSettled says which claims lack the finalizer, which should be gone, and which have lost the finalizer while a pod used them.
+// claimsSettled says which claims lack the finalizer, which should be gone, which have lost the finalizer while a pod used them, and which do
+// not say whether a pod uses them.
 func claimsSettled(s *View) (wrong []string) {
 	pods := all[*corev1.Pod](s)
 	for _, c := range subjects[*corev1.PersistentVolumeClaim](s) {
@@ -103,6 +110,14 @@ func claimsSettled(s *View) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("the claim %s lacks the finalizer", c.Name))
 		case has && c.DeletionTimestamp != nil && user < 0: // SM-36
 			wrong = append(wrong, fmt.Sprintf("the claim %s is still there, and no pod uses it", c.Name))
+		}
+		if c.DeletionTimestamp == nil && c.Status.Phase == corev1.ClaimBound { // SM-39
+			named := slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+				return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed && namesClaim(p, c)
+			})
+			if got := unusedSays(c); got != fmt.Sprint(!named) {
+				wrong = append(wrong, fmt.Sprintf("the claim %s says %q, and that a pod uses it is %t", c.Name, got, named))
+			}
 		}
 	}
 	for _, e := range s.writes("persistentvolumeclaims") {
@@ -122,9 +137,24 @@ func mounts(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
 	if p.DeletionTimestamp != nil && ptr.Deref(p.DeletionGracePeriodSeconds, 1) == 0 && metav1.IsControlledBy(c, p) {
 		return false
 	}
-	return p.Namespace == c.Namespace && p.Spec.NodeName != "" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+	return p.Spec.NodeName != "" && namesClaim(p, c)
+}
+
+// namesClaim reports whether a volume of a pod names a claim.
+func namesClaim(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
+	return p.Namespace == c.Namespace && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
 	})
+}
+
+// unusedSays returns whether a claim says that it is unused: "true", "false", or nothing.
+func unusedSays(c *corev1.PersistentVolumeClaim) string {
+	for _, condition := range c.Status.Conditions {
+		if condition.Type == corev1.PersistentVolumeClaimUnused {
+			return strings.ToLower(string(condition.Status))
+		}
+	}
+	return ""
 }
 
 // userSince returns a pod that used the claim at a version, and that was on its node before the claim was deleted: the scheduler of the
@@ -189,6 +219,12 @@ var claimProtectionMutants = []Mutant{
 			at 45s  node node-0 do=start
 			at 45s  node node-1 do=start
 			at 45s  node node-2 do=start`,
+		Oracle: SettledOracle,
+	},
+	{
+		Name:   "a claim does not say that its pod has gone",
+		Edits:  []Edit{{"pkg/controllers/pvcprotection/plan_unused.go", "return at < 0 || (u.Claim", "return at < 0 || u.Pod != \"\" && (u.Claim"}},
+		Script: usedClaim + "\n\t\t\tat 15s  pvc data do=bind\n\t\t\tat 60s  mount web do=delete",
 		Oracle: SettledOracle,
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
@@ -20,7 +21,7 @@ func statefulSetEntry() Entry {
 		Controller: "statefulset-controller",
 		Needs:      []string{"persistentvolumeclaim-protection-controller"},
 		Operations: map[string]Operation{
-			"sts":   statefulSet,   // NAME replicas= image= pods=Parallel partition= scaled=Delete deleted=Delete: makes or edits it; delete=true policy=
+			"sts":   statefulSet,   // NAME replicas= image= pods=Parallel partition= unavailable= scaled=Delete deleted=Delete: makes or edits it; delete=true policy=
 			"claim": disturbClaims, // NAME do=delete, own: to the claims of the StatefulSet
 		},
 		Begin: func(g *workload.Generator, app string) {
@@ -31,8 +32,8 @@ func statefulSetEntry() Entry {
 		},
 		Choices: []workload.Choice{
 			{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-				g.Add(at, "sts sts-%s replicas=%d image=%s:%d partition=%d scaled=%s deleted=%s", app, g.IntN(6),
-					workload.Pick(g, "good", "good", "good", "slow", "flaky"), g.IntN(3), workload.Pick(g, 0, 0, 0, 2), retention(g), retention(g))
+				g.Add(at, "sts sts-%s replicas=%d image=%s:%d partition=%d unavailable=%d scaled=%s deleted=%s", app, g.IntN(6),
+					workload.Pick(g, "good", "good", "good", "slow", "flaky"), g.IntN(3), workload.Pick(g, 0, 0, 0, 2), 1+g.IntN(3), retention(g), retention(g))
 				g.Add(soon, "pod sts-%s n=%d do=%s", app, g.IntN(6), workload.Pick(g, "delete", "evict", "relabel", "restore"))
 			}},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
@@ -73,6 +74,9 @@ func statefulSet(u *User, l script.Line) error {
 		}
 		if n, ok := l.Int("partition"); ok {
 			set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(n))}
+		}
+		if n, ok := l.Int("unavailable"); ok && set.Spec.UpdateStrategy.RollingUpdate != nil {
+			set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromInt(n))
 		}
 		scaled, ok1 := l.Get("scaled")
 		deleted, ok2 := l.Get("deleted")
@@ -227,15 +231,15 @@ var statefulSetMutants = []Mutant{
 	{
 		Name: "an update deletes pods below the partition",
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_update.go",
-			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tswitch {",
-			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tswitch {"}},
+			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tif p",
+			"for ordinal := end(r.Set) - 1; ordinal >= start(r.Set); ordinal-- {\n\t\tp := r.replicas[ordinal]\n\t\tif p"}},
 		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=good:1 pods=OrderedReady\n\t\t\tat 30s  sts db partition=2\n\t\t\tat 60s  sts db image=good:2",
 		Oracle: "S22",
 	},
 	{
 		Name: "an update does not wait for the pod before",
 		Edits: []Edit{{"pkg/controllers/statefulset/plan_update.go",
-			"\t\tif why := r.waits(p); why != \"\" {\n", "\t\tif why := r.waits(p); why == \"never\" {\n"}},
+			"if budget <= 0 || r.waits(p) != \"\" {", "if r.waits(p) != \"\" {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=4 image=good:1 pods=Parallel\n\t\t\tat 60s  sts db image=slow:2",
 		Oracle: "S22",
 	},

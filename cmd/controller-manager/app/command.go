@@ -41,7 +41,7 @@ func NewCommand(p Program) *cobra.Command {
 	global := flags.FlagSet("global")
 	global.BoolP("help", "h", false, "Print this help.")
 	global.Var(&asked, "version", "Print the version and end; 'raw' prints all there is to know about it. "+
-		"With a version, as 'v1.36.3-mine', that one is reported.")
+		"With a version, as 'v1.37.2-mine', that one is reported.")
 	global.Lookup("version").NoOptDefVal = "true"
 
 	command.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)

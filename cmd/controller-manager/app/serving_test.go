@@ -215,7 +215,7 @@ func TestHandlers(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	all := built(t, "--bind-address=127.0.0.1", "--leader-elect-lease-duration=20s", "--controllers=*,-replicaset", "--min-resync-period=1h",
-		"--concurrent-rc-syncs=7")
+		"--concurrent-rc-syncs=7", "--concurrent-disruption-syncs=3")
 	for _, path := range []string{"/healthz", "/livez", "/livez/", "/readyz", "/readyz/", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz",
 		"/debug/pprof", "/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace", "/debug/flags/v",
 		"/debug/explain", "/debug/explain/", "/debug/snapshot/"} {
@@ -254,13 +254,14 @@ func TestHandlers(t *testing.T) {
 			ConcurrentEndpointSyncs    int
 			EndpointUpdatesBatchPeriod string
 		}
-		PodGCController struct{ TerminatedPodGCThreshold int }
+		PodGCController      struct{ TerminatedPodGCThreshold int }
+		DisruptionController struct{ ConcurrentDisruptionSyncs int }
 	}
 	if err := json.Unmarshal([]byte(body), &configz); err != nil {
 		t.Fatal(err)
 	}
 	want := "[{KubeControllerManagerConfiguration kubecontrollermanager.config.k8s.io/v1alpha1 {1h0m0s {application/vnd.kubernetes.protobuf -1 0} {20s} " +
-		"[* -replicaset-controller] {true}} {5} {5} {7} {5 0s} {12500}}]"
+		"[* -replicaset-controller] {true}} {5} {5} {7} {5 0s} {12500} {3}}]"
 	if got := fmt.Sprint("[", configz["kubecontrollermanager.config.k8s.io"], "]"); got != want {
 		t.Errorf("MH-10: %s", got)
 	}

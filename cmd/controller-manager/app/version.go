@@ -63,7 +63,7 @@ func (f versionFlag) print(w io.Writer) bool {
 }
 
 // kubernetesVersion returns the version of Kubernetes that this build belongs to. The linker puts it in; where it did not,
-// it follows from the libraries: v0.36.3 of those is v1.36.3.
+// it follows from the libraries: v0.37.2 of those is v1.37.2.
 func kubernetesVersion() apimachineryversion.Info {
 	v := version.Get()
 	if !strings.Contains(v.GitVersion, "$") {

@@ -93,8 +93,8 @@ func Flagz(component string, flags map[string]string) http.Handler {
 // Status is what /statusz says of a process.
 type Status struct {
 	Start            time.Time
-	BinaryVersion    string // such as 1.36.3
-	EmulationVersion string // such as 1.36; may be empty
+	BinaryVersion    string // such as 1.37.2
+	EmulationVersion string // such as 1.37; may be empty
 	Paths            []string
 }
 

@@ -95,7 +95,7 @@ func TestFlagz(t *testing.T) { // MH-11
 func TestStatusz(t *testing.T) { // MH-11
 	synctest.Test(t, func(t *testing.T) {
 		h := Statusz("kube-controller-manager", Status{
-			Start: time.Now(), BinaryVersion: "1.36.3", EmulationVersion: "1.35", Paths: []string{"/metrics", "/configz"},
+			Start: time.Now(), BinaryVersion: "1.37.2", EmulationVersion: "1.35", Paths: []string{"/metrics", "/configz"},
 		})
 		time.Sleep(26*time.Hour + 3*time.Minute + 4500*time.Millisecond)
 		want := `
@@ -105,7 +105,7 @@ Warning: This endpoint is not meant to be machine parseable, has no formatting c
 Started: Sat Jan  1 00:00:00 UTC 2000
 Up: 26 hr 03 min 04 sec
 Go version: ` + runtime.Version() + `
-Binary version: 1.36.3
+Binary version: 1.37.2
 Emulation version: 1.35
 Paths: /configz /metrics
 `
@@ -119,7 +119,7 @@ Paths: /configz /metrics
 		}
 		if diff := cmp.Diff(map[string]any{
 			"kind": "Statusz", "apiVersion": "config.k8s.io/v1beta1", "metadata": map[string]any{"name": "kube-controller-manager"},
-			"startTime": "2000-01-01T00:00:00Z", "uptimeSeconds": 93784.0, "goVersion": runtime.Version(), "binaryVersion": "1.36.3",
+			"startTime": "2000-01-01T00:00:00Z", "uptimeSeconds": 93784.0, "goVersion": runtime.Version(), "binaryVersion": "1.37.2",
 			"emulationVersion": "1.35", "paths": []any{"/configz", "/metrics"},
 		}, got); diff != "" {
 			t.Error(diff)

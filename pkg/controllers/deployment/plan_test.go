@@ -131,12 +131,12 @@ func TestCreate(t *testing.T) {
 			d.Spec.MinReadySeconds = 7
 		})
 		step := planRollout(now, snapshotWith(d)).Steps[0].(plan.Create)
-		labels := map[string]string{"app": "web", "pod-template-hash": "5547cb94"}
+		labels := map[string]string{"app": "web", "pod-template-hash": "74f8f75d46"}
 		template := plantest.Template("web", "nginx:1.27")
 		template.Labels = labels
 		want := &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: plantest.Namespace, Name: "web-5547cb94", Labels: labels,
+				Namespace: plantest.Namespace, Name: "web-74f8f75d46", Labels: labels,
 				Annotations: map[string]string{"kubernetes.io/change-cause": "first", revisionAnnotation: "1", desiredAnnotation: "3", maximumAnnotation: "4"},
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "uid-web",
 					Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
@@ -146,7 +146,7 @@ func TestCreate(t *testing.T) {
 		if diff := cmp.Diff(want, step.Object); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		failed := plan.Event{Type: "Warning", Reason: "ReplicaSetCreateError", Message: `Failed to create new replica set "web-5547cb94": {error}`}
+		failed := plan.Event{Type: "Warning", Reason: "ReplicaSetCreateError", Message: `Failed to create new replica set "web-74f8f75d46": {error}`}
 		if step.Events.Failed != failed {
 			t.Errorf("got %+v", step.Events.Failed)
 		}

@@ -363,7 +363,7 @@ func TestOutcome(t *testing.T) {
 	t.Run("DEP-26 the message names the error", func(t *testing.T) {
 		s := snapshotWith(web(3, image("nginx:1.27")))
 		status := reported(t, s, reportStatus(now, s, did(planRollout(now, s), denied)))
-		want := `Failed to create new replica set "web-5547cb94": ` + denied.Error()
+		want := `Failed to create new replica set "web-74f8f75d46": ` + denied.Error()
 		if got := find(status.Conditions, appsv1.DeploymentProgressing); got.Message != want {
 			t.Errorf("got %q", got.Message)
 		}

@@ -13,11 +13,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
-// Options are what can be set of the controller.
-type Options struct {
-	Workers int32 // keys of each queue that are reconciled at the same time
-}
-
 // New returns the disruption controller. Options that are zero have their defaults.
 func New(o Options) manager.Controller {
 	o.Workers = cmp.Or(o.Workers, 5)
@@ -26,6 +21,7 @@ func New(o Options) manager.Controller {
 		Alias:       "disruption",
 		Account:     "disruption-controller",
 		Beside:      true,
+		Flags:       &o,
 		EventSource: "controllermanager",
 		Rights:      Rights,
 		Init:        o.init,

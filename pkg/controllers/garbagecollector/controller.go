@@ -34,6 +34,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	r := &runner{
 		client: clients.Client(), mapper: c.Shared.Mapper, events: c.Access.Events, records: explain.NewRecords(nil), hooks: c.Access.Hooks,
 		resources: c.Clients.Mapper().PreferredResources, metadata: c.Metadata, workers: int(o.Workers), syncErrors: newSyncErrors(),
+		brake: c.Brake,
 	}
 	r.executor = executor.New(executor.Config{
 		Client: r.client, Mapper: c.Shared.Mapper, Tracker: c.Shared.Tracker, Method: c.Access.Method,

@@ -51,7 +51,7 @@ func (g *graph) label(uid types.UID) string {
 
 // String implements fmt.Stringer.
 func (s ownerState) String() string {
-	return [...]string{"unverified", "absent", "present", "unresolvable"}[s]
+	return [...]string{"unverified", "absent", "not found", "present", "unresolvable"}[s]
 }
 
 // connected returns the uids that lead to or from the given ones, sorted; without any, all.

@@ -94,7 +94,8 @@ type ownerState int
 
 const (
 	unverified   ownerState = iota // nobody knows yet: the dependents wait
-	absent                         // the server does not have it: references to it dangle (GC-26, GC-33)
+	absent                         // a watch has shown its deletion: references to it dangle (GC-26)
+	notFound                       // a live read has not found it: they dangle, too (GC-33)
 	present                        // the server has it, but no watch has shown it yet (GC-20)
 	unresolvable                   // its kind is unknown (GC-34), or has namespaces where the dependent has none (GC-35)
 )
@@ -305,7 +306,7 @@ func (g *graph) unlink(n *node, uid types.UID) {
 		return
 	}
 	delete(g.owners, uid)
-	maps.DeleteFunc(o.stated, func(_ statedOwner, s ownerState) bool { return s != absent })
+	maps.DeleteFunc(o.stated, func(_ statedOwner, s ownerState) bool { return s != absent && s != notFound })
 	if len(o.stated) > 0 {
 		g.missing.Add(uid, o.stated)
 	}

@@ -43,18 +43,18 @@ func TestGraph(t *testing.T) {
 				w.see(podKind, object("web", ownedBy(setKind, "set")), object("b", ownedBy(setKind, "set")), object("c", namespace("other"), ownedBy(setKind, "set")))
 			},
 			func(w *world) {
-				w.add(w.verified(statedOwner{"apps/v1", "ReplicaSet", "shop", "set", "set"}, absent))
+				w.add(w.verified(statedOwner{"apps/v1", "ReplicaSet", "shop", "set", "set"}, notFound))
 			}, "b web"},
 		{"GC-27 what is absent is remembered",
 			func(w *world) {
 				w.see(podKind, object("web", ownedBy(setKind, "set")))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			},
 			func(w *world) { w.see(podKind, object("b", ownedBy(setKind, "set"))) }, "b"},
 		{"GC-27, GC-71 also when it has had no dependents in between",
 			func(w *world) {
 				w.see(podKind, object("web", ownedBy(setKind, "set")))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 				w.add(w.forget("web", true))
 			},
 			func(w *world) { w.see(podKind, object("b", ownedBy(setKind, "set"))) }, "b"},
@@ -85,7 +85,7 @@ func TestGraph(t *testing.T) {
 				w.see(setKind, object("set", namespace("other")))
 				w.see(podKind, object("web", ownedBy(setKind, "set")), object("b", namespace("other"), ownedBy(setKind, "set")))
 			},
-			func(w *world) { w.verify("set", absent) }, "web"},
+			func(w *world) { w.verify("set", notFound) }, "web"},
 		{"GC-26 when an owner is gone, its dependents are decided about",
 			func(w *world) {
 				w.see(setKind, object("set"))

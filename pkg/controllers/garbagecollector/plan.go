@@ -50,7 +50,7 @@ func (g *graph) referenceState(n *node, ref metav1.OwnerReference) referenceStat
 		return ownerExists
 	}
 	switch g.owners[ref.UID].stated[g.statedBy(n, ref)] {
-	case absent:
+	case absent, notFound:
 		return ownerAbsent
 	case present:
 		return ownerExists

@@ -45,7 +45,7 @@ func TestDecide(t *testing.T) {
 			func(w *world) {
 				w.see(setKind, object("set"))
 				w.see(podKind, object("web", ownedBy(setKind, "set"), ownedBy(widgetKind, "set")))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			}, nil, nil, ""},
 		{"GC-36 and those to what waits for its dependents", "",
 			func(w *world) {
@@ -61,12 +61,12 @@ func TestDecide(t *testing.T) {
 		{"GC-38 the finalizer orphan is kept", "",
 			func(w *world) {
 				w.see(podKind, object("web", ownedBy(setKind, "set"), finalizers(orphan, foreground)))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			}, []string{"delete web@1 Orphan version=true"}, nil, ""},
 		{"GC-38 the finalizer foregroundDeletion is kept", "",
 			func(w *world) {
 				w.see(podKind, object("web", ownedBy(setKind, "set"), finalizers(foreground)))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			}, []string{"delete web@1 Foreground version=true"}, nil, ""},
 		{"GC-30 an owner that a list has not shown any more is not known to be gone", "",
 			func(w *world) {
@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 			func(w *world) {
 				w.see(podKind, object("web", ownedBy(widgetKind, "strange"), ownedBy(setKind, "set")))
 				w.verify("strange", unresolvable)
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			}, nil, nil, "stays: the owner Widget strange"},
 		{"GC-35 a cluster-scoped object with a namespaced owner is never deleted, even if that was seen to go", "",
 			func(w *world) {
@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 			func(w *world) {
 				w.see(setKind, object("set", namespace("other")))
 				w.see(podKind, object("web", ownedBy(setKind, "set")))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			}, []string{"delete web@1 Background version=true"}, nil, ""},
 		{"GC-53 one without a namespace may be referred to from anywhere", "",
 			func(w *world) {
@@ -125,7 +125,7 @@ func TestDecide(t *testing.T) {
 				w.see(podKind, object("web", func(o *metav1.PartialObjectMetadata) {
 					o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "other", UID: "set"}}
 				}))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			}, []string{"delete web@1 Background version=true"}, nil, ""},
 		{"GC-37 what has dependents is deleted in the foreground, because its owner waits", "",
 			func(w *world) {
@@ -188,7 +188,7 @@ func TestDecide(t *testing.T) {
 			func(w *world) {
 				w.complete = false
 				w.see(podKind, object("web", ownedBy(setKind, "set")))
-				w.verify("set", absent)
+				w.verify("set", notFound)
 			}, []string{"delete web@1 Background version=true"}, nil, ""},
 		{"GC-47, GC-48 dependents lose the reference before the owner is released", "orphan:web",
 			func(w *world) {
@@ -236,7 +236,7 @@ func TestDecide(t *testing.T) {
 func TestDeletionIsRepeatedWithANewerVersion(t *testing.T) {
 	w := newWorld()
 	w.see(podKind, object("web", ownedBy(setKind, "set")))
-	w.verify("set", absent)
+	w.verify("set", notFound)
 	n := w.nodes["web"]
 	n.attempt = &attempt{version: "1", at: now}
 	w.queued()

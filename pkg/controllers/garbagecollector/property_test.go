@@ -256,7 +256,7 @@ func (m *model) work() {
 		case found != nil && found.UID == c.uid:
 			m.queue(m.w.verified(c, present))
 		default:
-			m.queue(m.w.verified(c, absent))
+			m.queue(m.w.verified(c, notFound))
 		}
 	case len(m.items) > 0:
 		n := m.items[0]

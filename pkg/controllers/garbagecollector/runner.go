@@ -24,6 +24,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/guard"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
@@ -48,6 +49,7 @@ type runner struct {
 	metadata   *metadata.Informers
 	workers    int
 	syncErrors *metrics.Counter
+	brake      *brake.Brake
 
 	mu           sync.Mutex             // guards all that follows
 	sub          *metadata.Subscription // nil while it does not run
@@ -61,9 +63,11 @@ type runner struct {
 	asking                 map[string]sets.Set[*node]            // what waits to learn whether it has dependents of kinds that are being listed, by namespace
 	absences               map[schema.GroupVersionResource]int   // how many discoveries in a row lack what was watched
 	warned                 map[statedOwner]sets.Set[*node]       // which dependents have an event that says that the owner cannot be looked up
+	doubts                 map[schema.GroupKind]*doubt           // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
+	local                  sets.Set[schema.GroupVersion]         // groups that are known to be served by the API server itself
 	queues                 []*pool                               // nil while it does not run
 	remove, orphan, verify *pool
-	ask                    *pool
+	ask, prove             *pool
 }
 
 // item is what a queue holds: an object, an owner to be verified, or a namespace, as an owner without a name.
@@ -119,11 +123,13 @@ func (r *runner) begin() {
 	r.reads = &guard.Guard[schema.GroupVersionKind]{AtOnce: max(1, r.workers/2)}
 	r.warned = map[statedOwner]sets.Set[*node]{}
 	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
+	r.beginDoubts()
 	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
 	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)
 	r.verify = newPool("garbage_collector_verify_owner", r.processOwner)
 	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
-	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask}
+	r.prove = newPool("garbage_collector_prove_absence", r.processDoubt)
+	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask, r.prove}
 }
 
 // Unlisted names what could not be listed in time, for a health check (REG-103).
@@ -400,6 +406,9 @@ func (r *runner) decideItem(n *node) (*metav1.PartialObjectMetadata, decision) {
 	}
 	now := time.Now()
 	d := r.decide(now, n)
+	if why := r.holds(now, n, d); why != "" {
+		d = because("waits: %s", why)
+	}
 	switch {
 	case d.read:
 		n.attempt = nil

@@ -143,7 +143,7 @@ func (r *runner) look(ctx context.Context, c statedOwner) (ownerState, error) {
 	found, err := r.get(ctx, m, key)
 	switch {
 	case isAbsent(err), err == nil && found.UID != c.uid:
-		return absent, nil
+		return notFound, nil
 	case apierrors.IsNotFound(err): // the server has no such path
 		return unresolvable, err
 	case err != nil:

@@ -362,3 +362,40 @@ func TestObserve(t *testing.T) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 	}
 }
+
+// A namespace with 10,000 objects whose deletion was asked for is emptied at once. If only the cache says that it was, because its watch is
+// frozen or a backup was restored, nothing is even listed: there is no need for a brake.
+func TestDeletionIsProvedBeforeContentGoes(t *testing.T) {
+	deleting := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "old", DeletionTimestamp: ptr.To(metav1.Now())},
+		Spec:       corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+	}
+	for name, live := range map[string]*corev1.Namespace{
+		"asked for":                           deleting,
+		"only the cache says so":              {ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "old"}},
+		"it is that of a namespace of before": {ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "new"}},
+		"the namespace is gone":               nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := watch(t, deleting)
+			for i := range 10000 {
+				w.objects["deployments"] = append(w.objects["deployments"], &metav1.PartialObjectMetadata{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web-", i)},
+				})
+			}
+			w.namespace = live
+			o := w.round()
+			listed := w.requests()
+			if live != deleting {
+				if o.Exists || listed != "" {
+					t.Errorf("it is worked on: %t, lists: %q", o.Exists, listed)
+				}
+				return
+			}
+			p := planContent(time.Now(), o.Snapshot)
+			if each, ok := p.Steps[0].(plan.Each); !ok || len(each.Sequences) != 1 || !strings.Contains(p.Why, "deletes all deployments.apps") {
+				t.Errorf("it is planned: %s", p.Why)
+			}
+		})
+	}
+}

@@ -23,7 +23,7 @@ func BenchmarkPlan(b *testing.B) {
 		}{
 			{"terminated-half", snapshot{Rule: terminated, Pods: finished, Policy: policy{Threshold: n / 2}}},
 			{"terminated-per-namespace", snapshot{Rule: terminated, Pods: finished, Policy: policy{PerNamespace: 2}}},
-			{"orphaned", snapshot{Rule: orphaned, Pods: doomed, Gone: map[string]bool{"n": true}, Breaker: breaker{Kind: closed}}},
+			{"orphaned", snapshot{Rule: orphaned, Pods: doomed, Gone: map[string]bool{"n": true}, Held: held{Kind: free}}},
 		} {
 			b.Run(fmt.Sprintf("%s-%d-pods", c.name, n), func(b *testing.B) {
 				b.ReportAllocs()

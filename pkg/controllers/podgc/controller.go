@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/standalone-kcm/controller-manager/internal/flagutil"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -20,7 +19,7 @@ const name = "orphaned_pods_nodes"
 
 // New returns the pod garbage collector. Options that are zero have their defaults.
 func New(o Options) manager.Controller {
-	o.TerminatedThreshold, o.OrphanBrake = cmp.Or(o.TerminatedThreshold, 12500), flagutil.Default(o.OrphanBrake, 0.5)
+	o.TerminatedThreshold = cmp.Or(o.TerminatedThreshold, 12500)
 	return manager.Controller{
 		Name:    "pod-garbage-collector-controller",
 		Alias:   "podgc",
@@ -49,11 +48,10 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{pods: pods, nodes: nodes, policy: policy{
-		Threshold: int(o.TerminatedThreshold), PerNamespace: int(o.TerminatedThresholdPerNamespace),
-		MaxAge: o.TerminatedMaxAge, Brake: o.OrphanBrake,
+	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, policy: policy{
+		Threshold: int(o.TerminatedThreshold), PerNamespace: int(o.TerminatedThresholdPerNamespace), MaxAge: o.TerminatedMaxAge,
 	}}
-	own := newCollectors()
+	own := newCollectors(c.Brake)
 	c.RegisterMetrics(own.all()...)
 	rules := []plan.Key{{Name: terminated}, {Name: outOfService}, {Name: orphaned}, {Name: unscheduled}}
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, struct{}, memory]{

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -34,7 +35,10 @@ func (c collecting) removeNodes(from, to int) {
 	}
 }
 
-var defaults = Options{TerminatedThreshold: 12500, OrphanBrake: 0.5}
+var defaults = config{Options: Options{TerminatedThreshold: 12500}}
+
+// unbraked has no brake.
+var unbraked = config{Share: -1}
 
 func TestOrphanGoesAfterGracePeriodAndLiveRead(t *testing.T) {
 	inBubble(t, defaults, append(cluster(3), pod("q", "on=n0 succeeded")), func(t *testing.T, c collecting) {
@@ -171,14 +175,10 @@ func TestNamesakeOfAStalePodLives(t *testing.T) {
 	}
 }
 
-func TestCircuitBreaker(t *testing.T) {
+func TestBrake(t *testing.T) {
 	all := "p0 p1 p2 p3 p4 p5 p6 p7 p8 p9"
 	t.Run("80 % of the nodes vanish: nothing goes until the loss is history", func(t *testing.T) {
 		inBubble(t, defaults, cluster(10), func(t *testing.T, c collecting) {
-			_, open := c.count(t, "pod_gc_collector_orphan_brake")
-			if open != 0 {
-				t.Error("the circuit breaker is open")
-			}
 			c.removeNodes(0, 8)
 			sleep(9 * time.Minute)
 			if got := c.names("Pod"); got != all {
@@ -187,8 +187,8 @@ func TestCircuitBreaker(t *testing.T) {
 			if got := c.requests("get", "list"); got != "" {
 				t.Errorf("nodes are read in vain: %s", got)
 			}
-			if _, open := c.count(t, "pod_gc_collector_orphan_brake"); open != 1 {
-				t.Error("the metric does not say so")
+			if held, _ := c.brake.News(time.Now()); len(held) != 1 || held[0].What != orphans {
+				t.Errorf("the brake says: %v", held)
 			}
 			r, _ := c.record(orphaned)
 			if !strings.Contains(r.Why, "8 of the 10 nodes known 10m0s ago have vanished") {
@@ -197,6 +197,9 @@ func TestCircuitBreaker(t *testing.T) {
 			sleep(2 * time.Minute)
 			if got := c.names("Pod"); got != "p8 p9" {
 				t.Errorf("pods: %s", got)
+			}
+			if _, ended := c.brake.News(time.Now()); len(ended) != 1 || ended[0].Cause != brake.ByTime {
+				t.Errorf("the brake says: %v", ended)
 			}
 		})
 	})
@@ -214,7 +217,7 @@ func TestCircuitBreaker(t *testing.T) {
 		})
 	})
 	t.Run("switched off by flag", func(t *testing.T) {
-		inBubble(t, Options{}, cluster(10), func(t *testing.T, c collecting) {
+		inBubble(t, unbraked, cluster(10), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 10)
 			sleep(time.Minute)
 			if got := c.names("Pod") + c.requests("list"); got != "" {
@@ -287,7 +290,7 @@ func TestCircuitBreaker(t *testing.T) {
 // More than one reconcile may take on follows at once, not a cycle or a grace period later.
 func TestManyOrphans(t *testing.T) {
 	t.Run("many nodes", func(t *testing.T) {
-		inBubble(t, Options{}, cluster(2*liveReads+1), func(t *testing.T, c collecting) {
+		inBubble(t, unbraked, cluster(2*liveReads+1), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 2*liveReads+1)
 			sleep(45 * time.Second)
 			if got := c.names("Pod"); got != "" {
@@ -300,7 +303,7 @@ func TestManyOrphans(t *testing.T) {
 		for i := range 2*batch + 1 {
 			objects = append(objects, pod(fmt.Sprint("q", i), "on=n0"))
 		}
-		inBubble(t, Options{}, objects, func(t *testing.T, c collecting) {
+		inBubble(t, unbraked, objects, func(t *testing.T, c collecting) {
 			c.removeNodes(0, 1)
 			sleep(50 * time.Second)
 			if got := c.names("Pod"); got != "" {
@@ -316,7 +319,7 @@ func TestHeldOrphansAreLeftInPeace(t *testing.T) {
 	for i := range batch + 1 {
 		objects = append(objects, pod(fmt.Sprint("q", i), "on=n0 forced failed"))
 	}
-	inBubble(t, Options{}, objects, func(t *testing.T, c collecting) {
+	inBubble(t, unbraked, objects, func(t *testing.T, c collecting) {
 		c.removeNodes(0, 1)
 		sleep(10 * time.Minute)
 		if got := c.requests("get", "patch", "delete"); strings.Count(got, ",") != 2 {
@@ -336,7 +339,7 @@ func TestRulesDoNotWaitForOneAnother(t *testing.T) {
 	for i := range 3000 {
 		objects = append(objects, pod(fmt.Sprint("old", i), "failed"))
 	}
-	inBubble(t, Options{TerminatedThreshold: 10, OrphanBrake: 0.5}, objects, func(t *testing.T, c collecting) {
+	inBubble(t, config{Options: Options{TerminatedThreshold: 10}}, objects, func(t *testing.T, c collecting) {
 		sleep(19 * time.Second)
 		c.removeNodes(0, 1)
 		sleep(62 * time.Second)
@@ -381,7 +384,7 @@ func TestTerminatedPodsAboveTheThreshold(t *testing.T) {
 	for i := range 50 {
 		objects = append(objects, pod(fmt.Sprintf("a%02d", i), "failed"))
 	}
-	inBubble(t, Options{TerminatedThreshold: 10}, objects, func(t *testing.T, c collecting) {
+	inBubble(t, config{Options{TerminatedThreshold: 10}, -1}, objects, func(t *testing.T, c collecting) {
 		if got, want := c.names("Pod"), "a40 a41 a42 a43 a44 a45 a46 a47 a48 a49 running"; got != want {
 			t.Errorf("pods: %s", got)
 		}
@@ -401,7 +404,7 @@ func TestTerminatedPodsAboveTheThreshold(t *testing.T) {
 }
 
 func TestErrorsAreCounted(t *testing.T) {
-	own := newCollectors()
+	own := newCollectors(brake.New(brake.Budget{}))
 	c := collecting{metrics: own.all()}
 	c.count(t, "")
 	a, b := pod("a", "deleting"), pod("b", "deleting")

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -17,13 +19,14 @@ import (
 type collectors struct {
 	deletions *metrics.CounterVec
 	errors    *metrics.CounterVec
-	brake     *metrics.Gauge
+	brake     *brake.Brake
 }
 
-func newCollectors() collectors {
+func newCollectors(b *brake.Brake) collectors {
 	const subsystem = "pod_gc_collector"
 	labels := []string{"namespace", "reason"}
 	return collectors{
+		brake: b,
 		deletions: metrics.NewCounterVec(&metrics.CounterOpts{
 			Subsystem: subsystem, Name: "force_delete_pods_total", StabilityLevel: metrics.STABLE,
 			Help: "Pods whose forceful deletion was tried.",
@@ -32,41 +35,38 @@ func newCollectors() collectors {
 			Subsystem: subsystem, Name: "force_delete_pod_errors_total", StabilityLevel: metrics.STABLE,
 			Help: "Pods whose forceful deletion has failed.",
 		}, labels),
-		brake: metrics.NewGauge(&metrics.GaugeOpts{
-			Subsystem: subsystem, Name: "orphan_brake", StabilityLevel: metrics.ALPHA,
-			Help: "1 while the deletion of orphaned pods waits because too many nodes have vanished or the cache of nodes is not proved fresh, 0 otherwise.",
-		}),
 	}
 }
 
 // all lists the metrics for a registry.
 func (c collectors) all() []metrics.Registerable {
-	return []metrics.Registerable{c.deletions, c.errors, c.brake}
+	return []metrics.Registerable{c.deletions, c.errors}
 }
 
-// applied counts and logs what became of a rule's plan, and when the circuit breaker opens or closes.
+// applied counts and logs what became of a rule's plan, and says what is held.
 func (c collectors) applied(ctx context.Context, s snapshot, _ struct{}, did, _ plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	if s.Rule == orphaned {
-		c.tellBreaker(logger, s)
+		c.tellHeld(time.Now(), s)
 		tellUnread(logger, s)
 	}
 	c.countDeletions(logger, s, did)
 }
 
-// tellBreaker says so when the circuit breaker opens or closes.
-func (c collectors) tellBreaker(logger klog.Logger, s snapshot) {
-	open := 0.0
-	if s.Breaker.Kind != closed {
-		open = 1
-	}
-	c.brake.Set(open)
+// orphans is what the brake holds, in words.
+const orphans = "pods whose nodes are gone"
+
+// tellHeld tells the brake whether orphans are held. That so many nodes vanished is history after a while, which is no proof of anything.
+func (c collectors) tellHeld(now time.Time, s snapshot) {
 	switch {
-	case s.BreakerBefore == s.Breaker.Kind:
-	case s.Breaker.Kind == closed:
-		logger.Info("Orphaned pods are deleted again", "known", s.NodeCounts.Known, "vanished", s.NodeCounts.Vanished)
+	case s.Held.Kind != free:
+		c.brake.Hold(now, orphans, s.Held.Why)
+	case s.NodeCounts.Missing == 0:
+		c.brake.Release(orphans, brake.NothingLeft)
+	case s.HeldBefore == tooManyVanished && s.NodeCounts.Expired > 0:
+		c.brake.Release(orphans, brake.ByTime)
 	default:
-		logger.Info("Orphaned pods are not deleted for now", "why", s.Breaker.Why, "nodesDue", len(s.NodeCounts.Due))
+		c.brake.Release(orphans, brake.ByProof)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -24,6 +25,7 @@ type caches struct {
 	pods   informers.EndingPodCache
 	nodes  informers.NodeCache
 	policy policy
+	brake  *brake.Brake
 }
 
 type observation = reconcile.Observation[snapshot, memory]
@@ -57,7 +59,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	return o, nil
 }
 
-// observeOrphans finds the pods on nodes that are gone: missing for the grace period, not held back by the circuit breaker,
+// observeOrphans finds the pods on nodes that are gone: missing for the grace period, not held back by the brake,
 // and not there when read live (PGC-9, PGC-10).
 func (k *caches) observeOrphans(ctx context.Context, r reconcile.Request[memory], s *snapshot, m *memory) {
 	for _, c := range r.Changes {
@@ -70,14 +72,15 @@ func (k *caches) observeOrphans(ctx context.Context, r reconcile.Request[memory]
 		m.begin(r.Now, slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(k.pods.OnNode(name)) }))
 	}
 	s.NodeCounts = m.count(r.Now, k.nodes.Names(), used)
-	if s.NodeCounts.Missing > 0 { // else nothing waits for the breaker
-		s.Breaker = s.NodeCounts.checkShare(s.Policy.Brake)
+	switch {
+	case s.NodeCounts.Missing == 0: // nothing can be held
+	case k.brake.Trips(s.NodeCounts.Vanished, s.NodeCounts.Known):
+		s.Held = s.NodeCounts.tooMany()
+	case len(s.NodeCounts.Due) > 0:
+		s.Held = k.prove(ctx, r.Reader, s)
 	}
-	if s.Breaker.Kind == closed && len(s.NodeCounts.Due) > 0 {
-		s.Breaker = k.prove(ctx, r.Reader, s)
-	}
-	s.BreakerBefore, m.Breaker = m.Breaker, s.Breaker.Kind
-	if s.Breaker.Kind != closed {
+	s.HeldBefore, m.Held = m.Held, s.Held.Kind
+	if s.Held.Kind != free {
 		return // the names stay due
 	}
 	var due []string
@@ -123,11 +126,11 @@ func (k *caches) batchOf(names []string, m *memory) (due []string, pods [][]*cor
 	return due, pods, 0
 }
 
-// prove opens the breaker unless the cache shows the nodes that there are. It is asked only when orphans are due, as it lists
-// the metadata of all nodes, and not at all when there is no breaker.
-func (k *caches) prove(ctx context.Context, reader client.Reader, s *snapshot) breaker {
-	if s.Policy.Brake <= 0 || s.NodeCounts.small() {
-		return breaker{}
+// prove holds the orphans unless the cache shows the nodes that there are. It is asked only when orphans are due, as it lists
+// the metadata of all nodes, and not at all when there is no brake.
+func (k *caches) prove(ctx context.Context, reader client.Reader, s *snapshot) held {
+	if !k.brake.Applies(s.NodeCounts.Known) {
+		return held{}
 	}
 	nodes := client.MappingFor[*corev1.Node]()
 	found := &metav1.PartialObjectMetadataList{}
@@ -135,9 +138,9 @@ func (k *caches) prove(ctx context.Context, reader client.Reader, s *snapshot) b
 	switch {
 	case apierrors.IsForbidden(err): // a role of somebody's own, without it: each node is still read live
 		s.Uncompared = true
-		return breaker{}
+		return held{}
 	case err != nil:
-		return breaker{notProved, fmt.Sprintf("the nodes cannot be listed: %v", err)}
+		return held{notProved, fmt.Sprintf("the nodes cannot be listed: %v", err)}
 	}
 	live := make([]string, len(found.Items))
 	for i := range found.Items {

@@ -67,13 +67,13 @@ type snapshot struct {
 	Kept int
 
 	// The rest is for orphaned only.
-	Gone          map[string]bool // nodes that were due and then not found by a live read (PGC-10)
-	Unread        int             // nodes that are due and were not read: they follow at once
-	Unreadable    []string        // nodes that could not be read, with the error; their pods stay
-	Uncompared    bool            // the role does not allow to compare the cache of nodes with the server
-	NodeCounts    nodeCounts
-	Breaker       breaker
-	BreakerBefore breakerKind // as the reconcile before found it
+	Gone       map[string]bool // nodes that were due and then not found by a live read (PGC-10)
+	Unread     int             // nodes that are due and were not read: they follow at once
+	Unreadable []string        // nodes that could not be read, with the error; their pods stay
+	Uncompared bool            // the role does not allow to compare the cache of nodes with the server
+	NodeCounts nodeCounts
+	Held       held
+	HeldBefore holdKind // as the reconcile before found it
 }
 
 // policy is what flags say.
@@ -81,7 +81,6 @@ type policy struct {
 	Threshold    int           // finished pods that may stay; zero and less: all (PGC-24)
 	PerNamespace int           // the same for each namespace; zero and less: all
 	MaxAge       time.Duration // how long a finished pod may stay; zero and less: for ever
-	Brake        float64       // share of the nodes whose loss stops the deletion of orphans; zero: none does
 }
 
 // idle reports whether that many finished pods can stay, whatever they are.
@@ -122,15 +121,15 @@ func planTerminated(now time.Time, s snapshot) plan.Plan {
 	return p
 }
 
-// planOrphans removes the pods whose nodes are gone, unless the circuit breaker is open (PGC-8..11).
+// planOrphans removes the pods whose nodes are gone, unless the brake holds them (PGC-8..11).
 func planOrphans(now time.Time, s snapshot) plan.Plan {
 	var p plan.Plan
-	switch s.Breaker.Kind {
+	switch s.Held.Kind {
 	case tooManyVanished:
-		p = plan.Plan{Requeue: cycle, Why: "waits: " + s.Breaker.Why}
+		p = plan.Plan{Requeue: cycle, Why: "waits: " + s.Held.Why}
 	case notProved:
-		p = plan.Plan{Requeue: unsure, Why: "waits: " + s.Breaker.Why}
-	case closed:
+		p = plan.Plan{Requeue: unsure, Why: "waits: " + s.Held.Why}
+	case free:
 		p = removeAll(now, s, slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool {
 			return p.Spec.NodeName == "" || !s.Gone[p.Spec.NodeName]
 		}))

@@ -2,6 +2,7 @@ package podgc
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 const (
 	// gracePeriod is how long a node must have been missing before it is read live (PGC-9).
 	gracePeriod = 40 * time.Second
-	// window is the age of the node counts that the circuit breaker compares with: those of then, or of when the rule began, if
+	// window is the age of the node counts that the brake compares with: those of then, or of when the rule began, if
 	// that is later.
 	window = 10 * time.Minute
 )
@@ -21,7 +22,7 @@ type memory struct {
 	Missing map[string]time.Time // names that pods are assigned to and no node has, since when
 	Seen    map[string]span      // nodes of the last window
 	Began   time.Time            // of the first reconcile
-	Breaker breakerKind          // as the last reconcile found it
+	Held    holdKind             // as the last reconcile found it
 }
 
 // span is from when until when a node was seen.
@@ -44,12 +45,52 @@ type nodeCounts struct {
 	Next     time.Duration // until the next one is due; zero if there is none
 	Known    int           // nodes that were there a window ago
 	Vanished int           // of these, the ones that are not there
+	Expired  int           // nodes that vanished a window ago, and no longer count from now on
+}
+
+// held says whether the orphans are held back, and why.
+type held struct {
+	Kind holdKind
+	Why  string
+}
+
+type holdKind int
+
+const (
+	free            holdKind = iota
+	tooManyVanished          // more nodes are lost than an ordinary day takes
+	notProved                // the cache may not show the nodes as they are
+)
+
+// tooMany holds the orphans because more nodes have vanished than the budget allows.
+func (c nodeCounts) tooMany() held {
+	return held{tooManyVanished, fmt.Sprintf("%d of the %d nodes known %s ago have vanished", c.Vanished, c.Known, window)}
+}
+
+// checkNames holds the orphans unless the cache shows exactly the nodes that a live list names. What has vanished is counted from the cache, and
+// is worth nothing when that lags behind.
+func checkNames(live, cached []string) held {
+	exists := make(map[string]bool, len(live))
+	for _, name := range live {
+		exists[name] = true
+	}
+	known := 0
+	for _, name := range cached {
+		if exists[name] {
+			known++
+		}
+	}
+	more, fewer := len(cached)-known, len(exists)-known
+	if more == 0 && fewer == 0 {
+		return held{}
+	}
+	return held{notProved, fmt.Sprintf("the cache of nodes lags behind the server: it has %d nodes that are gone, and lacks %d", more, fewer)}
 }
 
 // begin is called once, before the first count, with names of nodes that have been there, as their pods prove: whoever
 // takes over right after a disaster has nothing else to tell it by.
 func (m *memory) begin(now time.Time, lost []string) {
-	*m = memory{Missing: map[string]time.Time{}, Seen: map[string]span{}, Began: now, Breaker: m.Breaker}
+	*m = memory{Missing: map[string]time.Time{}, Seen: map[string]span{}, Began: now, Held: m.Held}
 	for _, name := range lost {
 		m.Seen[name] = span{now, now}
 	}
@@ -79,6 +120,7 @@ func (m *memory) count(now time.Time, nodes, used []string) nodeCounts {
 		switch {
 		case s.Last.Before(then):
 			delete(m.Seen, name)
+			c.Expired++
 		case s.First.After(then): // it has come since; if it has gone again, too, that is no loss
 		default:
 			c.Known++

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -216,8 +217,8 @@ func TestOrphanedAndUnscheduled(t *testing.T) {
 		{"PGC-19: finished ones are not failed", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone succeeded", "b:on=gone failed")},
 			"delete a, delete b", cycle},
 		{"PGC-18: what only finalizers hold is not deleted again", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone failed forced")}, "", cycle},
-		{"open circuit breaker: nothing goes", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Breaker: breaker{tooManyVanished, "8 of 10"}}, "", cycle},
-		{"open circuit breaker: a cache that lags is compared again sooner", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Breaker: breaker{notProved, "lags"}}, "", unsure},
+		{"held: nothing goes", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Held: held{tooManyVanished, "8 of 10"}}, "", cycle},
+		{"held: a cache that lags is compared again sooner", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Held: held{notProved, "lags"}}, "", unsure},
 		{"PGC-9: reconciles again when the next grace period ends", snapshot{Rule: orphaned, NodeCounts: nodeCounts{Missing: 1, Next: 7 * time.Second}}, "", 7 * time.Second},
 		{"nodes that have not had their turn follow at once", snapshot{Rule: orphaned, Gone: gone, Pods: pods("a:on=gone"), Unread: 1}, "fail a, delete a", soon},
 		{"PGC-12: being deleted without a node", snapshot{Rule: unscheduled, Pods: pods("a:deleting", "b:", "c:deleting on=n", "d:deleting pending")},
@@ -229,7 +230,7 @@ func TestOrphanedAndUnscheduled(t *testing.T) {
 			if got := writes(p); got != row.want || p.Requeue != row.next {
 				t.Errorf("writes %q and reconciles again in %s, want %q in %s", got, p.Requeue, row.want, row.next)
 			}
-			if row.s.Breaker.Kind != closed && !strings.HasPrefix(p.Why, "waits: "+row.s.Breaker.Why) {
+			if row.s.Held.Kind != free && !strings.HasPrefix(p.Why, "waits: "+row.s.Held.Why) {
 				t.Errorf("why: %q", p.Why)
 			}
 		})
@@ -281,12 +282,15 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-func TestNodeCountsAndCircuitBreaker(t *testing.T) {
+func TestNodeCounts(t *testing.T) {
 	names := func(from, to int) (all []string) {
 		for i := from; i < to; i++ {
 			all = append(all, fmt.Sprint("n", i))
 		}
 		return all
+	}
+	trips := func(c nodeCounts, share float64) bool {
+		return brake.New(brake.Budget{Share: share}).Trips(c.Vanished, c.Known)
 	}
 	at := func(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
 
@@ -319,29 +323,29 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 		for _, row := range []struct {
 			name         string
 			before, left int
-			limit        float64
+			share        float64
 			open         bool
 		}{
 			{"80 %", 10, 2, 0.5, true},
 			{"all", 10, 0, 0.5, true},
 			{"half is not more than half", 10, 5, 0.5, false},
 			{"a little more than half", 9, 4, 0.5, true},
-			{"switched off by flag", 10, 0, 0, false},
+			{"switched off by flag", 10, 0, -1, false},
 			{"small clusters are exempt", 4, 0, 0.5, false},
 			{"five nodes are not small", 5, 0, 0.5, true},
 		} {
 			var m memory
 			m.count(at(0), names(0, row.before), nil)
 			c := m.count(at(20), names(0, row.left), nil)
-			if b := c.checkShare(row.limit); (b.Kind == tooManyVanished) != row.open {
-				t.Errorf("%s: %+v %+v", row.name, c, b)
+			if trips(c, row.share) != row.open {
+				t.Errorf("%s: %+v", row.name, c)
 			}
 		}
 	})
 	t.Run("new nodes in place of old ones do not make up for a loss", func(t *testing.T) {
 		var m memory
 		m.count(at(0), names(0, 10), nil)
-		if c := m.count(at(20), names(10, 20), nil); c.Known != 10 || c.Vanished != 10 || c.checkShare(0.5).Kind != tooManyVanished {
+		if c := m.count(at(20), names(10, 20), nil); c.Known != 10 || c.Vanished != 10 || !trips(c, 0.5) {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -350,7 +354,7 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 		m.count(at(0), names(0, 3), nil)
 		for i := 3; i < 30; i++ {
 			m.count(at(20*i), append(names(0, 3), fmt.Sprint("n", i)), nil)
-			if c := m.count(at(20*i+10), names(0, 3), []string{fmt.Sprint("n", i)}); c.Known > 4 || c.checkShare(0.5).Kind != closed {
+			if c := m.count(at(20*i+10), names(0, 3), []string{fmt.Sprint("n", i)}); c.Known > 4 || trips(c, 0.5) {
 				t.Errorf("after %d: %+v", i, c)
 			}
 		}
@@ -361,14 +365,14 @@ func TestNodeCountsAndCircuitBreaker(t *testing.T) {
 		if c := m.count(at(600), names(0, 20), nil); c.Vanished != 80 {
 			t.Errorf("%+v", c)
 		}
-		if c := m.count(at(601), names(0, 20), nil); c.Vanished != 0 || c.Known != 20 || c.checkShare(0.5).Kind != closed {
+		if c := m.count(at(601), names(0, 20), nil); c.Vanished != 0 || c.Known != 20 || trips(c, 0.5) {
 			t.Errorf("%+v", c)
 		}
 	})
 	t.Run("who starts after the loss knows it from the pods", func(t *testing.T) {
 		var m memory
 		m.begin(at(0), names(0, 10))
-		if c := m.count(at(0), names(0, 2), names(0, 10)); c.Known != 10 || c.Vanished != 8 || c.checkShare(0.5).Kind != tooManyVanished {
+		if c := m.count(at(0), names(0, 2), names(0, 10)); c.Known != 10 || c.Vanished != 8 || !trips(c, 0.5) {
 			t.Errorf("%+v", c)
 		}
 		if c := m.count(at(20), names(0, 2), append(names(0, 10), "typo")); c.Known != 10 {

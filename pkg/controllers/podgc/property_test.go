@@ -35,9 +35,9 @@ func world(t *rapid.T) snapshot {
 			PerNamespace: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "threshold per namespace"),
 			MaxAge:       rapid.SampledFrom([]time.Duration{0, 0, time.Hour, 2 * time.Hour}).Draw(t, "max age"),
 		},
-		Nodes:   map[string]*corev1.Node{},
-		Gone:    map[string]bool{"gone0": true, "gone1": rapid.Bool().Draw(t, "gone1 was read")},
-		Breaker: breaker{Kind: breakerKind(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "breaker"))},
+		Nodes: map[string]*corev1.Node{},
+		Gone:  map[string]bool{"gone0": true, "gone1": rapid.Bool().Draw(t, "gone1 was read")},
+		Held:  held{Kind: holdKind(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "held"))},
 	}
 	for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
 		words := fmt.Sprint(age.Draw(t, "age"), " ", phase.Draw(t, "phase"), " ", fate.Draw(t, "fate"), " ", place.Draw(t, "place"))
@@ -83,7 +83,7 @@ func named(s snapshot, p *corev1.Pod) bool {
 		return p.DeletionTimestamp != nil && n != nil && n.Spec.Taints[0].Key == "node.kubernetes.io/out-of-service" &&
 			(len(n.Status.Conditions) == 0 || n.Status.Conditions[1].Status != "True")
 	case orphaned:
-		return s.Breaker.Kind == closed && p.Spec.NodeName != "" && s.Gone[p.Spec.NodeName]
+		return s.Held.Kind == free && p.Spec.NodeName != "" && s.Gone[p.Spec.NodeName]
 	case unscheduled:
 		return p.DeletionTimestamp != nil && p.Spec.NodeName == ""
 	}
@@ -258,8 +258,8 @@ type history struct {
 
 // newHistory begins with one pod for each node, and no node.
 func newHistory(t *rapid.T) *history {
-	limit := rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "brake")
-	c, _ := build(t, newServer(), Options{OrphanBrake: limit})
+	share := rapid.SampledFrom([]float64{-1, 0.5}).Draw(t, "brake")
+	c, _ := build(t, newServer(), config{Share: share})
 	h := &history{c, []string{"a", "b", "c", "d", "e", "f", "g"}, epoch, map[string]time.Time{}, map[string]bool{}, nil}
 	for i, name := range h.names {
 		if err := c.caches.pods.Informer().GetIndexer().Add(pod(fmt.Sprint("p", i), "on="+name)); err != nil {
@@ -341,7 +341,7 @@ func TestPGC28OrphanOnlyAfterGracePeriodAndLive404(t *testing.T) {
 // To observe has no side effects: it leaves the memory that it is given alone, and when it is repeated, the result is the
 // same.
 func TestObserveHasNoSideEffects(t *testing.T) {
-	all := cmp.AllowUnexported(snapshot{}, policy{}, nodeCounts{}, breaker{})
+	all := cmp.AllowUnexported(snapshot{}, policy{}, nodeCounts{}, held{})
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
 		var m *memory

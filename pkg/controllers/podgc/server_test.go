@@ -28,6 +28,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -333,6 +334,13 @@ type collecting struct {
 	caches  *caches
 	runner  manager.Runner
 	metrics []metrics.Registerable
+	brake   *brake.Brake
+}
+
+// config is what flags say: options of the controller, and the share of the brake.
+type config struct {
+	Options
+	Share float64
 }
 
 // record returns the last record of a rule.
@@ -341,7 +349,7 @@ func (c collecting) record(rule string) (explain.Record, bool) {
 }
 
 // build makes a collector for the server, and its caches, which do not run yet.
-func build(t interface{ Fatal(...any) }, s *server, config Options) (c collecting, run func(ctx context.Context)) {
+func build(t interface{ Fatal(...any) }, s *server, config config) (c collecting, run func(ctx context.Context)) {
 	f := informers.NewFactory(nil, 0)
 	var fill []cache.SharedIndexInformer
 	for _, example := range []plan.Object{&corev1.Pod{}, &corev1.Node{}} {
@@ -351,13 +359,13 @@ func build(t interface{ Fatal(...any) }, s *server, config Options) (c collectin
 			return i
 		}))
 	}
-	c = collecting{server: s}
+	c = collecting{server: s, brake: brake.New(brake.Budget{Share: config.Share})}
 	mapper, err := client.NewMapper(&rest.Config{}) // it asks nobody about built-in kinds
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.runner, err = config.init(manager.Context{
-		Informers: f, Access: reconcile.Access{Client: s},
+		Informers: f, Access: reconcile.Access{Client: s}, Brake: c.brake,
 		Shared:          reconcile.Shared{Tracker: freshness.NewTracker(), Mapper: mapper},
 		RegisterMetrics: func(own ...metrics.Registerable) { c.metrics = append(c.metrics, own...) },
 	})
@@ -369,7 +377,7 @@ func build(t interface{ Fatal(...any) }, s *server, config Options) (c collectin
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	c.caches = &caches{pods: pods, nodes: nodes, policy: policy{Brake: config.OrphanBrake}}
+	c.caches = &caches{pods: pods, nodes: nodes, brake: c.brake}
 	return c, func(ctx context.Context) {
 		for _, i := range fill {
 			go i.RunWithContext(ctx)
@@ -391,7 +399,7 @@ func (c collecting) lead(t *testing.T) (end func()) {
 }
 
 // inBubble runs a test in virtual time, with a collector that has applied each rule once.
-func inBubble(t *testing.T, config Options, objects []plan.Object, test func(t *testing.T, c collecting), hook ...func(verb, name string) error) {
+func inBubble(t *testing.T, config config, objects []plan.Object, test func(t *testing.T, c collecting), hook ...func(verb, name string) error) {
 	synctest.Test(t, func(t *testing.T) {
 		c, run := build(t, newServer(objects...), config)
 		for _, h := range hook {

@@ -2,7 +2,12 @@ package pvcprotection
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -70,4 +75,14 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Report:           reconcile.ReportOnly[usage, struct{}](reportUnused),
 		Applied:          k.appliedUnused,
 	})), nil
+}
+
+// appliedUnused notes that the account lacks the right to write statuses of claims, as it does on API servers before 1.36: then claims have
+// no such condition, and it is not tried again. Where something else forbids a write, such as a webhook, the write is retried like any other.
+func (k *caches) appliedUnused(ctx context.Context, _ usage, _ struct{}, _, reported plan.Outcome) {
+	err := reported.Err
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot update resource "persistentvolumeclaims/status"`) || k.refused.Swap(true) {
+		return
+	}
+	klog.FromContext(ctx).Info("Claims get no condition Unused: this process may not write their status", "err", err.Error())
 }

@@ -2,11 +2,8 @@ package pvcprotection
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -66,14 +63,4 @@ func (k *caches) unused(namespace, name string) []plan.Key {
 		return []plan.Key{plan.KeyOf(c)}
 	}
 	return nil
-}
-
-// appliedUnused notes that the account lacks the right to write statuses of claims, as it does on API servers before 1.36: then claims have
-// no such condition, and it is not tried again. Where something else forbids a write, such as a webhook, the write is retried like any other.
-func (k *caches) appliedUnused(ctx context.Context, _ usage, _ struct{}, _, reported plan.Outcome) {
-	err := reported.Err
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `cannot update resource "persistentvolumeclaims/status"`) || k.refused.Swap(true) {
-		return
-	}
-	klog.FromContext(ctx).Info("Claims get no condition Unused: this process may not write their status", "err", err.Error())
 }

@@ -100,6 +100,15 @@ func (i *Informers) List(ctx context.Context, resource schema.GroupVersionResour
 	return list.Items, nil
 }
 
+// Any asks live whether there is any object of a resource, in whatever namespace.
+func (i *Informers) Any(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
+	list, err := i.client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
+	}
+	return len(list.Items) > 0, nil
+}
+
 // State is how the watch of one resource does.
 type State struct {
 	Resource     schema.GroupVersionResource // health checks and metrics call it Resource.GroupResource().String()

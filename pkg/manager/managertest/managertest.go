@@ -15,6 +15,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -40,6 +41,7 @@ func Context(t *testing.T, server *clienttest.Server, entry manager.Controller, 
 			Tracker: freshness.NewTracker(), Mapper: client.BuiltIns{}, Verifier: server,
 		},
 		Access:          reconcile.Access{Client: server},
+		Brake:           brake.New(brake.Budget{}),
 		RegisterMetrics: func(...metrics.Registerable) {},
 	}
 	if entry.Rights != nil {

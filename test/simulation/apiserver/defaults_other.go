@@ -39,6 +39,7 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 	orPointer(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	orPointer(&d.Spec.RequiresRepublish, false)
 	orPointer(&d.Spec.SELinuxMount, false)
+	orPointer(&d.Spec.PreventPodSchedulingIfMissing, false)
 	if len(d.Spec.VolumeLifecycleModes) == 0 {
 		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}

@@ -44,23 +44,10 @@ func (s *Server) delete(st *store, old Object, w Write) (Object, error) {
 	}
 	if gone {
 		last := old.DeepCopyObject().(Object)
-		s.remove(st, old, last)
+		s.commit(st, old, last, true)
 		return last, nil
 	}
 	return old, nil
-}
-
-// remove takes an object out, and with a service the Endpoints of its name.
-func (s *Server) remove(st *store, old, last Object) {
-	s.commit(st, old, last, true)
-	if st.Resource != "services" {
-		return
-	}
-	s.writer = "server"
-	endpoints := s.stores["endpoints"]
-	if e := endpoints.objects[keyOf(old.GetNamespace(), old.GetName())]; e != nil {
-		_, _ = s.delete(endpoints, e, Write{By: s.writer, Verb: Delete, Resource: "endpoints", Namespace: e.GetNamespace(), Name: e.GetName()})
-	}
 }
 
 // beginEnd marks an object as being deleted, or one that is being deleted as having less time.

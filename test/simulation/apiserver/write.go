@@ -272,7 +272,7 @@ func (s *Server) replace(st *store, old, o Object, w Write) (_ Object, err error
 		return nil, err
 	}
 	if o.GetDeletionTimestamp() != nil && !st.mustStay(o) && ptr.Deref(o.GetDeletionGracePeriodSeconds(), 0) == 0 {
-		s.remove(st, old, o)
+		s.commit(st, old, o, true)
 		return o, nil
 	}
 	if equality.Semantic.DeepEqual(old, o) {

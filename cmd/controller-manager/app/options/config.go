@@ -29,9 +29,9 @@ type Config struct {
 	Authorization  Authorization
 	Metrics        Metrics
 
-	Emulated string                       // version that features are of, such as 1.36 (CLI-29)
+	Emulated string                       // version that features are of, such as 1.37 (CLI-29)
 	Flags    map[string]string            // all values by name, for people to look at
-	Features featuregate.FeatureGate      // knows every gate of Kubernetes 1.36
+	Features featuregate.FeatureGate      // knows every gate of Kubernetes 1.36 and 1.37
 	Logging  logsapi.LoggingConfiguration // has been applied before the program starts
 
 	// WithoutEffect are the flags, in order, that were set and that nothing in this build obeys.

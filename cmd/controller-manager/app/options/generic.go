@@ -1,12 +1,14 @@
 package options
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/standalone-kcm/controller-manager/internal/flagutil"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 )
 
 // Generic is what applies to all controllers alike.
@@ -15,11 +17,13 @@ type Generic struct {
 	MinResyncPeriod              time.Duration // caches are delivered anew once in one to two of it (CLI-22)
 	ControllerStartInterval      time.Duration // between the starts of two controllers (CLI-23)
 	ControllerShutdownTimeout    time.Duration // how long controllers may take to end (CLI-24)
+	BrakeShare                   float64       // of the objects that exist; to remove more asks for proof; zero: never
+	BrakeLeast                   int           // of fewer objects, any number is ordinary
 	RootCAFile                   string        // by which pods verify the API server (TOK-3); several controllers read it
 }
 
 func newGeneric() Generic {
-	return Generic{MinResyncPeriod: 12 * time.Hour, ControllerShutdownTimeout: 10 * time.Second}
+	return Generic{MinResyncPeriod: 12 * time.Hour, ControllerShutdownTimeout: 10 * time.Second, BrakeShare: 0.5, BrakeLeast: 5}
 }
 
 func (o *Generic) addFlags(fs *pflag.FlagSet) {
@@ -35,6 +39,10 @@ func (o *Generic) addFlags(fs *pflag.FlagSet) {
 		"Each controller waits for a time between this and twice this before it starts.")
 	fs.DurationVar(&o.ControllerShutdownTimeout, "controller-shutdown-timeout", o.ControllerShutdownTimeout,
 		"Longest wait for controllers to end when the process is told to. Zero waits without limit.")
+	fs.Float64Var(&o.BrakeShare, "brake-share", o.BrakeShare,
+		"A controller that is about to remove more than this share of the objects that exist, without having been asked to by name, removes "+
+			"none until it is proved to be right. Zero switches these brakes off.")
+	fs.IntVar(&o.BrakeLeast, "brake-least", o.BrakeLeast, "Where there are fewer objects than this, --brake-share does not matter.")
 }
 
 func (o *Generic) validate() []error {
@@ -42,7 +50,18 @@ func (o *Generic) validate() []error {
 		flagutil.NotNegative("min-resync-period", o.MinResyncPeriod),
 		flagutil.NotNegative("controller-start-interval", o.ControllerStartInterval),
 		flagutil.NotNegative("controller-shutdown-timeout", o.ControllerShutdownTimeout),
+		o.validateBrake(),
 	)
+}
+
+func (o *Generic) validateBrake() (errs []error) {
+	if !(o.BrakeShare >= 0 && o.BrakeShare <= 1) {
+		errs = append(errs, fmt.Errorf("--brake-share must be from 0 to 1, not %v", o.BrakeShare))
+	}
+	if o.BrakeLeast < 0 {
+		errs = append(errs, fmt.Errorf("--brake-least must not be negative: %d", o.BrakeLeast))
+	}
+	return errs
 }
 
 func (o *Generic) apply(c *Config) {
@@ -57,4 +76,11 @@ func (o *Generic) apply(c *Config) {
 	c.MinResyncPeriod = never(o.MinResyncPeriod)
 	c.StartInterval = o.ControllerStartInterval
 	c.ShutdownTimeout = never(o.ControllerShutdownTimeout)
+	c.Brake = brake.Budget{Share: o.BrakeShare, Least: o.BrakeLeast}
+	if o.BrakeShare == 0 {
+		c.Brake.Share = -1
+	}
+	if o.BrakeLeast == 0 {
+		c.Brake.Least = -1
+	}
 }

@@ -1,5 +1,5 @@
 // Package options is the command line of the controller manager: a file for each group of flags, each with its defaults,
-// what its values must be like, and what becomes of them in [Config]. It takes every flag of kube-controller-manager 1.36,
+// what its values must be like, and what becomes of them in [Config]. It takes every flag of kube-controller-manager 1.36 and 1.37,
 // with the same defaults, because manifests carry them (CLI-49, CLI-76); those that nothing here obeys yet are listed in
 // [Config.WithoutEffect].
 package options

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
@@ -75,12 +76,14 @@ func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
 	delete(want, "help")    // of the command
 	delete(want, "version") // of the command
 	want["feature-gates"] = "name=true|false,..."
-	for name, kind := range map[string]string{ // our own
+	for name, kind := range map[string]string{ // our own, and our own default
 		"leader-elect-on-loss":                      "string exit",
 		"replicaset-pod-failure-backoff":            "bool true",
 		"statefulset-replace-stuck-pods":            "bool false",
 		"endpoint-cleanup-when-disabled":            "bool false",
-		"pod-gc-orphan-brake":                       "float 0.5",
+		"brake-share":                               "float 0.5",
+		"brake-least":                               "int 5",
+		"concurrent-disruption-syncs":               "int32 5", // the original's is 1
 		"terminated-pod-gc-max-age":                 "duration 0s",
 		"terminated-pod-gc-threshold-per-namespace": "int32 0",
 	} {
@@ -118,6 +121,9 @@ func TestDefaults(t *testing.T) {
 	}
 	if got.MinResyncPeriod != 12*time.Hour || got.StartInterval != 0 || got.ShutdownTimeout != 10*time.Second {
 		t.Errorf("CLI-22..24: %v, %v, %v", got.MinResyncPeriod, got.StartInterval, got.ShutdownTimeout)
+	}
+	if off := mustConfigure(t, "--brake-share=0", "--brake-least=0"); got.Brake != (brake.Budget{Share: 0.5, Least: 5}) || off.Brake != (brake.Budget{Share: -1, Least: -1}) {
+		t.Errorf("brakes: %+v, and off: %+v", got.Brake, off.Brake)
 	}
 	l := got.LeaderElection
 	if !got.LeaderElect || l.LeaseDuration != 15*time.Second || l.RenewDeadline != 10*time.Second ||
@@ -189,8 +195,12 @@ func TestInvalidValues(t *testing.T) {
 		{"CLI-16 negative batch period", "--endpoint-updates-batch-period=-1s", "--endpoint-updates-batch-period must not be negative: -1s"},
 		{"CLI-19 qps is no number", "--kube-api-qps=NaN", "--kube-api-qps must be a number, not NaN"},
 		{"CLI-22 negative resync", "--min-resync-period=-1h", "--min-resync-period must not be negative: -1h0m0s"},
+		{"more than all", "--brake-share=1.5", "--brake-share must be from 0 to 1, not 1.5"},
+		{"no number", "--brake-share=NaN", "--brake-share must be from 0 to 1, not NaN"},
+		{"fewer than none", "--brake-least=-1", "--brake-least must not be negative: -1"},
 		{"CLI-23 negative start interval", "--controller-start-interval=-1s", "--controller-start-interval must not be negative"},
 		{"CLI-24 negative shutdown timeout", "--controller-shutdown-timeout=-1s", "--controller-shutdown-timeout must not be negative"},
+		{"CLI-49 no worker for budgets", "--concurrent-disruption-syncs=0", "--concurrent-disruption-syncs"},
 		{"CLI-29 version too old", "--emulated-version=kube=1.20", "emulation version 1.20 is not between [1.34, 1.37.0]"},
 		{"CLI-30 no such port", "--secure-port=65536", "--secure-port must be between 0 and 65535, not 65536"},
 		{"CLI-34 no such TLS version", "--tls-min-version=3", `--tls-min-version: unknown tls version "3"`},

@@ -78,7 +78,6 @@ var table = []struct {
 		{"cluster-name", "kubernetes"},
 		{"configure-cloud-routes", true},
 		{"external-cloud-volume-plugin", ""},
-		{"node-monitor-period", 5 * time.Second},
 		{"node-sync-period", time.Duration(0)},
 		{"route-reconciliation-period", 10 * time.Second},
 	}},
@@ -108,6 +107,7 @@ var table = []struct {
 	{"deployment-controller", []flag{{"concurrent-deployment-syncs", int32(5)}}},
 	{"daemonset-controller", []flag{{"concurrent-daemonset-syncs", int32(2)}}},
 	{"device-taint-eviction-controller", []flag{{"concurrent-device-taint-eviction-syncs", int32(8)}}},
+	{"disruption-controller", []flag{{"concurrent-disruption-syncs", int32(1)}}},
 	{"endpoints-controller", []flag{
 		{"concurrent-endpoint-syncs", int32(5)},
 		{"endpoint-updates-batch-period", time.Duration(0)},
@@ -145,6 +145,7 @@ var table = []struct {
 		{"large-cluster-size-threshold", int32(50)},
 		{"node-eviction-rate", float32(0.1)},
 		{"node-monitor-grace-period", 50 * time.Second},
+		{"node-monitor-period", 5 * time.Second},
 		{"node-startup-grace-period", time.Minute},
 		{"secondary-node-eviction-rate", float32(0.01)},
 		{"unhealthy-zone-threshold", float32(0.55)},
@@ -169,7 +170,7 @@ var table = []struct {
 		{"concurrent-resource-quota-syncs", int32(5)},
 		{"resource-quota-sync-period", 5 * time.Minute},
 	}},
-	{"service-lb-controller", []flag{{"concurrent-service-syncs", int32(1)}}},
+	{"service-lb-controller", []flag{{"concurrent-service-syncs", int32(1)}}}, // of 1.36; later releases do not have it
 	{"serviceaccount-token-controller", []flag{
 		{"concurrent-serviceaccount-token-syncs", int32(5)},
 		{"service-account-private-key-file", ""},

@@ -1,0 +1,128 @@
+package brake
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	_ "github.com/standalone-kcm/controller-manager/internal/testing/plantest/fixedseed"
+)
+
+var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+func TestExceeded(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		budget Budget
+		n, of  int
+		want   bool
+	}{
+		{"nothing of nothing", Budget{}, 0, 0, false},
+		{"half is ordinary", Budget{}, 5, 10, false},
+		{"more than half is not", Budget{}, 6, 10, true},
+		{"all of a few are ordinary", Budget{}, 4, 4, false},
+		{"five are not a few", Budget{}, 5, 5, true},
+		{"a tenth", Budget{Share: 0.1}, 11, 100, true},
+		{"all, and that is allowed", Budget{Share: 1}, 100, 100, false},
+		{"switched off", Budget{Share: -1}, 100, 100, false},
+		{"a hundred are a few", Budget{Least: 101}, 100, 100, false},
+		{"nothing is small", Budget{Least: -1}, 1, 1, true},
+		{"nothing is small, and there is nothing", Budget{Least: -1}, 0, 0, false},
+	} {
+		if got := row.budget.Exceeded(row.n, row.of); got != row.want {
+			t.Errorf("%s: %t", row.name, got)
+		}
+	}
+}
+
+// To remove more, or of fewer that are not too few, never makes it ordinary. A brake that is released never trips.
+func TestMoreIsNeverLess(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := Budget{Share: rapid.Float64Range(0, 1).Draw(t, "share"), Least: rapid.IntRange(0, 20).Draw(t, "least")}
+		of := rapid.IntRange(0, 1000).Draw(t, "of")
+		n := rapid.IntRange(0, of).Draw(t, "n")
+		more := rapid.IntRange(n, of).Draw(t, "more")
+		if b.Exceeded(n, of) && (!b.Exceeded(more, of) || n <= of/2 && b.Share == 0) {
+			t.Fatalf("%d of %d exceed %+v, %d do not", n, of, b, more)
+		}
+		k := New(b)
+		k.SetReleased(true)
+		if k.Trips(n, of) || k.Applies(of) {
+			t.Fatal("it trips though it is released")
+		}
+		if k.SetReleased(false); k.Trips(n, of) != b.Exceeded(n, of) || k.Trips(n, of) && !k.Applies(of) {
+			t.Fatal("it does not do as its budget says")
+		}
+	})
+}
+
+// Whatever is held and released: what is told began before it ended, each once, and only what has lasted.
+func TestNews(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, at := New(Budget{}), now
+		held, told := map[string]time.Time{}, map[string]bool{}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			at = at.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+			what := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "what")
+			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			case 0:
+				b.Hold(at, what, "why")
+				if _, ok := held[what]; !ok && !told[what] {
+					held[what] = at
+				} else if !ok {
+					held[what] = now // it goes on, for all that people know
+				}
+			case 1:
+				b.Release(what, ByProof)
+				delete(held, what)
+			case 2:
+				began, ended := b.News(at)
+				for _, h := range began {
+					if since, ok := held[h.What]; !ok || told[h.What] || at.Sub(since) < Lasting {
+						t.Fatalf("told of %+v at %s, held since %s", h, at, since)
+					}
+					told[h.What] = true
+				}
+				for _, r := range ended {
+					if _, ok := held[r.What]; ok || !told[r.What] || r.Cause != ByProof {
+						t.Fatalf("told of the end of %+v", r)
+					}
+					delete(told, r.What)
+				}
+			}
+			for _, h := range b.Holds(at) {
+				if _, ok := held[h.What]; !ok {
+					t.Fatalf("holds %+v", h)
+				}
+			}
+		}
+	})
+}
+
+func TestCauses(t *testing.T) {
+	for _, row := range []struct {
+		released bool
+		cause    Cause
+		want     Cause
+	}{
+		{false, ByProof, ByProof}, {false, ByTime, ByTime}, {false, NothingLeft, NothingLeft},
+		{true, ByProof, ByOperator}, {true, NothingLeft, NothingLeft},
+	} {
+		b := New(Budget{})
+		b.Hold(now, "b", "first")
+		b.Hold(now.Add(time.Second), "b", "then")
+		b.Hold(now, "a", "too")
+		if all := b.Holds(now.Add(Lasting)); !slices.Equal(all, []Hold{{"a", "too", now}, {"b", "then", now}}) || len(b.Holds(now.Add(Lasting-1))) > 0 {
+			t.Errorf("holds %v", all)
+		}
+		b.News(now.Add(time.Minute))
+		b.SetReleased(row.released)
+		b.Release("b", row.cause)
+		b.Release("b", NothingLeft) // it is over
+		if _, ended := b.News(now.Add(time.Minute)); len(ended) != 1 || ended[0].Cause != row.want {
+			t.Errorf("%+v: %v", row, ended)
+		}
+	}
+}
