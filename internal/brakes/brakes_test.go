@@ -65,6 +65,13 @@ func (a *api) annotate(names string) {
 	a.annotation = names
 }
 
+// readings returns how often the lease was read.
+func (a *api) readings() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reads
+}
+
 // told returns the events since the last call.
 func (a *api) told() string {
 	a.mu.Lock()
@@ -102,8 +109,8 @@ func TestAnOperatorReleasesABrake(t *testing.T) {
 	run(t, leaseKey, func(a *api, garbage, pods *brake.Brake) {
 		garbage.Hold(time.Now(), "all", "a reason")
 		time.Sleep(20 * time.Second)
-		if told := a.told(); told != "" || a.reads > 0 {
-			t.Errorf("told at once: %q, reads %d", told, a.reads)
+		if told := a.told(); told != "" || a.readings() > 0 {
+			t.Errorf("told at once: %q, reads %d", told, a.readings())
 		}
 		time.Sleep(5 * time.Minute)
 		want := "Warning BrakeHolds of Lease lease: garbage-collector-controller holds all: a reason. The annotation " +
@@ -142,9 +149,9 @@ func TestAnOperatorReleasesABrake(t *testing.T) {
 		if garbage.Released() {
 			t.Error("still released when the annotation is gone")
 		}
-		reads := a.reads
+		reads := a.readings()
 		time.Sleep(time.Hour)
-		if a.reads != reads {
+		if a.readings() != reads {
 			t.Error("the lease is read while nothing is held")
 		}
 	})
@@ -158,8 +165,8 @@ func TestWhatIsHeldForAMomentIsNotTold(t *testing.T) {
 			pods.Release("all", brake.ByProof)
 		}
 		time.Sleep(time.Minute)
-		if told := a.told(); told != "" || a.reads > 0 {
-			t.Errorf("told %q, reads %d", told, a.reads)
+		if told := a.told(); told != "" || a.readings() > 0 {
+			t.Errorf("told %q, reads %d", told, a.readings())
 		}
 	})
 }
@@ -170,8 +177,8 @@ func TestWithoutALease(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		pods.Release("all", brake.ByTime)
 		time.Sleep(time.Minute)
-		if told := a.told(); told != "" || a.reads > 0 || pods.Released() {
-			t.Errorf("told %q, reads %d", told, a.reads)
+		if told := a.told(); told != "" || a.readings() > 0 || pods.Released() {
+			t.Errorf("told %q, reads %d", told, a.readings())
 		}
 	})
 }

@@ -77,7 +77,7 @@ func newGauges() []*gauge {
 				for _, c := range m.ControllerStates() {
 					v.WithLabelValues(c.Name).Add(float64(min(1, len(c.Held))))
 				}
-			}, "name"),
+			}, "controller"),
 		newGauge("controller_manager_controller_off", "1 for each controller that does not run in this process, and why.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, off := range m.OffStates() {

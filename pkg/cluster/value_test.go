@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,12 +58,13 @@ func run(t *testing.T, nodes int, test func(v *Value[names], events reconcile.Wa
 		if _, known := v.Get(); known {
 			t.Error("the value is known before the controller works")
 		}
-		var all []plan.Key
+		var mu sync.Mutex
+		all := 0
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); v.Source(ctx, func(k plan.Key) { all = append(all, k) }) }()
+		go func() { defer close(done); v.Source(ctx, func(plan.Key) { mu.Lock(); defer mu.Unlock(); all++ }) }()
 		synctest.Wait()
-		test(v, events, func() int { synctest.Wait(); n := len(all); all = nil; return n })
+		test(v, events, func() (n int) { synctest.Wait(); mu.Lock(); defer mu.Unlock(); n, all = all, 0; return n })
 		cancel()
 		<-done
 		if _, known := v.Get(); known {

@@ -123,8 +123,10 @@ func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVe
 	client := f.all.client
 	if client == nil {
 		if generic, err := f.ForResource(resource); err == nil {
-			f.note(resource, generic.Informer())
-			return generic.Informer()
+			_ = generic.Informer()                  // makes the informer, and returns another wrapper of it each time
+			informer := f.InformerFor(example, nil) // the one that was made
+			f.note(resource, informer)
+			return informer
 		}
 	}
 	informer := f.of(resource).InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {

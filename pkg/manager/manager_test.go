@@ -340,13 +340,13 @@ func TestEnabled(t *testing.T) {
 	}{
 		{"nobody says", nil, "true false false"},
 		{"off", map[string]bool{"PodDeletionCost": false}, "false false false"},
-		{"on", map[string]bool{"HPAScaleToZero": true}, "true true false"},
+		{"on", map[string]bool{"StatefulSetRecreateStrategy": true}, "true true false"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, _ := server(t, http.StatusOK)
 			var got string
 			o := options(Controller{Name: "toy", Account: "toy", Init: func(c Context) (Runner, error) {
-				got = fmt.Sprint(c.Enabled("PodDeletionCost"), c.Enabled("HPAScaleToZero"), c.Enabled("NoSuchGate"))
+				got = fmt.Sprint(c.Enabled("PodDeletionCost"), c.Enabled("StatefulSetRecreateStrategy"), c.Enabled("NoSuchGate"))
 				return nil, nil
 			}})
 			o.FeatureGates = c.gates

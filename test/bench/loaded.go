@@ -129,6 +129,8 @@ func (l *large) start(ctx context.Context, b *bench, t turn, s *session, ns *nam
 		seconds("from there to the lost pods replaced", replaced.Sub(listed)),
 		seconds("from the start to the lost pods replaced", replaced.Sub(s.manager.began)),
 		seconds("CPU of the manager until at rest", used),
+		megabytes("received from the API server", s.valve.received.Load()),
+		count("watches", s.valve.open()),
 		count("writes", writes.writes),
 		exactly("refused with 409", writes.conflicts, 0),
 		exactly("writes without effect", writes.noOps, 0),

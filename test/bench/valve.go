@@ -11,16 +11,19 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // valve stands between a manager and its counting proxy. It can cut all watches so that the manager must list anew, as it
-// has to after an API server's restart, and it knows when the first list of all pods was over.
+// has to after an API server's restart, and it knows when the first list of all pods was over, and how much the manager has received.
 type valve struct {
 	server *http.Server
 	url    string
 	cancel context.CancelFunc
 	served chan struct{}
+
+	received atomic.Int64 // bytes of the bodies of all answers
 
 	mu      sync.Mutex
 	watches map[*http.Request]context.CancelFunc // those that run
@@ -147,8 +150,9 @@ func initialEvents(r *http.Request) bool {
 	return yes || q.Get("resourceVersion") == "" || q.Get("resourceVersion") == "0"
 }
 
-// observe waits for the end of a list of all pods, be it one of its own or the beginning of a watch.
+// observe counts what is received, and waits for the end of a list of all pods, be it one of its own or the beginning of a watch.
 func (v *valve) observe(resp *http.Response) error {
+	resp.Body = &meter{resp.Body, &v.received}
 	r := resp.Request
 	if resp.StatusCode != http.StatusOK || r.Method != http.MethodGet || r.URL.Path != "/api/v1/pods" {
 		return nil
@@ -169,6 +173,25 @@ func (v *valve) podsListed() {
 	if v.listed.IsZero() {
 		v.listed = time.Now()
 	}
+}
+
+// meter counts what is read.
+type meter struct {
+	io.ReadCloser
+	bytes *atomic.Int64
+}
+
+func (c *meter) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// open counts the watches that run.
+func (v *valve) open() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.watches)
 }
 
 // spy calls over when the marker has been read, or without one at the end.

@@ -78,6 +78,9 @@ func TestValveCutsWatchesAndMakesThemListAnew(t *testing.T) {
 	if err := until(t.Context(), "the lists are seen", time.Millisecond, func() (bool, error) { n, first := v.pods(); return n == 3 && !first.IsZero(), nil }); err != nil {
 		t.Error(err)
 	}
+	if got, least := v.received.Load(), int64(4*len("objects ")); got < least || v.open() == 0 {
+		t.Errorf("%d bytes were received, want at least %d; %d watches", got, least, v.open())
+	}
 	if err := v.close(); err != nil {
 		t.Error(err)
 	}

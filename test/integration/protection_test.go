@@ -146,6 +146,41 @@ func TestClaimsOfEphemeralVolumes(t *testing.T) { // SM-36
 	b.claimIs("user-data", "gone")
 }
 
+// A bound claim says whether a pod uses it, on a node or not. It then goes as others do.
+func TestClaimsSayWhetherTheyAreUsed(t *testing.T) { share(t).useOfABoundClaim() } // SM-39
+
+// useOfABoundClaim makes a claim, has it bound, has a pod use it and go, and deletes it.
+func (b *bench) useOfABoundClaim() {
+	b.Helper()
+	claims := b.Client.CoreV1().PersistentVolumeClaims(b.ns)
+	says := func(unused corev1.ConditionStatus, reason string) {
+		b.Helper()
+		b.wait("the claim says that it is unused: "+string(unused), func() error {
+			c, err := claims.Get(b.Context(), "bound", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, condition := range c.Status.Conditions {
+				if condition.Type == corev1.PersistentVolumeClaimUnused && condition.Status == unused && condition.Reason == reason {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions: %+v", c.Status.Conditions)
+		})
+	}
+	b.claim("bound")
+	if _, err := claims.Patch(b.Context(), "bound", types.MergePatchType, []byte(`{"status":{"phase":"Bound"}}`), metav1.PatchOptions{}, "status"); err != nil {
+		b.Fatal(err)
+	}
+	says(corev1.ConditionTrue, "NoPodsUsingPVC")
+	b.mounting("mounts-bound", "bound", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} })
+	says(corev1.ConditionFalse, "PodUsingPVC")
+	b.removePod("mounts-bound")
+	says(corev1.ConditionTrue, "NoPodsUsingPVC")
+	b.deleteClaim("bound")
+	b.claimIs("bound", "gone")
+}
+
 // A finalizer that somebody has taken off comes back; a volume that is deleted stays while it is bound.
 func TestVolumesStayWhileTheyAreBound(t *testing.T) { // SM-20, SM-22, SM-23, SM-35
 	b := share(t)
@@ -216,5 +251,6 @@ func (b *bench) workOfProtection() {
 	})
 	b.removePod("mounts")
 	b.claimIs("protected", "gone")
+	b.useOfABoundClaim()
 	b.lifeOfAVolume()
 }

@@ -303,7 +303,7 @@ var deploymentMutants = []Mutant{
 		Edits: []Edit{{"pkg/controllers/deployment/plan_create.go",
 			"if r.new != nil || r.NameConflict == nil {", "if true {"}},
 		Script: withoutElection + `
-			at 1s   bare web-6bbcfc9f9b replicas=1 image=good:2 # the name that the Deployment wants
+			at 1s   bare web-5b8b947856 replicas=1 image=good:2 # the name that the Deployment wants
 			at 5s   create web replicas=2 image=good:1`,
 		Oracle: "L1",
 	},

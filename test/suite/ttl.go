@@ -183,13 +183,13 @@ const ttlFolder = "pkg/controllers/ttl/"
 var nodeTTLMutants = []Mutant{
 	{
 		Name:   "edits of the annotation of nodes stay",
-		Edits:  []Edit{{ttlFolder + "observe.go", "!ok || right(node, class) {", "!ok || right(node, class) || node.Annotations[annotation] != \"\" {"}},
+		Edits:  []Edit{{ttlFolder + "observe.go", "ok && !right(node, k.class()) {", "ok && !right(node, k.class()) && node.Annotations[annotation] == \"\" {"}},
 		Script: withoutElection + "\n\t\t\tat 10s  nodettl node-0 value=7",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "nodes do not follow when there are many",
-		Edits:  []Edit{{ttlFolder + "observe.go", "	for {\n		k.enqueueWrong(ctx, enqueue)\n", "	k.enqueueWrong(ctx, enqueue)\n	for {\n"}},
+		Edits:  []Edit{{ttlFolder + "observe.go", "return was.Class != is.Class", "return false"}},
 		Script: withoutElection + "\n\t\t\tat 10s  crowd nodes=90\n\t\t\tat 20s  crowd nodes=110",
 		Oracle: SettledOracle,
 	},

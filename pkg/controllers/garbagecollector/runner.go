@@ -331,6 +331,9 @@ func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.Partia
 // gone notes that an object is gone. It is called under the lock.
 func (r *runner) gone(n *node, certain bool) {
 	r.records.Forget(explainKey(n.object()))
+	if !certain {
+		r.doubtOf(n.kind.GroupKind()).loses(time.Now())
+	}
 	r.follow(r.forget(n, certain && r.isSole(n.kind)))
 }
 
@@ -405,10 +408,7 @@ func (r *runner) decideItem(n *node) (*metav1.PartialObjectMetadata, decision) {
 		return nil, decision{}
 	}
 	now := time.Now()
-	d := r.decide(now, n)
-	if why := r.holds(now, n, d); why != "" {
-		d = because("waits: %s", why)
-	}
+	d := r.unlessHeld(now, n, r.decide(now, n))
 	switch {
 	case d.read:
 		n.attempt = nil

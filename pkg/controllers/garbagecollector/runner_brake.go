@@ -19,6 +19,8 @@ import (
 const (
 	// budgetWindow is for how long what was deleted without further proof counts.
 	budgetWindow = 10 * time.Minute
+	// lossLasts is how long after a list has lacked an object of a kind others may still be found to be lacking: they come one after the other.
+	lossLasts = time.Second
 	// proveAgain is when the server is asked again that could not prove anything.
 	proveAgain = 10 * time.Second
 	// provedFor is how long a proof is good for.
@@ -36,6 +38,7 @@ type doubt struct {
 	kind    schema.GroupVersionKind // as the reference says of which somebody last asked
 	held    sets.Set[*node]         // dependents that wait for proof
 	why     string                  // for each of them
+	lost    time.Time               // when a list has last lacked an owner
 	permits int                     // how many more may go before they are counted again
 	spent   sets.Set[*node]         // what went without further proof
 	since   time.Time               // of the first of these
@@ -55,17 +58,29 @@ func (r *runner) beginDoubts() {
 // held is what the brake holds, in words.
 func held(kind schema.GroupKind) string { return "the dependents of " + kind.String() }
 
-// holds says why a decision may not be carried out for now; it is empty if it may. It is called under the lock.
-func (r *runner) holds(now time.Time, n *node, d decision) (why string) {
+// unlessHeld returns the decision, or one to wait if it may not be carried out for now. It is called under the lock.
+func (r *runner) unlessHeld(now time.Time, n *node, d decision) decision {
 	if d.Empty() || n.deleting || d.read {
-		return ""
+		return d
 	}
 	for _, kind := range r.inDoubt(n) {
-		if why := r.holdsFor(now, n, kind); why != "" {
-			return why
+		if why, again := r.holds(now, n, kind); why != "" {
+			d = because("waits: %s", why)
+			d.Requeue = again
+			return d
 		}
 	}
-	return ""
+	return d
+}
+
+// doubtOf returns what is known of a kind.
+func (r *runner) doubtOf(kind schema.GroupKind) *doubt {
+	d := r.doubts[kind]
+	if d == nil {
+		d = &doubt{held: sets.New[*node](), spent: sets.New[*node]()}
+		r.doubts[kind] = d
+	}
+	return d
 }
 
 // inDoubt are the kinds of the owners of n that live reads have not found. What Kubernetes itself defines is in the API server's own storage.
@@ -79,24 +94,26 @@ func (g *graph) inDoubt(n *node) (kinds []schema.GroupVersionKind) {
 	return kinds
 }
 
-func (r *runner) holdsFor(now time.Time, n *node, kind schema.GroupVersionKind) (why string) {
-	d := r.doubts[kind.GroupKind()]
-	if d == nil {
-		d = &doubt{held: sets.New[*node](), spent: sets.New[*node]()}
-		r.doubts[kind.GroupKind()] = d
-	}
+// loses notes that a list has lacked an owner. What was proved before says nothing about that.
+func (d *doubt) loses(now time.Time) { d.lost, d.proved = now, time.Time{} }
+
+// holds says why a dependent is held, and when it is to be decided about again if nothing else leads to that.
+func (r *runner) holds(now time.Time, n *node, kind schema.GroupVersionKind) (why string, again time.Duration) {
+	d := r.doubtOf(kind.GroupKind())
 	d.kind = kind
 	switch {
 	case now.Before(d.proved), r.brake.Released():
-		return ""
+		return "", 0
 	case len(d.held) > 0:
+	case now.Sub(d.lost) < lossLasts:
+		return "a list has lacked its owner a moment ago", lossLasts
 	case !r.exceeds(now, n, d):
-		return ""
+		return "", 0
 	default:
 		r.prove.add(item{statedOwner: statedOwner{apiVersion: kind.GroupVersion().String(), kind: kind.Kind}})
 	}
 	d.held.Insert(n)
-	return d.why
+	return d.why, 0
 }
 
 // exceeds reports whether the dependents whose owners have not been found are out of the ordinary, among all that have owners of the kind. If

@@ -107,6 +107,7 @@ func (b *bench) watchWidgets(from, to int) {
 func (b *bench) loseWidgets(from, to int) {
 	for i := from; i < to; i++ {
 		b.OnDelete(widgets, object(widgetName(i), version("")))
+		time.Sleep(time.Millisecond) // the collector has time for what it has seen so far
 	}
 }
 

@@ -3,6 +3,7 @@ package metadata
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,7 +22,7 @@ type cacheSource struct {
 
 // join implements source.
 func (s *cacheSource) join(ctx context.Context, f *feed, running *sync.WaitGroup) {
-	h := &cacheHandler{feed: f, ended: make(chan struct{}), first: map[identity]struct{}{}}
+	h := &cacheHandler{feed: f, ended: make(chan struct{}), unseen: maps.Clone(f.known)}
 	s.handlers[f] = h
 	logger := klog.FromContext(ctx)
 	registered, err := s.informer.AddEventHandlerWithOptions(h, cache.HandlerOptions{Logger: &logger})
@@ -66,10 +67,10 @@ func (s *cacheSource) end(h *cacheHandler) {
 type cacheHandler struct {
 	registered cache.ResourceEventHandlerRegistration
 
-	mu    sync.Mutex // held while the feed is told
-	feed  *feed
-	ended chan struct{}
-	first map[identity]struct{} // what was in the cache at first; nil when the feed has been told of all of that
+	mu     sync.Mutex // held while the feed is told
+	feed   *feed
+	ended  chan struct{}
+	unseen versions // what the feed knew from an earlier time, and has not been told of yet
 }
 
 // OnAdd implements cache.ResourceEventHandler.
@@ -110,21 +111,17 @@ func (h *cacheHandler) tell(what func()) {
 // update is called under the lock.
 func (h *cacheHandler) update(o any) {
 	object := metadataOf(o)
-	if h.first != nil {
-		h.first[identityOf(object)] = struct{}{}
-	}
+	delete(h.unseen, identityOf(object))
 	h.feed.update(object)
 }
 
-// toldAll ends what is told at first. What the feed knew from an earlier time and has not been told of is gone.
+// toldAll says that the feed was told of all that is in the cache. What it knew from an earlier time and has not been told of is gone.
 func (h *cacheHandler) toldAll() {
 	h.tell(func() {
-		for id := range h.feed.known {
-			if _, ok := h.first[id]; !ok {
-				h.feed.delete(id.object())
-			}
+		for id := range h.unseen {
+			h.feed.delete(id.object())
 		}
-		h.first = nil
+		h.unseen = nil
 		close(h.feed.synced)
 	})
 }
