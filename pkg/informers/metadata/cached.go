@@ -74,16 +74,16 @@ type cacheHandler struct {
 }
 
 // OnAdd implements cache.ResourceEventHandler.
-func (h *cacheHandler) OnAdd(o any, _ bool) { h.tell(func() { h.update(o) }) }
+func (h *cacheHandler) OnAdd(o any, _ bool) { h.tell(func() { h.update(metadataOf(o)) }) }
 
 // OnUpdate implements cache.ResourceEventHandler. An object may have been replaced by another one of its name while nothing was watched.
 func (h *cacheHandler) OnUpdate(before, after any) {
 	h.tell(func() {
-		was, is := metadataOf(before), metadataOf(after)
-		if was.UID != is.UID {
-			h.feed.delete(missed(was))
+		is := metadataOf(after)
+		if was, err := meta.Accessor(before); err == nil && was.GetUID() != is.UID {
+			h.feed.delete(missed(metadataOf(before)))
 		}
-		h.update(after)
+		h.update(is)
 	})
 }
 
@@ -109,10 +109,9 @@ func (h *cacheHandler) tell(what func()) {
 }
 
 // update is called under the lock.
-func (h *cacheHandler) update(o any) {
-	object := metadataOf(o)
-	delete(h.unseen, identityOf(object))
-	h.feed.update(object)
+func (h *cacheHandler) update(o *metav1.PartialObjectMetadata) {
+	delete(h.unseen, identityOf(o))
+	h.feed.update(o)
 }
 
 // toldAll says that the feed was told of all that is in the cache. What it knew from an earlier time and has not been told of is gone.
