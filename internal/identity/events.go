@@ -33,15 +33,17 @@ const eventTimeout = 30 * time.Second
 // as "Event occurred" at the given verbosity: 3 for controllers, 0 for the leader events (CI-46).
 //
 // Recording never blocks and never fails (CI-45): events wait in buffers of 1000, and what does not fit is dropped. They
-// are written one after the other, so that they leave the server free for what they are about. Aggregation, counting, spam filter and retries are client-go's own, with its
-// defaults but for similarEvents; they are those of CI-41 to CI-45.
+// are written one after the other, so that they leave the server free for what they are about. Aggregation, counting,
+// spam filter and retries are client-go's own, with its defaults but for similarEvents; they are those of CI-41 to CI-45.
 //
 // The end of ctx ends the recorder too. Either way no goroutine stays behind, and nothing waits for the server: events
 // that have not been written by then are lost.
 func NewRecorder(
 	ctx context.Context, client typedcorev1.EventsGetter, component string, verbosity klog.Level,
 ) (record.EventRecorderLogger, func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	parent := ctx
+	// A broadcaster whose context ends before it has been started logs an error, so parent ends it only afterwards.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
 	turn := make(chan struct{}, 1)
 	var all recorders
 	var shutdowns []func()
@@ -54,7 +56,9 @@ func NewRecorder(
 		all = append(all, recorder.WithLogger(klog.FromContext(ctx)))
 		shutdowns = append(shutdowns, broadcaster.Shutdown)
 	}
+	stop := context.AfterFunc(parent, cancel)
 	return all, func() {
+		stop()
 		cancel() // first, for the writes in flight
 		for _, shutdown := range shutdowns {
 			shutdown()

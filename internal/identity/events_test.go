@@ -280,3 +280,20 @@ func TestEventsEndWithContext(t *testing.T) {
 		}
 	})
 }
+
+// A context that has ended already is no error: the process ends, and logs nothing about it.
+func TestEventsOfEndedContext(t *testing.T) {
+	for range 100 {
+		bubble(t, func(t *testing.T) {
+			var log logged
+			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), log.logger(0)))
+			cancel()
+			_, stop := NewRecorder(ctx, nil, "x", 3)
+			synctest.Wait()
+			stop()
+			if len(log.lines) > 0 {
+				t.Fatalf("logged: %q", log.lines)
+			}
+		})
+	}
+}
