@@ -47,6 +47,7 @@ SECONDS_INTEGRATION := 300
 SECONDS_CHAOS := 220
 SECONDS_MUTATION := 110
 SECONDS_TOY := 60
+SECONDS_UPGRADE := 240
 SECONDS_SIMULATION := 1200
 timeout = -timeout=$$((3*$(SECONDS_$(1))))s
 
@@ -67,7 +68,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability upgrade releases simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-release verify-platforms
 
 help: ## List the targets
@@ -128,6 +129,19 @@ simulate: ## Random work and faults in virtual time for SIM_TIME (200s); a faili
 reliability: build localcluster ## Run the suites of test/chaos with ours and the original and write the tables of docs/reliability.md
 	go -C hack/localcluster run . build --with-upstream
 	go run ./test/chaos/reliability -original "$$(go -C hack/localcluster run . path kube-controller-manager)" -write docs/reliability.md $(RELIABILITY)
+
+# The releases before the one that the control plane is of.
+OLDER := 1.36 1.35
+
+upgrade: build localcluster ## Hand a cluster over from kube-controller-manager of the release before to ours, to that of this release, and to ours
+	go -C hack/localcluster run . build --with-upstream
+	KUBERNETES=$(firstword $(OLDER)) go -C hack/localcluster run . build --with-upstream
+	go test -count=1 -v $(call timeout,UPGRADE) ./test/upgrade -newer="$$(go -C hack/localcluster run . path kube-controller-manager)" \
+		-older="$$(KUBERNETES=$(firstword $(OLDER)) go -C hack/localcluster run . path kube-controller-manager)"
+
+releases: build ## Run the integration tests on API servers of the releases before
+	@for release in $(OLDER); do export KUBERNETES=$$release; \
+		go -C hack/localcluster run . build && go test -count=1 $(call timeout,INTEGRATION) ./test/integration || exit; done
 
 bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes -write ../../docs/performance.md')
 	go -C hack/localcluster run . build --with-upstream

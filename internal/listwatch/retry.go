@@ -93,7 +93,7 @@ func New[L runtime.Object](
 			if s.Fresh && o.ResourceVersion == "0" {
 				o.ResourceVersion = ""
 			}
-			answer, err := served.Through(ctx, s.Gate, false, func() (L, error) { return retry(ctx, s, o, track(s, "list", listing(s, list))) })
+			answer, err := served.Do(ctx, s.Gate, false, func() (L, error) { return retry(ctx, s, o, track(s, "list", listing(s, list))) })
 			if err != nil {
 				return nil, err
 			}
@@ -103,7 +103,7 @@ func New[L runtime.Object](
 			return answer, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := served.Through(ctx, s.Gate, o.SendInitialEvents == nil, func() (watch.Interface, error) {
+			w, err := served.Do(ctx, s.Gate, o.SendInitialEvents == nil, func() (watch.Interface, error) {
 				return retry(ctx, s, o, track(s, "watch", opening(s, list, watches)))
 			})
 			if err != nil {

@@ -48,9 +48,9 @@ func (g *Gate) Missing() bool {
 	return missing
 }
 
-// Through lists or watches when the API is not missing. When the server does not find the resource, discovery is asked: if it is missing, the
+// Do lists or watches when the API is not missing. When the server does not find the resource, discovery is asked: if it is missing, the
 // request waits for it to return. One that resumes, as it goes on from what was listed before, fails then, so that its reader lists anew.
-func Through[T any](ctx context.Context, g *Gate, resumes bool, request func() (T, error)) (none T, err error) {
+func Do[T any](ctx context.Context, g *Gate, resumes bool, request func() (T, error)) (none T, err error) {
 	if g == nil {
 		return request()
 	}

@@ -298,7 +298,7 @@ func TestGate(t *testing.T) {
 		}
 		listed := make(chan error, 1)
 		list := func() {
-			_, err := Through(t.Context(), gate, false, request)
+			_, err := Do(t.Context(), gate, false, request)
 			listed <- err
 		}
 
@@ -318,7 +318,7 @@ func TestGate(t *testing.T) {
 		}
 
 		s.says.Store(&noVersion)
-		if _, err := Through(t.Context(), gate, true, request); !apierrors.IsResourceExpired(err) {
+		if _, err := Do(t.Context(), gate, true, request); !apierrors.IsResourceExpired(err) {
 			t.Errorf("a watch of what is missing goes on: %v", err)
 		}
 		if informer.HasSynced() {
@@ -354,14 +354,14 @@ func TestGateOfWhatIsThere(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := s.asked.Load()
 		for _, want := range []error{apierrors.NewNotFound(websites.GroupResource(), ""), errors.New("away")} {
-			if _, err := Through(t.Context(), apis.Gate(websites, "w"), true, func() (runtime.Object, error) { return nil, want }); !errors.Is(err, want) {
+			if _, err := Do(t.Context(), apis.Gate(websites, "w"), true, func() (runtime.Object, error) { return nil, want }); !errors.Is(err, want) {
 				t.Errorf("%v, want %v", err, want)
 			}
 		}
 		if n := s.asked.Load() - before; n != 1 {
 			t.Errorf("discovery was asked %d times", n)
 		}
-		if answer, err := Through(t.Context(), nil, true, func() (string, error) { return "yes", nil }); answer != "yes" || err != nil {
+		if answer, err := Do(t.Context(), nil, true, func() (string, error) { return "yes", nil }); answer != "yes" || err != nil {
 			t.Error(answer, err)
 		}
 	})

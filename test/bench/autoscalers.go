@@ -101,12 +101,9 @@ func (a *autoscaled) populate(ctx context.Context, p *plane) error {
 	}
 	return forEach(ctx, len(clients), a.autoscalers, func(ctx context.Context, worker, i int) error {
 		client, ns, name := clients[worker], namespaces[i%len(namespaces)], fmt.Sprint("web-", i)
-		target := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		target.Spec.Replicas, target.Spec.Selector = ptr.To(int32(a.replicas)), map[string]string{appLabel: name}
 		template := loosePod(ns, "", name)
 		template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
-		target.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels}, Spec: template.Spec}
-		made, err := client.CoreV1().ReplicationControllers(ns).Create(ctx, target, metav1.CreateOptions{})
+		made, err := client.CoreV1().ReplicationControllers(ns).Create(ctx, newTarget(name, a.replicas, template), metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -124,6 +121,14 @@ func (a *autoscaled) populate(ctx context.Context, p *plane) error {
 		_, err = client.AutoscalingV2().HorizontalPodAutoscalers(ns).Create(ctx, newAutoscaler(name), metav1.CreateOptions{})
 		return err
 	})
+}
+
+// newTarget is a ReplicationController, for pods like one.
+func newTarget(name string, replicas int, template *corev1.Pod) *corev1.ReplicationController {
+	target := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	target.Spec.Replicas, target.Spec.Selector = ptr.To(int32(replicas)), map[string]string{appLabel: name}
+	target.Spec.Template = &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels}, Spec: template.Spec}
+	return target
 }
 
 // wantedUsage is what the autoscalers want each pod to use, in thousandths of a CPU: half of what it requests.

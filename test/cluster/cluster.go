@@ -129,7 +129,7 @@ func (c *Cluster) SharedManager(t testing.TB, args ...string) *Manager {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.manager == nil {
-		m, err := c.startManager(c.withDefaults(args)...)
+		m, err := c.startManager("", c.withDefaults(args)...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,13 +39,24 @@ type Manager struct {
 // test failed, its log is shown.
 func (c *Cluster) Manager(t testing.TB, args ...string) *Manager {
 	t.Helper()
-	return c.ManagerExactly(t, c.withDefaults(args)...)
+	return c.ManagerOf(t, "", args...)
+}
+
+// ManagerOf is [Cluster.Manager] for another program than ours, unless its name is empty.
+func (c *Cluster) ManagerOf(t testing.TB, binary string, args ...string) *Manager {
+	t.Helper()
+	return c.managerOf(t, binary, c.withDefaults(args)...)
 }
 
 // ManagerExactly is [Cluster.Manager] with the given flags and no others.
 func (c *Cluster) ManagerExactly(t testing.TB, args ...string) *Manager {
 	t.Helper()
-	m, err := c.startManager(args...)
+	return c.managerOf(t, "", args...)
+}
+
+func (c *Cluster) managerOf(t testing.TB, binary string, args ...string) *Manager {
+	t.Helper()
+	m, err := c.startManager(binary, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +64,13 @@ func (c *Cluster) ManagerExactly(t testing.TB, args ...string) *Manager {
 	return m
 }
 
-func (c *Cluster) startManager(args ...string) (*Manager, error) {
-	binary, err := c.buildManager()
-	if err != nil {
-		return nil, err
+// startManager starts a program, or ours if none is named.
+func (c *Cluster) startManager(binary string, args ...string) (*Manager, error) {
+	if binary == "" {
+		var err error
+		if binary, err = c.buildManager(); err != nil {
+			return nil, err
+		}
 	}
 	m := &Manager{
 		cmd:   exec.Command(binary, args...),

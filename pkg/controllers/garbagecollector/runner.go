@@ -63,7 +63,7 @@ type runner struct {
 	asking                 map[string]sets.Set[*node]            // what waits to learn whether it has dependents of kinds that are being listed, by namespace
 	absences               map[schema.GroupVersionResource]int   // how many discoveries in a row lack what was watched
 	warned                 map[statedOwner]sets.Set[*node]       // which dependents have an event that says that the owner cannot be looked up
-	doubts                 map[schema.GroupKind]*doubt           // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
+	absentByKind           map[schema.GroupKind]*absentOwners    // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
 	local                  sets.Set[schema.GroupVersion]         // groups that are known to be served by the API server itself
 	queues                 []*pool                               // nil while it does not run
 	remove, orphan, verify *pool
@@ -123,12 +123,12 @@ func (r *runner) begin() {
 	r.reads = &guard.Guard[schema.GroupVersionKind]{AtOnce: max(1, r.workers/2)}
 	r.warned = map[statedOwner]sets.Set[*node]{}
 	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
-	r.beginDoubts()
+	r.forgetAbsentOwners()
 	r.remove = newPool("garbage_collector_attempt_to_delete", r.processItem)
 	r.orphan = newPool("garbage_collector_attempt_to_orphan", r.processOrphan)
 	r.verify = newPool("garbage_collector_verify_owner", r.processOwner)
 	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
-	r.prove = newPool("garbage_collector_prove_absence", r.processDoubt)
+	r.prove = newPool("garbage_collector_prove_absence", r.processAbsentOwners)
 	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask, r.prove}
 }
 
@@ -332,7 +332,7 @@ func (r *runner) OnDelete(resource schema.GroupVersionResource, o *metav1.Partia
 func (r *runner) gone(n *node, certain bool) {
 	r.records.Forget(explainKey(n.object()))
 	if !certain {
-		r.doubtOf(n.kind.GroupKind()).loses(time.Now())
+		r.absentOwnersOf(n.kind.GroupKind()).lose(time.Now())
 	}
 	r.follow(r.forget(n, certain && r.isSole(n.kind)))
 }

@@ -33,26 +33,26 @@ const (
 // itself serves its kind, from its storage. But an aggregated API may have lost its own storage, and then it finds nothing: it is believed only
 // if it has other objects.
 
-// doubt is what is known of a kind of owners that live reads have not found.
-type doubt struct {
-	kind    schema.GroupVersionKind // as the reference says of which somebody last asked
-	held    sets.Set[*node]         // dependents that wait for proof
-	why     string                  // for each of them
-	lost    time.Time               // when a list has last lacked an owner
-	permits int                     // how many more may go before they are counted again
-	spent   sets.Set[*node]         // what went without further proof
-	since   time.Time               // of the first of these
-	proved  time.Time               // until when nothing is in doubt
-	empty   time.Time               // since when the API has answered that it has no objects
-	asked   time.Time               // when it last did
+// absentOwners is what is known of a kind of owners that live reads have not found.
+type absentOwners struct {
+	kind         schema.GroupVersionKind // as the reference says of which somebody last asked
+	held         sets.Set[*node]         // dependents that wait for proof
+	reason       string                  // for each of them
+	lastLost     time.Time               // when a list has last lacked an owner
+	uncounted    int                     // how many more may be deleted before they are counted again
+	deleted      sets.Set[*node]         // dependents that were deleted without further proof
+	deletedSince time.Time               // when the first of these was
+	provedUntil  time.Time               // until then, owners that are not found are believed to be gone
+	emptySince   time.Time               // since when the API has answered that it has no objects
+	lastAsked    time.Time               // when it last did
 }
 
-// beginDoubts is called under the lock.
-func (r *runner) beginDoubts() {
-	for kind := range r.doubts {
+// forgetAbsentOwners is called under the lock.
+func (r *runner) forgetAbsentOwners() {
+	for kind := range r.absentByKind {
 		r.brake.Release(held(kind), brake.NothingLeft)
 	}
-	r.doubts, r.local = map[schema.GroupKind]*doubt{}, sets.New[schema.GroupVersion]()
+	r.absentByKind, r.local = map[schema.GroupKind]*absentOwners{}, sets.New[schema.GroupVersion]()
 }
 
 // held is what the brake holds, in words.
@@ -63,7 +63,7 @@ func (r *runner) unlessHeld(now time.Time, n *node, d decision) decision {
 	if d.Empty() || n.deleting || d.read {
 		return d
 	}
-	for _, kind := range r.inDoubt(n) {
+	for _, kind := range r.missingKinds(n) {
 		if why, again := r.holds(now, n, kind); why != "" {
 			d = because("waits: %s", why)
 			d.Requeue = again
@@ -73,18 +73,18 @@ func (r *runner) unlessHeld(now time.Time, n *node, d decision) decision {
 	return d
 }
 
-// doubtOf returns what is known of a kind.
-func (r *runner) doubtOf(kind schema.GroupKind) *doubt {
-	d := r.doubts[kind]
-	if d == nil {
-		d = &doubt{held: sets.New[*node](), spent: sets.New[*node]()}
-		r.doubts[kind] = d
+// absentOwnersOf returns what is known of a kind.
+func (r *runner) absentOwnersOf(kind schema.GroupKind) *absentOwners {
+	a := r.absentByKind[kind]
+	if a == nil {
+		a = &absentOwners{held: sets.New[*node](), deleted: sets.New[*node]()}
+		r.absentByKind[kind] = a
 	}
-	return d
+	return a
 }
 
-// inDoubt are the kinds of the owners of n that live reads have not found. What Kubernetes itself defines is in the API server's own storage.
-func (g *graph) inDoubt(n *node) (kinds []schema.GroupVersionKind) {
+// missingKinds are the kinds of the owners of n that live reads have not found. What Kubernetes itself defines is in the API server's own storage.
+func (g *graph) missingKinds(n *node) (kinds []schema.GroupVersionKind) {
 	for _, ref := range n.owners {
 		c := g.statedBy(n, ref)
 		if kind := c.groupVersionKind(); g.ownerOf(n, ref) == nil && g.owners[ref.UID].stated[c] == notFound && !scheme.Scheme.IsGroupRegistered(kind.Group) {
@@ -94,58 +94,58 @@ func (g *graph) inDoubt(n *node) (kinds []schema.GroupVersionKind) {
 	return kinds
 }
 
-// loses notes that a list has lacked an owner. What was proved before says nothing about that.
-func (d *doubt) loses(now time.Time) { d.lost, d.proved = now, time.Time{} }
+// lose notes that a list has lacked an owner. What was proved before says nothing about that.
+func (a *absentOwners) lose(now time.Time) { a.lastLost, a.provedUntil = now, time.Time{} }
 
 // holds says why a dependent is held, and when it is to be decided about again if nothing else leads to that.
 func (r *runner) holds(now time.Time, n *node, kind schema.GroupVersionKind) (why string, again time.Duration) {
-	d := r.doubtOf(kind.GroupKind())
-	d.kind = kind
+	a := r.absentOwnersOf(kind.GroupKind())
+	a.kind = kind
 	switch {
-	case now.Before(d.proved), r.brake.Released():
+	case now.Before(a.provedUntil), r.brake.Released():
 		return "", 0
-	case len(d.held) > 0:
-	case now.Sub(d.lost) < lossLasts:
+	case len(a.held) > 0:
+	case now.Sub(a.lastLost) < lossLasts:
 		return "a list has lacked its owner a moment ago", lossLasts
-	case !r.exceeds(now, n, d):
+	case !r.exceeds(now, n, a):
 		return "", 0
 	default:
 		r.prove.add(item{statedOwner: statedOwner{apiVersion: kind.GroupVersion().String(), kind: kind.Kind}})
 	}
-	d.held.Insert(n)
-	return d.why, 0
+	a.held.Insert(n)
+	return a.reason, 0
 }
 
 // exceeds reports whether the dependents whose owners have not been found are out of the ordinary, among all that have owners of the kind. If
 // they are not, n goes.
-func (r *runner) exceeds(now time.Time, n *node, d *doubt) bool {
-	if now.Sub(d.since) > budgetWindow {
-		d.spent, d.since = sets.New[*node](), now
+func (r *runner) exceeds(now time.Time, n *node, a *absentOwners) bool {
+	if now.Sub(a.deletedSince) > budgetWindow {
+		a.deleted, a.deletedSince = sets.New[*node](), now
 	}
-	if d.permits--; d.permits < 0 {
-		doubted, all := r.countDependents(d.kind.GroupKind(), d.spent)
-		if r.brake.Trips(doubted, all) {
-			d.why = fmt.Sprintf("its owner has not been found, nor have those of %d of %d dependents of %s, so that proof is looked for", doubted, all, d.kind.GroupKind())
+	if a.uncounted--; a.uncounted < 0 {
+		ownerless, all := r.countDependents(a.kind.GroupKind(), a.deleted)
+		if r.brake.Trips(ownerless, all) {
+			a.reason = fmt.Sprintf("its owner has not been found, nor have those of %d of %d dependents of %s, so that proof is looked for", ownerless, all, a.kind.GroupKind())
 			return true
 		}
-		d.permits = all / 100
+		a.uncounted = all / 100
 	}
-	d.spent.Insert(n)
+	a.deleted.Insert(n)
 	return false
 }
 
 // countDependents counts the dependents of a kind of owners, and those of them whose owners are not known to exist, or to have been deleted.
-// What is spent counts as well, whether it is still there or not.
-func (g *graph) countDependents(kind schema.GroupKind, spent sets.Set[*node]) (doubted, all int) {
-	doubted, all = len(spent), len(spent)
+// What deleted has counts as well, whether it is still there or not.
+func (g *graph) countDependents(kind schema.GroupKind, deleted sets.Set[*node]) (ownerless, all int) {
+	ownerless, all = len(deleted), len(deleted)
 	for uid, o := range g.owners {
-		of, doubtful := false, false
+		of, absent := false, false
 		for n := range g.twins(uid) {
 			of = of || n.kind.GroupKind() == kind
 		}
 		for c, s := range o.stated {
 			if c.groupVersionKind().GroupKind() == kind {
-				of, doubtful = true, doubtful || s == notFound || s == unverified
+				of, absent = true, absent || s == notFound || s == unverified
 			}
 		}
 		if !of {
@@ -153,77 +153,80 @@ func (g *graph) countDependents(kind schema.GroupKind, spent sets.Set[*node]) (d
 		}
 		left := len(o.dependents)
 		for n := range o.dependents {
-			if spent.Has(n) {
+			if deleted.Has(n) {
 				left--
 			}
 		}
-		if all += left; doubtful {
-			doubted += left
+		if all += left; absent {
+			ownerless += left
 		}
 	}
-	return doubted, all
+	return ownerless, all
 }
 
-// processDoubt looks for proof that owners of a kind, which live reads have not found, are really gone.
-func (r *runner) processDoubt(ctx context.Context, i item) (time.Duration, error) {
+// processAbsentOwners looks for proof that owners of a kind, which live reads have not found, are really gone.
+func (r *runner) processAbsentOwners(ctx context.Context, i item) (time.Duration, error) {
 	kind := i.groupVersionKind()
 	answer, err := r.askAPI(ctx, kind)
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d := r.doubts[kind.GroupKind()]
-	if d == nil || ctx.Err() != nil {
+	a := r.absentByKind[kind.GroupKind()]
+	if a == nil || ctx.Err() != nil {
 		return 0, nil
 	}
-	for n := range d.held {
-		if !r.has(n) || n.deleting || !slices.ContainsFunc(r.inDoubt(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
-			d.held.Delete(n)
+	for n := range a.held {
+		if !r.has(n) || n.deleting || !slices.ContainsFunc(r.missingKinds(n), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
+			a.held.Delete(n)
 			r.remove.add(item{node: n})
 		}
 	}
-	if answer != empty || now.Sub(d.asked) > budgetWindow {
-		d.empty = now
+	if answer != empty || now.Sub(a.lastAsked) > budgetWindow {
+		a.emptySince = now
 	}
-	d.asked = now
+	a.lastAsked = now
 	switch {
-	case len(d.held) == 0:
+	case len(a.held) == 0:
 		r.brake.Release(held(kind.GroupKind()), brake.NothingLeft)
 		return 0, nil
 	case r.brake.Released():
-		r.letGo(d, brake.ByOperator)
+		r.letGo(a, brake.ByOperator)
 		return 0, nil
 	case answer == believed:
-		d.proved = now.Add(provedFor)
-		r.letGo(d, brake.ByProof)
+		r.believe(a, now, brake.ByProof)
 		return 0, nil
 	case answer == filled:
-		d.proved = now.Add(provedFor)
 		r.readAgain(kind.GroupKind())
-		r.letGo(d, brake.ByProof)
+		r.believe(a, now, brake.ByProof)
 		return 0, nil
-	case answer == empty && now.Sub(d.empty) >= emptyFor:
-		d.proved = now.Add(provedFor)
+	case answer == empty && now.Sub(a.emptySince) >= emptyFor:
 		r.readAgain(kind.GroupKind())
-		r.letGo(d, brake.ByTime)
+		r.believe(a, now, brake.ByTime)
 		return 0, nil
 	case answer == unregistered: // they can no longer be looked up
 		r.readAgain(kind.GroupKind())
 		err = errors.New("the API group is registered no longer")
 	case answer == empty:
-		err = fmt.Errorf("its API server is not Kubernetes' own and has no object at all, not even in a list; this is believed at %s if nothing changes", d.empty.Add(emptyFor).UTC().Format(time.RFC3339))
+		err = fmt.Errorf("its API server is not Kubernetes' own and has no object at all, not even in a list; this is believed at %s if nothing changes", a.emptySince.Add(emptyFor).UTC().Format(time.RFC3339))
 	}
-	d.why = fmt.Sprintf("its owner has not been found, and it is not proved that it is gone: %v", err)
-	r.brake.Hold(now, held(kind.GroupKind()), fmt.Sprintf("the owners of %d have not been found, and it is not proved that they are gone: %v", len(d.held), err))
+	a.reason = fmt.Sprintf("its owner has not been found, and it is not proved that it is gone: %v", err)
+	r.brake.Hold(now, held(kind.GroupKind()), fmt.Sprintf("the owners of %d have not been found, and it is not proved that they are gone: %v", len(a.held), err))
 	return proveAgain, nil
 }
 
+// believe has owners that are not found count as gone for a while, and lets what was held go. It is called under the lock.
+func (r *runner) believe(a *absentOwners, now time.Time, cause brake.Cause) {
+	a.provedUntil = now.Add(provedFor)
+	r.letGo(a, cause)
+}
+
 // letGo has what was held decided about again. It is called under the lock.
-func (r *runner) letGo(d *doubt, cause brake.Cause) {
-	for n := range d.held {
+func (r *runner) letGo(a *absentOwners, cause brake.Cause) {
+	for n := range a.held {
 		r.remove.add(item{node: n})
 	}
-	d.held, d.permits = sets.New[*node](), 0
-	r.brake.Release(held(d.kind.GroupKind()), cause)
+	a.held, a.uncounted = sets.New[*node](), 0
+	r.brake.Release(held(a.kind.GroupKind()), cause)
 }
 
 // readAgain has the owners of a kind looked up again that live reads have not found: these may have been answered before the API was well. It is

@@ -1,0 +1,382 @@
+// Package upgrade hands one cluster over from kube-controller-manager to ours, and back, across a release of Kubernetes. It needs the programs
+// of two releases:
+//
+//	make upgrade
+package upgrade
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/standalone-kcm/controller-manager/test/cluster"
+)
+
+var (
+	older = flag.String("older", "", "kube-controller-manager of the release before")
+	newer = flag.String("newer", "", "kube-controller-manager of the release of this program")
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+// patience is how long a rollout may take.
+const patience = 2 * time.Minute
+
+// resting are workloads on which nobody works. Whoever takes over has nothing to do for them.
+const resting = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "web:1", resources: {requests: {cpu: 1m}}}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: all}
+spec: {hard: {pods: "100"}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: "agent:1"}]}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: db, image: "db:1"}]}}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old}
+spec:
+  replicas: 2
+  selector: {app: old}
+  template: {metadata: {labels: {app: old}}, spec: {containers: [{name: old, image: "old:1"}]}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: done}
+spec:
+  completions: 3
+  template: {metadata: {labels: {app: done}}, spec: {restartPolicy: Never, containers: [{name: done, image: "done:1"}]}}
+`
+
+// working are workloads that are being rolled out, or run, at each change of managers. Each pod takes a while to be ready.
+const working = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {localcluster.standalone-kcm.io/ready-after: 2s}}
+    spec: {containers: [{name: main, image: "web:0"}]}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}, annotations: {localcluster.standalone-kcm.io/ready-after: 2s}}
+    spec: {containers: [{name: main, image: "agent:0"}]}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 3
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}, annotations: {localcluster.standalone-kcm.io/ready-after: 2s}}
+    spec: {containers: [{name: main, image: "db:0"}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: minutely}
+spec:
+  schedule: "* * * * *"
+  successfulJobsHistoryLimit: 100
+  jobTemplate:
+    spec:
+      template: {metadata: {labels: {app: minutely}}, spec: {restartPolicy: Never, containers: [{name: main, image: "minutely:1"}]}}
+`
+
+// TestUpgrade has managers take turns on one cluster: the original of the release before, ours, the original of this release, and ours again.
+// Each is ended in the middle of rollouts, which the next one has to finish. Nothing else is rolled out, and nothing is lost.
+func TestUpgrade(t *testing.T) {
+	if *older == "" || *newer == "" {
+		t.Skip("it needs the flags -older and -newer")
+	}
+	u := &upgrade{T: t, Cluster: cluster.Start(t)}
+	u.resting, u.working = u.Namespace(t), u.Namespace(t)
+	var err error
+	if u.metadata, err = metadata.NewForConfig(u.RESTConfig); err != nil {
+		t.Fatal(err)
+	}
+	turns := []turn{{"the original of the release before", *older}, {"ours", ""}, {"the original of this release", *newer}, {"ours again", ""}}
+	stop := u.start(turns[0])
+	u.Apply(t, u.resting, resting)
+	u.Apply(t, u.working, working)
+	u.createJob(0)
+	u.awaitRollouts()
+	for i, next := range turns[1:] {
+		u.changeImages(i + 1)
+		u.createJob(i + 1)
+		cluster.Eventually(t, patience, "the rollout is under way", u.isUnderWay)
+		before, revisions := u.objects(u.resting), u.revisions()
+		stop()
+		stop = u.start(next)
+		u.awaitRollouts()
+		u.isUnchanged(next, before)
+		u.hasRevisions(next, revisions, i+1)
+	}
+	stop()
+	u.nothingIsLost(len(turns))
+}
+
+// turn is a manager's time on the cluster.
+type turn struct{ name, binary string }
+
+// upgrade is a cluster that managers take turns on.
+type upgrade struct {
+	*testing.T
+	*cluster.Cluster
+	metadata         metadata.Interface
+	resting, working string // namespaces
+}
+
+// start starts a manager, and returns what ends it and logs what it has written.
+func (u *upgrade) start(next turn) (stop func()) {
+	proxy, kubeconfig := u.CountingProxy(u.T, u.ManagerKubeconfig)
+	m := u.ManagerOf(u.T, next.binary, "--kubeconfig="+kubeconfig)
+	return func() {
+		if code := m.Stop(u.T); next.binary == "" && code != 0 {
+			u.Errorf("%s: exit code %d", next.name, code)
+		}
+		writes := proxy.Writes()
+		u.Logf("%s: %d writes, %d of them refused, %d without effect\n%v", next.name, writes.Total, writes.Refused, writes.NoOps, writes)
+	}
+}
+
+// changeImages begins the rollout of a version.
+func (u *upgrade) changeImages(version int) {
+	for _, w := range []string{"deployment/web", "daemonset/agent", "statefulset/db"} {
+		_, name, _ := strings.Cut(w, "/")
+		u.Kubectl(u.T, "-n", u.working, "set", "image", w, fmt.Sprintf("main=%s:%d", name, version))
+	}
+}
+
+// createJob creates a Job that takes a while: its pods run one after the other.
+func (u *upgrade) createJob(i int) {
+	u.Apply(u.T, u.working, fmt.Sprintf(`{apiVersion: batch/v1, kind: Job, metadata: {name: sum-%d}, spec: {completions: 6, template: {
+		metadata: {labels: {app: sum}}, spec: {restartPolicy: Never, containers: [{name: main, image: "sum:1"}]}}}}`, i))
+}
+
+// isUnderWay says why a rollout is not at its half.
+func (u *upgrade) isUnderWay() error {
+	d, err := u.Client.AppsV1().Deployments(u.working).Get(u.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.UpdatedReplicas == *d.Spec.Replicas {
+		return fmt.Errorf("%+v", d.Status)
+	}
+	return nil
+}
+
+// awaitRollouts waits until all workloads are as wanted.
+func (u *upgrade) awaitRollouts() {
+	u.Helper()
+	for _, ns := range []string{u.resting, u.working} {
+		cluster.Eventually(u.T, patience, "everything is rolled out", func() error { return u.rolledOut(u.Context(), ns) })
+	}
+}
+
+// rolledOut says what in a namespace is not as wanted.
+func (u *upgrade) rolledOut(ctx context.Context, ns string) error {
+	d, err := u.Client.AppsV1().Deployments(ns).Get(ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if n := *d.Spec.Replicas; d.Status.ObservedGeneration < d.Generation || d.Status.Replicas != n || d.Status.UpdatedReplicas != n || d.Status.AvailableReplicas != n {
+		return fmt.Errorf("Deployment: %+v", d.Status)
+	}
+	ds, err := u.Client.AppsV1().DaemonSets(ns).Get(ctx, "agent", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if n := ds.Status.DesiredNumberScheduled; ds.Status.ObservedGeneration < ds.Generation || n == 0 || ds.Status.UpdatedNumberScheduled != n || ds.Status.NumberAvailable != n {
+		return fmt.Errorf("DaemonSet: %+v", ds.Status)
+	}
+	s, err := u.Client.AppsV1().StatefulSets(ns).Get(ctx, "db", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if s.Status.ObservedGeneration < s.Generation || s.Status.CurrentRevision != s.Status.UpdateRevision || s.Status.ReadyReplicas != *s.Spec.Replicas {
+		return fmt.Errorf("StatefulSet: %+v", s.Status)
+	}
+	jobs, err := u.Client.BatchV1().Jobs(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs.Items {
+		if j.Status.CompletionTime == nil && !strings.HasPrefix(j.Name, "minutely") {
+			return fmt.Errorf("Job %s: %+v", j.Name, j.Status)
+		}
+	}
+	return nil
+}
+
+// resources are those whose objects managers write.
+var resources = []schema.GroupVersionResource{
+	corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("replicationcontrollers"), corev1.SchemeGroupVersion.WithResource("services"),
+	corev1.SchemeGroupVersion.WithResource("endpoints"), corev1.SchemeGroupVersion.WithResource("configmaps"), corev1.SchemeGroupVersion.WithResource("secrets"),
+	corev1.SchemeGroupVersion.WithResource("serviceaccounts"), corev1.SchemeGroupVersion.WithResource("resourcequotas"),
+	appsv1.SchemeGroupVersion.WithResource("deployments"), appsv1.SchemeGroupVersion.WithResource("replicasets"), appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+	appsv1.SchemeGroupVersion.WithResource("statefulsets"), appsv1.SchemeGroupVersion.WithResource("controllerrevisions"), batchv1.SchemeGroupVersion.WithResource("jobs"),
+	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+}
+
+// object is what tells whether an object is the same, and whether it was written.
+type object struct {
+	uid     types.UID
+	version string
+}
+
+// objects returns those of a namespace, by resource and name.
+func (u *upgrade) objects(ns string) map[string]object {
+	u.Helper()
+	all := map[string]object{}
+	for _, r := range resources {
+		list, err := u.metadata.Resource(r).Namespace(ns).List(u.Context(), metav1.ListOptions{})
+		if err != nil {
+			u.Fatal(err)
+		}
+		for _, o := range list.Items {
+			all[r.Resource+"/"+o.Name] = object{o.UID, o.ResourceVersion}
+		}
+	}
+	return all
+}
+
+// isUnchanged compares the workloads at rest with what they were before a manager took over. It may write what its release says in another way,
+// but nothing comes or goes.
+func (u *upgrade) isUnchanged(by turn, before map[string]object) {
+	u.Helper()
+	after := u.objects(u.resting)
+	var written []string
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		switch now, ok := after[name]; {
+		case !ok:
+			u.Errorf("%s: %s is gone", by.name, name)
+		case now.uid != before[name].uid:
+			u.Errorf("%s: %s is another one", by.name, name)
+		case now.version != before[name].version:
+			written = append(written, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if _, ok := before[name]; !ok {
+			u.Errorf("%s: %s is new", by.name, name)
+		}
+	}
+	u.Logf("%s: of %d objects at rest %d were written: %v", by.name, len(before), len(written), written)
+	if n := slices.IndexFunc(written, func(name string) bool {
+		return strings.HasPrefix(name, "pods/") || strings.HasPrefix(name, "controllerrevisions/")
+	}); by.binary == "" && n >= 0 {
+		u.Errorf("%s has written %s", by.name, written[n])
+	}
+}
+
+// revisions returns the ReplicaSets and ControllerRevisions of the workloads that are rolled out.
+func (u *upgrade) revisions() (names []string) {
+	u.Helper()
+	for name := range u.objects(u.working) {
+		if strings.HasPrefix(name, "replicasets/") || strings.HasPrefix(name, "controllerrevisions/") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// hasRevisions checks that a manager has finished a rollout with the revisions that another one has begun, one for each version of the three
+// workloads.
+func (u *upgrade) hasRevisions(by turn, before []string, versions int) {
+	u.Helper()
+	if after := u.revisions(); !slices.Equal(before, after) || len(after) != 3*(versions+1) {
+		u.Errorf("%s: the revisions were\n%v\nand are\n%v, want %d of them", by.name, before, after, 3*(versions+1))
+	}
+}
+
+// nothingIsLost checks that all Jobs have run, each once, and that no minute is missing.
+func (u *upgrade) nothingIsLost(jobs int) {
+	u.Helper()
+	list, err := u.Client.BatchV1().Jobs(u.working).List(u.Context(), metav1.ListOptions{})
+	if err != nil {
+		u.Fatal(err)
+	}
+	sums, minutes := 0, []time.Time{}
+	for _, j := range list.Items {
+		if at := j.Annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"]; at != "" {
+			minute, err := time.Parse(time.RFC3339, at)
+			if err != nil {
+				u.Fatal(err)
+			}
+			minutes = append(minutes, minute)
+			continue
+		}
+		if sums++; j.Status.Succeeded != *j.Spec.Completions || j.Status.Failed != 0 {
+			u.Errorf("Job %s: %d pods have succeeded, %d have failed, want %d and none", j.Name, j.Status.Succeeded, j.Status.Failed, *j.Spec.Completions)
+		}
+	}
+	pods, err := u.Client.CoreV1().Pods(u.working).List(u.Context(), metav1.ListOptions{LabelSelector: "app=sum"})
+	if err != nil {
+		u.Fatal(err)
+	}
+	if sums != jobs || len(pods.Items) != 6*jobs {
+		u.Errorf("%d Jobs with %d pods, want %d with %d", sums, len(pods.Items), jobs, 6*jobs)
+	}
+	slices.SortFunc(minutes, time.Time.Compare)
+	for i, minute := range minutes {
+		if i > 0 && minute.Sub(minutes[i-1]) != time.Minute {
+			u.Errorf("the CronJob has run at %v and then at %v", minutes[i-1], minute)
+		}
+	}
+	u.Logf("the CronJob has run %d times", len(minutes))
+}
