@@ -100,16 +100,22 @@ func start(config *rest.Config) (stop func()) {
 	return run(m)
 }
 
-// run runs a manager until stop is called.
+// run runs a manager until stop is called. It returns when the controllers run.
 func run(m *manager.Manager) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- m.Run(ctx) }()
-	patience, done := context.WithTimeout(ctx, time.Minute)
+	stop = begin(m)
+	patience, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	if err := m.WaitUntilRunning(patience); err != nil {
 		panic(err)
 	}
+	return stop
+}
+
+// begin does the same, and returns at once.
+func begin(m *manager.Manager) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx) }()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -3,6 +3,7 @@ package library
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,11 +19,10 @@ import (
 	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/deployment"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/replicaset"
@@ -31,70 +32,85 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 	"github.com/standalone-kcm/controller-manager/test/library/website"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
-// definition is whether the definition of Websites is installed. It stands between a manager and the API server. For others, Websites are
-// there all the time.
-type definition struct {
-	plane *controlPlane
-	next  http.RoundTripper
+// definedPlane is a control plane in which the definition of Websites may be missing. Only managers, which use its configuration, notice that:
+// for the clients of the test, Websites are there all the time.
+type definedPlane struct {
+	*controlPlane
+	next     http.RoundTripper
+	requests atomic.Int32 // about Websites, discovery left out
 
-	mu       sync.Mutex
-	code     int // of all answers about Websites; 0: they are served
-	requests int // about Websites, discovery left out
-	cut      []context.CancelFunc
+	mu   sync.Mutex
+	code int // of all answers about Websites; 0: they are served
+	cut  []context.CancelFunc
 }
 
-func (p *controlPlane) definition() *definition {
-	return &definition{plane: p, next: p.config.Transport}
-}
-
-// config is how a manager reaches the API server.
-func (d *definition) config() *rest.Config {
-	own := *d.plane.config
-	own.Transport = d
-	return &own
+// inVirtualTime runs a test on a control plane that answers requests about Websites with the code.
+func inVirtualTime(t *testing.T, code int, test func(t *testing.T, plane *definedPlane)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		plane := &definedPlane{controlPlane: newControlPlane()}
+		t.Cleanup(plane.stop)
+		plane.next, plane.config.Transport = plane.config.Transport, plane
+		plane.answers(code)
+		test(t, plane)
+	})
 }
 
 // answers lets all requests about Websites end with the code, or be served (0). Watches that are open are cut.
-func (d *definition) answers(code int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.code = code
-	d.plane.server.Hide(website.GroupVersion.Group, code != 0)
-	for _, cut := range d.cut {
+func (p *definedPlane) answers(code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.code = code
+	p.server.Hide(website.GroupVersion.Group, code != 0)
+	for _, cut := range p.cut {
 		cut()
 	}
-	d.cut = nil
+	p.cut = nil
 }
 
 // RoundTrip implements http.RoundTripper.
-func (d *definition) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *definedPlane) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(r.URL.Path, "/apis/"+website.GroupVersion.Group) {
-		return d.next.RoundTrip(r)
+		return p.next.RoundTrip(r)
 	}
-	d.mu.Lock()
-	code := d.code
 	if strings.Contains(r.URL.Path, "/websites") {
-		d.requests++
+		p.requests.Add(1)
 	}
+	p.mu.Lock()
+	code := p.code
 	if code == 0 && r.URL.Query().Get("watch") != "" {
 		ctx, cancel := context.WithCancel(r.Context())
 		r = r.WithContext(ctx)
-		d.cut = append(d.cut, cancel)
+		p.cut = append(p.cut, cancel)
 	}
-	d.mu.Unlock()
+	p.mu.Unlock()
 	if code == 0 {
-		return d.next.RoundTrip(r)
+		return p.next.RoundTrip(r)
 	}
-	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","code":` + strconv.Itoa(code) + `}`
+	status := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code)
 	return &http.Response{StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status))}, nil
 }
 
-func (d *definition) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.requests
+// createSites creates Websites of one server each.
+func (p *definedPlane) createSites(names ...string) {
+	for _, name := range names {
+		p.createWebsite(name, website.Spec{Image: "web:1", Replicas: 1})
+	}
+}
+
+// wantReady expects that so many servers of a Website become ready.
+func (p *definedPlane) wantReady(t *testing.T, name string, want int32) {
+	t.Helper()
+	if n := p.waitForWebsite(name, want); n != want {
+		t.Errorf("%s: %d of %d are ready", name, n, want)
+	}
+}
+
+func (p *definedPlane) deploymentOf(name string) *appsv1.Deployment {
+	return apiserver.One[*appsv1.Deployment](p.server, metav1.NamespaceDefault, name)
 }
 
 // options are those of a manager with the controller of Websites and two others.
@@ -108,9 +124,12 @@ func options(t *testing.T) manager.Options {
 	}}
 }
 
-// off returns why the controller of Websites is off; "" if it is not. All who may ask are told the same (REG-68).
-func off(t *testing.T, m *manager.Manager) (reason string) {
+const notServed = "the API server does not serve websites.v1.example.com"
+
+// wantOff expects that the controller of Websites is off for that reason; "": that it is not off. All who may ask are told the same (REG-68).
+func wantOff(t *testing.T, m *manager.Manager, when, want string) {
 	t.Helper()
+	reason := ""
 	for _, o := range m.OffStates() {
 		if o.Name == "website-controller" {
 			reason = o.Reason
@@ -119,14 +138,14 @@ func off(t *testing.T, m *manager.Manager) (reason string) {
 	for _, c := range m.Readyz() {
 		switch err := c.Err(); {
 		case c.Name != "needs" && err != nil:
-			t.Errorf("%s holds up the whole process: %v", c.Name, err)
-		case c.Name == "needs" && (err != nil) != (reason != ""), c.Name == "needs" && !c.Advisory:
-			t.Errorf("needs: %v, off: %q", err, reason)
+			t.Errorf("%s: %s holds up the whole process: %v", when, c.Name, err)
+		case c.Name == "needs" && ((err != nil) != (reason != "") || !c.Advisory):
+			t.Errorf("%s: needs: %v, off: %q", when, err, reason)
 		}
 	}
 	for _, c := range m.Livez() {
 		if err := c.Err(); err != nil {
-			t.Errorf("livez %s: %v", c.Name, err)
+			t.Errorf("%s: livez %s: %v", when, c.Name, err)
 		}
 	}
 	for _, c := range m.ControllerStates() {
@@ -134,77 +153,59 @@ func off(t *testing.T, m *manager.Manager) (reason string) {
 			continue
 		}
 		if c.Running != (reason == "") {
-			t.Errorf("running: %v, off: %q", c.Running, reason)
+			t.Errorf("%s: running: %v, off: %q", when, c.Running, reason)
 		}
 		answer := httptest.NewRecorder()
 		m.Explain().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/explain/website-controller", nil))
 		if told := answer.Body.String(); (answer.Code == http.StatusOK) != (reason == "") || reason != "" && told != "website-controller is off: "+reason+"\n" {
-			t.Errorf("explain says %q", told)
+			t.Errorf("%s: explain says %q", when, told)
 		}
 	}
-	return reason
+	if reason != want {
+		t.Fatalf("%s: off because %q", when, reason)
+	}
 }
 
-const notServed = "the API server does not serve websites.v1.example.com"
-
-func (p *controlPlane) deploymentOf(t *testing.T, name string) *appsv1.Deployment {
+// staysOff expects that the controller of Websites is off in each of the next minutes.
+func staysOff(t *testing.T, m *manager.Manager, when string, minutes int) {
 	t.Helper()
-	d, err := p.client.AppsV1().Deployments(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
+	for range minutes {
+		time.Sleep(time.Minute)
+		wantOff(t, m, when, notServed)
 	}
-	if err != nil {
-		return nil
-	}
-	return d
 }
 
 // REG-68 A custom resource whose definition is not there, is installed, deleted and installed again. The controller of it is off meanwhile, and
 // holds up nothing.
 func TestAnAPIThatComesAndGoes(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
-	synctest.Test(t, func(t *testing.T) {
-		plane := newControlPlane()
-		t.Cleanup(plane.stop)
-		api := plane.definition()
-		api.answers(http.StatusNotFound)
-		plane.createWebsite("early", website.Spec{Image: "web:1", Replicas: 1})
-
-		m := managertest.StartWith(t, api.config(), options(t)) // and it runs
+	inVirtualTime(t, http.StatusNotFound, func(t *testing.T, plane *definedPlane) {
+		plane.createSites("early")
+		m := managertest.StartWith(t, plane.config, options(t)) // and it runs
 		plane.createDeployment("own", 2)
 		if n := plane.waitForDeployment("own", 2); n != 2 {
 			t.Errorf("the controllers beside it are held up: %d of 2", n)
 		}
-		for range 60 {
-			time.Sleep(time.Minute)
-			if reason := off(t, m); reason != notServed {
-				t.Fatalf("missing at the start: off because %q", reason)
-			}
-		}
-		if n := api.count(); n > 2 {
+		staysOff(t, m, "missing at the start", 60)
+		if n := plane.requests.Load(); n > 2 {
 			t.Errorf("%d requests about what is not served", n)
 		}
 
-		api.answers(0)
-		if time.Sleep(time.Minute); off(t, m) != "" || plane.deploymentOf(t, "early") == nil {
-			t.Fatalf("it has come: off because %q", off(t, m))
-		}
-		plane.createWebsite("gone", website.Spec{Image: "web:1", Replicas: 1})
-		plane.createWebsite("kept", website.Spec{Image: "web:1", Replicas: 1})
-		if gone, kept := plane.waitForWebsite("gone", 1), plane.waitForWebsite("kept", 1); gone != 1 || kept != 1 {
-			t.Errorf("%d and %d of 1 are ready", gone, kept)
-		}
-
-		api.answers(http.StatusNotFound)
+		plane.answers(0)
 		time.Sleep(time.Minute)
-		before := api.count()
-		for range 30 {
-			time.Sleep(time.Minute)
-			if reason := off(t, m); reason != notServed {
-				t.Fatalf("gone: off because %q", reason)
-			}
+		wantOff(t, m, "it has come", "")
+		if plane.deploymentOf("early") == nil {
+			t.Fatal("it has come, and its Website has no Deployment")
 		}
-		if n := api.count() - before; n > 0 {
+		plane.createSites("gone", "kept")
+		plane.wantReady(t, "gone", 1)
+		plane.wantReady(t, "kept", 1)
+
+		plane.answers(http.StatusNotFound)
+		time.Sleep(time.Minute)
+		before := plane.requests.Load()
+		staysOff(t, m, "gone", 30)
+		if n := plane.requests.Load() - before; n > 0 {
 			t.Errorf("%d requests about what is not served", n)
 		}
 		// Nobody acts upon what the cache held when the API went.
@@ -212,127 +213,96 @@ func TestAnAPIThatComesAndGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) // the garbage collector is played
-		if plane.deploymentOf(t, "gone") != nil {
+		if plane.deploymentOf("gone") != nil {
 			t.Fatal("the Deployment is still there")
 		}
 		plane.scaleWebsite("kept", 3)
-		generation := plane.deploymentOf(t, "kept").Generation
+		generation := plane.deploymentOf("kept").Generation
 
-		api.answers(0)
+		plane.answers(0)
 		time.Sleep(time.Minute)
-		if n := plane.waitForWebsite("kept", 3); n != 3 || off(t, m) != "" {
-			t.Errorf("it has returned, and %d of 3 are ready, off because %q", n, off(t, m))
-		}
+		plane.wantReady(t, "kept", 3)
+		wantOff(t, m, "it has returned", "")
 		time.Sleep(time.Hour)
-		if now := plane.deploymentOf(t, "kept").Generation; now != generation+1 {
+		if now := plane.deploymentOf("kept").Generation; now != generation+1 {
 			t.Errorf("the Deployment was changed %d times", now-generation)
 		}
-		if plane.deploymentOf(t, "gone") != nil {
+		if plane.deploymentOf("gone") != nil {
 			t.Error("a Website that was deleted meanwhile got a Deployment")
 		}
-		off(t, m)
+		wantOff(t, m, "an hour later", "")
 	})
 	goleak.VerifyNone(t, leaks)
 }
 
 // A controller that does not say that an API may be missing waits for it, and the process is not ready, as without anybody who says so.
 func TestAnAPIThatSomebodyWaitsFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plane := newControlPlane()
-		t.Cleanup(plane.stop)
-		api := plane.definition()
-		api.answers(http.StatusNotFound)
+	inVirtualTime(t, http.StatusNotFound, func(t *testing.T, plane *definedPlane) {
 		o, waits := options(t), census()
 		waits.Uses = nil
 		o.Controllers = append(o.Controllers, waits)
-		m, err := manager.New(api.config(), o)
+		m, err := manager.New(plane.config, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- m.Run(ctx) }()
-		patience, end := context.WithTimeout(ctx, 10*time.Minute)
+		defer begin(m)()
+		patience, end := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer end()
 		if err := m.WaitUntilRunning(patience); err == nil || !strings.Contains(err.Error(), "cache-websites.example.com: the cache has not been filled yet") {
 			t.Errorf("got %v", err)
 		}
-		api.answers(0)
+		plane.answers(0)
 		time.Sleep(time.Minute)
-		if err := m.WaitUntilRunning(ctx); err != nil || off(t, m) != "" {
+		if err := m.WaitUntilRunning(t.Context()); err != nil {
 			t.Errorf("it has come: %v", err)
 		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		wantOff(t, m, "it has come", "")
 	})
 }
 
 // Discovery that fails switches nothing off.
 func TestAnAPIThatIsUnavailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plane := newControlPlane()
-		t.Cleanup(plane.stop)
-		api := plane.definition()
-		m := managertest.StartWith(t, api.config(), options(t))
-		api.answers(http.StatusServiceUnavailable)
+	inVirtualTime(t, 0, func(t *testing.T, plane *definedPlane) {
+		m := managertest.StartWith(t, plane.config, options(t))
+		plane.answers(http.StatusServiceUnavailable)
 		for range 30 {
 			time.Sleep(time.Minute)
 			for _, o := range m.OffStates() {
 				t.Fatalf("%s is off: %s", o.Name, o.Reason)
 			}
 		}
-		api.answers(0)
-		plane.createWebsite("late", website.Spec{Image: "web:1", Replicas: 1})
-		if n := plane.waitForWebsite("late", 1); n != 1 {
-			t.Errorf("%d of 1 are ready", n)
-		}
+		plane.answers(0)
+		plane.createSites("late")
+		plane.wantReady(t, "late", 1)
 	})
 }
 
 // A standby knows what is missing, and when it leads, it works with what has come meanwhile.
 func TestAnAPIThatComesToAStandby(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plane := newControlPlane()
-		t.Cleanup(plane.stop)
-		api := plane.definition()
-		api.answers(http.StatusNotFound)
+	inVirtualTime(t, http.StatusNotFound, func(t *testing.T, plane *definedPlane) {
 		elected := func() (m *manager.Manager, end func()) {
 			o := options(t)
 			o.LeaderElect = true
-			m, err := manager.New(api.config(), o)
+			m, err := manager.New(plane.config, o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithCancel(context.Background())
-			done := make(chan error, 1)
-			go func() { done <- m.Run(ctx) }()
+			end = sync.OnceFunc(begin(m))
+			t.Cleanup(end)
 			time.Sleep(time.Minute)
-			return m, func() {
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
-			}
+			return m, end
 		}
 		_, endLeader := elected()
-		standby, endStandby := elected()
-		defer endStandby()
-		if reason := off(t, standby); reason != notServed {
-			t.Errorf("a standby: off because %q", reason)
-		}
-		plane.createWebsite("site", website.Spec{Image: "web:1", Replicas: 1})
+		standby, _ := elected()
+		wantOff(t, standby, "a standby", notServed)
+		plane.createSites("site")
 		endLeader()
 		time.Sleep(time.Minute)
-		if reason := off(t, standby); reason != notServed {
-			t.Errorf("a new leader: off because %q", reason)
-		}
-		api.answers(0)
+		wantOff(t, standby, "a new leader", notServed)
+		plane.answers(0)
 		time.Sleep(time.Minute)
-		if n := plane.waitForWebsite("site", 1); n != 1 || off(t, standby) != "" {
-			t.Errorf("%d of 1 are ready", n)
-		}
+		plane.wantReady(t, "site", 1)
+		wantOff(t, standby, "it has come", "")
 	})
 }
 
@@ -376,50 +346,36 @@ func census() manager.Controller {
 
 // A controller that uses an API works without it, and with it as soon as it is served.
 func TestAnAPIThatIsUsedWhenItIsThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		plane := newControlPlane()
-		t.Cleanup(plane.stop)
-		api := plane.definition()
-		api.answers(http.StatusNotFound)
+	inVirtualTime(t, http.StatusNotFound, func(t *testing.T, plane *definedPlane) {
 		o := options(t)
 		o.Controllers = []manager.Controller{census()}
-		m := managertest.StartWith(t, api.config(), o)
+		m := managertest.StartWith(t, plane.config, o)
 		label := func(when, want string) {
 			t.Helper()
 			time.Sleep(2 * time.Minute)
-			c, err := plane.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "census", metav1.GetOptions{})
-			if got := c.Labels["websites"]; err != nil || got != want {
-				t.Errorf("%s: %q, %v", when, got, err)
+			if got := apiserver.One[*corev1.ConfigMap](plane.server, metav1.NamespaceDefault, "census").Labels["websites"]; got != want {
+				t.Errorf("%s: %q", when, got)
 			}
-			if reason := off(t, m); reason != "" {
-				t.Errorf("%s: off because %q", when, reason)
-			}
+			wantOff(t, m, when, "")
 		}
-		counted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "census"}}
-		touch := func() {
-			t.Helper()
-			maps := plane.client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
-			_, err := maps.Create(t.Context(), counted, metav1.CreateOptions{})
-			if apierrors.IsAlreadyExists(err) {
-				_, err = maps.Update(t.Context(), counted, metav1.UpdateOptions{}) // without its label
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+		maps := plane.client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "census"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		touch()
 		label("missing at the start", "none")
-		plane.createWebsite("one", website.Spec{Image: "web:1", Replicas: 1})
-		api.answers(0)
+		plane.createSites("one")
+		plane.answers(0)
 		label("it has come", "1")
-		plane.createWebsite("two", website.Spec{Image: "web:1", Replicas: 1})
+		plane.createSites("two")
 		label("another one", "2")
-		api.answers(http.StatusNotFound)
+		plane.answers(http.StatusNotFound)
 		time.Sleep(time.Minute)
-		touch()
+		if _, err := maps.Patch(t.Context(), "census", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		label("it has gone", "none")
-		plane.createWebsite("three", website.Spec{Image: "web:1", Replicas: 1})
-		api.answers(0)
+		plane.createSites("three")
+		plane.answers(0)
 		label("it has returned", "3")
 	})
 }

@@ -1,41 +1,22 @@
 package garbagecollector
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-
-// withWidgets knows one kind more.
-type withWidgets struct{ builtIns }
-
-func (w withWidgets) Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error) {
-	if kind == widgetKind.GroupVersionKind {
-		return client.Mapping{GroupVersionKind: kind, Resource: "widgets", Namespaced: true}, nil
-	}
-	return w.builtIns.Mapping(ctx, kind)
-}
 
 // widgetAPI answers lists of Widgets, and counts them.
 type widgetAPI struct {
@@ -48,10 +29,7 @@ func (a *widgetAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.down.Load() {
 		return nil, fmt.Errorf("%s does not answer", r.URL.Path)
 	}
-	list := metav1.PartialObjectMetadataList{Items: make([]metav1.PartialObjectMetadata, a.objects.Load())}
-	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
-	body, err := json.Marshal(list)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
+	return inJSON(http.StatusOK, metadataList(make([]metav1.PartialObjectMetadata, a.objects.Load())))
 }
 
 const (
@@ -68,7 +46,7 @@ func runWidgets(t *testing.T, registered string, test func(b *bench, api *widget
 		api := &widgetAPI{}
 		b.asks(api)
 		b.mu.Lock()
-		b.mapper = withWidgets{}
+		b.mapper = builtIns{{GroupVersionKind: widgetKind.GroupVersionKind, Resource: "widgets", Namespaced: true}}
 		b.kinds[widgets] = widgetKind
 		b.mu.Unlock()
 		if registered != "" {
@@ -78,19 +56,11 @@ func runWidgets(t *testing.T, registered string, test func(b *bench, api *widget
 	})
 }
 
-// dependents puts ConfigMaps that belong to Widgets, one to each, and shows them.
-func (b *bench) dependents(from, to int) {
+// seeWidgetDependents puts ConfigMaps that belong to Widgets, one to each, and shows them.
+func (b *bench) seeWidgetDependents(from, to int) {
 	b.Helper()
 	for i := from; i < to; i++ {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: fmt.Sprint("dependent-", i), UID: types.UID(fmt.Sprint("dependent-", i)),
-			OwnerReferences: []metav1.OwnerReference{ref(widgetKind, widgetName(i))},
-		}}
-		made, err := b.server.Put(o)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.see(&metav1.PartialObjectMetadata{ObjectMeta: made.(*corev1.ConfigMap).ObjectMeta})
+		b.see(b.putOwned(fmt.Sprint("dependent-", i), widgetKind, widgetName(i)))
 	}
 }
 
@@ -111,7 +81,13 @@ func (b *bench) loseWidgets(from, to int) {
 	}
 }
 
-func (b *bench) deletions() int { return b.server.CountWrites("delete ConfigMap dependent-") }
+// wantDeletions expects that so many dependents have been deleted.
+func (b *bench) wantDeletions(want int) {
+	b.Helper()
+	if n := b.deletions(); n != want {
+		b.Errorf("%d deletions, want %d", n, want)
+	}
+}
 
 // quiet expects that the brake holds nothing, and has told nobody of anything.
 func (b *bench) quiet() {
@@ -124,21 +100,66 @@ func (b *bench) quiet() {
 
 // What is ordinary is done at once, and raises no alarm.
 func TestOrdinaryWorkIsNotHeld(t *testing.T) {
-	t.Run("a Deployment with 5000 pods is deleted in the background", func(t *testing.T) {
-		run(t, func(b *bench) {
+	dependents := func(n int) func(*bench, *widgetAPI) {
+		return func(b *bench, _ *widgetAPI) { b.seeWidgetDependents(0, n) }
+	}
+	othersExist := func(b *bench, api *widgetAPI) {
+		api.objects.Store(1)
+		b.seeWidgetDependents(0, 1000)
+	}
+	fails := func(err error) func(*bench, *widgetAPI) {
+		return func(b *bench, _ *widgetAPI) {
+			b.server.fails(registration, err)
+			b.seeWidgetDependents(0, 1000)
+		}
+	}
+	notAggregating := apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+	for _, c := range []struct {
+		name       string
+		registered string
+		work       func(*bench, *widgetAPI)
+		deletions  int
+		unasked    bool // no list is asked for
+	}{
+		{"a Deployment with 5000 pods is deleted in the background", "", func(b *bench, _ *widgetAPI) {
 			owner := b.put("owner")
 			b.see(owner)
-			for i := range 5000 {
-				b.see(b.put(fmt.Sprint("dependent-", i), "owner"))
-			}
+			b.seeDependents(5000, "owner")
 			b.OnDelete(configMaps, owner)
-			b.allGone(5000)
+		}, 5000, true},
+		{"a backup was restored, and all owners have other uids", "", func(b *bench, _ *widgetAPI) {
+			for i := range 1000 {
+				b.see(b.put(fmt.Sprint("dependent-", i), fmt.Sprint("restored-", i)))
+			}
+		}, 1000, true},
+		{"owners that are gone are custom resources, served by the API server", served, othersExist, 1000, false},
+		{"owners that are gone are custom resources, aggregated", aggregated, othersExist, 1000, false},
+		{"a role that may not read who serves a group", aggregated, fails(apierrors.NewForbidden(schema.GroupResource{}, registration, nil)), 1000, false},
+		{"a server that does not aggregate", "", fails(notAggregating), 1000, false},
+		{"four dependents are few", aggregated, dependents(4), 4, true},
+		{"half of them are not more than half", aggregated, func(b *bench, _ *widgetAPI) {
+			b.watchWidgets(0, 500)
+			b.seeWidgetDependents(0, 900)
+		}, 400, true},
+		{"switched off", aggregated, func(b *bench, _ *widgetAPI) {
+			b.brake = brake.New(brake.Budget{Share: -1})
+			b.seeWidgetDependents(0, 100)
+		}, 100, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runWidgets(t, c.registered, func(b *bench, api *widgetAPI) {
+				c.work(b, api)
+				b.allGone(c.deletions)
+				if n := api.lists.Load(); n > 0 && c.unasked {
+					b.Errorf("%d lists", n)
+				}
+			})
 		})
-	})
+	}
 	t.Run("a definition with 10,000 objects is deleted", func(t *testing.T) {
 		runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
 			b.watchWidgets(0, 10000)
-			b.dependents(0, 10000)
+			b.seeWidgetDependents(0, 10000)
 			for i := range 10000 {
 				b.OnDelete(widgets, object(widgetName(i), version("2")))
 			}
@@ -148,76 +169,18 @@ func TestOrdinaryWorkIsNotHeld(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a backup was restored, and all owners have other uids", func(t *testing.T) {
-		run(t, func(b *bench) {
-			for i := range 1000 {
-				b.see(b.put(fmt.Sprint("dependent-", i), fmt.Sprint("restored-", i)))
-			}
-			b.allGone(1000)
-		})
-	})
-	for name, registered := range map[string]string{"served by the API server": served, "aggregated": aggregated} {
-		t.Run("owners that are gone are custom resources, "+name, func(t *testing.T) {
-			runWidgets(t, registered, func(b *bench, api *widgetAPI) {
-				api.objects.Store(1)
-				b.dependents(0, 1000)
-				b.allGone(1000)
-			})
-		})
-	}
 	t.Run("the definition itself is gone a moment later", func(t *testing.T) {
-		runWidgets(t, served, func(b *bench, api *widgetAPI) {
-			b.dependents(0, 10)
+		runWidgets(t, served, func(b *bench, _ *widgetAPI) {
+			b.seeWidgetDependents(0, 10)
 			b.allGone(10)
 			b.mapper = builtIns{}
 			time.Sleep(provedFor)
-			b.server.raw(registration, apierrors.NewNotFound(schema.GroupResource{}, registration))
+			b.server.fails(registration, apierrors.NewNotFound(schema.GroupResource{}, registration))
 			b.watchWidgets(20, 40)
-			b.dependents(20, 40)
+			b.seeWidgetDependents(20, 40)
 			b.loseWidgets(20, 40)
 			time.Sleep(2 * time.Minute)
 			b.quiet()
-		})
-	})
-	t.Run("a role that may not read who serves a group", func(t *testing.T) {
-		runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
-			b.server.raw(registration, apierrors.NewForbidden(schema.GroupResource{}, registration, nil))
-			b.dependents(0, 1000)
-			b.allGone(1000)
-		})
-	})
-	t.Run("a server that does not aggregate", func(t *testing.T) {
-		runWidgets(t, "", func(b *bench, api *widgetAPI) {
-			b.server.raw(registration, apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "404 page not found", 0, true))
-			b.dependents(0, 1000)
-			b.allGone(1000)
-		})
-	})
-	t.Run("four dependents are few", func(t *testing.T) {
-		runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
-			b.dependents(0, 4)
-			b.allGone(4)
-			if n := api.lists.Load(); n > 0 {
-				b.Errorf("%d lists", n)
-			}
-		})
-	})
-	t.Run("half of them are not more than half", func(t *testing.T) {
-		runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
-			b.watchWidgets(0, 500)
-			b.dependents(0, 500)
-			b.dependents(500, 900)
-			b.allGone(400)
-			if n := api.lists.Load(); n > 0 {
-				b.Errorf("%d lists", n)
-			}
-		})
-	})
-	t.Run("switched off", func(t *testing.T) {
-		runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
-			b.brake = brake.New(brake.Budget{Share: -1})
-			b.dependents(0, 100)
-			b.allGone(100)
 		})
 	})
 }
@@ -226,9 +189,7 @@ func TestOrdinaryWorkIsNotHeld(t *testing.T) {
 func (b *bench) allGone(want int) {
 	b.Helper()
 	time.Sleep(5 * time.Second)
-	if n := b.deletions(); n != want {
-		b.Errorf("%d deletions, want %d", n, want)
-	}
+	b.wantDeletions(want)
 	b.quiet()
 	time.Sleep(time.Minute)
 	b.quiet()
@@ -236,100 +197,66 @@ func (b *bench) allGone(want int) {
 
 // An aggregated API whose storage is lost answers with an empty list, and finds none of its objects: nothing is deleted.
 func TestEmptyListOfABrokenAPI(t *testing.T) {
-	lost := func(t *testing.T, test func(b *bench, api *widgetAPI)) {
-		t.Helper()
-		runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
-			b.watchWidgets(0, 100)
-			b.dependents(0, 100)
-			b.loseWidgets(0, 100)
-			time.Sleep(50 * time.Minute)
-			if log := b.server.Log(); len(log) > 0 {
-				b.Fatalf("written: %v", log)
-			}
-			held, _ := b.brake.News(time.Now())
-			if len(held) != 1 || held[0].What != "the dependents of Widget.example.com" || !strings.Contains(held[0].Why, "no object at all") {
-				b.Errorf("the brake says: %v", held)
-			}
-			if rec, _ := b.records.Get(plan.Key{Namespace: "shop", Name: "ConfigMap:dependent-7"}); !strings.Contains(rec.Why, "waits: its owner has not been found") {
-				b.Errorf("explained: %+v", rec)
-			}
-			test(b, api)
-		})
-	}
-	ends := func(b *bench, cause brake.Cause, deletions int) {
-		b.Helper()
-		if n := b.deletions(); n != deletions {
-			b.Errorf("%d deletions, want %d", n, deletions)
-		}
-		if _, ended := b.brake.News(time.Now()); len(ended) != 1 || ended[0].Cause != cause {
-			b.Errorf("the brake says: %v", ended)
-		}
-	}
-	t.Run("it is believed after an hour", func(t *testing.T) {
-		lost(t, func(b *bench, api *widgetAPI) {
+	for _, c := range []struct {
+		name      string
+		then      func(b *bench, api *widgetAPI) // 50 minutes after the loss
+		cause     brake.Cause                    // empty if the dependents are held on
+		deletions int
+	}{
+		{"it is believed after an hour", func(b *bench, _ *widgetAPI) {
 			time.Sleep(9 * time.Minute)
-			if n := b.deletions(); n > 0 {
-				b.Errorf("%d deletions after 59 minutes", n)
-			}
+			b.wantDeletions(0)
 			time.Sleep(2 * time.Minute)
-			ends(b, brake.ByTime, 100)
-		})
-	})
-	t.Run("the hour begins anew when it does not answer", func(t *testing.T) {
-		lost(t, func(b *bench, api *widgetAPI) {
+		}, brake.ByTime, 100},
+		{"the hour begins anew when it does not answer", func(_ *bench, api *widgetAPI) {
 			api.down.Store(true)
 			time.Sleep(20 * time.Minute)
 			api.down.Store(false)
 			time.Sleep(50 * time.Minute)
-			if n := b.deletions(); n > 0 {
-				b.Errorf("%d deletions", n)
-			}
-		})
-	})
-	t.Run("an operator releases it", func(t *testing.T) {
-		lost(t, func(b *bench, api *widgetAPI) {
-			b.brake.SetReleased(true)
-			time.Sleep(15 * time.Second)
-			ends(b, brake.ByOperator, 100)
-		})
-	})
-	t.Run("it has other objects: these were really gone", func(t *testing.T) {
-		lost(t, func(b *bench, api *widgetAPI) {
-			api.objects.Store(1)
-			time.Sleep(15 * time.Second)
-			ends(b, brake.ByProof, 100)
-		})
-	})
-	t.Run("its storage is back: all owners are read again, and found", func(t *testing.T) {
-		lost(t, func(b *bench, api *widgetAPI) {
+		}, "", 0},
+		{"an operator releases it", func(b *bench, _ *widgetAPI) { b.brake.SetReleased(true) }, brake.ByOperator, 100},
+		{"it has other objects: these were really gone", func(_ *bench, api *widgetAPI) { api.objects.Store(1) }, brake.ByProof, 100},
+		{"its storage is back: all owners are read again, and found", func(b *bench, api *widgetAPI) {
 			b.putWidgets(0, 90)
 			api.objects.Store(1)
-			time.Sleep(15 * time.Second)
-			ends(b, brake.ByProof, 10)
-		})
-	})
-	t.Run("the watch shows them again", func(t *testing.T) {
-		lost(t, func(b *bench, api *widgetAPI) {
+		}, brake.ByProof, 10},
+		{"the watch shows them again", func(b *bench, _ *widgetAPI) {
 			b.putWidgets(0, 100)
 			b.watchWidgets(0, 100)
-			time.Sleep(15 * time.Second)
-			ends(b, brake.NothingLeft, 0)
+		}, brake.NothingLeft, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
+				b.watchWidgets(0, 100)
+				b.seeWidgetDependents(0, 100)
+				b.loseWidgets(0, 100)
+				time.Sleep(50 * time.Minute)
+				b.unwritten()
+				held, _ := b.brake.News(time.Now())
+				if len(held) != 1 || held[0].What != "the dependents of Widget.example.com" || !strings.Contains(held[0].Why, "no object at all") {
+					b.Errorf("the brake says: %v", held)
+				}
+				if rec, _ := b.records.Get(plan.Key{Namespace: "shop", Name: "ConfigMap:dependent-7"}); !strings.Contains(rec.Why, "waits: its owner has not been found") {
+					b.Errorf("explained: %+v", rec)
+				}
+				c.then(b, api)
+				time.Sleep(15 * time.Second)
+				b.wantDeletions(c.deletions)
+				if _, ended := b.brake.News(time.Now()); c.cause == "" && len(ended) > 0 || c.cause != "" && (len(ended) != 1 || ended[0].Cause != c.cause) {
+					b.Errorf("the brake says: %v", ended)
+				}
+			})
 		})
-	})
+	}
 }
 
 // putWidgets stores Widgets with the uids that their dependents state.
 func (b *bench) putWidgets(from, to int) {
 	b.Helper()
 	for i := from; i < to; i++ {
-		w := &unstructured.Unstructured{}
+		w := object(widgetName(i))
 		w.SetGroupVersionKind(widgetKind.GroupVersionKind)
-		w.SetNamespace("shop")
-		w.SetName(widgetName(i))
-		w.SetUID(types.UID(widgetName(i)))
-		if _, err := b.server.Put(w); err != nil {
-			b.Fatal(err)
-		}
+		b.store(w)
 	}
 }
 
@@ -337,16 +264,14 @@ func (b *bench) putWidgets(from, to int) {
 func TestBrakeAtTheStart(t *testing.T) {
 	runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
 		for i := range 100 {
-			b.dependents(i, i+1)
+			b.seeWidgetDependents(i, i+1)
 			time.Sleep(time.Second)
 		}
 		if n := b.deletions(); n > 4 {
 			b.Errorf("%d deletions", n)
 		}
 		time.Sleep(2 * time.Hour) // they are not held without end
-		if n := b.deletions(); n != 100 {
-			b.Errorf("%d deletions after two hours", n)
-		}
+		b.wantDeletions(100)
 	})
 }
 
@@ -355,19 +280,15 @@ func TestUnwellAPI(t *testing.T) {
 	for name, registered := range map[string]string{"it is not available": unavailable, "it says nonsense": "no JSON", "it is not registered": ""} {
 		t.Run(name, func(t *testing.T) {
 			runWidgets(t, registered, func(b *bench, api *widgetAPI) {
-				b.dependents(0, 100)
+				b.seeWidgetDependents(0, 100)
 				time.Sleep(20 * time.Minute)
-				if log := b.server.Log(); len(log) > 0 {
-					b.Errorf("written: %v", log)
-				}
+				b.unwritten()
 				if len(b.brake.Holds(time.Now())) != 1 {
 					b.Error("nobody is told")
 				}
 				b.server.ServeRaw(registration, []byte(served))
 				time.Sleep(15 * time.Second)
-				if n := b.deletions(); n != 100 {
-					b.Errorf("%d deletions when it is well", n)
-				}
+				b.wantDeletions(100)
 			})
 		})
 	}
@@ -383,25 +304,6 @@ func TestReferencesAreHeldToo(t *testing.T) {
 			b.see(o)
 		}
 		time.Sleep(10 * time.Minute)
-		if log := b.server.Log(); len(log) > 0 {
-			b.Errorf("written: %v", log)
-		}
+		b.unwritten()
 	})
-}
-
-// raw has the server answer a path with an error.
-func (s *reads) raw(path string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail[path] = err
-}
-
-func (s *reads) GetRaw(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	s.mu.Lock()
-	err := s.fail[path]
-	s.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return s.Server.GetRaw(ctx, path, query)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -18,10 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	metadataclient "k8s.io/client-go/metadata"
@@ -55,18 +56,37 @@ type reads struct {
 	*clienttest.Server
 	mu    sync.Mutex
 	asked []string
-	fail  map[string]error // by name
+	fail  map[string]error // by name, or path
+}
+
+// fails has the server answer reads of a name or path with an error; nil: as before.
+func (s *reads) fails(name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail[name] = err
 }
 
 func (s *reads) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
 	s.mu.Lock()
 	s.asked = append(s.asked, m.Kind+" "+key.Name)
-	err := s.fail[key.Name]
 	s.mu.Unlock()
-	if err != nil {
+	if err := s.failure(key.Name); err != nil {
 		return err
 	}
 	return s.Server.Get(ctx, m, key, into)
+}
+
+func (s *reads) GetRaw(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	if err := s.failure(path); err != nil {
+		return nil, err
+	}
+	return s.Server.GetRaw(ctx, path, query)
+}
+
+func (s *reads) failure(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fail[name]
 }
 
 // live returns what was read.
@@ -76,9 +96,15 @@ func (s *reads) live() []string {
 	return slices.Clone(s.asked)
 }
 
-type builtIns struct{}
+// builtIns are the built-in kinds and others.
+type builtIns []client.Mapping
 
-func (builtIns) Mapping(_ context.Context, kind schema.GroupVersionKind) (client.Mapping, error) {
+func (b builtIns) Mapping(_ context.Context, kind schema.GroupVersionKind) (client.Mapping, error) {
+	for _, m := range b {
+		if m.GroupVersionKind == kind {
+			return m, nil
+		}
+	}
 	m, ok := client.BuiltIn(kind)
 	if !ok {
 		return m, errors.New("discovery fails")
@@ -103,25 +129,52 @@ func run(t *testing.T, test func(b *bench)) {
 		b.executor = executor.New(executor.Config{Client: b.server, Mapper: builtIns{}, Tracker: freshness.NewTracker()})
 		b.asks(hangs{})
 		b.begin()
-		b.kinds[configMaps] = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"}
+		b.kinds[configMaps] = configMapKind
 		b.watched = sets.New(configMaps)
 		b.complete()
 		clienttest.Run(t, func(ctx context.Context) error { b.work(ctx); return nil }, func() { test(b) })
 	})
 }
 
-// put stores a ConfigMap.
-func (b *bench) put(name string, owners ...string) *metav1.PartialObjectMetadata {
+// store stores an object.
+func (b *bench) store(o plan.Object) *metav1.PartialObjectMetadata {
 	b.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
-	for _, owner := range owners {
-		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: types.UID(owner)})
-	}
 	made, err := b.server.Put(o)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: made.(*corev1.ConfigMap).ObjectMeta}
+	return meta.AsPartialObjectMetadata(made)
+}
+
+// put stores a ConfigMap that ConfigMaps own.
+func (b *bench) put(name string, owners ...string) *metav1.PartialObjectMetadata {
+	b.Helper()
+	return b.putOwned(name, configMapKind, owners...)
+}
+
+// putOwned stores a ConfigMap with owners of a kind.
+func (b *bench) putOwned(name string, kind *resourceKind, owners ...string) *metav1.PartialObjectMetadata {
+	b.Helper()
+	return b.store(&corev1.ConfigMap{ObjectMeta: object(name, ownedBy(kind, owners...)).ObjectMeta})
+}
+
+// seeDependents puts ConfigMaps that a ConfigMap owns, dependent-0 and so on, and shows them.
+func (b *bench) seeDependents(n int, owner string) {
+	b.Helper()
+	for i := range n {
+		b.see(b.put(fmt.Sprint("dependent-", i), owner))
+	}
+}
+
+// deletions counts those of ConfigMaps dependent-0 and so on.
+func (b *bench) deletions() int { return b.server.CountWrites("delete ConfigMap dependent-") }
+
+// unwritten expects that nothing has been written.
+func (b *bench) unwritten() {
+	b.Helper()
+	if log := b.server.Log(); len(log) > 0 {
+		b.Errorf("written: %v", log)
+	}
 }
 
 func (b *bench) see(all ...*metav1.PartialObjectMetadata) {
@@ -135,12 +188,10 @@ func TestGC62OneRequestForEachDependent(t *testing.T) {
 	run(t, func(b *bench) {
 		owner := b.put("owner")
 		b.see(owner)
-		for i := range 50 {
-			b.see(b.put(fmt.Sprint("dependent-", i), "owner"))
-		}
+		b.seeDependents(50, "owner")
 		b.OnDelete(configMaps, owner)
 		time.Sleep(time.Second)
-		if n := b.server.CountWrites("delete ConfigMap dependent-"); n != 50 || len(b.server.Log()) != 50 || len(b.server.live()) != 0 {
+		if n := b.deletions(); n != 50 || len(b.server.Log()) != 50 || len(b.server.live()) != 0 {
 			b.Errorf("%d deletions, %d writes, reads %v", n, len(b.server.Log()), b.server.live())
 		}
 		for _, w := range b.server.Writes() {
@@ -154,9 +205,7 @@ func TestGC62OneRequestForEachDependent(t *testing.T) {
 // GC-33, GC-71: an owner that nobody has seen is read once for all of its dependents.
 func TestOneReadForEachOwner(t *testing.T) {
 	run(t, func(b *bench) {
-		for i := range 50 {
-			b.see(b.put(fmt.Sprint("dependent-", i), "never-seen"))
-		}
+		b.seeDependents(50, "never-seen")
 		time.Sleep(time.Second)
 		if diff := cmp.Diff([]string{"ConfigMap never-seen"}, b.server.live()); diff != "" {
 			b.Errorf("reads (-want +got):\n%s", diff)
@@ -173,9 +222,7 @@ func TestOwnerThatNoWatchShows(t *testing.T) {
 		b.put("unwatched")
 		b.see(b.put("web", "unwatched"))
 		time.Sleep(time.Minute)
-		if len(b.server.Log()) != 0 {
-			b.Errorf("written: %v", b.server.Log())
-		}
+		b.unwritten()
 		if n := len(b.server.live()); n < 10 || n > 20 {
 			b.Errorf("%d reads in a minute", n)
 		}
@@ -199,21 +246,17 @@ func TestFailingReadsDeleteNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bench) {
-				b.server.fail["owner"] = err
+				b.server.fails("owner", err)
 				web := b.put("web", "owner", "absent")
 				web.OwnerReferences[1].Kind = "Secret"
 				b.see(web)
 				time.Sleep(10 * time.Minute)
-				if len(b.server.Log()) != 0 {
-					b.Errorf("written: %v", b.server.Log())
-				}
+				b.unwritten()
 				key := plan.Key{Namespace: "shop", Name: "ConfigMap:web"}
 				if rec, _ := b.records.Get(key); !strings.Contains(rec.Why, "the owner ConfigMap owner") || rec.Error == "" {
 					b.Errorf("explained: %+v", rec)
 				}
-				b.server.mu.Lock()
-				delete(b.server.fail, "owner")
-				b.server.mu.Unlock()
+				b.server.fails("owner", nil)
 				time.Sleep(2 * time.Minute)
 				if n := b.server.CountWrites("delete ConfigMap web"); n != 1 {
 					b.Errorf("written when the server is well again: %v", b.server.Log())
@@ -315,16 +358,13 @@ func (b *bench) appear() {
 // putSecret stores a Secret, which ConfigMaps may own.
 func (b *bench) putSecret(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	b.Helper()
-	made, err := b.server.Put(&corev1.Secret{ObjectMeta: o.ObjectMeta})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: made.(*corev1.Secret).ObjectMeta}
+	return b.store(&corev1.Secret{ObjectMeta: o.ObjectMeta})
 }
 
 var (
 	secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	secretKind      = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "secrets"}
+	configMapKind   = &resourceKind{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"}
 )
 
 // GC-15, GC-44, GC-47: a kind appears while the collector runs. The first object that its list shows waits for its dependents; it is not
@@ -342,9 +382,7 @@ func TestOwnersOfAKindThatAppears(t *testing.T) {
 				}
 				b.OnUpdate(secretsResource, b.putSecret(object("owner", deleted(finalizer))))
 				time.Sleep(time.Second)
-				if log := b.server.Log(); len(log) != 0 {
-					b.Errorf("written before the kind was listed: %v", log)
-				}
+				b.unwritten() // before the kind is listed
 				b.OnUpdate(secretsResource, b.putSecret(object("dependent", blocking(secretKind, "owner"))))
 				b.listed(secretsResource, true)
 				time.Sleep(time.Second)
@@ -389,9 +427,7 @@ type broken struct {
 }
 
 func (s broken) RoundTrip(r *http.Request) (*http.Response, error) {
-	list := metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
-	code, answer := http.StatusOK, any(&list)
+	code, answer := http.StatusOK, any(metadataList(nil))
 	switch {
 	case r.URL.Query().Get("sendInitialEvents") != "": // lists are to be asked for
 		code, answer = http.StatusBadRequest, metav1.Status{Status: metav1.StatusFailure, Code: 400, Reason: metav1.StatusReasonBadRequest}
@@ -399,12 +435,23 @@ func (s broken) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	case strings.HasSuffix(r.URL.Path, "/namespaces/shop/secrets") && s.inShop != nil:
-		list.Items = s.inShop
+		answer = metadataList(s.inShop)
 	case strings.HasSuffix(r.URL.Path, "/secrets"):
 		code, answer = http.StatusInternalServerError, metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "conversion webhook failed"}
 	}
+	return inJSON(code, answer)
+}
+
+func inJSON(code int, answer any) (*http.Response, error) {
 	body, err := json.Marshal(answer)
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
+}
+
+// metadataList is the answer to a list of metadata.
+func metadataList(items []metav1.PartialObjectMetadata) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: items}
+	list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
+	return list
 }
 
 // GC-13, GC-15: a kind cannot be listed, when the collector begins or later. Owners go on in a second on which no object of that kind
@@ -617,7 +664,7 @@ func TestEventAboutAnotherNamespace(t *testing.T) {
 // GC-69: an event says once why a dependent stays, if that lasts.
 func TestEventAboutAnOwnerThatCannotBeLookedUp(t *testing.T) {
 	run(t, func(b *bench) {
-		b.server.fail["owner"] = apierrors.NewServiceUnavailable("down")
+		b.server.fails("owner", apierrors.NewServiceUnavailable("down"))
 		b.see(b.put("web", "owner"))
 		time.Sleep(time.Second)
 		if n := len(b.events.Events); n != 0 {

@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -157,16 +156,14 @@ func TestHostileExtensionServer(t *testing.T) {
 	for name, evil := range map[string]*resourceKind{
 		"another kind":                 mirrorKind,
 		"a kind of that name":          {schema.GroupVersionKind{Group: mirrors.Group, Version: "v1", Kind: "ConfigMap"}, "configmaps"},
-		"another resource of the kind": {schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "mirrors"},
+		"another resource of the kind": {configMapKind.GroupVersionKind, "mirrors"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(b *bench) {
 				b.kinds[mirrors] = evil
 				owner := b.put("owner")
 				b.see(owner)
-				for i := range 3 {
-					b.see(b.put(fmt.Sprint("dependent-", i), "owner"))
-				}
+				b.seeDependents(3, "owner")
 				b.put("unwatched")
 				b.see(b.put("late", "unwatched"))
 				for _, name := range []string{"owner", "unwatched", "dependent-0"} {
@@ -176,16 +173,14 @@ func TestHostileExtensionServer(t *testing.T) {
 					b.OnDelete(mirrors, o)
 				}
 				time.Sleep(time.Minute)
-				if log := b.server.Log(); len(log) != 0 {
-					b.Errorf("written: %v", log)
-				}
+				b.unwritten()
 				m, _ := client.BuiltIn(b.kinds[configMaps].GroupVersionKind)
 				if err := b.server.Delete(b.Context(), m, plan.Key{Namespace: "shop", Name: "owner"}, metav1.DeleteOptions{}); err != nil {
 					b.Fatal(err)
 				}
 				b.OnDelete(configMaps, owner)
 				time.Sleep(time.Minute)
-				if n := b.server.CountWrites("delete ConfigMap dependent-"); n != 3 || len(b.server.Log()) != 4 {
+				if n := b.deletions(); n != 3 || len(b.server.Log()) != 4 {
 					b.Errorf("written when the owner is gone: %v", b.server.Log())
 				}
 			})
