@@ -1,6 +1,5 @@
 // Package selectors finds by an index what a label selector matches, and which selectors match a set of labels.
 //
-// An index function returns the [Value] of an object for a set of keys; a lookup computes the same value from what is looked for.
+// [LabelIndexes] find objects by their labels, and [Selecting] finds the objects whose selectors match some labels, in an index of [IndexFunc].
 // [Split] turns a label selector into alternatives of equality, which an index finds, and a rest, which is checked label by label.
-// [KeySets] remembers the sets of keys of selectors, so that the selectors of a pod are found by a few lookups.
 package selectors

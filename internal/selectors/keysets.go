@@ -5,27 +5,21 @@ import (
 	"sync"
 )
 
-// KeySets are the sets of keys that selectors of equality have had. With them, what selects a set of labels is found by a lookup in an
+// keySets are the sets of keys that selectors of equality have had. With them, what selects a set of labels is found by a lookup in an
 // index for each set whose keys the labels all have, instead of by a look at each selector: among selectors by app and tier, only
 // those are found that select just the app and tier of a pod.
 //
 // The index function notes a set before an object with it can be seen in the index, so none is ever missed. Sets are not forgotten:
 // there are few, and one that is no longer used costs a lookup that finds nothing. The zero value knows none. It is safe for
 // concurrent use.
-type KeySets struct {
+type keySets struct {
 	mu      sync.RWMutex
 	byFirst map[string][][]string // sorted keys, by the first of them
 	nothing bool                  // whether there was an empty selector
 }
 
-// Note notes the keys of a selector of equality, and returns what its object is indexed under.
-func (k *KeySets) Note(namespace string, selector map[string]string) (value string) {
-	keys := Keys(selector)
-	k.note(keys)
-	return Value(namespace, keys, selector)
-}
-
-func (k *KeySets) note(keys []string) {
+// note notes the sorted keys of a selector of equality.
+func (k *keySets) note(keys []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(keys) == 0 {
@@ -41,17 +35,17 @@ func (k *KeySets) note(keys []string) {
 	}
 }
 
-// Values returns what objects are indexed under whose selectors match the labels in the namespace.
-func (k *KeySets) Values(namespace string, labels map[string]string) (values []string) {
+// values returns what objects are indexed under whose selectors match the labels in the namespace.
+func (k *keySets) values(namespace string, labels map[string]string) (values []string) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if k.nothing {
-		values = append(values, Value(namespace, nil, nil))
+		values = append(values, valueOf(namespace, nil, nil))
 	}
 	for first := range labels {
 		for _, keys := range k.byFirst[first] {
-			if HasAll(labels, keys) {
-				values = append(values, Value(namespace, keys, labels))
+			if hasKeys(labels, keys) {
+				values = append(values, valueOf(namespace, keys, labels))
 			}
 		}
 	}

@@ -18,12 +18,14 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/selectors"
 )
 
 // Names of the indexes. Each costs memory and time for every object, so caches have only those that were asked for.
 const (
 	byController = "controller" // by the uid of the controlling owner
 	byOrphanage  = "orphanage"  // objects without one, by namespace
+	bySelector   = "selector"   // by what their selectors match
 )
 
 // OwnedStore is a cache of objects that controllers own.
@@ -194,7 +196,17 @@ func (s Store[T]) All() iter.Seq[T] {
 func (s Store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace) }
 
 func (s Store[T]) by(index, value string) []T {
-	return typed[T](byIndex(s.informer.GetIndexer(), index, value))
+	return typed[T](mustFind(s.informer.GetIndexer().ByIndex(index, value)))
+}
+
+// selectingObjects returns the same cache as [Objects], with an index by selector, see [selectors.IndexFunc].
+func selectingObjects[T apiObject](f *Factory, alternatives func(T) []map[string]string, paths []string) (Store[T], error) {
+	return objects[T](f, cache.Indexers{bySelector: selectors.IndexFunc(alternatives)}, paths)
+}
+
+// selecting returns the objects that the index by selector has for labels.
+func (s Store[T]) selecting(namespace string, labels map[string]string) []T {
+	return typed[T](mustFind(selectors.Selecting(s.informer.GetIndexer(), bySelector, namespace, labels)))
 }
 
 // typed returns those of the objects that are of a type.
@@ -208,8 +220,8 @@ func typed[T any](found []any) []T {
 	return all
 }
 
-func byIndex(indexer cache.Indexer, index, value string) []any {
-	found, err := indexer.ByIndex(index, value)
+// mustFind returns what a lookup in an index has found.
+func mustFind[T any](found T, err error) T {
 	if err != nil {
 		// No constructor above lets this happen. To return nothing would be to say that there are no pods, and a
 		// controller would create them all.

@@ -1,11 +1,8 @@
 package informers
 
 import (
-	"fmt"
 	"iter"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,8 +32,7 @@ const (
 	terminating = "terminating"
 )
 
-// mostPodIndexes bounds the indexes of pods by label keys: each costs a little time for every change of any pod. Clusters
-// have a dozen or two; one with more is served by looking through the namespace.
+// mostPodIndexes bounds the indexes of pods by label keys. Clusters have a dozen or two.
 const mostPodIndexes = 100
 
 // PodCache finds pods by their controllers.
@@ -48,7 +44,7 @@ type NodePodCache struct{ Store[*corev1.Pod] }
 // LabeledPodCache finds pods by their labels.
 type LabeledPodCache struct {
 	Store[*corev1.Pod]
-	indexes *atomic.Int32 // added so far
+	indexes *selectors.LabelIndexes
 }
 
 // EndingPodCache finds pods by their nodes, those that have finished, and those that are being deleted.
@@ -158,7 +154,7 @@ func claimsOf(o any) (claims []string, err error) {
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
 func PodsByLabels(f *Factory, reads ...PodFields) (LabeledPodCache, error) {
 	s, err := podStore(f, nil, reads)
-	return LabeledPodCache{s, new(atomic.Int32)}, err
+	return LabeledPodCache{s, &selectors.LabelIndexes{Most: mostPodIndexes}}, err
 }
 
 // OnNode returns the pods that are assigned to the node.
@@ -174,11 +170,7 @@ func (c EndingPodCache) Finished() []*corev1.Pod { return c.by(byStage, finished
 
 // FinishedCount counts them at less cost.
 func (c EndingPodCache) FinishedCount() int {
-	keys, err := c.informer.GetIndexer().IndexKeys(byStage, finished)
-	if err != nil {
-		panic(fmt.Sprintf("a cache without its index: %v", err)) // as in by
-	}
-	return len(keys)
+	return len(mustFind(c.informer.GetIndexer().IndexKeys(byStage, finished)))
 }
 
 // Terminating returns the pods that are being deleted, whether or not they have finished.
@@ -205,12 +197,10 @@ func nodeOf(o any) ([]string, error) {
 	return nil, nil
 }
 
-// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods.
-//
-// There is an index for each set of keys that a selector has had, by the values of those labels. So a lookup finds what
-// it looks for and nothing else, and a pod takes room in the indexes that are in use, not one for each of its labels.
+// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods. There is an index for
+// each set of keys that a selector has had, so a lookup does not go through all pods.
 func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
-	found := c.find(namespace, selector)
+	found := mustFind(c.indexes.Find(podcache.Stored(c.informer.GetIndexer()), c.informer.AddIndexers, namespace, selector))
 	pods := make([]*corev1.Pod, 0, len(found))
 	for _, o := range found {
 		if p, ok := podcache.Expanded(o).(*corev1.Pod); ok {
@@ -223,7 +213,7 @@ func (c LabeledPodCache) Selected(namespace string, selector map[string]string) 
 // SelectedAmong returns those pods of [LabeledPodCache.Selected] that have one of the names, whatever others there are.
 func (c LabeledPodCache) SelectedAmong(namespace string, selector map[string]string, names iter.Seq[string]) (pods []*corev1.Pod) {
 	for name := range names {
-		if p := c.Get(namespace, name); p != nil && hasPairs(p.Labels, selector) {
+		if p := c.Get(namespace, name); p != nil && selectors.HasPairs(p.Labels, selector) {
 			pods = append(pods, p)
 		}
 	}
@@ -242,51 +232,4 @@ func (c LabeledPodCache) SelectedBy(namespace string, by *metav1.LabelSelector) 
 	}
 	looked = len(pods)
 	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !s.Matches(p.Labels) }), looked, nil
-}
-
-// find returns pods as they are stored.
-func (c LabeledPodCache) find(namespace string, selector map[string]string) []any {
-	indexer := podcache.Stored(c.informer.GetIndexer())
-	if len(selector) == 0 {
-		return byIndex(indexer, cache.NamespaceIndex, namespace)
-	}
-	keys := selectors.Keys(selector)
-	name, value := "labels "+strings.Join(keys, ","), selectors.Value(namespace, keys, selector)
-	found, err := indexer.ByIndex(name, value)
-	if err != nil && c.indexes.Load() < mostPodIndexes {
-		if c.informer.AddIndexers(cache.Indexers{name: indexByLabels(keys)}) == nil { // or another worker was faster
-			c.indexes.Add(1)
-		}
-		found, err = indexer.ByIndex(name, value)
-	}
-	if err != nil {
-		return scan(indexer, namespace, selector)
-	}
-	return found
-}
-
-// scan finds pods without an index.
-func scan(indexer cache.Indexer, namespace string, selector map[string]string) []any {
-	return slices.DeleteFunc(byIndex(indexer, cache.NamespaceIndex, namespace), func(o any) bool {
-		p, ok := o.(metav1.Object)
-		return !ok || !hasPairs(p.GetLabels(), selector)
-	})
-}
-
-func hasPairs(labels, pairs map[string]string) bool {
-	for key, value := range pairs {
-		if has, ok := labels[key]; !ok || has != value {
-			return false
-		}
-	}
-	return true
-}
-
-func indexByLabels(keys []string) cache.IndexFunc {
-	return func(o any) ([]string, error) {
-		if p, ok := o.(*corev1.Pod); ok && selectors.HasAll(p.Labels, keys) {
-			return []string{selectors.Value(p.Namespace, keys, p.Labels)}, nil
-		}
-		return nil, nil
-	}
 }

@@ -2,7 +2,6 @@ package informers
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
@@ -47,7 +45,7 @@ func TestSelectorsAndLabels(t *testing.T) {
 		services, pods := must(Services(f)), must(PodsByLabels(f))
 		again := must(Services(f)) // another controller may ask, too
 		if rapid.Bool().Draw(t, "without indexes") {
-			pods.indexes.Store(mostPodIndexes)
+			pods.indexes.Most = 0
 		}
 		namespace, name := rapid.SampledFrom([]string{"shop", "bank"}), rapid.StringMatching("[a-e]")
 		t.Repeat(map[string]func(*rapid.T){
@@ -116,7 +114,7 @@ func TestManyKeySetsAndWorkers(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := pods.indexes.Load(); n < mostPodIndexes || n > mostPodIndexes+4 {
+	if n := len(pods.Informer().GetIndexer().GetIndexers()) - 1; n < mostPodIndexes || n > mostPodIndexes+4 {
 		t.Errorf("%d indexes", n)
 	}
 }
@@ -154,26 +152,6 @@ func BenchmarkSelected(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkPodIndex tells what the indexes of one set of keys cost: bytes for each pod, and the time to add them.
-func BenchmarkPodIndex(b *testing.B) {
-	const n = 20_000
-	c := must(PodsByLabels(NewFactory(fake.NewClientset(), 0)))
-	fill(c, n)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	sets := 0
-	for b.Loop() {
-		sets++
-		keys := []string{"app", "tier"}
-		must[any](nil, c.Informer().AddIndexers(cache.Indexers{fmt.Sprint("set ", sets): indexByLabels(keys)}))
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n/float64(sets), "B/pod")
-	runtime.KeepAlive(c)
 }
 
 func fill(c LabeledPodCache, n int) {
