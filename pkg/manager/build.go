@@ -91,7 +91,7 @@ func (m *instance) buildInformers() error {
 		return err
 	}
 	client.FollowAPIs(m.apis)
-	m.liveness = client.Liveness()
+	m.caches.Liveness = client.Liveness()
 	var options []kubeinformers.SharedInformerOption
 	if m.Hooks != nil {
 		if name, err := cache.NewInformerName(m.Component); err == nil { // else another manager has it
@@ -116,12 +116,12 @@ func (m *instance) buildMetadata() error {
 	if err != nil {
 		return fmt.Errorf("client for metadata: %w", err)
 	}
-	m.metadata = metadata.New(client)
-	m.metadata.UseCaches(func(resource schema.GroupVersionResource) cache.SharedIndexInformer {
+	m.caches.Metadata = metadata.New(client)
+	m.caches.Metadata.UseCaches(func(resource schema.GroupVersionResource) cache.SharedIndexInformer {
 		return informers.StartedOf(m.informers, resource)
 	})
-	m.metadata.OnRollback(m.rolledBack)
-	m.closers = append(m.closers, m.metadata.Shutdown)
+	m.caches.Metadata.OnRollback(m.rolledBack)
+	m.closers = append(m.closers, m.caches.Metadata.Shutdown)
 	return nil
 }
 
@@ -216,7 +216,7 @@ func (m *instance) contextOf(entry *named, own *client.Clients, access reconcile
 		mayCache = entry.Rights().MayCache
 	}
 	return Context{
-		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Metadata: m.metadata,
+		RootCAFile: m.RootCAFile, Config: m.config, Enabled: m.Options.Enabled, Metadata: m.caches.Metadata,
 		Informers: m.informers.Limited(mayCache).WithAPIs(entry.Needs, entry.Uses),
 		Clients:   own, Root: m.root, Shared: m.shared, Access: access, Brake: entry.brake,
 		RegisterMetrics: m.registerMetrics,

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/internal/health/queues"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -61,24 +60,11 @@ func (m *instance) Livez() []Check {
 				Check{Name: r.Name + "-queue", Err: func() error { return queues.Idle(o.Statuses(), bounds.Queue) }})
 		}
 	}
-	for _, c := range m.started() {
-		checks = append(checks, Check{Name: "watch-" + c.Name, Err: func() error {
-			if !c.Informer.HasSynced() {
-				return nil
-			}
-			return m.liveness.Of(c.Name).Stalled(bounds.Watch)
-		}})
-	}
-	for _, state := range m.metadataStates() {
-		checks = append(checks, Check{Name: "watch-" + state.Resource.GroupResource().String(), Err: func() error {
-			return state.Stalled(max(bounds.Watch, metadataStalled))
-		}})
+	for _, c := range m.caches.Live(bounds.Watch) {
+		checks = append(checks, Check{Name: c.Name, Err: c.Err})
 	}
 	return checks
 }
-
-// metadataStalled is how long a watch of metadata may be silent: an aggregated API server may send no bookmarks.
-const metadataStalled = 15 * time.Minute
 
 // Readyz is [Manager.Readyz].
 func (m *instance) Readyz() []Check {
@@ -101,21 +87,15 @@ func (m *instance) Readyz() []Check {
 	if slices.ContainsFunc(m.runners, func(r *named) bool { return len(r.Needs) > 0 }) {
 		checks = append(checks, Check{Name: "needs", Advisory: true, Err: m.needs})
 	}
-	for _, c := range m.started() {
-		checks = append(checks,
-			Check{Name: "cache-" + c.Name, Err: func() error {
-				return fails(!c.Informer.HasSynced(), "the cache has not been filled yet")
-			}},
-			Check{Name: "watch-" + c.Name, Err: func() error {
-				return cmp.Or(m.liveness.Of(c.Name).Refused(), m.liveness.Of(c.Name).Stale(bounds.Stale))
-			}})
+	for _, c := range m.caches.Ready(bounds.Stale) {
+		checks = append(checks, Check{Name: c.Name, Err: c.Err})
 	}
 	return checks
 }
 
 func (m *instance) notStarted() error {
 	switch waiting := m.serverError.Load(); {
-	case m.caches.Load() != nil:
+	case m.caches.Started():
 		return nil
 	case waiting != nil:
 		return fmt.Errorf("the caches have not been started, waiting for the API server: %w", *waiting)
@@ -141,14 +121,6 @@ func (m *instance) electionCheck() []Check {
 		return nil
 	}
 	return []Check{{Name: "leaderElection", Err: m.leadership.Check}}
-}
-
-// started lists the caches whose APIs are served; none before they are started.
-func (m *instance) started() []informers.Started {
-	if all := m.caches.Load(); all != nil {
-		return slices.DeleteFunc(slices.Clone(*all), informers.Started.Missing)
-	}
-	return nil
 }
 
 func fails(bad bool, why string) error {

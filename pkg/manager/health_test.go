@@ -107,7 +107,7 @@ func (l listing) Unlisted() []string { return *l.failed }
 func TestAControllerThatCannotListItsResources(t *testing.T) {
 	var failed []string
 	m := &instance{runners: []*named{{Controller: Controller{Name: "a"}, Runner: listing{failed: &failed}}}}
-	m.caches.Store(&[]informers.Started{})
+	m.caches.SetStarted(informers.NewFactory(nil, 0))
 	want(t, "REG-103 a standby", m.Readyz(), "shutdown", "started")
 	m.runners[0].running.Store(true)
 	want(t, "REG-103 all is listed", m.Readyz(), "shutdown", "started", "a-rights", "a-lists")
@@ -162,15 +162,15 @@ func TestACacheThatIsNotFilledIsAliveButNotReady(t *testing.T) {
 		if _, err := informers.Pods(f); err != nil {
 			t.Fatal(err)
 		}
-		m := &instance{leadership: leaderelection.Always{}, liveness: client.Liveness()}
+		m := &instance{leadership: leaderelection.Always{}}
+		m.caches.Liveness = client.Liveness()
 		want(t, "before the start", m.Livez())
 		want(t, "before the start", m.Readyz(), "shutdown", "started: not been started")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer f.Shutdown()
 		defer cancel()
 		f.StartWithContext(ctx)
-		caches := informers.AllStarted(f)
-		m.caches.Store(&caches)
+		m.caches.SetStarted(f)
 		time.Sleep(24 * time.Hour)
 		want(t, "not filled for a day", m.Livez(), "watch-pods")
 		want(t, "not filled for a day", m.Readyz(), "shutdown", "started", "cache-pods: not been filled", "watch-pods: nothing has come for 24h")

@@ -12,20 +12,20 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/brakes"
+	"github.com/standalone-kcm/controller-manager/internal/health/caches"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
-	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/runnables"
 	"github.com/standalone-kcm/controller-manager/internal/served"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // ErrShutdownTimeout says that controllers had not ended in time (CLI-24).
-var ErrShutdownTimeout = errors.New("controller shutdown timeout reached")
+var ErrShutdownTimeout = runnables.ErrShutdownTimeout
 
 // Manager is a set of controllers that have been built. Its methods may be called at any time, from several goroutines.
 type Manager struct {
@@ -169,7 +169,6 @@ type instance struct {
 	stop        atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
 	builder     *identity.Builder
 	informers   *informers.Factory
-	metadata    *metadata.Informers
 	leadership  leaderelection.Leadership
 	mapper      *client.Mapper
 	shared      reconcile.Shared
@@ -177,12 +176,11 @@ type instance struct {
 	runners     []*named
 	off         []OffState
 	accounts    []string
-	closers     []func() // run by close, last first
-	liveness    *listwatch.Liveness
-	apis        *served.APIs                        // that controllers need or use
-	refusals    identity.Refusals                   // of the lease
-	serverError atomic.Pointer[error]               // why the API server was last waited for; nil: it was not
-	caches      atomic.Pointer[[]informers.Started] // nil until they are started
+	closers     []func()              // run by close, last first
+	apis        *served.APIs          // that controllers need or use
+	refusals    identity.Refusals     // of the lease
+	serverError atomic.Pointer[error] // why the API server was last waited for; nil: it was not
+	caches      caches.Caches
 	ending      atomic.Bool
 	explain     http.Handler
 }

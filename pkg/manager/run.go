@@ -3,16 +3,14 @@ package manager
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/internal/runnables"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
 )
 
@@ -34,8 +32,7 @@ func (m *instance) startInformers(ctx context.Context) {
 	asking.Go(func() { m.apis.Run(ctx) })
 	m.informers.StartWithContext(ctx)
 	m.closers = append(m.closers, asking.Wait, cancel) // before the factory is shut down, which waits for them
-	caches := informers.AllStarted(m.informers)
-	m.caches.Store(&caches)
+	m.caches.SetStarted(m.informers)
 }
 
 // lead runs all controllers until ctx ends or one of them fails, and returns when all have ended.
@@ -51,48 +48,25 @@ func (m *instance) lead(ctx context.Context) error {
 	}
 	m.shared.Tracker.BeginTerm()
 	m.apis.Ask()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var (
-		all     sync.WaitGroup
-		running sync.WaitGroup // controllers that have not begun
-		once    sync.Once
-		first   error
-	)
-	running.Add(len(m.runners))
+	all := []runnables.Runnable{{Name: "brakes", Run: func(ctx context.Context, began func()) error {
+		began()
+		m.brakes.Run(ctx)
+		return nil
+	}}}
 	for _, r := range m.runners {
-		all.Go(func() {
-			err := m.runOne(ctx, r, sync.OnceFunc(running.Done))
-			if err != nil {
-				once.Do(func() { first = fmt.Errorf("controller %s: %w", r.Name, err) })
-				cancel()
-			}
-		})
+		all = append(all, runnables.Runnable{Name: r.Name, StartInterval: m.StartInterval, Run: func(ctx context.Context, began func()) error {
+			return m.runOne(ctx, r, began)
+		}})
 	}
-	all.Go(func() { m.brakes.Run(ctx) })
-	all.Go(func() {
-		running.Wait()
+	return runnables.Run(ctx, all, m.ShutdownTimeout, func(ctx context.Context) {
 		if m.informers.WaitForCacheSyncWithContext(ctx); ctx.Err() == nil {
 			m.led()
 		}
 	})
-	<-ctx.Done()
-	if !m.waitFor(&all) {
-		return ErrShutdownTimeout
-	}
-	return first
 }
 
 // runOne runs a controller, and calls began when it runs, or will not.
 func (m *instance) runOne(ctx context.Context, r *named, began func()) error {
-	defer began()
-	if m.StartInterval > 0 {
-		select {
-		case <-time.After(m.StartInterval + time.Duration(rand.Int64N(int64(m.StartInterval)))):
-		case <-ctx.Done():
-			return nil
-		}
-	}
 	logger := klog.FromContext(ctx).WithValues("controller", r.Name)
 	return m.apis.While(klog.NewContext(ctx, logger), r.Needs, began, func(ctx context.Context) error {
 		logger.V(1).Info("Starting controller")
@@ -102,23 +76,4 @@ func (m *instance) runOne(ctx context.Context, r *named, began func()) error {
 		began()
 		return r.Run(ctx)
 	})
-}
-
-// waitFor waits for the controllers to end; it returns false when they take longer than they may.
-func (m *instance) waitFor(all *sync.WaitGroup) bool {
-	done := make(chan struct{})
-	go func() {
-		all.Wait()
-		close(done)
-	}()
-	var timeout <-chan time.Time // nil never fires
-	if m.ShutdownTimeout >= 0 {
-		timeout = time.After(m.ShutdownTimeout)
-	}
-	select {
-	case <-done:
-		return true
-	case <-timeout:
-		return false
-	}
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/explainhttp"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
-	"github.com/standalone-kcm/controller-manager/pkg/informers"
-	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -119,28 +117,8 @@ func (m *instance) OffStates() []OffState {
 
 // CacheStates is [Manager.CacheStates].
 func (m *instance) CacheStates() (all []CacheState) {
-	for _, c := range m.started() {
-		all = append(all, CacheState{
-			Resource: c.Name, LastActivity: m.liveness.Of(c.Name).LastActivity(),
-			Count: func() int { return len(c.Informer.GetStore().ListKeys()) },
-		})
-	}
-	for _, s := range m.metadataStates() {
-		all = append(all, CacheState{
-			Resource: s.Resource.GroupResource().String(), LastActivity: s.LastActivity, Count: func() int { return s.Objects },
-		})
+	for _, s := range m.caches.States() {
+		all = append(all, CacheState(s))
 	}
 	return all
-}
-
-// metadataStates are those of the resources of which nothing but metadata is cached.
-func (m *instance) metadataStates() []metadata.State {
-	if m.metadata == nil {
-		return nil
-	}
-	return slices.DeleteFunc(m.metadata.States(), func(s metadata.State) bool {
-		return slices.ContainsFunc(m.started(), func(c informers.Started) bool {
-			return c.Name == s.Resource.GroupResource().String()
-		})
-	})
 }
