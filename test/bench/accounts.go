@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,9 +13,8 @@ import (
 )
 
 // accountFlags switch on the controllers that make a namespace usable, beside those of all sessions.
-func accountFlags(p *plane) []string {
-	return append(raisedLimits(), "--controllers=serviceaccount,root-ca-cert-publisher",
-		"--root-ca-file="+filepath.Join(p.Dir, "pki", "ca.crt"), "--service-account-private-key-file="+filepath.Join(p.Dir, "localcluster", "pki", "sa.key"))
+func accountFlags() []string {
+	return append(raisedLimits(), "--controllers=serviceaccount,root-ca-cert-publisher")
 }
 
 // accounts measures how soon new namespaces can be used, and what Secrets and ConfigMaps cost that no controller reads.
@@ -27,7 +25,7 @@ func accounts(ctx context.Context, b *bench) error {
 	}
 	return b.inTurnTimes(ctx, 1, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
-			return b.withManager(ctx, p, t, accountFlags(p), func(s *session) error {
+			return b.withManager(ctx, p, t, accountFlags(), func(s *session) error {
 				return errors.Join(b.makeNamespaces(ctx, t, s, namespaces), b.fillWithObjects(ctx, t, s, objects))
 			})
 		})

@@ -34,7 +34,7 @@ func autoscalers(ctx context.Context, b *bench) error {
 	if b.quick {
 		sizes = autoscalerSizes{autoscalers: 200, namespaces: 4, replicas: 2, periods: 2}
 	}
-	own := []string{"--controllers=horizontal-pod-autoscaler-controller", "--controllers=-endpoint"}
+	own := []string{"--controllers=horizontalpodautoscaling,-replicationcontroller"}
 	return b.inTurnTimes(ctx, 1, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
 			return p.withAutoscalers(ctx, sizes, func(a *autoscaled) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +21,7 @@ func certificates(ctx context.Context, b *bench) error {
 	}
 	return b.inTurn(ctx, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
-			pki := filepath.Join(p.Dir, "pki")
-			flags := append(raisedLimits(), "--controllers=csrapproving,csrsigning,csrcleaner",
-				"--cluster-signing-cert-file="+filepath.Join(pki, "ca.crt"), "--cluster-signing-key-file="+filepath.Join(pki, "ca.key"))
+			flags := append(raisedLimits(), "--controllers=csrapproving,csrsigning,csrcleaner")
 			return b.withManager(ctx, p, t, flags, func(s *session) error {
 				return s.inNamespace(ctx, func(ns *namespace) error { return b.askForCertificates(ctx, t, s, ns, n) })
 			})

@@ -19,7 +19,7 @@ func cronJobs(ctx context.Context, b *bench) error {
 	if b.quick {
 		n = 50
 	}
-	flags := append(raisedLimits(), "--controllers=cronjob")
+	flags := append(raisedLimits(), "--controllers=cronjob,-job")
 	return b.inTurn(ctx, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
 			return b.withManager(ctx, p, t, flags, func(s *session) error {

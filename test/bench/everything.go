@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// allFlags switch on all controllers that ours has: those that have more of them than ours are not to pay for it. The signer has no CA.
-func allFlags(p *plane) []string {
-	return append(accountFlags(p),
+// allFlags switch on all controllers that ours has: those that have more of them than ours are not to pay for it.
+func allFlags() []string {
+	return append(accountFlags(),
 		"--controllers=replicationcontroller,statefulset,daemonset,job,cronjob,ttl-after-finished,horizontalpodautoscaling,disruption",
 		"--controllers=endpointslice,endpointslicemirroring,namespace,garbagecollector,resourcequota,ttl",
 		"--controllers=serviceaccount-token,legacy-service-account-token-cleaner,csrapproving,csrsigning,csrcleaner",
@@ -39,12 +39,12 @@ func everything(ctx context.Context, b *bench) error {
 		}
 		name := fmt.Sprintf("%d pods, %d Secrets and ConfigMaps of 10 KB, %d custom kinds; all controllers", size.allPods(), large, custom)
 		for _, c := range b.contenders { // what one writes, the other finds
-			if err := b.withManager(ctx, p, turn{contender: c}, allFlags(p), func(*session) error { return nil }); err != nil {
+			if err := b.withManager(ctx, p, turn{contender: c}, allFlags(), func(*session) error { return nil }); err != nil {
 				return fmt.Errorf("settle with %s: %w", c.Name, err)
 			}
 		}
 		return b.inTurnTimes(ctx, 1, func(ctx context.Context, t turn) error {
-			return b.withManager(ctx, p, t, allFlags(p), func(s *session) error {
+			return b.withManager(ctx, p, t, allFlags(), func(s *session) error {
 				began := time.Now()
 				if err := s.quiet(ctx); err != nil {
 					return err

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// namespaceFlags switch on the controller that ends namespaces, beside those of all sessions.
-func namespaceFlags() []string { return append(raisedLimits(), "--controllers=namespace") }
+// namespaceFlags switch on the controller that ends namespaces, beside those of all sessions. DaemonSets get no pods, which nobody would end.
+func namespaceFlags() []string { return append(raisedLimits(), "--controllers=namespace,-daemonset") }
 
 // namespaces measures how soon namespaces are gone that are deleted.
 func namespaces(ctx context.Context, b *bench) error {

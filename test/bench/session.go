@@ -41,6 +41,15 @@ func commonFlags(controllers string) []string {
 	return []string{"--controllers=" + controllers, "--use-service-account-credentials=true", "--secure-port=0"}
 }
 
+// files are the flags that name files of the control plane, as kubeadm gives them to every manager.
+func (p *plane) files() []string {
+	pki := filepath.Join(p.Dir, "pki")
+	return []string{
+		"--root-ca-file=" + filepath.Join(pki, "ca.crt"), "--service-account-private-key-file=" + filepath.Join(p.Dir, "localcluster", "pki", "sa.key"),
+		"--cluster-signing-cert-file=" + filepath.Join(pki, "ca.crt"), "--cluster-signing-key-file=" + filepath.Join(pki, "ca.key"),
+	}
+}
+
 // begin starts a contender on a control plane and waits until it leads and has rolled out something. The caller ends it.
 func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*session, error) {
 	s, err := p.standby(c, false, flags...)
@@ -82,7 +91,7 @@ func (p *plane) standby(c contender, withValve bool, flags ...string) (s *sessio
 	if err != nil {
 		return s, err
 	}
-	s.manager, err = p.startManager(c, append([]string{"--kubeconfig=" + kubeconfig}, s.flags...))
+	s.manager, err = p.startManager(c, slices.Concat([]string{"--kubeconfig=" + kubeconfig}, p.files(), s.flags))
 	return s, err
 }
 

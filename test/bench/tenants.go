@@ -29,7 +29,7 @@ func tenants(ctx context.Context, b *bench) error {
 	if b.quick {
 		sizes = tenantSizes{owners: 10, each: 100, deployments: 50, autoscalers: 20}
 	}
-	flags := append(raisedLimits(), "--controllers=garbagecollector,job,horizontalpodautoscaling")
+	flags := append(raisedLimits(), "--controllers=garbagecollector,job,horizontalpodautoscaling,-replicationcontroller")
 	return b.inTurnTimes(ctx, 1, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
 			return b.withManager(ctx, p, t, flags, func(s *session) error {

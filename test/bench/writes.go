@@ -118,6 +118,9 @@ func (s *session) inNamespace(ctx context.Context, do func(ns *namespace) error)
 		return err
 	}
 	defer ns.stop()
+	if err := s.quiet(ctx); err != nil { // what comes with a namespace takes no part
+		return err
+	}
 	return do(ns)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,20 @@ func Always(t testing.TB, duration time.Duration, what string, check func() erro
 		}
 		time.Sleep(pollInterval)
 	}
+}
+
+// Before reports whether the API server is of a release of Kubernetes before 1.minor. The tests run on older ones, too, each night.
+func (c *Cluster) Before(t testing.TB, minor int) bool {
+	t.Helper()
+	v, err := c.Client.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, err := strconv.Atoi(v.Minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return served < minor
 }
 
 // Namespace makes a namespace for the test, which is deleted at its end. The objects in it go when a manager runs that empties

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
+	"github.com/standalone-kcm/controller-manager/test/cluster/countproxy"
 )
 
 var (
@@ -149,23 +150,30 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	turns := []turn{{"the original of the release before", *older}, {"ours", ""}, {"the original of this release", *newer}, {"ours again", ""}}
-	stop := u.start(turns[0])
+	leader := u.start(turns[0])
 	u.Apply(t, u.resting, resting)
 	u.Apply(t, u.working, working)
 	u.createJob(0)
-	u.awaitRollouts()
+	u.awaitRollouts(leader)
 	for i, next := range turns[1:] {
 		u.changeImages(i + 1)
 		u.createJob(i + 1)
 		cluster.Eventually(t, patience, "the rollout is under way", u.isUnderWay)
 		before, revisions := u.objects(u.resting), u.revisions()
-		stop()
-		stop = u.start(next)
-		u.awaitRollouts()
+		leader.stop()
+		leader = u.start(next)
+		u.awaitRollouts(leader)
 		u.isUnchanged(next, before)
 		u.hasRevisions(next, revisions, i+1)
 	}
-	stop()
+	cluster.Eventually(t, patience, "the CronJob has run twice", func() error {
+		if minutes := u.minutes(); len(minutes) < 2 {
+			return fmt.Errorf("it has run at %v", minutes)
+		}
+		return nil
+	})
+	u.awaitRollouts(leader)
+	leader.stop()
 	u.nothingIsLost(len(turns))
 }
 
@@ -180,16 +188,42 @@ type upgrade struct {
 	resting, working string // namespaces
 }
 
-// start starts a manager, and returns what ends it and logs what it has written.
-func (u *upgrade) start(next turn) (stop func()) {
+// leader is a manager that has its turn.
+type leader struct {
+	*upgrade
+	turn
+	manager *cluster.Manager
+	proxy   *countproxy.Proxy
+}
+
+func (u *upgrade) start(next turn) leader {
 	proxy, kubeconfig := u.CountingProxy(u.T, u.ManagerKubeconfig)
-	m := u.ManagerOf(u.T, next.binary, "--kubeconfig="+kubeconfig)
-	return func() {
-		if code := m.Stop(u.T); next.binary == "" && code != 0 {
-			u.Errorf("%s: exit code %d", next.name, code)
+	return leader{u, next, u.ManagerOf(u.T, next.binary, "--kubeconfig="+kubeconfig), proxy}
+}
+
+// stop ends the manager, and logs what it has written.
+func (l leader) stop() {
+	if code := l.manager.Stop(l.T); l.binary == "" && code != 0 {
+		l.Errorf("%s: exit code %d", l.name, code)
+	}
+	writes := l.proxy.Writes()
+	l.Logf("%s: %d writes, %d of them refused, %d without effect\n%v", l.name, writes.Total, writes.Refused, writes.NoOps, writes)
+	if l.binary == "" && writes.Refused+writes.NoOps > 0 {
+		l.Errorf("%s: %d writes were refused, %d had no effect", l.name, writes.Refused, writes.NoOps)
+	}
+}
+
+// quiet says whether the manager has written something in the last seconds.
+func (l leader) quiet() func() error {
+	last, since := -1, time.Now()
+	return func() error {
+		if n := l.proxy.Writes().Total; n != last {
+			last, since = n, time.Now()
 		}
-		writes := proxy.Writes()
-		u.Logf("%s: %d writes, %d of them refused, %d without effect\n%v", next.name, writes.Total, writes.Refused, writes.NoOps, writes)
+		if time.Since(since) < 3*time.Second {
+			return fmt.Errorf("%d writes", last)
+		}
+		return nil
 	}
 }
 
@@ -207,24 +241,36 @@ func (u *upgrade) createJob(i int) {
 		metadata: {labels: {app: sum}}, spec: {restartPolicy: Never, containers: [{name: main, image: "sum:1"}]}}}}`, i))
 }
 
-// isUnderWay says why a rollout is not at its half.
+// isUnderWay says why the rollouts have not begun, or that of the Deployment is over.
 func (u *upgrade) isUnderWay() error {
 	d, err := u.Client.AppsV1().Deployments(u.working).Get(u.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.UpdatedReplicas == *d.Spec.Replicas {
-		return fmt.Errorf("%+v", d.Status)
+		return fmt.Errorf("Deployment: %+v", d.Status)
+	}
+	ds, err := u.Client.AppsV1().DaemonSets(u.working).Get(u.Context(), "agent", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	s, err := u.Client.AppsV1().StatefulSets(u.working).Get(u.Context(), "db", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if ds.Status.ObservedGeneration < ds.Generation || s.Status.ObservedGeneration < s.Generation {
+		return fmt.Errorf("DaemonSet: %+v, StatefulSet: %+v", ds.Status, s.Status)
 	}
 	return nil
 }
 
-// awaitRollouts waits until all workloads are as wanted.
-func (u *upgrade) awaitRollouts() {
+// awaitRollouts waits until all workloads are as wanted, and the manager writes nothing more.
+func (u *upgrade) awaitRollouts(l leader) {
 	u.Helper()
 	for _, ns := range []string{u.resting, u.working} {
 		cluster.Eventually(u.T, patience, "everything is rolled out", func() error { return u.rolledOut(u.Context(), ns) })
 	}
+	cluster.Eventually(u.T, patience, "nothing more is written", l.quiet())
 }
 
 // rolledOut says what in a namespace is not as wanted.
@@ -255,7 +301,7 @@ func (u *upgrade) rolledOut(ctx context.Context, ns string) error {
 		return err
 	}
 	for _, j := range jobs.Items {
-		if j.Status.CompletionTime == nil && !strings.HasPrefix(j.Name, "minutely") {
+		if j.Status.CompletionTime == nil {
 			return fmt.Errorf("Job %s: %+v", j.Name, j.Status)
 		}
 	}
@@ -344,21 +390,37 @@ func (u *upgrade) hasRevisions(by turn, before []string, versions int) {
 	}
 }
 
-// nothingIsLost checks that all Jobs have run, each once, and that no minute is missing.
-func (u *upgrade) nothingIsLost(jobs int) {
+// minutes are those at which the CronJob was to run, and has.
+func (u *upgrade) minutes() (all []time.Time) {
+	u.Helper()
+	for _, j := range u.jobs() {
+		if at := j.Annotations[batchv1.CronJobScheduledTimestampAnnotation]; at != "" {
+			minute, err := time.Parse(time.RFC3339, at)
+			if err != nil {
+				u.Fatal(err)
+			}
+			all = append(all, minute)
+		}
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+func (u *upgrade) jobs() []batchv1.Job {
 	u.Helper()
 	list, err := u.Client.BatchV1().Jobs(u.working).List(u.Context(), metav1.ListOptions{})
 	if err != nil {
 		u.Fatal(err)
 	}
-	sums, minutes := 0, []time.Time{}
-	for _, j := range list.Items {
-		if at := j.Annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"]; at != "" {
-			minute, err := time.Parse(time.RFC3339, at)
-			if err != nil {
-				u.Fatal(err)
-			}
-			minutes = append(minutes, minute)
+	return list.Items
+}
+
+// nothingIsLost checks that all Jobs have run, each once, and that no minute is missing.
+func (u *upgrade) nothingIsLost(jobs int) {
+	u.Helper()
+	sums := 0
+	for _, j := range u.jobs() {
+		if !strings.HasPrefix(j.Name, "sum-") {
 			continue
 		}
 		if sums++; j.Status.Succeeded != *j.Spec.Completions || j.Status.Failed != 0 {
@@ -372,7 +434,7 @@ func (u *upgrade) nothingIsLost(jobs int) {
 	if sums != jobs || len(pods.Items) != 6*jobs {
 		u.Errorf("%d Jobs with %d pods, want %d with %d", sums, len(pods.Items), jobs, 6*jobs)
 	}
-	slices.SortFunc(minutes, time.Time.Compare)
+	minutes := u.minutes()
 	for i, minute := range minutes {
 		if i > 0 && minute.Sub(minutes[i-1]) != time.Minute {
 			u.Errorf("the CronJob has run at %v and then at %v", minutes[i-1], minute)
