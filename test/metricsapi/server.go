@@ -11,26 +11,21 @@ package metricsapi
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"log"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/cert"
+
+	"github.com/standalone-kcm/controller-manager/test/aggregated"
 )
 
 // The groups that the server has.
@@ -50,9 +45,6 @@ type Options struct {
 type Server struct {
 	options Options
 	pods    corelisters.PodLister
-	port    int
-	ca      []byte
-	client  rest.Interface
 	stop    func() error
 	script
 }
@@ -64,28 +56,25 @@ func Start(ctx context.Context, config *rest.Config, o Options) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	inJSON := rest.CopyConfig(config)
-	inJSON.ContentType = runtime.ContentTypeJSON
-	registering, err := kubernetes.NewForConfig(inJSON)
-	if err != nil {
-		return nil, err
-	}
 	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(slim))
 	pods := factory.Core().V1().Pods()
 	synced := pods.Informer().HasSynced
 	factory.Start(following.Done())
 	s := newServer(pods.Lister(), o)
-	s.client = registering.CoreV1().RESTClient()
-	s.stop = func() error { cancel(); factory.Shutdown(); return nil }
+	unfollow := func() { cancel(); factory.Shutdown() }
 	if !cache.WaitForCacheSync(ctx.Done(), synced) {
-		return nil, errors.Join(context.Cause(ctx), s.stop())
+		unfollow()
+		return nil, context.Cause(ctx)
 	}
-	if err := s.listen(); err != nil {
-		return nil, errors.Join(err, s.stop())
+	serving, err := aggregated.Start(ctx, config, "test-metrics", s.versions(), s)
+	if err != nil {
+		unfollow()
+		return nil, err
 	}
-	if err := s.register(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	s.stop = func() error {
+		defer unfollow()
+		return serving.Close()
 	}
 	return s, nil
 }
@@ -118,42 +107,17 @@ func slim(object any) (any, error) {
 // Pods are those of the control plane, as far as usage may depend on them: without most of their specification.
 func (s *Server) Pods() corelisters.PodLister { return s.pods }
 
-// listen serves HTTPS on a free port of the loopback interface.
-func (s *Server) listen() error {
-	certificate, key, err := cert.GenerateSelfSignedCertKey(serviceName+"."+serviceNamespace+".svc", nil, nil)
-	if err != nil {
-		return err
+// versions are those that the server has, of each group the preferred one first.
+func (s *Server) versions() []schema.GroupVersion {
+	all := []schema.GroupVersion{{Group: ResourceGroup, Version: "v1beta1"}, {Group: ExternalGroup, Version: "v1beta1"}}
+	for _, version := range s.options.CustomVersions {
+		all = append(all, schema.GroupVersion{Group: CustomGroup, Version: version})
 	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s.ca, s.port = certificate, l.Addr().(*net.TCPAddr).Port
-	server := &http.Server{
-		Handler: s, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}},
-	}
-	var served sync.WaitGroup
-	served.Go(func() { _ = server.ServeTLS(l, "", "") })
-	follow := s.stop
-	s.stop = func() error {
-		err := server.Close()
-		served.Wait()
-		return errors.Join(err, follow())
-	}
-	return nil
+	return all
 }
 
 // Close takes the server's groups from the API server and ends it.
-func (s *Server) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	return errors.Join(s.unregister(ctx), s.stop())
-}
+func (s *Server) Close() error { return s.stop() }
 
 // ServeHTTP answers the requests that the API server passes on. Whoever they are from, it has authorized them.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
