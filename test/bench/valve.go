@@ -46,7 +46,11 @@ func newValve(target string) (*valve, error) {
 	v := &valve{url: "http://" + listener.Addr().String(), cancel: cancel, served: make(chan struct{}),
 		watches: map[*http.Request]context.CancelFunc{}, expired: map[string]bool{}}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			// Over TLS no manager asks for compression (CI-4). Over plain HTTP, client-go forgets that it was switched off.
+			r.Out.Header.Del("Accept-Encoding")
+		},
 		Transport:      &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 100},
 		FlushInterval:  -1, // each event of a watch at once
 		ModifyResponse: v.observe,
