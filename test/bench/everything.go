@@ -3,21 +3,24 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/standalone-kcm/controller-manager/pkg/controllers"
 )
 
 // allFlags switch on all controllers that ours has: those that have more of them than ours are not to pay for it.
 func allFlags() []string {
-	return append(accountFlags(),
-		"--controllers=replicationcontroller,statefulset,daemonset,job,cronjob,ttl-after-finished,horizontalpodautoscaling,disruption",
-		"--controllers=endpointslice,endpointslicemirroring,namespace,garbagecollector,resourcequota,ttl",
-		"--controllers=serviceaccount-token,legacy-service-account-token-cleaner,csrapproving,csrsigning,csrcleaner",
-		"--controllers=bootstrapsigner,tokencleaner,clusterrole-aggregation,pv-protection,pvc-protection")
+	var names []string
+	for _, c := range controllers.Registry() {
+		names = append(names, c.Name)
+	}
+	return append(raisedLimits(), "--controllers="+strings.Join(names, ","))
 }
 
 // everything measures the memory of managers with all controllers on a cluster with many objects, most of which only the garbage

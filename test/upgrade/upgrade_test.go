@@ -37,16 +37,36 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 // patience is how long a rollout may take.
 const patience = 2 * time.Minute
 
-// resting are workloads on which nobody works. Whoever takes over has nothing to do for them.
-const resting = `
+// rollouts are workloads of three kinds, for fmt.Sprintf: the replicas of the Deployment and of the StatefulSet, and the annotations of pods.
+const rollouts = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
 spec:
-  replicas: 3
+  replicas: %[1]d
   selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "web:1", resources: {requests: {cpu: 1m}}}]}}
+  template: {metadata: {labels: {app: web}, annotations: {%[3]s}}, spec: {containers: [{name: main, image: "web:0"}]}}
 ---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template: {metadata: {labels: {app: agent}, annotations: {%[3]s}}, spec: {containers: [{name: main, image: "agent:0"}]}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: %[2]d
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}, annotations: {%[3]s}}, spec: {containers: [{name: main, image: "db:0"}]}}
+---
+`
+
+// resting are workloads on which nobody works. Whoever takes over has nothing to do for them.
+var resting = fmt.Sprintf(rollouts, 3, 2, "") + `
 apiVersion: v1
 kind: Service
 metadata: {name: web}
@@ -61,22 +81,6 @@ apiVersion: v1
 kind: ResourceQuota
 metadata: {name: all}
 spec: {hard: {pods: "100"}}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: agent, image: "agent:1"}]}}
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: db}
-spec:
-  replicas: 2
-  serviceName: db
-  selector: {matchLabels: {app: db}}
-  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: db, image: "db:1"}]}}
 ---
 apiVersion: v1
 kind: ReplicationController
@@ -95,37 +99,7 @@ spec:
 `
 
 // working are workloads that are being rolled out, or run, at each change of managers. Each pod takes a while to be ready.
-const working = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 6
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}, annotations: {localcluster.standalone-kcm.io/ready-after: 2s}}
-    spec: {containers: [{name: main, image: "web:0"}]}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent}
-spec:
-  selector: {matchLabels: {app: agent}}
-  template:
-    metadata: {labels: {app: agent}, annotations: {localcluster.standalone-kcm.io/ready-after: 2s}}
-    spec: {containers: [{name: main, image: "agent:0"}]}
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: db}
-spec:
-  replicas: 3
-  serviceName: db
-  selector: {matchLabels: {app: db}}
-  template:
-    metadata: {labels: {app: db}, annotations: {localcluster.standalone-kcm.io/ready-after: 2s}}
-    spec: {containers: [{name: main, image: "db:0"}]}
----
+var working = fmt.Sprintf(rollouts, 6, 3, cluster.ReadyAfter+": 2s") + `
 apiVersion: batch/v1
 kind: CronJob
 metadata: {name: minutely}
