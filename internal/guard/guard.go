@@ -9,8 +9,6 @@ import (
 // Guard admits requests to APIs, each of which has a key, such as its group or the kind of its objects. Its fields must not be changed once
 // it is used.
 type Guard[K comparable] struct {
-	// AtOnce is how many requests of a key may be under way at the same time; zero for any number.
-	AtOnce int
 	// Slow is how long a request may take before no other one of its key is admitted besides it; zero for any time.
 	Slow time.Duration
 	// Patience is for how long all requests of a key must have failed before it counts as failing.
@@ -56,7 +54,7 @@ func (g *Guard[K]) Begin(key K) (end func(failure error), err error) {
 	}
 	now := time.Now()
 	switch {
-	case g.AtOnce > 0 && r.running >= g.AtOnce, g.Slow > 0 && r.running > 0 && now.Sub(r.since) > g.Slow:
+	case g.Slow > 0 && r.running > 0 && now.Sub(r.since) > g.Slow:
 		return nil, ErrBusy
 	case r.err != nil && now.Sub(r.failing) >= g.Patience:
 		if now.Before(r.next) {

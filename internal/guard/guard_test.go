@@ -36,35 +36,21 @@ func refuses(t *testing.T, g *Guard[string], want error) {
 	}
 }
 
-func TestAtOnce(t *testing.T) {
-	g := &Guard[string]{AtOnce: 2}
-	first, second := begin(t, g, "api"), begin(t, g, "api")
-	refuses(t, g, ErrBusy)
-	begin(t, g, "other")(nil)
-	first(errDown) // which does not matter: there is no pause
-	third := begin(t, g, "api")
-	refuses(t, g, ErrBusy)
-	second(nil)
-	third(nil)
-	if len(g.keys) != 0 {
-		t.Errorf("%d keys are remembered of which there is nothing to say", len(g.keys))
-	}
-}
-
 // A request ends once, so that whoever may panic can have its end deferred.
 func TestEndsOnce(t *testing.T) {
-	g := &Guard[string]{AtOnce: 2, Pause: time.Minute}
-	first, second := begin(t, g, "api"), begin(t, g, "api")
-	first(nil)
-	first(errDown)
-	first(ErrUnknown)
-	third := begin(t, g, "api")
-	refuses(t, g, ErrBusy)
-	second(nil)
-	third(nil)
-	if len(g.keys) != 0 {
-		t.Errorf("%d keys are remembered of which there is nothing to say", len(g.keys))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := &Guard[string]{Slow: time.Second, Pause: time.Minute}
+		first, second := begin(t, g, "api"), begin(t, g, "api")
+		first(nil)
+		first(errDown)
+		first(ErrUnknown)
+		time.Sleep(2 * time.Second)
+		refuses(t, g, ErrBusy)
+		second(nil)
+		if !admits(t, g, nil) || len(g.keys) != 0 {
+			t.Errorf("%d keys are remembered of which there is nothing to say", len(g.keys))
+		}
+	})
 }
 
 // While a request is slow, no other one waits for the same.

@@ -23,7 +23,6 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
-	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
@@ -57,15 +56,15 @@ type runner struct {
 	*graph
 	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
-	synced                 sets.Set[schema.GroupKind]            // what has been listed, while the graph is not complete
-	awaiting               map[schema.GroupKind][]statedOwner    // to be verified when the kind has been listed
-	reads                  *guard.Guard[schema.GroupVersionKind] // live reads of owners, by their kind
-	asking                 map[string]sets.Set[*node]            // what waits to learn whether it has dependents of kinds that are being listed, by namespace
-	absences               map[schema.GroupVersionResource]int   // how many discoveries in a row lack what was watched
-	warned                 map[statedOwner]sets.Set[*node]       // which dependents have an event that says that the owner cannot be looked up
-	absentByKind           map[schema.GroupKind]*absentOwners    // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
-	local                  sets.Set[schema.GroupVersion]         // groups that are known to be served by the API server itself
-	queues                 []*pool                               // nil while it does not run
+	synced                 sets.Set[schema.GroupKind]             // what has been listed, while the graph is not complete
+	awaiting               map[schema.GroupKind][]statedOwner     // to be verified when the kind has been listed
+	reads                  map[schema.GroupVersionKind]*kindReads // live reads of owners, by their kind
+	asking                 map[string]sets.Set[*node]             // what waits to learn whether it has dependents of kinds that are being listed, by namespace
+	absences               map[schema.GroupVersionResource]int    // how many discoveries in a row lack what was watched
+	warned                 map[statedOwner]sets.Set[*node]        // which dependents have an event that says that the owner cannot be looked up
+	absentByKind           map[schema.GroupKind]*absentOwners     // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
+	local                  sets.Set[schema.GroupVersion]          // groups that are known to be served by the API server itself
+	queues                 []*pool                                // nil while it does not run
 	remove, orphan, verify *pool
 	ask, prove             *pool
 }
@@ -120,7 +119,7 @@ func (r *runner) begin() {
 	r.graph = newGraph()
 	r.kinds, r.watched = map[schema.GroupVersionResource]*resourceKind{}, sets.New[schema.GroupVersionResource]()
 	r.synced, r.awaiting = sets.New[schema.GroupKind](), map[schema.GroupKind][]statedOwner{}
-	r.reads = &guard.Guard[schema.GroupVersionKind]{AtOnce: max(1, r.workers/2)}
+	r.reads = map[schema.GroupVersionKind]*kindReads{}
 	r.warned = map[statedOwner]sets.Set[*node]{}
 	r.asking, r.absences = map[string]sets.Set[*node]{}, map[schema.GroupVersionResource]int{}
 	r.forgetAbsentOwners()

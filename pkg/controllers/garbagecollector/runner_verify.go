@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
-	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/explain"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -23,8 +22,6 @@ import (
 const (
 	// readTimeout bounds a live read. An aggregated API server may not answer at all.
 	readTimeout = 10 * time.Second
-	// putOff is how long a live read waits if many of the kind are under way.
-	putOff = 100 * time.Millisecond
 	// mostExplained bounds of how many dependents of one owner /debug/explain tells that they wait for it.
 	mostExplained = 100
 )
@@ -36,22 +33,11 @@ func (c statedOwner) groupVersionKind() schema.GroupVersionKind {
 
 // processOwner finds out whether an owner exists that no watch has shown (GC-19, GC-33).
 func (r *runner) processOwner(ctx context.Context, i item) (time.Duration, error) {
-	r.mu.Lock()
-	open, reads := r.isStated(i.statedOwner), r.reads
-	if !open {
-		delete(r.warned, i.statedOwner)
-	}
-	r.mu.Unlock()
-	if !open {
+	if !r.beginRead(i) {
 		return 0, nil
 	}
-	end, err := reads.Begin(i.groupVersionKind())
-	if err != nil { // a kind whose server hangs leaves workers for the others
-		return putOff, nil
-	}
-	defer end(guard.ErrUnknown) // if it panics
+	defer r.endRead(i)
 	state, err := r.look(ctx, i.statedOwner)
-	end(nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil || state == unresolvable {

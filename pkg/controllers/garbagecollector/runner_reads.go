@@ -1,0 +1,76 @@
+package garbagecollector
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// kindReads are the live reads of owners of one kind. A kind whose server hangs leaves workers for the others.
+type kindReads struct {
+	running int           // including those whose turn it is
+	waiting []item        // in the order in which they came
+	turns   map[item]bool // whose turn it is; false: it waits
+}
+
+// begin reports whether an owner may be read now. If it may not, it is queued again when it is its turn.
+func (k *kindReads) begin(i item, most int) bool {
+	turn, waits := k.turns[i]
+	switch {
+	case turn:
+		delete(k.turns, i)
+		return true
+	case waits:
+		return false
+	case k.running < most:
+		k.running++
+		return true
+	}
+	k.turns[i] = false
+	k.waiting = append(k.waiting, i)
+	return false
+}
+
+// end returns the owner whose turn it is next, if one waits.
+func (k *kindReads) end() (next item, waits bool) {
+	if len(k.waiting) == 0 {
+		k.running--
+		return next, false
+	}
+	next, k.waiting = k.waiting[0], k.waiting[1:]
+	k.turns[next] = true
+	return next, true
+}
+
+// beginRead reports whether an owner is to be read now: if it is still stated, and need not wait for other reads of its kind.
+func (r *runner) beginRead(i item) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := i.groupVersionKind()
+	k := r.reads[kind]
+	if k == nil {
+		k = &kindReads{turns: map[item]bool{}}
+		r.reads[kind] = k
+	}
+	begins, stated := k.begin(i, max(1, r.workers/2)), r.isStated(i.statedOwner)
+	if !stated {
+		delete(r.warned, i.statedOwner)
+	}
+	if begins && !stated {
+		r.passTurn(kind)
+	}
+	return begins && stated
+}
+
+// endRead has the next owner of the kind read.
+func (r *runner) endRead(i item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.passTurn(i.groupVersionKind())
+}
+
+// passTurn is called under the lock.
+func (r *runner) passTurn(kind schema.GroupVersionKind) {
+	k := r.reads[kind]
+	if next, waits := k.end(); waits {
+		r.verify.add(next)
+	} else if k.running == 0 {
+		delete(r.reads, kind)
+	}
+}
