@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/standalone-kcm/controller-manager/test/chaos/proxy"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
@@ -87,8 +89,22 @@ func TestSoak(t *testing.T) {
 			failed++
 		}
 	}
+	t.Logf("%d brakes have held what they should not have held", s.falseAlarms())
 	t.Logf("seed %d: %d epochs, %d operations, faults %v, takeovers after a death %v, %d gaps while the control plane was away",
 		*firstSeed, s.epochs, s.workload.done.Load(), s.faults, s.takeovers, s.gaps)
+}
+
+// falseAlarms counts what brakes have held for so long that people were told: nothing that users or faults do here is out of the ordinary.
+func (s *soak) falseAlarms() int {
+	s.Helper()
+	events, err := s.Client.CoreV1().Events(leaseNamespace).List(s.Context(), metav1.ListOptions{FieldSelector: "reason=BrakeHolds"})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, e := range events.Items {
+		s.Errorf("a false alarm: %s", e.Message)
+	}
+	return len(events.Items)
 }
 
 // epoch works under faults, waits until all is done, and judges.

@@ -23,6 +23,7 @@ type jobTally struct {
 	ended  map[types.UID]bool // have ended while they had the finalizer, and must be counted
 	might  map[types.UID]bool // had the finalizer while they were being deleted, or the Job failed, or lost it to nobody knows whom, or had ended when they were taken away: may be counted
 	wishes []jobWish          // oldest first
+	before int                // pods that it had counted before the recording began
 	given  time.Time          // when the environment last changed who its pods are
 }
 
@@ -44,6 +45,9 @@ func (all jobs) note(r *revision, now time.Time) {
 	case *batchv1.Job:
 		t := all.of(o.UID)
 		t.Job = o
+		if r.Type == Added && r.Injected {
+			t.before = int(o.Status.Succeeded + o.Status.Failed)
+		}
 		n := 1
 		if o.Spec.Parallelism != nil {
 			n = int(*o.Spec.Parallelism)
@@ -216,7 +220,7 @@ func (j *judge) counters(r *revision, o *batchv1.Job, t *jobTally) {
 	if u := after.UncountedTerminatedPods; u != nil {
 		listed = len(u.Succeeded) + len(u.Failed)
 	}
-	most := len(t.ended)
+	most := t.before + len(t.ended)
 	for uid := range t.might {
 		if !t.ended[uid] {
 			most++
@@ -229,8 +233,8 @@ func (j *judge) counters(r *revision, o *batchv1.Job, t *jobTally) {
 	if total > most {
 		j.report(r, nil, "%d pods are counted, but only %d have ended", total, most)
 	}
-	if jobEnded(o) && !jobEnded(old) && !indexedJob(o) && o.Spec.PodFailurePolicy == nil && o.DeletionTimestamp == nil && total < len(t.ended) {
-		j.report(r, nil, "%d pods are counted, but %d have ended", total, len(t.ended))
+	if jobEnded(o) && !jobEnded(old) && !indexedJob(o) && o.Spec.PodFailurePolicy == nil && o.DeletionTimestamp == nil && total < t.before+len(t.ended) {
+		j.report(r, nil, "%d pods are counted, but %d have ended", total, t.before+len(t.ended))
 	}
 }
 

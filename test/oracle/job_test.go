@@ -50,6 +50,12 @@ func over(o Object) {
 	s.Conditions = append(s.Conditions, batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue})
 }
 
+// with is an object after a change.
+func with(o Object, change func(Object)) Object {
+	change(o)
+	return o
+}
+
 func free(o Object) { o.SetFinalizers(nil) }
 
 func TestS18(t *testing.T) {
@@ -61,6 +67,24 @@ func TestS18(t *testing.T) {
 			s.Manager().Edit(p, free)
 			s.Manager().Edit(job, all(counted(1, 0), over))
 		}},
+		{name: "a Job that had counted two pods before the recording began", write: func(s *scene) { // the soak's seed 7, epoch 15
+			job := s.User().Create(with(aJob(3), counted(2, 0)))
+			s.Revisions[len(s.Revisions)-1].Injected = true
+			p := s.User().Edit(s.aPodOf(job, -1), succeed)
+			s.Manager().Edit(s.Manager().Edit(job, counted(2, 0, p)), all(counted(3, 0), over))
+		}},
+		{name: "a Job that had counted two pods, and now counts four", write: func(s *scene) {
+			job := s.User().Create(with(aJob(3), counted(2, 0)))
+			s.Revisions[len(s.Revisions)-1].Injected = true
+			s.User().Edit(s.aPodOf(job, -1), succeed)
+			s.Manager().Edit(job, counted(4, 0))
+		}, want: "4 pods are counted, but only 3 have ended"},
+		{name: "a Job that had counted two pods, and is over without the third", write: func(s *scene) {
+			job := s.User().Create(with(aJob(3), counted(2, 0)))
+			s.Revisions[len(s.Revisions)-1].Injected = true
+			s.User().Edit(s.aPodOf(job, -1), succeed)
+			s.Manager().Edit(job, all(counted(2, 0), over))
+		}, want: "2 pods are counted, but 3 have ended"},
 		{name: "JOB-40 freed before it is listed", write: func(s *scene) {
 			p := s.User().Edit(s.aPodOf(s.User().Create(aJob(1)), -1), succeed)
 			s.Manager().Edit(p, free)

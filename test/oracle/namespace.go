@@ -136,6 +136,9 @@ func (n *namespaceJudge) after(r *revision) {
 			t.went, t.deleting, t.released = nil, time.Time{}, false
 		}
 		t.deleting = since(t.deleting, ns, n.now)
+		if r.Injected && r.Type == Added && ns.DeletionTimestamp != nil { // it was deleted before the recording began
+			t.deleting = ns.DeletionTimestamp.Time
+		}
 		return
 	}
 	if r.Object.GetNamespace() == "" {

@@ -26,6 +26,14 @@ func aNamespace(s *scene) (ns, content Object) {
 	return s.User().Terminate(ns), content
 }
 
+// deletedBefore is a namespace that was deleted so long ago, when the recording begins.
+func deletedBefore(s *scene, ago time.Duration) Object {
+	deleted := metav1.NewTime(s.Now.Add(-ago))
+	ns := s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", DeletionTimestamp: &deleted}, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}}})
+	s.Revisions[len(s.Revisions)-1].Injected = true
+	return ns
+}
+
 // release takes off the finalizer. Without finalizers of others the namespace goes with it.
 func (s *scene) release(ns Object) {
 	s.emptier().Edit(ns, func(o Object) { o.(*corev1.Namespace).Spec.Finalizers = nil })
@@ -46,6 +54,12 @@ func TestS17(t *testing.T) {
 			s.emptier().Delete(content)
 			s.Wait(time.Second)
 			s.release(ns)
+		}, want: "after its deletion"},
+		{name: "it was deleted before the recording began", write: func(s *scene) { // the soak's seed 7, epoch 38
+			s.release(deletedBefore(s, 10*time.Second))
+		}},
+		{name: "NS-4 it was deleted before the recording began, but too late", write: func(s *scene) {
+			s.release(deletedBefore(s, time.Second))
 		}, want: "after its deletion"},
 		{name: "NS-36 something is left", write: func(s *scene) {
 			ns, _ := aNamespace(s)
