@@ -1,11 +1,15 @@
 package garbagecollector
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/standalone-kcm/controller-manager/internal/queue"
+)
 
 // kindReads are the live reads of owners of one kind. A kind whose server hangs leaves workers for the others.
 type kindReads struct {
-	running int           // including those whose turn it is
-	waiting []item        // in the order in which they came
+	running int // including those whose turn it is
+	waiting queue.Turns[item]
 	turns   map[item]bool // whose turn it is; false: it waits
 }
 
@@ -23,19 +27,18 @@ func (k *kindReads) begin(i item, most int) bool {
 		return true
 	}
 	k.turns[i] = false
-	k.waiting = append(k.waiting, i)
+	k.waiting.Add(i, i.key().Namespace, i.owner())
 	return false
 }
 
 // end returns the owner whose turn it is next, if one waits.
 func (k *kindReads) end() (next item, waits bool) {
-	if len(k.waiting) == 0 {
+	if next, waits = k.waiting.Next(); waits {
+		k.turns[next] = true
+	} else {
 		k.running--
-		return next, false
 	}
-	next, k.waiting = k.waiting[0], k.waiting[1:]
-	k.turns[next] = true
-	return next, true
+	return next, waits
 }
 
 // beginRead reports whether an owner is to be read now: if it is still stated, and need not wait for other reads of its kind.

@@ -223,51 +223,6 @@ func TestOneReadForEachOwner(t *testing.T) {
 	})
 }
 
-// Many owners of a kind are read one after the other, without a pause. When nobody answers for a kind, owners of others are read all the same.
-func TestReadsWaitForThoseOfTheirKind(t *testing.T) {
-	run(t, func(b *bench) {
-		b.server.hanging = "Secret"
-		for i := range 1000 {
-			b.see(b.putOwned(fmt.Sprint("hanging-", i), secretKind, fmt.Sprint("secret-", i)), b.put(fmt.Sprint("dependent-", i), fmt.Sprint("absent-", i)))
-		}
-		time.Sleep(time.Second)
-		if n, reads := b.deletions(), len(b.server.live()); n != 1000 || reads != 1002 {
-			b.Errorf("%d deletions, %d reads", n, reads)
-		}
-		b.runner.mu.Lock()
-		defer b.runner.mu.Unlock()
-		if n := len(b.runner.reads[secretKind.GroupVersionKind].waiting); n != 998 {
-			b.Errorf("%d owners wait", n)
-		}
-	})
-}
-
-// An owner that waits for the reads of others is read no longer when nobody states it, and the next one is.
-func TestOwnersThatNobodyStatesAreNotRead(t *testing.T) {
-	run(t, func(b *bench) {
-		b.server.hanging = "Secret"
-		var all []*metav1.PartialObjectMetadata
-		for i := range 100 {
-			all = append(all, b.putOwned(fmt.Sprint("dependent-", i), secretKind, fmt.Sprint("secret-", i)))
-		}
-		b.see(all...)
-		time.Sleep(time.Second)
-		for _, o := range all[2:90] {
-			b.OnDelete(configMaps, o)
-		}
-		time.Sleep(10 * time.Minute)
-		read := sets.New(b.server.live()...)
-		for i := 90; i < 100; i++ {
-			if name := fmt.Sprint("Secret secret-", i); !read.Has(name) {
-				b.Errorf("%s has not been read", name)
-			}
-		}
-		if n := len(read); n > 14 {
-			b.Errorf("owners that nobody states are read: %v", sets.List(read))
-		}
-	})
-}
-
 // GC-20: an owner that the server has, though no watch has shown it, keeps its dependents; when it is gone, so are they.
 func TestOwnerThatNoWatchShows(t *testing.T) {
 	run(t, func(b *bench) {
