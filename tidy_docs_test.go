@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"bytes"
+	"cmp"
 	"io/fs"
 	"maps"
 	"os"
@@ -108,7 +109,7 @@ func controllerNames(t *testing.T) (present, missing map[string]string) {
 	present, missing = map[string]string{}, selection.Upstream()
 	for _, c := range controllers.Registry() {
 		if alias, ok := missing[c.Name]; ok {
-			present[c.Name] = alias
+			present[c.Name] = cmp.Or(alias, c.Name)
 			delete(missing, c.Name)
 		}
 	}

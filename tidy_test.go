@@ -296,7 +296,8 @@ func TestRegistryAndFoldersAgree(t *testing.T) {
 		}
 	}
 	for _, c := range controllers.Registry() {
-		if c.Name == "" || c.Alias == "" || c.Account == "" || c.Init == nil || c.Rights == nil {
+		if c.Name == "" || c.Alias == "" && c.Name != "taint-eviction-controller" || // TE-1: it has no alias
+			c.Account == "" || c.Init == nil || c.Rights == nil {
 			t.Errorf("something is missing: %+v", c)
 		}
 	}

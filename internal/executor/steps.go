@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -283,7 +284,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	if err := w.mayWrite(m, o, touch{deleted: true}, s.Unowned); err != nil {
 		return err
 	}
-	err = w.send(o.GetNamespace(), func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(o), options) })
+	err = w.send(o.GetNamespace(), func(ctx context.Context) error { return w.sendDeletion(ctx, m, s, o, options) })
 	w.ended(m, "delete", err)
 	conflict := apierrors.IsConflict(err)
 	changed := conflict && s.Version && w.Periodic // of a controller that works by the clock: no event leads to another look
@@ -307,6 +308,15 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 		return fmt.Errorf("delete %s %s: %w", m.Kind, o.GetName(), err)
 	}
 	return nil
+}
+
+func (w *Writing) sendDeletion(ctx context.Context, m client.Mapping, s plan.Delete, o plan.Object, options metav1.DeleteOptions) error {
+	if !s.Evict {
+		return w.Client.Delete(ctx, m, plan.KeyOf(o), options)
+	}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}, DeleteOptions: &options}
+	_, err := w.Client.Create(ctx, m, eviction, client.WriteOptions{Subresource: "eviction"})
+	return err
 }
 
 func (w *Writing) deleteOptions(s plan.Delete, o plan.Object) metav1.DeleteOptions {

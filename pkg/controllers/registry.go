@@ -21,6 +21,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/job"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/legacyserviceaccounttokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/namespace"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodeipam"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvcprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
@@ -31,6 +32,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccount"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/serviceaccounttoken"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/statefulset"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/tainteviction"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttl"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttlafterfinished"
@@ -57,6 +59,7 @@ func Registry() []manager.Controller {
 		job.New(job.Options{}),
 		legacyserviceaccounttokencleaner.New(legacyserviceaccounttokencleaner.Options{}),
 		namespace.New(namespace.Options{}),
+		nodeipam.New(nodeipam.Options{}),
 		podgc.New(podgc.Options{}),
 		pvcprotection.New(pvcprotection.Options{}),
 		pvprotection.New(pvprotection.Options{}),
@@ -67,6 +70,7 @@ func Registry() []manager.Controller {
 		serviceaccount.New(serviceaccount.Options{}),
 		serviceaccounttoken.New(serviceaccounttoken.Options{}),
 		statefulset.New(statefulset.Options{}),
+		tainteviction.New(tainteviction.Options{}),
 		tokencleaner.New(tokencleaner.Options{}),
 		ttl.New(ttl.Options{}),
 		ttlafterfinished.New(ttlafterfinished.Options{}),

@@ -123,6 +123,7 @@ type Delete struct {
 	Grace       *int64                     // seconds; nil leaves it to the object
 	Version     bool                       // also make the resourceVersion a precondition
 	Propagation metav1.DeletionPropagation // empty leaves it to the kind
+	Evict       bool                       // of pods: by the eviction API, which refuses with 429 what a PodDisruptionBudget does not allow
 	Unowned     bool                       // the objects need not be controlled by the plan's owner
 	Events      Events
 	Why         string

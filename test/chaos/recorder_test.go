@@ -100,6 +100,7 @@ func (r *recording) all(t testing.TB) *oracle.History {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.leaveOut(h)
 	for _, q := range requests {
 		if q.Namespace == "" || slices.Contains(r.namespaces, q.Namespace) {
 			h.Requests = append(h.Requests, q)
@@ -117,7 +118,16 @@ func (r *recording) now(t testing.TB) *oracle.History {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.leaveOut(h)
 	return h
+}
+
+// leaveOut takes the nodes of other runs out of a history: the manager of this one does not see them.
+func (r *recording) leaveOut(h *oracle.History) {
+	h.Revisions = slices.DeleteFunc(h.Revisions, func(v oracle.Revision) bool {
+		runs := v.Object.GetLabels()[proxy.Runs]
+		return v.Kind() == oracle.Node && runs != "" && runs != proxy.ForAll && !slices.Contains(r.namespaces, runs)
+	})
 }
 
 // gap returns an error if revisions may be missing, because the API server had forgotten them before the recorder asked. A history

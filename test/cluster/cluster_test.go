@@ -180,7 +180,7 @@ func TestManagerFlagsHaveDefaults(t *testing.T) {
 	c := &Cluster{ManagerKubeconfig: "K", CAFile: "CA", Dir: "D"}
 	got := c.withDefaults([]string{"--leader-elect", "--secure-port=1", "--controllers=*"})
 	want := []string{"--kubeconfig=K", "--root-ca-file=CA", "--service-account-private-key-file=D/localcluster/pki/sa.key", "--use-service-account-credentials=true",
-		"--cluster-signing-cert-file=CA", "--cluster-signing-key-file=D/pki/ca.key", "--leader-elect", "--secure-port=1", "--controllers=*"}
+		"--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8,fd00:64::/48", "--service-cluster-ip-range=10.0.0.0/24", "--cluster-signing-cert-file=CA", "--cluster-signing-key-file=D/pki/ca.key", "--leader-elect", "--secure-port=1", "--controllers=*"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -32,6 +32,7 @@ type Manager struct {
 //	--kubeconfig                        that of the user system:kube-controller-manager
 //	--cluster-signing-{cert,key}-file   the cluster's CA, unless there are other --cluster-signing-... files
 //	--use-service-account-credentials   true, because that user alone may write almost nothing
+//	--allocate-node-cidrs               true, with a --cluster-cidr that the nodes of the control plane have theirs from
 //	--leader-elect                      false, so that tests need not wait for a lease
 //	--secure-port                       0, so that two managers don't compete for a port
 //
@@ -113,6 +114,9 @@ func (c *Cluster) withDefaults(args []string) []string {
 		{"root-ca-file", c.CAFile},
 		{"service-account-private-key-file", c.TokenKeyFile()},
 		{"use-service-account-credentials", "true"},
+		{"allocate-node-cidrs", "true"},
+		{"cluster-cidr", "10.0.0.0/8,fd00:64::/48"},
+		{"service-cluster-ip-range", "10.0.0.0/24"},
 		{"leader-elect", "false"},
 		{"secure-port", "0"},
 	}

@@ -65,6 +65,9 @@ func enabled(args []string) (names []string) {
 	i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") })
 	items := strings.Split(strings.TrimPrefix(args[i], "--controllers="), ",")
 	for _, entry := range controllers.Registry() {
+		if entry.Name == "node-ipam-controller" && !slices.Contains(args, "--allocate-node-cidrs=true") { // IPAM-1
+			continue
+		}
 		if !entry.OffByDefault || slices.Contains(items, entry.Name) || slices.Contains(items, entry.Alias) {
 			names = append(names, entry.Name)
 		}

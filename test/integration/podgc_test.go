@@ -29,6 +29,7 @@ func (b *bench) bound(name, node string, finalizers ...string) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}}
 	p.Spec.NodeName, p.Spec.SchedulerName = node, "nobody"
 	p.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // no other controller evicts it
 	if _, err := b.Client.CoreV1().Pods(b.ns).Create(b.Context(), p, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}

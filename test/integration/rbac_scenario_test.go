@@ -53,7 +53,8 @@ func TestEachRightIsUsedAndNoOther(t *testing.T) {
 	b.loseTheLease(m)
 	m.Stop(t)
 	b.namesThatAreTaken(set)
-	c.Manager(t, "--controllers=*,-endpoint", "--endpoint-cleanup-when-disabled=true", listing)
+	c.Manager(t, "--controllers=*,-endpoint", "--endpoint-cleanup-when-disabled=true", "--taint-eviction-respect-disruption-budgets=true", listing)
+	b.tainted("evicted")
 	b.wait("the Endpoints of the controller that is off are gone", func() error {
 		if b.endpoints("web") != nil {
 			return fmt.Errorf("they are there")
@@ -86,7 +87,7 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 	}
 	elsewhere := map[string]func(*bench){
 		"Jobs": (*bench).workOfJobs, "DaemonSets": (*bench).workOfDaemonSets, "StatefulSets": (*bench).workOfStatefulSets,
-		"service accounts": (*bench).workOfServiceAccounts, "garbage": (*bench).workOfGarbage, "namespaces": (*bench).workOfNamespaces,
+		"service accounts": (*bench).workOfServiceAccounts, "nodes": (*bench).workOfNodes, "garbage": (*bench).workOfGarbage, "namespaces": (*bench).workOfNamespaces,
 		"CronJobs": (*bench).workOfCronJobs, "certificates": (*bench).workOfCertificates, "bootstrap tokens": (*bench).workOfBootstrapTokens,
 		"cluster roles": (*bench).workOfClusterRoles, "protection": (*bench).workOfProtection, "autoscalers": (*bench).workOfAutoscalers,
 	}

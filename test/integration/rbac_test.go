@@ -55,6 +55,10 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 		protection.Own = slices.DeleteFunc(slices.Clone(protection.Own), func(r rbac.Rule) bool { return r.Resource == "persistentvolumeclaims/status" })
 		declared["pvc-protection-controller"] = protection
 	}
+	// Only with --taint-eviction-respect-disruption-budgets, whose documentation says so.
+	nodes := declared["node-controller"]
+	nodes.Own = slices.DeleteFunc(slices.Clone(nodes.Own), func(r rbac.Rule) bool { return r.Resource == "pods/eviction" })
+	declared["node-controller"] = nodes
 	for account, rights := range declared {
 		if account == rbac.Root {
 			continue // below

@@ -145,9 +145,9 @@ type hooks struct {
 	end    func()
 }
 
-// All are the oracles that Check can run, S1 to S25, L1 and L3.
+// All are the oracles that Check can run, S1 to S27, L1 and L3.
 func All() []Oracle {
-	return []Oracle{S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), S15(), S16(), S17(), S18(), S19(), S20(), S21(), S22(), S23(), S24(), S25(), L1(), L3()}
+	return []Oracle{S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), S15(), S16(), S17(), S18(), S19(), S20(), S21(), S22(), S23(), S24(), S25(), S26(), S27(), L1(), L3()}
 }
 
 // Safety are the oracles that need not wait for the end.

@@ -79,6 +79,8 @@
 //	S23  claims get the owners that the retention policy names, and none is deleted otherwise
 //	S24  no eviction leaves a budget with fewer healthy pods than it asks for
 //	S25  no object is admitted above the hard limit of a quota, of numbers, resources and storage
+//	S26  no manager gives a node a range of addresses that another node has, or another range than it has
+//	S27  no pod is evicted before its time by the taints of its node is over
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

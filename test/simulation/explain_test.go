@@ -26,6 +26,7 @@ const mostAnswer = 1 << 20
 var unnamed = map[string][]string{
 	"pod-garbage-collector-controller":               {"orphaned"},
 	"legacy-serviceaccount-token-cleaner-controller": {"all"},
+	"node-ipam-controller":                           {"allocation"},
 }
 
 // recordsOnly are controllers that cannot say what they see: the graph of the garbage collector is one for all objects.

@@ -68,6 +68,9 @@ func flags(s script.Script) map[string]string {
 		"cluster-signing-cert-file":                    suite.RootCAFile(), // the key of tokens is that of the authority
 		"cluster-signing-key-file":                     suite.TokenKeyFile(),
 		"legacy-service-account-token-clean-up-period": suite.LegacyTokenPeriod,
+		"allocate-node-cidrs":                          "true",
+		"cluster-cidr":                                 suite.ClusterCIDR,
+		"service-cluster-ip-range":                     suite.ServiceRange,
 		"terminated-pod-gc-threshold":                  strconv.Itoa(s.Setting("terminated", 12500)),
 		// Off, as a world would take longer than restful to come to rest.
 		"replicaset-pod-failure-backoff": "false",

@@ -285,7 +285,7 @@ var daemonSetMutants = []Mutant{
 		Name:   "taints do not count",
 		Edits:  []Edit{{"pkg/controllers/daemonset/plan_eligibility.go", "if len(n.Spec.Taints) == 0 {", "if len(n.Spec.Taints) >= 0 {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   daemon ds image=good:1\n\t\t\tat 20s  mark node-1 taint=NoExecute",
-		Oracle: SettledOracle,
+		Oracle: "L1", // the pod is evicted and made again without end
 	},
 	{
 		Name:   "a change of labels enqueues nothing",
@@ -371,7 +371,7 @@ func (u *User) newNode(i int) *corev1.Node {
 			Labels: map[string]string{"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
 		},
 		Spec: corev1.NodeSpec{
-			PodCIDR: fmt.Sprintf("10.101.%d.0/24", i%250), PodCIDRs: []string{fmt.Sprintf("10.101.%d.0/24", i%250)},
+			PodCIDR: fmt.Sprintf("198.19.%d.0/24", i%250), PodCIDRs: []string{fmt.Sprintf("198.19.%d.0/24", i%250)},
 			Taints: []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}},
 		},
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room, Addresses: []corev1.NodeAddress{

@@ -66,6 +66,7 @@ func (u *User) bound(name, node string) {
 	u.Helper()
 	p := newPod(name, "web", "web:1")
 	p.Spec.NodeName, p.Spec.SchedulerName = node, "nobody"
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} // no other controller evicts it
 	u.Create(p)
 }
 

@@ -72,6 +72,8 @@ func Entries() []Entry {
 		serviceAccountEntry(),
 		serviceAccountTokenEntry(),
 		statefulSetEntry(),
+		nodeIPAMEntry(),
+		taintEvictionEntry(),
 		nodeTTLEntry(),
 		tokenCleanerEntry(),
 		ttlAfterFinishedEntry(),

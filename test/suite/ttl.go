@@ -71,6 +71,14 @@ func annotateNode(u *User, l script.Line) error {
 	})
 }
 
+// idleNode is one that nothing runs on.
+func idleNode(name string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Spec.Unschedulable = true
+	n.Spec.Taints = []corev1.Taint{{Key: "idle", Effect: corev1.TaintEffectNoSchedule}}
+	return n
+}
+
 // crowd creates nodes that no pods run on, or deletes those that are too many.
 func crowd(u *User, l script.Line) error {
 	wanted, _ := l.Int("nodes")
@@ -86,10 +94,7 @@ func crowd(u *User, l script.Line) error {
 		name := u.unique(fmt.Sprintf("idle-%03d", i))
 		switch {
 		case i < wanted && !exists[name]:
-			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			n.Spec.Unschedulable = true
-			n.Spec.Taints = []corev1.Taint{{Key: "idle", Effect: corev1.TaintEffectNoSchedule}}
-			if err := create(u, n); err != nil {
+			if err := create(u, idleNode(name)); err != nil {
 				return err
 			}
 		case i >= wanted && exists[name]:
@@ -140,16 +145,8 @@ func (c *sameClass) see(e Change) (wrong []string) {
 		c.values = map[string]string{}
 	}
 	after := e.Object.(*corev1.Node)
-	if before, ok := e.Before.(*corev1.Node); ok && e.Managed {
-		a, b := before.DeepCopy(), after.DeepCopy()
-		for _, n := range []*corev1.Node{a, b} {
-			delete(n.Annotations, nodeTTL)
-			n.ResourceVersion, n.ManagedFields = "", nil
-			if len(n.Annotations) == 0 {
-				n.Annotations = nil
-			}
-		}
-		if diff := cmp.Diff(a, b, cmpopts.EquateEmpty()); diff != "" {
+	if before, ok := e.Before.(*corev1.Node); ok && e.Managed && !setsRanges(before, after) {
+		if diff := besides(before, after, func(n *corev1.Node) { delete(n.Annotations, nodeTTL) }); diff != "" {
 			wrong = append(wrong, fmt.Sprintf("the manager has changed more of %s than the annotation: %s", after.Name, diff))
 		}
 		if was := before.Annotations[nodeTTL]; was == c.common && was != "" && !c.left { // TTL-8, TTL-15
@@ -167,6 +164,16 @@ func (c *sameClass) see(e Change) (wrong []string) {
 		c.left = true // or it has never fitted: a user may annotate the only node
 	}
 	return wrong
+}
+
+// besides is what differs between two states of a node, without what is taken away from both.
+func besides(before, after *corev1.Node, takeAway func(*corev1.Node)) string {
+	a, b := before.DeepCopy(), after.DeepCopy()
+	for _, n := range []*corev1.Node{a, b} {
+		takeAway(n)
+		n.ResourceVersion, n.ManagedFields = "", nil
+	}
+	return cmp.Diff(a, b, cmpopts.EquateEmpty())
 }
 
 // allHave reports whether all nodes have a value that the controller writes.

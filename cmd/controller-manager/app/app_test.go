@@ -245,7 +245,7 @@ func TestFlagLines(t *testing.T) {
 		t.Errorf("flags are logged without being asked for: %q", got)
 	}
 	got := names("-v=1", "--concurrent_deployment_syncs=7")
-	if len(got) != 159 { // those of the original and eight of ours
+	if len(got) != 160 { // those of the original and nine of ours
 		t.Errorf("%d flags are logged", len(got))
 	}
 	for i := range len(got) - 1 {

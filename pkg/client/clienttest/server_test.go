@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -347,10 +348,19 @@ func TestScale(t *testing.T) {
 func TestEviction(t *testing.T) {
 	s := NewServer()
 	must(t, s, pods, pod("a", ""))
-	for subresource, fails := range map[string]bool{"binding": true, "eviction": false} {
-		if _, err := s.Create(t.Context(), pods, pod("a", ""), client.WriteOptions{Subresource: subresource}); (err != nil) != fails {
-			t.Errorf("%s: %v", subresource, err)
-		}
+	evict := func(subresource string, o *metav1.DeleteOptions) error {
+		_, err := s.Create(t.Context(), pods, &policyv1.Eviction{ObjectMeta: pod("a", "").ObjectMeta, DeleteOptions: o}, client.WriteOptions{Subresource: subresource})
+		return err
+	}
+	other := types.UID("other")
+	if err := evict("eviction", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
+		t.Errorf("another uid: %v", err)
+	}
+	if err := evict("binding", nil); err == nil {
+		t.Error("a subresource that is not known")
+	}
+	if err := evict("eviction", nil); err != nil {
+		t.Error(err)
 	}
 	if got := s.Names(podKind); len(got) != 0 {
 		t.Errorf("left: %v", got)

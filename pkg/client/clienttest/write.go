@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +14,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -34,7 +36,7 @@ func (s *Server) Create(_ context.Context, m client.Mapping, o plan.Object, opts
 			}
 			return err
 		case "eviction":
-			return s.delete(m, w.Key, metav1.DeleteOptions{})
+			return s.delete(m, w.Key, ptr.Deref(o.(*policyv1.Eviction).DeleteOptions, metav1.DeleteOptions{}))
 		}
 		return apierrors.NewMethodNotSupported(m.GroupResource(), "create "+opts.Subresource)
 	})

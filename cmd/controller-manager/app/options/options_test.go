@@ -84,6 +84,7 @@ func TestFlagsAreThoseOfTheOriginal(t *testing.T) {
 		"brake-share":                               "float 0.5",
 		"brake-least":                               "int 5",
 		"concurrent-disruption-syncs":               "int32 5", // the original's is 1
+		"taint-eviction-respect-disruption-budgets": "bool false",
 		"terminated-pod-gc-max-age":                 "duration 0s",
 		"terminated-pod-gc-threshold-per-namespace": "int32 0",
 	} {

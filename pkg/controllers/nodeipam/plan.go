@@ -1,0 +1,249 @@
+package nodeipam
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// atOnce is how many nodes get their ranges in one reconcile: each waits until the caches show what the one before has written.
+const atOnce = 250
+
+// snapshot is what one reconcile has observed. Its objects belong to a shared cache.
+type snapshot struct {
+	Pools    []pool
+	Services []netip.Prefix // what no node gets
+	Nodes    []*corev1.Node
+	Memory   memory
+}
+
+// memory is what is remembered from one reconcile to the next. Whatever was remembered is not changed any more.
+type memory struct {
+	// Next is the block of each pool from which on a free one is looked for: a block that was given back is used again as late as possible.
+	Next []uint64
+	// Reserved are the ranges that nodes were to get, until the cache shows that they have some.
+	Reserved map[types.UID][]netip.Prefix
+	// Told is the reason of the last event of a node.
+	Told map[types.UID]string
+	// Failed says why the last write to a node has failed.
+	Failed map[types.UID]string
+}
+
+// decision is what the nodes have, and are to get.
+type decision struct {
+	Memory  memory
+	Taken   []spans    // of each pool, with what nodes get now
+	Skipped [][]uint64 // of each pool: how many blocks that are taken were passed over, for each block that nodes get now
+	Waiting int        // nodes that get none, because a pool has none left
+	Wrong   int        // nodes with ranges that are not as they should be
+}
+
+// planRanges gives ranges to the nodes that have none.
+func planRanges(_ time.Time, s snapshot) (d decision, p plan.Plan) {
+	taken, problems := take(s)
+	d = decision{Taken: taken, Skipped: make([][]uint64, len(s.Pools)), Wrong: len(problems), Memory: memory{Next: slices.Clone(s.Memory.Next), Reserved: map[types.UID][]netip.Prefix{}, Told: map[types.UID]string{}}}
+	if d.Memory.Next == nil {
+		d.Memory.Next = make([]uint64, len(s.Pools))
+	}
+	var each [][]plan.Step
+	for _, n := range bySeniority(s.Nodes) {
+		if says := problems[n.UID]; says != "" {
+			p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeWarning, "CIDRNotValid", says)...)
+		}
+		if len(n.Spec.PodCIDRs) > 0 || n.DeletionTimestamp != nil {
+			continue
+		}
+		ranges := s.Memory.Reserved[n.UID]
+		if ranges == nil && len(each) < atOnce {
+			ranges = d.allocate(s.Pools)
+		}
+		switch {
+		case ranges == nil && len(each) == atOnce:
+			p.Requeue = time.Millisecond // they are next
+		case ranges == nil:
+			d.Waiting++
+			p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeNormal, "CIDRNotAvailable", exhausted(s.Pools, d.Taken))...)
+		default:
+			if why := s.Memory.Failed[n.UID]; why != "" {
+				p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeNormal, "CIDRAssignmentFailed", why)...)
+			}
+			d.Memory.Reserved[n.UID] = ranges
+			each = append(each, []plan.Step{assign(n, ranges)})
+		}
+	}
+	p.Why = d.why(s, len(each))
+	if len(each) > 0 {
+		p.Steps = append(p.Steps, plan.Each{Sequences: each})
+	}
+	return d, p
+}
+
+// take returns which blocks of each pool are taken, and what is wrong with the ranges of nodes. What of a wrong range is in a pool is taken, too.
+func take(s snapshot) (taken []spans, problems map[types.UID]string) {
+	taken, problems = make([]spans, len(s.Pools)), map[types.UID]string{}
+	users := make([][]user, len(s.Pools))
+	for _, n := range bySeniority(s.Nodes) {
+		for _, text := range n.Spec.PodCIDRs {
+			r, err := parse(text)
+			if err != nil {
+				problems[n.UID] = fmt.Sprintf("its range %q cannot be read", text)
+				continue
+			}
+			i := slices.IndexFunc(s.Pools, func(p pool) bool { return p.Range.Overlaps(r) })
+			if i < 0 || !s.Pools[i].has(r) {
+				problems[n.UID] = fmt.Sprintf("its range %v is not in --cluster-cidr", r)
+			}
+			if i >= 0 {
+				blocks, _ := s.Pools[i].overlap(r)
+				users[i] = append(users[i], user{blocks, r, n})
+			}
+		}
+		for i, r := range s.Memory.Reserved[n.UID] {
+			if blocks, ok := s.Pools[i].overlap(r); ok && len(n.Spec.PodCIDRs) == 0 {
+				taken[i] = taken[i].add(blocks)
+			}
+		}
+	}
+	for i, p := range s.Pools {
+		conflicts(users[i], problems)
+		for _, u := range users[i] {
+			taken[i] = taken[i].add(u.blocks)
+		}
+		for _, r := range s.Services {
+			if blocks, ok := p.overlap(r); ok {
+				taken[i] = taken[i].add(blocks)
+			}
+		}
+	}
+	return taken, problems
+}
+
+// user is a node that has a range.
+type user struct {
+	blocks span
+	has    netip.Prefix
+	node   *corev1.Node
+}
+
+// conflicts adds the nodes that have addresses in common with an older node to the problems.
+func conflicts(users []user, problems map[types.UID]string) {
+	byRange := slices.SortedFunc(slices.Values(users), func(a, b user) int { return a.has.Addr().Compare(b.has.Addr()) })
+	var widest user // of those before, the one that reaches farthest
+	for i, u := range byRange {
+		if i > 0 && widest.has.Overlaps(u.has) && widest.node.UID != u.node.UID {
+			younger, older := u, widest
+			if seniority(u.node, widest.node) < 0 {
+				younger, older = widest, u
+			}
+			problems[younger.node.UID] = fmt.Sprintf("its range %v has addresses in common with %v of the node %s", younger.has, older.has, older.node.Name)
+		}
+		if i == 0 || u.blocks.last > widest.blocks.last || !widest.has.Overlaps(u.has) {
+			widest = u
+		}
+	}
+}
+
+// allocate takes one block of each pool, or none at all.
+func (d *decision) allocate(pools []pool) []netip.Prefix {
+	numbers := make([]uint64, len(pools))
+	for i, p := range pools {
+		n, ok := d.Taken[i].next(d.Memory.Next[i], p.last())
+		if !ok {
+			return nil
+		}
+		numbers[i] = n
+	}
+	ranges := make([]netip.Prefix, len(pools))
+	for i, n := range numbers {
+		ranges[i] = pools[i].block(n)
+		d.Skipped[i] = append(d.Skipped[i], (n-d.Memory.Next[i])&pools[i].last())
+		d.Taken[i] = d.Taken[i].add(span{n, n})
+		if d.Memory.Next[i] = n + 1; n == pools[i].last() {
+			d.Memory.Next[i] = 0
+		}
+	}
+	return ranges
+}
+
+// assign is the step that gives ranges to a node. The precondition is its uid, so that another node of the name does not get them.
+func assign(n *corev1.Node, ranges []netip.Prefix) plan.Step {
+	after := *n // the rest is shared with it
+	after.Spec.PodCIDRs = make([]string, len(ranges))
+	for i, r := range ranges {
+		after.Spec.PodCIDRs[i] = r.String()
+	}
+	after.Spec.PodCIDR = after.Spec.PodCIDRs[0]
+	return plan.Change{Old: n, New: &after, Unowned: true, Why: fmt.Sprintf("the node %s gets %s", n.Name, strings.Join(after.Spec.PodCIDRs, ", "))}
+}
+
+// tell returns the event that says something new of a node, and remembers it.
+func (d *decision) tell(s snapshot, n *corev1.Node, kind, reason, says string) []plan.Step {
+	d.Memory.Told[n.UID] = reason
+	if s.Memory.Told[n.UID] == reason {
+		return nil
+	}
+	return []plan.Step{plan.RecordEvent{Object: n, Event: plan.Event{Type: kind, Reason: reason, Message: status(n.Name, reason) + ": " + says}}}
+}
+
+// status is how Kubernetes says it (IPAM-50, IPAM-51).
+func status(node, reason string) string {
+	return fmt.Sprintf("Node %s status is now: %s", node, reason)
+}
+
+// exhausted says which pools have no blocks left.
+func exhausted(pools []pool, taken []spans) string {
+	var full []string
+	for i, p := range pools {
+		if _, ok := taken[i].next(0, p.last()); !ok {
+			full = append(full, fmt.Sprintf("all ranges of %d bits in %v are taken", p.Bits, p.Range))
+		}
+	}
+	return strings.Join(full, ", ")
+}
+
+func (d *decision) why(s snapshot, given int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d nodes", len(s.Nodes))
+	for i, p := range s.Pools {
+		fmt.Fprintf(&b, ", %.0f of %.0f ranges in %v are taken", d.Taken[i].count(), float64(p.last())+1, p.Range)
+	}
+	if given > 0 {
+		fmt.Fprintf(&b, "; %d nodes get theirs", given)
+	}
+	if d.Waiting > 0 {
+		fmt.Fprintf(&b, "; %d nodes wait, as %s", d.Waiting, exhausted(s.Pools, d.Taken))
+	}
+	if d.Wrong > 0 {
+		fmt.Fprintf(&b, "; %d nodes have ranges that are not as they should be", d.Wrong)
+	}
+	return b.String()
+}
+
+// bySeniority returns the nodes, the oldest first.
+func bySeniority(nodes []*corev1.Node) []*corev1.Node {
+	return slices.SortedFunc(slices.Values(nodes), seniority)
+}
+
+func seniority(a, b *corev1.Node) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+// remember keeps what was reserved, whatever became of the writes: one whose answer is lost may have been carried out, or may be yet.
+func remember(_ time.Time, _ snapshot, d decision, did plan.Outcome) *memory {
+	m := d.Memory
+	m.Failed = map[types.UID]string{}
+	for _, r := range did.Results {
+		if r.Err != nil {
+			m.Failed[r.Object.GetUID()] = r.Err.Error()
+		}
+	}
+	return &m
+}

@@ -1,0 +1,81 @@
+package tainteviction
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// collectors are the metrics of this controller (TE-33, TE-34).
+type collectors struct {
+	deletions *metrics.Counter
+	duration  *metrics.Histogram
+	brake     *brake.Brake
+
+	mu   sync.Mutex
+	held map[string]*time.Timer // what the brake holds, each until nothing is held for a while
+}
+
+func newCollectors(b *brake.Brake) *collectors {
+	const subsystem = "taint_eviction_controller"
+	return &collectors{
+		brake: b, held: map[string]*time.Timer{},
+		deletions: metrics.NewCounter(&metrics.CounterOpts{Subsystem: subsystem, Name: "pod_deletions_total", StabilityLevel: metrics.ALPHA,
+			Help: "Pods that were deleted because they do not tolerate a taint of their node."}),
+		duration: metrics.NewHistogram(&metrics.HistogramOpts{Subsystem: subsystem, Name: "pod_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
+			Help:    "Seconds from when a pod was due until it was deleted."}),
+	}
+}
+
+// all lists the metrics for a registry.
+func (c *collectors) all() []metrics.Registerable {
+	return []metrics.Registerable{c.deletions, c.duration}
+}
+
+// applied counts and logs deletions, and says what is held because a node cannot be read.
+func (c *collectors) applied(ctx context.Context, s snapshot, d decision, did, _ plan.Outcome) {
+	if s.Pod == nil {
+		return
+	}
+	what := "pods of the node " + s.Pod.Spec.NodeName
+	switch {
+	case s.Unread != "" && !d.Evict && !d.Due.IsZero():
+		c.hold(what, "their node cannot be read: "+s.Unread)
+	case s.Read:
+		c.release(what, brake.ByProof)
+	}
+	if d.Evict && did.Err == nil {
+		klog.FromContext(ctx).Info("Deleting pod", "pod", klog.KObj(s.Pod), "node", s.Pod.Spec.NodeName, "taint", d.Taint)
+		c.deletions.Inc()
+		c.duration.Observe(time.Since(d.Due).Seconds())
+	}
+}
+
+// hold notes that pods are held. When none has been for a while, as they are gone, that ends.
+func (c *collectors) hold(what, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.brake.Hold(time.Now(), what, why)
+	if t := c.held[what]; t != nil {
+		t.Reset(3 * readAgain)
+		return
+	}
+	c.held[what] = time.AfterFunc(3*readAgain, func() { c.release(what, brake.NothingLeft) })
+}
+
+func (c *collectors) release(what string, cause brake.Cause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.held[what]; t != nil {
+		t.Stop()
+		delete(c.held, what)
+		c.brake.Release(what, cause)
+	}
+}

@@ -1,0 +1,247 @@
+package tainteviction
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// snapshot is what one reconcile of a pod has observed. Its objects belong to shared caches.
+type snapshot struct {
+	Pod        *corev1.Pod
+	Node       *corev1.Node // that the pod is on; nil if there is none
+	Comparison bool         // tolerations may compare numbers (TE-3)
+	Respect    bool         // budgets are asked
+	Memory     memory
+
+	// For a pod that is due by what the caches have shown:
+	Read   bool   // the node was read live, and Node is what was read
+	Unread string // why it could not be read; the pod stays
+	Freed  bool   // an operator has released the brake: it need not be read
+}
+
+// memory is what is remembered of a pod. Whatever was remembered is not changed any more.
+type memory struct {
+	UID   types.UID
+	Began map[string]time.Time // when each taint began, by its key; the two for nodes that are down have one
+	Due   time.Time            // by what the caches have shown; zero: never
+	Told  string               // what the last event was about
+	Asked int                  // how often Options.Evict was asked
+}
+
+// decision is what follows from the taints.
+type decision struct {
+	Began map[string]time.Time
+	Due   time.Time // zero: never
+	Taint string    // the one that it is due for
+	Evict bool
+	Told  string
+	Asked int
+}
+
+// never is the time for which a taint is tolerated that is tolerated without end.
+const never = time.Duration(math.MaxInt64)
+
+// planEviction decides when the pod is due, and deletes it then.
+func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
+	if why := exempt(s); why != "" {
+		p.Why = why
+		return d, p
+	}
+	d = due(now, s)
+	switch wait := d.Due.Sub(now); {
+	case d.Due.IsZero():
+		p.Steps = cancel(s)
+		p.Why = fmt.Sprintf("it tolerates the taints of the node %s", s.Node.Name)
+	case wait > 0:
+		p.Requeue, d.Told = wait, pending
+		p.Why = fmt.Sprintf("it tolerates the taint %s until %s", d.Taint, d.Due.UTC().Format(time.RFC3339))
+	case s.Unread != "" && !s.Freed:
+		p.Requeue, d.Told = readAgain, s.Memory.Told
+		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint, s.Unread)
+	case !s.Read && !s.Freed:
+		p.Requeue, d.Told = time.Millisecond, s.Memory.Told
+		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, and its node is to be read", d.Taint)
+	default:
+		d.Evict, d.Told = true, evicting
+		p.Steps = append(tell(s, "Marking for deletion Pod", evicting), evict(now, s, d)...)
+		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint, s.Node.Name)
+	}
+	return d, p
+}
+
+// readAgain is when a node is read again that could not be read.
+const readAgain = 5 * time.Second
+
+// exempt says why a pod is none of the controller's business; empty if it is.
+func exempt(s snapshot) string {
+	switch {
+	case s.Pod == nil:
+		return "the pod is gone"
+	case s.Pod.DeletionTimestamp != nil:
+		return "the pod is being deleted"
+	case podutil.Finished(s.Pod):
+		return "the pod has finished"
+	case s.Node == nil:
+		return "the pod is on no node"
+	}
+	return ""
+}
+
+// due returns when the pod is due, and for which taint: the first of the times at which one of the taints is no longer tolerated (TE-11..15).
+func due(now time.Time, s snapshot) decision {
+	d := decision{Began: map[string]time.Time{}}
+	for _, t := range s.Node.Spec.Taints {
+		if t.Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		began := began(now, s, t)
+		d.Began[name(t)] = began
+		tolerated := toleration(s, t)
+		if tolerated == never {
+			continue
+		}
+		if at := began.Add(tolerated); d.Due.IsZero() || at.Before(d.Due) {
+			d.Due, d.Taint = at, t.ToString()
+		}
+	}
+	return d
+}
+
+// toleration is for how long a taint is tolerated by the first toleration that matches it (TE-13); zero if none does.
+func toleration(s snapshot, t corev1.Taint) time.Duration {
+	i := slices.IndexFunc(s.Pod.Spec.Tolerations, func(o corev1.Toleration) bool { return o.ToleratesTaint(logr.Discard(), &t, s.Comparison) })
+	if i < 0 {
+		return 0
+	}
+	seconds := s.Pod.Spec.Tolerations[i].TolerationSeconds
+	if seconds == nil || *seconds > int64(never/time.Second) {
+		return never
+	}
+	return max(0, time.Duration(*seconds)*time.Second)
+}
+
+// name is what a taint is remembered by. A node that is down may change from one of two taints to the other without its time beginning anew
+// (TE-18).
+func name(t corev1.Taint) string {
+	if t.Key == corev1.TaintNodeUnreachable {
+		return corev1.TaintNodeNotReady
+	}
+	return t.Key
+}
+
+// began is when the time of a taint began for the pod: when it was added, or first seen if that is earlier or not known; but not before the
+// pod was bound to the node, and not in the future.
+func began(now time.Time, s snapshot, t corev1.Taint) time.Time {
+	at := now
+	if s.Memory.UID == s.Pod.UID {
+		if before, ok := s.Memory.Began[name(t)]; ok {
+			at = before
+		}
+	}
+	if t.TimeAdded != nil && t.TimeAdded.Time.Before(at) {
+		at = t.TimeAdded.Time
+	}
+	if b := bound(s.Pod); at.Before(b) && b.Before(now) {
+		at = b
+	}
+	return at
+}
+
+// bound is when a pod was bound to its node, as far as its conditions tell.
+func bound(p *corev1.Pod) time.Time {
+	i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue
+	})
+	if i < 0 {
+		return p.CreationTimestamp.Time
+	}
+	return p.Status.Conditions[i].LastTransitionTime.Time
+}
+
+// What the last event of a pod was about.
+const (
+	pending  = "pending" // none yet: it is due later
+	evicting = "evicting"
+)
+
+// cancel says that a pod stays that was to be deleted.
+func cancel(s snapshot) []plan.Step {
+	if s.Memory.UID != s.Pod.UID || s.Memory.Told != pending {
+		return nil
+	}
+	return tell(s, "Cancelling deletion of Pod", "")
+}
+
+// tell returns an event of the pod (TE-30, TE-31), unless the last one said the same.
+func tell(s snapshot, text, told string) []plan.Step {
+	if told != "" && s.Memory.UID == s.Pod.UID && s.Memory.Told == told {
+		return nil
+	}
+	return []plan.Step{plan.RecordEvent{Object: s.Pod, Event: plan.Event{
+		Type: corev1.EventTypeNormal, Reason: "TaintManagerEviction", Message: fmt.Sprintf("%s %s/%s", text, s.Pod.Namespace, s.Pod.Name),
+	}}}
+}
+
+// plan lets Options.Evict say what becomes of a pod that is due. If it is still there later, it is asked again.
+func (o *Options) plan(now time.Time, s snapshot) (decision, plan.Plan) {
+	d, p := planEviction(now, s)
+	if !d.Evict || o.Evict == nil {
+		return d, p
+	}
+	d.Asked = s.Memory.Asked + 1
+	p.Steps = append(tell(s, "Marking for deletion Pod", evicting), o.Evict(s.Pod, d.Taint)...)
+	p.Requeue = plan.Doubling(firstAsked, lastAsked, s.Memory.Asked)
+	return d, p
+}
+
+// When Options.Evict is asked again: the first time, and at most.
+const firstAsked, lastAsked = time.Second, 5 * time.Minute
+
+// evict sets the condition by which Jobs know that the pod is not to blame, and then deletes it (TE-21, TE-22). The uid is a precondition of
+// both.
+func evict(now time.Time, s snapshot, d decision) []plan.Step {
+	p := s.Pod
+	why := "it does not tolerate the taint " + d.Taint
+	if s.Respect {
+		return []plan.Step{plan.Delete{Objects: []plan.Object{p}, Evict: true, Unowned: true, Why: why}} // the API server sets a condition of its own
+	}
+	after := p.DeepCopy()
+	disrupted := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
+		Message: "Taint manager: deleting due to NoExecute taint", ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	i := slices.IndexFunc(after.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == disrupted.Type })
+	switch {
+	case i < 0:
+		after.Status.Conditions = append(after.Status.Conditions, disrupted)
+	default:
+		before := after.Status.Conditions[i]
+		disrupted.LastProbeTime = before.LastProbeTime
+		if before.Status == corev1.ConditionTrue {
+			disrupted.LastTransitionTime = before.LastTransitionTime
+		}
+		after.Status.Conditions[i] = disrupted
+	}
+	return []plan.Step{
+		plan.Change{Old: p, New: after, Subresource: plan.Status, Unowned: true, Why: why},
+		plan.Delete{Objects: []plan.Object{p}, Unowned: true, Why: why},
+	}
+}
+
+// remember keeps when taints began, and what was told, whatever became of the writes.
+func remember(_ time.Time, s snapshot, d decision, _ plan.Outcome) *memory {
+	if s.Pod == nil || len(d.Began) == 0 {
+		return nil
+	}
+	return &memory{UID: s.Pod.UID, Began: d.Began, Due: d.Due, Told: d.Told, Asked: d.Asked}
+}
