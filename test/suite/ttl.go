@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,8 +17,8 @@ import (
 
 const nodeTTL = "node.alpha.kubernetes.io/ttl"
 
-// nodeTTLs are the values for clusters of few nodes, and how many these may have (TTL-3, TTL-4).
-var nodeTTLs = map[string][2]int{"0": {0, 100}, "15": {90, 500}}
+// nodeTTLs are the values for clusters of more and more nodes, and how many these may have (TTL-3..7).
+var nodeTTLs = map[string][2]int{"0": {0, 100}, "15": {90, 500}, "30": {450, 1000}, "60": {900, 2000}, "300": {1800, math.MaxInt}}
 
 func nodeTTLEntry() Entry {
 	return Entry{
