@@ -273,7 +273,10 @@ func (k *States[M, C]) Succeeded(s *State[M, C], wrote bool) {
 		k.setFailures(s, 0)
 		s.Barrier.Explained()
 	}
-	if !wrote && !s.report.waiting() && !s.Progressing {
+	switch {
+	case s.Progressing && s.group == nil:
+		s.group = k.groups.Join(s.owner, time.Now())
+	case !wrote && !s.report.waiting() && !s.Progressing:
 		k.groups.Leave(s.group)
 		s.group = nil
 	}

@@ -147,6 +147,7 @@ func TestKeyState(t *testing.T) {
 		{name: "a report is written", events: []event{admit, report, release, admit, reported, wrote, release}, kept: true, inProgress: true},
 		{name: "and nothing is left to do", events: []event{admit, report, release, admit, reported, unchanged, release}},
 		{name: "something changes by itself", events: []event{admit, report, release, admit, progressing, reported, unchanged, release}, kept: true, inProgress: true},
+		{name: "something changes by itself, and no report has waited", events: []event{admit, progressing, wrote, release}, kept: true, inProgress: true},
 		{name: "and comes to rest", events: []event{admit, report, release, admit, progressing, reported, unchanged, release, admit, rest, unchanged, release}},
 		{name: "remembers", events: []event{admit, remember, release}, kept: true},
 		{name: "remembers no more", events: []event{admit, remember, release, admit, commit, release}},
@@ -394,6 +395,7 @@ func reportStep(b *bench, e *expected, what string) {
 		b.setReport(e.state, debounced{})
 		e.report = false
 	case "progressing":
+		e.state.owner = e.owner
 		e.moving = !e.moving
 		e.state.Progressing = e.moving
 	case "wrote", "unchanged":
@@ -401,7 +403,9 @@ func reportStep(b *bench, e *expected, what string) {
 		if !e.report {
 			e.failures = 0
 		}
-		if what == "unchanged" && !e.report && !e.moving {
+		if e.moving && !e.inProgress {
+			e.inProgress, e.group = true, e.owner
+		} else if what == "unchanged" && !e.report && !e.moving {
 			e.inProgress = false
 		}
 	}

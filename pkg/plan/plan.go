@@ -31,7 +31,7 @@ type Plan struct {
 	Requeue time.Duration // reconcile again after this; zero waits for an event
 	Why     string        // what was decided and what is being waited for, for people
 	Report  When          // of reports only: when it is written
-	// Progressing, of reports only: more is about to change by itself, so the key keeps its priority among those in progress.
+	// Progressing, of reports only: more is about to change by itself, so work on the key is in progress and goes before new work.
 	Progressing bool
 }
 

@@ -114,6 +114,62 @@ func TestWorkGroupsEndOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// besideMany plays a key that takes ten rounds of 10 ms, each of which begins 10 ms after the one before, and 200 others that take two, with
+// one worker. It returns after what time the key is done. Its rounds count as work in progress, or they do not.
+func besideMany(t *testing.T, w *world, progressing bool) (took time.Duration) {
+	began, rounds := time.Now(), map[plan.Key]int{}
+	large := plan.Key{Name: "large"}
+	of := func(k plan.Key) int {
+		if k == large {
+			return 10
+		}
+		return 2
+	}
+	runner := New(w.shared, Access{Client: w.Server}, Controller[plan.Key, struct{}, int]{
+		Name: "toy", Workers: 1,
+		Source: func(_ context.Context, enqueue func(plan.Key)) {
+			enqueue(large)
+			for i := range 200 {
+				enqueue(plan.Key{Name: fmt.Sprint(i)})
+			}
+		},
+		Observe: func(_ context.Context, r Request[int]) (Observation[plan.Key, int], error) {
+			time.Sleep(10 * time.Millisecond)
+			if rounds[r.Key]++; r.Key == large && rounds[large] == of(large) {
+				took = time.Since(began)
+			}
+			return Observation[plan.Key, int]{Exists: true, Snapshot: r.Key, Memory: new(int)}, nil
+		},
+		Plan: PlanOnly(func(_ time.Time, k plan.Key) plan.Plan {
+			if rounds[k] >= of(k) {
+				return plan.Plan{}
+			}
+			return plan.Plan{Requeue: 10 * time.Millisecond}
+		}),
+		Report: ReportOnly[plan.Key, struct{}](func(_ time.Time, k plan.Key, _ plan.Outcome) plan.Plan {
+			return plan.Plan{Progressing: progressing && rounds[k] < of(k)}
+		}),
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := runner.Run(ctx); err != nil || took == 0 {
+		t.Fatalf("the key is not done: %v", err)
+	}
+	return took
+}
+
+// Rounds of work that is in progress go before work that is new.
+func TestRoundsInProgressGoFirst(t *testing.T) {
+	took := map[bool]time.Duration{}
+	for _, progressing := range []bool{true, false} {
+		inBubble(t, func(t *testing.T, w *world) { took[progressing] = besideMany(t, w, progressing) })
+	}
+	t.Logf("a key of ten rounds beside 200 of two is done after %v if its rounds count as work in progress, after %v otherwise", took[true], took[false])
+	if took[true] > took[false]/5 {
+		t.Errorf("it does not pay: %v with, %v without", took[true], took[false])
+	}
+}
+
 // besideALargeKey plays 10 s with one worker, in which a key that takes 20 ms changes all the time, and a small one every 5 ms. It returns how
 // often the large key was reconciled, and how long the small ones have waited on average. The time of the large key counts as its cost, or
 // it does not, as if it were that of writes.
