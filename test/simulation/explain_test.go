@@ -57,7 +57,9 @@ func TestExplain(t *testing.T) {
 						}
 						select { // some objects are soon gone
 						case <-w.server.Changed():
-							time.Sleep(2 * time.Millisecond)
+							time.Sleep(time.Millisecond)
+							told[e.Controller] += w.explained(t, e.Controller)
+							time.Sleep(time.Millisecond)
 						case <-soon:
 						}
 					}
