@@ -120,13 +120,13 @@ func (n *nodeReader) get(ctx context.Context, r reconcile.Request[memory], name 
 func (n *nodeReader) reading(now time.Time, name string) (one *reading, first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if one = n.read[name]; one != nil && now.Sub(one.began) < sharedFor {
+		return one, false
+	}
 	for other, r := range n.read {
 		if now.Sub(r.began) >= sharedFor {
 			delete(n.read, other)
 		}
-	}
-	if one = n.read[name]; one != nil {
-		return one, false
 	}
 	if n.read == nil {
 		n.read = map[string]*reading{}
