@@ -365,13 +365,15 @@ func (u *User) nodeName(i int) string { return fmt.Sprintf("%s-%03d", u.Namespac
 func (u *User) newNode(i int) *corev1.Node {
 	name := u.nodeName(i)
 	room := corev1.ResourceList{"cpu": resource.MustParse("10"), "memory": resource.MustParse("10Gi"), "pods": resource.MustParse("100")}
+	// Of --cluster-cidr, since kube-controller-manager does not start beside a node with another range (IPAM-62).
+	podCIDRs := []string{fmt.Sprintf("10.%d.%d.0/24", 200+i/250, i%250), fmt.Sprintf("fd00:64:0:%x::/64", 0x8000+i)}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
 			Labels: map[string]string{"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
 		},
 		Spec: corev1.NodeSpec{
-			PodCIDR: fmt.Sprintf("198.19.%d.0/24", i%250), PodCIDRs: []string{fmt.Sprintf("198.19.%d.0/24", i%250)},
+			PodCIDR: podCIDRs[0], PodCIDRs: podCIDRs,
 			Taints: []corev1.Taint{{Key: "runs", Value: u.Namespace, Effect: corev1.TaintEffectNoSchedule}},
 		},
 		Status: corev1.NodeStatus{Capacity: room, Allocatable: room, Addresses: []corev1.NodeAddress{
