@@ -262,9 +262,9 @@ func (k *States[M, C]) Failed(s *State[M, C], err error) int {
 	return s.failures
 }
 
-// Succeeded notes a reconcile without a failure. If more is about to change by itself, work on the key is in progress. When it wrote nothing, no report waits and nothing is about to change by
-// itself, the work in progress on the key is done, or waits for others. Earlier failures count until no report waits: it may be what has
-// failed, and would otherwise be tried again and again without backoff.
+// Succeeded notes a reconcile without a failure. If more is about to change by itself, work on the key is in progress. When it wrote
+// nothing, no report waits and nothing is about to change by itself, the work in progress on the key is done, or waits for others. Earlier
+// failures count until no report waits: it may be what has failed, and would otherwise be tried again and again without backoff.
 func (k *States[M, C]) Succeeded(s *State[M, C], wrote bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
