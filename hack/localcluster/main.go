@@ -33,6 +33,8 @@ func commands() []command {
 		{"prune", "", "delete the clusters whose owner has died", runPrune},
 		{"stop-component", "COMPONENT", "stop one of a cluster's programs, e.g. kube-apiserver", runStopComponent},
 		{"start-component", "COMPONENT", "start it again", runStartComponent},
+		{"kill-node", "NODE", "have a node renew its Lease no longer, as if it had died, and show what follows", runKillNode},
+		{"revive-node", "NODE", "bring it back", runReviveNode},
 		{"path", "PROGRAM", "print where a built program is, e.g. kubectl", runPath},
 		{"clean", "", "delete all clusters and the built programs", runClean},
 	}

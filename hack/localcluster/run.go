@@ -151,6 +151,7 @@ The control plane stays up until Ctrl-C. In another terminal:
   kubectl create token default
   kubectl delete deployment web --cascade=foreground
   kubectl create namespace shop && kubectl delete namespace shop
+  bin/localcluster kill-node node-0
   tail -f %[1]s/kube-controller-manager.log
 
 `, d.Logs)

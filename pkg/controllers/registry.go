@@ -22,6 +22,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/legacyserviceaccounttokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/namespace"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodeipam"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodelifecycle"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvcprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
@@ -60,6 +61,7 @@ func Registry() []manager.Controller {
 		legacyserviceaccounttokencleaner.New(legacyserviceaccounttokencleaner.Options{}),
 		namespace.New(namespace.Options{}),
 		nodeipam.New(nodeipam.Options{}),
+		nodelifecycle.New(nodelifecycle.Options{}),
 		podgc.New(podgc.Options{}),
 		pvcprotection.New(pvcprotection.Options{}),
 		pvprotection.New(pvprotection.Options{}),

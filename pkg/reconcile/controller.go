@@ -123,7 +123,10 @@ type Observation[S, M any] struct {
 }
 
 // Change is a change of a cached object. Before is nil for a new object, After for one that is gone.
-type Change struct{ Before, After plan.Object }
+type Change struct {
+	Before, After plan.Object
+	Time          time.Time // when this process has seen it
+}
 
 func (c Change) object() plan.Object {
 	if c.After != nil {

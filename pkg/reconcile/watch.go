@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -64,7 +65,7 @@ func (r *Runner[S, D, M]) handler(w Watch) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			if after, ok := o.(plan.Object); ok && (initial || w.Ignore == nil || !w.Ignore(after)) {
-				r.enqueue(to, w, Change{nil, after}, initial)
+				r.enqueue(to, w, Change{After: after}, initial)
 			}
 		},
 		UpdateFunc: func(old, new any) {
@@ -75,7 +76,7 @@ func (r *Runner[S, D, M]) handler(w Watch) cache.ResourceEventHandler {
 			}
 			resync := before.GetResourceVersion() == after.GetResourceVersion()
 			if !resync || w.Resync {
-				r.enqueue(to, w, Change{before, after}, resync)
+				r.enqueue(to, w, Change{Before: before, After: after}, resync)
 			}
 		},
 		DeleteFunc: func(o any) {
@@ -83,7 +84,7 @@ func (r *Runner[S, D, M]) handler(w Watch) cache.ResourceEventHandler {
 				o = missed.Obj
 			}
 			if before, ok := o.(plan.Object); ok {
-				r.enqueue(to, w, Change{before, nil}, false)
+				r.enqueue(to, w, Change{Before: before}, false)
 			}
 		},
 	}
@@ -97,6 +98,7 @@ func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bo
 	if background {
 		level = queue.Background
 	}
+	c.Time = time.Now()
 	for _, key := range w.Enqueues(c.Before, c.After) {
 		if unverified {
 			to.keys.Unverify(key)

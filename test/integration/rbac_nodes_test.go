@@ -17,6 +17,7 @@ func (b *bench) workOfNodes() {
 	b.Helper()
 	b.tainted("tainted")
 	b.spared("spared")
+	b.silent("silent")
 	b.wait("the node has ranges of addresses", func() error {
 		n, err := b.Client.CoreV1().Nodes().Get(b.Context(), b.ns+"-tainted", metav1.GetOptions{})
 		if err == nil && len(n.Spec.PodCIDRs) != 2 {
@@ -54,6 +55,23 @@ func (b *bench) spared(name string) {
 			err = fmt.Errorf("%d events", len(events.Items))
 		}
 		return err
+	})
+}
+
+// silent makes a node whose kubelet never starts, and a pod on it that seems to be ready.
+func (b *bench) silent(name string) {
+	b.Helper()
+	b.nodeWith(name, []corev1.Toleration{{Operator: corev1.TolerationOpExists}})
+	status := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+	if _, err := b.Client.CoreV1().Pods(b.ns).Patch(b.Context(), name, types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		b.Fatal(err)
+	}
+	b.wait("the pod is not ready", func() error {
+		p := b.pod(name)
+		if p == nil || p.Status.Conditions[0].Status != corev1.ConditionFalse {
+			return fmt.Errorf("the pod is %+v", p)
+		}
+		return nil
 	})
 }
 

@@ -55,6 +55,11 @@ func TestDropInStaysWithinTheRolesOfTheOriginal(t *testing.T) {
 		protection.Own = slices.DeleteFunc(slices.Clone(protection.Own), func(r rbac.Rule) bool { return r.Resource == "persistentvolumeclaims/status" })
 		declared["pvc-protection-controller"] = protection
 	}
+	if c.Before(t, 37) { // V37-116: the identity that watches Leases lists them
+		nodes := declared["node-controller"]
+		nodes.Own = slices.DeleteFunc(slices.Clone(nodes.Own), func(r rbac.Rule) bool { return r.Resource == "leases" })
+		declared["node-controller"] = nodes
+	}
 	// Only with --taint-eviction-respect-disruption-budgets, whose documentation says so.
 	nodes := declared["node-controller"]
 	nodes.Own = slices.DeleteFunc(slices.Clone(nodes.Own), func(r rbac.Rule) bool { return r.Resource == "pods/eviction" })

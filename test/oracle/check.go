@@ -44,6 +44,8 @@ type Options struct {
 
 	// OrphanQuarantine is how long a node must be absent before its pods are orphans. By default 40 s.
 	OrphanQuarantine time.Duration
+	// NodeGrace and NodeStartupGrace are the flags node-monitor-grace-period and node-startup-grace-period. By default 50 s and 60 s.
+	NodeGrace, NodeStartupGrace time.Duration
 	// TerminatedPodThreshold is the flag terminated-pod-gc-threshold. By default 12500; negative for none.
 	TerminatedPodThreshold int
 	// CollectsMore reports whether a rule beyond the contract's allows to remove a terminated pod; nil for no such rule.
@@ -109,6 +111,7 @@ func (o Options) withDefaults() Options {
 	o.Quiet = cmp.Or(o.Quiet, time.Minute)
 	o.Slack = cmp.Or(o.Slack, time.Second)
 	o.OrphanQuarantine = cmp.Or(o.OrphanQuarantine, 40*time.Second)
+	o.NodeGrace, o.NodeStartupGrace = cmp.Or(o.NodeGrace, 50*time.Second), cmp.Or(o.NodeStartupGrace, time.Minute)
 	o.TerminatedPodThreshold = cmp.Or(o.TerminatedPodThreshold, 12500)
 	o.Most = cmp.Or(o.Most, 20)
 	return o
@@ -145,9 +148,9 @@ type hooks struct {
 	end    func()
 }
 
-// All are the oracles that Check can run, S1 to S27, L1 and L3.
+// All are the oracles that Check can run, S1 to S28, L1 and L3.
 func All() []Oracle {
-	return []Oracle{S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), S15(), S16(), S17(), S18(), S19(), S20(), S21(), S22(), S23(), S24(), S25(), S26(), S27(), L1(), L3()}
+	return []Oracle{S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), S15(), S16(), S17(), S18(), S19(), S20(), S21(), S22(), S23(), S24(), S25(), S26(), S27(), S28(), L1(), L3()}
 }
 
 // Safety are the oracles that need not wait for the end.

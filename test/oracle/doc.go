@@ -81,6 +81,7 @@
 //	S25  no object is admitted above the hard limit of a quota, of numbers, resources and storage
 //	S26  no manager gives a node a range of addresses that another node has, or another range than it has
 //	S27  no pod is evicted before its time by the taints of its node is over
+//	S28  no node is declared Unknown before it has been silent for its grace period
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

@@ -19,7 +19,7 @@ import (
 // ready ones (STS-45, STS-46), and deletes those that are too many from the highest down, each when the one before is gone (STS-47). It
 // deletes a wanted pod only when it has finished, or to update it, above the partition (STS-55..57), as long as fewer of the others than
 // maxUnavailable are not ready; one that is not ready itself, with parallel pods, whatever the others are (STS-58). It is judged by each
-// spec that the manager may have seen; what the environment did within the lag is excused.
+// spec that the manager may have seen; what the environment or another controller did to a pod within the lag is excused.
 func S22() Oracle {
 	return Oracle{"S22", "a StatefulSet has one pod for each identity, in order", func(j *judge) hooks {
 		s := &statefulJudge{judge: j, sets: map[types.UID]*statefulSet{}}
@@ -48,7 +48,7 @@ type statefulSet struct {
 	*appsv1.StatefulSet
 	specs     []spec
 	wasReady  map[int]time.Time  // by ordinal, when a ready pod was last there
-	wasTurned map[int]time.Time  // by ordinal, when the environment last changed a pod that no manager had deleted
+	wasTurned map[int]time.Time  // by ordinal, when the environment, or a controller of other objects, last changed a pod that this one had not deleted
 	doomed    map[types.UID]bool // pods that a manager has deleted
 }
 
@@ -81,15 +81,25 @@ func (s *statefulJudge) note(r *revision) {
 				if ready(p.(*corev1.Pod)) {
 					set.wasReady[ordinal] = s.now
 				}
-				switch {
-				case r.manager && r.goes():
+				switch own := r.manager && !s.byAnother(r); {
+				case own && r.goes():
 					set.doomed[r.uid] = true
-				case !r.manager && !set.doomed[r.uid]:
+				case !own && !set.doomed[r.uid]:
 					set.wasTurned[ordinal] = s.now
 				}
 			}
 		}
 	}
+}
+
+// byAnother reports whether another controller of the manager may have changed a pod: it has evicted the pod, or marked it as not ready.
+func (s *statefulJudge) byAnother(r *revision) bool {
+	before, _ := r.old.(*corev1.Pod)
+	after, _ := r.Object.(*corev1.Pod)
+	if before == nil {
+		return false
+	}
+	return r.goes() && s.others(&pod{Pod: before}) || after != nil && ready(before) && !ready(after)
 }
 
 // memberOf returns the StatefulSet that controls a pod, and the pod's ordinal; nil if there is none.

@@ -45,7 +45,7 @@ func (w *world) outagesUntilNow() []oracle.Outage {
 func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.Counts) {
 	broken := slices.Clone(w.record.broken)
 	options := oracle.Options{
-		Settled: settled, Unhindered: true, End: time.Now(), TerminatedPodThreshold: w.script.Setting("terminated", 12500),
+		Settled: settled, Unhindered: true, End: time.Now(), NodeGrace: nodeGrace, NodeStartupGrace: nodeGrace, TerminatedPodThreshold: w.script.Setting("terminated", 12500),
 		Lag: knownWithin, EndpointsLag: 10 * time.Second, Outages: outages, Slices: w.only == nil || w.only["endpointslice-controller"],
 	}
 	h := w.record.history()

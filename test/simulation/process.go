@@ -55,6 +55,9 @@ func (p *process) start() {
 	}()
 }
 
+// nodeGrace is how long nodes may be silent, which have renewed their Leases every ten seconds.
+const nodeGrace = 25 * time.Second
+
 // flags are those of the controllers that a script sets, by name.
 func flags(s script.Script) map[string]string {
 	workers := strconv.Itoa(s.Setting("workers", 5))
@@ -68,10 +71,13 @@ func flags(s script.Script) map[string]string {
 		"cluster-signing-cert-file":                    suite.RootCAFile(), // the key of tokens is that of the authority
 		"cluster-signing-key-file":                     suite.TokenKeyFile(),
 		"legacy-service-account-token-clean-up-period": suite.LegacyTokenPeriod,
-		"allocate-node-cidrs":                          "true",
-		"cluster-cidr":                                 suite.ClusterCIDR,
-		"service-cluster-ip-range":                     suite.ServiceRange,
-		"terminated-pod-gc-threshold":                  strconv.Itoa(s.Setting("terminated", 12500)),
+		// The simulation is in a hurry.
+		"node-monitor-grace-period":   nodeGrace.String(),
+		"node-startup-grace-period":   nodeGrace.String(),
+		"allocate-node-cidrs":         "true",
+		"cluster-cidr":                suite.ClusterCIDR,
+		"service-cluster-ip-range":    suite.ServiceRange,
+		"terminated-pod-gc-threshold": strconv.Itoa(s.Setting("terminated", 12500)),
 		// Off, as a world would take longer than restful to come to rest.
 		"replicaset-pod-failure-backoff": "false",
 	}

@@ -2,12 +2,15 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/oracle"
+	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 )
 
@@ -54,7 +57,7 @@ func (w *world) leaderless() (broken []string) {
 	if w.script.Setting("elect", 1) == 0 {
 		return nil
 	}
-	for _, e := range w.server.Since("leases", 0) {
+	for _, e := range w.electionLease() {
 		if took := e.Time.Sub(w.ready); took > 0 {
 			if took > takeoverWithin {
 				broken = append(broken, fmt.Sprintf("L5 for %v after the last start of a process nobody renewed the lease", took.Round(time.Millisecond)))
@@ -65,9 +68,16 @@ func (w *world) leaderless() (broken []string) {
 	return []string{"L5 nobody renewed the lease after the last start of a process"}
 }
 
+// electionLease returns the changes of the Lease of the election. Nodes have Leases, too.
+func (w *world) electionLease() []*apiserver.Event {
+	return slices.DeleteFunc(w.server.Since("leases", 0), func(e *apiserver.Event) bool {
+		return e.Object.GetNamespace() != metav1.NamespaceSystem
+	})
+}
+
 // keepsLease reports whether a process holds the lease.
 func (w *world) keepsLease(name string) bool {
-	leases := w.server.Since("leases", 0)
+	leases := w.electionLease()
 	if len(leases) == 0 {
 		return false
 	}

@@ -231,11 +231,18 @@ func runsDaemon(d *appsv1.DaemonSet, n *corev1.Node) (runs, may bool) {
 	}
 	has := func(effect corev1.TaintEffect) bool {
 		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Effect == effect && !slices.Contains(d.Spec.Template.Spec.Tolerations, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists})
+			return t.Effect == effect && !toleratedByDaemons[t.Key+":"+string(effect)] && !slices.Contains(d.Spec.Template.Spec.Tolerations, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists})
 		})
 	}
 	may = !has(corev1.TaintEffectNoExecute)
 	return may && !has(corev1.TaintEffectNoSchedule), may
+}
+
+// toleratedByDaemons are the taints that all pods of DaemonSets tolerate, as KEY:EFFECT (DS-27).
+var toleratedByDaemons = map[string]bool{
+	corev1.TaintNodeNotReady + ":NoExecute": true, corev1.TaintNodeUnreachable + ":NoExecute": true,
+	corev1.TaintNodeDiskPressure + ":NoSchedule": true, corev1.TaintNodeMemoryPressure + ":NoSchedule": true,
+	corev1.TaintNodePIDPressure + ":NoSchedule": true, corev1.TaintNodeUnschedulable + ":NoSchedule": true,
 }
 
 // terminatingOn reports whether a pod of a DaemonSet is still being deleted on a node.
@@ -370,7 +377,10 @@ func (u *User) newNode(i int) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
-			Labels: map[string]string{"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+			Labels: map[string]string{
+				"runs": u.Namespace, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+				"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64", // kubelets set both
+			},
 		},
 		Spec: corev1.NodeSpec{
 			PodCIDR: podCIDRs[0], PodCIDRs: podCIDRs,

@@ -73,6 +73,7 @@ func Entries() []Entry {
 		serviceAccountTokenEntry(),
 		statefulSetEntry(),
 		nodeIPAMEntry(),
+		nodeLifecycleEntry(),
 		taintEvictionEntry(),
 		nodeTTLEntry(),
 		tokenCleanerEntry(),

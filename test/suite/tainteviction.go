@@ -31,7 +31,7 @@ func taintEvictionEntry() Entry {
 			node := u.newNode(700)
 			u.Create(node)
 			u.Cleanup(func() {
-				u.Try("remove the node", func() error { return ignoreNotFound(remove[*corev1.Node](u, node.Name)) })
+				u.removeNode(node.Name)
 			})
 			for i := range 6 {
 				u.tolerant(fmt.Sprintf("soon-%d", i), node.Name, 1)

@@ -1,6 +1,8 @@
 package endpoints
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,10 +21,16 @@ type News struct {
 }
 
 // NewsOf returns what changes tell that have enqueued a service. A change of anything but a pod may concern all pods.
-func NewsOf[C ~struct{ Before, After plan.Object }](changes []C) News {
+func NewsOf[C ~struct {
+	Before, After plan.Object
+	Time          time.Time
+}](changes []C) News {
 	n := News{Names: map[string]bool{}, UIDs: map[types.UID]bool{}, Few: true}
 	for _, c := range changes {
-		change := struct{ Before, After plan.Object }(c)
+		change := struct {
+			Before, After plan.Object
+			Time          time.Time
+		}(c)
 		for _, o := range []plan.Object{change.Before, change.After} {
 			if p, ok := o.(*corev1.Pod); ok {
 				n.Names[p.Name], n.UIDs[p.UID] = true, true

@@ -149,6 +149,31 @@ func TestRefusedWrites(t *testing.T) {
 	})
 }
 
+// A node that the API server does not accept is tried more and more rarely, also while others come and get their ranges.
+func TestNodesThatAreNotAccepted(t *testing.T) { // IPAM-62
+	run(t, Options{ClusterCIDR: "10.0.0.0/16"}, 0, func(b *bench) {
+		tries := 0
+		b.BeforeWrite(func(w clienttest.Write) error {
+			if w.Key.Name != name(0) {
+				return nil
+			}
+			tries++
+			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), w.Key.Name, nil)
+		})
+		for i := range 100 {
+			b.add(i, i+1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		b.unshared(99)
+		if tries < 5 || tries > 10 {
+			t.Errorf("it was tried %d times in ten seconds, while 99 others came", tries)
+		}
+		b.BeforeWrite(nil)
+		time.Sleep(longestPause)
+		b.unshared(100)
+	})
+}
+
 // IPAM-45, IPAM-76: a node that waits gets the range of another one as soon as that is gone.
 func TestWaitingNodes(t *testing.T) {
 	run(t, Options{ClusterCIDR: "10.0.0.0/23"}, 3, func(b *bench) {

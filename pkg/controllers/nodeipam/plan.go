@@ -3,12 +3,14 @@ package nodeipam
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -33,9 +35,21 @@ type memory struct {
 	Reserved map[types.UID][]netip.Prefix
 	// Told is the reason of the last event of a node.
 	Told map[types.UID]string
-	// Failed says why the last write to a node has failed.
-	Failed map[types.UID]string
+	// Failed are the nodes to which the last write has failed.
+	Failed map[types.UID]failure
 }
+
+// failure is how a write to a node has failed.
+type failure struct {
+	Why string
+	// Refused says how often in a row the API server did not accept the node, and Next when it is asked again: another node that comes is no
+	// reason to ask.
+	Refused int
+	Next    time.Time
+}
+
+// leastPause and longestPause are how long a node waits that was not accepted.
+const leastPause, longestPause = 100 * time.Millisecond, time.Minute
 
 // decision is what the nodes have, and are to get.
 type decision struct {
@@ -47,9 +61,9 @@ type decision struct {
 }
 
 // planRanges gives ranges to the nodes that have none.
-func planRanges(_ time.Time, s snapshot) (d decision, p plan.Plan) {
+func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	taken, problems := take(s)
-	d = decision{Taken: taken, Skipped: make([][]uint64, len(s.Pools)), Wrong: len(problems), Memory: memory{Next: slices.Clone(s.Memory.Next), Reserved: map[types.UID][]netip.Prefix{}, Told: map[types.UID]string{}}}
+	d = decision{Taken: taken, Skipped: make([][]uint64, len(s.Pools)), Wrong: len(problems), Memory: memory{Next: slices.Clone(s.Memory.Next), Reserved: map[types.UID][]netip.Prefix{}, Told: map[types.UID]string{}, Failed: map[types.UID]failure{}}}
 	if d.Memory.Next == nil {
 		d.Memory.Next = make([]uint64, len(s.Pools))
 	}
@@ -72,10 +86,16 @@ func planRanges(_ time.Time, s snapshot) (d decision, p plan.Plan) {
 			d.Waiting++
 			p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeNormal, "CIDRNotAvailable", exhausted(s.Pools, d.Taken))...)
 		default:
-			if why := s.Memory.Failed[n.UID]; why != "" {
-				p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeNormal, "CIDRAssignmentFailed", why)...)
-			}
 			d.Memory.Reserved[n.UID] = ranges
+			failed := s.Memory.Failed[n.UID]
+			if failed.Why != "" {
+				d.Memory.Failed[n.UID] = failed
+				p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeNormal, "CIDRAssignmentFailed", failed.Why)...)
+			}
+			if wait := failed.Next.Sub(now); wait > 0 {
+				p.Requeue = plan.Sooner(p.Requeue, wait)
+				continue
+			}
 			each = append(each, []plan.Step{assign(n, ranges)})
 		}
 	}
@@ -237,13 +257,21 @@ func seniority(a, b *corev1.Node) int {
 }
 
 // remember keeps what was reserved, whatever became of the writes: one whose answer is lost may have been carried out, or may be yet.
-func remember(_ time.Time, _ snapshot, d decision, did plan.Outcome) *memory {
+func remember(now time.Time, _ snapshot, d decision, did plan.Outcome) *memory {
 	m := d.Memory
-	m.Failed = map[types.UID]string{}
+	m.Failed = maps.Clone(m.Failed)
 	for _, r := range did.Results {
-		if r.Err != nil {
-			m.Failed[r.Object.GetUID()] = r.Err.Error()
+		uid := r.Object.GetUID()
+		before := m.Failed[uid]
+		delete(m.Failed, uid)
+		if r.Err == nil {
+			continue
 		}
+		f := failure{Why: r.Err.Error()}
+		if apierrors.IsInvalid(r.Err) {
+			f.Refused, f.Next = before.Refused+1, now.Add(plan.Doubling(leastPause, longestPause, before.Refused))
+		}
+		m.Failed[uid] = f
 	}
 	return &m
 }

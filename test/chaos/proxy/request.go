@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 )
 
@@ -30,6 +32,9 @@ var clusterScoped = strings.Fields(`
 func parseRequest(r *http.Request, only string) Request {
 	request := Request{apirequest.Parse(r), r.UserAgent()}
 	all := request.Namespace == "" && request.Name == "" && (request.Verb == "list" || request.Verb == "watch")
+	if all && r.URL.Query().Get("fieldSelector") == "metadata.namespace="+corev1.NamespaceNodeLease {
+		all, request.Namespace = false, corev1.NamespaceNodeLease // of all nodes, as they are nobody's
+	}
 	if only != "" && all && !slices.Contains(clusterScoped, request.Resource) {
 		request.Namespace = only
 		scope := strings.TrimSuffix(strings.TrimRight(r.URL.Path, "/"), request.Resource)

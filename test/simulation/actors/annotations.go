@@ -20,10 +20,10 @@ func (c *Cluster) noteNewNode(e *apiserver.Event) {
 	}
 	name := e.Object.GetName()
 	if e.Object.GetAnnotations()[kwokNode] == "" {
-		c.lost[name], c.since[name] = true, time.Now()
+		c.lost[name] = true
 		return
 	}
-	c.after(c.delay("join", name, 10*time.Millisecond, time.Second), func() { _ = c.setNode(name, true) })
+	c.after(c.delay("join", name, 10*time.Millisecond, time.Second), func() { _ = c.works(name) })
 }
 
 // told does what the annotations of a pod that has just been started say, as kwok does, and reports whether there are any.

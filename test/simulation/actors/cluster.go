@@ -30,10 +30,10 @@ type Cluster struct {
 
 	inbox chan func() // what others want to be done
 
-	addresses int                  // given to pods
-	lost      map[string]bool      // nodes whose kubelet does not work
-	since     map[string]time.Time // when it stopped
-	collect   bool                 // the garbage collector has an appointment
+	addresses int             // given to pods
+	lost      map[string]bool // nodes whose kubelet does not work
+	beating   map[string]bool // nodes whose kubelet renews its Lease
+	collect   bool            // the garbage collector has an appointment
 
 	// LeaveGarbage leaves garbage and namespaces that are being deleted to the managers. It is to be set before Run.
 	LeaveGarbage bool
@@ -47,7 +47,7 @@ type Cluster struct {
 func New(server *apiserver.Server, seed uint64) *Cluster {
 	return &Cluster{
 		server: server, seed: seed, seen: map[string]uint64{}, inbox: make(chan func(), 100),
-		lost: map[string]bool{}, since: map[string]time.Time{}, busy: map[string]time.Time{},
+		lost: map[string]bool{}, beating: map[string]bool{}, busy: map[string]time.Time{},
 	}
 }
 

@@ -4,17 +4,16 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
-const (
-	noticed = 40 * time.Second // after which a silent kubelet's node is held for broken
-	evicted = 60 * time.Second // after which pods are told to leave it (300s by default; the simulation is in a hurry)
-)
+// beat is how often a kubelet renews its Lease.
+const beat = 10 * time.Second
 
 // AddNode adds a node whose kubelet works, or lets the kubelet of one that is there work again.
 func (c *Cluster) AddNode(name string) error {
@@ -25,22 +24,58 @@ func (c *Cluster) AddNode(name string) error {
 			return err
 		}
 	}
-	return c.setNode(name, true)
+	return c.works(name)
 }
 
-// StopNode stops a node's kubelet. It is noticed later.
-func (c *Cluster) StopNode(name string) {
-	c.lost[name], c.since[name] = true, time.Now()
-	c.after(noticed, func() {
-		if c.lost[name] {
-			_ = c.setNode(name, false)
-		}
+// works lets a kubelet report that its node is ready, renew its Lease from now on, and let pods be ready again that were said not to be while it
+// did not work.
+func (c *Cluster) works(name string) error {
+	if !c.beating[name] {
+		c.beating[name] = true
+		c.renew(name)
+	}
+	_, err := Edit(c.server, "kubelet", "", name, "status", func(n *corev1.Node) {
+		now := metav1.Now().Rfc3339Copy()
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}}
 	})
+	for _, p := range c.podsOn(name) {
+		if p.Status.Phase == corev1.PodRunning && Character(p) != Bad {
+			c.after(c.delay("ready again", p.Name, 50*time.Millisecond, 3*time.Second), func() { c.become(p, true) })
+		}
+	}
+	if err == nil {
+		_, err = Edit(c.server, "admin", "", name, "", func(n *corev1.Node) {
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+		})
+	}
+	return err
 }
+
+// renew renews the Lease of a node, and does so again and again until the node is gone.
+func (c *Cluster) renew(name string) {
+	if apiserver.One[*corev1.Node](c.server, "", name) == nil {
+		delete(c.beating, name)
+		return
+	}
+	c.after(beat, func() { c.renew(name) })
+	if c.lost[name] {
+		return
+	}
+	now := metav1.NewMicroTime(time.Now())
+	known, err := Edit(c.server, "kubelet", corev1.NamespaceNodeLease, name, "", func(l *coordinationv1.Lease) { l.Spec.RenewTime = &now })
+	if err == nil && !known {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = &name, ptr.To[int32](40), &now
+		_, _ = c.server.Do(apiserver.Write{By: "kubelet", Verb: apiserver.Create, Object: lease})
+	}
+}
+
+// StopNode stops a node's kubelet. The node lifecycle controller notices it later.
+func (c *Cluster) StopNode(name string) { c.lost[name] = true }
 
 // RemoveNode removes a node for good, with what runs on it.
 func (c *Cluster) RemoveNode(name string) {
-	c.lost[name], c.since[name] = true, time.Now()
+	c.lost[name] = true
 	if n := apiserver.One[*corev1.Node](c.server, "", name); n != nil {
 		c.remove("admin", "nodes", n, metav1.DeleteOptions{})
 	}
@@ -52,52 +87,6 @@ func (c *Cluster) Taint(name string) error {
 		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
 	})
 	return err
-}
-
-// setNode sets the condition Ready of a node.
-func (c *Cluster) setNode(name string, to bool) error {
-	status := corev1.ConditionTrue
-	if !to {
-		status = corev1.ConditionUnknown
-	}
-	_, err := Edit(c.server, "node-controller", "", name, "status", func(n *corev1.Node) {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now().Rfc3339Copy()}}
-	})
-	if err == nil && to {
-		_, err = Edit(c.server, "node-controller", "", name, "", func(n *corev1.Node) {
-			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-		})
-	}
-	return err
-}
-
-// noteNode is the controller that watches over nodes: the pods of a broken one are not ready, and are evicted later.
-func (c *Cluster) noteNode(e *apiserver.Event) {
-	c.noteNewNode(e)
-	n := e.Object.(*corev1.Node)
-	before, _ := e.Before.(*corev1.Node)
-	if e.Type == watch.Deleted || ready(n.Status.Conditions) || before == nil || !ready(before.Status.Conditions) {
-		return
-	}
-	for _, p := range c.podsOn(n.Name) {
-		c.editPod("node-controller", p, "status", func(p *corev1.Pod) { setReady(p, false) })
-	}
-	since := c.since[n.Name]
-	c.after(evicted, func() {
-		if !c.lost[n.Name] || c.since[n.Name] != since {
-			return
-		}
-		for _, p := range c.podsOn(n.Name) {
-			if !slices.ContainsFunc(p.Spec.Tolerations, staysForGood) {
-				c.remove("node-controller", "pods", p, metav1.DeleteOptions{})
-			}
-		}
-	})
-}
-
-// staysForGood reports whether a pod with the toleration, as those of DaemonSets, stays on a broken node.
-func staysForGood(t corev1.Toleration) bool {
-	return t.Key == corev1.TaintNodeUnreachable && t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds == nil
 }
 
 // Mark gives a node labels and taints, in place of the taints that it has.

@@ -32,7 +32,7 @@ func (c *Cluster) note(resource string, e *apiserver.Event) {
 	case "pods":
 		c.notePod(e)
 	case "nodes":
-		c.noteNode(e)
+		c.noteNewNode(e)
 	case "jobs":
 		c.noteJob(e)
 	case "namespaces":

@@ -73,7 +73,7 @@ func New(seed uint64) *Server {
 	for _, k := range builtIn() {
 		s.add(k)
 	}
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, "kube-node-lease"} {
 		s.mustCreate(namespace(name))
 	}
 	return s

@@ -1,0 +1,82 @@
+package nodelifecycle
+
+import (
+	"errors"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// workers is how many nodes are reconciled at the same time, and how many Leases are read live at most (NL-2).
+const workers = 8
+
+// New returns the controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.setDefaults()
+	return manager.Controller{
+		Name:    "node-lifecycle-controller",
+		Alias:   "nodelifecycle",
+		Account: "node-controller",
+		Flags:   &o,
+		Rights:  Rights,
+		Init:    o.init,
+	}
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	nodes, err1 := informers.Nodes(c.Informers, "metadata.annotations["+cutOff+"]", "spec.taints", "spec.unschedulable", "status.conditions")
+	leases, err2 := informers.Objects[*coordinationv1.Lease](informers.Selecting(c.Informers, fields.OneTermEqualSelector("metadata.namespace", corev1.NamespaceNodeLease)), "spec.renewTime")
+	pods, err3 := informers.PodsByNode(c.Informers, informers.PodFields{
+		Paths:     []string{"spec.nodeName"},
+		Condition: func(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady },
+	})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	k := &caches{nodes: nodes, leases: leases, pods: pods, root: c.Shared.Verifier, limits: *o}
+	k.zones = k.newZones()
+	own := newCollectors(k)
+	c.RegisterMetrics(own.all()...)
+	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
+		Name:    "node_lifecycle_controller", // of the queue
+		Workers: workers,
+		Kinds:   []string{nodes.Kind().Kind},
+		Watches: []reconcile.Watch{
+			k.zones.Follow(nodes.Watch(informers.Itself, informers.WithLatest)),
+			// A renewal only matters when the grace period before it would be over.
+			leases.Watch(ofNode, informers.WithLatest, informers.WithDelay(func(plan.Key) time.Duration { return o.MonitorGracePeriod })),
+			pods.Watch(k.enqueuedByPod),
+		},
+		Source:   k.zones.Source,
+		Observe:  k.observe,
+		Plan:     planNode,
+		Remember: remember,
+		Applied:  own.applied,
+	}), nil
+}
+
+// ofNode is the node of a Lease, which has its name.
+func ofNode(_, after plan.Object) []plan.Key {
+	if after == nil {
+		return nil
+	}
+	return []plan.Key{{Name: after.GetName()}}
+}
+
+// remember keeps what was seen and decided, whatever became of the writes. Only pods whose marks were written count as marked.
+func remember(_ time.Time, s snapshot, d decision, _ *memory, did, _ plan.Outcome) (*memory, bool) {
+	if s.Node == nil {
+		return nil, true
+	}
+	if did.Err != nil || did.Stopped {
+		d.Memory.Marked = s.Memory.Marked
+	}
+	return &d.Memory, true
+}

@@ -1,0 +1,237 @@
+package nodelifecycle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// snapshot is what one reconcile of a node has observed. Its objects belong to shared caches.
+type snapshot struct {
+	Name   string
+	Node   *corev1.Node // nil: it is gone
+	Limits Options
+	Zone   zone          // how the node's zone does
+	Pods   []*corev1.Pod // on the node, if that is Unknown, or may be about to be
+	Memory memory        // with what was seen now
+
+	Unread string // why the Lease of a silent node could not be read live
+}
+
+// memory is what is remembered of a node. Whatever was remembered is not changed any more.
+type memory struct {
+	UID       types.UID
+	First     time.Time // when this process has first seen the node
+	Alive     time.Time // when this process has last seen a sign of life; zero if it has not
+	Renewed   time.Time // of the Lease, as the node says
+	Reported  time.Time // of the condition Ready, as the node says
+	Proved    bool      // the Lease was read live since then, and nothing was new
+	Blind     time.Time // when the Lease last could not be read live
+	Unready   time.Time // when this process has first seen that it is not ready; zero if it is
+	AllDown   bool      // all zones were down when the node was last looked at
+	Recovered time.Time // when they were first seen to be no longer
+	Announced bool      // there was an event that the node is registered
+
+	Marked map[types.UID]mark // the pods that were marked since the node is Unknown
+}
+
+// mark is how often a pod was marked as not ready, and when it may be again.
+type mark struct {
+	Times int
+	Next  time.Time
+}
+
+// decision is what was made of a node.
+type decision struct {
+	Memory  memory
+	Unknown bool // it is declared Unknown now
+	Tainted bool // it gets a NoExecute taint now, by the rate of its zone
+	Marked  int  // pods that are marked as not ready
+}
+
+// planNode brings the status of a node, its taints and labels, and the readiness of its pods to what they should be.
+func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
+	d.Memory = s.Memory
+	if s.Node == nil {
+		return d, farewell(s)
+	}
+	if c := ready(s.Node); c == nil || c.Status == corev1.ConditionTrue {
+		d.Memory.Unready = time.Time{}
+	} else if d.Memory.Unready.IsZero() {
+		d.Memory.Unready = now
+	}
+	if s.Zone.Known {
+		if s.Memory.AllDown && !s.Zone.AllDown {
+			d.Memory.Recovered = now
+		}
+		d.Memory.AllDown = s.Zone.AllDown
+	}
+	var why []string
+	p.Steps = announce(s, &d)
+	node := s.Node
+	if silent, left := silence(now, s); left > 0 {
+		p.Requeue = left
+	} else if !s.Memory.Proved {
+		p.Requeue = readAgain
+		why = append(why, fmt.Sprintf("it has given no sign of life for %s, but %s", silent.Round(time.Second), s.Unread))
+	} else if after := unknown(now, node); after != nil {
+		d.Unknown = ready(node) != nil && ready(node).Status == corev1.ConditionTrue
+		why = append(why, fmt.Sprintf("it has given no sign of life for %s and is declared Unknown", silent.Round(time.Second)))
+		if s.Unread != "" {
+			why = append(why, s.Unread)
+		}
+		p.Steps = append(p.Steps, plan.Change{Old: node, New: after, Subresource: plan.Status, Unowned: true, Version: true, Why: "no sign of life"})
+		if d.Unknown {
+			p.Steps = append(p.Steps, event(node, corev1.EventTypeNormal, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name)))
+		}
+		node = after
+	}
+	if after, wait, says := withTaints(now, s, node, &d); after != nil || wait > 0 {
+		if after != nil {
+			// The version guards the taints of others (NL-23), as the list is written as a whole.
+			version := !sameTaints(node.Spec.Taints, after.Spec.Taints)
+			p.Steps = append(p.Steps, plan.Change{Old: node, New: after, Unowned: true, Version: version, Why: says})
+		}
+		why, p.Requeue = append(why, says), plan.Sooner(p.Requeue, wait)
+	}
+	marks, wait := markPods(now, s, node, &d)
+	if len(marks) > 0 {
+		d.Marked = len(marks)
+		p.Steps = append(p.Steps, plan.Each{Sequences: marks})
+		why = append(why, fmt.Sprintf("%d of its pods are no longer ready", len(marks)))
+	}
+	if wait > 0 {
+		why, p.Requeue = append(why, "somebody says that pods of it are ready, which were marked before"), plan.Sooner(p.Requeue, wait)
+	}
+	if p.Why = strings.Join(why, "; "); p.Why == "" {
+		p.Why = "it is as it should be"
+	}
+	return d, p
+}
+
+// readAgain is when a Lease is read again that could not be read.
+const readAgain = 10 * time.Second
+
+// silence is for how long a node has given no sign of life, and how long it still may (NL-5, NL-6). A node without the condition Ready is counted
+// from its creation (NL-15).
+func silence(now time.Time, s snapshot) (silent, left time.Duration) {
+	since, grace := s.Memory.First, s.Limits.MonitorGracePeriod
+	if ready(s.Node) == nil {
+		since, grace = s.Node.CreationTimestamp.Time, s.Limits.StartupGracePeriod
+	}
+	if s.Memory.Alive.After(since) {
+		since = s.Memory.Alive
+	}
+	silent = now.Sub(since)
+	return silent, grace - silent
+}
+
+// ready returns the condition, nil if there is none.
+func ready(n *corev1.Node) *corev1.NodeCondition { return condition(n, corev1.NodeReady) }
+
+func condition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
+	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == t })
+	if i < 0 {
+		return nil
+	}
+	return &n.Status.Conditions[i]
+}
+
+// unknown returns the node with the conditions that only a kubelet can know (NL-16); nil if nothing changes.
+func unknown(now time.Time, n *corev1.Node) *corev1.Node {
+	after, changed := n.DeepCopy(), false
+	for _, t := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		switch c := condition(after, t); {
+		case c == nil:
+			changed = true
+			after.Status.Conditions = append(after.Status.Conditions, corev1.NodeCondition{
+				Type: t, Status: corev1.ConditionUnknown, Reason: "NodeStatusNeverUpdated", Message: "Kubelet never posted node status.",
+				LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: metav1.NewTime(now),
+			})
+		case c.Status != corev1.ConditionUnknown:
+			changed = true
+			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+			c.LastTransitionTime = metav1.NewTime(now)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return after
+}
+
+func event(o plan.Object, kind, reason, message string) plan.Step {
+	return plan.RecordEvent{Object: o, Event: plan.Event{Type: kind, Reason: reason, Message: message}}
+}
+
+// announce says once that the node is there (NL-55).
+func announce(s snapshot, d *decision) []plan.Step {
+	if s.Memory.Announced {
+		return nil
+	}
+	d.Memory.Announced = true
+	return []plan.Step{event(s.Node, corev1.EventTypeNormal, "RegisteredNode", fmt.Sprintf("Node %s event: Registered Node %[1]s in Controller", s.Name))}
+}
+
+// farewell says that the node is gone (NL-56).
+func farewell(s snapshot) plan.Plan {
+	p := plan.Plan{Why: "the node is gone"}
+	if s.Memory.Announced {
+		gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name, UID: s.Memory.UID}}
+		p.Steps = []plan.Step{event(gone, corev1.EventTypeNormal, "RemovingNode", fmt.Sprintf("Node %s event: Removing Node %[1]s from Controller", s.Name))}
+	}
+	return p
+}
+
+// firstRemark and lastRemark bound the pause before a pod is marked again that somebody has made ready on an Unknown node.
+const (
+	firstRemark = 10 * time.Second
+	lastRemark  = 5 * time.Minute
+)
+
+// markPods are the steps that mark the pods of an Unknown node as not ready (NL-50): a level, so that nothing is lost when a process ends in
+// between. Pods of a node that has given a sign of life since, or that may be cut off, stay as they are. A kubelet that says again and again that
+// a pod is ready, though the node gives no sign of life, is contradicted more and more rarely: then the next time comes after wait.
+func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]plan.Step, wait time.Duration) {
+	if r := ready(n); r == nil || r.Status != corev1.ConditionUnknown || mayBeCutOff(n) || s.Memory.Alive.After(r.LastTransitionTime.Time) {
+		d.Memory.Marked = nil
+		return nil, 0
+	}
+	marked := map[types.UID]mark{}
+	for _, pod := range s.Pods {
+		before, again := s.Memory.Marked[pod.UID]
+		if again {
+			marked[pod.UID] = before
+		}
+		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		if i < 0 || pod.Status.Conditions[i].Status != corev1.ConditionTrue {
+			continue
+		}
+		if left := before.Next.Sub(now); again && left > 0 {
+			wait = plan.Sooner(wait, left)
+			continue
+		}
+		marked[pod.UID] = mark{Times: before.Times + 1, Next: now.Add(plan.Doubling(firstRemark, lastRemark, before.Times))}
+		after := pod.DeepCopy()
+		after.Status.Conditions[i].Status, after.Status.Conditions[i].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(now)
+		all = append(all, []plan.Step{
+			event(pod, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready"),
+			plan.Change{Old: pod, New: after, Subresource: plan.Status, Unowned: true, Why: "its node is Unknown"},
+		})
+	}
+	d.Memory.Marked = marked
+	return all, wait
+}
+
+// cutOff is the annotation of nodes that may be cut off from the control plane while their pods work on: they get no NoExecute taint, and their
+// pods stay ready.
+const cutOff = "controller-manager/may-be-cut-off"
+
+func mayBeCutOff(n *corev1.Node) bool { return n.Annotations[cutOff] == "true" }
