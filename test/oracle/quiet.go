@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -142,11 +144,12 @@ func suffix(subresource string) string {
 	return "/" + subresource
 }
 
-// heartbeat reports whether a revision is one that nodes make by themselves.
+// heartbeat reports whether a revision is one that nodes make by themselves: what is asked of them, and whether they are ready, is as before.
 func heartbeat(r *revision) bool {
 	n, ok := r.Object.(*corev1.Node)
 	old, known := r.old.(*corev1.Node)
-	return ok && known && r.Type == Modified && nodeReady(n) == nodeReady(old) && outOfService(n) == outOfService(old)
+	return ok && known && r.Type == Modified && nodeReady(n) == nodeReady(old) &&
+		equality.Semantic.DeepEqual(n.Spec, old.Spec) && maps.Equal(n.Labels, old.Labels)
 }
 
 // noteReady keeps for how long pods of a workload must be ready until they are available.

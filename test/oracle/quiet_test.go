@@ -3,6 +3,9 @@ package oracle
 import (
 	"testing"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // settledScene is a Deployment of one pod, with a Service, all at rest.
@@ -38,6 +41,28 @@ func TestS14(t *testing.T) {
 			set := s.User().Create(aStatefulSet(1))
 			s.Wait(3 * time.Minute)
 			s.Manager().Edit(set, func(o Object) { o.SetAnnotations(map[string]string{"x": "y"}) })
+		}, want: "written though it was settled"},
+		{name: "a DaemonSet follows a node that a user has tainted, and then marked unschedulable", write: func(s *scene) { // simulation seed 21142
+			node, set := s.User().Create(aNode()), s.User().Create(aDaemonSet(0, 1))
+			for _, change := range []func(*corev1.Node){
+				func(n *corev1.Node) {
+					n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+				},
+				func(n *corev1.Node) { n.Spec.Unschedulable = true },
+				func(n *corev1.Node) { n.Labels = map[string]string{"disk": "ssd"} },
+			} {
+				s.Wait(3 * time.Minute)
+				node = s.User().Edit(node, func(o Object) { change(o.(*corev1.Node)) })
+				s.Wait(time.Second)
+				set = s.Manager().Edit(set, func(o Object) { o.(*appsv1.DaemonSet).Status.DesiredNumberScheduled++ })
+			}
+		}},
+		{name: "a heartbeat of a node is no reason to write", write: func(s *scene) {
+			node, set := s.User().Create(aNode()), s.User().Create(aDaemonSet(0, 1))
+			s.Wait(3 * time.Minute)
+			s.User().Edit(node, func(o Object) { o.(*corev1.Node).Status.NodeInfo.KernelVersion = "6.12" })
+			s.Wait(time.Second)
+			s.Manager().Edit(set, func(o Object) { o.(*appsv1.DaemonSet).Status.DesiredNumberScheduled++ })
 		}, want: "written though it was settled"},
 		{name: "what was refused is tried again", write: func(s *scene) {
 			set := s.User().Create(aStatefulSet(1))
