@@ -141,7 +141,7 @@ func (b *bench) nodesAreLost(ctx context.Context, t turn, s *session, k *kubelet
 					return false, err
 				}
 				for i := range list.Items {
-					if list.Items[i].Status.Conditions[0].Status == corev1.ConditionTrue {
+					if isReady(&list.Items[i]) {
 						return false, s.manager.running()
 					}
 				}

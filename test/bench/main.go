@@ -173,6 +173,9 @@ func (o options) run(ctx context.Context) error {
 	if b.contenders, err = o.contenders(ctx, b.launcher); err != nil {
 		return err
 	}
+	for _, c := range b.contenders {
+		b.say("%s is %s, %s", c.Name, c.Binary, c.Build) // a binary that somebody has forgotten to build anew is seen
+	}
 	began := time.Now()
 	failed := b.runAll(ctx, chosen)
 	fmt.Print(table(b.samples))
@@ -241,11 +244,13 @@ func (o options) contenders(ctx context.Context, l *launcher) (all []contender, 
 		if c.Binary, err = filepath.Abs(c.Binary); err != nil {
 			return nil, err
 		}
-		version, err := exec.CommandContext(ctx, c.Binary, "--version").Output()
-		if err != nil {
-			return nil, fmt.Errorf("%s --version: %w", c.Binary, err)
+		for flag, says := range map[string]*string{"--version": &c.Version, "--version=raw": &c.Build} {
+			out, err := exec.CommandContext(ctx, c.Binary, flag).Output()
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", c.Binary, flag, err)
+			}
+			*says = strings.TrimSpace(string(out))
 		}
-		c.Version = strings.TrimSpace(string(version))
 		all = append(all, c)
 	}
 	return all, nil

@@ -20,6 +20,7 @@ type contender struct {
 	Name    string `json:"name"`
 	Binary  string `json:"-"`
 	Version string `json:"version"` // what --version prints
+	Build   string `json:"build"`   // what --version=raw prints, with the commit
 }
 
 // figure is a measured quantity.
