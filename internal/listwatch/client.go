@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,9 @@ func NewClient(config *rest.Config, p *projection.Projection) (*Client, error) {
 	if c.http, err = rest.HTTPClientFor(config); err == nil {
 		c.Interface, err = kubernetes.NewForConfigAndClient(config, c.http)
 	}
+	if err == nil {
+		c.paced, err = rest.HTTPClientFor(paced(config))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("client that decodes in part: %w", err)
 	}
@@ -39,6 +43,7 @@ type Client struct {
 	kubernetes.Interface
 	config     *rest.Config
 	http       *http.Client
+	paced      *http.Client // for kinds that change all the time, and none of whose changes is urgent
 	projection *projection.Projection
 	liveness   *Liveness
 	apis       *served.APIs
@@ -64,6 +69,10 @@ func (c *Client) Liveness() *Liveness { return c.liveness }
 
 // REST returns a client of one API group that decodes what the masks keep.
 func (c *Client) REST(group schema.GroupVersion, masks projection.Kinds) (rest.Interface, error) {
+	return c.rest(group, masks, c.http)
+}
+
+func (c *Client) rest(group schema.GroupVersion, masks projection.Kinds, over *http.Client) (rest.Interface, error) {
 	codec, err := projection.Codec(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), masks)
 	if err != nil {
 		return nil, err
@@ -73,7 +82,7 @@ func (c *Client) REST(group schema.GroupVersion, masks projection.Kinds) (rest.I
 	if group.Group == "" {
 		own.APIPath = "/api"
 	}
-	return rest.RESTClientForConfigAndClient(&own, c.http)
+	return rest.RESTClientForConfigAndClient(&own, over)
 }
 
 // json returns a client of one API group that asks for JSON, and decodes it whole.
@@ -110,7 +119,11 @@ func (c *Client) source(kind schema.GroupVersionKind, resource schema.GroupVersi
 }
 
 func (c *Client) listWatch(s *Source, kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector string) (*cache.ListWatch, error) {
-	client, err := c.REST(kind.GroupVersion(), c.projection.Masks())
+	over := c.http
+	if resource == coordinationv1.SchemeGroupVersion.WithResource("leases") {
+		over = c.paced // nodes renew theirs every ten seconds
+	}
+	client, err := c.rest(kind.GroupVersion(), c.projection.Masks(), over)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,8 @@ func WithLatest(w *reconcile.Watch) { w.RecordLatest = true }
 // WithNews is like [WithChanges], but not for objects that were there before the controller began.
 func WithNews(w *reconcile.Watch) { w.RecordNews = true }
 
-// WithDelay returns the option of a watch with some time between a change and the reconcile of a key that it enqueues.
+// WithDelay returns the option of a watch with some time between a change and the reconcile of a key that it enqueues. If it is negative, the
+// change is only recorded, for a key that is reconciled in time anyway.
 func WithDelay(delay func(plan.Key) time.Duration) WatchOption {
 	return func(w *reconcile.Watch) { w.Delay = delay }
 }

@@ -141,7 +141,8 @@ type Watch struct {
 	Informer cache.SharedIndexInformer
 	// Enqueues maps a change to keys: before is nil for a new object, after for a deleted one. It must be quick.
 	Enqueues func(before, after plan.Object) []plan.Key
-	// Delay returns the time between a change and the reconcile of a key that it enqueues; nil for none.
+	// Delay returns the time between a change and the reconcile of a key that it enqueues; nil for none. If it is negative, the change is only
+	// recorded, for a key that is reconciled in time anyway.
 	Delay func(plan.Key) time.Duration
 	// Record hands the changes themselves to the next Observe of the keys.
 	Record bool

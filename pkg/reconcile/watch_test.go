@@ -222,6 +222,29 @@ func changesOf(asked ...Request[int]) string {
 }
 
 // A watch may delay some of the keys that it enqueues.
+// With a negative delay a change waits for the next reconcile, which is told of it.
+func TestNegativeDelay(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var delay atomic.Int64
+		w.decide = nothing
+		w.adjust = func(c *Controller[toy, struct{}, int]) {
+			c.Watches[0].RecordLatest = true
+			c.Watches[0].Delay = func(plan.Key) time.Duration { return time.Duration(delay.Load()) }
+		}
+		w.start()
+		delay.Store(-1)
+		w.put("a", 0)
+		time.Sleep(time.Hour)
+		if n := len(w.requests()); n != 0 {
+			t.Errorf("%d reconciles", n)
+		}
+		delay.Store(0)
+		w.put("a", 1)
+		w.settle()
+		w.wantChanges("with the next one", "~a")
+	})
+}
+
 func TestDelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.decide = nothing

@@ -22,6 +22,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/internal/metrics"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodelifecycle"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
@@ -267,6 +268,34 @@ func TestAFrozenWatch(t *testing.T) {
 	}
 	g.thaw("pods")
 	e.wait(patience, "/livez/watch-pods", http.StatusOK)
+}
+
+// A watch of the Leases of nodes that stands still fails /livez. The manager is a standby, which has the caches of the node lifecycle controller
+// and marks no nodes.
+func TestAFrozenWatchOfLeases(t *testing.T) {
+	t.Parallel()
+	c := cluster.Start(t)
+	g, client := proxied(t, c)
+	elect := func(o *manager.Options) {
+		o.LeaderElect, o.LeaderElection.Name, o.Bounds.Watch = true, "health-leases", 15*time.Second // kubelets renew their Leases every ten
+	}
+	leader := embed(t, c.RESTConfig, []manager.Controller{toy("toy", func(string) {})}, elect)
+	leader.wait(patience, "/readyz", http.StatusOK)
+	e := embed(t, client, []manager.Controller{nodelifecycle.New(nodelifecycle.Options{})}, elect)
+	e.wait(patience, "/readyz", http.StatusOK)
+	e.wait(patience, "/livez/watch-leases.coordination.k8s.io", http.StatusOK)
+	cluster.Eventually(t, patience, "there was a bookmark of Leases", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.ended["leases"] {
+			return errors.New("no watch has ended")
+		}
+		return nil
+	})
+	g.freeze("leases")
+	e.wait(patience, "/livez/watch-leases.coordination.k8s.io", http.StatusInternalServerError)
+	g.thaw("leases")
+	e.wait(patience, "/livez/watch-leases.coordination.k8s.io", http.StatusOK)
 }
 
 // churn changes a pod five times a second until it is stopped.

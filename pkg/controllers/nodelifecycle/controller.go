@@ -6,7 +6,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -32,7 +31,8 @@ func New(o Options) manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	nodes, err1 := informers.Nodes(c.Informers, "metadata.annotations["+cutOff+"]", "spec.taints", "spec.unschedulable", "status.conditions")
-	leases, err2 := informers.Objects[*coordinationv1.Lease](informers.Selecting(c.Informers, fields.OneTermEqualSelector("metadata.namespace", corev1.NamespaceNodeLease)), "spec.renewTime")
+	// Those of all namespaces, so that the garbage collector, which wants the metadata of all objects, needs no watch of its own: of all objects, Leases change most.
+	leases, err2 := informers.Objects[*coordinationv1.Lease](c.Informers, "spec.renewTime")
 	pods, err3 := informers.PodsByNode(c.Informers, informers.PodFields{
 		Paths:     []string{"spec.nodeName"},
 		Condition: func(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady },
@@ -50,8 +50,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kinds:   []string{nodes.Kind().Kind},
 		Watches: []reconcile.Watch{
 			k.zones.Follow(nodes.Watch(informers.Itself, informers.WithLatest)),
-			// A renewal only matters when the grace period before it would be over.
-			leases.Watch(ofNode, informers.WithLatest, informers.WithDelay(func(plan.Key) time.Duration { return o.MonitorGracePeriod })),
+			leases.Watch(ofNode, informers.WithLatest, informers.WithDelay(k.untilRenewalMatters)),
 			pods.Watch(k.enqueuedByPod),
 		},
 		Source:   k.zones.Source,
@@ -64,10 +63,19 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 
 // ofNode is the node of a Lease, which has its name.
 func ofNode(_, after plan.Object) []plan.Key {
-	if after == nil {
+	if after == nil || after.GetNamespace() != corev1.NamespaceNodeLease {
 		return nil
 	}
 	return []plan.Key{{Name: after.GetName()}}
+}
+
+// untilRenewalMatters is the time until the node of a renewed Lease is to be looked at: when the grace period before the renewal would be over.
+// A node that is ready is looked at then anyway.
+func (k *caches) untilRenewalMatters(node plan.Key) time.Duration {
+	if n := k.nodes.Get(node.Name); n != nil && ready(n) != nil && ready(n).Status == corev1.ConditionTrue {
+		return -1
+	}
+	return k.limits.MonitorGracePeriod
 }
 
 // remember keeps what was seen and decided, whatever became of the writes. Only pods whose marks were written count as marked.

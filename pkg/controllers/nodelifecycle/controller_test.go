@@ -12,7 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -53,7 +52,7 @@ func run(t *testing.T, o Options, nodes map[string]int, terms ...func(*bench)) {
 		for _, test := range terms {
 			entry := New(o)
 			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}},
-				managertest.Cache{Example: &corev1.Pod{}}, managertest.Cache{Example: &coordinationv1.Lease{}, Selector: fields.OneTermEqualSelector("metadata.namespace", corev1.NamespaceNodeLease)})
+				managertest.Cache{Example: &corev1.Pod{}}, managertest.Cache{Example: &coordinationv1.Lease{}})
 			c.Access.Client = during{c.Access.Client, &b.down}
 			runner, err := entry.Init(c)
 			if err != nil {
