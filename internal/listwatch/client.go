@@ -30,7 +30,7 @@ func NewClient(config *rest.Config, p *projection.Projection) (*Client, error) {
 		c.Interface, err = kubernetes.NewForConfigAndClient(config, c.http)
 	}
 	if err == nil {
-		c.paced, err = rest.HTTPClientFor(paced(config))
+		c.coalescing, err = rest.HTTPClientFor(coalescing(config))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("client that decodes in part: %w", err)
@@ -43,7 +43,7 @@ type Client struct {
 	kubernetes.Interface
 	config     *rest.Config
 	http       *http.Client
-	paced      *http.Client // for kinds that change all the time, and none of whose changes is urgent
+	coalescing *http.Client // for kinds that change all the time, and none of whose changes is urgent
 	projection *projection.Projection
 	liveness   *Liveness
 	apis       *served.APIs
@@ -121,7 +121,7 @@ func (c *Client) source(kind schema.GroupVersionKind, resource schema.GroupVersi
 func (c *Client) listWatch(s *Source, kind schema.GroupVersionKind, resource schema.GroupVersionResource, selector string) (*cache.ListWatch, error) {
 	over := c.http
 	if resource == coordinationv1.SchemeGroupVersion.WithResource("leases") {
-		over = c.paced // nodes renew theirs every ten seconds
+		over = c.coalescing // nodes renew theirs every ten seconds
 	}
 	client, err := c.rest(kind.GroupVersion(), c.projection.Masks(), over)
 	if err != nil {

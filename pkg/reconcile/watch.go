@@ -109,16 +109,13 @@ func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bo
 		case w.Record || w.RecordNews && !background:
 			to.keys.Record(key, c)
 		}
-		delay := time.Duration(0)
 		if w.Delay != nil {
-			delay = w.Delay(key)
-		}
-		switch {
-		case delay < 0:
-			continue
-		case delay > 0:
-			to.queue.AddAfter(key, delay)
-			continue
+			if delay := w.Delay(key); delay != 0 {
+				if delay > 0 {
+					to.queue.AddAfter(key, delay)
+				}
+				continue
+			}
 		}
 		to.queue.AddWithPriority(key, to.keys.Priority(key, level, controllerOf(key, c.After)))
 	}

@@ -221,7 +221,6 @@ func changesOf(asked ...Request[int]) string {
 	return strings.Join(words, " ")
 }
 
-// A watch may delay some of the keys that it enqueues.
 // With a negative delay a change waits for the next reconcile, which is told of it.
 func TestNegativeDelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -245,6 +244,7 @@ func TestNegativeDelay(t *testing.T) {
 	})
 }
 
+// A watch may delay some of the keys that it enqueues.
 func TestDelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.decide = nothing

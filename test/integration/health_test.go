@@ -138,6 +138,19 @@ type gate struct {
 	ended  map[string]bool          // by resource: a watch has ended
 }
 
+// waitEnded waits until a watch of the resource has ended, before which it was sent a bookmark.
+func (g *gate) waitEnded(t *testing.T, resource string) {
+	t.Helper()
+	cluster.Eventually(t, patience, "a watch of "+resource+" has ended", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.ended[resource] {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+}
+
 // proxied starts a gate and returns the configuration that leads through it, with an administrator's rights.
 func proxied(t *testing.T, c *cluster.Cluster) (*gate, *rest.Config) {
 	t.Helper()
@@ -249,14 +262,7 @@ func TestAFrozenWatch(t *testing.T) {
 	defer stop()
 	e.wait(patience, "/livez/watch-pods", http.StatusOK)
 	cluster.Always(t, 2*bound, "a watch with events is alive", func() error { return e.has("/livez/watch-pods", http.StatusOK) })
-	cluster.Eventually(t, patience, "there was a bookmark of pods", func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if !g.ended["pods"] {
-			return errors.New("no watch has ended")
-		}
-		return nil
-	})
+	g.waitEnded(t, "pods")
 	g.freeze("pods")
 	e.wait(patience, "/livez/watch-pods", http.StatusInternalServerError)
 	if _, body := e.get("/livez?verbose"); !strings.Contains(body, "[-]watch-pods failed: reason withheld\n") ||
@@ -284,14 +290,7 @@ func TestAFrozenWatchOfLeases(t *testing.T) {
 	e := embed(t, client, []manager.Controller{nodelifecycle.New(nodelifecycle.Options{})}, elect)
 	e.wait(patience, "/readyz", http.StatusOK)
 	e.wait(patience, "/livez/watch-leases.coordination.k8s.io", http.StatusOK)
-	cluster.Eventually(t, patience, "there was a bookmark of Leases", func() error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if !g.ended["leases"] {
-			return errors.New("no watch has ended")
-		}
-		return nil
-	})
+	g.waitEnded(t, "leases")
 	g.freeze("leases")
 	e.wait(patience, "/livez/watch-leases.coordination.k8s.io", http.StatusInternalServerError)
 	g.thaw("leases")

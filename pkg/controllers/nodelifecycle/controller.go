@@ -31,7 +31,8 @@ func New(o Options) manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	nodes, err1 := informers.Nodes(c.Informers, "metadata.annotations["+cutOff+"]", "spec.taints", "spec.unschedulable", "status.conditions")
-	// Those of all namespaces, so that the garbage collector, which wants the metadata of all objects, needs no watch of its own: of all objects, Leases change most.
+	// Those of all namespaces, so that the garbage collector, which wants the metadata of all objects, needs no watch of its own. Of all objects,
+	// Leases change most.
 	leases, err2 := informers.Objects[*coordinationv1.Lease](c.Informers, "spec.renewTime")
 	pods, err3 := informers.PodsByNode(c.Informers, informers.PodFields{
 		Paths:     []string{"spec.nodeName"},

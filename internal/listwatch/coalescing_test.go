@@ -31,7 +31,7 @@ func (c *trickle) Read(p []byte) (int, error) {
 	}
 }
 
-func TestPacedConnection(t *testing.T) {
+func TestCoalescingConnection(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		bytes    int
@@ -41,15 +41,15 @@ func TestPacedConnection(t *testing.T) {
 		reads    int           // at most
 		within   time.Duration
 	}{
-		{"500 events a second are read in portions", 600, 2 * time.Millisecond, paceFrom, 600 * 500 * 60, 1000, time.Minute + pace},
+		{"500 events a second are read in portions", 600, 2 * time.Millisecond, coalesceFrom, 600 * 500 * 60, 1000, time.Minute + coalesceEvery},
 		{"a young connection is read at once", 600, 2 * time.Millisecond, 0, 600 * 500, 501, time.Second},
-		{"a single event is not late", 600, time.Minute, paceFrom, 600, 1, time.Minute},
-		{"a list is read without pauses", portion, time.Microsecond, paceFrom, 100 * portion, 101, 2 * pace},
+		{"a single event is not late", 600, time.Minute, coalesceFrom, 600, 1, time.Minute},
+		{"a list is read without pauses", portion, time.Microsecond, coalesceFrom, 100 * portion, 101, 2 * coalesceEvery},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				under := &trickle{bytes: test.bytes, interval: test.interval}
-				c := newPacedConn(under)
+				c := newCoalescingConn(under)
 				time.Sleep(test.begin)
 				under.began = time.Now()
 				n, err := io.CopyN(io.Discard, c, int64(test.read))
