@@ -49,12 +49,13 @@ SECONDS_MUTATION := 110
 SECONDS_TOY := 60
 SECONDS_UPGRADE := 240
 SECONDS_SIMULATION := 1200
+SECONDS_STORAGE := 60
 timeout = -timeout=$$((3*$(SECONDS_$(1))))s
 
 # Modules that only pin programs have no code of their own to check.
 FILES = $(shell git ls-files --cached --others --exclude-standard)
 MODULES = $(patsubst %/,%,$(dir $(filter go.mod %/go.mod,$(FILES))))
-PIN_MODULES := $(addprefix hack/localcluster/,etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok)
+PIN_MODULES := $(addprefix hack/localcluster/,csi etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
 FUZZTIME ?= 1m
@@ -68,7 +69,7 @@ NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability upgrade releases simulate bench bench-writes clean image image-name image-test release generate \
+.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage simulate bench bench-writes clean image image-name image-test release generate \
 	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-release verify-platforms
 
 help: ## List the targets
@@ -78,7 +79,7 @@ help: ## List the targets
 build: ## Build bin/controller-manager
 	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
-run: build ## Start a control plane (KUBERNETES=1.36, 1.35: an older one) with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/), stay until Ctrl-C
+run: build ## Start a control plane (KUBERNETES=1.36, 1.35: an older one) with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/, with a CSI driver), stay until Ctrl-C
 	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
 	@exec bin/localcluster run $(addprefix --examples=,$(EXAMPLES))
 
@@ -95,6 +96,7 @@ test-unit: ## Run the tests that need no control plane
 	$(if $(RACE),CGO_ENABLED=1) go -C hack/localcluster test $(RACE) ./...
 	go -C hack/tools test -count=1 ./...
 	go -C test/bench test ./...
+	$(if $(RACE),CGO_ENABLED=1) go -C test/csidriver test $(RACE) ./...
 	go -C test/differential test ./...
 	go -C test/alerts test -count=1 ./...
 
@@ -142,6 +144,10 @@ upgrade: build localcluster ## Hand a cluster over from kube-controller-manager 
 releases: build ## Run the integration tests on API servers of the releases before
 	@for release in $(OLDER); do export KUBERNETES=$$release; \
 		go -C hack/localcluster run . build && go test -count=1 $(call timeout,INTEGRATION) ./test/integration || exit; done
+
+storage: build ## Run the tests of volumes, with a CSI driver and the sidecars that drivers have (the first time they are built: 1 to 3 minutes)
+	go -C hack/localcluster run . build --with-csi
+	STORAGE=1 go test -count=1 -v $(call timeout,STORAGE) ./test/integration -run '^(TestLifeOfAVolume|TestVolumesThatWaitForPods|TestDriver.*)$$'
 
 bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes -write ../../docs/performance.md')
 	go -C hack/localcluster run . build --with-upstream

@@ -36,6 +36,10 @@ var programs = []program{
 	{"kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"},
 	{"kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"},
 	{"kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{"csi-provisioner", "csi", "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner"},
+	{"csi-attacher", "csi", "github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher"},
+	{"csi-resizer", "csi", "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer"},
+	{driverProgram, driverProgram, "."},
 }
 
 // pinnedModules are the folders that pin a module each, in building order, and what they pin. They are modules of their
@@ -44,6 +48,8 @@ var pinnedModules = []struct{ folder, path string }{
 	{"etcd", "go.etcd.io/etcd/server/v3"},
 	{"kwok", "sigs.k8s.io/kwok"},
 	{"kubernetes", "k8s.io/kubernetes"},
+	{"csi", "github.com/kubernetes-csi/external-provisioner/v6"},
+	{driverProgram, ""}, // in this repository
 }
 
 // needed are the programs of every cluster; kubectl joins them where none is installed.
@@ -81,8 +87,11 @@ func (t *toolbox) checkRelease() error {
 	return nil
 }
 
-// folder is where a module is pinned.
+// folder is where a module is pinned, or where it is.
 func (t *toolbox) folder(module string) string {
+	if module == driverProgram {
+		return filepath.Join("..", "..", "test", driverProgram)
+	}
 	if module == "kubernetes" && t.release != "" {
 		if older := module + "-" + t.release; fileExists(filepath.Join(t.source, older, "go.mod")) {
 			return older
@@ -93,6 +102,7 @@ func (t *toolbox) folder(module string) string {
 
 func runBuild(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	upstream := flags.Bool("with-upstream", false, "also build kube-controller-manager, to compare with")
+	csi := flags.Bool("with-csi", false, "also build the CSI driver and its sidecars")
 	if err := parse(flags, args, 0); err != nil {
 		return err
 	}
@@ -100,7 +110,7 @@ func runBuild(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if err != nil {
 		return err
 	}
-	names := t.neededHere(ctx)
+	names := t.neededHere(ctx, *csi)
 	if *upstream {
 		names = append(names, "kube-controller-manager")
 	}
@@ -127,11 +137,15 @@ func runPath(_ context.Context, flags *flag.FlagSet, args []string) error {
 }
 
 // neededHere are the programs that have to be built for a cluster on this machine.
-func (t *toolbox) neededHere(ctx context.Context) []string {
+func (t *toolbox) neededHere(ctx context.Context, csi bool) []string {
+	names := slices.Clone(needed)
 	if t.installedKubectl(ctx) == "" {
-		return append(slices.Clone(needed), "kubectl")
+		names = append(names, "kubectl")
 	}
-	return slices.Clone(needed)
+	if csi {
+		names = append(names, withCSI()...)
+	}
+	return names
 }
 
 // missing returns those of the named programs that are not built yet.
@@ -173,23 +187,40 @@ func (t *toolbox) path(name string) (string, error) {
 
 // pinned reads the version that a folder pins, and a key over all that goes into a build there.
 func (t *toolbox) pinned(module string) (version, key string, err error) {
-	gomod, err := os.ReadFile(filepath.Join(t.source, t.folder(module), "go.mod"))
-	if err != nil {
-		return "", "", err
+	folder := filepath.Join(t.source, t.folder(module))
+	files := []string{filepath.Join(folder, "go.mod"), filepath.Join(folder, "go.sum")}
+	if module == driverProgram {
+		if files, err = sourcesOf(folder); err != nil {
+			return "", "", err
+		}
 	}
-	gosum, err := os.ReadFile(filepath.Join(t.source, t.folder(module), "go.sum"))
-	if err != nil {
-		return "", "", err
+	var parts []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", "", err
+		}
+		parts = append(parts, string(data))
 	}
-	match := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(modulePath(module)) + `\s+(v\S+)`).FindSubmatch(gomod)
-	if match == nil {
+	if module == driverProgram {
+		version = "source"
+	} else if version = requiredVersion(parts[0], modulePath(module)); version == "" {
 		return "", "", fmt.Errorf("%s/go.mod does not require %s", module, modulePath(module))
 	}
 	h := sha256.New()
-	for _, s := range []string{string(gomod), string(gosum), runtime.Version(), runtime.GOOS, runtime.GOARCH} {
+	for _, s := range append(parts, runtime.Version(), runtime.GOOS, runtime.GOARCH) {
 		fmt.Fprintf(h, "%d %s", len(s), s)
 	}
-	return string(match[1]), hex.EncodeToString(h.Sum(nil))[:12], nil
+	return version, hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// requiredVersion is the version of a module that a go.mod requires, or nothing.
+func requiredVersion(gomod, module string) string {
+	match := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + `\s+(v\S+)`).FindStringSubmatch(gomod)
+	if match == nil {
+		return ""
+	}
+	return match[1]
 }
 
 func modulePath(folder string) string {
@@ -219,7 +250,7 @@ func (t *toolbox) build(ctx context.Context, names []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "Building the control plane (%s).\n", strings.Join(programNames(missing), ", "))
-	fmt.Fprintln(os.Stderr, "This happens once and takes 5 to 15 minutes on 2 cores; later starts take seconds.")
+	fmt.Fprintf(os.Stderr, "This happens once and takes %s on 2 cores; later starts take seconds.\n", usualTime(missing))
 	start := time.Now()
 	for _, module := range pinnedModules {
 		var batch []program
@@ -234,6 +265,14 @@ func (t *toolbox) build(ctx context.Context, names []string) error {
 	}
 	fmt.Fprintf(os.Stderr, "Built the control plane in %s.\n", time.Since(start).Round(time.Second))
 	return nil
+}
+
+// usualTime is how long it takes to build programs.
+func usualTime(missing []program) string {
+	if slices.ContainsFunc(missing, func(p program) bool { return !slices.Contains(withCSI(), p.name) }) {
+		return "5 to 15 minutes"
+	}
+	return "1 to 3 minutes"
 }
 
 func programNames(ps []program) []string {

@@ -23,8 +23,8 @@ var (
 	stages string
 	//go:embed config/audit-policy.yaml
 	auditPolicy string
-	//go:embed config/scheduler.yaml
-	schedulerConfig []byte
+	//go:embed config/scheduler.yaml.tmpl
+	schedulerConfig string
 )
 
 // managerGrace is how long a controller manager may take to end by itself.
@@ -119,6 +119,7 @@ type options struct {
 	nodes             int
 	timeout           time.Duration
 	kubeadmAdmission  bool // exactly the admission plugins of kubeadm
+	csi               bool // a driver that provides volumes
 }
 
 // create makes a cluster and waits until it is ready. The caller owns it until it closes the returned lock.
@@ -160,6 +161,9 @@ func (c *cluster) complete(ctx context.Context, o options) (*description, error)
 	err = api.waitReady(alive)
 	if err == nil {
 		err = api.createNodes(alive, o.nodes)
+	}
+	if err == nil && o.csi {
+		err = c.startCSI(alive, api, o.nodes)
 	}
 	if ended := new(endedError); errors.As(context.Cause(alive), &ended) {
 		err = ended
@@ -260,13 +264,20 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 	if o.kubeadmAdmission {
 		data["KubeadmAdmission"] = "true"
 	}
+	if o.csi {
+		data["CSI"] = "true"
+	}
 	for key, name := range map[string]string{"Etcd": "etcd", "APIServer": "kube-apiserver", "Scheduler": "kube-scheduler", "Kwok": "kwok"} {
 		if data[key], err = c.tools.path(name); err != nil {
 			return err
 		}
 	}
-	var config bytes.Buffer
-	if err := template.Must(template.New("").Parse(kwokctlConfig)).Execute(&config, data); err != nil {
+	config, err := fillIn(kwokctlConfig, data)
+	if err != nil {
+		return err
+	}
+	scheduler, err := fillIn(schedulerConfig, data)
+	if err != nil {
 		return err
 	}
 	if err := writePKI(data["PKI"]); err != nil {
@@ -275,10 +286,17 @@ func (c *cluster) writeConfig(ctx context.Context, o options) error {
 	if err := os.WriteFile(data["AuditPolicy"], []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(data["SchedulerConfig"], schedulerConfig, 0o600); err != nil {
+	if err := os.WriteFile(data["SchedulerConfig"], scheduler, 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(c.file("localcluster", "config.yaml"), config.Bytes(), 0o600)
+	return os.WriteFile(c.file("localcluster", "config.yaml"), config, 0o600)
+}
+
+// fillIn makes a file of its template.
+func fillIn(text string, data map[string]string) ([]byte, error) {
+	var out bytes.Buffer
+	err := template.Must(template.New("").Parse(text)).Execute(&out, data)
+	return out.Bytes(), err
 }
 
 // kwokctl runs kwokctl on the cluster. Its output is shown only if it fails.

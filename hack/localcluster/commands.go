@@ -27,6 +27,7 @@ func createFlags(flags *flag.FlagSet) *options {
 	flags.StringVar(&o.controllerManager, "kube-controller-manager-binary", "", "run this program as the cluster's controller manager (default none)")
 	flags.IntVar(&o.nodes, "nodes", 3, "number of simulated nodes, each with room for 10,000 pods")
 	flags.BoolVar(&o.kubeadmAdmission, "kubeadm-admission", false, "exactly the admission plugins of kubeadm: new nodes keep the taint not-ready until somebody takes it away")
+	flags.BoolVar(&o.csi, "with-csi", false, "a CSI driver with its sidecars, which provides volumes, and a scheduler that waits for them")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long the cluster may take to get ready")
 	return o
 }
@@ -70,7 +71,7 @@ func runCreate(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if *hold {
 		ctx = untilEnd(ctx, os.Stdin)
 	}
-	if err := c.tools.ensureBuilt(ctx, *noBuild); err != nil {
+	if err := c.tools.ensureBuilt(ctx, o.csi, *noBuild); err != nil {
 		return err
 	}
 	d, owner, err := c.create(ctx, *o)
@@ -92,15 +93,19 @@ func runCreate(ctx context.Context, flags *flag.FlagSet, args []string) error {
 }
 
 // ensureBuilt builds what is missing of the control plane's programs, unless that is unwanted.
-func (t *toolbox) ensureBuilt(ctx context.Context, noBuild bool) error {
-	names := t.neededHere(ctx)
+func (t *toolbox) ensureBuilt(ctx context.Context, csi, noBuild bool) error {
+	names := t.neededHere(ctx, csi)
 	if !noBuild {
 		return t.build(ctx, names)
 	}
 	missing, err := t.missing(names)
 	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("the control plane's programs are not built yet (%s): run 'make localcluster' first, which takes 5 to 15 minutes",
-			strings.Join(programNames(missing), ", "))
+		command := "make localcluster"
+		if csi {
+			command = "go -C hack/localcluster run . build --with-csi"
+		}
+		err = fmt.Errorf("the control plane's programs are not built yet (%s): run '%s' first, which takes %s",
+			strings.Join(programNames(missing), ", "), command, usualTime(missing))
 	}
 	return err
 }
@@ -193,12 +198,15 @@ func runStopComponent(_ context.Context, flags *flag.FlagSet, args []string) err
 func runStartComponent(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	name := nameFlag(flags)
 	timeout := flags.Duration("timeout", 2*time.Minute, "how long the API server may take to get ready")
-	c, _, err := parseComponent(flags, name, args)
+	c, component, err := parseComponent(flags, name, args)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
+	if component == driverProgram {
+		return c.startDriver(ctx)
+	}
 	return c.startComponent(ctx)
 }
 

@@ -49,7 +49,7 @@ func newTestCluster(t *testing.T, name string) *cluster {
 func TestPinnedVersionsAreFound(t *testing.T) {
 	t.Setenv("KUBERNETES", "")
 	tools := newTestToolbox(t)
-	for module, prefix := range map[string]string{"kubernetes": "v1.37.", "etcd": "v3.7.", "kwok": "v0.8."} {
+	for module, prefix := range map[string]string{"kubernetes": "v1.37.", "etcd": "v3.7.", "kwok": "v0.8.", "csi": "v6.4.", driverProgram: "source"} {
 		version, key, err := tools.pinned(module)
 		if err != nil || !strings.HasPrefix(version, prefix) || len(key) != 12 {
 			t.Errorf("%s: version %q, key %q, error %v", module, version, key, err)
@@ -100,7 +100,7 @@ func TestMissingProgramsAreNamed(t *testing.T) {
 	if err != nil || strings.Join(programNames(missing), " ") != "kwok" {
 		t.Errorf("missing %v, error %v", programNames(missing), err)
 	}
-	err = tools.ensureBuilt(t.Context(), true)
+	err = tools.ensureBuilt(t.Context(), false, true)
 	if err == nil || !strings.Contains(err.Error(), "make localcluster") {
 		t.Errorf("--no-build without programs: %v", err)
 	}

@@ -39,6 +39,7 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	case *all == "all" && *manifest != "":
 		return errors.New("--manifest and --examples=all exclude one another")
 	case *all == "all":
+		o.csi = true
 		*manifest = filepath.Join(repository, "examples")
 	case *manifest == "":
 		*manifest = filepath.Join(repository, "examples", "web.yaml")
@@ -46,7 +47,7 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if err := o.check(); err != nil {
 		return fmt.Errorf("%w ('make build' builds it)", err)
 	}
-	if err := c.tools.ensureBuilt(ctx, false); err != nil {
+	if err := c.tools.ensureBuilt(ctx, o.csi, false); err != nil {
 		return err
 	}
 
@@ -76,7 +77,7 @@ func (c *cluster) demonstrate(ctx context.Context, d *description, manifest stri
 
 	err := c.rollOut(alive, d, manifest, all)
 	if err == nil {
-		printHints(d)
+		printHints(d, all)
 		<-alive.Done()
 	}
 	ended := new(endedError)
@@ -112,9 +113,13 @@ func (c *cluster) rollOut(ctx context.Context, d *description, manifest string, 
 	if err := a.awaitAll(ctx); err != nil {
 		return err
 	}
+	if err := a.awaitVolumes(ctx); err != nil {
+		return err
+	}
 	return c.kubectl(ctx, d,
 		[]string{"get", "deployments,replicasets,daemonsets,statefulsets,persistentvolumeclaims,jobs,cronjobs," +
 			"poddisruptionbudgets,horizontalpodautoscalers,pods,services,endpointslices", "--output=wide"},
+		[]string{"get", "storageclasses,persistentvolumes,volumeattachments"},
 		[]string{"get", "--namespace=team", "resourcequotas,deployments,pods"},
 	)
 }
@@ -133,7 +138,13 @@ func (c *cluster) kubectl(ctx context.Context, d *description, all ...[]string) 
 	return nil
 }
 
-func printHints(d *description) {
+func printHints(d *description, csi bool) {
+	volumes := ""
+	if csi {
+		volumes = `  kubectl patch persistentvolumeclaim data-db-0 --patch='{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}'
+  kubectl get persistentvolumeclaims,persistentvolumes,volumeattachments
+`
+	}
 	fmt.Printf(`
 The control plane stays up until Ctrl-C. In another terminal:
 
@@ -152,9 +163,9 @@ The control plane stays up until Ctrl-C. In another terminal:
   kubectl delete deployment web --cascade=foreground
   kubectl create namespace shop && kubectl delete namespace shop
   bin/localcluster kill-node node-0
-  tail -f %[1]s/kube-controller-manager.log
+%[2]s  tail -f %[1]s/kube-controller-manager.log
 
-`, d.Logs)
+`, d.Logs, volumes)
 }
 
 func say(format string, args ...any) {

@@ -71,7 +71,8 @@ func emptyServer(t *testing.T) *rest.Config {
 				"endpointslices": "EndpointSlice", "namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap",
 				"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume", "resourcequotas": "ResourceQuota", "jobs": "Job", "cronjobs": "CronJob",
 				"daemonsets": "DaemonSet", "statefulsets": "StatefulSet", "controllerrevisions": "ControllerRevision", "poddisruptionbudgets": "PodDisruptionBudget",
-				"certificatesigningrequests": "CertificateSigningRequest", "clusterroles": "ClusterRole", "horizontalpodautoscalers": "HorizontalPodAutoscaler", "leases": "Lease"}
+				"certificatesigningrequests": "CertificateSigningRequest", "clusterroles": "ClusterRole", "horizontalpodautoscalers": "HorizontalPodAutoscaler", "leases": "Lease",
+				"volumeattributesclasses": "VolumeAttributesClass"}
 			group := strings.TrimPrefix(strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"), "/api/")
 			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kinds[path.Base(r.URL.Path)]+"List", group)
 		}

@@ -240,8 +240,9 @@ func (p *Projection) fit(decoded *corev1.Pod) *corev1.Pod {
 	kept.Spec.Volumes = fitVolumes(decoded.Spec.Volumes)
 	kept.Status.PodIPs = fitted(decoded.Status.PodIPs)
 	kept.Status.Conditions = p.fitConditions(decoded)
-	kept.Status.ContainerStatuses = fitStatuses(decoded.Status.ContainerStatuses)
-	kept.Status.InitContainerStatuses = fitStatuses(decoded.Status.InitContainerStatuses)
+	kept.Status.ContainerStatuses = p.fitStatuses(decoded, decoded.Status.ContainerStatuses)
+	kept.Status.InitContainerStatuses = p.fitStatuses(decoded, decoded.Status.InitContainerStatuses)
+	kept.Status.EphemeralContainerStatuses = p.fitStatuses(decoded, decoded.Status.EphemeralContainerStatuses)
 	return &kept
 }
 
@@ -295,11 +296,16 @@ func fitVolumes(volumes []corev1.Volume) []corev1.Volume {
 }
 
 // fitStatuses leaves out the statuses of containers of which nothing is kept but the name, such as those that have never
-// restarted.
-func fitStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// restarted. Whether a container runs is kept of pods that are being deleted, and not since when: that would make all pods different.
+func (p *Projection) fitStatuses(pod *corev1.Pod, statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range statuses {
 		name := s.Name
+		if running := s.State.Running != nil; running && !p.wholePods {
+			if s.State.Running = nil; pod.DeletionTimestamp != nil {
+				s.State.Running = &corev1.ContainerStateRunning{}
+			}
+		}
 		if s.Name = ""; !reflect.ValueOf(&s).Elem().IsZero() {
 			s.Name = name
 			kept = append(kept, s)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/attachdetach"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/bootstrapsigner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/clusterroleaggregation"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/cronjob"
@@ -16,6 +17,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpoint"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslice"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/endpointslicemirroring"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/ephemeralvolume"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/garbagecollector"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/horizontalpodautoscaler"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/job"
@@ -23,6 +25,8 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/namespace"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodeipam"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/nodelifecycle"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumebinder"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/persistentvolumeexpander"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/podgc"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvcprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/pvprotection"
@@ -37,12 +41,14 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/tokencleaner"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttl"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers/ttlafterfinished"
+	"github.com/standalone-kcm/controller-manager/pkg/controllers/vacprotection"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 )
 
 // Registry returns all controllers, with their defaults, which a command line may change. To add one: a folder and a line.
 func Registry() []manager.Controller {
 	return []manager.Controller{
+		attachdetach.New(attachdetach.Options{}),
 		bootstrapsigner.New(bootstrapsigner.Options{}),
 		clusterroleaggregation.New(clusterroleaggregation.Options{}),
 		cronjob.New(cronjob.Options{}),
@@ -55,6 +61,7 @@ func Registry() []manager.Controller {
 		endpoint.New(endpoint.Options{}),
 		endpointslice.New(endpointslice.Options{}),
 		endpointslicemirroring.New(endpointslicemirroring.Options{}),
+		ephemeralvolume.New(ephemeralvolume.Options{}),
 		garbagecollector.New(garbagecollector.Options{}),
 		horizontalpodautoscaler.New(horizontalpodautoscaler.Options{}),
 		job.New(job.Options{}),
@@ -62,6 +69,8 @@ func Registry() []manager.Controller {
 		namespace.New(namespace.Options{}),
 		nodeipam.New(nodeipam.Options{}),
 		nodelifecycle.New(nodelifecycle.Options{}),
+		persistentvolumebinder.New(persistentvolumebinder.Options{}),
+		persistentvolumeexpander.New(persistentvolumeexpander.Options{}),
 		podgc.New(podgc.Options{}),
 		pvcprotection.New(pvcprotection.Options{}),
 		pvprotection.New(pvprotection.Options{}),
@@ -76,6 +85,7 @@ func Registry() []manager.Controller {
 		tokencleaner.New(tokencleaner.Options{}),
 		ttl.New(ttl.Options{}),
 		ttlafterfinished.New(ttlafterfinished.Options{}),
+		vacprotection.New(vacprotection.Options{}),
 	}
 }
 

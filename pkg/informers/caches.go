@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
@@ -84,13 +85,17 @@ type IndexedStore[T metav1.Object] struct {
 // IndexedObjects returns the same cache as [Objects], with an index: By finds the objects for which values returns a value. Who asks
 // for the same cache with the same name of an index gets the index that is there.
 func IndexedObjects[T apiObject](f *Factory, name string, values func(T) []string, paths ...string) (IndexedStore[T], error) {
-	s, err := objects[T](f, cache.Indexers{name: func(o any) ([]string, error) {
+	s, err := objects[T](f, indexOf(name, values), paths)
+	return IndexedStore[T]{s, name}, err
+}
+
+func indexOf[T any](name string, values func(T) []string) cache.Indexers {
+	return cache.Indexers{name: func(o any) ([]string, error) {
 		if object, ok := o.(T); ok {
 			return values(object), nil
 		}
 		return nil, nil
-	}}, paths)
-	return IndexedStore[T]{s, name}, err
+	}}
 }
 
 // By returns the objects that the index has under a value.
@@ -168,6 +173,13 @@ func newStore[T metav1.Object](kind schema.GroupVersionKind, informer cache.Shar
 
 // Kind is the kind of the objects.
 func (s Store[T]) Kind() schema.GroupVersionKind { return s.kind }
+
+// Reached reports whether the cache shows the state of a resourceVersion, or a later one. The version may be that of another resource, as the
+// API server counts the changes of all resources that it stores together. What is read of the cache after that is at least as new.
+func (s Store[T]) Reached(version string) bool {
+	order, err := resourceversion.CompareResourceVersion(s.informer.GetIndexer().LastStoreSyncResourceVersion(), version)
+	return err == nil && order >= 0
+}
 
 // Informer is what fills the cache.
 func (s Store[T]) Informer() cache.SharedIndexInformer { return s.informer }

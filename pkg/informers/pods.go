@@ -135,6 +135,12 @@ func PodsByClaim(f *Factory, reads ...PodFields) (ClaimPodCache, error) {
 	return ClaimPodCache{s}, err
 }
 
+// IndexedPods returns the same cache of pods as [Pods], with an index of the caller's choice, see [IndexedObjects].
+func IndexedPods(f *Factory, name string, values func(*corev1.Pod) []string, reads ...PodFields) (IndexedStore[*corev1.Pod], error) {
+	s, err := podStore(f, indexOf(name, values), reads)
+	return IndexedStore[*corev1.Pod]{s, name}, err
+}
+
 // Naming returns the pods whose volumes name the claim, on nodes or not, also those with an ephemeral volume whose claim would have that name.
 func (c ClaimPodCache) Naming(namespace, claim string) []*corev1.Pod {
 	return c.by(byClaim, cache.NewObjectName(namespace, claim).String())

@@ -56,6 +56,8 @@ func scenarios() []scenario {
 		{"nodettl", "1980 nodes come and report their status, and the cluster grows past a limit", false, nodeTTLs},
 		{"nodes", "1000 nodes get ranges of addresses, and 100 of them with 10 pods each are tainted", false, nodesAndTaints},
 		{"heartbeats", "5000 nodes are well for a minute, and 200 of them with 30 pods each are lost", false, heartbeats},
+		{"attachments", "2000 volumes are attached to 40 nodes, move to 40 others at once, and a node of 50 is drained", false, attachments},
+		{"volumes", "500 claims that name their volumes, and 1000 whose volumes a driver makes, also among 10,000 Released volumes", false, volumes},
 		{"clusterroles", "100 ClusterRoles are added to view, edit and admin, beside 2000 others that change", false, clusterRoles},
 		{"autoscalers", "2000 HorizontalPodAutoscalers, whose metrics an aggregated API server has", false, autoscalers},
 		{"quotas", "pods of a namespace of 10,000 with 5 quotas are deleted", false, quotas},

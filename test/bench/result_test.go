@@ -106,7 +106,7 @@ func TestChoose(t *testing.T) {
 		o    options
 		want string
 	}{
-		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets statefulsets job cronjobs slices protection budgets certificates nodettl nodes heartbeats clusterroles autoscalers quotas"},
+		{options{}, "writes growth loaded defaults endpoints takeover orphans accounts namespaces garbage tenants everything daemonsets statefulsets job cronjobs slices protection budgets certificates nodettl nodes heartbeats attachments volumes clusterroles autoscalers quotas"},
 		{options{quick: true}, "writes endpoints"},
 		{options{only: "takeover,writes"}, "takeover writes"},
 		{options{only: "takeover", quick: true}, "takeover"},

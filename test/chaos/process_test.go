@@ -22,6 +22,8 @@ type process struct {
 
 	manager *cluster.Manager // the present one; nil before the first
 
+	reviving sync.Mutex // held while the next process is started: several goroutines of a scenario may wait at the same time
+
 	mu     sync.Mutex
 	alive  *os.Process // nil if it was told to end
 	ending *os.Process // that was told to end last
@@ -113,6 +115,8 @@ func (p *process) killed() int {
 // revive starts the next process if the present one has ended, and reports whether one lives.
 func (p *process) revive() bool {
 	p.Helper()
+	p.reviving.Lock()
+	defer p.reviving.Unlock()
 	if p.manager == nil {
 		return false // the first has not been started yet
 	}

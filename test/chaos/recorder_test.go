@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -123,12 +125,27 @@ func (r *recording) now(t testing.TB) *oracle.History {
 	return h
 }
 
-// leaveOut takes the nodes of other runs out of a history: the manager of this one does not see them.
+// leaveOut takes the nodes, volumes and classes of other runs out of a history: the manager of this one does not see them.
 func (r *recording) leaveOut(h *oracle.History) {
 	h.Revisions = slices.DeleteFunc(h.Revisions, func(v oracle.Revision) bool {
-		runs := v.Object.GetLabels()[proxy.Runs]
-		return v.Kind() == oracle.Node && runs != "" && runs != proxy.ForAll && !slices.Contains(r.namespaces, runs)
+		switch o := v.Object.(type) {
+		case *corev1.Node:
+			runs := o.Labels[proxy.Runs]
+			return runs != "" && runs != proxy.ForAll && !slices.Contains(r.namespaces, runs)
+		case *corev1.PersistentVolume:
+			return !r.owns(o.Name) && !slices.Contains(r.namespaces, o.Labels[proxy.OfNamespace])
+		case *storagev1.VolumeAttachment: // whose nodes are named after the namespace
+			return !r.owns(o.Spec.NodeName)
+		case *storagev1.VolumeAttributesClass, *storagev1.StorageClass:
+			return !slices.Contains(r.namespaces, v.Object.GetLabels()[proxy.OfNamespace])
+		}
+		return false
 	})
+}
+
+// owns reports whether something without a namespace is named after one of this run.
+func (r *recording) owns(name string) bool {
+	return slices.ContainsFunc(r.namespaces, func(namespace string) bool { return strings.HasPrefix(name, namespace+"-") })
 }
 
 // gap returns an error if revisions may be missing, because the API server had forgotten them before the recorder asked. A history

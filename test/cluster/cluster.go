@@ -68,10 +68,13 @@ type Cluster struct {
 // shared is the control plane of the running test package.
 var shared struct {
 	sync.Mutex
-	options []Option
+	all     []Option // of the package
+	options []Option // those that the control plane still lacks
 	cluster *Cluster
 	err     error
 	manager *Manager // see SharedManager
+	csi     *Cluster // see StartWithCSI
+	csiErr  error
 }
 
 // Option changes the control plane of a package before its first test.
@@ -97,7 +100,7 @@ func Main(m *testing.M, options ...Option) (code int) {
 	if !given {
 		_ = flag.Set("test.parallel", parallel) // the flag exists
 	}
-	shared.options = options
+	shared.all, shared.options = options, options
 	code = m.Run()
 	if err := end(); err != nil {
 		fmt.Fprintf(os.Stderr, "FAIL: after the tests: %v\n", err)
@@ -110,11 +113,14 @@ func Main(m *testing.M, options ...Option) (code int) {
 func end() error {
 	shared.Lock()
 	defer shared.Unlock()
+	var problems []error
+	if shared.csi != nil {
+		problems = append(problems, shared.csi.checkRights(), shared.csi.stop())
+	}
 	c := shared.cluster
 	if c == nil {
-		return nil
+		return errors.Join(problems...)
 	}
-	var problems []error
 	if shared.manager != nil {
 		problems = append(problems, c.waitForNamespaces(), shared.manager.end())
 	}

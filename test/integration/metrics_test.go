@@ -78,14 +78,29 @@ var scraped = []metric{
 	{"NL-61", "node_collector_zone_health", "GAUGE", "zone", "zone=", ""},
 	{"NL-61", "node_collector_zone_size", "GAUGE", "zone", "zone=", ""},
 	{"NL-61", "node_collector_unhealthy_nodes_in_zone", "GAUGE", "zone", "zone=", ""},
+	{"AD-54", "attach_detach_controller_attachdetach_controller_forced_detaches", "COUNTER", "reason", "reason=timeout;reason=out-of-service", ""},
 	{"TE-33", "taint_eviction_controller_pod_deletions_total", "COUNTER", "", "", ""},
 	{"TE-34", "taint_eviction_controller_pod_deletion_duration_seconds", "HISTOGRAM", "", "", ""},
+	{"ST-26", "ephemeral_volume_controller_create_total", "COUNTER", "", "", ""},
+	{"ST-26", "ephemeral_volume_controller_create_failures_total", "COUNTER", "", "", ""},
 	{"IPAM-52", "node_ipam_controller_cidrset_cidrs_allocations_total", "COUNTER", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
 	{"IPAM-52", "node_ipam_controller_cidrset_cidrs_releases_total", "COUNTER", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
 	{"IPAM-53", "node_ipam_controller_cirdset_max_cidrs", "GAUGE", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
 	{"IPAM-54", "node_ipam_controller_cidrset_usage_cidrs", "GAUGE", "clusterCIDR", "clusterCIDR=10.0.0.0/8;clusterCIDR=fd00:64::/48", ""},
 	{"IPAM-76", "node_ipam_controller_nodes_waiting", "GAUGE", "", "", ""},
 	{"IPAM-76", "node_ipam_controller_nodes_with_wrong_ranges", "GAUGE", "", "", ""},
+	{"PV-61", "pv_collector_total_pv_count", "GAUGE", "plugin_name volume_mode", "", ""},
+	{"PV-61", "pv_collector_bound_pv_count", "GAUGE", "storage_class", "", ""},
+	{"PV-61", "pv_collector_unbound_pv_count", "GAUGE", "storage_class", "", ""},
+	{"PV-61", "pv_collector_bound_pvc_count", "GAUGE", "namespace storage_class volume_attributes_class", "", ""},
+	{"PV-61", "pv_collector_unbound_pvc_count", "GAUGE", "namespace storage_class volume_attributes_class", "", ""},
+	{"PV-62", "volume_operation_total_seconds", "HISTOGRAM", "operation_name plugin_name", "", "0.1 0.25 0.5 1 2.5 5 10 15 25 50 120 300 600"},
+	{"PV-62", "volume_operation_errors_total", "COUNTER", "operation_name plugin_name", "", ""},
+	{"PV-62", "volume_operation_total_errors", "COUNTER", "operation_name plugin_name", "", ""},
+	{"PV-63", "retroactive_storageclass_total", "COUNTER", "", "", ""},
+	{"PV-63", "retroactive_storageclass_errors_total", "COUNTER", "", "", ""},
+	{"PV-92", "pv_binder_oldest_request_seconds", "GAUGE", "driver", "", ""},
+	{"PV-37", "pv_binder_released_volumes_total", "COUNTER", "", "", ""},
 	{"runtime", "controller_manager_reconcile_duration_seconds", "HISTOGRAM", "controller", everyone, ""},
 	{"runtime", "controller_manager_reconciles_total", "COUNTER", "controller result",
 		"controller=deployment-controller result=wrote;controller=endpoints-controller result=unchanged;controller=replicaset-controller result=panic", ""},
@@ -98,7 +113,7 @@ var scraped = []metric{
 	{"runtime", "controller_manager_keys_failing", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_brake_held", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_writes_refused", "GAUGE", "controller", everyone, ""},
-	{"REG-101", "controller_manager_controller_off", "GAUGE", "controller reason", "controller=persistentvolume-binder-controller", ""},
+	{"REG-101", "controller_manager_controller_off", "GAUGE", "controller reason", "controller=resourceclaim-controller", ""},
 	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_write_slots_used", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_queue_wait_seconds", "GAUGE", "controller", everyone, ""},
@@ -181,6 +196,7 @@ func TestMetricsOfALeader(t *testing.T) {
 	})
 	t.Run("the dashboard and the alerts name what there is", func(t *testing.T) { s.hasAllThatIsNamed(t) })
 	b.workload("web")
+	b.volumesForMetrics()
 	b.wait("finished pods are collected", func() error {
 		if s.scrape("/metrics")["pod_gc_collector_force_delete_pods_total"] == nil {
 			return fmt.Errorf("none was")
@@ -291,6 +307,7 @@ var byFirstUse = map[string]string{
 	"controller_manager_stale_sync_skips_total":    "controllers and the kinds in caches",
 	"replicaset_controller_stale_sync_skips_total": "the kinds in caches",
 	"rest_client_requests_total":                   "codes, methods and one host",
+	"volume_operation_total_seconds":               "the drivers of volumes, and two operations",
 	"pod_gc_collector_force_delete_pods_total":     "the contract has the namespace as a label (MH-31), and no pod is deleted here",
 }
 

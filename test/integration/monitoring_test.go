@@ -21,7 +21,14 @@ const monitoring = "../../deploy/monitoring"
 var appearsLater = map[string]string{
 	"pod_gc_collector_force_delete_pod_errors_total": "TestMetrics of podgc counts an error",
 	"pod_gc_collector_force_delete_pods_total":       "TestMetricsOfALeader has one deleted",
+	"attachdetach_controller_total_volumes":          "TestVolumesAreAttached has some",
+	"storage_operation_duration_seconds_bucket":      "TestVolumesAreAttached has some",
 	"controller_manager_writes_total":                "TestMetricsOfALeader has some",
+	"pv_collector_bound_pvc_count":                   "TestMetricsOfALeader has one",
+	"pv_collector_unbound_pvc_count":                 "TestMetricsOfALeader has one",
+	"pv_binder_oldest_request_seconds":               "TestMetricsOfALeader has one",
+	"volume_operation_total_seconds_bucket":          "TestMetricsOfALeader has some",
+	"volume_operation_errors_total":                  "TestMetricsOfALeader has one",
 	"controller_manager_stale_sync_skips_total":      "TestMetricsOfALeader and the tests of pkg/reconcile count them",
 }
 

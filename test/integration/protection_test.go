@@ -121,23 +121,14 @@ func TestClaimsStayWhileTheyAreUsed(t *testing.T) { // SM-30, SM-35, SM-36
 func TestClaimsOfEphemeralVolumes(t *testing.T) { // SM-36
 	b := share(t)
 	owner := b.mounting("user", "x", func(p *corev1.Pod) {
-		p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-			}},
-		}}
+		p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: oneGibibyte()}
 		p.Spec.NodeName = "node-0"
 		if nodes, err := b.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 1}); err == nil && len(nodes.Items) > 0 {
 			p.Spec.NodeName = nodes.Items[0].Name
 		}
 	})
-	b.claim("user-data") // the controller of ephemeral volumes does not run here
+	b.waitOwned("user-data", owner)
 	b.claim("user-other")
-	reference := fmt.Appendf(nil, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"user","uid":%q,"controller":true}]}}`, owner.UID)
-	if _, err := b.Client.CoreV1().PersistentVolumeClaims(b.ns).Patch(t.Context(), "user-data", types.MergePatchType, reference, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	b.deleteClaim("user-data")
 	b.deleteClaim("user-other")
 	b.claimIs("user-other", "gone")
@@ -168,10 +159,8 @@ func (b *bench) useOfABoundClaim() {
 			return fmt.Errorf("conditions: %+v", c.Status.Conditions)
 		})
 	}
+	b.disk("bound", "1Gi", b.reservedFor("bound"))
 	b.claim("bound")
-	if _, err := claims.Patch(b.Context(), "bound", types.MergePatchType, []byte(`{"status":{"phase":"Bound"}}`), metav1.PatchOptions{}, "status"); err != nil {
-		b.Fatal(err)
-	}
 	says(corev1.ConditionTrue, "NoPodsUsingPVC")
 	b.mounting("mounts-bound", "bound", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} })
 	says(corev1.ConditionFalse, "PodUsingPVC")
@@ -195,22 +184,9 @@ func TestVolumesStayWhileTheyAreBound(t *testing.T) { // SM-20, SM-22, SM-23, SM
 // lifeOfAVolume makes a volume, takes its finalizer off, has it bound, deletes it, and waits until it is gone when it is released.
 func (b *bench) lifeOfAVolume() {
 	b.Helper()
-	volumes, name := b.Client.CoreV1().PersistentVolumes(), "disk-"+b.ns
-	made, err := volumes.Create(b.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
-		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if !slices.Contains(made.Finalizers, volumeFinalizer) {
-		b.Errorf("SM-23: admission gives the volume no finalizer: %v", made.Finalizers)
-	}
-	patch := func(document string, subresources ...string) {
-		b.Helper()
-		if _, err := volumes.Patch(b.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{}, subresources...); err != nil {
-			b.Fatal(err)
-		}
+	volumes, name := b.Client.CoreV1().PersistentVolumes(), b.disk("disk", "1Gi", b.reservedFor("disk"))
+	if made, err := volumes.Get(b.Context(), name, metav1.GetOptions{}); err != nil || !slices.Contains(made.Finalizers, volumeFinalizer) {
+		b.Errorf("SM-23: admission gives the volume no finalizer: %v, %v", made.Finalizers, err)
 	}
 	is := func(what string) {
 		b.Helper()
@@ -222,15 +198,16 @@ func (b *bench) lifeOfAVolume() {
 			return fmt.Errorf("%v: %+v", err, v.ObjectMeta)
 		})
 	}
-	patch(`{"metadata":{"finalizers":null}}`)
+	b.patchDisk(name, `{"metadata":{"finalizers":null}}`)
 	is("protected")
-	patch(`{"status":{"phase":"Bound"}}`, "status")
+	b.wants("disk", "1Gi")
+	b.waitBound("disk", name)
 	if err := volumes.Delete(b.Context(), name, metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	patch(`{"metadata":{"labels":{"looked":"at"}}}`)
+	b.patchDisk(name, `{"metadata":{"labels":{"looked":"at"}}}`)
 	is("protected")
-	patch(`{"status":{"phase":"Released"}}`, "status")
+	b.deleteClaim("disk")
 	is("gone")
 }
 

@@ -87,9 +87,11 @@ func (b *bench) work() (set *appsv1.ReplicaSet) {
 	}
 	elsewhere := map[string]func(*bench){
 		"Jobs": (*bench).workOfJobs, "DaemonSets": (*bench).workOfDaemonSets, "StatefulSets": (*bench).workOfStatefulSets,
-		"service accounts": (*bench).workOfServiceAccounts, "nodes": (*bench).workOfNodes, "garbage": (*bench).workOfGarbage, "namespaces": (*bench).workOfNamespaces,
+		"service accounts": (*bench).workOfServiceAccounts, "nodes": (*bench).workOfNodes, "garbage": (*bench).workOfGarbage, "attachments": (*bench).workOfAttachments, "namespaces": (*bench).workOfNamespaces,
 		"CronJobs": (*bench).workOfCronJobs, "certificates": (*bench).workOfCertificates, "bootstrap tokens": (*bench).workOfBootstrapTokens,
 		"cluster roles": (*bench).workOfClusterRoles, "protection": (*bench).workOfProtection, "autoscalers": (*bench).workOfAutoscalers,
+		"ephemeral volumes": (*bench).workOfEphemeralVolumes, "growth": (*bench).workOfTheExpander, "attributes classes": (*bench).lifeOfAnAttributesClass,
+		"volumes": (*bench).workOfVolumes,
 	}
 	b.Run("work", func(t *testing.T) {
 		for name, work := range here {
@@ -191,8 +193,8 @@ func (b *bench) loseTheLease(m *cluster.Manager) {
 func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 	b.Helper()
 	begin := b.AuditEnd(b.T)
-	m := b.Manager(b.T, "--controllers=deployment,endpoint", "--kube-api-qps=2", "--kube-api-burst=1", listing,
-		"--concurrent-deployment-syncs=20", "--concurrent-endpoint-syncs=20")
+	m := b.Manager(b.T, "--controllers=deployment,endpoint,ephemeral-volume", "--kube-api-qps=2", "--kube-api-burst=1", listing,
+		"--concurrent-deployment-syncs=20", "--concurrent-endpoint-syncs=20", "--concurrent-ephemeralvolume-syncs=20")
 	b.create(deployment("first", 0))
 	b.service("first")
 	b.wait("the manager works", func() error {
@@ -205,8 +207,10 @@ func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 	for i := range 6 {
 		b.create(deployment(fmt.Sprintf("before-%d", i), 0))
 		b.service(fmt.Sprintf("before-%d", i))
+		b.withEphemeral(fmt.Sprintf("slow-%d", i), "data")
 	}
 	b.create(deployment("taken", 1))
+	b.withEphemeral("taken", "data")
 	b.service("taken")
 	copied := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: set.Name, Labels: set.Labels}, Spec: set.Spec}
 	if _, err := b.Client.AppsV1().ReplicaSets(b.ns).Create(b.Context(), copied, metav1.CreateOptions{}); err != nil {
@@ -216,8 +220,9 @@ func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 	if _, err := b.Client.CoreV1().Endpoints(b.ns).Create(b.Context(), taken, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.wait("both names were looked at", func() error {
-		want := map[string]bool{"endpoints taken": true, "replicasets " + set.Name: true}
+	b.claim("taken-data")
+	b.wait("the names were looked at", func() error {
+		want := map[string]bool{"endpoints taken": true, "replicasets " + set.Name: true, "persistentvolumeclaims taken-data": true}
 		requests, _ := b.Requests(b.T, begin)
 		for _, r := range requests {
 			if r.ByManager() && r.Verb == "get" {
@@ -237,7 +242,7 @@ func (b *bench) namesThatAreTaken(set *appsv1.ReplicaSet) {
 func (b *bench) seesWhatIsOld(begin int64) {
 	b.Helper()
 	b.wait("the manager knows how far the server was", func() error {
-		want := map[string]bool{"deployments": true, "replicasets": true, "pods": true}
+		want := map[string]bool{"deployments": true, "replicasets": true, "pods": true, "persistentvolumeclaims": true}
 		requests, _ := b.Requests(b.T, begin)
 		for _, r := range requests {
 			if r.ByManager() && r.Verb == "list" && strings.HasSuffix(r.RequestURI, "limit=1") {
@@ -250,6 +255,8 @@ func (b *bench) seesWhatIsOld(begin int64) {
 		return nil
 	})
 	b.bound("second", "") // something new of each kind
+	b.claim("second")
+	b.waitOwned("new-data", b.withEphemeral("new", "data"))
 	b.create(deployment("second", 0))
 	b.wait("it sees what is new", func() error {
 		if !slices.ContainsFunc(b.sets(), func(rs appsv1.ReplicaSet) bool { return rs.Labels["app"] == "second" }) {

@@ -41,6 +41,8 @@ type Options struct {
 	Surge Surge
 	// Slices says that a manager runs the endpointslice controller, so that slices are missed also if it never wrote one (S15).
 	Slices bool
+	// Binds says that a manager runs the controller that binds claims to volumes (S35).
+	Binds bool
 
 	// OrphanQuarantine is how long a node must be absent before its pods are orphans. By default 40 s.
 	OrphanQuarantine time.Duration
@@ -148,9 +150,13 @@ type hooks struct {
 	end    func()
 }
 
-// All are the oracles that Check can run, S1 to S28, L1 and L3.
+// All are the oracles that Check can run, S1 to S35, L1 and L3.
 func All() []Oracle {
-	return []Oracle{S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), S15(), S16(), S17(), S18(), S19(), S20(), S21(), S22(), S23(), S24(), S25(), S26(), S27(), S28(), L1(), L3()}
+	return []Oracle{
+		S1(), S2(), S3(), S4(), S5(), S6(), S7(), S8(), S9(), S10(), S11(), S12(), S13(), S14(), S15(), S16(), S17(), S18(), S19(), S20(), S21(), S22(), S23(), S24(), S25(), S26(), S27(), S28(),
+		S29(), S30(), S31(), S32(), S33(), S34(), S35(),
+		L1(), L3(),
+	}
 }
 
 // Safety are the oracles that need not wait for the end.

@@ -23,6 +23,8 @@ import (
 // Final returns the objects that exist at the end of a history, of the kinds that controllers write. Revisions are left out: how many
 // there are depends on which templates a controller has seen.
 func Final(h *History) []Object {
+	// Which nodes attach what depends on the scheduler; what users do with volumes says nothing about controllers.
+	left := []string{Lease, ControllerRevision, Node, Namespace, PersistentVolume, VolumeAttachment, VolumeAttributesClass, StorageClass}
 	last := map[string]*Revision{}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]
@@ -32,7 +34,7 @@ func Final(h *History) []Object {
 	}
 	var all []Object
 	for _, r := range last {
-		if r.Type != Deleted && r.Kind() != Lease && r.Kind() != ControllerRevision && r.Kind() != Node && r.Kind() != Namespace {
+		if r.Type != Deleted && !slices.Contains(left, r.Kind()) {
 			all = append(all, r.Object)
 		}
 	}
@@ -73,6 +75,11 @@ func Diff(a, b []Object, rename func(namespace string) string) (lines []string) 
 // masked writes each object as a line that says nothing about chance.
 func masked(all []Object, rename func(string) string) (lines []string) {
 	names := map[types.UID]string{} // what masked objects are called by others
+	for _, o := range all {
+		if kindOf(o) == PersistentVolume {
+			names[o.GetUID()] = "*" // which of several a claim gets is chance
+		}
+	}
 	for _, kind := range []string{Deployment, DaemonSet, StatefulSet, Job, ReplicaSet, Pod, EndpointSlice} {
 		for _, o := range all {
 			if kindOf(o) == kind {
@@ -164,6 +171,10 @@ func essence(o Object, names map[types.UID]string) any {
 		s := o.Status
 		return map[string]any{"meta": meta, "spec": o.Spec, "observed": s.ObservedGeneration == o.Generation, "updated": s.CurrentRevision == s.UpdateRevision,
 			"counts": []any{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.CurrentReplicas, s.UpdatedReplicas}}
+	case *corev1.PersistentVolume:
+		return map[string]any{"finalizers": o.GetFinalizers(), "deleting": o.GetDeletionTimestamp() != nil, "class": o.Spec.StorageClassName, "phase": o.Status.Phase}
+	case *corev1.PersistentVolumeClaim:
+		return map[string]any{"meta": meta, "class": o.Spec.StorageClassName, "phase": o.Status.Phase, "bound": o.Spec.VolumeName != ""}
 	case *corev1.Service:
 		o.Spec.ClusterIP, o.Spec.ClusterIPs = mask(o.Spec.ClusterIP), nil
 		for i := range o.Spec.Ports {

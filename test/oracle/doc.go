@@ -82,6 +82,13 @@
 //	S26  no manager gives a node a range of addresses that another node has, or another range than it has
 //	S27  no pod is evicted before its time by the taints of its node is over
 //	S28  no node is declared Unknown before it has been silent for its grace period
+//	S29  claims of ephemeral volumes belong to their pods, and attributes classes stay while they are used
+//	S30  no volume for one node at a time has VolumeAttachments of two nodes by a manager's creation
+//	S31  no volume is detached that its node, which lives, lists or has in use
+//	S32  a volume has one claim, and a claim one volume
+//	S33  no volume is released or deleted while its claim lives
+//	S34  a claim and its volume stay bound to each other
+//	S35  at rest, what can be bound is bound
 //	L1   the end is a fixpoint                        (Options.Settled)
 //	L2   the end equals that of another run           (Diff)
 //	L3   each Deployment is complete, paused, or says why not   (Options.Settled)

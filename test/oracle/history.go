@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,6 +54,10 @@ const (
 	Lease                 = "Lease"
 	Job                   = "Job"
 	ControllerRevision    = "ControllerRevision"
+	PersistentVolume      = "PersistentVolume"
+	VolumeAttributesClass = "VolumeAttributesClass"
+	VolumeAttachment      = "VolumeAttachment"
+	StorageClass          = "StorageClass"
 )
 
 // examples are objects of the kinds that oracles read. All else about the kinds follows from their Go types.
@@ -60,6 +65,7 @@ var examples = []Object{
 	&corev1.Pod{}, &corev1.ReplicationController{}, &corev1.PersistentVolumeClaim{}, &corev1.Service{}, &corev1.Endpoints{}, &corev1.Node{},
 	&corev1.Namespace{}, &corev1.ConfigMap{}, &corev1.ResourceQuota{}, &appsv1.ReplicaSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{},
 	&appsv1.StatefulSet{}, &appsv1.ControllerRevision{}, &batchv1.Job{}, &discoveryv1.EndpointSlice{}, &policyv1.PodDisruptionBudget{}, &coordinationv1.Lease{},
+	&corev1.PersistentVolume{}, &storagev1.StorageClass{}, &storagev1.VolumeAttachment{}, &storagev1.VolumeAttributesClass{},
 }
 
 // kindsByType are the kinds by their Go types, which are called alike.

@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -115,7 +116,7 @@ func (q *quietJudge) after(r *revision) {
 
 // byTheClock reports whether a write may come at any time, since the clock or something that is not in the history calls for it: what
 // Jobs, their pods and podgc do (back-offs, deadlines, schedules, times to live, graces), a pod that has ended and is replaced after a
-// back-off, the conditions of pods that were not evicted and the budgets that wait for that, a progress deadline (DEP-73), sizes that
+// back-off, volumes that are detached by force, the conditions of pods that were not evicted and the budgets that wait for that, a progress deadline (DEP-73), sizes that
 // metrics ask for, quotas, which count objects of all kinds, and ConfigMaps, which depend on Secrets and files.
 func (q *quietJudge) byTheClock(r *revision) bool {
 	if r.by != nil && r.by.Subresource == "scale" {
@@ -133,6 +134,11 @@ func (q *quietJudge) byTheClock(r *revision) bool {
 		return ok && len(old.Status.DisruptedPods) > 0
 	case *batchv1.Job, *corev1.ResourceQuota, *corev1.ConfigMap:
 		return true
+	case *storagev1.VolumeAttachment: // detached by force after a time
+		return r.goes()
+	case *corev1.Node: // and not listed any more
+		old, ok := r.old.(*corev1.Node)
+		return ok && !nodeReady(o) && len(old.Status.VolumesAttached) > len(o.Status.VolumesAttached)
 	}
 	return false
 }

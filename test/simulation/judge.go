@@ -47,6 +47,7 @@ func (w *world) judge(settled bool, outages []oracle.Outage) ([]string, oracle.C
 	options := oracle.Options{
 		Settled: settled, Unhindered: true, End: time.Now(), NodeGrace: nodeGrace, NodeStartupGrace: nodeGrace, TerminatedPodThreshold: w.script.Setting("terminated", 12500),
 		Lag: knownWithin, EndpointsLag: 10 * time.Second, Outages: outages, Slices: w.only == nil || w.only["endpointslice-controller"],
+		Binds: w.only == nil || w.only["persistentvolume-binder-controller"],
 	}
 	h := w.record.history()
 	broken = append(broken, oracle.Cover(h, options).Problems()...)

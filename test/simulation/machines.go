@@ -117,6 +117,12 @@ func (m *machines) SetLoad(app string, milli int64) error {
 	return nil
 }
 
+// SetAttacher implements suite.Machines.
+func (m *machines) SetAttacher(mode string) error {
+	m.do(func() { m.cluster.SetAttacher(mode) })
+	return nil
+}
+
 // Authorize implements suite.Machines.
 func (m *machines) Authorize(allowed func() bool) error {
 	m.server.Authorize(func(authorizationv1.SubjectAccessReviewSpec) bool { return allowed() })

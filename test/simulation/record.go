@@ -124,7 +124,8 @@ func codeOf(v apiserver.Verb, err error) int {
 
 // recorded are the resources that oracles judge.
 var recorded = strings.Fields("pods replicasets replicationcontrollers deployments daemonsets statefulsets persistentvolumeclaims jobs services endpoints endpointslices " +
-	"controllerrevisions configmaps namespaces nodes leases poddisruptionbudgets resourcequotas")
+	"controllerrevisions configmaps namespaces nodes leases poddisruptionbudgets resourcequotas " +
+	"persistentvolumes storageclasses volumeattachments volumeattributesclasses")
 
 // history is what happened in the form that oracles read.
 func (r *record) history() *oracle.History {

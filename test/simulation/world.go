@@ -197,6 +197,7 @@ func (w *world) heal() {
 			p.link.Heal()
 		}
 	}
+	w.do(script.Line{Words: []string{"attacher", "do=start"}})
 	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
 	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})
 	w.do(script.Line{Words: []string{"cron", "*", "suspend=true"}}) // or the world would never come to rest

@@ -50,6 +50,7 @@ type Machines interface {
 	RemoveNode(name string) error          // for good, with what runs on it
 	LimitPods(n int) error                 // no more pods are admitted than so many that have not finished; negative for no limit
 	SetLoad(app string, milli int64) error // what the pods of an app use of the CPU, together
+	SetAttacher(mode string) error         // the external-attachers of CSI drivers fail or stop, kubelets hang, or all of them start to work again
 	Authorize(allowed func() bool) error   // whether anybody may have certificates; it is asked each time
 	// Mirror has an aggregated API server show an object of its own under the uid of this one, or show the end of it.
 	Mirror(o metav1.Object, exists bool) error
@@ -73,6 +74,7 @@ func (noMachines) StartNode(string) error           { return errNoMachines }
 func (noMachines) RemoveNode(string) error          { return errNoMachines }
 func (noMachines) LimitPods(int) error              { return errNoMachines }
 func (noMachines) SetLoad(string, int64) error      { return errNoMachines }
+func (noMachines) SetAttacher(string) error         { return errNoMachines }
 func (noMachines) Authorize(func() bool) error      { return errNoMachines }
 func (noMachines) Mirror(metav1.Object, bool) error { return errNoMachines }
 

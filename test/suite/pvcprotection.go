@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -81,12 +82,27 @@ func pvc(u *User, l script.Line) error {
 	switch do, _ := l.Get("do"); do {
 	case "delete":
 		return remove[*corev1.PersistentVolumeClaim](u, l.Arg(0))
-	case "bind": // which the controller of volumes does otherwise
-		return edit(u, l.Arg(0), func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimBound }, "status")
+	case "bind": // it gets a volume
+		return bindClaim(u, l.Arg(0))
 	case "strip":
 		return edit(u, l.Arg(0), func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })
 	}
 	return create(u, newClaim(l.Arg(0)))
+}
+
+// bindClaim reserves a volume for a claim: a new one, or the one of the claim that had its name before.
+func bindClaim(u *User, claim string) error {
+	v := u.newVolume("for-" + claim)
+	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: u.Namespace, Name: claim}
+	err := create(u, v)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return edit(u, v.Name, func(now *corev1.PersistentVolume) {
+		if now.Status.Phase == corev1.VolumeReleased {
+			now.Spec.ClaimRef = v.Spec.ClaimRef
+		}
+	})
 }
 
 // mount makes a pod that uses a claim, or deletes it.
@@ -140,10 +156,11 @@ func mounts(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
 	return p.Spec.NodeName != "" && namesClaim(p, c)
 }
 
-// namesClaim reports whether a volume of a pod names a claim.
+// namesClaim reports whether a volume of a pod names a claim, or is an ephemeral one whose claim it is.
 func namesClaim(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
 	return p.Namespace == c.Namespace && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == c.Name ||
+			v.Ephemeral != nil && p.Name+"-"+v.Name == c.Name && metav1.IsControlledBy(c, p)
 	})
 }
 

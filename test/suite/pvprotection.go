@@ -20,7 +20,7 @@ func volumeProtectionEntry() Entry {
 	return Entry{
 		Controller: "persistentvolume-protection-controller",
 		Operations: map[string]Operation{
-			"volume": volume, // NAME: a PersistentVolume; phase=: sets its phase; do=delete, strip
+			"volume": volume, // NAME: a PersistentVolume; phase=Bound, Released, Available: a claim takes it, goes, and lets it be free; do=delete, strip
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			name := fmt.Sprintf("disk-%s-%d", app, g.IntN(2))
@@ -46,10 +46,15 @@ func volumeProtectionEntry() Entry {
 		},
 		Mutants: volumeProtectionMutants,
 		Budgets: []Budget{{
-			Name: "20 volumes are deleted, and then released", Floor: floor.Writes{Other: 20}, // each finalizer that admission has added
+			Name: "20 volumes are deleted, and then released", Floor: floor.Writes{Status: 20, Other: 40}, // each finalizer that admission has added, of claims too
+			Prepare: func(u *User) {
+				for i := range 20 {
+					u.createVolume(fmt.Sprint(i))
+					u.volumePhase(fmt.Sprint(i), corev1.VolumeBound)
+				}
+			},
 			Do: func(u *User) {
 				for _, do := range []func(string){
-					u.createVolume, func(name string) { u.volumePhase(name, corev1.VolumeBound) },
 					u.deleteVolume, func(name string) { u.volumePhase(name, corev1.VolumeReleased) },
 					func(name string) { AwaitGone[*corev1.PersistentVolume](u, u.unique(name)) },
 				} {
@@ -66,13 +71,14 @@ func volumeProtectionEntry() Entry {
 func (u *User) newVolume(name string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: u.unique(name)}, Spec: corev1.PersistentVolumeSpec{
 		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		StorageClassName:       u.className("disks"), // or any claim might get it
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
 	}}
 	u.mark(v)
 	return v
 }
 
-// volume makes a PersistentVolume, sets its phase, deletes it, or takes its finalizers off.
+// volume makes a PersistentVolume, has a claim take it, takes that away, deletes it, or takes its finalizers off.
 func volume(u *User, l script.Line) error {
 	name := u.unique(l.Arg(0))
 	switch do, _ := l.Get("do"); do {
@@ -82,11 +88,30 @@ func volume(u *User, l script.Line) error {
 		return edit(u, name, func(v *corev1.PersistentVolume) { v.Finalizers = nil })
 	}
 	phase, ok := l.Get("phase")
-	if !ok {
+	switch {
+	case !ok:
 		return create(u, u.newVolume(l.Arg(0)))
+	case phase == "Bound":
+		return create(u, u.taker(l.Arg(0)))
+	case phase == "Released":
+		return remove[*corev1.PersistentVolumeClaim](u, takerOf(l.Arg(0)))
 	}
-	return edit(u, name, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.PersistentVolumePhase(phase) }, "status")
+	return edit(u, name, func(v *corev1.PersistentVolume) {
+		if v.Status.Phase == corev1.VolumeReleased {
+			v.Spec.ClaimRef = nil
+		}
+	})
 }
+
+// taker is a claim that names a volume, and gets it.
+func (u *User) taker(volume string) *corev1.PersistentVolumeClaim {
+	class := u.className("disks")
+	c := u.claimOf(takerOf(volume), &class)
+	c.Spec.VolumeName = u.unique(volume)
+	return c
+}
+
+func takerOf(volume string) string { return "of-" + volume }
 
 // volumesSettled says which volumes lack the finalizer, which should be gone, and which have lost the finalizer while they were bound.
 func volumesSettled(s *View) (wrong []string) {
@@ -153,13 +178,15 @@ func (u *User) deleteVolume(name string) {
 	Remove[*corev1.PersistentVolume](u, u.unique(name))
 }
 
+// volumePhase has a volume be bound to a claim, or released.
 func (u *User) volumePhase(name string, phase corev1.PersistentVolumePhase) {
 	u.Helper()
-	u.Try(fmt.Sprintf("the volume %s is %s", name, phase), func() error {
-		err := patch[*corev1.PersistentVolume](u, u.unique(name), fmt.Sprintf(`{"status":{"phase":%q}}`, phase), "status")
-		if phase == corev1.VolumeReleased { // an answer may have been lost
-			err = ignoreNotFound(err)
-		}
-		return err
+	if phase == corev1.VolumeReleased {
+		Remove[*corev1.PersistentVolumeClaim](u, takerOf(name))
+		return
+	}
+	u.Create(u.taker(name))
+	Await(u, takerOf(name), func(c *corev1.PersistentVolumeClaim) error {
+		return unless(c.Status.Phase == corev1.ClaimBound, c.Status)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -147,7 +148,10 @@ func (s *clientSource) Changes(string) []Change { return nil }
 func (s *clientSource) sees(o metav1.Object) bool {
 	u := s.user
 	place := o.GetNamespace()
-	if place == "" {
+	switch a, attaches := o.(*storagev1.VolumeAttachment); {
+	case attaches: // whose name says nothing
+		place = a.Spec.NodeName
+	case place == "":
 		place = o.GetName()
 	}
 	return place == u.Namespace || u.Alone || strings.HasPrefix(place, u.unique("")) || strings.HasPrefix(place, "kube-")

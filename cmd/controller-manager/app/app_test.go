@@ -374,7 +374,8 @@ func TestUntilSignalled(t *testing.T) {
 // TestManagerConfig checks that what the flags say reaches the manager.
 func TestManagerConfig(t *testing.T) {
 	var got options.Config
-	p := NewProgram("controller-manager", controllers.Registry())
+	without := slices.DeleteFunc(controllers.Registry(), func(c manager.Controller) bool { return c.Alias == "attachdetach" })
+	p := NewProgram("controller-manager", without)
 	p.Start = func(_ context.Context, c options.Config) error { got = c; return nil }
 	code, _, stderr := execute(t, t.Context(), p, server, "--controllers=*,-replicaset", "--kube-api-qps=7", "--kube-api-content-type=application/json",
 		"--use-service-account-credentials", "--concurrent-deployment-syncs=3", "--concurrent-replicaset-syncs=4", "--min-resync-period=1h",
@@ -390,7 +391,7 @@ func TestManagerConfig(t *testing.T) {
 	if m.Off["token-cleaner-controller"] != "it is off by default, and --controllers does not name it" {
 		t.Errorf("REG-101: %v", m.Off)
 	}
-	if !slices.Contains(m.Lacking, "attaching volumes to nodes") || slices.Contains(m.Lacking, "ReplicaSets") {
+	if !slices.Contains(m.Lacking, "ephemeral volumes") || slices.Contains(m.Lacking, "ReplicaSets") {
 		t.Errorf("lacking: %q", m.Lacking)
 	}
 	if m.Component != "kube-controller-manager" || m.QPS != 7 || m.Burst != 30 || !m.ServiceAccounts ||

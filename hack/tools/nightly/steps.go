@@ -20,6 +20,7 @@ func steps() []step {
 		{"platforms", 0, makes("verify-platforms", "windows and darwin compile")},
 		{"release", 0, makes("verify-release STRICT=1", "two builds with two caches")},
 		{"releases", 0, makes("releases", "integration tests on API servers of the releases before")},
+		{"storage", 0, makes("storage", "volumes of a CSI driver")},
 		{"upgrade", 0, makes("upgrade", "managers of two releases take turns")},
 		{"mutants", 0, mutants},
 		{"faults", 0, faults},

@@ -44,6 +44,9 @@ func parseRequest(r *http.Request, only string) Request {
 		"namespaces":                 {"fieldSelector", "metadata.name=" + only},
 		"certificatesigningrequests": {"labelSelector", OfNamespace + "=" + only},
 		"persistentvolumes":          {"labelSelector", OfNamespace + "=" + only},
+		"volumeattributesclasses":    {"labelSelector", OfNamespace + "=" + only},
+		"volumeattachments":          {"labelSelector", OfNamespace + "=" + only}, // from when the external-attacher has labelled them
+		"storageclasses":             {"labelSelector", OfNamespace + "=" + only},
 		"clusterroles":               {"labelSelector", OfNamespace + "=" + only},
 		"nodes":                      {"labelSelector", fmt.Sprintf("%s in (%s,%s)", Runs, ForAll, only)},
 	}[request.Resource]

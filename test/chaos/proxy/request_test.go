@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,11 @@ func TestRequestsAreParsed(t *testing.T) {
 		{"GET", "/apis/apps/v1/replicasets", "list replicasets only/", "/apis/apps/v1/namespaces/only/replicasets"},
 		{"GET", "/api/v1/nodes", "list nodes ", ""},
 		{"GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true", "watch clusterroles ", ""},
+		{"GET", "/apis/storage.k8s.io/v1/volumeattachments?watch=true", "watch volumeattachments ", ""},
 		{"GET", "/api/v1/namespaces?watch=true", "watch namespaces ", "/api/v1/namespaces"},
 		{"GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests", "list certificatesigningrequests ", ""},
+		{"GET", "/api/v1/persistentvolumes", "list persistentvolumes ", ""},
+		{"GET", "/apis/storage.k8s.io/v1/storageclasses?watch=true", "watch storageclasses ", ""},
 		{"GET", "/api/v1/namespaces/shop/pods/web", "get pods shop/web", ""},
 		{"GET", "/api/v1/namespaces/shop/pods", "list pods shop/", ""},
 		{"PUT", "/apis/apps/v1/namespaces/shop/deployments/web/status", "update deployments/status shop/web", ""},
@@ -30,7 +34,9 @@ func TestRequestsAreParsed(t *testing.T) {
 		if selector := r.URL.Query().Get("fieldSelector"); (selector == "metadata.name=only") != strings.Contains(got, " namespaces ") {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}
-		marked := strings.Contains(got, " certificatesigningrequests ") || strings.Contains(got, " clusterroles ")
+		marked := slices.ContainsFunc(strings.Fields("certificatesigningrequests clusterroles persistentvolumes storageclasses volumeattachments volumeattributesclasses"), func(resource string) bool {
+			return strings.Contains(got, " "+resource+" ")
+		})
 		if selector := r.URL.Query().Get("labelSelector"); (selector == OfNamespace+"=only") != marked {
 			t.Errorf("%s %s selects %q", row.method, row.url, selector)
 		}

@@ -54,7 +54,9 @@ type kind struct {
 }
 
 // global reports whether objects of the kind belong to no namespace.
-func (k *kind) global() bool { return k.Kind == oracle.Node || k.Kind == oracle.Namespace }
+func (k *kind) global() bool {
+	return slices.Contains([]string{oracle.Node, oracle.Namespace, oracle.PersistentVolume, oracle.StorageClass, oracle.VolumeAttachment, oracle.VolumeAttributesClass}, k.Kind)
+}
 
 // get begins a request for the objects of the kind in a namespace; for all if none is named.
 func (k *kind) get(namespace string) *rest.Request {

@@ -34,6 +34,9 @@ type Cluster struct {
 	lost      map[string]bool // nodes whose kubelet does not work
 	beating   map[string]bool // nodes whose kubelet renews its Lease
 	collect   bool            // the garbage collector has an appointment
+	looking   map[string]bool // nodes whose kubelet has an appointment to say which volumes it uses
+	attacher  string          // what the external-attachers do, if they do not work
+	hang      bool            // kubelets do not unmount
 
 	// LeaveGarbage leaves garbage and namespaces that are being deleted to the managers. It is to be set before Run.
 	LeaveGarbage bool
@@ -47,7 +50,7 @@ type Cluster struct {
 func New(server *apiserver.Server, seed uint64) *Cluster {
 	return &Cluster{
 		server: server, seed: seed, seen: map[string]uint64{}, inbox: make(chan func(), 100),
-		lost: map[string]bool{}, beating: map[string]bool{}, busy: map[string]time.Time{},
+		lost: map[string]bool{}, beating: map[string]bool{}, looking: map[string]bool{}, busy: map[string]time.Time{},
 	}
 }
 
@@ -132,7 +135,8 @@ func (c *Cluster) takeNote() {
 }
 
 // acted are the resources whose changes something other than garbage may follow from, in the order in which they are looked at.
-var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "daemonsets", "jobs", "namespaces"}
+var acted = []string{"nodes", "pods", "replicasets", "replicationcontrollers", "deployments", "daemonsets", "jobs", "namespaces", "persistentvolumeclaims", "persistentvolumes",
+	"volumeattachments"}
 
 // ignored are resources that change often, and neither own anything nor are owned.
 var ignored = []string{"events", "leases"}

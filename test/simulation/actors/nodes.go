@@ -18,7 +18,7 @@ const beat = 10 * time.Second
 // AddNode adds a node whose kubelet works, or lets the kubelet of one that is there work again.
 func (c *Cluster) AddNode(name string) error {
 	delete(c.lost, name)
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{managedVolumes: "true"}}}
 	if apiserver.One[*corev1.Node](c.server, "", name) == nil {
 		if _, err := c.server.Do(apiserver.Write{By: "kubelet", Verb: apiserver.Create, Object: n}); err != nil {
 			return err

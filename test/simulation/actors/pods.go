@@ -31,10 +31,17 @@ func (c *Cluster) note(resource string, e *apiserver.Event) {
 	switch resource {
 	case "pods":
 		c.notePod(e)
+		c.noteUse(e)
+	case "volumeattachments":
+		c.noteAttachment(e)
 	case "nodes":
 		c.noteNewNode(e)
 	case "jobs":
 		c.noteJob(e)
+	case "persistentvolumeclaims":
+		c.noteClaim(e)
+	case "persistentvolumes":
+		c.noteVolume(e)
 	case "namespaces":
 		if e.Object.GetDeletionTimestamp() != nil && !c.LeaveGarbage {
 			name, uid := e.Object.GetName(), e.Object.GetUID()
@@ -100,7 +107,9 @@ func (c *Cluster) start(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
 		p.Status.PodIP, p.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
 		p.Status.StartTime = ptr.To(metav1.Now().Rfc3339Copy())
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}},
+		}}
 		setReady(p, false)
 	})
 	if !alive {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -144,6 +145,10 @@ func protect(o Object, finalizer string) {
 	if !slices.Contains(o.GetFinalizers(), finalizer) {
 		o.SetFinalizers(append(slices.Clone(o.GetFinalizers()), finalizer))
 	}
+}
+
+func createAttributesClass(_ *Server, c *storagev1.VolumeAttributesClass) {
+	protect(c, "kubernetes.io/vac-protection")
 }
 
 func createVolume(_ *Server, v *corev1.PersistentVolume) {

@@ -170,6 +170,7 @@ func otherRules() map[string]rules {
 		"networkpolicies":                 {generations: true, defaults: each(defaultNetworkPolicy)},
 		"ingressclasses":                  {generations: true},
 		"storageclasses":                  {answered: true, defaults: each(defaultStorageClass)},
+		"volumeattributesclasses":         {answered: true, create: creates(createAttributesClass)},
 		"volumeattachments":               {answered: true, versioned: true, update: keepMetaWithStatus},
 		"csinodes":                        {answered: true, versioned: true},
 		"csidrivers":                      {generations: true, answered: true, versioned: true, defaults: each(defaultCSIDriver), create: creates(createCSIDriver)},

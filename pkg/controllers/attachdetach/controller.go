@@ -1,0 +1,122 @@
+package attachdetach
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// How many volumes, and how many nodes, are reconciled at the same time.
+const volumeWorkers, nodeWorkers = 16, 16
+
+// New returns the controller. Options that are zero have their defaults.
+func New(o Options) manager.Controller {
+	o.setDefaults()
+	return manager.Controller{
+		Name:    "persistentvolume-attach-detach-controller",
+		Alias:   "attachdetach",
+		Account: "attachdetach-controller",
+		Flags:   &o,
+		Rights:  Rights,
+		Init:    o.init,
+	}
+}
+
+// sources are the kinds of volumes besides CSI that nodes attach, as pods and PersistentVolumes call them.
+func sources() []string {
+	return []string{"iscsi", "fc", "awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume"}
+}
+
+// podPaths are the fields that are read of pods. Whether containers run matters of pods that are being deleted.
+func podPaths() []string {
+	paths := []string{
+		"spec.nodeName", "status.phase",
+		"spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
+		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
+		"status.containerStatuses.state.running", "status.initContainerStatuses.state.running", "status.ephemeralContainerStatuses.state.running",
+	}
+	for _, source := range sources() {
+		paths = append(paths, "spec.volumes.volumeSource."+source)
+	}
+	return paths
+}
+
+// volumePaths are the fields that are read of PersistentVolumes.
+func volumePaths() []string {
+	paths := []string{"spec.accessModes", "spec.claimRef", "spec.persistentVolumeSource.csi.driver", "spec.persistentVolumeSource.csi.volumeHandle"}
+	for _, source := range sources() {
+		paths = append(paths, "spec.persistentVolumeSource."+source)
+	}
+	return paths
+}
+
+func (o *Options) newCaches(c manager.Context) (*caches, error) {
+	fields := informers.PodFields{Paths: podPaths(), Condition: func(*corev1.Pod, corev1.PodConditionType) bool { return false }}
+	k := &caches{root: c.Shared.Verifier, brake: c.Brake, disableTimeout: o.DisableForceDetachOnTimeout}
+	var errs [8]error
+	k.podsOn, errs[0] = informers.PodsByNode(c.Informers, fields)
+	k.podsOf, errs[1] = informers.PodsByClaim(c.Informers, fields)
+	k.podsWith, errs[2] = informers.IndexedPods(c.Informers, index, indexPod, fields)
+	k.nodes, errs[3] = informers.Nodes(c.Informers, "metadata.annotations["+managedNode+"]", "spec.taints", "status.conditions", "status.volumesInUse", "status.volumesAttached")
+	k.claims, errs[4] = informers.Objects[*corev1.PersistentVolumeClaim](c.Informers, "spec.volumeName", "status.phase")
+	k.volumes, errs[5] = informers.IndexedObjects(c.Informers, index, indexVolume, volumePaths()...)
+	k.attachments, errs[6] = informers.IndexedObjects(c.Informers, index, indexAttachment, "spec", "status")
+	k.drivers, errs[7] = informers.Objects[*storagev1.CSIDriver](c.Informers, "spec.attachRequired")
+	return k, errors.Join(errs[:]...)
+}
+
+func (o *Options) init(c manager.Context) (manager.Runner, error) {
+	k, err := o.newCaches(c)
+	if err != nil {
+		return nil, err
+	}
+	own := newCollectors(k)
+	c.RegisterMetrics(own.all()...)
+	volumes := reconcile.New(c.Shared, c.Access, reconcile.Controller[volumeSnapshot, volumeDecision, volumeMemory]{
+		Name:      "attached_volumes",
+		QueueName: "pvcs",
+		Workers:   volumeWorkers,
+		Watches: []reconcile.Watch{
+			k.attachments.Watch(k.volumesByAttachment), k.podsOn.Watch(k.volumesByPod), k.nodes.Watch(k.volumesByNode),
+			k.claims.Watch(k.volumesByClaim), k.volumes.Watch(k.volumesByVolume), k.drivers.Watch(k.volumesByDriver),
+		},
+		Source:   k.prove,
+		Observe:  k.observeVolume,
+		Live:     volumeSnapshot.live,
+		Plan:     planVolume,
+		Remember: reconcile.RememberOutcome(rememberVolume),
+		Applied:  own.appliedVolume,
+	})
+	nodes := reconcile.New(c.Shared, c.Access, reconcile.Controller[nodeSnapshot, nodeDecision, nodeMemory]{
+		Name:      "attaching_nodes",
+		QueueName: "pvcs",
+		Workers:   nodeWorkers,
+		Kinds:     []string{"VolumeAttachment"}, // people ask for these, see collectors.tell; Nodes are another controller's
+		Watches: []reconcile.Watch{
+			k.attachments.Watch(nodesByAttachment), k.podsOn.Watch(k.nodesByPod), k.nodes.Watch(nodesByNode),
+			k.claims.Watch(k.nodesByClaim), k.volumes.Watch(k.nodesByVolume), k.drivers.Watch(k.nodesByDriver),
+		},
+		Observe:  k.observeNode,
+		Owner:    nodeSnapshot.owner,
+		Live:     nodeSnapshot.live,
+		Plan:     planNode,
+		Remember: reconcile.RememberOutcome(rememberNode),
+		Applied:  own.appliedNode,
+	})
+	own.volumes, own.nodes = volumes.Records()[0], nodes.Records()[0]
+	return reconcile.Together(volumes, nodes), nil
+}
+
+// owner is the Node, whose latest version is found out before the first write of a term.
+func (s nodeSnapshot) owner() plan.Object {
+	if s.Node == nil {
+		return nil
+	}
+	return s.Node
+}

@@ -1,0 +1,610 @@
+package attachdetach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+var (
+	attachmentKind = client.MappingFor[*storagev1.VolumeAttachment]()
+	nodeKind       = client.MappingFor[*corev1.Node]()
+	podKind        = client.MappingFor[*corev1.Pod]()
+)
+
+// bench is the controller before a server in virtual time. A driver attaches and detaches volumes, if it works, and takes a moment for each.
+type bench struct {
+	*testing.T
+	*clienttest.Server
+	brake *brake.Brake
+	down  atomic.Bool // no read is answered
+	stuck atomic.Bool // the driver does nothing
+	work  sync.WaitGroup
+
+	before func() // is called when the caches of a term are filled, and the controller does not work yet
+
+	mu       sync.Mutex
+	wrong    []string
+	unlisted map[string]string // by VolumeAttachment: the node and volume that it was deleted for
+}
+
+const moment = 200 * time.Millisecond // that a driver takes
+
+// run runs the controller, for each term as the leader anew, on nodes n0, n1 and so on.
+func run(t *testing.T, o Options, nodes int, terms ...func(*bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, Server: clienttest.NewServer()}
+		for i := range nodes {
+			n := aNode()
+			n.Name, n.UID = fmt.Sprint("n", i), types.UID(fmt.Sprint("uid-n", i))
+			b.put(n)
+		}
+		b.AfterWrite(b.attacher)
+		for _, test := range terms {
+			entry := New(o)
+			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}}, managertest.Cache{Example: &corev1.Pod{}},
+				managertest.Cache{Example: &corev1.PersistentVolume{}}, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}},
+				managertest.Cache{Example: &storagev1.VolumeAttachment{}}, managertest.Cache{Example: &storagev1.CSIDriver{}})
+			b.brake, c.Access.Client = c.Brake, b
+			runner, err := entry.Init(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.before != nil {
+				b.before()
+			}
+			clienttest.Run(t, runner.Run, func() { test(b) })
+		}
+		b.work.Wait()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, wrong := range b.wrong {
+			t.Error(wrong)
+		}
+	})
+}
+
+func (b *bench) Get(ctx context.Context, m client.Mapping, key plan.Key, into plan.Object) error {
+	if b.down.Load() {
+		return errors.New("down")
+	}
+	return b.Server.Get(ctx, m, key, into)
+}
+
+// Delete asks the driver to detach: the VolumeAttachment has its finalizer, and goes when it has done so.
+func (b *bench) Delete(ctx context.Context, m client.Mapping, key plan.Key, opts metav1.DeleteOptions) error {
+	if m.Kind != attachmentKind.Kind {
+		return b.Server.Delete(ctx, m, key, opts)
+	}
+	a := &storagev1.VolumeAttachment{}
+	if err := b.Server.Get(ctx, m, key, a); err != nil {
+		return err
+	}
+	b.judge(a)
+	if a.DeletionTimestamp == nil {
+		a.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		b.put(a)
+		b.later(func() error { return b.Server.Delete(b.Context(), m, key, metav1.DeleteOptions{}) })
+	}
+	return nil
+}
+
+// judge checks that the node of a VolumeAttachment that is to be deleted does not list the volume (AD-32).
+func (b *bench) judge(a *storagev1.VolumeAttachment) {
+	n := &corev1.Node{}
+	if b.Server.Get(b.Context(), nodeKind, plan.Key{Name: a.Spec.NodeName}, n) != nil {
+		return
+	}
+	for _, listed := range n.Status.VolumesAttached {
+		if names(string(listed.Name), n.Name) == a.Name {
+			b.mu.Lock()
+			b.wrong = append(b.wrong, fmt.Sprintf("%s is detached from %s, which lists it", listed.Name, n.Name))
+			b.mu.Unlock()
+		}
+	}
+}
+
+// later does something of the driver when it works.
+func (b *bench) later(do func() error) {
+	b.work.Go(func() {
+		for time.Sleep(moment); b.stuck.Load(); time.Sleep(moment) {
+		}
+		if err := do(); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// attacher is the driver, which sees what was created.
+func (b *bench) attacher(w clienttest.Write) error {
+	if w.Kind == attachmentKind.Kind && w.Verb == "create" {
+		b.later(func() error {
+			a := &storagev1.VolumeAttachment{}
+			if err := b.Server.Get(b.Context(), attachmentKind, w.Key, a); err != nil || a.DeletionTimestamp != nil {
+				return nil
+			}
+			a.Status.Attached = true
+			_, err := b.Put(a)
+			return err
+		})
+	}
+	return nil
+}
+
+func (b *bench) put(o plan.Object) {
+	b.Helper()
+	if _, err := b.Put(o); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// disk makes the volume and the claim d<i>, bound to each other.
+func (b *bench) disk(i int, modes ...corev1.PersistentVolumeAccessMode) {
+	name := fmt.Sprint("d", i)
+	if len(modes) == 0 {
+		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("claim-" + name)}}
+	c.Spec.VolumeName, c.Status.Phase = name, corev1.ClaimBound
+	b.put(c)
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pv.Spec.AccessModes = modes
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: name, UID: c.UID}
+	b.put(pv)
+}
+
+// pod puts a pod that uses the disk d<i> on a node.
+func (b *bench) pod(name string, i int, node string) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Now()}, Spec: corev1.PodSpec{NodeName: node}}
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprint("d", i)}}}}
+	b.put(p)
+}
+
+func (b *bench) removePod(name string) {
+	b.Helper()
+	if err := b.Server.Delete(b.Context(), podKind, plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// node changes a node.
+func (b *bench) node(name string, edit func(*corev1.Node)) {
+	b.Helper()
+	n := &corev1.Node{}
+	if err := b.Server.Get(b.Context(), nodeKind, plan.Key{Name: name}, n); err != nil {
+		b.Fatal(err)
+	}
+	edit(n)
+	b.put(n)
+}
+
+// uses has a node say that it uses some disks.
+func (b *bench) uses(node string, disks ...int) {
+	b.node(node, func(n *corev1.Node) {
+		n.Status.VolumesInUse = nil
+		for _, i := range disks {
+			n.Status.VolumesInUse = append(n.Status.VolumesInUse, corev1.UniqueVolumeName(csi(fmt.Sprint("d", i))))
+		}
+	})
+}
+
+// is checks what is attached where, as "d0:n0", with ! behind what is being detached, and which node lists what.
+func (b *bench) is(want string) {
+	b.Helper()
+	synctest.Wait()
+	var found []string
+	var list storagev1.VolumeAttachmentList
+	if err := b.List(b.Context(), attachmentKind, "", metav1.ListOptions{}, &list); err != nil {
+		b.Fatal(err)
+	}
+	for _, a := range list.Items {
+		text := *a.Spec.Source.PersistentVolumeName + ":" + a.Spec.NodeName
+		if a.DeletionTimestamp != nil {
+			text += "!"
+		}
+		found = append(found, text)
+	}
+	var nodes corev1.NodeList
+	if err := b.List(b.Context(), nodeKind, "", metav1.ListOptions{}, &nodes); err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.VolumesAttached {
+			found = append(found, n.Name+"="+strings.TrimPrefix(string(a.Name), csi("")))
+		}
+	}
+	slices.Sort(found)
+	if got := strings.Join(found, " "); got != want {
+		b.Errorf("there is %q, want %q", got, want)
+	}
+}
+
+// patches counts the writes of the status of a node.
+func (b *bench) patches(node string) (n int) {
+	for _, w := range b.Writes() {
+		if w.Kind == nodeKind.Kind && w.Key.Name == node && w.Verb == "patch" {
+			n++
+		}
+	}
+	return n
+}
+
+// The life of a volume: it is attached and listed, stays while the node uses it, leaves the list, and is detached (AD-60).
+func TestAVolumeMoves(t *testing.T) {
+	run(t, Options{}, 2, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.is("d0:n0 n0=d0")
+		b.uses("n0", 0)
+		b.removePod("a")
+		b.pod("b", 0, "n1")
+		time.Sleep(time.Hour)
+		b.is("d0:n0 n0=d0")
+		b.uses("n0")
+		time.Sleep(100 * time.Millisecond)
+		b.is("d0:n0!")
+		time.Sleep(time.Second)
+		b.is("d0:n1 n1=d0")
+		time.Sleep(time.Hour)
+		if creations, lists := b.CountWrites("create"), b.patches("n0")+b.patches("n1"); creations != 2 || lists != 3 {
+			b.Errorf("%v", b.Log())
+		}
+	})
+}
+
+// A leader that ends in the middle of an attach or a detach is followed by one that goes on (AD-21, AD-82), also if its caches are behind.
+func TestTakeovers(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.stuck.Store(true)
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.is("d0:n0")
+	}, func(b *bench) { // in the middle of an attach; the pod has moved meanwhile
+		b.removePod("a")
+		b.pod("b", 0, "n1")
+		time.Sleep(time.Second)
+		b.is("d0:n0!")
+	}, func(b *bench) { // in the middle of a detach
+		time.Sleep(time.Hour)
+		b.is("d0:n0!")
+		b.stuck.Store(false)
+		time.Sleep(2 * time.Second)
+		b.is("d0:n1 n1=d0")
+	}, func(b *bench) { // at rest
+		before := len(b.Writes())
+		time.Sleep(time.Hour)
+		if n := len(b.Writes()) - before; n > 0 {
+			b.Errorf("%d writes at rest", n)
+		}
+	})
+}
+
+// Nothing is attached to a second node while the cache lacks what the leader before has created, and nothing is listed that it has asked to
+// detach (AD-21, AD-70).
+func TestTheCacheLacksWhatAnotherLeaderHasDone(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.stuck.Store(true)
+		b.disk(0)
+		b.disk(1)
+		b.put(anAttachment("d1", "n2", inTerm))
+		b.before = func() {
+			synctest.Wait()
+			b.FreezeWatches(attachmentKind.GroupVersionKind)
+			b.put(anAttachment("d0", "n0", inTerm))
+			b.put(anAttachment("d1", "n2", inTerm, deleted))
+			b.pod("b", 0, "n1")
+			b.pod("c", 1, "n2")
+		}
+	}, func(b *bench) {
+		b.before = nil
+		time.Sleep(10 * time.Second)
+		b.is("d0:n0 d1:n2!")
+		b.ResumeWatches(attachmentKind.GroupVersionKind)
+		time.Sleep(10 * time.Second)
+		b.is("d0:n0! d1:n2!")
+		b.stuck.Store(false)
+		time.Sleep(10 * time.Second)
+		b.is("d0:n1 d1:n2! n1=d0")
+	})
+}
+
+// inTerm names the volume after its handle, as the disks of a bench are.
+func inTerm(a *storagev1.VolumeAttachment) {
+	*a.Spec.Source.PersistentVolumeName = strings.TrimPrefix(*a.Spec.Source.PersistentVolumeName, "pv-")
+}
+
+// A node that is not ready keeps what it uses for six minutes (AD-34); one that is out of service does not (AD-35, AD-61); a healthy one keeps it
+// for ever (AD-37).
+func TestForce(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    Options
+		edit func(*corev1.Node)
+		kept time.Duration
+	}{
+		{"healthy", Options{}, func(*corev1.Node) {}, 24 * time.Hour},
+		{"not ready", Options{}, unready, 6 * time.Minute},
+		{"not ready, and that does not count", Options{DisableForceDetachOnTimeout: true}, unready, 24 * time.Hour},
+		{"out of service", Options{}, outOfServiceTaint, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run(t, c.o, 3, func(b *bench) {
+				b.disk(0)
+				b.pod("a", 0, "n0")
+				time.Sleep(time.Second)
+				b.uses("n0", 0)
+				b.node("n0", c.edit)
+				b.removePod("a")
+				time.Sleep(c.kept - time.Second)
+				if c.kept > 0 {
+					b.is("d0:n0 n0=d0")
+				}
+				if time.Sleep(5 * time.Second); c.kept < time.Hour {
+					b.is("")
+				}
+			})
+		})
+	}
+}
+
+// While most nodes are not ready, no volume is detached by force, and people are told.
+func TestTheBrake(t *testing.T) {
+	run(t, Options{}, 6, func(b *bench) {
+		for i := range 4 {
+			b.disk(i)
+			b.pod(fmt.Sprint("p", i), i, fmt.Sprint("n", i))
+		}
+		time.Sleep(time.Second)
+		for i := range 4 {
+			b.uses(fmt.Sprint("n", i), i)
+			b.node(fmt.Sprint("n", i), unready)
+			b.removePod(fmt.Sprint("p", i))
+		}
+		time.Sleep(time.Hour)
+		b.is("d0:n0 d1:n1 d2:n2 d3:n3 n0=d0 n1=d1 n2=d2 n3=d3")
+		if held := b.brake.Holds(time.Now()); len(held) != 1 || held[0].What != whatIsHeld || !strings.Contains(held[0].Why, "4 of 6 nodes are not ready") {
+			b.Errorf("%+v", held)
+		}
+		b.node("n3", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
+		time.Sleep(time.Minute)
+		b.is("d3:n3 n3=d3")
+		if held := b.brake.Holds(time.Now()); len(held) != 0 {
+			b.Errorf("%+v", held)
+		}
+	})
+}
+
+// An operator releases the brake.
+func TestTheBrakeIsReleased(t *testing.T) {
+	run(t, Options{}, 5, func(b *bench) {
+		for i := range 5 {
+			b.disk(i)
+			b.pod(fmt.Sprint("p", i), i, fmt.Sprint("n", i))
+		}
+		time.Sleep(time.Second)
+		for i := range 5 {
+			b.uses(fmt.Sprint("n", i), i)
+			b.node(fmt.Sprint("n", i), unready)
+			b.removePod(fmt.Sprint("p", i))
+		}
+		time.Sleep(10 * time.Minute)
+		b.is("d0:n0 d1:n1 d2:n2 d3:n3 d4:n4 n0=d0 n1=d1 n2=d2 n3=d3 n4=d4")
+		b.brake.SetReleased(true)
+		time.Sleep(time.Minute)
+		b.is("")
+	})
+}
+
+// The VolumeAttachments of a node that is gone are detached after a minute, if no pod is left there (AD-62, AD-71, AD-93).
+func TestANodeVanishes(t *testing.T) {
+	run(t, Options{DisableForceDetachOnTimeout: true}, 3, func(b *bench) {
+		b.disk(0)
+		b.disk(1)
+		b.pod("a", 0, "n0")
+		b.pod("b", 1, "n0")
+		time.Sleep(time.Second)
+		b.uses("n0", 0, 1)
+		if err := b.Server.Delete(b.Context(), nodeKind, plan.Key{Name: "n0"}, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		b.removePod("a")
+		time.Sleep(50 * time.Second)
+		b.is("d0:n0 d1:n0")
+		time.Sleep(20 * time.Second)
+		b.is("d1:n0")
+		time.Sleep(time.Hour)
+		b.is("d1:n0")
+		b.removePod("b")
+		time.Sleep(2 * time.Second)
+		b.is("")
+	})
+}
+
+// S1: a cache of nodes that is behind detaches nothing that the node uses, nor does a node that cannot be read.
+func TestNodesAreReadLive(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.is("d0:n0 n0=d0")
+		b.FreezeWatches(nodeKind.GroupVersionKind)
+		b.uses("n0", 0)
+		b.removePod("a")
+		time.Sleep(10 * time.Minute)
+		b.ResumeWatches(nodeKind.GroupVersionKind)
+		time.Sleep(time.Hour)
+		b.is("d0:n0 n0=d0")
+		b.down.Store(true)
+		b.uses("n0")
+		time.Sleep(time.Hour)
+		b.is("d0:n0")
+		b.down.Store(false)
+		time.Sleep(10 * time.Second)
+		b.is("")
+	})
+}
+
+// A pod that is being deleted keeps its volume as long as a container of it may run (AD-15, AD-18).
+func TestPodsThatEnd(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		p := &corev1.Pod{}
+		if err := b.Get(b.Context(), podKind, plan.Key{Namespace: "shop", Name: "a"}, p); err != nil {
+			b.Fatal(err)
+		}
+		p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		b.put(p)
+		time.Sleep(time.Hour)
+		b.is("d0:n0 n0=d0")
+		p.Status.InitContainerStatuses = nil
+		b.put(p)
+		time.Sleep(2 * time.Second)
+		b.is("")
+	})
+}
+
+// A driver that says that it attaches nothing gets no VolumeAttachments, and loses those that it has (AD-11, AD-17).
+func TestDriversThatAttachNothing(t *testing.T) {
+	no := false
+	run(t, Options{}, 1, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.is("d0:n0 n0=d0")
+		b.put(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: storagev1.CSIDriverSpec{AttachRequired: &no}})
+		time.Sleep(2 * time.Second)
+		b.is("")
+	})
+}
+
+// A claim that is bound late, and one that is bound to another claim's volume (AD-14, AD-16).
+func TestClaims(t *testing.T) {
+	run(t, Options{}, 1, func(b *bench) {
+		b.pod("a", 0, "n0")
+		b.pod("b", 1, "n0")
+		time.Sleep(time.Second)
+		b.is("")
+		b.disk(0)
+		time.Sleep(time.Second)
+		b.is("d0:n0 n0=d0")
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d1", UID: "another"}}
+		c.Spec.VolumeName, c.Status.Phase = "d0", corev1.ClaimBound
+		b.put(c)
+		b.removePod("a")
+		time.Sleep(2 * time.Second)
+		b.is("")
+	})
+}
+
+// A node of 50 volumes is drained: its kubelet unmounts them within two seconds. Its status is written three times (AD-73).
+func TestANodeIsDrained(t *testing.T) {
+	run(t, Options{}, 2, func(b *bench) {
+		const n = 50
+		used := map[int]bool{}
+		for i := range n {
+			b.disk(i)
+			b.pod(fmt.Sprint("p", i), i, "n0")
+			used[i] = true
+		}
+		time.Sleep(10 * time.Second)
+		b.uses("n0", slices.Sorted(maps.Keys(used))...)
+		time.Sleep(time.Minute)
+		before := b.patches("n0")
+		if before > 3 {
+			b.Errorf("%d writes of the status to attach %d volumes", before, n)
+		}
+		for i := range n {
+			b.removePod(fmt.Sprint("p", i))
+			delete(used, i)
+			b.uses("n0", slices.Sorted(maps.Keys(used))...)
+			time.Sleep(40 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		b.is("")
+		if patches := b.patches("n0") - before; patches > 3 {
+			b.Errorf("%d writes of the status for %d volumes", patches, n)
+		}
+	})
+}
+
+// 2000 volumes of 40 nodes are moved to 40 others at once. What the driver takes aside, that is done in a few seconds, with two writes for each
+// volume, and a few for each node.
+func TestManyVolumesMove(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a few seconds")
+	}
+	const volumes, nodes = 2000, 40
+	run(t, Options{}, 2*nodes, func(b *bench) {
+		for i := range volumes {
+			b.disk(i)
+			b.pod(fmt.Sprint("p", i), i, fmt.Sprint("n", i%nodes))
+		}
+		time.Sleep(time.Minute)
+		before := len(b.Writes())
+		for i := range volumes {
+			b.removePod(fmt.Sprint("p", i))
+			b.pod(fmt.Sprint("q", i), i, fmt.Sprint("n", nodes+i%nodes))
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		var nodeList corev1.NodeList
+		if err := b.List(b.Context(), nodeKind, "", metav1.ListOptions{}, &nodeList); err != nil {
+			b.Fatal(err)
+		}
+		attached, patches := 0, 0
+		for i, n := range nodeList.Items {
+			attached += len(n.Status.VolumesAttached)
+			if len(n.Status.VolumesAttached) > 0 && slices.ContainsFunc(nodeList.Items[i].Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return a.Name == "" }) {
+				b.Error("a volume without a name is listed")
+			}
+		}
+		creates := 0
+		for _, w := range b.Writes()[before:] {
+			switch {
+			case w.Kind == nodeKind.Kind:
+				patches++
+			case w.Kind == attachmentKind.Kind && w.Verb == "create":
+				creates++
+			}
+		}
+		if attached != volumes || creates != volumes || patches > 6*nodes {
+			b.Errorf("after 10s %d of %d are attached, with %d VolumeAttachments created and %d writes of the status of %d nodes", attached, volumes, creates, patches, 2*nodes)
+		}
+	})
+}
+
+func TestAD1AD2AD3Entry(t *testing.T) {
+	c := New(Options{})
+	if c.Name != "persistentvolume-attach-detach-controller" || c.Alias != "attachdetach" || c.Account != "attachdetach-controller" || c.EventSource != "" || c.OffByDefault || c.Beside {
+		t.Errorf("%+v", c)
+	}
+	if errs := (&Options{ReconcileSyncPeriod: 999 * time.Millisecond}).Validate(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "reconcile-sync-loop-period") {
+		t.Error(errs)
+	}
+}

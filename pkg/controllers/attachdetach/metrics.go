@@ -1,0 +1,215 @@
+package attachdetach
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/explain"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// collectors are the metrics of this controller (AD-54, AD-55, AD-56), and what it tells of volumes and VolumeAttachments beside its keys.
+type collectors struct {
+	*caches
+	forced     *metrics.CounterVec
+	operations *metrics.HistogramVec
+	total      *gauge
+	inUse      *gauge
+
+	volumes, nodes *explain.Records
+
+	mu   sync.Mutex
+	held map[string]bool            // nodes with volumes that the brake holds
+	told map[string]map[string]bool // by node, the VolumeAttachments of which something is told
+}
+
+const (
+	attach = "volume_attach"
+	detach = "volume_detach"
+)
+
+func newCollectors(k *caches) *collectors {
+	c := &collectors{
+		caches: k, held: map[string]bool{}, told: map[string]map[string]bool{},
+		forced: metrics.NewCounterVec(&metrics.CounterOpts{Subsystem: "attach_detach_controller", Name: "attachdetach_controller_forced_detaches",
+			Help: "Volumes that were detached although their nodes may have had them in use.", StabilityLevel: metrics.ALPHA}, []string{"reason"}),
+		operations: metrics.NewHistogramVec(&metrics.HistogramOpts{Name: "storage_operation_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "Seconds from when a driver was asked to attach or to detach a volume until it had done so, or said that it could not.",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
+	}
+	c.total = newGauge("attachdetach_controller", "total_volumes", "Volumes that pods need on nodes (desired), and that are attached to nodes (actual).",
+		[]string{"plugin_name", "state"}, c.countVolumes)
+	c.inUse = newGauge("", "storage_count_attachable_volumes_in_use", "Volumes that pods need on a node.", []string{"node", "volume_plugin"}, c.countUsed)
+	return c
+}
+
+// all lists the metrics for a registry.
+func (c *collectors) all() []metrics.Registerable {
+	return []metrics.Registerable{c.forced, c.operations, c.total, c.inUse}
+}
+
+// plugin is the kind of a volume, as metrics name it.
+func plugin(volume string) string {
+	if of, ok := strings.CutPrefix(volume, ofCSI); ok {
+		driver, _, _ := strings.Cut(of, "^")
+		return "kubernetes.io/csi:" + driver
+	}
+	for _, kind := range []string{ofISCSI, ofFC} {
+		if strings.HasPrefix(volume, kind) {
+			return strings.TrimSuffix(kind, "/")
+		}
+	}
+	return volume
+}
+
+// appliedVolume counts what drivers have done, and tells of the PersistentVolume.
+func (c *collectors) appliedVolume(_ context.Context, s volumeSnapshot, d volumeDecision, _, _ plan.Outcome) {
+	kind, migrated := plugin(s.Volume.Name), strconv.FormatBool(s.Volume.Migrated)
+	for _, took := range d.Attached {
+		c.operations.WithLabelValues(kind, attach, "success", migrated).Observe(took.Seconds())
+	}
+	for _, took := range d.Failed {
+		c.operations.WithLabelValues(kind, attach, "fail-unknown", migrated).Observe(took.Seconds())
+	}
+	if s.Volume.PV != "" {
+		c.volumes.Put(plan.Key{Name: s.Volume.PV}, explain.Record{Time: time.Now(), Why: d.Why})
+	}
+}
+
+// appliedNode counts and logs what was detached, says what the brake holds, and tells of each VolumeAttachment.
+func (c *collectors) appliedNode(ctx context.Context, s nodeSnapshot, d nodeDecision, did, _ plan.Outcome) {
+	logger, now := klog.FromContext(ctx), time.Now()
+	for _, reason := range []string{forcedByTaint, forcedByTime, forcedByEnd} {
+		c.forced.WithLabelValues(reason) // from the beginning on
+	}
+	for _, r := range did.Results {
+		reason, deleted := d.Deleted[r.Object.GetName()]
+		if r.Verb != plan.Deleted || !deleted || r.Err != nil {
+			continue
+		}
+		if reason == "" {
+			logger.V(2).Info("Detaching volume", "volumeAttachment", r.Object.GetName(), "node", s.Name)
+			continue
+		}
+		c.forced.WithLabelValues(reason).Inc()
+		logger.Info("Detaching volume by force", "volumeAttachment", r.Object.GetName(), "node", s.Name, "reason", reason)
+	}
+	there := map[string]bool{}
+	for _, v := range s.Volumes {
+		there[v.id()] = true
+	}
+	for name, asked := range s.Memory.Asked {
+		if !there[name] {
+			c.operations.WithLabelValues(asked.Plugin, detach, "success", "false").Observe(now.Sub(asked.When).Seconds())
+		}
+	}
+	c.hold(now, s, d)
+	c.tell(now, s.Name, d.Verdicts)
+}
+
+// whatIsHeld is what the brake holds, in words.
+const whatIsHeld = "volumes of nodes that are not ready or gone"
+
+func (c *collectors) hold(now time.Time, s nodeSnapshot, d nodeDecision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d.Held {
+		c.held[s.Name] = true
+		c.brake.Hold(now, whatIsHeld, s.Held)
+		return
+	}
+	if !c.held[s.Name] {
+		return
+	}
+	if delete(c.held, s.Name); len(c.held) == 0 {
+		cause := brake.ByProof
+		if len(d.Deleted) > 0 && s.Held != "" {
+			cause = brake.ByTime
+		}
+		c.brake.Release(whatIsHeld, cause)
+	}
+}
+
+// tell keeps what became of each VolumeAttachment of a node and why, for who asks for it by its name.
+func (c *collectors) tell(now time.Time, node string, verdicts map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.told[node] {
+		if _, ok := verdicts[name]; !ok {
+			c.nodes.Forget(plan.Key{Name: name})
+			delete(c.told[node], name)
+		}
+	}
+	for name, why := range verdicts {
+		if c.told[node] == nil {
+			c.told[node] = map[string]bool{}
+		}
+		c.told[node][name] = true
+		c.nodes.Put(plan.Key{Name: name}, explain.Record{Time: now, Why: why})
+	}
+	if len(c.told[node]) == 0 {
+		delete(c.told, node)
+	}
+}
+
+// gauge has values that are counted when it is collected.
+type gauge struct {
+	*metrics.GaugeVec
+	count func(func(labels ...string)) // calls the function once for each volume that counts
+	mu    sync.Mutex                   // held while the values are set and read
+}
+
+func newGauge(subsystem, name, help string, labels []string, count func(func(...string))) *gauge {
+	opts := &metrics.GaugeOpts{Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA, Help: help}
+	return &gauge{GaugeVec: metrics.NewGaugeVec(opts, labels), count: count}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauge) Collect(out chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.Reset()
+	g.count(func(labels ...string) { g.WithLabelValues(labels...).Inc() })
+	g.GaugeVec.Collect(out)
+}
+
+// countUsed counts the volumes of claims that pods need on nodes.
+func (k *caches) countUsed(one func(...string)) {
+	for pv := range k.volumes.All() {
+		v, ref := ofPV(pv), pv.Spec.ClaimRef
+		if v.Name == "" || ref == nil || !k.attachable(v) {
+			continue
+		}
+		nodes := map[string]bool{}
+		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
+			if node := p.Spec.NodeName; needs(p) && !nodes[node] {
+				nodes[node] = true
+				one(node, plugin(v.Name))
+			}
+		}
+	}
+}
+
+func (k *caches) countVolumes(one func(...string)) {
+	k.countUsed(func(labels ...string) { one(labels[1], "desired_state_of_world") })
+	for a := range k.attachments.All() {
+		if attached(a) {
+			one("kubernetes.io/csi:"+a.Spec.Attacher, "actual_state_of_world")
+		}
+	}
+	for n := range k.nodes.All() {
+		for _, a := range n.Status.VolumesAttached {
+			if kind := plugin(string(a.Name)); kind+"/" == ofISCSI || kind+"/" == ofFC {
+				one(kind, "actual_state_of_world")
+			}
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package attachdetach
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// caches are what the controller reads.
+type caches struct {
+	podsOn      informers.NodePodCache
+	podsOf      informers.ClaimPodCache
+	podsWith    informers.IndexedStore[*corev1.Pod] // by the names of volumes that stand in them
+	nodes       informers.NodeCache
+	claims      informers.Store[*corev1.PersistentVolumeClaim]
+	volumes     informers.IndexedStore[*corev1.PersistentVolume]    // by the names that they have in the statuses of nodes, and by drivers
+	attachments informers.IndexedStore[*storagev1.VolumeAttachment] // by what they attach, and by nodes
+	drivers     informers.Store[*storagev1.CSIDriver]
+	root        client.Reader // with the identity that watches; nil: caches are trusted
+	brake       *brake.Brake
+
+	disableTimeout bool
+	proved         atomic.Bool // the cache shows what leaders before this one have written
+}
+
+// Indexes have values of several kinds, told apart by how they begin.
+const (
+	named    = "named "    // the name of a volume in the statuses of nodes
+	byDriver = "driver "   // a CSI driver
+	ofVolume = "volume "   // a PersistentVolume
+	onANode  = "node "     // a node
+	index    = "attaching" // the name of the indexes
+)
+
+func indexVolume(pv *corev1.PersistentVolume) (values []string) {
+	v := ofPV(pv)
+	if v.Name != "" {
+		values = append(values, named+v.Name)
+	}
+	if v.Driver != "" {
+		values = append(values, byDriver+v.Driver)
+	}
+	return values
+}
+
+func indexAttachment(a *storagev1.VolumeAttachment) []string {
+	values := []string{onANode + a.Spec.NodeName}
+	switch s := a.Spec.Source; {
+	case s.PersistentVolumeName != nil:
+		values = append(values, ofVolume+*s.PersistentVolumeName)
+	case s.InlineVolumeSpec != nil:
+		values = append(values, named+ofSpec(s.InlineVolumeSpec).Name)
+	}
+	return values
+}
+
+func indexPod(p *corev1.Pod) (values []string) {
+	if p.Spec.NodeName == "" {
+		return nil
+	}
+	for i := range p.Spec.Volumes {
+		if v := ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace); v.Name != "" {
+			values = append(values, named+v.Name)
+		}
+	}
+	return values
+}
+
+// attachable reports whether the driver of a volume attaches volumes at all (AD-11).
+func (k *caches) attachable(v volume) bool {
+	if v.Driver == "" {
+		return v.Name != ""
+	}
+	d := k.drivers.Get("", v.Driver)
+	return d == nil || ptr.Deref(d.Spec.AttachRequired, true)
+}
+
+// volumeOf returns the volume that a claim stands for, with its name empty if it is not bound to one that nodes attach (AD-14).
+func (k *caches) volumeOf(namespace, claim string) volume {
+	c := k.claims.Get(namespace, claim)
+	if c == nil || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {
+		return volume{}
+	}
+	pv := k.volumes.Get("", c.Spec.VolumeName)
+	if pv == nil || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID {
+		return volume{}
+	}
+	v := ofPV(pv)
+	if !k.attachable(v) {
+		return volume{}
+	}
+	return v
+}
+
+// volumesOf returns the volumes of a pod that nodes attach.
+func (k *caches) volumesOf(p *corev1.Pod) (all []volume) {
+	for i := range p.Spec.Volumes {
+		var v volume
+		switch of := &p.Spec.Volumes[i]; {
+		case of.PersistentVolumeClaim != nil:
+			v = k.volumeOf(p.Namespace, of.PersistentVolumeClaim.ClaimName)
+		case of.Ephemeral != nil:
+			name := podutil.EphemeralClaim(p, of)
+			if c := k.claims.Get(p.Namespace, name); c != nil && metav1.IsControlledBy(c, p) {
+				v = k.volumeOf(p.Namespace, name)
+			}
+		default:
+			if v = ofPodVolume(&of.VolumeSource, p.Namespace); !k.attachable(v) {
+				v = volume{}
+			}
+		}
+		if v.Name != "" {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// observeVolume finds who needs a volume, and where it is.
+func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
+	s := volumeSnapshot{Memory: ptr.Deref(r.Memory, volumeMemory{})}
+	if r.Failure != nil {
+		s.Failure = r.Failure.Error()
+	}
+	if !k.proved.Load() {
+		s.Unproved = unproved
+	}
+	pods := map[string][]*corev1.Pod{}
+	use := func(v volume, p *corev1.Pod) {
+		if s.Volume.Name == "" || v.PV < s.Volume.PV {
+			s.Volume = v
+		}
+		if on := pods[p.Spec.NodeName]; needs(p) && !slices.Contains(on, p) {
+			pods[p.Spec.NodeName] = append(on, p)
+		}
+	}
+	name := k.volumeNamed(r.Key.Name)
+	for _, pv := range k.volumes.By(named + name) {
+		o.Exists = true
+		s.Attachments = append(s.Attachments, k.attachmentsOf(pv)...)
+		ref := pv.Spec.ClaimRef
+		if ref == nil {
+			continue
+		}
+		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
+			for _, v := range k.volumesOf(p) {
+				if v.PV == pv.Name {
+					use(v, p)
+				}
+			}
+		}
+	}
+	s.Attachments = append(s.Attachments, k.attachments.By(named+name)...)
+	for _, p := range k.podsWith.By(named + name) {
+		for _, v := range k.volumesOf(p) {
+			if v.PV == "" && v.Name == name {
+				use(v, p)
+			}
+		}
+	}
+	o.Exists = o.Exists || len(s.Attachments) > 0 || len(pods) > 0
+	slices.SortFunc(s.Attachments, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
+	s.Users = k.users(pods)
+	o.Snapshot = s
+	return o, nil
+}
+
+// volumeNamed returns the name of a volume in the statuses of nodes. People ask for the volume by its PersistentVolume.
+func (k *caches) volumeNamed(name string) string {
+	if pv := k.volumes.Get("", name); pv != nil {
+		return ofPV(pv).Name
+	}
+	return name
+}
+
+// attachmentsOf returns the VolumeAttachments of a PersistentVolume. One that is named after another handle is that of another volume, of whose
+// PersistentVolume this one has the name.
+func (k *caches) attachmentsOf(pv *corev1.PersistentVolume) []*storagev1.VolumeAttachment {
+	v := ofPV(pv)
+	return slices.DeleteFunc(k.attachments.By(ofVolume+pv.Name), func(a *storagev1.VolumeAttachment) bool {
+		return ours(a) && a.Name != attachment(v.Driver, v.Handle, a.Spec.NodeName)
+	})
+}
+
+// users returns the nodes of pods: that of the oldest pod first.
+func (k *caches) users(pods map[string][]*corev1.Pod) (all []user) {
+	older := func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	}
+	for node, on := range pods {
+		slices.SortFunc(on, older)
+		n := k.nodes.Get(node)
+		all = append(all, user{Node: node, Pods: on, Managed: n != nil && managed(n)})
+	}
+	slices.SortFunc(all, func(a, b user) int { return older(a.Pods[0], b.Pods[0]) })
+	return all
+}

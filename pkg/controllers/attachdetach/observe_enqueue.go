@@ -1,0 +1,193 @@
+package attachdetach
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// typed returns both sides of a change, nil for one that there is not.
+func typed[T plan.Object](before, after plan.Object) (was, is T) {
+	was, _ = before.(T)
+	is, _ = after.(T)
+	return was, is
+}
+
+// present returns those of the sides of a change that there are.
+func present[T any](sides ...*T) []*T {
+	return slices.DeleteFunc(sides, func(o *T) bool { return o == nil })
+}
+
+// moved returns the sides of a change of a pod by which nodes need other volumes than before (AD-16).
+func moved(before, after plan.Object) []*corev1.Pod {
+	was, is := typed[*corev1.Pod](before, after)
+	if was != nil && is != nil && was.UID == is.UID && was.Spec.NodeName == is.Spec.NodeName && needs(was) == needs(is) &&
+		(was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
+		return nil
+	}
+	return slices.DeleteFunc(present(was, is), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" || len(p.Spec.Volumes) == 0 })
+}
+
+func (k *caches) volumesByPod(before, after plan.Object) (keys []plan.Key) {
+	for _, p := range moved(before, after) {
+		keys = k.appendVolumes(keys, p)
+	}
+	return keys
+}
+
+func (k *caches) appendVolumes(keys []plan.Key, p *corev1.Pod) []plan.Key {
+	for _, v := range k.volumesOf(p) {
+		keys = append(keys, plan.Key{Name: v.Name})
+	}
+	return keys
+}
+
+func (k *caches) nodesByPod(before, after plan.Object) (keys []plan.Key) {
+	for _, p := range moved(before, after) {
+		keys = append(keys, plan.Key{Name: p.Spec.NodeName})
+	}
+	return keys
+}
+
+// bindings returns the PersistentVolumes of a claim whose binding has changed.
+func (k *caches) bindings(before, after plan.Object) (volumes []*corev1.PersistentVolume) {
+	was, is := typed[*corev1.PersistentVolumeClaim](before, after)
+	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName && was.Status.Phase == is.Status.Phase {
+		return nil
+	}
+	for _, c := range present(was, is) {
+		if pv := k.volumes.Get("", c.Spec.VolumeName); pv != nil {
+			volumes = append(volumes, pv)
+		}
+	}
+	return volumes
+}
+
+func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range k.bindings(before, after) {
+		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
+	}
+	return withName(keys)
+}
+
+func (k *caches) nodesByClaim(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range k.bindings(before, after) {
+		keys = k.appendNodes(keys, pv)
+	}
+	return keys
+}
+
+// appendNodes adds the nodes of pods that name the claim of a PersistentVolume, and of its VolumeAttachments.
+func (k *caches) appendNodes(keys []plan.Key, pv *corev1.PersistentVolume) []plan.Key {
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
+			keys = append(keys, plan.Key{Name: p.Spec.NodeName})
+		}
+	}
+	for _, a := range k.attachments.By(ofVolume + pv.Name) {
+		keys = append(keys, plan.Key{Name: a.Spec.NodeName})
+	}
+	return withName(keys)
+}
+
+func withName(keys []plan.Key) []plan.Key {
+	return slices.DeleteFunc(keys, func(k plan.Key) bool { return k.Name == "" })
+}
+
+// redefined returns the sides of a change of a PersistentVolume that is another one for nodes.
+func redefined(before, after plan.Object) []*corev1.PersistentVolume {
+	was, is := typed[*corev1.PersistentVolume](before, after)
+	if was != nil && is != nil && equality.Semantic.DeepEqual(was.Spec, is.Spec) {
+		return nil
+	}
+	return present(was, is)
+}
+
+func (k *caches) volumesByVolume(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range redefined(before, after) {
+		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
+	}
+	return withName(keys)
+}
+
+func (k *caches) nodesByVolume(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range redefined(before, after) {
+		keys = k.appendNodes(keys, pv)
+	}
+	return keys
+}
+
+func (k *caches) volumesByAttachment(before, after plan.Object) (keys []plan.Key) {
+	was, is := typed[*storagev1.VolumeAttachment](before, after)
+	for _, a := range present(is, was)[:1] {
+		switch s := a.Spec.Source; {
+		case s.InlineVolumeSpec != nil:
+			keys = append(keys, plan.Key{Name: ofSpec(s.InlineVolumeSpec).Name})
+		case s.PersistentVolumeName != nil:
+			if pv := k.volumes.Get("", *s.PersistentVolumeName); pv != nil {
+				keys = append(keys, plan.Key{Name: ofPV(pv).Name})
+			}
+		}
+	}
+	return withName(keys)
+}
+
+func nodesByAttachment(before, after plan.Object) []plan.Key {
+	was, is := typed[*storagev1.VolumeAttachment](before, after)
+	return withName([]plan.Key{{Name: present(is, was)[0].Spec.NodeName}})
+}
+
+// volumesByNode: a node from which on this controller attaches, or no longer.
+func (k *caches) volumesByNode(before, after plan.Object) (keys []plan.Key) {
+	was, is := typed[*corev1.Node](before, after)
+	if (was != nil && managed(was)) == (is != nil && managed(is)) {
+		return nil
+	}
+	for _, p := range k.podsOn.OnNode(present(is, was)[0].Name) {
+		if len(p.Spec.Volumes) > 0 {
+			keys = k.appendVolumes(keys, p)
+		}
+	}
+	return keys
+}
+
+// nodesByNode leaves out changes of a node that concern no volume.
+func nodesByNode(before, after plan.Object) []plan.Key {
+	was, is := typed[*corev1.Node](before, after)
+	if was != nil && is != nil && was.UID == is.UID && managed(was) == managed(is) && outOfService(was) == outOfService(is) &&
+		podutil.NodeReady(was) == podutil.NodeReady(is) && slices.Equal(was.Status.VolumesInUse, is.Status.VolumesInUse) &&
+		slices.Equal(was.Status.VolumesAttached, is.Status.VolumesAttached) {
+		return nil
+	}
+	return []plan.Key{{Name: present(is, was)[0].Name}}
+}
+
+// ofDriver returns the PersistentVolumes of a driver of which it has changed whether it attaches any.
+func (k *caches) ofDriver(before, after plan.Object) []*corev1.PersistentVolume {
+	was, is := typed[*storagev1.CSIDriver](before, after)
+	attaches := func(d *storagev1.CSIDriver) bool { return d == nil || ptr.Deref(d.Spec.AttachRequired, true) }
+	if attaches(was) == attaches(is) {
+		return nil
+	}
+	return k.volumes.By(byDriver + present(is, was)[0].Name)
+}
+
+func (k *caches) volumesByDriver(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range k.ofDriver(before, after) {
+		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
+	}
+	return keys
+}
+
+func (k *caches) nodesByDriver(before, after plan.Object) (keys []plan.Key) {
+	for _, pv := range k.ofDriver(before, after) {
+		keys = k.appendNodes(keys, pv)
+	}
+	return keys
+}

@@ -1,0 +1,180 @@
+package attachdetach
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// observeNode finds what is attached to a node, and who needs it there. If something may be detached, it reads the node live.
+func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory]) (o reconcile.Observation[nodeSnapshot, nodeMemory], err error) {
+	name := k.nodeNamed(r.Key.Name)
+	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
+	there := k.attachments.By(onANode + s.Name)
+	if o.Exists = s.Node != nil || len(there) > 0; !o.Exists {
+		return o, nil
+	}
+	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe
+		s.Memory = nodeMemory{UID: s.Node.UID, Asked: s.Memory.Asked}
+	}
+	if !k.proved.Load() {
+		s.Unproved = unproved
+	}
+	if s.Node == nil || managed(s.Node) {
+		s.Volumes = k.onNode(s.Name, s.Node, there)
+	}
+	if s.Node == nil || len(s.Memory.Spare) > 0 && !podutil.NodeReady(s.Node) {
+		s.Held = k.held()
+	}
+	if s.Memory.Read {
+		k.read(ctx, r.Reader, &s)
+	}
+	o.Snapshot = s
+	return o, nil
+}
+
+// nodeNamed returns the name of a node. People ask for one of its VolumeAttachments, too.
+func (k *caches) nodeNamed(name string) string {
+	if a := k.attachments.Get("", name); a != nil && ours(a) {
+		return a.Spec.NodeName
+	}
+	return name
+}
+
+// read reads the node live.
+func (k *caches) read(ctx context.Context, reader client.Reader, s *nodeSnapshot) {
+	live := &corev1.Node{}
+	switch err := reader.Get(ctx, client.MappingFor[*corev1.Node](), plan.Key{Name: s.Name}, live); {
+	case apierrors.IsNotFound(err):
+		s.Read = true
+	case err != nil:
+		s.Unread = err.Error()
+	default:
+		s.Read, s.Live = true, live
+	}
+}
+
+// onNode returns what is attached to a node, and what pods need there.
+func (k *caches) onNode(name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []onNode) {
+	needed := map[string]onNode{} // by the name of the volume
+	exclusive := map[string]bool{}
+	for _, p := range k.podsOn.OnNode(name) {
+		if !needs(p) {
+			continue
+		}
+		for _, v := range k.volumesOf(p) {
+			before, known := needed[v.Name]
+			pod := p.Namespace + "/" + p.Name
+			if known && before.Pod < pod {
+				pod = before.Pod
+			}
+			needed[v.Name] = onNode{Name: v.Name, Pod: pod, Told: v.told(), Ends: p.DeletionTimestamp != nil && (!known || before.Ends)}
+			exclusive[v.Name] = v.Exclusive
+		}
+	}
+	for _, a := range there {
+		of := k.nameOf(a, n)
+		one := needed[of]
+		if ours(a) && of == "" {
+			one = onNode{}
+		}
+		one.Name, one.Attachment = of, a
+		all = append(all, one)
+	}
+	if n != nil {
+		all = append(all, k.told(n, needed, exclusive)...)
+	}
+	slices.SortFunc(all, func(a, b onNode) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id())) })
+	return all
+}
+
+// told returns the volumes of a node of which it need only be told: those that pods need, and those that it lists.
+func (k *caches) told(n *corev1.Node, needed map[string]onNode, exclusive map[string]bool) (all []onNode) {
+	for _, v := range needed {
+		if !v.Told {
+			continue
+		}
+		if exclusive[v.Name] && !lists(n, v) {
+			v.Others = k.holder(n.Name, v)
+		}
+		all = append(all, v)
+	}
+	for _, a := range n.Status.VolumesAttached {
+		name := string(a.Name)
+		if _, ok := needed[name]; !ok && (strings.HasPrefix(name, ofISCSI) || strings.HasPrefix(name, ofFC)) {
+			all = append(all, onNode{Name: name, Told: true})
+		}
+	}
+	return all
+}
+
+// holder returns another node that has a volume.
+func (k *caches) holder(node string, v onNode) (holder string) {
+	for n := range k.nodes.All() {
+		if n.Name != node && (lists(n, v) || uses(n, v)) && (holder == "" || n.Name < holder) {
+			holder = n.Name
+		}
+	}
+	return holder
+}
+
+// nameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or another one of that name, by what
+// its node says. It is empty if nobody knows.
+func (k *caches) nameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
+	var v volume
+	switch s := a.Spec.Source; {
+	case s.InlineVolumeSpec != nil:
+		v = ofSpec(s.InlineVolumeSpec)
+	case s.PersistentVolumeName != nil:
+		if pv := k.volumes.Get("", *s.PersistentVolumeName); pv != nil {
+			v = ofPV(pv)
+		}
+	}
+	if v.Name != "" && (!ours(a) || a.Name == attachment(v.Driver, v.Handle, a.Spec.NodeName)) || n == nil {
+		return v.Name
+	}
+	for _, name := range n.Status.VolumesInUse {
+		if names(string(name), n.Name) == a.Name {
+			return string(name)
+		}
+	}
+	for _, one := range n.Status.VolumesAttached {
+		if names(string(one.Name), n.Name) == a.Name {
+			return string(one.Name)
+		}
+	}
+	return ""
+}
+
+// held says why the brake holds what is detached by force because nodes are not ready or gone; empty if it does not.
+func (k *caches) held() string {
+	all, ailing := 0, 0
+	for n := range k.nodes.All() {
+		all++
+		if !podutil.NodeReady(n) {
+			ailing++
+		}
+	}
+	gone := map[string]bool{}
+	for a := range k.attachments.All() {
+		if a.DeletionTimestamp == nil && k.nodes.Get(a.Spec.NodeName) == nil {
+			gone[a.Spec.NodeName] = true
+		}
+	}
+	if !k.brake.Trips(ailing+len(gone), all+len(gone)) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary", ailing, all, len(gone))
+}

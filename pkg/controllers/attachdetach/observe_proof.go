@@ -1,0 +1,107 @@
+package attachdetach
+
+import (
+	"context"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// unproved is what is waited for at the beginning of a term.
+const unproved = "it is not known yet what another leader has attached and detached"
+
+// prove is the Source of a controller. It lists VolumeAttachments live once in each term, and waits until the cache shows what the server has: one
+// that a previous leader has created may be that by which another node has an exclusive volume, and one that it has deleted must not be in the
+// list of its node any more. Nothing is written before. One list does for all volumes.
+func (k *caches) prove(ctx context.Context, _ func(plan.Key)) {
+	defer k.proved.Store(false)
+	for ctx.Err() == nil {
+		if k.compare(ctx) {
+			k.proved.Store(true)
+			<-ctx.Done()
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// compare lists live, and reports whether the cache shows all of that within a few seconds.
+func (k *caches) compare(ctx context.Context) bool {
+	if k.root == nil {
+		return true
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := k.root.List(ctx, client.MappingFor[*storagev1.VolumeAttachment](), "", metav1.ListOptions{}, &list); err != nil {
+		return false
+	}
+	var cache freshness.Caches
+	cache.Add(k.attachments.Kind(), k.attachments.Informer().GetIndexer())
+	for range 50 {
+		if k.shows(&list, cache) {
+			return true
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
+// shows reports whether the cache has nothing older than a list.
+func (k *caches) shows(list *metav1.PartialObjectMetadataList, cache freshness.Caches) bool {
+	live := map[types.UID]bool{}
+	for i := range list.Items {
+		o := &list.Items[i]
+		live[o.UID] = true
+		if !cache.Reached(k.attachments.Kind(), o.ResourceVersion) {
+			return false
+		}
+	}
+	for a := range k.attachments.All() { // what is gone must not be shown any more
+		if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, list.ResourceVersion); !live[a.UID] && (err != nil || order <= 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// live names what may be there though the cache does not show it: what this process has tried to create, and was not told that it did.
+func (s volumeSnapshot) live() (sets []reconcile.Live) {
+	for node := range s.Memory.Tried {
+		sets = append(sets, attachmentSet(attachment(s.Volume.Driver, s.Volume.Handle, node), s.at(node)))
+	}
+	return sets
+}
+
+// live names what may be gone though the cache shows it: what this process has tried to delete.
+func (s nodeSnapshot) live() (sets []reconcile.Live) {
+	for _, v := range s.Volumes {
+		if v.Attachment != nil && !s.Memory.Asked[v.Attachment.Name].When.IsZero() {
+			sets = append(sets, attachmentSet(v.Attachment.Name, v.Attachment))
+		}
+	}
+	return sets
+}
+
+// attachmentSet is the set of one VolumeAttachment.
+func attachmentSet(name string, cached *storagev1.VolumeAttachment) reconcile.Live {
+	set := reconcile.LiveOf[*storagev1.VolumeAttachment]("", labels.Everything(), nil)
+	if set.Name = name; cached != nil {
+		set.Cached = []plan.Object{cached}
+	}
+	return set
+}

@@ -1,0 +1,388 @@
+package attachdetach
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const (
+	patience   = 6 * time.Minute  // a node that is not ready keeps for so long what no pod needs and it has in use (AD-5, AD-34)
+	goneGrace  = time.Minute      // a machine whose Node is gone has so long to end what ran on it
+	goneProof  = 10 * time.Minute // the same while the brake holds: then so many Nodes that are gone have been gone for long
+	readAgain  = 5 * time.Second  // when a node is read again that could not be read
+	lookAgain  = 10 * time.Second // when a decision is looked at again that depends on other nodes
+	afterAdded = 250 * time.Millisecond
+	afterOther = time.Second // the status of a node is written no more often, and so with all that has happened meanwhile
+)
+
+// nodeSnapshot is what one reconcile of a node has observed. Its objects belong to shared caches.
+type nodeSnapshot struct {
+	Name    string
+	Node    *corev1.Node // nil: it is gone
+	Volumes []onNode     // all that are attached, or needed there, by name
+	// DisableTimeout: that a node is not ready is never enough to detach what it has in use (AD-3).
+	DisableTimeout bool
+	Memory         nodeMemory
+	Unproved       string // why the cache may lack what another leader has written; empty if it does not
+
+	// Of what is read live when something may be detached:
+	Read   bool
+	Live   *corev1.Node // nil: it is gone
+	Unread string       // why the node could not be read
+	Held   string       // why the brake holds what is detached by force without anybody's word; empty if it does not
+}
+
+// onNode is a volume that is attached to a node, or needed there.
+type onNode struct {
+	Name       string                      // in the status of the node; empty if nobody knows it any more
+	Attachment *storagev1.VolumeAttachment // nil if there is none
+	Pod        string                      // one that needs it there; empty if none does
+	Ends       bool                        // all that need it are being deleted
+	Told       bool                        // it needs no VolumeAttachment
+	Others     string                      // another node that has the volume, which needs no VolumeAttachment and is for one node at a time
+}
+
+// id tells the volumes of a node apart.
+func (v onNode) id() string {
+	if v.Attachment != nil {
+		return v.Attachment.Name
+	}
+	return v.Name
+}
+
+// nodeMemory is what is remembered of a node. Whatever was remembered is not changed any more.
+type nodeMemory struct {
+	UID     types.UID            // of the Node that the rest is about
+	Gone    time.Time            // since when it is gone, as this process has seen it; zero if it is there
+	Spare   map[string]time.Time // since when no pod needs a volume, as this process has seen it, by its id
+	Written time.Time            // when the status was last written
+	Asked   map[string]asked     // VolumeAttachments that this process has deleted, by name
+	Read    bool                 // the next Observe reads the node live
+}
+
+// asked is when a driver was asked to detach a volume.
+type asked struct {
+	When   time.Time
+	Plugin string // as metrics name it
+}
+
+// nodeDecision is what was made of a node.
+type nodeDecision struct {
+	Gone     time.Time
+	Spare    map[string]time.Time
+	Read     bool              // the node is to be read live
+	Deleted  map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
+	Held     bool              // something stays because the brake holds it
+	Verdicts map[string]string // what becomes of a volume and why, by the name of its VolumeAttachment
+}
+
+// The reasons for which a volume is detached although its node may have it in use (AD-54).
+const (
+	forcedByTaint = "out-of-service"
+	forcedByTime  = "timeout"
+	forcedByEnd   = "node-gone"
+)
+
+// verdict is what becomes of a volume on a node.
+type verdict struct {
+	List   bool          // the node's kubelet may mount it
+	Delete bool          // its VolumeAttachment goes
+	Forced string        // why it goes although the node may have it in use
+	Read   bool          // it may go, and the node is to be read first
+	Held   bool          // the brake holds it
+	Why    string        // for people
+	Rest   bool          // that is as it should be
+	Next   time.Duration // when it is to be looked at again; zero: something will happen
+}
+
+// planNode lists in the status of a node what is attached, and detaches what no pod there needs.
+func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
+	d = nodeDecision{Spare: map[string]time.Time{}, Deleted: map[string]string{}, Verdicts: map[string]string{}}
+	if s.Node == nil {
+		d.Gone = earlier(s.Memory.Gone, now)
+	} else if !managed(s.Node) {
+		p.Why = "its kubelet attaches volumes itself"
+		return d, p
+	}
+	if s.Unproved != "" {
+		d.Spare, p.Why, p.Requeue = s.Memory.Spare, s.Unproved, 100*time.Millisecond
+		return d, p
+	}
+	var deletions plan.Each
+	var why []string
+	keep := map[string]bool{}
+	for _, v := range s.Volumes {
+		if v.Pod == "" {
+			d.Spare[v.id()] = earlier(s.Memory.Spare[v.id()], now)
+		}
+		one := judge(now, s, v, &d)
+		keep[v.Name] = keep[v.Name] || one.List
+		p.Requeue = plan.Sooner(p.Requeue, one.Next)
+		d.Held, d.Read = d.Held || one.Held, d.Read || one.Read
+		if v.Attachment != nil {
+			d.Verdicts[v.Attachment.Name] = one.Why
+		}
+		if !one.Rest {
+			why = append(why, v.id()+": "+one.Why)
+		}
+		if one.Delete {
+			d.Deleted[v.Attachment.Name] = one.Forced
+			deletions.Sequences = append(deletions.Sequences, []plan.Step{plan.Delete{Objects: []plan.Object{v.Attachment}, Unowned: true, Why: one.Why}})
+		}
+	}
+	if len(deletions.Sequences) > 0 {
+		p.Steps = append(p.Steps, deletions)
+	}
+	p.Why = summary(why)
+	if s.Node != nil {
+		list(now, s, keep, &p)
+	}
+	return d, p
+}
+
+// earlier is a time, or now if it is not known.
+func earlier(t, now time.Time) time.Time {
+	if t.IsZero() {
+		return now
+	}
+	return t
+}
+
+// mostSaid is of how many volumes a record of a node tells.
+const mostSaid = 10
+
+func summary(lines []string) string {
+	if more := len(lines) - mostSaid; more > 0 {
+		lines = append(slices.Clone(lines[:mostSaid]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// judge says what becomes of a volume. d tells since when no pod needs it, and since when the node is gone.
+func judge(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
+	a := v.Attachment
+	switch {
+	case v.Pod == "" && (a == nil || ours(a) && a.DeletionTimestamp == nil):
+		return leaves(now, s, v, d)
+	case v.Told && v.Others != "":
+		return verdict{Why: "it waits until " + v.Others + " does without the volume", Next: lookAgain}
+	case v.Told:
+		return verdict{List: true, Why: "the pod " + v.Pod + " needs it", Rest: true}
+	case a == nil:
+		return verdict{Rest: true} // the planner of the volume makes one
+	case !ours(a):
+		return verdict{Why: "somebody else has made it", Rest: true}
+	case a.DeletionTimestamp != nil:
+		return verdict{Why: "its driver is asked to detach it" + said(a.Status.DetachError)}
+	case !a.Status.Attached:
+		return verdict{Why: "its driver is asked to attach it" + said(a.Status.AttachError)}
+	}
+	why, rest := "the pod "+v.Pod+" needs it", true
+	if v.Ends {
+		why, rest = why+" as long as it may run, and is being deleted", false
+	}
+	if s.Node == nil {
+		why, rest = why+", and its node is gone", false
+	}
+	return verdict{List: true, Why: why, Rest: rest}
+}
+
+// said is an error that a driver has reported.
+func said(e *storagev1.VolumeError) string {
+	if e == nil || e.Message == "" {
+		return ""
+	}
+	return ", and says: " + e.Message
+}
+
+// leaves judges a volume that no pod needs. First it leaves the list of the node (AD-32); then, if the node read live neither lists it nor has
+// it in use, its VolumeAttachment goes. By force it goes if the node has it in use, too.
+func leaves(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
+	spare := now.Sub(d.Spare[v.id()])
+	forced, wait := force(s, s.Node, spare)
+	if s.Node == nil {
+		forced, wait = vanished(now, s, d.Gone)
+	}
+	used := s.Node != nil && uses(s.Node, v)
+	if used && forced == forcedByTime && s.Held != "" {
+		return verdict{List: v.Told || attached(v.Attachment), Held: true, Why: "no pod needs it, and the node is not ready and has it in use, but " + s.Held, Next: lookAgain}
+	}
+	switch {
+	case s.Node == nil && forced == "":
+		return verdict{Why: "its node is gone", Next: wait, Held: s.Held != "" && wait > 0}
+	case used && forced == "":
+		why := "no pod needs it, and the node has it in use"
+		if wait > 0 {
+			why += fmt.Sprintf("; as the node is not ready, it is detached %v after that", patience)
+		}
+		return verdict{List: v.Told || attached(v.Attachment), Why: why, Next: wait}
+	case v.Attachment == nil:
+		return verdict{Rest: true}
+	case s.Node != nil && lists(s.Node, v):
+		return verdict{Why: "no pod needs it, and the node is told so"}
+	case s.Unread != "":
+		return verdict{Read: true, Why: "no pod needs it, but its node cannot be read: " + s.Unread, Next: readAgain}
+	case !s.Read:
+		return verdict{Read: true, Why: "no pod needs it, and its node is to be read", Next: time.Millisecond}
+	}
+	return goes(now, s, v, spare, d.Gone)
+}
+
+// goes judges by what was read live. What the caches have shown counts no more.
+func goes(now time.Time, s nodeSnapshot, v onNode, spare time.Duration, gone time.Time) verdict {
+	if s.Live == nil {
+		if s.Node != nil {
+			return verdict{Why: "its node is gone", Next: readAgain} // the cache is about to say so
+		}
+		forced, wait := vanished(now, s, gone)
+		return verdict{Delete: forced != "", Forced: forced, Why: "no pod needs it, and its node is gone", Next: wait}
+	}
+	if s.Node == nil || s.Node.UID != s.Live.UID || lists(s.Live, v) {
+		return verdict{Why: "the cache of nodes is behind", Next: lookAgain}
+	}
+	used, free := uses(s.Live, v), "no pod needs it, and the node does not have it in use"
+	if !used {
+		return verdict{Delete: true, Why: free}
+	}
+	switch forced, wait := force(s, s.Live, spare); forced {
+	case forcedByTaint:
+		return verdict{Delete: true, Forced: forced, Why: "no pod needs it, and the node is out of service"}
+	case forcedByTime:
+		if s.Held != "" {
+			return verdict{Held: true, Why: "the node is not ready and has it in use, but " + s.Held, Next: lookAgain}
+		}
+		return verdict{Delete: true, Forced: forced, Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", patience)}
+	default:
+		return verdict{Why: "the node has it in use", Next: cmp.Or(wait, readAgain)}
+	}
+}
+
+// force says by which rule a volume may be detached that a node has in use, and if by none, when it may be (AD-34, AD-35, AD-37).
+func force(s nodeSnapshot, n *corev1.Node, spare time.Duration) (reason string, wait time.Duration) {
+	switch {
+	case n == nil:
+		return "", 0
+	case outOfService(n):
+		return forcedByTaint, 0
+	case podutil.NodeReady(n) || s.DisableTimeout:
+		return "", 0
+	case spare > patience:
+		return forcedByTime, 0
+	}
+	return "", patience - spare + time.Millisecond
+}
+
+// vanished is the same of a node that is gone. The brake makes it wait longer.
+func vanished(now time.Time, s nodeSnapshot, gone time.Time) (reason string, wait time.Duration) {
+	grace := goneGrace
+	if s.Held != "" {
+		grace = goneProof
+	}
+	if wait = grace - now.Sub(gone); wait > 0 {
+		return "", wait
+	}
+	return forcedByEnd, 0
+}
+
+// uses reports whether a node says that it has a volume in use.
+func uses(n *corev1.Node, v onNode) bool {
+	return slices.ContainsFunc(n.Status.VolumesInUse, func(name corev1.UniqueVolumeName) bool { return v.called(string(name), n.Name) })
+}
+
+// lists reports whether the status of a node tells its kubelet that it may mount a volume.
+func lists(n *corev1.Node, v onNode) bool {
+	return slices.ContainsFunc(n.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return v.called(string(a.Name), n.Name) })
+}
+
+// called reports whether a volume has a name in the status of a node. The volume whose name nobody knows any more is found by the name of its
+// VolumeAttachment.
+func (v onNode) called(name, node string) bool {
+	return name == v.Name || v.Name == "" && v.Attachment != nil && names(name, node) == v.Attachment.Name
+}
+
+// names is the name of the VolumeAttachment of a volume of CSI that the status of a node names; empty for other volumes.
+func names(volume, node string) string {
+	of, ok := strings.CutPrefix(volume, ofCSI)
+	driver, handle, found := strings.Cut(of, "^")
+	if !ok || !found {
+		return ""
+	}
+	return attachment(driver, handle, node)
+}
+
+// list plans the status of a node: it lists what the kubelet may mount, in an order that does not change (AD-40, AD-76). What was written a
+// moment ago waits, so that what happens together is one write (AD-73).
+func list(now time.Time, s nodeSnapshot, keep map[string]bool, p *plan.Plan) {
+	var is []corev1.AttachedVolume
+	known := map[string]bool{}
+	removed, added := 0, 0
+	for _, a := range s.Node.Status.VolumesAttached {
+		name := string(a.Name)
+		if known[name] || !keep[name] && decidable(name) {
+			removed++
+			continue
+		}
+		known[name] = true
+		is = append(is, a)
+	}
+	for _, v := range s.Volumes {
+		if v.Name != "" && keep[v.Name] && !known[v.Name] {
+			known[v.Name] = true
+			added++
+			is = append(is, corev1.AttachedVolume{Name: corev1.UniqueVolumeName(v.Name)})
+		}
+	}
+	if removed+added == 0 {
+		return
+	}
+	pause := afterOther
+	if added > 0 {
+		pause = afterAdded
+	}
+	if wait := pause - now.Sub(s.Memory.Written); wait > 0 {
+		p.Requeue = plan.Sooner(p.Requeue, wait)
+		return
+	}
+	after := s.Node.DeepCopy()
+	after.Status.VolumesAttached = is
+	p.Steps = append(p.Steps, plan.Change{Old: s.Node, New: after, Subresource: plan.Status, Unowned: true,
+		Why: fmt.Sprintf("%d volumes are attached, %d are not any more", added, removed)})
+}
+
+// decidable reports whether this controller decides about a volume, by its name in the status of a node.
+func decidable(name string) bool {
+	return slices.ContainsFunc([]string{ofCSI, ofISCSI, ofFC}, func(kind string) bool { return strings.HasPrefix(name, kind) })
+}
+
+// rememberNode keeps what was seen and decided, and what of it was carried out.
+func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcome) *nodeMemory {
+	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Read: d.Read, Written: s.Memory.Written, Asked: map[string]asked{}}
+	there := map[string]bool{}
+	for _, v := range s.Volumes {
+		there[v.id()] = true
+	}
+	for name, before := range s.Memory.Asked {
+		if there[name] {
+			m.Asked[name] = before
+		}
+	}
+	for _, r := range did.Results {
+		switch {
+		case r.Verb == plan.Deleted:
+			m.Asked[r.Object.GetName()] = asked{now, "kubernetes.io/csi:" + r.Object.(*storagev1.VolumeAttachment).Spec.Attacher}
+		case r.Verb == plan.Changed:
+			m.Written = now
+		}
+	}
+	return &m
+}

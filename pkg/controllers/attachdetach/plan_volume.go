@@ -1,0 +1,271 @@
+package attachdetach
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const (
+	slow                = 2 * time.Minute  // a driver that has not attached a volume by then is told of (AD-5)
+	slowEnd             = 10 * time.Second // the same of one that has not ended to detach it from the same node
+	firstTold, lastTold = time.Minute, 16 * time.Minute
+)
+
+// volumeSnapshot is what one reconcile of a volume has observed. Its objects belong to shared caches.
+type volumeSnapshot struct {
+	Volume      volume                        // empty if nobody knows it any more
+	Users       []user                        // the nodes where pods need it, in an order that does not depend on caches
+	Attachments []*storagev1.VolumeAttachment // all of the volume, by name
+	Failure     string                        // of the reconcile before
+	Memory      volumeMemory
+	Unproved    string // why the cache may lack what another leader has written; empty if it does not
+}
+
+// user is a node where pods need a volume.
+type user struct {
+	Node    string
+	Pods    []*corev1.Pod // the oldest first
+	Managed bool          // the node is there, and its kubelet leaves attaching to this controller
+}
+
+// volumeMemory is what is remembered of a volume, by node. Whatever was remembered is not changed any more.
+type volumeMemory struct {
+	Nodes map[string]use
+	// Tried are the nodes for which this process has tried to create a VolumeAttachment, and was not told that it did.
+	Tried map[string]bool
+}
+
+// use is what is remembered of a node where pods need the volume.
+type use struct {
+	Attached bool // it was when it was last looked at
+	Told     string
+	Times    int
+	Next     time.Time // when the same is told again
+}
+
+// volumeDecision is what was made of a volume.
+type volumeDecision struct {
+	Why      string
+	Nodes    map[string]use
+	Attached map[string]time.Duration // nodes where it has been attached since the last look, and how long that has taken
+	Failed   map[string]time.Duration // the same of those where its driver says that it could not
+}
+
+// planVolume creates the VolumeAttachments that pods need, and tells them what they wait for.
+func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan) {
+	d = volumeDecision{Nodes: map[string]use{}, Attached: map[string]time.Duration{}, Failed: map[string]time.Duration{}}
+	if s.Volume.Name == "" || s.Volume.told() {
+		return d, p
+	}
+	var why []string
+	first := "" // the node that gets the volume if no other one has it
+	for _, u := range s.Users {
+		if !u.Managed {
+			continue
+		}
+		first = cmp.Or(first, u.Node)
+		n, known := s.Memory.Nodes[u.Node]
+		one := s.on(now, u, first)
+		switch {
+		case one.Attached && known && !n.Attached:
+			d.Attached[u.Node] = now.Sub(one.Since)
+			p.Steps = append(p.Steps, tell(u, corev1.EventTypeNormal, "SuccessfulAttachVolume", func(*corev1.Pod) string {
+				return fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.Volume.PV)
+			})...)
+			fallthrough
+		case one.Attached:
+			d.Nodes[u.Node] = use{Attached: true}
+			continue
+		}
+		if one.Create {
+			p.Steps = append(p.Steps, plan.Create{Object: newAttachment(s.Volume, u.Node), IfAbsent: true, Unowned: true, Why: one.Why})
+		}
+		if one.Failed && n.Told != one.Text(u.Pods[0]) {
+			d.Failed[u.Node] = now.Sub(one.Since)
+		}
+		after, due := n.tells(now, one, u.Pods[0])
+		if due {
+			p.Steps = append(p.Steps, tell(u, corev1.EventTypeWarning, "FailedAttachVolume", one.Text)...)
+		}
+		d.Nodes[u.Node], p.Requeue = after, plan.Sooner(p.Requeue, plan.Sooner(one.Next, after.wait(now)))
+		why = append(why, one.Why)
+	}
+	p.Why = summary(why)
+	d.Why = p.Why
+	return d, p
+}
+
+// state is how a volume does on a node where pods need it.
+type state struct {
+	Attached bool
+	Create   bool // its VolumeAttachment
+	Failed   bool // its driver says that it could not attach it
+	Since    time.Time
+	Why      string
+	Text     func(*corev1.Pod) string // what an event says of it to a pod; nil if nothing is to be said yet
+	Next     time.Duration            // when that changes by the clock; zero: never
+}
+
+// on says how the volume does on a node. first is the node that gets it if no other one has it.
+func (s volumeSnapshot) on(now time.Time, u user, first string) (one state) {
+	others := s.others(u.Node)
+	switch a := s.at(u.Node); {
+	case attached(a):
+		return state{Attached: true, Since: a.CreationTimestamp.Time}
+	case a != nil:
+		return pending(now, s.Volume, a)
+	case s.Volume.Exclusive && len(others) > 0: // also if the driver does not say that it is attached there: it may be (AD-87)
+		return state{Why: fmt.Sprintf("%s waits until it is detached from %s", u.Node, strings.Join(others, ", ")), Text: s.taken(others)}
+	case s.Volume.Exclusive && first != u.Node: // the choice does not depend on chance (AD-80)
+		return state{Why: fmt.Sprintf("%s waits, as a pod that needs it is older, on %s", u.Node, first), Text: s.taken([]string{first})}
+	case s.Unproved != "":
+		return state{Why: s.Unproved, Next: 100 * time.Millisecond}
+	}
+	one = state{Create: true, Why: "it is to be attached to " + u.Node}
+	if s.Failure != "" {
+		one.Text = failure(s.Volume, s.Failure)
+	}
+	return one
+}
+
+// pending is the state of a volume whose driver is at work.
+func pending(now time.Time, v volume, a *storagev1.VolumeAttachment) state {
+	one := state{Since: a.CreationTimestamp.Time, Why: "its driver is asked to attach it to " + a.Spec.NodeName + said(a.Status.AttachError)}
+	switch e := a.Status.AttachError; {
+	case a.DeletionTimestamp != nil:
+		one.Why = fmt.Sprintf("its driver is asked to detach it from %s, where it is needed again%s", a.Spec.NodeName, said(a.Status.DetachError))
+		if one.Next = slowEnd - now.Sub(a.DeletionTimestamp.Time); one.Next <= 0 {
+			one.Next, one.Text = 0, failure(v, "volume attachment is being deleted")
+		}
+	case e != nil && e.Message != "":
+		one.Failed, one.Text = true, failure(v, e.Message)
+	default:
+		if one.Next = slow - now.Sub(a.CreationTimestamp.Time); one.Next <= 0 {
+			one.Next = 0
+			one.Text = failure(v, fmt.Sprintf("timed out waiting for external-attacher of %s CSI driver to attach volume %s", v.Driver, v.Handle))
+		}
+	}
+	return one
+}
+
+// at returns the VolumeAttachment by which the volume is attached to a node, nil if there is none.
+func (s volumeSnapshot) at(node string) *storagev1.VolumeAttachment {
+	name := attachment(s.Volume.Driver, s.Volume.Handle, node)
+	i := slices.IndexFunc(s.Attachments, func(a *storagev1.VolumeAttachment) bool { return a.Name == name && a.Spec.NodeName == node })
+	if i < 0 {
+		return nil
+	}
+	return s.Attachments[i]
+}
+
+// others are the nodes besides this one that have a VolumeAttachment of the volume, sorted.
+func (s volumeSnapshot) others(node string) []string {
+	nodes := map[string]bool{}
+	for _, a := range s.Attachments {
+		if a.Spec.NodeName != node {
+			nodes[a.Spec.NodeName] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(nodes))
+}
+
+// taken tells pods that other nodes have the volume: by the pods that use it there, of which only those of the same namespace are named (AD-52,
+// AD-53).
+func (s volumeSnapshot) taken(nodes []string) func(*corev1.Pod) string {
+	return func(p *corev1.Pod) string {
+		var names []string
+		elsewhere := 0
+		for _, u := range s.Users {
+			if !slices.Contains(nodes, u.Node) {
+				continue
+			}
+			for _, other := range u.Pods {
+				if other.Namespace == p.Namespace {
+					names = append(names, other.Name)
+				} else {
+					elsewhere++
+				}
+			}
+		}
+		slices.Sort(names)
+		text := fmt.Sprintf("Waiting for detach for volume %q Volume is already ", s.Volume.PV)
+		switch {
+		case len(names) == 0 && elsewhere == 0:
+			return text + "exclusively attached to one node, waiting on detach before it can be attached to another node"
+		case elsewhere == 0:
+			return text + "used by pod(s) " + strings.Join(names, ", ")
+		case len(names) == 0:
+			return fmt.Sprintf("%sused by %d pod(s) in different namespaces", text, elsewhere)
+		}
+		return fmt.Sprintf("%sused by pod(s) %s and %d pod(s) in different namespaces", text, strings.Join(names, ", "), elsewhere)
+	}
+}
+
+// failure tells pods that a volume could not be attached (AD-51).
+func failure(v volume, why string) func(*corev1.Pod) string {
+	return func(*corev1.Pod) string {
+		return fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", v.PV, why)
+	}
+}
+
+// tells says whether something is told now: what has not been told at once, and the same again after ever longer times.
+func (n use) tells(now time.Time, one state, first *corev1.Pod) (after use, due bool) {
+	n.Attached = false
+	if one.Text == nil {
+		return n, false
+	}
+	switch text := one.Text(first); {
+	case n.Told != text:
+		return use{Told: text, Times: 1, Next: now.Add(firstTold)}, true
+	case now.Before(n.Next):
+		return n, false
+	}
+	n.Next = now.Add(plan.Doubling(firstTold, lastTold, n.Times))
+	n.Times++
+	return n, true
+}
+
+// wait is the time until the same is told again.
+func (n use) wait(now time.Time) time.Duration {
+	if n.Next.IsZero() {
+		return 0
+	}
+	return n.Next.Sub(now)
+}
+
+// tell records an event for each pod of a node.
+func tell(u user, kind, reason string, text func(*corev1.Pod) string) (steps []plan.Step) {
+	for _, p := range u.Pods {
+		steps = append(steps, plan.RecordEvent{Object: p, Event: plan.Event{Type: kind, Reason: reason, Message: text(p)}})
+	}
+	return steps
+}
+
+// rememberVolume keeps what was seen and told, and which creations may have been carried out.
+func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, did plan.Outcome) *volumeMemory {
+	m := volumeMemory{Nodes: d.Nodes, Tried: map[string]bool{}}
+	for node := range s.Memory.Tried {
+		if s.at(node) == nil {
+			m.Tried[node] = true
+		}
+	}
+	for _, r := range did.Results {
+		a, ok := r.Object.(*storagev1.VolumeAttachment)
+		if !ok || r.Verb != plan.Created {
+			continue
+		}
+		if delete(m.Tried, a.Spec.NodeName); r.Err != nil {
+			m.Tried[a.Spec.NodeName] = true
+		}
+	}
+	return &m
+}

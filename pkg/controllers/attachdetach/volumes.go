@@ -1,0 +1,147 @@
+package attachdetach
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+)
+
+const (
+	// managedNode is the annotation of nodes whose kubelets leave attaching to this controller (AD-9).
+	managedNode = "volumes.kubernetes.io/controller-managed-attach-detach"
+	// The beginnings of the names that volumes have in the status of a node (AD-8).
+	ofCSI, ofISCSI, ofFC = "kubernetes.io/csi/", "kubernetes.io/iscsi/", "kubernetes.io/fc/"
+	// beginning of the names of VolumeAttachments that kubelets look for (AD-6).
+	beginning = "csi-"
+)
+
+// volume is one that nodes attach.
+type volume struct {
+	Name      string                       // in the statuses of nodes (AD-8)
+	Driver    string                       // the CSI driver; empty for iSCSI and FC, of which nodes need only be told (AD-13)
+	Handle    string                       // by which the driver knows it
+	Exclusive bool                         // one node at a time may have it (AD-24)
+	Migrated  bool                         // the driver has taken over the plugin that it names (AD-12)
+	PV        string                       // the name of its PersistentVolume; empty for one that stands in a pod
+	Inline    *corev1.PersistentVolumeSpec // of one that stands in a pod, as its VolumeAttachment has it (AD-7)
+}
+
+// ofPV returns the volume of a PersistentVolume; its name is empty if nodes do not attach volumes of that kind.
+func ofPV(pv *corev1.PersistentVolume) volume {
+	v := ofSpec(&pv.Spec)
+	if v.Name == "" {
+		v = ofTranslated(pv)
+	}
+	v.PV = pv.Name
+	return v
+}
+
+func ofSpec(spec *corev1.PersistentVolumeSpec) (v volume) {
+	v.Exclusive = len(spec.AccessModes) > 0 && !slices.ContainsFunc(spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return m == corev1.ReadWriteMany || m == corev1.ReadOnlyMany
+	})
+	switch {
+	case spec.CSI != nil:
+		v.Driver, v.Handle = spec.CSI.Driver, spec.CSI.VolumeHandle
+		v.Name = nameOfCSI(v.Driver, v.Handle)
+	case spec.ISCSI != nil:
+		v.Name = nameOfISCSI(spec.ISCSI.TargetPortal, spec.ISCSI.IQN, spec.ISCSI.Lun)
+	case spec.FC != nil:
+		v.Name = nameOfFC(spec.FC)
+	}
+	return v
+}
+
+// ofPodVolume returns the volume that stands in a pod, not in a claim.
+func ofPodVolume(s *corev1.VolumeSource, namespace string) (v volume) {
+	switch {
+	case s.ISCSI != nil:
+		v.Name = nameOfISCSI(s.ISCSI.TargetPortal, s.ISCSI.IQN, s.ISCSI.Lun)
+	case s.FC != nil:
+		v.Name = nameOfFC(s.FC)
+	default:
+		return ofTranslatedInline(s, namespace)
+	}
+	return v
+}
+
+func nameOfCSI(driver, handle string) string { return ofCSI + driver + "^" + handle }
+
+func nameOfISCSI(portal, iqn string, lun int32) string {
+	return fmt.Sprintf("%s%s:%s:%d", ofISCSI, portal, iqn, lun)
+}
+
+func nameOfFC(s *corev1.FCVolumeSource) string {
+	if len(s.TargetWWNs) > 0 && s.Lun != nil {
+		return fmt.Sprintf("%s%v:%d", ofFC, s.TargetWWNs, *s.Lun)
+	}
+	return fmt.Sprintf("%s%v", ofFC, s.WWIDs)
+}
+
+// told reports whether nodes need only be told that they have it: no VolumeAttachment stands for it.
+func (v volume) told() bool { return v.Driver == "" }
+
+// attachment is the name of the VolumeAttachment of a volume and a node, which kubelets compute likewise (AD-6).
+func attachment(driver, handle, node string) string {
+	sum := sha256.Sum256([]byte(handle + driver + node))
+	return beginning + hex.EncodeToString(sum[:])
+}
+
+// newAttachment is the VolumeAttachment that asks the driver to attach a volume (AD-7).
+func newAttachment(v volume, node string) *storagev1.VolumeAttachment {
+	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachment(v.Driver, v.Handle, node)}}
+	a.Spec = storagev1.VolumeAttachmentSpec{Attacher: v.Driver, NodeName: node}
+	if v.Inline != nil {
+		a.Spec.Source.InlineVolumeSpec = v.Inline.DeepCopy()
+	} else {
+		a.Spec.Source.PersistentVolumeName = &v.PV
+	}
+	return a
+}
+
+// attached reports whether the driver says that a volume is attached, and is not asked to detach it.
+func attached(a *storagev1.VolumeAttachment) bool {
+	return a != nil && a.Status.Attached && a.DeletionTimestamp == nil
+}
+
+// ours reports whether a VolumeAttachment may be one of this controller or of a kubelet, by its name. Others are those of who made them.
+func ours(a *storagev1.VolumeAttachment) bool {
+	sum, ok := strings.CutPrefix(a.Name, beginning)
+	if !ok || len(sum) != hex.EncodedLen(sha256.Size) {
+		return false
+	}
+	_, err := hex.DecodeString(sum)
+	return err == nil
+}
+
+// needs reports whether a pod needs its volumes on its node (AD-15). One that is being deleted does as long as it may still run (AD-18).
+func needs(p *corev1.Pod) bool {
+	return p.Spec.NodeName != "" && !podutil.Finished(p) && (p.DeletionTimestamp == nil || runs(p))
+}
+
+// runs reports whether the last status of a pod shows a container that runs.
+func runs(p *corev1.Pod) bool {
+	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
+	s := &p.Status
+	return slices.ContainsFunc(s.InitContainerStatuses, running) || slices.ContainsFunc(s.ContainerStatuses, running) ||
+		slices.ContainsFunc(s.EphemeralContainerStatuses, running)
+}
+
+// managed reports whether the kubelet of a node leaves attaching to this controller.
+func managed(n *corev1.Node) bool {
+	_, ok := n.Annotations[managedNode]
+	return ok
+}
+
+// outOfService reports whether somebody says that nothing runs on a node any more (AD-10).
+func outOfService(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}

@@ -1,0 +1,27 @@
+package ephemeralvolume
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/standalone-kcm/controller-manager/internal/flagutil"
+)
+
+// Options are what can be set of the controller.
+type Options struct {
+	Workers int32 // pods that are reconciled at the same time
+}
+
+// AddFlags implements manager.Flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Int32Var(&o.Workers, "concurrent-ephemeralvolume-syncs", o.Workers, "Pods with ephemeral volumes that are reconciled at the same time.")
+}
+
+// Validate implements manager.Flags.
+func (o *Options) Validate() []error {
+	return flagutil.AtLeastOne("concurrent-ephemeralvolume-syncs", o.Workers)
+}
+
+// Configz implements manager.Flags.
+func (o *Options) Configz() (section string, fields any) {
+	return "EphemeralVolumeController", struct{ ConcurrentEphemeralVolumeSyncs int32 }{o.Workers}
+}

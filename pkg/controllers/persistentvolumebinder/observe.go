@@ -1,0 +1,322 @@
+package persistentvolumebinder
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
+)
+
+// caches are what the controller reads.
+type caches struct {
+	claims  claimCache
+	volumes volumeCache
+	classes informers.Store[*storagev1.StorageClass]
+	pods    informers.ClaimPodCache
+	drivers informers.Store[*storagev1.CSIDriver]
+	nodes   informers.IndexedStore[*storagev1.CSINode] // by the drivers that are registered on them
+
+	brake  *brake.Brake
+	static bool
+	count  counter
+	lost   losers
+}
+
+// claimCache finds claims by the volumes that they name, and those that wait.
+type claimCache struct {
+	informers.Store[*corev1.PersistentVolumeClaim]
+	naming  informers.IndexedStore[*corev1.PersistentVolumeClaim] // by volume
+	waiting informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by what has to be equal of them and a volume
+	classed informers.IndexedStore[*corev1.PersistentVolumeClaim] // unbound, by class
+}
+
+// volumeCache finds volumes by the claims that they name, and those that are free.
+type volumeCache struct {
+	informers.Store[*corev1.PersistentVolume]
+	claimed informers.IndexedStore[*corev1.PersistentVolume] // by claim
+	free    informers.IndexedStore[*corev1.PersistentVolume] // by their places
+	idle    informers.IndexedStore[*corev1.PersistentVolume] // free or Released
+}
+
+// everything is the only value of the index of volumes that are free or Released.
+const everything = "all"
+
+// noClass is the value of claims that name no class; no class can be called so.
+const noClass = "(none)"
+
+func newClaimCache(f *informers.Factory) (c claimCache, err error) {
+	if c.naming, err = informers.IndexedObjects(f, "binder-volume", func(c *corev1.PersistentVolumeClaim) []string {
+		return some(c.Spec.VolumeName)
+	}); err != nil {
+		return c, err
+	}
+	if c.waiting, err = informers.IndexedObjects(f, "binder-waiting", func(c *corev1.PersistentVolumeClaim) []string {
+		if !waits(c) {
+			return nil
+		}
+		class, _ := classOf(c)
+		return []string{shelf(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)}
+	}); err != nil {
+		return c, err
+	}
+	c.classed, err = informers.IndexedObjects(f, "binder-class", func(c *corev1.PersistentVolumeClaim) []string {
+		switch class, named := classOf(c); {
+		case !waits(c):
+			return nil
+		case named:
+			return []string{class}
+		}
+		return []string{noClass}
+	})
+	c.Store = c.naming.Store
+	return c, err
+}
+
+// waits reports whether a claim names no volume yet.
+func waits(c *corev1.PersistentVolumeClaim) bool {
+	return c.Spec.VolumeName == "" && !has(c.Annotations, bindCompleted) && c.DeletionTimestamp == nil
+}
+
+func newVolumeCache(f *informers.Factory) (c volumeCache, err error) {
+	if c.claimed, err = informers.IndexedObjects(f, "binder-claim", func(v *corev1.PersistentVolume) []string {
+		if v.Spec.ClaimRef == nil {
+			return nil
+		}
+		return []string{v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name}
+	}); err != nil {
+		return c, err
+	}
+	if c.free, err = informers.IndexedObjects(f, "binder-free", placesOf); err != nil {
+		return c, err
+	}
+	c.idle, err = informers.IndexedObjects(f, "binder-idle", func(v *corev1.PersistentVolume) []string {
+		if free(v) || v.Status.Phase == corev1.VolumeReleased {
+			return []string{everything}
+		}
+		return nil
+	})
+	c.Store = c.claimed.Store
+	return c, err
+}
+
+func some(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
+// observeClaim finds a claim with the volume that it is to be planned with.
+func (k *caches) observeClaim(ctx context.Context, r reconcile.Request[claimMemory]) (o reconcile.Observation[claimSnapshot, claimMemory], err error) {
+	c := k.claims.Get(r.Key.Namespace, r.Key.Name)
+	if c == nil {
+		return o, nil
+	}
+	o.Exists = true
+	s := claimSnapshot{Claim: c, Static: k.static, Memory: ptr.Deref(r.Memory, claimMemory{})}
+	if c.Spec.VolumeName != "" {
+		s.Volume = k.volumes.Get("", c.Spec.VolumeName)
+	}
+	switch {
+	case has(c.Annotations, bindCompleted):
+		err = prove(ctx, r, &s)
+	case waits(c):
+		k.look(&s)
+	}
+	o.Snapshot = s
+	return o, err
+}
+
+// prove reads the volume of a claim live that is not as it should be: a claim is not Lost because a cache is late.
+func prove(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
+	c, cached := s.Claim, s.Volume
+	if c.Spec.VolumeName == "" || c.Status.Phase == corev1.ClaimLost && cached == nil || cached != nil && (cached.Spec.ClaimRef == nil || names(cached, c)) {
+		return nil
+	}
+	v := &corev1.PersistentVolume{}
+	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolume](), plan.Key{Name: c.Spec.VolumeName}, v)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Volume, s.Late = nil, cached != nil
+	case err != nil:
+		return fmt.Errorf("the volume %s of the claim cannot be read live: %w", c.Spec.VolumeName, err)
+	default:
+		s.Volume, s.Late = v, cached == nil || cached.ResourceVersion != v.ResourceVersion
+	}
+	return nil
+}
+
+// look finds what a claim without a volume may be bound to, or has to wait for.
+func (k *caches) look(s *claimSnapshot) {
+	c := s.Claim
+	class, named := classOf(c)
+	for _, v := range k.volumes.claimed.By(c.Namespace + "/" + c.Name) {
+		if names(v, c) {
+			s.Reserved = append(s.Reserved, v)
+		}
+	}
+	slices.SortFunc(s.Reserved, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+	if class != "" {
+		s.Class = k.classes.Get("", class)
+	}
+	if best(c, class, s.Reserved) != nil {
+		return
+	}
+	if !delayed(s.Class) {
+		s.Free = found(c, class, k.volumes.free.By)
+	}
+	switch {
+	case len(s.Free) > 0:
+		return
+	case !named:
+		if s.Default = k.defaultClass(); s.Default != nil && !delayed(s.Default) {
+			s.FreeOfDefault = found(c, s.Default.Name, k.volumes.free.By)
+		}
+	case delayed(s.Class) && !has(c.Annotations, selectedNode):
+		s.Pods = k.unscheduled(c)
+		return
+	}
+	switch name := driverOf(cmp.Or(s.Class, s.Default)); {
+	case name != "" && !s.Static:
+		s.Driver = driver{Name: name, Known: k.drivers.Get("", name) != nil, Nodes: len(k.nodes.By(name))}
+	case s.Default == nil:
+		s.Near = nearest(c, class, k.volumes.idle.By(everything))
+	}
+}
+
+// defaultClass returns the class of claims that name none: of several the newest, and of these the first by name (PV-16).
+func (k *caches) defaultClass() (newest *storagev1.StorageClass) {
+	for class := range k.classes.All() {
+		switch {
+		case !isDefault(class):
+		case newest == nil, newest.CreationTimestamp.Before(&class.CreationTimestamp),
+			newest.CreationTimestamp.Equal(&class.CreationTimestamp) && class.Name < newest.Name:
+			newest = class
+		}
+	}
+	return newest
+}
+
+func isDefault(class *storagev1.StorageClass) bool {
+	return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+}
+
+// unscheduled returns the names of the pods that use a claim and are to be scheduled.
+func (k *caches) unscheduled(c *corev1.PersistentVolumeClaim) (names []string) {
+	for _, p := range k.pods.Naming(c.Namespace, c.Name) {
+		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !podutil.Finished(p) {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// observeVolume finds a volume with the claim that it names, and reads that live if the cache does not have it.
+func (k *caches) observeVolume(ctx context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
+	v := k.volumes.Get("", r.Key.Name)
+	if v == nil {
+		return o, nil
+	}
+	o.Exists = true
+	s := volumeSnapshot{Volume: v}
+	ref := v.Spec.ClaimRef
+	if ref == nil {
+		s.Claim = k.completed(v)
+		o.Snapshot = s
+		return o, nil
+	}
+	s.Claim = k.claims.Get(ref.Namespace, ref.Name)
+	s.Memory = ptr.Deref(r.Memory, volumeMemory{})
+	if s.Memory.Claim != ref.UID {
+		s.Memory = volumeMemory{Claim: ref.UID}
+	}
+	s.Memory.Deleted = s.Memory.Deleted || slices.ContainsFunc(r.Changes, func(c reconcile.Change) bool { return deleted(c, v) })
+	orphaned := ref.UID != "" && (s.Claim == nil || s.Claim.UID != ref.UID)
+	if orphaned && v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed {
+		err = k.proveOrphan(ctx, r, &s)
+	}
+	o.Snapshot, o.Memory = s, &s.Memory
+	return o, err
+}
+
+// completed returns a claim that was bound to a volume which names none; nil if there is none.
+func (k *caches) completed(v *corev1.PersistentVolume) (first *corev1.PersistentVolumeClaim) {
+	for _, c := range k.claims.naming.By(v.Name) {
+		if has(c.Annotations, bindCompleted) && (first == nil || c.Namespace+"/"+c.Name < first.Namespace+"/"+first.Name) {
+			first = c
+		}
+	}
+	return first
+}
+
+// deleted reports whether a change is the deletion of the claim that a volume names.
+func deleted(c reconcile.Change, v *corev1.PersistentVolume) bool {
+	claim, ok := c.Before.(*corev1.PersistentVolumeClaim)
+	return ok && claim.UID == v.Spec.ClaimRef.UID && (c.After == nil || c.After.GetUID() != claim.UID)
+}
+
+// proveOrphan reads the claim of a volume live. If there is another one in its place, and no watch has shown how that came about, it counts with
+// how many volumes it is so.
+func (k *caches) proveOrphan(ctx context.Context, r reconcile.Request[volumeMemory], s *volumeSnapshot) error {
+	ref := s.Volume.Spec.ClaimRef
+	if s.Claim != nil && !s.Memory.Deleted {
+		s.Replaced, s.Bound = k.count.of(k, r.Now)
+		s.Tripped = k.brake.Trips(s.Replaced, s.Bound)
+	}
+	if held := s.Memory.Held; s.Tripped && (held.IsZero() || r.Now.Sub(held) < heldFor) {
+		return nil // it is held, whatever a live read shows
+	}
+	c := &corev1.PersistentVolumeClaim{}
+	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: ref.Namespace, Name: ref.Name}, c)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.Read = true
+	case err != nil:
+		return fmt.Errorf("the volume stays, as its claim %s/%s cannot be read live: %w", ref.Namespace, ref.Name, err)
+	default:
+		s.Read, s.Live = true, c.UID
+	}
+	return nil
+}
+
+// liveClaim are the objects that are compared with the server before a claim is written of which the cache may be late.
+func (k *caches) liveClaim(s claimSnapshot) []reconcile.Live {
+	if s.Claim == nil {
+		return nil
+	}
+	all := []reconcile.Live{one(k.claims.Store, s.Claim)}
+	class, _ := classOf(s.Claim)
+	if v := best(s.Claim, class, slices.Concat(s.Reserved, s.Free)); v != nil {
+		all = append(all, one(k.volumes.Store, v))
+	}
+	if s.Volume != nil && !s.Late {
+		all = append(all, one(k.volumes.Store, s.Volume))
+	}
+	return all
+}
+
+func (k *caches) liveVolume(s volumeSnapshot) []reconcile.Live {
+	if s.Volume == nil {
+		return nil
+	}
+	return []reconcile.Live{one(k.volumes.Store, s.Volume)}
+}
+
+func one[T plan.Object](store informers.Store[T], o T) reconcile.Live {
+	return reconcile.Live{Kind: store.Kind(), Namespace: o.GetNamespace(), Name: o.GetName(), Selector: labels.Everything(), Cached: []plan.Object{o}}
+}

@@ -1,0 +1,182 @@
+package persistentvolumebinder
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// claimsByVolume returns the claims that a change of a volume concerns: those that it names or named, those that name it, those that have just lost it
+// to another one and, if it has become free, those that it fits.
+func (k *caches) claimsByVolume(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*corev1.PersistentVolume)
+	is, _ := after.(*corev1.PersistentVolume)
+	seen := map[plan.Key]bool{}
+	for _, v := range []*corev1.PersistentVolume{is, was} {
+		if v == nil {
+			continue
+		}
+		if ref := v.Spec.ClaimRef; ref != nil {
+			seen[plan.Key{Namespace: ref.Namespace, Name: ref.Name}] = true
+		}
+		for _, c := range k.claims.naming.By(v.Name) {
+			seen[plan.KeyOf(c)] = true
+		}
+	}
+	if is != nil && free(is) && (was == nil || !free(was) || !sameOffer(was, is)) {
+		for _, c := range k.fitted(is) {
+			seen[plan.KeyOf(c)] = true
+		}
+	}
+	for _, key := range k.lost.take(cmp.Or(is, was).UID) {
+		seen[key] = true
+	}
+	return slices.Collect(maps.Keys(seen))
+}
+
+// sameOffer reports whether a volume fits the same claims as before.
+func sameOffer(a, b *corev1.PersistentVolume) bool {
+	return maps.Equal(a.Labels, b.Labels) && a.UID == b.UID && slices.Equal(placesOf(a), placesOf(b)) && equality.Semantic.DeepEqual(a.Spec.Capacity, b.Spec.Capacity)
+}
+
+// fitted returns the claims that wait and that a free volume fits.
+func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVolumeClaim) {
+	class := classOfVolume(v)
+	if class != "" && delayed(k.classes.Get("", class)) {
+		return nil // the scheduler binds these
+	}
+	for _, c := range k.claims.waiting.By(shelf(class, v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)) {
+		if len(misfits(c, class, v)) == 0 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// claimsByClass returns the claims that wait and that a change of a class concerns: those of the class, and if it is or was a default class, those
+// without one.
+func (k *caches) claimsByClass(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*storagev1.StorageClass)
+	is, _ := after.(*storagev1.StorageClass)
+	var values []string
+	for _, class := range []*storagev1.StorageClass{is, was} {
+		if class == nil {
+			continue
+		}
+		if values = append(values, class.Name); isDefault(class) {
+			values = append(values, noClass)
+		}
+	}
+	slices.Sort(values)
+	for _, value := range slices.Compact(values) {
+		for _, c := range k.claims.classed.By(value) {
+			keys = append(keys, plan.KeyOf(c))
+		}
+	}
+	return keys
+}
+
+// claimsByPod returns the claims of a pod that wait for their first consumer.
+func (k *caches) claimsByPod(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*corev1.Pod)
+	is, _ := after.(*corev1.Pod)
+	if was != nil && is != nil && unplaced(was) == unplaced(is) || is == nil && !unplaced(was) || was == nil && !unplaced(is) {
+		return nil
+	}
+	p := is
+	if p == nil {
+		p = was
+	}
+	for _, name := range podutil.Claims(p) {
+		if c := k.claims.Get(p.Namespace, name); c != nil && waits(c) && !has(c.Annotations, selectedNode) {
+			keys = append(keys, plan.KeyOf(c))
+		}
+	}
+	return keys
+}
+
+func unplaced(p *corev1.Pod) bool {
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !podutil.Finished(p)
+}
+
+// volumesByClaim returns the volumes that name a claim, if what the change says concerns them: that it has gone, or is another one, or is bound
+// elsewhere.
+func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
+	was, _ := before.(*corev1.PersistentVolumeClaim)
+	is, _ := after.(*corev1.PersistentVolumeClaim)
+	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
+		return nil
+	}
+	c := is
+	if c == nil {
+		c = was
+	}
+	for _, v := range k.volumes.claimed.By(c.Namespace + "/" + c.Name) {
+		keys = append(keys, plan.Key{Name: v.Name})
+	}
+	return keys
+}
+
+// counter counts how many volumes are bound to claims in whose place there are others. It is asked seldom, and then for many volumes at once.
+type counter struct {
+	mu              sync.Mutex
+	at              time.Time
+	replaced, bound int
+}
+
+// countedFor is how long the numbers serve.
+const countedFor = time.Second
+
+func (n *counter) of(k *caches, now time.Time) (replaced, bound int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.at.IsZero() && now.Sub(n.at) < countedFor {
+		return n.replaced, n.bound
+	}
+	n.at, n.replaced, n.bound = now, 0, 0
+	for v := range k.volumes.All() {
+		ref := v.Spec.ClaimRef
+		if v.Status.Phase != corev1.VolumeBound || ref == nil || ref.UID == "" {
+			continue
+		}
+		n.bound++
+		if c := k.claims.Get(ref.Namespace, ref.Name); c != nil && c.UID != ref.UID {
+			n.replaced++
+		}
+	}
+	return n.replaced, n.bound
+}
+
+// losers are the claims of which a write was not sent because somebody else had taken the volume. They look for another one as soon as the cache
+// shows that.
+type losers struct {
+	mu   sync.Mutex
+	keys map[types.UID][]plan.Key
+}
+
+func (l *losers) add(volume types.UID, key plan.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys == nil {
+		l.keys = map[types.UID][]plan.Key{}
+	}
+	l.keys[volume] = append(l.keys[volume], key)
+}
+
+func (l *losers) take(volume types.UID) []plan.Key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := l.keys[volume]
+	delete(l.keys, volume)
+	return keys
+}

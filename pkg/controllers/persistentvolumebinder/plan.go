@@ -1,0 +1,221 @@
+package persistentvolumebinder
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// Annotations that the controller shares with schedulers, provisioners and users (PV-6..11).
+const (
+	bindCompleted     = "pv.kubernetes.io/bind-completed"
+	boundByController = "pv.kubernetes.io/bound-by-controller"
+	selectedNode      = "volume.kubernetes.io/selected-node"
+	provisioner       = "volume.kubernetes.io/storage-provisioner"
+	betaProvisioner   = "volume.beta.kubernetes.io/storage-provisioner"
+	provisionedBy     = "pv.kubernetes.io/provisioned-by"
+	migratedTo        = "pv.kubernetes.io/migrated-to"
+	yes               = "yes"
+)
+
+// claimSnapshot is what one reconcile of a claim has observed. Its objects belong to shared caches.
+type claimSnapshot struct {
+	Claim *corev1.PersistentVolumeClaim
+	// Volume is the one that the claim names; nil if there is none. Of a claim that is about to be Lost it was read live, and Late says that the
+	// cache shows another version.
+	Volume *corev1.PersistentVolume
+	Late   bool
+
+	// Of a claim that names no volume:
+	Reserved []*corev1.PersistentVolume // that name the claim
+	Class    *storagev1.StorageClass    // of the claim; nil if there is none of that name
+	Default  *storagev1.StorageClass    // that the claim gets, because it names none; nil if there is none
+	Free     []*corev1.PersistentVolume // that fit it
+	// FreeOfDefault fit it when it has the default class.
+	FreeOfDefault []*corev1.PersistentVolume
+	Static        bool // no driver is asked
+
+	// For people, of a claim that waits:
+	Near   []*corev1.PersistentVolume // of which the least keeps them from the claim
+	Pods   []string                   // that use it and are on no node
+	Driver driver                     // that is asked, or is to be asked
+
+	Memory claimMemory
+}
+
+// driver is what is known of a driver.
+type driver struct {
+	Name  string
+	Known bool // there is a CSIDriver
+	Nodes int  // on which it is registered
+}
+
+// claimMemory is what is remembered of a claim: the reason of the last event, so that it is not said again.
+type claimMemory struct {
+	UID  types.UID
+	Told string
+}
+
+// claimDecision is what becomes of a claim.
+type claimDecision struct {
+	Bind    string // the volume that it is bound to, if that takes a write
+	Waits   string // for this driver, which was asked
+	Ask     string // the driver that is asked now
+	Default bool   // it gets the default class
+	Failed  string // the provisioner, if there can be no volume from it
+	Told    string
+}
+
+// planClaim binds a claim, asks for a volume, or says what it waits for.
+func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
+	c := s.Claim
+	switch {
+	case c == nil:
+		p.Why = "the claim is gone"
+	case has(c.Annotations, bindCompleted):
+		d, p = planCompleted(s)
+	case c.DeletionTimestamp != nil: // PV-75
+		d, p = wait(s, "it is being deleted, and is not bound any more", event{})
+	case c.Spec.VolumeName != "":
+		d, p = planNamed(s)
+	default:
+		d, p = planUnbound(s)
+	}
+	return d, p
+}
+
+func has(annotations map[string]string, key string) bool { _, ok := annotations[key]; return ok }
+
+// planCompleted is about a claim that was bound once (PV-24..26).
+func planCompleted(s claimSnapshot) (claimDecision, plan.Plan) {
+	c, v := s.Claim, s.Volume
+	switch {
+	case s.Late:
+		return claimDecision{Told: s.Memory.Told}, plan.Plan{Why: "the cache of volumes lags behind the server, which is waited for", Requeue: late}
+	case c.Spec.VolumeName == "":
+		return lose(s, "it names no volume any more", event{corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"})
+	case v == nil:
+		return lose(s, fmt.Sprintf("its volume %s is gone", c.Spec.VolumeName),
+			event{corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"})
+	case v.Spec.ClaimRef == nil || names(v, c):
+		return bind(s, v, "its volume names it")
+	}
+	ref := v.Spec.ClaimRef
+	return lose(s, fmt.Sprintf("its volume %s is for the claim %s/%s with the uid %s", v.Name, ref.Namespace, ref.Name, ref.UID),
+		event{corev1.EventTypeWarning, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"})
+}
+
+// late is when a key is looked at again whose cache lags, if nothing leads to that before.
+const late = 5 * time.Second
+
+// planNamed is about a claim whose user has named a volume (PV-20..23).
+func planNamed(s claimSnapshot) (claimDecision, plan.Plan) {
+	c, v := s.Claim, s.Volume
+	switch {
+	case v == nil:
+		return wait(s, fmt.Sprintf("it waits for the volume %s, which it names and which does not exist", c.Spec.VolumeName), event{})
+	case names(v, c):
+		return bind(s, v, "the two name each other")
+	case v.Spec.ClaimRef != nil:
+		return wait(s, fmt.Sprintf("it waits for the volume %s, which it names and which is for the claim %s/%s", v.Name, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name),
+			event{corev1.EventTypeWarning, "FailedBinding", fmt.Sprintf("volume %q already bound to a different claim.", v.Name)})
+	}
+	if why := mismatch(c, v); why != "" {
+		return wait(s, fmt.Sprintf("it cannot have the volume %s that it names: %s", v.Name, why),
+			event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind to requested volume %q: %s", v.Name, why)})
+	}
+	return bind(s, v, "it names the volume")
+}
+
+// planUnbound is about a claim without a volume (PV-15..19).
+func planUnbound(s claimSnapshot) (claimDecision, plan.Plan) {
+	c := s.Claim
+	class, _ := classOf(c)
+	if v := best(c, class, s.Reserved); v != nil {
+		return bind(s, v, "the volume is reserved for it")
+	}
+	if !selectable(c) {
+		return wait(s, "its selector cannot be read", event{})
+	}
+	if !delayed(s.Class) {
+		if v := best(c, class, s.Free); v != nil {
+			return bind(s, v, "the volume fits it")
+		}
+	}
+	if s.Default != nil {
+		return adopt(s)
+	}
+	if e, why := contradiction(s); why != "" {
+		return wait(s, why, e)
+	}
+	switch {
+	case delayed(s.Class) && !has(c.Annotations, selectedNode):
+		return waitForPod(s)
+	case class != "":
+		return provision(s)
+	}
+	return wait(s, "no volume fits it, and it has no class"+nearMisses(s), event{corev1.EventTypeNormal, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"})
+}
+
+// delayed reports whether volumes of a class are chosen when a pod is scheduled (PV-32).
+func delayed(class *storagev1.StorageClass) bool {
+	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// contradiction says that a volume is reserved for the claim and has another mode (PV-38).
+func contradiction(s claimSnapshot) (e event, why string) {
+	for _, v := range s.Reserved {
+		if volumeMode(v.Spec.VolumeMode) != volumeMode(s.Claim.Spec.VolumeMode) {
+			return event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind PersistentVolume %q to requested PersistentVolumeClaim due to incompatible volumeMode.", v.Name)},
+				fmt.Sprintf("the volume %s is reserved for it, and has the volume mode %s", v.Name, volumeMode(v.Spec.VolumeMode))
+		}
+	}
+	return event{}, ""
+}
+
+// waitForPod says which pods are to be scheduled (PV-17).
+func waitForPod(s claimSnapshot) (claimDecision, plan.Plan) {
+	why := "it waits for its first consumer: a pod that uses it is to be scheduled"
+	switch n := len(s.Pods); n {
+	case 0:
+		return wait(s, why, event{corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"})
+	case 1:
+		return wait(s, why+", "+s.Pods[0], event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pod %s to be scheduled", s.Pods[0])})
+	default:
+		all := strings.Join(s.Pods, ",")
+		return wait(s, why+", "+all, event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pods %s to be scheduled", all)})
+	}
+}
+
+// nearMisses says of the volumes that come nearest why they do not fit.
+func nearMisses(s claimSnapshot) string {
+	class, _ := classOf(s.Claim)
+	var all []string
+	for _, v := range s.Near {
+		all = append(all, fmt.Sprintf("%s %s", v.Name, strings.Join(misfits(s.Claim, class, v), ", ")))
+	}
+	for _, v := range s.Reserved {
+		all = append(all, fmt.Sprintf("%s, which is reserved for it, %s", v.Name, strings.Join(misfits(s.Claim, class, v), ", ")))
+	}
+	if len(all) == 0 {
+		return ", and there is no free one"
+	}
+	return "; the nearest: " + strings.Join(all, "; ")
+}
+
+// event is one of a claim or a volume; the zero event is none.
+type event struct{ kind, reason, message string }
+
+func (e event) empty() bool { return e == event{} }
+
+func (e event) of(o plan.Object) plan.Step {
+	return plan.RecordEvent{Object: o, Event: plan.Event{Type: e.kind, Reason: e.reason, Message: e.message}}
+}
+
+func (e event) told() string { return e.reason + ": " + e.message }

@@ -1,0 +1,247 @@
+package persistentvolumebinder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/standalone-kcm/controller-manager/internal/volumes/csinames"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// volumeSnapshot is what one reconcile of a volume has observed. Its objects belong to shared caches.
+type volumeSnapshot struct {
+	Volume *corev1.PersistentVolume
+	// Claim is the one that the volume names; nil if there is none. If it names none, it is one that was bound to it, and names it still.
+	Claim *corev1.PersistentVolumeClaim
+
+	// Read says that the claim was read live, because the cache has none with the uid that the volume names, and Live is the uid that was found;
+	// empty for no claim.
+	Read bool
+	Live types.UID
+	// Replaced and Bound are how many volumes are bound to claims in whose place there are others, and how many are bound at all, if somebody has
+	// to prove that this one is to be released. Tripped says that so many are out of the ordinary.
+	Replaced, Bound int
+	Tripped         bool
+
+	Memory volumeMemory
+}
+
+// volumeMemory is what is remembered of a volume.
+type volumeMemory struct {
+	Claim   types.UID // which the rest is about
+	Deleted bool      // a watch has shown the deletion of the claim
+	Held    time.Time // since when the volume is held; zero if it is not
+	Told    string    // the last event
+}
+
+// volumeDecision is what becomes of a volume.
+type volumeDecision struct {
+	Release bool // it is released now
+	Held    time.Time
+	Freed   bool // it was held for so long as such volumes are held at most
+	Told    string
+	Failed  bool // it cannot be deleted, and is Failed now
+}
+
+// planVolume says of a volume that it is Available, Released or Failed. That it is bound is said with its claim.
+func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan) {
+	v := s.Volume
+	if v == nil {
+		p.Why = "the volume is gone"
+		return d, p
+	}
+	after := tidied(v)
+	p.Steps = change(nil, v, after, "", "its annotations and finalizers say who deletes it")
+	switch ref := v.Spec.ClaimRef; {
+	case ref == nil && s.Claim != nil:
+		p.Why = fmt.Sprintf("it is being bound again to the claim %s/%s", s.Claim.Namespace, s.Claim.Name)
+		return d, p
+	case ref == nil:
+		return phase(p, d, after, corev1.VolumeAvailable, "", "it is free")
+	case ref.UID == "" && s.Claim != nil && takes(s.Claim, v):
+		p.Why = "it is being bound to the claim that it is reserved for"
+		return d, p
+	case ref.UID == "":
+		return phase(p, d, after, corev1.VolumeAvailable, "", fmt.Sprintf("it is reserved for the claim %s/%s", ref.Namespace, ref.Name))
+	case s.Claim != nil && s.Claim.UID == ref.UID:
+		return planClaimed(s, after, p)
+	}
+	return planOrphan(now, s, after, p)
+}
+
+// takes reports whether a claim is about to be bound to a volume that is reserved for it.
+func takes(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	class, _ := classOf(c)
+	switch {
+	case !names(v, c):
+		return false
+	case has(c.Annotations, bindCompleted):
+		return c.Spec.VolumeName == v.Name
+	}
+	return c.DeletionTimestamp == nil && (c.Spec.VolumeName == v.Name || c.Spec.VolumeName == "" && len(misfits(c, class, v)) == 0)
+}
+
+// planClaimed is about a volume whose claim exists (PV-38, PV-39).
+func planClaimed(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d volumeDecision, _ plan.Plan) {
+	c, v := s.Claim, s.Volume
+	switch {
+	case c.Spec.VolumeName == v.Name:
+		p.Why = fmt.Sprintf("it is for the claim %s/%s", c.Namespace, c.Name)
+		return d, p
+	case c.Spec.VolumeName == "" && volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode):
+		e := event{corev1.EventTypeWarning, "VolumeMismatch", fmt.Sprintf("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"%s/%s\" due to incompatible volumeMode.", c.Namespace, c.Name)}
+		p.Why = fmt.Sprintf("it is for the claim %s/%s, which wants the volume mode %s", c.Namespace, c.Name, volumeMode(c.Spec.VolumeMode))
+		return tell(s, d, p, e)
+	case c.Spec.VolumeName == "":
+		p.Why = fmt.Sprintf("it is for the claim %s/%s, which is not bound yet", c.Namespace, c.Name)
+		return d, p
+	case has(v.Annotations, provisionedBy) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+		return release(s, after, p, fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
+	}
+	p.Steps = change(nil, v, unbound(after), "", "its claim is bound to "+c.Spec.VolumeName)
+	return phase(p, d, unbound(after), corev1.VolumeAvailable, "", fmt.Sprintf("it is let go, as the claim %s/%s is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
+}
+
+// unbound returns the volume without what a controller has written of its claim (PV-39).
+func unbound(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	after := v.DeepCopy()
+	if !has(v.Annotations, boundByController) {
+		after.Spec.ClaimRef.UID = ""
+		return after
+	}
+	after.Spec.ClaimRef = nil
+	delete(after.Annotations, boundByController)
+	return after
+}
+
+// heldFor is how long a volume is held at most.
+const heldFor = time.Hour
+
+// lookAtHeld is when a volume that is held is looked at again.
+const lookAtHeld = 15 * time.Second
+
+// planOrphan is about a volume whose claim is not in the cache. It is released when a live read has shown that the claim is gone, or that another
+// one has its name (PV-37).
+func planOrphan(now time.Time, s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d volumeDecision, _ plan.Plan) {
+	v, ref := s.Volume, s.Volume.Spec.ClaimRef
+	d.Told = s.Memory.Told
+	if v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
+		return reclaim(s, after, p)
+	}
+	held := s.Memory.Held
+	if s.Tripped && held.IsZero() {
+		held = now
+	}
+	switch {
+	case s.Tripped && now.Sub(held) < heldFor:
+		d.Held, p.Requeue = held, lookAtHeld
+		p.Why = fmt.Sprintf("it is held: its claim %s/%s has another uid than the one that it was bound to. So it is with %d of %d bound volumes, as after claims were restored from a backup",
+			ref.Namespace, ref.Name, s.Replaced, s.Bound)
+		return d, p
+	case !s.Read:
+		p.Why, p.Requeue = "its claim is to be read live", time.Millisecond
+		return d, p
+	case s.Live == ref.UID:
+		p.Why, p.Requeue = fmt.Sprintf("the claim %s/%s exists, which the cache does not show yet", ref.Namespace, ref.Name), late
+		return d, p
+	}
+	d, p = release(s, after, p, fmt.Sprintf("its claim %s/%s is gone", ref.Namespace, ref.Name))
+	d.Freed = s.Tripped
+	return d, p
+}
+
+func release(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan, why string) (d volumeDecision, _ plan.Plan) {
+	if s.Volume.Status.Phase == corev1.VolumeReleased || s.Volume.Status.Phase == corev1.VolumeFailed {
+		return reclaim(s, after, p)
+	}
+	d.Release = true
+	return phase(p, d, after, corev1.VolumeReleased, "", why)
+}
+
+// phase brings the status of a volume to a phase.
+func phase(p plan.Plan, d volumeDecision, v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase, message, why string) (volumeDecision, plan.Plan) {
+	after := v.DeepCopy()
+	after.Status.Phase, after.Status.Message = phase, message
+	p.Steps = change(p.Steps, v, after, plan.Status, why)
+	p.Why = why
+	return d, p
+}
+
+// reclaim says what becomes of a volume that is Released (PV-50..57).
+func reclaim(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d volumeDecision, _ plan.Plan) {
+	v := s.Volume
+	by := v.Annotations[provisionedBy]
+	external := by != "" && !strings.HasPrefix(by, inTree) || by == "" && v.Spec.CSI != nil || has(after.Annotations, migratedTo)
+	d.Told = s.Memory.Told
+	switch policy := v.Spec.PersistentVolumeReclaimPolicy; {
+	case policy == corev1.PersistentVolumeReclaimRetain && v.Status.Phase == corev1.VolumeFailed:
+		p.Why = "it is Failed, and stays so until its claimRef is removed: " + v.Status.Message
+	case policy == corev1.PersistentVolumeReclaimRetain:
+		p.Why = "it is Released, and stays so until its claimRef is removed, because its policy is Retain"
+	case policy == corev1.PersistentVolumeReclaimDelete && external:
+		p.Why = "it is Released, and its driver deletes it"
+	case policy == corev1.PersistentVolumeReclaimDelete:
+		return fail(s, after, p, "VolumeFailedDelete", "no driver deletes this volume: delete what it stands for, and then the PersistentVolume")
+	case policy == corev1.PersistentVolumeReclaimRecycle:
+		return fail(s, after, p, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
+	default:
+		return fail(s, after, p, "VolumeUnknownReclaimPolicy", fmt.Sprintf("the reclaim policy %q is not known", policy))
+	}
+	return d, p
+}
+
+// fail says that a volume cannot be reclaimed.
+func fail(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan, reason, message string) (d volumeDecision, _ plan.Plan) {
+	d.Failed = s.Volume.Status.Phase != corev1.VolumeFailed
+	d, p = phase(p, d, after, corev1.VolumeFailed, message, "it is Failed: "+message)
+	if s.Volume.Status.Phase == corev1.VolumeFailed && s.Volume.Status.Message == message {
+		return d, p // whoever has written that has also said it
+	}
+	return tell(s, d, p, event{corev1.EventTypeWarning, reason, message})
+}
+
+// tell says something of the volume, once.
+func tell(s volumeSnapshot, d volumeDecision, p plan.Plan, e event) (volumeDecision, plan.Plan) {
+	if d.Told = e.told(); s.Memory.Told != d.Told {
+		p.Steps = append(p.Steps, e.of(s.Volume))
+	}
+	return d, p
+}
+
+// Finalizers of volumes (PV-12).
+const (
+	ownFinalizer      = "kubernetes.io/pv-controller"
+	externalFinalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+)
+
+// tidied returns a copy of a volume that says who deletes it: the driver that has taken over its plugin, and by finalizers, whether a plugin of
+// Kubernetes has to before the volume may go (PV-11, PV-12).
+func tidied(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	after := v.DeepCopy()
+	by := v.Annotations[provisionedBy]
+	after.Annotations = migrated(after.Annotations, by)
+	switch {
+	case csinames.Driver(by) != "":
+		drop(after, ownFinalizer)
+	case strings.HasPrefix(by, inTree):
+		drop(after, externalFinalizer)
+		if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+			drop(after, ownFinalizer)
+		} else if v.DeletionTimestamp == nil && !slices.Contains(v.Finalizers, ownFinalizer) {
+			after.Finalizers = append(after.Finalizers, ownFinalizer)
+		}
+	}
+	return after
+}
+
+func drop(v *corev1.PersistentVolume, finalizer string) {
+	v.Finalizers = slices.DeleteFunc(v.Finalizers, func(f string) bool { return f == finalizer })
+	if len(v.Finalizers) == 0 {
+		v.Finalizers = nil
+	}
+}

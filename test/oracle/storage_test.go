@@ -1,0 +1,141 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestS29Claims(t *testing.T) {
+	// aPod has an ephemeral volume, and a claim is the one that it wants.
+	aPod := func(s *scene) Object {
+		return s.User().Create(&corev1.Pod{ObjectMeta: named("p"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}, {Name: "w"}}}})
+	}
+	claim := func(name string, of Object) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: named(name)}
+		if of != nil {
+			ownedBy(c, Pod, of)
+		}
+		return c
+	}
+	run(t, S29(), []history{
+		{name: "ST-22 a pod gets its claim, and both go", write: func(s *scene) {
+			p := aPod(s)
+			c := s.Manager().Create(claim("p-v", p))
+			s.User().Delete(p)
+			s.Manager().Delete(c)
+		}},
+		{name: "ST-22 a claim for a volume that is not ephemeral", write: func(s *scene) {
+			s.Manager().Create(claim("p-w", aPod(s)))
+		}, want: "has no such volume"},
+		{name: "ST-22 a claim for a pod that never was", write: func(s *scene) {
+			s.Manager().Create(claim("p-v", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: "x"}}))
+		}, want: "never existed"},
+		{name: "ST-22 a claim for a pod that is gone since long", write: func(s *scene) {
+			p := aPod(s)
+			s.User().Delete(p)
+			s.Wait(time.Minute)
+			s.Manager().Create(claim("p-v", p))
+		}, want: "a pod that is gone"},
+		{name: "a claim for a pod that has just gone", write: func(s *scene) {
+			p := aPod(s)
+			s.User().Delete(p)
+			s.Manager().Create(claim("p-v", p))
+		}},
+		{name: "ST-24 a claim of nobody becomes that of a pod", write: func(s *scene) {
+			p := aPod(s)
+			s.Manager().Edit(s.User().Create(claim("p-v", nil)), func(o Object) { ownedBy(o, Pod, p) })
+		}, want: "somebody else"},
+		{name: "a user makes it that of a pod", write: func(s *scene) {
+			p := aPod(s)
+			s.User().Edit(s.User().Create(claim("p-v", nil)), func(o Object) { ownedBy(o, Pod, p) })
+		}},
+		{name: "a claim goes before its pod", write: func(s *scene) {
+			s.Manager().Delete(s.Manager().Create(claim("p-v", aPod(s))))
+		}, want: "before its pod"},
+		{name: "a claim goes with its namespace", write: func(s *scene) {
+			ns := s.User().Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			c := s.Manager().Create(claim("p-v", aPod(s)))
+			s.User().Terminate(ns)
+			s.Manager().Delete(c)
+		}},
+		{name: "a claim that belongs to a pod, but to none of its volumes, as those of StatefulSets", write: func(s *scene) {
+			p := aPod(s)
+			s.Manager().Edit(s.User().Create(claim("data-p", nil)), func(o Object) { ownedBy(o, Pod, p) })
+		}},
+		{name: "a user deletes it", write: func(s *scene) {
+			s.User().Delete(s.Manager().Create(claim("p-v", aPod(s))))
+		}},
+	})
+}
+
+func TestS29Classes(t *testing.T) {
+	const broken = "the class may go"
+	doomed := func(s *scene) Object {
+		c := s.User().Create(&storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold", Finalizers: []string{attributesFinalizer, "x"}}})
+		return s.User().Terminate(c)
+	}
+	release := func(o Object) { o.SetFinalizers([]string{"x"}) }
+	gold, silver := "gold", "silver"
+	claim := func(s *scene, edit func(*corev1.PersistentVolumeClaim)) Object {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: named("data")}
+		edit(c)
+		return s.User().Create(c)
+	}
+	spec := func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &gold }
+	used := func(by func(*corev1.PersistentVolumeClaim)) func(*scene) {
+		return func(s *scene) {
+			claim(s, by)
+			s.Wait(time.Minute)
+			s.Manager().Edit(doomed(s), release)
+		}
+	}
+	run(t, S29(), []history{
+		{name: "ST-43 nobody uses it", write: func(s *scene) {
+			claim(s, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &silver })
+			s.Wait(time.Minute)
+			s.Manager().Edit(doomed(s), release)
+		}},
+		{name: "ST-42 a claim is to have it", write: used(spec), want: broken},
+		{name: "ST-42 a claim has it", write: used(func(c *corev1.PersistentVolumeClaim) { c.Status.CurrentVolumeAttributesClassName = &gold }), want: broken},
+		{name: "ST-42 a claim is about to have it", write: used(func(c *corev1.PersistentVolumeClaim) {
+			c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{TargetVolumeAttributesClassName: gold}
+		}), want: broken},
+		{name: "ST-42 a volume has it", write: func(s *scene) {
+			s.User().Create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: corev1.PersistentVolumeSpec{VolumeAttributesClassName: &gold}})
+			s.Wait(time.Minute)
+			s.Manager().Release(doomed(s))
+		}, want: broken},
+		{name: "ST-44 a claim came a moment ago", write: func(s *scene) {
+			c := doomed(s)
+			claim(s, spec)
+			s.Manager().Edit(c, release)
+		}},
+		{name: "ST-41 the claim is gone", write: func(s *scene) {
+			c := claim(s, spec)
+			s.Wait(time.Minute)
+			s.User().Delete(c)
+			s.Manager().Edit(doomed(s), release)
+		}},
+		{name: "ST-41 the claim has another class", write: func(s *scene) {
+			c := claim(s, spec)
+			s.Wait(time.Minute)
+			s.User().Edit(c, func(o Object) { o.(*corev1.PersistentVolumeClaim).Spec.VolumeAttributesClassName = &silver })
+			s.Manager().Edit(doomed(s), release)
+		}},
+		{name: "a user takes it off", write: func(s *scene) {
+			claim(s, spec)
+			s.Wait(time.Minute)
+			s.User().Edit(doomed(s), release)
+		}},
+		{name: "a manager takes another one off", write: func(s *scene) {
+			claim(s, spec)
+			s.Wait(time.Minute)
+			s.Manager().Edit(doomed(s), func(o Object) { o.SetFinalizers([]string{attributesFinalizer}) })
+		}},
+	})
+}
