@@ -66,7 +66,7 @@ func (y *tally) looksEverywhere(t *testing.T) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for _, e := range suite.Entries() {
-		plays := e.Settled != nil && slices.ContainsFunc(e.Scenarios, func(s suite.Scenario) bool { return s.Simulated == "" && s.Unsolved == "" }) && !slices.Contains(leavesNothing, e.Controller)
+		plays := e.Settled != nil && len(e.Scenarios) > 0 && !slices.Contains(leavesNothing, e.Controller)
 		if plays && y.runs >= 2*len(scenarios()) && y.looked[e.Controller] == 0 {
 			t.Errorf("nobody has looked at what %s has left", e.Controller)
 		}

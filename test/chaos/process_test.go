@@ -3,6 +3,7 @@ package chaos
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +24,8 @@ type process struct {
 	manager *cluster.Manager // the present one; nil before the first
 
 	reviving sync.Mutex // held while the next process is started: several goroutines of a scenario may wait at the same time
+	last     cleanups   // of all managers; nil before the first
+	over     bool       // the test has ended, and no more processes are started
 
 	mu     sync.Mutex
 	alive  *os.Process // nil if it was told to end
@@ -35,7 +38,11 @@ type process struct {
 func (p *process) start() {
 	p.Helper()
 	p.begin()
-	p.manager = p.Manager(p.T, p.flags...)
+	if p.last.TB == nil {
+		p.last.TB = p.T
+		p.Cleanup(p.endAll)
+	}
+	p.manager = p.Manager(&p.last, p.flags...)
 	alive, err := os.FindProcess(p.manager.Pid())
 	if err != nil {
 		p.Fatal(err)
@@ -43,6 +50,26 @@ func (p *process) start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.alive = alive
+}
+
+// cleanups are done where the test ends the first manager. A manager that is started later would end before what the scenario cleans up after
+// its beginning, which needs one.
+type cleanups struct {
+	testing.TB
+	all []func()
+}
+
+// Cleanup implements testing.TB.
+func (c *cleanups) Cleanup(f func()) { c.all = append(c.all, f) }
+
+// endAll ends the process, and has each manager judged.
+func (p *process) endAll() {
+	p.reviving.Lock()
+	defer p.reviving.Unlock()
+	p.over = true
+	for _, f := range slices.Backward(p.last.all) {
+		f()
+	}
 }
 
 // Kill implements proxy.Process.
@@ -117,8 +144,8 @@ func (p *process) revive() bool {
 	p.Helper()
 	p.reviving.Lock()
 	defer p.reviving.Unlock()
-	if p.manager == nil {
-		return false // the first has not been started yet
+	if p.manager == nil || p.over {
+		return false // before the first is started, and after the last one was ended
 	}
 	select {
 	case <-p.manager.Ended():

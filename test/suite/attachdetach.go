@@ -19,9 +19,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
-// revivedTwice is why test/chaos does not play the scenarios yet.
-const revivedTwice = "on a real control plane, the manager that takes the place of a killed one is sometimes killed as well, by what is not known yet"
-
 func attachDetachEntry() Entry {
 	return Entry{
 		Controller: "persistentvolume-attach-detach-controller",
@@ -47,8 +44,8 @@ func attachDetachEntry() Entry {
 		}}},
 		Settled: attachmentsSettled,
 		Scenarios: []Scenario{
-			{Name: "a volume moves to another node", Play: moveVolume, Simulated: revivedTwice},
-			{Name: "a node out of service gives up its volumes", Play: leaveNode, Simulated: revivedTwice},
+			{Name: "a volume moves to another node", Play: moveVolume},
+			{Name: "a node out of service gives up its volumes", Play: leaveNode},
 		},
 		Malformed: map[string]string{
 			"volumeattachments/absurd":            `{"apiVersion":"storage.k8s.io/v1","kind":"VolumeAttachment","metadata":${META},"spec":{"attacher":"","source":{},"nodeName":""},"status":{"attached":true}}`,

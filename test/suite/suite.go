@@ -101,10 +101,6 @@ type Scenario struct {
 	Name    string
 	Prepare func(*User) // before the manager starts; may be nil
 	Play    func(*User)
-	// Simulated says why only test/simulation plays it with crashes and faults, and test/chaos does not; empty if both do.
-	Simulated string
-	// Unsolved says what a crash leaves behind that is not repaired yet: nobody plays the scenario with crashes; empty if there is nothing.
-	Unsolved string
 }
 
 // Mutant is a known mistake. It is made by an edit of the source text.

@@ -102,6 +102,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 			k.attachments.Watch(nodesByAttachment), k.podsOn.Watch(k.nodesByPod), k.nodes.Watch(nodesByNode),
 			k.claims.Watch(k.nodesByClaim), k.volumes.Watch(k.nodesByVolume), k.drivers.Watch(k.nodesByDriver),
 		},
+		Source:   k.waitForProof,
 		Observe:  k.observeNode,
 		Owner:    nodeSnapshot.owner,
 		Live:     nodeSnapshot.live,

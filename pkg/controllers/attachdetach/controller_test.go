@@ -42,9 +42,8 @@ type bench struct {
 
 	before func() // is called when the caches of a term are filled, and the controller does not work yet
 
-	mu       sync.Mutex
-	wrong    []string
-	unlisted map[string]string // by VolumeAttachment: the node and volume that it was deleted for
+	mu    sync.Mutex
+	wrong []string
 }
 
 const moment = 200 * time.Millisecond // that a driver takes

@@ -19,21 +19,48 @@ import (
 // unproved is what is waited for at the beginning of a term.
 const unproved = "it is not known yet what another leader has attached and detached"
 
-// prove is the Source of a controller. It lists VolumeAttachments live once in each term, and waits until the cache shows what the server has: one
+// prove is the Source of the volumes. It lists VolumeAttachments live once in each term, and waits until the cache shows what the server has: one
 // that a previous leader has created may be that by which another node has an exclusive volume, and one that it has deleted must not be in the
 // list of its node any more. Nothing is written before. One list does for all volumes.
-func (k *caches) prove(ctx context.Context, _ func(plan.Key)) {
+func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
 	defer k.proved.Store(false)
 	for ctx.Err() == nil {
 		if k.compare(ctx) {
 			k.proved.Store(true)
+			for pv := range k.volumes.All() {
+				if v := ofPV(pv); v.Name != "" {
+					enqueue(plan.Key{Name: v.Name})
+				}
+			}
 			<-ctx.Done()
 			return
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		pause(ctx, time.Second)
+	}
+}
+
+// waitForProof is the Source of the nodes.
+func (k *caches) waitForProof(ctx context.Context, enqueue func(plan.Key)) {
+	for !k.proved.Load() {
+		if !pause(ctx, 100*time.Millisecond) {
+			return
 		}
+	}
+	for _, name := range k.nodes.Names() {
+		enqueue(plan.Key{Name: name})
+	}
+	for a := range k.attachments.All() {
+		enqueue(plan.Key{Name: a.Spec.NodeName})
+	}
+}
+
+// pause reports whether ctx has not ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -52,9 +79,7 @@ func (k *caches) compare(ctx context.Context) bool {
 		if k.shows(&list, cache) {
 			return true
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if !pause(ctx, 100*time.Millisecond) {
 			return false
 		}
 	}

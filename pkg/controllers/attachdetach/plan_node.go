@@ -20,7 +20,7 @@ const (
 	goneGrace  = time.Minute      // a machine whose Node is gone has so long to end what ran on it
 	goneProof  = 10 * time.Minute // the same while the brake holds: then so many Nodes that are gone have been gone for long
 	readAgain  = 5 * time.Second  // when a node is read again that could not be read
-	lookAgain  = 10 * time.Second // when a decision is looked at again that depends on other nodes
+	lookAgain  = 10 * time.Second // when a decision is looked at again that depends on something else
 	afterAdded = 250 * time.Millisecond
 	afterOther = time.Second // the status of a node is written no more often, and so with all that has happened meanwhile
 )
@@ -115,7 +115,7 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		return d, p
 	}
 	if s.Unproved != "" {
-		d.Spare, p.Why, p.Requeue = s.Memory.Spare, s.Unproved, 100*time.Millisecond
+		d.Spare, p.Why, p.Requeue = s.Memory.Spare, s.Unproved, lookAgain
 		return d, p
 	}
 	var deletions plan.Each

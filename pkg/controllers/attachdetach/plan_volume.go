@@ -128,7 +128,7 @@ func (s volumeSnapshot) on(now time.Time, u user, first string) (one state) {
 	case s.Volume.Exclusive && first != u.Node: // the choice does not depend on chance (AD-80)
 		return state{Why: fmt.Sprintf("%s waits, as a pod that needs it is older, on %s", u.Node, first), Text: s.taken([]string{first})}
 	case s.Unproved != "":
-		return state{Why: s.Unproved, Next: 100 * time.Millisecond}
+		return state{Why: s.Unproved, Next: lookAgain}
 	}
 	one = state{Create: true, Why: "it is to be attached to " + u.Node}
 	if s.Failure != "" {

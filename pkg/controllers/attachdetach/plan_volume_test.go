@@ -122,7 +122,7 @@ func TestPlanVolume(t *testing.T) {
 		{"AD-80 of two nodes the one with the older pod has it", volumeSnapshot{Volume: exclusive, Users: []user{alone(at("l", "oldest")), at("m", "old"), at("n", "web")}}, []string{
 			driver + " attaches pv-a to m", "web " + taken + "used by pod(s) old", "again in 1m0s",
 		}},
-		{"AD-21 nothing before it is known what another leader has done", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Unproved: unproved}, []string{"again in 100ms"}},
+		{"AD-21 nothing before it is known what another leader has done", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Unproved: unproved}, []string{"again in 10s"}},
 		{"AD-51 a driver that cannot", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", failing)), Memory: volumeMemory{Nodes: waiting}}, []string{"web " + saysFailed + "no such disk", "again in 1m0s"}},
 		{"AD-27 a driver that takes its time", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", unattached, created(30)))}, []string{"again in 1m30s"}},
 		{"AD-27 too long", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", unattached, created(120)))}, []string{
