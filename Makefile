@@ -83,7 +83,7 @@ run: build ## Start a control plane (KUBERNETES=1.36, 1.35: an older one) with o
 	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
 	@exec bin/localcluster run $(addprefix --examples=,$(EXAMPLES))
 
-test: test-unit test-integration ## Run all tests
+test: test-unit test-integration storage ## Run all tests
 
 # The tests of hack/tools and test/alerts read files outside their module, of which Go's cache of test results knows nothing: -count=1.
 # Rapid divides the number of its checks by five in short tests.

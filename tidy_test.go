@@ -80,7 +80,7 @@ func (s source) decides() bool {
 }
 
 // pureFolders are the parts of internal that planners may import. Everything below them is pure, except for what the names of files tell.
-var pureFolders = []string{"internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/", "internal/volumes/"}
+var pureFolders = []string{"internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/"}
 
 func pure(folder string) bool {
 	return slices.ContainsFunc(pureFolders, func(prefix string) bool { return strings.HasPrefix(folder, prefix) })
@@ -149,7 +149,7 @@ var layers = []string{
 	"internal/executor internal/keystate internal/health internal/projection pkg/explain pkg/leaderelection internal/serving/certificates",
 	"pkg/client internal/freshness internal/files internal/usage/sums",
 	"internal/worker",
-	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/volumes/ internal/queue internal/patch internal/serving/access internal/serving/pages",
+	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/patch internal/serving/access internal/serving/pages",
 	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/served internal/runnables internal/serving/answers internal/serving/problems",
 }
 

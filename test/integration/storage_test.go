@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 )
 
@@ -28,12 +25,6 @@ type storage struct{ *bench }
 // withDriver starts a manager on the control plane that has a CSI driver.
 func withDriver(t *testing.T) *storage {
 	t.Helper()
-	for _, name := range []string{"persistentvolume-binder-controller", "persistentvolume-attach-detach-controller"} {
-		has := slices.ContainsFunc(controllers.Registry(), func(c manager.Controller) bool { return c.Name == name })
-		if !has && os.Getenv("MANAGER_BINARY") == "" {
-			t.Skipf("there is no %s yet", name)
-		}
-	}
 	c := cluster.StartWithCSI(t)
 	c.Manager(t)
 	s := &storage{&bench{t, c, c.Namespace(t)}}

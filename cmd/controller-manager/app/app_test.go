@@ -391,7 +391,7 @@ func TestManagerConfig(t *testing.T) {
 	if m.Off["token-cleaner-controller"] != "it is off by default, and --controllers does not name it" {
 		t.Errorf("REG-101: %v", m.Off)
 	}
-	if !slices.Contains(m.Lacking, "ephemeral volumes") || slices.Contains(m.Lacking, "ReplicaSets") {
+	if !slices.Equal(m.Lacking, []string{"attaching volumes to nodes"}) {
 		t.Errorf("lacking: %q", m.Lacking)
 	}
 	if m.Component != "kube-controller-manager" || m.QPS != 7 || m.Burst != 30 || !m.ServiceAccounts ||

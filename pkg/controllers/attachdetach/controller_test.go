@@ -555,9 +555,6 @@ func TestANodeIsDrained(t *testing.T) {
 // 2000 volumes of 40 nodes are moved to 40 others at once. What the driver takes aside, that is done in a few seconds, with two writes for each
 // volume, and a few for each node.
 func TestManyVolumesMove(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes a few seconds")
-	}
 	const volumes, nodes = 2000, 40
 	run(t, Options{}, 2*nodes, func(b *bench) {
 		for i := range volumes {

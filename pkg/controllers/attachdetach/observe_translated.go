@@ -4,38 +4,20 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	csitranslation "k8s.io/csi-translation-lib"
-
-	"github.com/standalone-kcm/controller-manager/internal/volumes/csinames"
 )
+
+// translator knows the plugins that CSI drivers have taken over, and what these drivers call their volumes. It is asked about objects that the API
+// server has accepted: of a volume with several sources it would choose one by chance.
+var translator = csitranslation.New()
 
 // ofTranslated returns the volume that a CSI driver makes of a PersistentVolume of a plugin that it has taken over (AD-12); its name is empty
 // if none has, or if the PersistentVolume says nothing that can be translated.
 func ofTranslated(pv *corev1.PersistentVolume) (v volume) {
 	defer unless(&v)
-	plugin, driver := csinames.OfVolume(pv)
-	if driver == "" {
+	if !translator.IsPVMigratable(pv) {
 		return volume{}
 	}
-	one := pv.DeepCopy()
-	s := one.Spec.PersistentVolumeSource
-	one.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{} // but for that of the plugin: which one would be translated of several is left to chance
-	switch to := &one.Spec.PersistentVolumeSource; plugin {
-	case csinames.AWSElasticBlockStore:
-		to.AWSElasticBlockStore = s.AWSElasticBlockStore
-	case csinames.GCEPersistentDisk:
-		to.GCEPersistentDisk = s.GCEPersistentDisk
-	case csinames.AzureDisk:
-		to.AzureDisk = s.AzureDisk
-	case csinames.AzureFile:
-		to.AzureFile = s.AzureFile
-	case csinames.Cinder:
-		to.Cinder = s.Cinder
-	case csinames.Vsphere:
-		to.VsphereVolume = s.VsphereVolume
-	case csinames.Portworx:
-		to.PortworxVolume = s.PortworxVolume
-	}
-	translated, err := csitranslation.New().TranslateInTreePVToCSI(logr.Discard(), one)
+	translated, err := translator.TranslateInTreePVToCSI(logr.Discard(), pv)
 	if err != nil {
 		return volume{}
 	}
@@ -45,29 +27,15 @@ func ofTranslated(pv *corev1.PersistentVolume) (v volume) {
 // ofTranslatedInline is the same for a volume that stands in a pod.
 func ofTranslatedInline(s *corev1.VolumeSource, namespace string) (v volume) {
 	defer unless(&v)
-	plugin, driver := csinames.OfSource(s)
-	if driver == "" {
+	one := &corev1.Volume{VolumeSource: *s}
+	if !translator.IsInlineMigratable(one) {
 		return volume{}
 	}
-	one := &corev1.Volume{}
-	switch plugin {
-	case csinames.AWSElasticBlockStore:
-		one.AWSElasticBlockStore = s.AWSElasticBlockStore
-	case csinames.GCEPersistentDisk:
-		one.GCEPersistentDisk = s.GCEPersistentDisk
-	case csinames.AzureDisk:
-		one.AzureDisk = s.AzureDisk
-	case csinames.AzureFile:
-		one.AzureFile = s.AzureFile
-	case csinames.Cinder:
-		one.Cinder = s.Cinder
-	case csinames.Vsphere:
-		one.VsphereVolume = s.VsphereVolume.DeepCopy()
+	one = one.DeepCopy()
+	if one.VsphereVolume != nil {
 		one.VsphereVolume.StoragePolicyName = "" // the library panics over it; to attach, no driver needs it
-	case csinames.Portworx:
-		one.PortworxVolume = s.PortworxVolume
 	}
-	translated, err := csitranslation.New().TranslateInTreeInlineVolumeToCSI(logr.Discard(), one.DeepCopy(), namespace)
+	translated, err := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), one, namespace)
 	if err != nil {
 		return volume{}
 	}

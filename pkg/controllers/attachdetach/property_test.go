@@ -192,6 +192,14 @@ func TestIgnoresFieldsNotCached(t *testing.T) {
 		if rapid.Bool().Draw(t, "the pod is not being deleted") {
 			p.DeletionTimestamp = nil
 		}
+		source := rapid.IntRange(0, 99).Draw(t, "source")
+		plantest.OneOf(&pv.Spec.PersistentVolumeSource, source)
+		for i := range p.Spec.Volumes {
+			plantest.OneOf(&p.Spec.Volumes[i].VolumeSource, source+i)
+		}
+		if len(pv.Spec.AccessModes) == 0 {
+			pv.Spec.AccessModes = nil // the server accepts neither; what is translated differs
+		}
 		thin := kept.ProjectPod(p)
 		if needs(p) != needs(thin) || p.DeletionTimestamp != nil && runs(p) != runs(thin) {
 			t.Errorf("needs its volumes: %t, and from the cache %t", needs(p), needs(thin))

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
+	csitranslation "k8s.io/csi-translation-lib"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/volumes/csinames"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -167,7 +167,7 @@ func plugin(v *corev1.PersistentVolume) string {
 	case s.FC != nil:
 		return inTree + "fc"
 	}
-	if name, _ := csinames.OfVolume(v); name != "" {
+	if name, err := csitranslation.New().GetInTreePluginNameFromSpec(v, nil); err == nil {
 		return name
 	}
 	return "N/A"

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/standalone-kcm/controller-manager/internal/volumes/csinames"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -226,7 +225,7 @@ func tidied(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	by := v.Annotations[provisionedBy]
 	after.Annotations = migrated(after.Annotations, by)
 	switch {
-	case csinames.Driver(by) != "":
+	case successor(by) != "":
 		drop(after, ownFinalizer)
 	case strings.HasPrefix(by, inTree):
 		drop(after, externalFinalizer)

@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
-	"github.com/standalone-kcm/controller-manager/internal/volumes/csinames"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 )
 
@@ -35,6 +34,7 @@ func draw(t *rapid.T) snapshot {
 	case "any":
 		s.Volume = newVolume()
 		plantest.Anything(rapid.Int64().Draw(t, "seed"))(&s.Volume.Spec.PersistentVolumeSource)
+		plantest.OneOf(&s.Volume.Spec.PersistentVolumeSource, rapid.IntRange(0, 99).Draw(t, "source"))
 	}
 	return s
 }
@@ -59,7 +59,7 @@ func TestEachRequestIsToldOnce(t *testing.T) { // ST-4, ST-5, ST-81
 		}
 		after := s
 		after.Claim, after.Seen = s.Claim.DeepCopy(), &request
-		if _, driver := csinames.OfVolume(s.Volume); did.Annotation != "" || driver != "" && s.Claim.Annotations[resizer] != driver {
+		if _, driver := takenOver(s.Volume); did.Annotation != "" || driver != "" && s.Claim.Annotations[resizer] != driver {
 			if did.Annotation != driver {
 				t.Errorf("%s: it is handed to %q, not to %q", p.Why, did.Annotation, driver)
 			}
