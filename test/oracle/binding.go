@@ -66,6 +66,12 @@ func reference(v *corev1.PersistentVolume) (id struct{ namespace, name, uid stri
 	return id
 }
 
+// refers reports whether a volume is for a claim: by its uid or, before a manager has written that, by its name.
+func refers(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) bool {
+	ref := reference(v)
+	return ref.uid == string(c.UID) || ref.uid == "" && ref.namespace == c.Namespace && ref.name == c.Name
+}
+
 // of returns the claim that a volume names by its uid; nil if there is none.
 func (b *bindings) of(v *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	if v.Spec.ClaimRef == nil {
@@ -176,7 +182,7 @@ func lostClaim(v *corev1.PersistentVolume) bool {
 }
 
 // S34: of a claim and a volume that name each other, and of which the claim says that it was bound, a manager takes nothing back: the volume stays for
-// the claim and Bound, and the claim stays Bound (PV-25). Excused is a volume that others have made or changed within the lag of a manager.
+// the claim and Bound, and the claim stays or becomes Bound (PV-25), also where a backup has brought both. Excused is a volume that others have made or changed within the lag of a manager.
 func S34() Oracle {
 	return Oracle{"S34", "what is bound stays bound", func(j *judge) hooks {
 		b := newBindings()
@@ -199,10 +205,10 @@ func S34() Oracle {
 			case *corev1.PersistentVolumeClaim:
 				old, ok := r.old.(*corev1.PersistentVolumeClaim)
 				v := b.volumes[o.Spec.VolumeName]
-				if !ok || !complete(old) || v == nil || reference(v).uid != string(o.UID) {
+				if !ok || !complete(old) || v == nil || !refers(v, o) {
 					return
 				}
-				broken := !complete(o) || old.Status.Phase == corev1.ClaimBound && o.Status.Phase != corev1.ClaimBound
+				broken := !complete(o) || o.Status.Phase != old.Status.Phase && o.Status.Phase != corev1.ClaimBound
 				j.kept(r, broken, b.edited[v.Name], fmt.Sprintf("it is bound to the volume %s, and says %s now", v.Name, o.Status.Phase))
 			}
 		}, after: func(r *revision) { b.apply(r, j.now) }}

@@ -161,6 +161,18 @@ func TestS34(t *testing.T) {
 	run(t, S34(), []history{
 		{name: "nothing happens", write: func(s *scene) { a, _ := begin(s); s.Manager().Edit(a, annotate("x", "y")) }},
 		{name: "PV-24 the claim is Lost", write: func(s *scene) { a, _ := begin(s); s.Manager().Edit(a, claimPhase(corev1.ClaimLost)) }, want: "and says Lost now"},
+		{name: "PV-25 a claim that a backup has brought is Lost", write: func(s *scene) {
+			s.User().Create(disk("v", isFor("a", "")))
+			a := s.User().Create(wants("a", hasVolume("v"), func(o Object) { o.SetAnnotations(map[string]string{"pv.kubernetes.io/bind-completed": "yes"}) }))
+			s.Wait(time.Minute)
+			s.Manager().Edit(a, claimPhase(corev1.ClaimLost))
+		}, want: "and says Lost now"},
+		{name: "PV-26 the volume that it brought is for another claim", write: func(s *scene) {
+			s.User().Create(disk("v", isFor("a", "x")))
+			a := s.User().Create(wants("a", hasVolume("v"), func(o Object) { o.SetAnnotations(map[string]string{"pv.kubernetes.io/bind-completed": "yes"}) }))
+			s.Wait(time.Minute)
+			s.Manager().Edit(a, claimPhase(corev1.ClaimLost))
+		}},
 		{name: "PV-24 its volume is gone", write: func(s *scene) {
 			a, v := begin(s)
 			s.User().Delete(v)

@@ -150,12 +150,13 @@ func suffix(subresource string) string {
 	return "/" + subresource
 }
 
-// heartbeat reports whether a revision is one that nodes make by themselves: what is asked of them, and whether they are ready, is as before.
+// heartbeat reports whether a revision is one that nodes make by themselves: what is asked of them, whether they are ready, and which volumes they use
+// is as before.
 func heartbeat(r *revision) bool {
 	n, ok := r.Object.(*corev1.Node)
 	old, known := r.old.(*corev1.Node)
 	return ok && known && r.Type == Modified && nodeReady(n) == nodeReady(old) &&
-		equality.Semantic.DeepEqual(n.Spec, old.Spec) && maps.Equal(n.Labels, old.Labels)
+		equality.Semantic.DeepEqual(n.Spec, old.Spec) && maps.Equal(n.Labels, old.Labels) && slices.Equal(n.Status.VolumesInUse, old.Status.VolumesInUse)
 }
 
 // noteReady keeps for how long pods of a workload must be ready until they are available.

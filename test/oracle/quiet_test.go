@@ -64,6 +64,14 @@ func TestS14(t *testing.T) {
 			s.Wait(time.Second)
 			s.Manager().Edit(set, func(o Object) { o.(*appsv1.DaemonSet).Status.DesiredNumberScheduled++ })
 		}, want: "written though it was settled"},
+		{name: "a node that uses a volume no more is", write: func(s *scene) {
+			node := s.User().Create(aNode())
+			s.User().Edit(node, func(o Object) { o.(*corev1.Node).Status.VolumesInUse = []corev1.UniqueVolumeName{"v"} })
+			s.Wait(3 * time.Minute)
+			s.User().Edit(node, func(o Object) { o.(*corev1.Node).Status.VolumesInUse = nil })
+			s.Wait(time.Second)
+			s.Manager().Edit(node, func(o Object) { o.(*corev1.Node).Status.VolumesAttached = []corev1.AttachedVolume{{Name: "w"}} })
+		}},
 		{name: "what was refused is tried again", write: func(s *scene) {
 			set := s.User().Create(aStatefulSet(1))
 			s.Wait(3 * time.Minute)

@@ -244,6 +244,10 @@ const expanderFolder = "pkg/controllers/persistentvolumeexpander/"
 const elasticClaim = withoutElection + `
 			at 5s   elastic data plugin=ebs`
 
+// expanderAlone leaves the binder out: what it writes to a claim would lead the expander to it.
+const expanderAlone = `
+			set only persistentvolume-expander-controller,persistentvolume-protection-controller`
+
 var volumeExpanderMutants = []Mutant{
 	{
 		Name:   "the plugin is named in the place of the driver that took it over",
@@ -260,13 +264,13 @@ var volumeExpanderMutants = []Mutant{
 	{
 		Name:   "a volume that comes later is not noticed",
 		Edits:  []Edit{{expanderFolder + "observe.go", "if is == nil || is.Spec.ClaimRef == nil {", "if is == nil || is.Spec.ClaimRef == nil || was == nil {"}},
-		Script: elasticClaim + "\n\t\t\tat 20s  lose data\n\t\t\tat 30s  grow data size=2\n\t\t\tat 60s  restore data plugin=ebs",
+		Script: expanderAlone + elasticClaim + "\n\t\t\tat 20s  lose data\n\t\t\tat 30s  grow data size=2\n\t\t\tat 60s  restore data plugin=ebs",
 		Oracle: SettledOracle,
 	},
 	{
 		Name:   "the volume of another claim counts",
 		Edits:  []Edit{{expanderFolder + "plan.go", "ref.Namespace == c.Namespace && ref.UID == c.UID", "ref.Namespace == c.Namespace && ref.Name == c.Name"}},
-		Script: withoutElection + "\n\t\t\tat 5s   pvc data\n\t\t\tat 6s   restore data plugin=ebs\n\t\t\tat 7s   pvc data do=strip\n\t\t\tat 8s   pvc data do=delete\n\t\t\tat 20s  elastic data plugin=ebs\n\t\t\tat 30s  grow data size=2",
+		Script: expanderAlone + withoutElection + "\n\t\t\tat 5s   pvc data\n\t\t\tat 6s   restore data plugin=ebs\n\t\t\tat 7s   pvc data do=strip\n\t\t\tat 8s   pvc data do=delete\n\t\t\tat 20s  elastic data plugin=ebs\n\t\t\tat 30s  grow data size=2",
 		Oracle: SettledOracle,
 	},
 	{
