@@ -111,7 +111,11 @@ func (b *bench) madeVolumes(ctx context.Context, t turn, s *session, n int, amon
 // bindAll creates claims, has a driver make the volumes of those that ask for it, and says how long it took from the creation of each until it was bound.
 func (s *session) bindAll(ctx context.Context, ns string, n int, create func(context.Context, int) error, drive func(context.Context, *corev1.PersistentVolumeClaim) error) ([]figure, error) {
 	claims := s.plane.client.CoreV1().PersistentVolumeClaims(ns)
-	w, err := claims.Watch(ctx, metav1.ListOptions{})
+	list, err := claims.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	w, err := watchFrom(ctx, list.ResourceVersion, claims.Watch)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -99,7 +100,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:   nodeWorkers,
 		Kinds:     []string{"VolumeAttachment"}, // people ask for these, see collectors.tell; Nodes are another controller's
 		Watches: []reconcile.Watch{
-			k.attachments.Watch(nodesByAttachment), k.podsOn.Watch(k.nodesByPod), k.nodes.Watch(nodesByNode),
+			k.attachments.Watch(nodesByAttachment, batched), k.podsOn.Watch(k.nodesByPod, batched), k.nodes.Watch(nodesByNode, batched),
 			k.claims.Watch(k.nodesByClaim), k.volumes.Watch(k.nodesByVolume), k.drivers.Watch(k.nodesByDriver),
 		},
 		Source:   k.waitForProof,
@@ -113,6 +114,11 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	own.volumes, own.nodes = volumes.Records()[0], nodes.Records()[0]
 	return reconcile.Together(volumes, nodes), nil
 }
+
+// batched has what happens on a node within a moment lead to one reconcile of it: pods of a node come and go together, and so do their volumes.
+var batched = informers.WithDelay(func(plan.Key) time.Duration { return batchPeriod })
+
+const batchPeriod = 100 * time.Millisecond
 
 // owner is the Node, whose latest version is found out before the first write of a term.
 func (s nodeSnapshot) owner() plan.Object {

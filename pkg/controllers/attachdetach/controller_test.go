@@ -262,7 +262,7 @@ func TestAVolumeMoves(t *testing.T) {
 		time.Sleep(time.Hour)
 		b.is("d0:n0 n0=d0")
 		b.uses("n0")
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // the list, and then the live read, each a batch later
 		b.is("d0:n0!")
 		time.Sleep(time.Second)
 		b.is("d0:n1 n1=d0")

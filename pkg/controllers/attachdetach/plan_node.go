@@ -21,8 +21,7 @@ const (
 	goneProof  = 10 * time.Minute // the same while the brake holds: then so many Nodes that are gone have been gone for long
 	readAgain  = 5 * time.Second  // when a node is read again that could not be read
 	lookAgain  = 10 * time.Second // when a decision is looked at again that depends on something else
-	afterAdded = 250 * time.Millisecond
-	afterOther = time.Second // the status of a node is written no more often, and so with all that has happened meanwhile
+	writePause = time.Second      // the status of a node is written no more often, and so with all that has happened meanwhile
 )
 
 // nodeSnapshot is what one reconcile of a node has observed. Its objects belong to shared caches.
@@ -345,11 +344,7 @@ func list(now time.Time, s nodeSnapshot, keep map[string]bool, p *plan.Plan) {
 	if removed+added == 0 {
 		return
 	}
-	pause := afterOther
-	if added > 0 {
-		pause = afterAdded
-	}
-	if wait := pause - now.Sub(s.Memory.Written); wait > 0 {
+	if wait := writePause - now.Sub(s.Memory.Written); wait > 0 {
 		p.Requeue = plan.Sooner(p.Requeue, wait)
 		return
 	}
