@@ -69,7 +69,7 @@ func newClaim(name, class, volume string) *corev1.PersistentVolumeClaim {
 // boundPairs creates volumes and claims that name each other, and waits until all are bound.
 func (b *bench) boundPairs(ctx context.Context, t turn, s *session, n int) error {
 	return s.inNamespace(ctx, func(ns *namespace) error {
-		writes := figure{Floor: new(float64(4 * n)), Most: new(float64(5 * n))} // a volume without a claim may be Available for a moment
+		writes := figure{Floor: new(float64(5 * n)), Most: new(float64(6 * n))} // the four that bind, and the claim says that it is unused; a volume may be Available before
 		return b.keepCost(ctx, t, s, fmt.Sprintf("%d volumes and claims that name each other are bound", n), writes, func(ctx context.Context) ([]figure, error) {
 			return s.bindAll(ctx, ns.name, n, func(ctx context.Context, i int) error {
 				name := fmt.Sprintf("pair-%s-%d", ns.name, i)
@@ -92,7 +92,7 @@ func (b *bench) madeVolumes(ctx context.Context, t turn, s *session, n int, amon
 		if _, err := s.plane.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		writes := figure{Floor: new(float64(4 * n)), Most: new(float64(4 * n))} // to ask, and the three that bind
+		writes := figure{Floor: new(float64(5 * n)), Most: new(float64(5 * n))} // to ask, the three that bind, and the claim says that it is unused
 		return b.keepCost(ctx, t, s, fmt.Sprintf("%d claims get volumes from a driver%s", n, among), writes, func(ctx context.Context) ([]figure, error) {
 			return s.bindAll(ctx, ns.name, n, func(ctx context.Context, i int) error {
 				_, err := s.plane.client.CoreV1().PersistentVolumeClaims(ns.name).Create(ctx, newClaim(fmt.Sprint("data-", i), class.Name, ""), metav1.CreateOptions{})

@@ -488,7 +488,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:   "a volume is detached while its node lists it",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "case s.Node != nil && lists(s.Node, v):", "case s.Node != nil && s.Name == \"\":"}, {attachFolder + "plan_node.go", "|| lists(s.Live, v) {", "|| s.Live == nil {"}, {attachFolder + "plan_node.go", "writePause = time.Second ", "writePause = time.Minute "}},
+		Edits:  []Edit{{attachFolder + "plan_node.go", "case s.Node != nil && lists(s.Node, v):", "case s.Node != nil && s.Name == \"\":"}, {attachFolder + "plan_node.go", "|| lists(s.Live, v) {", "|| s.Live == nil {"}, {attachFolder + "plan_node.go", "wait := writePause - now", "wait := 60*writePause - now"}},
 		Script: usedDisk + "\n\t\t\tat 20s  use a do=delete",
 		Oracle: "S31",
 	},

@@ -373,6 +373,7 @@ func TestEachWriteFailsOnce(t *testing.T) { // PV-34
 // After claims were restored under new uids, their volumes are held, which is said; an operator lets them go, or the time does.
 func TestVolumesOfReplacedClaimsAreHeld(t *testing.T) {
 	begin := func(c *cluster) {
+		c.BeforeWrite(func(clienttest.Write) error { return context.DeadlineExceeded }) // the leader before sees them one after the other
 		for i := range 8 {
 			name := fmt.Sprint("c-", i)
 			c.put(volume(fmt.Sprint("v-", i), "phase=Bound of="+name), claim(name, "uid=restored-"+name))
@@ -394,6 +395,7 @@ func TestVolumesOfReplacedClaimsAreHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, Options{}, begin, func(c *cluster) {
+				c.BeforeWrite(nil)
 				time.Sleep(10 * time.Minute)
 				c.phases(all("Bound"))
 				if held := c.context.Brake.Holds(time.Now()); len(held) != 1 || held[0].What != heldVolumes {

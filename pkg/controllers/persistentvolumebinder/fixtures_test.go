@@ -250,3 +250,9 @@ func outcome(fails bool) (did plan.Outcome) {
 	}
 	return did
 }
+
+// created returns the volume as one that is so old.
+func created(v *corev1.PersistentVolume, age time.Duration) *corev1.PersistentVolume {
+	v.CreationTimestamp = metav1.NewTime(epoch.Add(-age))
+	return v
+}

@@ -119,10 +119,17 @@ func TestCounter(t *testing.T) {
 		t.Errorf("%d of %d", replaced, bound)
 	}
 	k.show(claim("c-2", "uid=new"))
-	if replaced, _ := k.count.of(k, epoch.Add(countedFor-1)); replaced != 1 {
-		t.Errorf("counted again: %d", replaced)
+	k.show(claim("c-3", "uid=new"))
+	if replaced, bound := k.count.of(k, epoch.Add(countedFor-1)); replaced != 2 || bound != 4 {
+		t.Errorf("counted again, or the one that asks is left out: %d of %d", replaced, bound)
 	}
-	if replaced, _ := k.count.of(k, epoch.Add(countedFor+time.Second)); replaced != 2 {
+	for range 4 {
+		k.count.of(k, epoch.Add(countedFor-1))
+	}
+	if replaced, bound := k.count.of(k, epoch.Add(countedFor-1)); replaced != 7 || bound != 7 {
+		t.Errorf("%d of %d", replaced, bound)
+	}
+	if replaced, _ := k.count.of(k, epoch.Add(countedFor+time.Second)); replaced != 3 {
 		t.Errorf("not counted again: %d", replaced)
 	}
 }

@@ -127,7 +127,8 @@ func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
 	return keys
 }
 
-// counter counts how many volumes are bound to claims in whose place there are others. It is asked seldom, and then for many volumes at once.
+// counter counts how many volumes are bound to claims in whose place there are others. It is asked seldom, and then for many volumes at once: so
+// it counts once a second, and takes each volume that it is asked about until then for one more.
 type counter struct {
 	mu              sync.Mutex
 	at              time.Time
@@ -141,6 +142,8 @@ func (n *counter) of(k *caches, now time.Time) (replaced, bound int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.at.IsZero() && now.Sub(n.at) < countedFor {
+		n.replaced++
+		n.bound = max(n.bound, n.replaced)
 		return n.replaced, n.bound
 	}
 	n.at, n.replaced, n.bound = now, 0, 0

@@ -65,12 +65,24 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 	case ref.UID == "" && s.Claim != nil && takes(s.Claim, v):
 		p.Why = "it is being bound to the claim that it is reserved for"
 		return d, p
+	case ref.UID == "" && s.Claim == nil && fresh(now, v):
+		p.Why, p.Requeue = fmt.Sprintf("it is reserved for the claim %s/%s, which may be about to come", ref.Namespace, ref.Name), claimFollows
+		return d, p
 	case ref.UID == "":
 		return phase(p, d, after, corev1.VolumeAvailable, "", fmt.Sprintf("it is reserved for the claim %s/%s", ref.Namespace, ref.Name))
 	case s.Claim != nil && s.Claim.UID == ref.UID:
 		return planClaimed(s, after, p)
 	}
 	return planOrphan(now, s, after, p)
+}
+
+// claimFollows is how long after its creation a volume is not told that it waits for the claim that it is reserved for: the two are often created
+// together, and it is Bound then with one write less. Times of creation are in whole seconds.
+const claimFollows = 2 * time.Second
+
+func fresh(now time.Time, v *corev1.PersistentVolume) bool {
+	age := now.Sub(v.CreationTimestamp.Time)
+	return (v.Status.Phase == "" || v.Status.Phase == corev1.VolumePending) && age >= 0 && age < claimFollows
 }
 
 // takes reports whether a claim is about to be bound to a volume that is reserved for it.
