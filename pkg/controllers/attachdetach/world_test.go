@@ -5,9 +5,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
-	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
+	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -20,11 +22,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	entry := New(Options{})
-	c := managertest.Context(t, clienttest.NewServer(), entry, managertest.Cache{Example: &corev1.Node{}}, managertest.Cache{Example: &corev1.Pod{}},
-		managertest.Cache{Example: &corev1.PersistentVolume{}}, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}},
-		managertest.Cache{Example: &storagev1.VolumeAttachment{}}, managertest.Cache{Example: &storagev1.CSIDriver{}})
-	k, err := (&Options{}).newCaches(c)
+	k, err := (&Options{}).newCaches(manager.Context{Informers: informers.NewFactory(fake.NewClientset(), 0), Brake: brake.New(brake.Budget{})}) // nobody else fills them
 	if err != nil {
 		t.Fatal(err)
 	}
