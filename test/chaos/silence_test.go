@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/suite"
@@ -195,8 +196,8 @@ func (k *kubelets) noticed(n int) error {
 			if err != nil {
 				return err
 			}
-			if p.Status.Conditions[0].Status != corev1.ConditionFalse {
-				return fmt.Errorf("%s is ready on %s, which is Unknown", p.Name, node.Name)
+			if ready := podutil.ReadyCondition(p); ready == nil || ready.Status != corev1.ConditionFalse {
+				return fmt.Errorf("%s is not marked, and %s is Unknown: %+v", p.Name, node.Name, p.Status.Conditions)
 			}
 		}
 	}
@@ -218,7 +219,7 @@ func (k *kubelets) marksAtOnce(h *oracle.History) {
 			}
 		case *corev1.Pod:
 			when := unknown[o.Spec.NodeName]
-			if when.IsZero() || len(o.Status.Conditions) == 0 || o.Status.Conditions[0].Status != corev1.ConditionFalse {
+			if ready := podutil.ReadyCondition(o); when.IsZero() || ready == nil || ready.Status != corev1.ConditionFalse {
 				continue
 			}
 			marked++

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
 
@@ -68,7 +69,7 @@ func (b *bench) silent(name string) {
 	}
 	b.wait("the pod is not ready", func() error {
 		p := b.pod(name)
-		if p == nil || p.Status.Conditions[0].Status != corev1.ConditionFalse {
+		if p == nil || podutil.ReadyCondition(p) == nil || podutil.ReadyCondition(p).Status != corev1.ConditionFalse {
 			return fmt.Errorf("the pod is %+v", p)
 		}
 		return nil
