@@ -369,19 +369,25 @@ func TestForce(t *testing.T) {
 	}
 }
 
+// fail has the first nodes be no longer ready, each with a volume in use that no pod needs any more.
+func (b *bench) fail(nodes int) {
+	b.Helper()
+	for i := range nodes {
+		b.disk(i)
+		b.pod(fmt.Sprint("p", i), i, fmt.Sprint("n", i))
+	}
+	time.Sleep(time.Second)
+	for i := range nodes {
+		b.uses(fmt.Sprint("n", i), i)
+		b.node(fmt.Sprint("n", i), unready)
+		b.removePod(fmt.Sprint("p", i))
+	}
+}
+
 // While most nodes are not ready, no volume is detached by force, and people are told.
 func TestTheBrake(t *testing.T) {
 	run(t, Options{}, 6, func(b *bench) {
-		for i := range 4 {
-			b.disk(i)
-			b.pod(fmt.Sprint("p", i), i, fmt.Sprint("n", i))
-		}
-		time.Sleep(time.Second)
-		for i := range 4 {
-			b.uses(fmt.Sprint("n", i), i)
-			b.node(fmt.Sprint("n", i), unready)
-			b.removePod(fmt.Sprint("p", i))
-		}
+		b.fail(4)
 		time.Sleep(time.Hour)
 		b.is("d0:n0 d1:n1 d2:n2 d3:n3 n0=d0 n1=d1 n2=d2 n3=d3")
 		if held := b.brake.Holds(time.Now()); len(held) != 1 || held[0].What != whatIsHeld || !strings.Contains(held[0].Why, "4 of 6 nodes are not ready") {
@@ -399,16 +405,7 @@ func TestTheBrake(t *testing.T) {
 // An operator releases the brake.
 func TestTheBrakeIsReleased(t *testing.T) {
 	run(t, Options{}, 5, func(b *bench) {
-		for i := range 5 {
-			b.disk(i)
-			b.pod(fmt.Sprint("p", i), i, fmt.Sprint("n", i))
-		}
-		time.Sleep(time.Second)
-		for i := range 5 {
-			b.uses(fmt.Sprint("n", i), i)
-			b.node(fmt.Sprint("n", i), unready)
-			b.removePod(fmt.Sprint("p", i))
-		}
+		b.fail(5)
 		time.Sleep(10 * time.Minute)
 		b.is("d0:n0 d1:n1 d2:n2 d3:n3 d4:n4 n0=d0 n1=d1 n2=d2 n3=d3 n4=d4")
 		b.brake.SetReleased(true)
