@@ -36,7 +36,7 @@ func attachments(ctx context.Context, b *bench) error {
 			if err := p.makeNodes(ctx, nodes, 0); err != nil {
 				return err
 			}
-			flags := append(raisedLimits(), "--controllers=attachdetach", "--node-monitor-grace-period=1h") // the nodes renew no Leases
+			flags := append(raisedLimits(), "--controllers=attachdetach")
 			return b.withManager(ctx, p, t, flags, func(s *session) error {
 				return s.inNamespace(ctx, func(ns *namespace) error {
 					d := &disks{nodes, each, s, ns}

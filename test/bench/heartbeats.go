@@ -39,7 +39,7 @@ func heartbeats(ctx context.Context, b *bench) error {
 			ctx, cancel := context.WithCancel(ctx)
 			failed := make(chan error, 1)
 			go func() { failed <- k.renew(ctx) }()
-			err := b.withManager(ctx, p, t, append(raisedLimits(), "--controllers=nodelifecycle"), func(s *session) error {
+			err := b.withManager(ctx, p, t, append(raisedLimits(), "--controllers=nodelifecycle", "--node-monitor-grace-period=50s"), func(s *session) error {
 				return errors.Join(b.nodesAreWell(ctx, t, s, k), b.nodesAreLost(ctx, t, s, k))
 			})
 			cancel()

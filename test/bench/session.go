@@ -41,6 +41,12 @@ func commonFlags(controllers string) []string {
 	return []string{"--controllers=" + controllers, "--use-service-account-credentials=true", "--secure-port=0"}
 }
 
+// silentNodes keeps nodes that nobody renews Leases for from being taken for lost: the pods of a scenario would be marked as not ready.
+// A flag of a scenario, which comes later, overrides it.
+func silentNodes() []string {
+	return []string{"--node-monitor-grace-period=1h", "--node-startup-grace-period=1h"}
+}
+
 // files are the flags that name files of the control plane, as kubeadm gives them to every manager.
 func (p *plane) files() []string {
 	pki := filepath.Join(p.Dir, "pki")
@@ -64,7 +70,7 @@ func (p *plane) begin(ctx context.Context, c contender, flags ...string) (*sessi
 
 // standby is begin without waiting for anything, and with a valve if wanted.
 func (p *plane) standby(c contender, withValve bool, flags ...string) (s *session, err error) {
-	s = &session{plane: p, name: c.Name, own: flags, flags: slices.Concat(flags, commonFlags(p.controllers)), recorder: cpufloor.NewRecorder()}
+	s = &session{plane: p, name: c.Name, own: flags, flags: slices.Concat(silentNodes(), flags, commonFlags(p.controllers)), recorder: cpufloor.NewRecorder()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.end())
