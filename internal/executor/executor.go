@@ -96,9 +96,10 @@ type Writing struct {
 // touch is what one reconcile has done to an object.
 type touch struct {
 	object, status, deleted bool
-	version                 string      // that the server returned; empty before it has answered
-	made                    plan.Object // what was sent
-	only                    bool        // nobody else can have written between what was observed and that version
+	version                 string                        // that the server returned; empty before it has answered
+	made                    plan.Object                   // what was sent
+	answer                  *metav1.PartialObjectMetadata // what the server has made of that
+	only                    bool                          // nobody else can have written between what was observed and that version
 }
 
 // Begin begins the writing of one reconcile. The owner, which may be nil, is what events are recorded on, and controls what

@@ -155,7 +155,7 @@ func (w *Writing) wrote(m client.Mapping, s plan.Change, made *metav1.PartialObj
 	defer w.mu.Unlock()
 	id := identity(m, s.Old)
 	t := w.touched[id]
-	t.version, t.made, t.only = made.GetResourceVersion(), s.New, s.Version || options.Method == client.MethodUpdate
+	t.version, t.made, t.answer, t.only = made.GetResourceVersion(), s.New, made, s.Version || options.Method == client.MethodUpdate
 	w.touched[id] = t
 }
 
@@ -174,8 +174,21 @@ func (w *Writing) following(m client.Mapping, s plan.Change, options client.Writ
 	if options.Method == client.MethodUpdate && !before.only {
 		return s, fmt.Errorf("refused: update of %s %s after a change without Version, which says nothing of what others have written", m.Kind, s.Old.GetName())
 	}
+	keep := options.Method == client.MethodUpdate && sameMetadata(s.Old, s.New)
 	s.Old, s.New = withVersion(s.Old, before.version), withVersion(s.New, before.version)
+	if keep { // an update replaces the metadata, also what admission has added to the first change
+		takeMetadata(s.Old, before.answer)
+		takeMetadata(s.New, before.answer)
+	}
 	return s, nil
+}
+
+// takeMetadata gives an object the metadata of another one that users and controllers write.
+func takeMetadata(o plan.Object, from metav1.Object) {
+	o.SetLabels(from.GetLabels())
+	o.SetAnnotations(from.GetAnnotations())
+	o.SetFinalizers(from.GetFinalizers())
+	o.SetOwnerReferences(from.GetOwnerReferences())
 }
 
 // sameMetadata compares what users and controllers write of the metadata of an object.

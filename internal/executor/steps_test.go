@@ -507,6 +507,38 @@ func TestWhatIsPutOffIsNoEvent(t *testing.T) {
 	}
 }
 
+// labelling is a client of a server whose admission labels what is updated, but for statuses.
+type labelling struct{ client.Client }
+
+func (l labelling) Update(ctx context.Context, m client.Mapping, o plan.Object, opts client.WriteOptions) (*metav1.PartialObjectMetadata, error) {
+	if opts.Subresource == "" {
+		o = o.DeepCopyObject().(plan.Object)
+		o.SetLabels(map[string]string{"by": "admission"})
+	}
+	return l.Client.Update(ctx, m, o, opts)
+}
+
+// An update of the status leaves what admission has added to the object in the update before.
+func TestStatusKeepsWhatAdmissionHasAdded(t *testing.T) {
+	owner := newSet()
+	b := newBench(t)
+	b.Method = func(schema.GroupResource, string) client.Method { return client.MethodUpdate }
+	p := put(b, newPod("p", owner))
+	b.Config.Client = labelling{b.Server}
+	changed := p.DeepCopy()
+	changed.Spec.NodeName = "n"
+	failed := changed.DeepCopy()
+	failed.Status.Phase = corev1.PodFailed
+	if did := b.apply(owner, plan.Change{Old: p, New: changed, Version: true}, plan.Change{Old: changed, New: failed, Subresource: plan.Status, Version: true}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	now := &corev1.Pod{}
+	pods, _ := client.BuiltIn(podKind)
+	if err := b.Get(t.Context(), pods, plan.KeyOf(p), now); err != nil || now.Labels["by"] != "admission" || now.Status.Phase != corev1.PodFailed {
+		t.Errorf("%v, %v", err, now)
+	}
+}
+
 // One reconcile may change an object and its status, in either order, and then delete it: each goes with the version that the one before has
 // returned. What does not begin with what the first has made is refused, and so is an update after a patch that says nothing of what others wrote.
 func TestObjectAndStatus(t *testing.T) {
