@@ -473,7 +473,7 @@ var volumeBinderMutants = []Mutant{
 	},
 	{
 		Name:  "a claim is Lost on the word of the cache",
-		Edits: []Edit{{binderObserve, "c, cached := s.Claim, s.Volume\n", "c, cached := s.Claim, s.Volume\n\tif c != nil {\n\t\treturn nil\n\t}\n"}},
+		Edits: []Edit{{binderObserve, "case c.Spec.VolumeName == \"\", cached == nil && c.Status.Phase == corev1.ClaimLost,", "case c != nil, cached == nil,"}},
 		Script: withoutElection + `
 			at 5s   vol other class=rack
 			at 6s   fault m0 freeze persistentvolumes for=120s
@@ -484,7 +484,7 @@ var volumeBinderMutants = []Mutant{
 	},
 	{
 		Name:   "the end of a claim is not noticed",
-		Edits:  []Edit{{binderChanges, "c := is\n\tif c == nil {\n\t\tc = was\n\t}\n\tfor _, v", "c := is\n\tif c == nil {\n\t\treturn nil\n\t}\n\tfor _, v"}},
+		Edits:  []Edit{{binderChanges, "for _, c := range []*corev1.PersistentVolumeClaim{is, was} {\n\t\tif c == nil {", "for _, c := range []*corev1.PersistentVolumeClaim{is, was} {\n\t\tif c == nil || is == nil {"}},
 		Script: withoutElection + "\n\t\t\tat 5s   vol disk size=1 class=shelf\n\t\t\tat 10s  want data size=1 class=shelf\n\t\t\tat 30s  want data do=delete",
 		Oracle: "S35",
 	},
@@ -502,7 +502,7 @@ var volumeBinderMutants = []Mutant{
 	},
 	{
 		Name:   "selectors are not asked",
-		Edits:  []Edit{{binderMatch, "if c.Spec.Selector != nil {\n\t\tselector, err", "if c.Spec.Selector != nil && c.Name == \"\" {\n\t\tselector, err"}},
+		Edits:  []Edit{{binderMatch, "if c.Spec.Selector == nil {\n\t\treturn w", "if c.Name != \"\" {\n\t\treturn w"}},
 		Script: withoutElection + "\n\t\t\tat 5s   vol disk size=1 class=shelf label=blue\n\t\t\tat 10s  want data size=1 class=shelf label=red",
 		Oracle: SettledOracle,
 	},

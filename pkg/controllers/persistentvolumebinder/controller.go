@@ -108,7 +108,9 @@ func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, seen *volum
 		return nil, did.Err == nil
 	}
 	m := *seen
-	m.Held = d.Held
+	if m.Held = d.Held; did.Err != nil {
+		m.Held = seen.Held // so that its time does not begin anew
+	}
 	if m.Told = d.Told; did.Err != nil {
 		m.Told = s.Memory.Told
 	}

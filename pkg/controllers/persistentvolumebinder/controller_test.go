@@ -411,6 +411,120 @@ func TestVolumesOfReplacedClaimsAreHeld(t *testing.T) {
 	}
 }
 
+// What is held stays so when others are repaired or made, when its new claim goes, and until the time is over; the time begins anew with the next
+// leader.
+func TestWhatIsHeldStaysHeld(t *testing.T) {
+	restored := func(c *cluster) {
+		for i := range 8 {
+			name := fmt.Sprint("c-", i)
+			c.put(volume(fmt.Sprint("v-", i), "phase=Bound policy=Delete by=d of="+name), claim(name, "uid=restored-"+name))
+		}
+	}
+	held := func(c *cluster, first int, when string) {
+		c.Helper()
+		for i := first; i < 8; i++ {
+			if v := c.volume(fmt.Sprint("v-", i)); v.Status.Phase != corev1.VolumeBound {
+				c.Errorf("%s: %s is %s", when, v.Name, v.Status.Phase)
+			}
+		}
+	}
+	run(t, Options{}, func(c *cluster) {
+		c.BeforeWrite(func(clienttest.Write) error { return context.DeadlineExceeded })
+		restored(c)
+	}, func(c *cluster) {
+		c.BeforeWrite(nil)
+		time.Sleep(time.Minute)
+		held(c, 0, "at first")
+		for i := range 20 {
+			c.put(volume(fmt.Sprint("other-", i), fmt.Sprint("phase=Bound of=other-", i)), claim(fmt.Sprint("other-", i), fmt.Sprintf("volume=other-%d complete phase=Bound", i)))
+		}
+		time.Sleep(time.Minute)
+		held(c, 0, "many volumes more")
+		for i := range 4 {
+			v := c.volume(fmt.Sprint("v-", i))
+			v.Spec.ClaimRef.UID = ""
+			c.put(v)
+		}
+		time.Sleep(time.Minute)
+		held(c, 4, "half of them are repaired")
+		c.remove("c-4")
+		time.Sleep(time.Minute)
+		held(c, 4, "a new claim has gone")
+		time.Sleep(time.Hour)
+		for i := 4; i < 8; i++ {
+			if v := c.volume(fmt.Sprint("v-", i)); v.Status.Phase != corev1.VolumeReleased {
+				t.Errorf("after an hour: %s is %s", v.Name, v.Status.Phase)
+			}
+		}
+	})
+}
+
+// Volumes and claims are restored from a backup while the controller runs: volumes come one after the other, as new ones.
+func TestRestoredOneAfterTheOther(t *testing.T) {
+	run(t, Options{}, func(c *cluster) {
+		for i := range 8 {
+			c.put(claim(fmt.Sprint("c-", i), fmt.Sprintf("class=manual uid=restored-%d", i)))
+		}
+		for i := range 8 {
+			v := volume(fmt.Sprint("v-", i), fmt.Sprintf("class=manual phase= policy=Delete by=d of=c-%d", i))
+			v.CreationTimestamp = metav1.Now()
+			c.put(v)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		for i := range 8 {
+			if v := c.volume(fmt.Sprint("v-", i)); v.Status.Phase == corev1.VolumeReleased {
+				t.Errorf("%s is Released", v.Name)
+			}
+		}
+	})
+	run(t, Options{}, func(c *cluster) {
+		v := volume("v", "phase= policy=Delete by=d of=data")
+		v.CreationTimestamp = metav1.Now()
+		c.put(claim("data", "uid=new class=manual"), v)
+		time.Sleep(restoredTogether + time.Second)
+		c.phases("v Released")
+	})
+}
+
+// A volume that an administrator frees while the cache shows its claim still becomes Available when the cache shows that the claim has gone, and is not
+// bound to that again.
+func TestFreedWhileTheClaimIsThought(t *testing.T) { // PV-51
+	claims := client.KindFor[*corev1.PersistentVolumeClaim]()
+	run(t, Options{}, func(c *cluster) {
+		c.put(volume("v", "of=data phase=Bound"), claim("data", "volume=v complete phase=Bound has=2Gi"))
+		clienttest.Settle()
+		c.FreezeWatches(claims)
+		c.remove("data")
+		v := c.volume("v")
+		v.Spec.ClaimRef = nil
+		c.put(v)
+		time.Sleep(time.Minute)
+		if ref := c.volume("v").Spec.ClaimRef; ref != nil {
+			t.Errorf("it is bound again to %s", ref.UID)
+		}
+		c.ResumeWatches(claims)
+		clienttest.Settle()
+		c.phases("v Available")
+	})
+}
+
+// A class that the cache does not have yet may say that its volumes are chosen when a pod is scheduled.
+func TestClassesAreReadLive(t *testing.T) { // PV-32, PV-82
+	classes := client.KindFor[*storagev1.StorageClass]()
+	run(t, Options{}, func(c *cluster) {
+		c.put(volume("v", "class=local"), volume("w", "class=none"))
+		clienttest.Settle()
+		c.FreezeWatches(classes)
+		c.put(class("local", noProvisioner, "wait"), claim("data", "class=local"), claim("plain", "class=none"))
+		clienttest.Settle()
+		c.phases("v Available, w Bound")
+		c.ResumeWatches(classes)
+		clienttest.Settle()
+		c.phases("v Available, w Bound")
+	})
+}
+
 // A watch that shows that claims are replaced is proof enough, however many they are.
 func TestReplacementsThatWereSeen(t *testing.T) {
 	run(t, Options{}, func(c *cluster) {

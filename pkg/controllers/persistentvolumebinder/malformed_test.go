@@ -105,7 +105,8 @@ func TestWhoIsConcerned(t *testing.T) {
 	}
 }
 
-// The number of volumes whose claims were replaced is counted once for all that ask at the same time.
+// The number of volumes whose claims were replaced is counted once for all that ask at the same time. Of each of them it is known then, however often
+// it asks.
 func TestCounter(t *testing.T) {
 	k := emptyCaches(t)
 	for i := range 4 {
@@ -113,23 +114,24 @@ func TestCounter(t *testing.T) {
 	}
 	k.show(volume("free", ""))
 	k.show(volume("reserved", "for=c-0 phase=Bound"))
+	k.show(volume("over", "of=c-1 phase=Released"))
+	k.show(volume("restored", "of=c-1 phase=Pending"))
 	k.show(claim("c-0", ""))
 	k.show(claim("c-1", "uid=new"))
-	if replaced, bound := k.count.of(k, epoch); replaced != 1 || bound != 4 {
-		t.Errorf("%d of %d", replaced, bound)
+	ask := func(name string, at time.Duration, replaced, bound int) {
+		t.Helper()
+		if r, b := k.count.of(k, k.volumes.Get("", name), epoch.Add(at)); r != replaced || b != bound {
+			t.Errorf("%s: %d of %d, want %d of %d", name, r, b, replaced, bound)
+		}
 	}
+	ask("v-1", 0, 2, 5)
 	k.show(claim("c-2", "uid=new"))
 	k.show(claim("c-3", "uid=new"))
-	if replaced, bound := k.count.of(k, epoch.Add(countedFor-1)); replaced != 2 || bound != 4 {
-		t.Errorf("counted again, or the one that asks is left out: %d of %d", replaced, bound)
+	ask("v-2", countedFor-1, 3, 5)
+	ask("v-2", countedFor-1, 3, 5)
+	for i := range 4 {
+		k.show(volume(fmt.Sprint("w-", i), "of=c-3 phase=Pending"))
+		ask(fmt.Sprint("w-", i), countedFor-1, 4+i, max(5, 4+i))
 	}
-	for range 4 {
-		k.count.of(k, epoch.Add(countedFor-1))
-	}
-	if replaced, bound := k.count.of(k, epoch.Add(countedFor-1)); replaced != 7 || bound != 7 {
-		t.Errorf("%d of %d", replaced, bound)
-	}
-	if replaced, _ := k.count.of(k, epoch.Add(countedFor+time.Second)); replaced != 3 {
-		t.Errorf("not counted again: %d", replaced)
-	}
+	ask("v-1", countedFor+time.Second, 8, 9)
 }

@@ -3,6 +3,7 @@ package persistentvolumebinder
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ func newCollectors(k *caches) *collectors {
 // term forgets at its end what was begun: another process may lead now.
 func (c *collectors) term(ctx context.Context, _ func(plan.Key)) {
 	<-ctx.Done()
+	c.caches.lost.forget()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.asked)
@@ -243,18 +245,9 @@ func (c *collectors) claimApplied(ctx context.Context, s claimSnapshot, d claimD
 // noteLoser has a claim look for another volume when the cache shows that the one it was to have is taken, unless it does so already.
 func (c *collectors) noteLoser(s claimSnapshot, volume string) {
 	now := c.caches.volumes.Get("", volume)
-	if now != nil && (now == s.Volume || contains(s.Reserved, now) || contains(s.Free, now)) {
+	if now != nil && (now == s.Volume || slices.Contains(s.Reserved, now) || slices.Contains(s.Free, now)) {
 		c.caches.lost.add(now.UID, plan.KeyOf(s.Claim))
 	}
-}
-
-func contains(all []*corev1.PersistentVolume, one *corev1.PersistentVolume) bool {
-	for _, v := range all {
-		if v == one {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *collectors) fail(plugin, operation string) {

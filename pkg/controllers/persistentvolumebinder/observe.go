@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
-	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -135,18 +134,39 @@ func (k *caches) observeClaim(ctx context.Context, r reconcile.Request[claimMemo
 	case has(c.Annotations, bindCompleted):
 		err = prove(ctx, r, &s)
 	case waits(c):
-		k.look(&s)
+		err = k.look(ctx, r, &s)
 	}
 	o.Snapshot = s
 	return o, err
 }
 
-// prove reads the volume of a claim live that is not as it should be: a claim is not Lost because a cache is late.
+// prove reads live what the cache shows of a claim that was bound and its volume, if they do not belong together there: a cache may be late.
 func prove(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
 	c, cached := s.Claim, s.Volume
-	if c.Spec.VolumeName == "" || c.Status.Phase == corev1.ClaimLost && cached == nil || cached != nil && (cached.Spec.ClaimRef == nil || names(cached, c)) {
+	switch {
+	case c.Spec.VolumeName == "", cached == nil && c.Status.Phase == corev1.ClaimLost, cached != nil && names(cached, c):
 		return nil
+	case cached != nil && cached.Spec.ClaimRef == nil:
+		return proveClaim(ctx, r, s)
 	}
+	return proveVolume(ctx, r, s)
+}
+
+// proveClaim reads a claim live whose volume names none. The volume is bound to it again only if the claim has not gone meanwhile: an administrator
+// has freed it then.
+func proveClaim(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
+	c := &corev1.PersistentVolumeClaim{}
+	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), r.Key, c)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("the claim, whose volume names none, cannot be read live: %w", err)
+	}
+	s.Late = err != nil || c.UID != s.Claim.UID
+	return nil
+}
+
+// proveVolume reads the volume of a claim live: a claim is not Lost because the cache does not have its volume.
+func proveVolume(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
+	c, cached := s.Claim, s.Volume
 	v := &corev1.PersistentVolume{}
 	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolume](), plan.Key{Name: c.Spec.VolumeName}, v)
 	switch {
@@ -161,7 +181,7 @@ func prove(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapsh
 }
 
 // look finds what a claim without a volume may be bound to, or has to wait for.
-func (k *caches) look(s *claimSnapshot) {
+func (k *caches) look(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) (err error) {
 	c := s.Claim
 	class, named := classOf(c)
 	for _, v := range k.volumes.claimed.By(c.Namespace + "/" + c.Name) {
@@ -170,25 +190,26 @@ func (k *caches) look(s *claimSnapshot) {
 		}
 	}
 	slices.SortFunc(s.Reserved, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
-	if class != "" {
-		s.Class = k.classes.Get("", class)
-	}
 	if best(c, class, s.Reserved) != nil {
-		return
+		return nil
 	}
-	if !delayed(s.Class) {
-		s.Free = found(c, class, k.volumes.free.By)
+	s.Free = found(c, class, k.volumes.free.By)
+	if s.Class, err = k.class(ctx, r, s, class); err != nil {
+		return err
+	}
+	if delayed(s.Class) {
+		s.Free = nil
 	}
 	switch {
 	case len(s.Free) > 0:
-		return
+		return nil
 	case !named:
 		if s.Default = k.defaultClass(); s.Default != nil && !delayed(s.Default) {
 			s.FreeOfDefault = found(c, s.Default.Name, k.volumes.free.By)
 		}
 	case delayed(s.Class) && !has(c.Annotations, selectedNode):
 		s.Pods = k.unscheduled(c)
-		return
+		return nil
 	}
 	switch name := driverOf(cmp.Or(s.Class, s.Default)); {
 	case name != "" && !s.Static:
@@ -196,6 +217,27 @@ func (k *caches) look(s *claimSnapshot) {
 	case s.Default == nil:
 		s.Near = nearest(c, class, k.volumes.idle.By(everything))
 	}
+	return nil
+}
+
+// class returns the class of a claim. That there is none is proved by a live read before something comes of it: a class is often created together
+// with the first claim, and it may say that its volumes are chosen when a pod is scheduled.
+func (k *caches) class(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot, name string) (*storagev1.StorageClass, error) {
+	if name == "" {
+		return nil, nil
+	}
+	told := s.Memory.UID == s.Claim.UID && s.Memory.Told != ""
+	if class := k.classes.Get("", name); class != nil || told && len(s.Free) == 0 {
+		return class, nil
+	}
+	class := &storagev1.StorageClass{}
+	switch err := r.Reader.Get(ctx, client.MappingFor[*storagev1.StorageClass](), plan.Key{Name: name}, class); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("the class %s of the claim cannot be read live: %w", name, err)
+	}
+	return class, nil
 }
 
 // defaultClass returns the class of claims that name none: of several the newest, and of these the first by name (PV-16).
@@ -218,7 +260,7 @@ func isDefault(class *storagev1.StorageClass) bool {
 // unscheduled returns the names of the pods that use a claim and are to be scheduled.
 func (k *caches) unscheduled(c *corev1.PersistentVolumeClaim) (names []string) {
 	for _, p := range k.pods.Naming(c.Namespace, c.Name) {
-		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !podutil.Finished(p) {
+		if unplaced(p) {
 			names = append(names, p.Name)
 		}
 	}
@@ -271,15 +313,18 @@ func deleted(c reconcile.Change, v *corev1.PersistentVolume) bool {
 }
 
 // proveOrphan reads the claim of a volume live. If there is another one in its place, and no watch has shown how that came about, it counts with
-// how many volumes it is so.
+// how many volumes it is so. A volume that is held stays so, however few others are, and whatever becomes of the claim: those that were repaired, or
+// were made since, do not prove that the others are to go.
 func (k *caches) proveOrphan(ctx context.Context, r reconcile.Request[volumeMemory], s *volumeSnapshot) error {
-	ref := s.Volume.Spec.ClaimRef
-	if s.Claim != nil && !s.Memory.Deleted {
-		s.Replaced, s.Bound = k.count.of(k, r.Now)
-		s.Tripped = k.brake.Trips(s.Replaced, s.Bound)
+	ref, held := s.Volume.Spec.ClaimRef, !s.Memory.Held.IsZero()
+	unseen := s.Claim != nil && !s.Memory.Deleted
+	if unseen || held {
+		s.Replaced, s.Bound = k.count.of(k, s.Volume, r.Now)
+		s.Tripped = held && !k.brake.Released() || k.brake.Trips(s.Replaced, s.Bound)
 	}
-	if held := s.Memory.Held; s.Tripped && (held.IsZero() || r.Now.Sub(held) < heldFor) {
-		return nil // it is held, whatever a live read shows
+	s.Early = unseen && restored(r.Now, s.Volume)
+	if s.Early || s.Tripped && (!held || r.Now.Sub(s.Memory.Held) < heldFor) {
+		return nil // it stays, whatever a live read shows
 	}
 	c := &corev1.PersistentVolumeClaim{}
 	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: ref.Namespace, Name: ref.Name}, c)

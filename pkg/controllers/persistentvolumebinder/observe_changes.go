@@ -56,7 +56,7 @@ func (k *caches) fitted(v *corev1.PersistentVolume) (all []*corev1.PersistentVol
 		return nil // the scheduler binds these
 	}
 	for _, c := range k.claims.waiting.By(shelf(class, v.Spec.VolumeMode, v.Spec.VolumeAttributesClassName)) {
-		if len(misfits(c, class, v)) == 0 {
+		if fits(c, class, v) {
 			all = append(all, c)
 		}
 	}
@@ -109,7 +109,7 @@ func unplaced(p *corev1.Pod) bool {
 	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !podutil.Finished(p)
 }
 
-// volumesByClaim returns the volumes that name a claim, if what the change says concerns them: that it has gone, or is another one, or is bound
+// volumesByClaim returns the volumes that name a claim and the one that it names, if what the change says concerns them: that it has gone, or is another one, or is bound
 // elsewhere.
 func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
 	was, _ := before.(*corev1.PersistentVolumeClaim)
@@ -117,47 +117,53 @@ func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
 	if was != nil && is != nil && was.UID == is.UID && was.Spec.VolumeName == is.Spec.VolumeName && (was.DeletionTimestamp == nil) == (is.DeletionTimestamp == nil) {
 		return nil
 	}
-	c := is
-	if c == nil {
-		c = was
+	seen := map[plan.Key]bool{}
+	for _, c := range []*corev1.PersistentVolumeClaim{is, was} {
+		if c == nil {
+			continue
+		}
+		for _, v := range k.volumes.claimed.By(c.Namespace + "/" + c.Name) {
+			seen[plan.Key{Name: v.Name}] = true
+		}
+		if c.Spec.VolumeName != "" { // which may wait for it, and name it no longer
+			seen[plan.Key{Name: c.Spec.VolumeName}] = true
+		}
 	}
-	for _, v := range k.volumes.claimed.By(c.Namespace + "/" + c.Name) {
-		keys = append(keys, plan.Key{Name: v.Name})
-	}
-	return keys
+	return slices.Collect(maps.Keys(seen))
 }
 
-// counter counts how many volumes are bound to claims in whose place there are others. It is asked seldom, and then for many volumes at once: so
-// it counts once a second, and takes each volume that it is asked about until then for one more.
+// counter counts how many volumes are for claims in whose place there are others. It is asked seldom, and then for many volumes at once: so
+// it counts once a second, and adds each volume that it is asked about until then.
 type counter struct {
-	mu              sync.Mutex
-	at              time.Time
-	replaced, bound int
+	mu       sync.Mutex
+	at       time.Time
+	replaced map[types.UID]bool // volumes
+	bound    int
 }
 
 // countedFor is how long the numbers serve.
 const countedFor = time.Second
 
-func (n *counter) of(k *caches, now time.Time) (replaced, bound int) {
+// of returns how many volumes, the asked one among them, are for claims in whose place there are others, and how many are for a claim at all.
+func (n *counter) of(k *caches, asked *corev1.PersistentVolume, now time.Time) (replaced, bound int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.at.IsZero() && now.Sub(n.at) < countedFor {
-		n.replaced++
-		n.bound = max(n.bound, n.replaced)
-		return n.replaced, n.bound
-	}
-	n.at, n.replaced, n.bound = now, 0, 0
-	for v := range k.volumes.All() {
-		ref := v.Spec.ClaimRef
-		if v.Status.Phase != corev1.VolumeBound || ref == nil || ref.UID == "" {
-			continue
-		}
-		n.bound++
-		if c := k.claims.Get(ref.Namespace, ref.Name); c != nil && c.UID != ref.UID {
-			n.replaced++
+	if n.at.IsZero() || now.Sub(n.at) >= countedFor {
+		n.at, n.replaced, n.bound = now, map[types.UID]bool{}, 0
+		for v := range k.volumes.All() {
+			ref := v.Spec.ClaimRef
+			if ref == nil || ref.UID == "" || v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
+				continue
+			}
+			n.bound++
+			if c := k.claims.Get(ref.Namespace, ref.Name); c != nil && c.UID != ref.UID {
+				n.replaced[v.UID] = true
+			}
 		}
 	}
-	return n.replaced, n.bound
+	n.replaced[asked.UID] = true
+	n.bound = max(n.bound, len(n.replaced))
+	return len(n.replaced), n.bound
 }
 
 // losers are the claims of which a write was not sent because somebody else had taken the volume. They look for another one as soon as the cache
@@ -174,6 +180,13 @@ func (l *losers) add(volume types.UID, key plan.Key) {
 		l.keys = map[types.UID][]plan.Key{}
 	}
 	l.keys[volume] = append(l.keys[volume], key)
+}
+
+// forget is for the end of a term.
+func (l *losers) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.keys)
 }
 
 func (l *losers) take(volume types.UID) []plan.Key {

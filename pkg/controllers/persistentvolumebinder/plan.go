@@ -27,8 +27,8 @@ const (
 // claimSnapshot is what one reconcile of a claim has observed. Its objects belong to shared caches.
 type claimSnapshot struct {
 	Claim *corev1.PersistentVolumeClaim
-	// Volume is the one that the claim names; nil if there is none. Of a claim that is about to be Lost it was read live, and Late says that the
-	// cache shows another version.
+	// Volume is the one that the claim names; nil if there is none. Of a claim that is about to be Lost it was read live. Late says that a live read
+	// has shown something else than the cache.
 	Volume *corev1.PersistentVolume
 	Late   bool
 
@@ -78,6 +78,8 @@ func planClaim(_ time.Time, s claimSnapshot) (d claimDecision, p plan.Plan) {
 	switch {
 	case c == nil:
 		p.Why = "the claim is gone"
+	case s.Late:
+		d.Told, p = s.Memory.Told, plan.Plan{Why: "the cache lags behind the server, which is waited for", Requeue: late}
 	case has(c.Annotations, bindCompleted):
 		d, p = planCompleted(s)
 	case c.DeletionTimestamp != nil: // PV-75
@@ -96,8 +98,6 @@ func has(annotations map[string]string, key string) bool { _, ok := annotations[
 func planCompleted(s claimSnapshot) (claimDecision, plan.Plan) {
 	c, v := s.Claim, s.Volume
 	switch {
-	case s.Late:
-		return claimDecision{Told: s.Memory.Told}, plan.Plan{Why: "the cache of volumes lags behind the server, which is waited for", Requeue: late}
 	case c.Spec.VolumeName == "":
 		return lose(s, "it names no volume any more", event{corev1.EventTypeWarning, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"})
 	case v == nil:
@@ -179,6 +179,8 @@ func contradiction(s claimSnapshot) (e event, why string) {
 	return event{}, ""
 }
 
+const waitForPodScheduled = "WaitForPodScheduled"
+
 // waitForPod says which pods are to be scheduled (PV-17).
 func waitForPod(s claimSnapshot) (claimDecision, plan.Plan) {
 	why := "it waits for its first consumer: a pod that uses it is to be scheduled"
@@ -186,22 +188,23 @@ func waitForPod(s claimSnapshot) (claimDecision, plan.Plan) {
 	case 0:
 		return wait(s, why, event{corev1.EventTypeNormal, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"})
 	case 1:
-		return wait(s, why+", "+s.Pods[0], event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pod %s to be scheduled", s.Pods[0])})
+		return wait(s, why+", "+s.Pods[0], event{corev1.EventTypeNormal, waitForPodScheduled, fmt.Sprintf("waiting for pod %s to be scheduled", s.Pods[0])})
 	default:
 		all := strings.Join(s.Pods, ",")
-		return wait(s, why+", "+all, event{corev1.EventTypeNormal, "WaitForPodScheduled", fmt.Sprintf("waiting for pods %s to be scheduled", all)})
+		return wait(s, why+", "+all, event{corev1.EventTypeNormal, waitForPodScheduled, fmt.Sprintf("waiting for pods %s to be scheduled", all)})
 	}
 }
 
 // nearMisses says of the volumes that come nearest why they do not fit.
 func nearMisses(s claimSnapshot) string {
 	class, _ := classOf(s.Claim)
+	w := demandOf(s.Claim, class)
 	var all []string
 	for _, v := range s.Near {
-		all = append(all, fmt.Sprintf("%s %s", v.Name, strings.Join(misfits(s.Claim, class, v), ", ")))
+		all = append(all, fmt.Sprintf("%s %s", v.Name, strings.Join(w.lacks(v), ", ")))
 	}
 	for _, v := range s.Reserved {
-		all = append(all, fmt.Sprintf("%s, which is reserved for it, %s", v.Name, strings.Join(misfits(s.Claim, class, v), ", ")))
+		all = append(all, fmt.Sprintf("%s, which is reserved for it, %s", v.Name, strings.Join(w.lacks(v), ", ")))
 	}
 	if len(all) == 0 {
 		return ", and there is no free one"
@@ -218,4 +221,10 @@ func (e event) of(o plan.Object) plan.Step {
 	return plan.RecordEvent{Object: o, Event: plan.Event{Type: e.kind, Reason: e.reason, Message: e.message}}
 }
 
-func (e event) told() string { return e.reason + ": " + e.message }
+// told is what is remembered of the event, so that it is not said again. The pods that a claim waits for change often: that it waits is said once.
+func (e event) told() string {
+	if e.reason == waitForPodScheduled {
+		return e.reason
+	}
+	return e.reason + ": " + e.message
+}

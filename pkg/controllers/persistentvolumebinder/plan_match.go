@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"iter"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -51,43 +53,105 @@ func free(v *corev1.PersistentVolume) bool {
 	return v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable && v.DeletionTimestamp == nil
 }
 
-// misfits says what keeps a volume from a claim of a class; nothing if it may be bound to it. Of a volume that is reserved for the claim, class,
-// selector and phase do not count (PV-29, PV-30, PV-31).
-func misfits(c *corev1.PersistentVolumeClaim, class string, v *corev1.PersistentVolume) (why []string) {
-	add := func(is bool, format string, values ...any) {
+// demand is what a claim asks of volumes.
+type demand struct {
+	claim    *corev1.PersistentVolumeClaim
+	class    string
+	size     resource.Quantity
+	selector labels.Selector // what cannot be read selects nothing
+}
+
+func demandOf(c *corev1.PersistentVolumeClaim, class string) demand {
+	w := demand{claim: c, class: class, size: requested(c), selector: labels.Everything()}
+	if c.Spec.Selector == nil {
+		return w
+	}
+	selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
+	if w.selector = selector; err != nil {
+		w.selector = labels.Nothing()
+	}
+	return w
+}
+
+// misfits are what keeps a volume from a claim, as a set.
+type misfits uint16
+
+const (
+	tooSmall misfits = 1 << iota
+	lacksMode
+	otherVolumeMode
+	otherAttributes
+	goes
+	taken
+	released
+	unavailable
+	otherClass
+	unselected
+)
+
+func (m misfits) has(one misfits) bool { return m&one != 0 }
+func (m misfits) count() int           { return bits.OnesCount16(uint16(m)) }
+
+// keeps returns what keeps a volume from the claim; nothing if it may be bound to it. Of a volume that is reserved for the claim, class, selector and
+// phase do not count (PV-29, PV-30, PV-31).
+func (w *demand) keeps(v *corev1.PersistentVolume) (m misfits) {
+	add := func(is bool, one misfits) {
 		if is {
+			m |= one
+		}
+	}
+	c, has := w.claim, capacity(v)
+	add(has.Cmp(w.size) < 0, tooSmall)
+	for _, mode := range c.Spec.AccessModes {
+		add(!slices.Contains(v.Spec.AccessModes, mode), lacksMode)
+	}
+	add(volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode), otherVolumeMode)
+	add(ptr.Deref(v.Spec.VolumeAttributesClassName, "") != ptr.Deref(c.Spec.VolumeAttributesClassName, ""), otherAttributes)
+	add(v.DeletionTimestamp != nil, goes)
+	if names(v, c) {
+		return m
+	}
+	named, phase := v.Spec.ClaimRef != nil, v.Status.Phase
+	add(named && phase != corev1.VolumeReleased, taken)
+	add(named && phase == corev1.VolumeReleased, released)
+	add(!named && phase != corev1.VolumeAvailable, unavailable)
+	add(classOfVolume(v) != w.class, otherClass)
+	add(!w.selector.Matches(labels.Set(v.Labels)), unselected)
+	return m
+}
+
+// lacks says what keeps a volume from the claim, for people.
+func (w *demand) lacks(v *corev1.PersistentVolume) (why []string) {
+	m := w.keeps(v)
+	add := func(one misfits, format string, values ...any) {
+		if m.has(one) {
 			why = append(why, fmt.Sprintf(format, values...))
 		}
 	}
-	size, has := requested(c), capacity(v)
-	if has.Cmp(size) < 0 {
-		add(true, "has %s of %s", has.String(), size.String())
+	c, has := w.claim, capacity(v)
+	add(tooSmall, "has %s of %s", has.String(), w.size.String())
+	for _, mode := range c.Spec.AccessModes {
+		if !slices.Contains(v.Spec.AccessModes, mode) {
+			add(lacksMode, "lacks the access mode %s", mode)
+		}
 	}
-	for _, m := range c.Spec.AccessModes {
-		add(!slices.Contains(v.Spec.AccessModes, m), "lacks the access mode %s", m)
-	}
-	add(volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode), "has the volume mode %s", volumeMode(v.Spec.VolumeMode))
-	if is, wanted := ptr.Deref(v.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Spec.VolumeAttributesClassName, ""); is != wanted {
-		add(true, "has the volume attributes class %q and not %q", is, wanted)
-	}
-	add(v.DeletionTimestamp != nil, "is being deleted")
-	if names(v, c) {
-		return why
-	}
+	add(otherVolumeMode, "has the volume mode %s", volumeMode(v.Spec.VolumeMode))
+	add(otherAttributes, "has the volume attributes class %q and not %q", ptr.Deref(v.Spec.VolumeAttributesClassName, ""), ptr.Deref(c.Spec.VolumeAttributesClassName, ""))
+	add(goes, "is being deleted")
 	if ref := v.Spec.ClaimRef; ref != nil {
-		add(v.Status.Phase != corev1.VolumeReleased, "is for the claim %s/%s", ref.Namespace, ref.Name)
-		add(v.Status.Phase == corev1.VolumeReleased, "is Released, and free again when its claimRef is removed")
-	} else {
-		add(v.Status.Phase != corev1.VolumeAvailable, "is %s", cmp.Or(v.Status.Phase, corev1.VolumePending))
+		add(taken, "is for the claim %s/%s", ref.Namespace, ref.Name)
 	}
-	if of := classOfVolume(v); of != class {
-		add(true, "has the class %q and not %q", of, class)
-	}
-	if c.Spec.Selector != nil {
-		selector, err := metav1.LabelSelectorAsSelector(c.Spec.Selector)
-		add(err != nil || !selector.Matches(labels.Set(v.Labels)), "lacks labels that are selected")
-	}
+	add(released, "is Released, and free again when its claimRef is removed")
+	add(unavailable, "is %s", cmp.Or(v.Status.Phase, corev1.VolumePending))
+	add(otherClass, "has the class %q and not %q", classOfVolume(v), w.class)
+	add(unselected, "lacks labels that are selected")
 	return why
+}
+
+// fits reports whether a claim of a class may be bound to a volume.
+func fits(c *corev1.PersistentVolumeClaim, class string, v *corev1.PersistentVolume) bool {
+	w := demandOf(c, class)
+	return w.keeps(v) == 0
 }
 
 func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
@@ -96,21 +160,20 @@ func volumeMode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 
 // mismatch says why a claim cannot have the volume that it names; empty if it can (PV-21, PV-33, PV-60). The selector does not count.
 func mismatch(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) string {
-	size, has := requested(c), capacity(v)
 	class, _ := classOf(c)
-	lacks := slices.ContainsFunc(c.Spec.AccessModes, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(v.Spec.AccessModes, m) })
-	switch {
-	case v.DeletionTimestamp != nil:
+	w := demandOf(c, class)
+	switch m := w.keeps(v); {
+	case m.has(goes):
 		return fmt.Sprintf("the volume is marked for deletion %q", v.Name)
-	case has.Cmp(size) < 0:
+	case m.has(tooSmall):
 		return "requested PV is too small"
-	case classOfVolume(v) != class:
+	case m.has(otherClass):
 		return "storageClassName does not match"
-	case ptr.Deref(v.Spec.VolumeAttributesClassName, "") != ptr.Deref(c.Spec.VolumeAttributesClassName, ""):
+	case m.has(otherAttributes):
 		return "volumeAttributesClassName does not match"
-	case volumeMode(c.Spec.VolumeMode) != volumeMode(v.Spec.VolumeMode):
+	case m.has(otherVolumeMode):
 		return "incompatible volumeMode"
-	case lacks:
+	case m.has(lacksMode):
 		return "incompatible accessMode"
 	}
 	return ""
@@ -119,24 +182,63 @@ func mismatch(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) strin
 // best returns the volume that a claim is bound to, of those that it may be bound to; nil if there is none. One that is reserved for it comes
 // before all others (PV-30). Of these, those with the fewest access modes come first, and of these the smallest (PV-28, PV-31). Which of
 // several equal ones it is differs from claim to claim, so that claims that are planned at the same time do not all want the same one.
-func best(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) (first *corev1.PersistentVolume) {
-	for _, v := range volumes {
-		if len(misfits(c, class, v)) == 0 && (first == nil || preferred(c, v, first) < 0) {
-			first = v
-		}
+func best(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) *corev1.PersistentVolume {
+	w := demandOf(c, class)
+	for _, v := range first(1, w.candidates(volumes)) {
+		return v
 	}
-	return first
+	return nil
 }
 
-func preferred(c *corev1.PersistentVolumeClaim, a, b *corev1.PersistentVolume) int {
-	sizeA, sizeB := capacity(a), capacity(b)
+// candidate is a volume with what decides whether it comes before others.
+type candidate struct {
+	volume      *corev1.PersistentVolume
+	wrong       int // how much keeps it from the claim
+	reservation int
+	modes       int
+	size        resource.Quantity
+	chance      uint64
+}
+
+// candidates yields the volumes that fit.
+func (w *demand) candidates(volumes []*corev1.PersistentVolume) iter.Seq[candidate] {
+	return func(yield func(candidate) bool) {
+		for _, v := range volumes {
+			if w.keeps(v) != 0 {
+				continue
+			}
+			c := candidate{v, 0, reservation(v, w.claim), modesOf(v.Spec.AccessModes).count(), capacity(v), chance(w.claim.UID, v.UID)}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+func (a candidate) compare(b candidate) int {
 	return cmp.Or(
-		-cmp.Compare(reservation(a, c), reservation(b, c)),
-		cmp.Compare(modesOf(a.Spec.AccessModes).count(), modesOf(b.Spec.AccessModes).count()),
-		sizeA.Cmp(sizeB),
-		cmp.Compare(chance(c.UID, a.UID), chance(c.UID, b.UID)),
-		strings.Compare(a.Name, b.Name),
+		cmp.Compare(a.wrong, b.wrong),
+		-cmp.Compare(a.reservation, b.reservation),
+		cmp.Compare(a.modes, b.modes),
+		a.size.Cmp(b.size),
+		cmp.Compare(a.chance, b.chance),
+		strings.Compare(a.volume.Name, b.volume.Name),
 	)
+}
+
+// first returns the volumes of the n candidates that come first, in their order.
+func first(n int, candidates iter.Seq[candidate]) (volumes []*corev1.PersistentVolume) {
+	var top []candidate
+	for c := range candidates {
+		if at, _ := slices.BinarySearchFunc(top, c, candidate.compare); at < n {
+			top = slices.Insert(top, at, c)
+			top = top[:min(n, len(top))]
+		}
+	}
+	for _, c := range top {
+		volumes = append(volumes, c.volume)
+	}
+	return volumes
 }
 
 // reservation is how much a volume is a claim's own: one that names its uid is more so than one that names it alone.
@@ -205,7 +307,12 @@ func shelf(class string, mode *corev1.PersistentVolumeMode, attributes *string) 
 // place is where volumes of one size and one set of access modes are found on a shelf. Sizes are equal here that have the same number of bits.
 func place(shelf string, m modes, size int) string { return fmt.Sprintf("%s\n%d\n%d", shelf, m, size) }
 
-func sizeOf(q resource.Quantity) int { return bits.Len64(uint64(max(0, q.Value()))) }
+func sizeOf(q resource.Quantity) int {
+	if q.CmpInt64(math.MaxInt64) > 0 {
+		return largest // more than q.Value can say
+	}
+	return bits.Len64(uint64(max(0, q.Value())))
+}
 
 // placesOf are the values of a volume in the index of free ones: its shelf, and its place on that. A volume that is not free has none.
 func placesOf(v *corev1.PersistentVolume) []string {
@@ -219,47 +326,38 @@ func placesOf(v *corev1.PersistentVolume) []string {
 // largest is how many bits a size has at most.
 const largest = 64
 
+// handedOn is how many volumes that fit a claim are handed on to plan.
+const handedOn = 4
+
 // found returns the volumes of one place that fit a claim, on the first place that has some, beginning with the smallest set of access modes and
 // the smallest sizes. by is the index of free volumes.
-func found(c *corev1.PersistentVolumeClaim, class string, by func(string) []*corev1.PersistentVolume) (fit []*corev1.PersistentVolume) {
+func found(c *corev1.PersistentVolumeClaim, class string, by func(string) []*corev1.PersistentVolume) []*corev1.PersistentVolume {
 	on := shelf(class, c.Spec.VolumeMode, c.Spec.VolumeAttributesClassName)
 	if len(by(on)) == 0 {
 		return nil
 	}
+	w := demandOf(c, class)
 	for _, m := range modesOf(c.Spec.AccessModes).supersets() {
-		for size := sizeOf(requested(c)); size <= largest; size++ {
-			for _, v := range by(place(on, m, size)) {
-				if len(misfits(c, class, v)) == 0 {
-					fit = append(fit, v)
-				}
-			}
-			if len(fit) > 0 {
-				return fewest(c, fit)
+		for size := sizeOf(w.size); size <= largest; size++ {
+			if fit := first(handedOn, w.candidates(by(place(on, m, size)))); len(fit) > 0 {
+				return fit
 			}
 		}
 	}
 	return nil
 }
 
-// handedOn is how many volumes that fit a claim are handed on to plan.
-const handedOn = 4
-
-func fewest(c *corev1.PersistentVolumeClaim, fit []*corev1.PersistentVolume) []*corev1.PersistentVolume {
-	slices.SortFunc(fit, func(a, b *corev1.PersistentVolume) int { return preferred(c, a, b) })
-	return fit[:min(len(fit), handedOn)]
-}
-
 // nearest returns the volumes of which the least keeps them from a claim.
 func nearest(c *corev1.PersistentVolumeClaim, class string, volumes []*corev1.PersistentVolume) []*corev1.PersistentVolume {
 	const most = 3
-	wrong := make(map[*corev1.PersistentVolume]int, len(volumes))
-	for _, v := range volumes {
-		wrong[v] = len(misfits(c, class, v))
-	}
-	all := slices.SortedFunc(slices.Values(volumes), func(a, b *corev1.PersistentVolume) int {
-		return cmp.Or(cmp.Compare(wrong[a], wrong[b]), strings.Compare(a.Name, b.Name))
+	w := demandOf(c, class)
+	return first(most, func(yield func(candidate) bool) {
+		for _, v := range volumes {
+			if !yield(candidate{volume: v, wrong: w.keeps(v).count()}) {
+				return
+			}
+		}
 	})
-	return all[:min(len(all), most)]
 }
 
 // selectable reports whether the selector of a claim can be read.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // index is the index of free volumes over some.
@@ -121,6 +122,10 @@ func TestPV31TiesAreSpread(t *testing.T) {
 }
 
 func TestPV92NearestVolumes(t *testing.T) {
+	lacks := func(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) []string {
+		w := demandOf(c, "fast")
+		return w.lacks(v)
+	}
 	c := claim("c", "5Gi block selects=red attributes=gold rwx")
 	far, near := volume("far", "phase=Released other=gone class=x deleting"), volume("near", "block attributes=gold rwx color=red 4Gi")
 	if got := nearest(c, "fast", volumes(far, volume("b", ""), volume("a", ""), near)); called(got) != "near a b" {
@@ -128,13 +133,28 @@ func TestPV92NearestVolumes(t *testing.T) {
 	}
 	want := `has 2Gi of 5Gi, lacks the access mode ReadWriteMany, has the volume mode Filesystem, has the volume attributes class "" and not "gold", is being deleted, ` +
 		`is Released, and free again when its claimRef is removed, has the class "x" and not "fast", lacks labels that are selected`
-	if got := strings.Join(misfits(c, "fast", far), ", "); got != want {
+	if got := strings.Join(lacks(c, far), ", "); got != want {
 		t.Errorf("%s", got)
 	}
-	if got := strings.Join(misfits(claim("c", ""), "fast", volume("v", "of=rival phase=Bound")), ", "); got != "is for the claim shop/rival" {
+	if got := strings.Join(lacks(claim("c", ""), volume("v", "of=rival phase=Bound")), ", "); got != "is for the claim shop/rival" {
 		t.Errorf("%s", got)
 	}
-	if got := strings.Join(misfits(claim("c", ""), "fast", volume("v", "phase=")), ", "); got != "is Pending" {
+	if got := strings.Join(lacks(claim("c", ""), volume("v", "phase=")), ", "); got != "is Pending" {
 		t.Errorf("%s", got)
+	}
+}
+
+// A capacity that no 64 bits can hold is the largest size.
+func TestHugeVolumes(t *testing.T) {
+	huge := volume("huge", "")
+	huge.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("10E")
+	for _, asks := range []string{"1Gi", "9E", "10E"} {
+		c := claim("c", asks)
+		if got := found(c, "fast", index(huge)); called(got) != "huge" {
+			t.Errorf("%s: %q", asks, called(got))
+		}
+	}
+	if got := found(claim("c", "11E"), "fast", index(huge)); len(got) != 0 {
+		t.Errorf("%q", called(got))
 	}
 }

@@ -22,10 +22,11 @@ type volumeSnapshot struct {
 	// empty for no claim.
 	Read bool
 	Live types.UID
-	// Replaced and Bound are how many volumes are bound to claims in whose place there are others, and how many are bound at all, if somebody has
-	// to prove that this one is to be released. Tripped says that so many are out of the ordinary.
+	// Replaced and Bound are how many volumes are for claims in whose place there are others, and how many are for claims at all, if somebody has
+	// to prove that this one is to be released. Tripped says that so many are out of the ordinary, or were when this one was first held. Early says
+	// that the volume is too new to tell.
 	Replaced, Bound int
-	Tripped         bool
+	Tripped, Early  bool
 
 	Memory volumeMemory
 }
@@ -94,7 +95,7 @@ func takes(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	case has(c.Annotations, bindCompleted):
 		return c.Spec.VolumeName == v.Name
 	}
-	return c.DeletionTimestamp == nil && (c.Spec.VolumeName == v.Name || c.Spec.VolumeName == "" && len(misfits(c, class, v)) == 0)
+	return c.DeletionTimestamp == nil && (c.Spec.VolumeName == v.Name || c.Spec.VolumeName == "" && fits(c, class, v))
 }
 
 // planClaimed is about a volume whose claim exists (PV-38, PV-39).
@@ -111,7 +112,7 @@ func planClaimed(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) 
 	case c.Spec.VolumeName == "":
 		p.Why = fmt.Sprintf("it is for the claim %s/%s, which is not bound yet", c.Namespace, c.Name)
 		return d, p
-	case has(v.Annotations, provisionedBy) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+	case has(v.Annotations, provisionedBy) && !has(v.Annotations, boundByController) && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
 		return release(s, after, p, fmt.Sprintf("it was made for the claim %s/%s, which is bound to %s", c.Namespace, c.Name, c.Spec.VolumeName))
 	}
 	p.Steps = change(nil, v, unbound(after), "", "its claim is bound to "+c.Spec.VolumeName)
@@ -133,6 +134,15 @@ func unbound(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 // heldFor is how long a volume is held at most.
 const heldFor = time.Hour
 
+// restoredTogether is how long after its creation a volume is not released whose claim has another uid: after a restore from a backup there are more
+// such volumes, and the first ones are not to be taken for the only ones.
+const restoredTogether = 10 * time.Second
+
+func restored(now time.Time, v *corev1.PersistentVolume) bool {
+	age := now.Sub(v.CreationTimestamp.Time)
+	return age >= 0 && age < restoredTogether
+}
+
 // lookAtHeld is when a volume that is held is looked at again.
 const lookAtHeld = 15 * time.Second
 
@@ -151,13 +161,17 @@ func planOrphan(now time.Time, s volumeSnapshot, after *corev1.PersistentVolume,
 	switch {
 	case s.Tripped && now.Sub(held) < heldFor:
 		d.Held, p.Requeue = held, lookAtHeld
-		p.Why = fmt.Sprintf("it is held: its claim %s/%s has another uid than the one that it was bound to. So it is with %d of %d bound volumes, as after claims were restored from a backup",
+		p.Why = fmt.Sprintf("it is held: its claim %s/%s has been replaced by one with another uid. So it is with %d of %d volumes of claims, as after claims were restored from a backup",
 			ref.Namespace, ref.Name, s.Replaced, s.Bound)
 		return d, p
-	case !s.Read:
-		p.Why, p.Requeue = "its claim is to be read live", time.Millisecond
+	case s.Early:
+		p.Requeue = v.CreationTimestamp.Add(restoredTogether).Sub(now)
+		p.Why = fmt.Sprintf("it is new, and its claim %s/%s has another uid than the one that it names: whether there are more such volumes shows in a moment", ref.Namespace, ref.Name)
 		return d, p
-	case s.Live == ref.UID:
+	case !s.Read:
+		p.Why, p.Requeue = "its claim is to be read live", late
+		return d, p
+	case s.Live == ref.UID, s.Live != "" && s.Claim == nil: // of another one, the cache is to show how it came about
 		p.Why, p.Requeue = fmt.Sprintf("the claim %s/%s exists, which the cache does not show yet", ref.Namespace, ref.Name), late
 		return d, p
 	}
@@ -197,7 +211,7 @@ func reclaim(s volumeSnapshot, after *corev1.PersistentVolume, p plan.Plan) (d v
 	case policy == corev1.PersistentVolumeReclaimDelete && external:
 		p.Why = "it is Released, and its driver deletes it"
 	case policy == corev1.PersistentVolumeReclaimDelete:
-		return fail(s, after, p, "VolumeFailedDelete", "no driver deletes this volume: delete what it stands for, and then the PersistentVolume")
+		return fail(s, after, p, "VolumeFailedDelete", "no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete the PersistentVolume")
 	case policy == corev1.PersistentVolumeReclaimRecycle:
 		return fail(s, after, p, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
 	default:

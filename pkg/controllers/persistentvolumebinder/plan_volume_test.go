@@ -11,7 +11,7 @@ import (
 func TestPlanVolume(t *testing.T) {
 	const released = "V/status phase=Released"
 	gone := func(v *corev1.PersistentVolume) volumeSnapshot { return volumeSnapshot{Volume: v, Read: true} }
-	noDeleter := "no driver deletes this volume: delete what it stands for, and then the PersistentVolume"
+	noDeleter := "no driver deletes this volume: delete what it stands for, set its reclaim policy to Retain, and delete the PersistentVolume"
 	for _, row := range []struct {
 		name string
 		s    volumeSnapshot
@@ -42,12 +42,16 @@ func TestPlanVolume(t *testing.T) {
 		{"PV-39: its claim has another one: it was made for it", volumeSnapshot{Volume: volume("v", "of=c phase=Bound by=d policy=Delete"), Claim: claim("c", "volume=w")}, released, "is bound to w", 0},
 		{"PV-39: the controller had chosen it", volumeSnapshot{Volume: volume("v", "of=c phase=Bound chosen"), Claim: claim("c", "volume=w")}, "V claim=none bound-by-controller=none | V/status phase=Available", "it is let go", 0},
 		{"PV-39: its user had chosen it", volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "volume=w")}, "V claim=c() | V/status phase=Available", "", 0},
+		{"PV-39: one that was made for somebody else, and that the controller had chosen", volumeSnapshot{Volume: volume("v", "of=c phase=Bound by=d policy=Delete chosen"), Claim: claim("c", "volume=w")},
+			"V claim=none bound-by-controller=none | V/status phase=Available", "it is let go", 0},
 		{"PV-39: one that was made, and is kept", volumeSnapshot{Volume: volume("v", "of=c phase=Bound by=d chosen"), Claim: claim("c", "volume=w")}, "V claim=none bound-by-controller=none | V/status phase=Available", "", 0},
 
 		{"PV-37: its claim is gone", gone(volume("v", "of=c phase=Bound")), released, "shop/c is gone", 0},
 		{"PV-37: there is another claim of its name", volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "uid=new"), Read: true, Live: "new"}, released, "", 0},
-		{"PV-37: not without a live read", volumeSnapshot{Volume: volume("v", "of=c phase=Bound")}, "", "is to be read live", time.Millisecond},
+		{"PV-37: not without a live read", volumeSnapshot{Volume: volume("v", "of=c phase=Bound")}, "", "is to be read live", late},
+		{"PV-37: another claim, of a volume that is new", volumeSnapshot{Volume: created(volume("v", "of=c phase=Pending"), 4*time.Second), Claim: claim("c", "uid=new"), Early: true}, "", "it is new", 6 * time.Second},
 		{"PV-37, PV-82: the cache lags", volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Read: true, Live: "uid-c"}, "", "exists, which the cache does not show yet", late},
+		{"PV-37, PV-82: the cache does not show the other claim of its name yet", volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Read: true, Live: "new"}, "", "exists, which the cache does not show yet", late},
 		{"PV-37: it was never bound", gone(volume("v", "of=c phase=Available")), released, "", 0},
 		{"PV-37: Failed is not overwritten", volumeSnapshot{Volume: volume("v", "of=c phase=Failed message=x")}, "", "it is Failed, and stays so", 0},
 
@@ -104,7 +108,7 @@ func TestPV85VolumesAreToldOnce(t *testing.T) {
 func TestVolumesAreHeld(t *testing.T) {
 	s := volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "uid=new"), Tripped: true, Replaced: 8, Bound: 10}
 	d, p := planVolume(epoch, s)
-	if said(p) != "" || d.Held != epoch || p.Requeue != lookAtHeld || !strings.Contains(p.Why, "8 of 10 bound volumes") {
+	if said(p) != "" || d.Held != epoch || p.Requeue != lookAtHeld || !strings.Contains(p.Why, "8 of 10 volumes of claims") {
 		t.Errorf("%q, %+v, %s", said(p), d, p.Why)
 	}
 	s.Memory.Held = d.Held
@@ -136,6 +140,8 @@ func TestRememberVolume(t *testing.T) {
 		{"but not if that fails", volumeDecision{Release: true}, true, volumeMemory{Claim: "c", Deleted: true}, &volumeMemory{Claim: "c", Deleted: true, Told: "before"}},
 		{"what was said", volumeDecision{Told: "now"}, false, volumeMemory{Claim: "c"}, &volumeMemory{Claim: "c", Told: "now"}},
 		{"since when it is held", volumeDecision{Held: epoch}, false, volumeMemory{Claim: "c"}, &volumeMemory{Claim: "c", Held: epoch}},
+		{"until it is released", volumeDecision{Release: true, Freed: true}, false, volumeMemory{Claim: "c", Held: epoch}, nil},
+		{"also if that fails at first", volumeDecision{Release: true, Freed: true}, true, volumeMemory{Claim: "c", Held: epoch}, &volumeMemory{Claim: "c", Held: epoch, Told: "before"}},
 	} {
 		got, ok := rememberVolume(epoch, s, row.d, &row.seen, outcome(row.fails), outcome(false))
 		if !ok || (got == nil) != (row.want == nil) || got != nil && *got != *row.want {

@@ -389,12 +389,12 @@ func (w *world) complete() {
 		name, _ := classOf(c)
 		of := w.managers[0].classes.Get("", name)
 		for _, v := range w.managers[0].volumes.claimed.By("shop/" + c.Name) {
-			if names(v, c) && len(misfits(c, name, v)) == 0 && c.Spec.VolumeName == "" {
+			if names(v, c) && fits(c, name, v) && c.Spec.VolumeName == "" {
 				w.trouble = append(w.trouble, fmt.Sprintf("PV-30: %s is reserved for %s, which waits", v.Name, c.Name))
 			}
 		}
 		for v := range w.managers[0].volumes.All() {
-			if c.Spec.VolumeName == "" && !has(c.Annotations, bindCompleted) && free(v) && !delayed(of) && len(misfits(c, name, v)) == 0 {
+			if c.Spec.VolumeName == "" && !has(c.Annotations, bindCompleted) && free(v) && !delayed(of) && fits(c, name, v) {
 				w.trouble = append(w.trouble, fmt.Sprintf("PV-31: %s fits %s, which waits", v.Name, c.Name))
 			}
 		}
