@@ -500,7 +500,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:   "a healthy node gives up its volumes after a time",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "case podutil.NodeReady(n) || s.DisableTimeout:", "case s.DisableTimeout:"}},
+		Edits:  []Edit{{attachFolder + "plan_node.go", "case podutil.NodeReady(n) || disableTimeout:", "case disableTimeout:"}},
 		Script: usedDisk + "\n\t\t\tat 19s  attacher do=hang\n\t\t\tat 20s  use a do=force\n\t\t\tat 450s crowd nodes=0",
 		Oracle: "S31",
 	},

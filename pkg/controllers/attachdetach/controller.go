@@ -57,18 +57,24 @@ func volumePaths() []string {
 	return paths
 }
 
+// nodePaths are the fields that are read of nodes.
+func nodePaths() []string {
+	return []string{"metadata.annotations[" + managedNode + "]", "spec.taints", "status.conditions", "status.volumesInUse", "status.volumesAttached"}
+}
+
 func (o *Options) newCaches(c manager.Context) (*caches, error) {
 	fields := informers.PodFields{Paths: podPaths(), Condition: func(*corev1.Pod, corev1.PodConditionType) bool { return false }}
 	k := &caches{root: c.Shared.Verifier, brake: c.Brake, disableTimeout: o.DisableForceDetachOnTimeout}
-	var errs [8]error
+	var errs [9]error
 	k.podsOn, errs[0] = informers.PodsByNode(c.Informers, fields)
 	k.podsOf, errs[1] = informers.PodsByClaim(c.Informers, fields)
 	k.podsWith, errs[2] = informers.IndexedPods(c.Informers, index, indexPod, fields)
-	k.nodes, errs[3] = informers.Nodes(c.Informers, "metadata.annotations["+managedNode+"]", "spec.taints", "status.conditions", "status.volumesInUse", "status.volumesAttached")
+	k.nodes, errs[3] = informers.Nodes(c.Informers, nodePaths()...)
 	k.claims, errs[4] = informers.Objects[*corev1.PersistentVolumeClaim](c.Informers, "spec.volumeName", "status.phase")
-	k.volumes, errs[5] = informers.IndexedObjects(c.Informers, index, indexVolume, volumePaths()...)
-	k.attachments, errs[6] = informers.IndexedObjects(c.Informers, index, indexAttachment, "spec", "status")
+	k.volumes, errs[5] = informers.IndexedObjects(c.Informers, index, k.strays.indexVolume, volumePaths()...)
+	k.attachments, errs[6] = informers.IndexedObjects(c.Informers, index, k.strays.indexAttachment, "spec", "status")
 	k.drivers, errs[7] = informers.Objects[*storagev1.CSIDriver](c.Informers, "spec.attachRequired")
+	k.naming, errs[8] = informers.IndexedObjects(c.Informers, index, indexNode, nodePaths()...)
 	return k, errors.Join(errs[:]...)
 }
 

@@ -29,6 +29,8 @@ var (
 	attachmentKind = client.MappingFor[*storagev1.VolumeAttachment]()
 	nodeKind       = client.MappingFor[*corev1.Node]()
 	podKind        = client.MappingFor[*corev1.Pod]()
+	claimKind      = client.MappingFor[*corev1.PersistentVolumeClaim]()
+	volumeKind     = client.MappingFor[*corev1.PersistentVolume]()
 )
 
 // bench is the controller before a server in virtual time. A driver attaches and detaches volumes, if it works, and takes a moment for each.
@@ -159,18 +161,31 @@ func (b *bench) put(o plan.Object) {
 
 // disk makes the volume and the claim d<i>, bound to each other.
 func (b *bench) disk(i int, modes ...corev1.PersistentVolumeAccessMode) {
-	name := fmt.Sprint("d", i)
 	if len(modes) == 0 {
 		modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
+	b.volume(i, diskOf(i), modes...)
+}
+
+// volume is the same of any source.
+func (b *bench) volume(i int, source corev1.PersistentVolumeSource, modes ...corev1.PersistentVolumeAccessMode) {
+	name := fmt.Sprint("d", i)
 	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("claim-" + name)}}
 	c.Spec.VolumeName, c.Status.Phase = name, corev1.ClaimBound
 	b.put(c)
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	pv.Spec.AccessModes = modes
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name}
+	pv.Spec.PersistentVolumeSource = source
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: name, UID: c.UID}
 	b.put(pv)
+}
+
+// remove deletes an object.
+func (b *bench) remove(kind client.Mapping, namespace, name string) {
+	b.Helper()
+	if err := b.Server.Delete(b.Context(), kind, plan.Key{Namespace: namespace, Name: name}, metav1.DeleteOptions{}); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // pod puts a pod that uses the disk d<i> on a node.
@@ -182,9 +197,7 @@ func (b *bench) pod(name string, i int, node string) {
 
 func (b *bench) removePod(name string) {
 	b.Helper()
-	if err := b.Server.Delete(b.Context(), podKind, plan.Key{Namespace: "shop", Name: name}, metav1.DeleteOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	b.remove(podKind, "shop", name)
 }
 
 // node changes a node.
@@ -423,9 +436,7 @@ func TestANodeVanishes(t *testing.T) {
 		b.pod("b", 1, "n0")
 		time.Sleep(time.Second)
 		b.uses("n0", 0, 1)
-		if err := b.Server.Delete(b.Context(), nodeKind, plan.Key{Name: "n0"}, metav1.DeleteOptions{}); err != nil {
-			b.Fatal(err)
-		}
+		b.remove(nodeKind, "", "n0")
 		b.removePod("a")
 		time.Sleep(50 * time.Second)
 		b.is("d0:n0 d1:n0")
@@ -589,6 +600,85 @@ func TestManyVolumesMove(t *testing.T) {
 		if attached != volumes || creates != volumes || patches > 6*nodes {
 			b.Errorf("after 10s %d of %d are attached, with %d VolumeAttachments created and %d writes of the status of %d nodes", attached, volumes, creates, patches, 2*nodes)
 		}
+	})
+}
+
+// diskOf is the source of the disk d<i>, for a PersistentVolume of any name.
+func diskOf(i int) corev1.PersistentVolumeSource {
+	return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: fmt.Sprint("d", i)}}
+}
+
+// A disk that comes back as another PersistentVolume is not attached to a second node while a VolumeAttachment that names the old one is left
+// (AD-70), also if the old name belongs to another disk by now; and what is needed there keeps it.
+func TestADiskComesBackUnderAnotherName(t *testing.T) {
+	for _, reused := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the old name is reused: %t", reused), func(t *testing.T) {
+			run(t, Options{}, 3, func(b *bench) {
+				b.disk(0)
+				b.pod("a", 0, "n0")
+				time.Sleep(time.Second)
+				b.uses("n0", 0)
+				b.node("n0", unready)
+				b.removePod("a")
+				b.remove(claimKind, "shop", "d0")
+				if b.remove(volumeKind, "", "d0"); reused {
+					b.volume(0, diskOf(7), corev1.ReadWriteOnce)
+				}
+				b.volume(1, diskOf(0), corev1.ReadWriteOnce)
+				b.pod("b", 1, "n1")
+				time.Sleep(5 * time.Minute)
+				b.is("d0:n0 n0=d0")
+				b.pod("c", 1, "n0")
+				time.Sleep(5 * time.Minute)
+				b.is("d0:n0 n0=d0")
+				b.removePod("c")
+				time.Sleep(7 * time.Minute)
+				b.is("d1:n1 n1=d0")
+			})
+		})
+	}
+}
+
+// The same while the driver detaches it, when no node says any more that it has the disk (AD-87).
+func TestADiskComesBackWhileItIsDetached(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.stuck.Store(true)
+		b.removePod("a")
+		time.Sleep(time.Second)
+		b.is("d0:n0!")
+		b.remove(claimKind, "shop", "d0")
+		b.remove(volumeKind, "", "d0")
+		b.volume(1, diskOf(0), corev1.ReadWriteOnce)
+		b.pod("b", 1, "n1")
+		time.Sleep(time.Hour)
+		b.is("d0:n0!")
+		b.stuck.Store(false)
+		time.Sleep(15 * time.Second)
+		b.is("d1:n1 n1=d0")
+	})
+}
+
+// A VolumeAttachment that names the old PersistentVolume serves the pods of the new one on its node.
+func TestADiskIsNeededUnderAnotherName(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.stuck.Store(true)
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.volume(1, diskOf(0), corev1.ReadWriteOnce)
+		b.pod("b", 1, "n0")
+		time.Sleep(time.Second)
+		b.removePod("a")
+		b.remove(claimKind, "shop", "d0")
+		b.remove(volumeKind, "", "d0")
+		time.Sleep(time.Second)
+		b.is("d0:n0")
+		b.stuck.Store(false)
+		time.Sleep(2 * time.Second)
+		b.is("d0:n0 n0=d0")
 	})
 }
 

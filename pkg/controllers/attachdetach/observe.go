@@ -25,6 +25,7 @@ type caches struct {
 	podsOf      informers.ClaimPodCache
 	podsWith    informers.IndexedStore[*corev1.Pod] // by the names of volumes that stand in them
 	nodes       informers.NodeCache
+	naming      informers.IndexedStore[*corev1.Node] // the same, by the volumes that their statuses name
 	claims      informers.Store[*corev1.PersistentVolumeClaim]
 	volumes     informers.IndexedStore[*corev1.PersistentVolume]    // by the names that they have in the statuses of nodes, and by drivers
 	attachments informers.IndexedStore[*storagev1.VolumeAttachment] // by what they attach, and by nodes
@@ -34,6 +35,7 @@ type caches struct {
 
 	disableTimeout bool
 	proved         atomic.Bool // the cache shows what leaders before this one have written
+	strays         strays
 }
 
 // Indexes have values of several kinds, told apart by how they begin.
@@ -65,6 +67,18 @@ func indexAttachment(a *storagev1.VolumeAttachment) []string {
 		values = append(values, named+ofSpec(s.InlineVolumeSpec).Name)
 	}
 	return values
+}
+
+// indexNode is of what a node lists as attached, or has in use.
+func indexNode(n *corev1.Node) (values []string) {
+	for _, a := range n.Status.VolumesAttached {
+		values = append(values, named+string(a.Name))
+	}
+	for _, name := range n.Status.VolumesInUse {
+		values = append(values, named+string(name))
+	}
+	slices.Sort(values)
+	return slices.Compact(values)
 }
 
 func indexPod(p *corev1.Pod) (values []string) {
@@ -131,51 +145,78 @@ func (k *caches) volumesOf(p *corev1.Pod) (all []volume) {
 
 // observeVolume finds who needs a volume, and where it is.
 func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
-	s := volumeSnapshot{Memory: ptr.Deref(r.Memory, volumeMemory{})}
+	s := volumeSnapshot{DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, volumeMemory{})}
 	if r.Failure != nil {
 		s.Failure = r.Failure.Error()
 	}
 	if !k.proved.Load() {
 		s.Unproved = unproved
 	}
-	pods := map[string][]*corev1.Pod{}
-	use := func(v volume, p *corev1.Pod) {
-		if s.Volume.Name == "" || v.PV < s.Volume.PV {
-			s.Volume = v
-		}
-		if on := pods[p.Spec.NodeName]; needs(p) && !slices.Contains(on, p) {
-			pods[p.Spec.NodeName] = append(on, p)
-		}
-	}
 	name := k.volumeNamed(r.Key.Name)
+	var pods map[string][]*corev1.Pod
+	s.Volume, pods = k.podsNeeding(name)
 	for _, pv := range k.volumes.By(named + name) {
 		o.Exists = true
 		s.Attachments = append(s.Attachments, k.attachmentsOf(pv)...)
-		ref := pv.Spec.ClaimRef
-		if ref == nil {
-			continue
-		}
-		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
-			for _, v := range k.volumesOf(p) {
-				if v.PV == pv.Name {
-					use(v, p)
-				}
-			}
-		}
 	}
 	s.Attachments = append(s.Attachments, k.attachments.By(named+name)...)
-	for _, p := range k.podsWith.By(named + name) {
-		for _, v := range k.volumesOf(p) {
-			if v.PV == "" && v.Name == name {
-				use(v, p)
-			}
-		}
+	if s.Volume.Exclusive && !s.Volume.told() {
+		s.Strays = k.straysOf(s.Volume)
+		s.Attachments = append(s.Attachments, s.Strays...)
+		s.Naming = k.namersOf(name, pods)
+	}
+	if slices.ContainsFunc(s.Naming, func(n namer) bool { return !podutil.NodeReady(n.Node) }) {
+		s.Held = k.held()
 	}
 	o.Exists = o.Exists || len(s.Attachments) > 0 || len(pods) > 0
 	slices.SortFunc(s.Attachments, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
 	s.Users = k.users(pods)
 	o.Snapshot = s
 	return o, nil
+}
+
+// podsNeeding returns the pods that need a volume, by node, and what it is for those that name it: the first of its PersistentVolumes, if there
+// are several.
+func (k *caches) podsNeeding(name string) (v volume, pods map[string][]*corev1.Pod) {
+	pods = map[string][]*corev1.Pod{}
+	use := func(one volume, p *corev1.Pod) {
+		if v.Name == "" || one.PV < v.PV {
+			v = one
+		}
+		if on := pods[p.Spec.NodeName]; needs(p) && !slices.Contains(on, p) {
+			pods[p.Spec.NodeName] = append(on, p)
+		}
+	}
+	for _, pv := range k.volumes.By(named + name) {
+		ref := pv.Spec.ClaimRef
+		if ref == nil {
+			continue
+		}
+		for _, p := range k.podsOf.Naming(ref.Namespace, ref.Name) {
+			for _, one := range k.volumesOf(p) {
+				if one.PV == pv.Name {
+					use(one, p)
+				}
+			}
+		}
+	}
+	for _, p := range k.podsWith.By(named + name) {
+		for _, one := range k.volumesOf(p) {
+			if one.PV == "" && one.Name == name {
+				use(one, p)
+			}
+		}
+	}
+	return v, pods
+}
+
+// namersOf returns the nodes whose statuses name a volume, by name. pods are those that need it, by node.
+func (k *caches) namersOf(name string, pods map[string][]*corev1.Pod) (all []namer) {
+	for _, n := range k.naming.By(named + name) {
+		all = append(all, namer{Node: n, Needed: len(pods[n.Name]) > 0})
+	}
+	slices.SortFunc(all, func(a, b namer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	return all
 }
 
 // volumeNamed returns the name of a volume in the statuses of nodes. People ask for the volume by its PersistentVolume.
@@ -190,9 +231,7 @@ func (k *caches) volumeNamed(name string) string {
 // PersistentVolume this one has the name.
 func (k *caches) attachmentsOf(pv *corev1.PersistentVolume) []*storagev1.VolumeAttachment {
 	v := ofPV(pv)
-	return slices.DeleteFunc(k.attachments.By(ofVolume+pv.Name), func(a *storagev1.VolumeAttachment) bool {
-		return ours(a) && a.Name != attachment(v.Driver, v.Handle, a.Spec.NodeName)
-	})
+	return slices.DeleteFunc(k.attachments.By(ofVolume+pv.Name), func(a *storagev1.VolumeAttachment) bool { return ours(a) && !v.attachedBy(a) })
 }
 
 // users returns the nodes of pods: that of the oldest pod first.

@@ -84,8 +84,12 @@ func (k *caches) onNode(name string, n *corev1.Node, there []*storagev1.VolumeAt
 			exclusive[v.Name] = v.Exclusive
 		}
 	}
+	byAttachment := map[string]string{} // the names of the volumes that are needed
+	for volume := range needed {
+		byAttachment[names(volume, name)] = volume
+	}
 	for _, a := range there {
-		of := k.nameOf(a, n)
+		of := cmp.Or(byAttachment[a.Name], k.nameOf(a, n))
 		one := needed[of]
 		if ours(a) && of == "" {
 			one = onNode{}

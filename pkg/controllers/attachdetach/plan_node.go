@@ -208,7 +208,7 @@ func said(e *storagev1.VolumeError) string {
 // it in use, its VolumeAttachment goes. By force it goes if the node has it in use, too.
 func leaves(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 	spare := now.Sub(d.Spare[v.id()])
-	forced, wait := force(s, s.Node, spare)
+	forced, wait := force(s.Node, spare, s.DisableTimeout)
 	if s.Node == nil {
 		forced, wait = vanished(now, s, d.Gone)
 	}
@@ -253,7 +253,7 @@ func goes(now time.Time, s nodeSnapshot, v onNode, spare time.Duration, gone tim
 	if !used {
 		return verdict{Delete: true, Why: free}
 	}
-	switch forced, wait := force(s, s.Live, spare); forced {
+	switch forced, wait := force(s.Live, spare, s.DisableTimeout); forced {
 	case forcedByTaint:
 		return verdict{Delete: true, Forced: forced, Why: "no pod needs it, and the node is out of service"}
 	case forcedByTime:
@@ -267,18 +267,27 @@ func goes(now time.Time, s nodeSnapshot, v onNode, spare time.Duration, gone tim
 }
 
 // force says by which rule a volume may be detached that a node has in use, and if by none, when it may be (AD-34, AD-35, AD-37).
-func force(s nodeSnapshot, n *corev1.Node, spare time.Duration) (reason string, wait time.Duration) {
+func force(n *corev1.Node, spare time.Duration, disableTimeout bool) (reason string, wait time.Duration) {
 	switch {
 	case n == nil:
 		return "", 0
 	case outOfService(n):
 		return forcedByTaint, 0
-	case podutil.NodeReady(n) || s.DisableTimeout:
+	case podutil.NodeReady(n) || disableTimeout:
 		return "", 0
 	case spare > patience:
 		return forcedByTime, 0
 	}
 	return "", patience - spare + time.Millisecond
+}
+
+// unreadySince is when a node has become ready or not ready, as its status says.
+func unreadySince(n *corev1.Node) time.Time {
+	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	if i < 0 {
+		return time.Time{}
+	}
+	return n.Status.Conditions[i].LastTransitionTime.Time
 }
 
 // vanished is the same of a node that is gone. The brake makes it wait longer.

@@ -28,6 +28,19 @@ type volumeSnapshot struct {
 	Failure     string                        // of the reconcile before
 	Memory      volumeMemory
 	Unproved    string // why the cache may lack what another leader has written; empty if it does not
+
+	// Of a volume for one node at a time:
+	Strays []*storagev1.VolumeAttachment // those of Attachments that name a PersistentVolume which is gone, or another volume by now
+	Naming []namer                       // the nodes whose statuses name it, by name
+	// DisableTimeout and Held are those of a nodeSnapshot.
+	DisableTimeout bool
+	Held           string
+}
+
+// namer is a node whose status names a volume, which it lists as attached, or has in use.
+type namer struct {
+	Node   *corev1.Node
+	Needed bool // a pod needs the volume there
 }
 
 // user is a node where pods need a volume.
@@ -117,14 +130,14 @@ type state struct {
 
 // on says how the volume does on a node. first is the node that gets it if no other one has it.
 func (s volumeSnapshot) on(now time.Time, u user, first string) (one state) {
-	others := s.others(u.Node)
+	others, unheard := s.others(now, u.Node)
 	switch a := s.at(u.Node); {
 	case attached(a):
 		return state{Attached: true, Since: a.CreationTimestamp.Time}
 	case a != nil:
 		return pending(now, s.Volume, a)
 	case s.Volume.Exclusive && len(others) > 0: // also if the driver does not say that it is attached there: it may be (AD-87)
-		return state{Why: fmt.Sprintf("%s waits until it is detached from %s", u.Node, strings.Join(others, ", ")), Text: s.taken(others)}
+		return state{Why: fmt.Sprintf("%s waits until it is detached from %s", u.Node, strings.Join(others, ", ")), Text: s.taken(others), Next: unheard}
 	case s.Volume.Exclusive && first != u.Node: // the choice does not depend on chance (AD-80)
 		return state{Why: fmt.Sprintf("%s waits, as a pod that needs it is older, on %s", u.Node, first), Text: s.taken([]string{first})}
 	case s.Unproved != "":
@@ -167,15 +180,38 @@ func (s volumeSnapshot) at(node string) *storagev1.VolumeAttachment {
 	return s.Attachments[i]
 }
 
-// others are the nodes besides this one that have a VolumeAttachment of the volume, sorted.
-func (s volumeSnapshot) others(node string) []string {
+// others are the nodes besides this one that have a VolumeAttachment of the volume, or have it by what their statuses say, sorted. If no event
+// tells when one of them has it no more, they are to be looked at again after a time.
+func (s volumeSnapshot) others(now time.Time, node string) (names []string, again time.Duration) {
 	nodes := map[string]bool{}
 	for _, a := range s.Attachments {
 		if a.Spec.NodeName != node {
 			nodes[a.Spec.NodeName] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(nodes))
+	for _, n := range s.Naming {
+		if n.Node.Name != node && !nodes[n.Node.Name] && n.has(now, onNode{Name: s.Volume.Name}, s.DisableTimeout, s.Held) {
+			nodes[n.Node.Name], again = true, lookAgain
+		}
+	}
+	if len(s.Strays) > 0 {
+		again = lookAgain
+	}
+	return slices.Sorted(maps.Keys(nodes)), again
+}
+
+// has reports whether a node has a volume by what its status says. A kubelet says that it uses what it still waits for, too; so what counts, while
+// a pod needs the volume there, is what the kubelet was told. What may be taken from the node by force counts no more.
+func (n namer) has(now time.Time, v onNode, disableTimeout bool, held string) bool {
+	told := lists(n.Node, v)
+	switch {
+	case managed(n.Node) && told:
+		return true // until it is told otherwise, which is the work of its own planner
+	case managed(n.Node) && n.Needed, !told && !uses(n.Node, v):
+		return false
+	}
+	reason, _ := force(n.Node, now.Sub(unreadySince(n.Node)), disableTimeout)
+	return reason == "" || reason == forcedByTime && held != ""
 }
 
 // taken tells pods that other nodes have the volume: by the pods that use it there, of which only those of the same namespace are named (AD-52,

@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,51 @@ func saidOfVolume(p plan.Plan) (lines []string) {
 }
 
 const saysFailed = `Warning FailedAttachVolume: AttachVolume.Attach failed for volume "pv-a" : `
+
+// naming are nodes named so that name the volume a in their statuses.
+func naming(name string, needed bool, edits ...func(*corev1.Node)) []namer {
+	n := aNode(edits...)
+	n.Name = name
+	return []namer{{Node: n, Needed: needed}}
+}
+
+func unreadySeconds(seconds int) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		unready(n)
+		n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(-time.Duration(seconds) * time.Second))
+	}
+}
+
+// A node that says that it has an exclusive volume has it, though no VolumeAttachment says so, until it may be taken by force.
+func TestNodesThatSayThatTheyHaveAVolume(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		naming []namer
+		s      volumeSnapshot
+		has    bool
+	}{
+		{"it has it in use", naming("m", false, using("a")), volumeSnapshot{}, true},
+		{"it is the node itself", naming("n", false, using("a")), volumeSnapshot{}, false},
+		{"it waits for it", naming("m", true, using("a")), volumeSnapshot{}, false},
+		{"it lists it", naming("m", true, listing("a")), volumeSnapshot{}, true},
+		{"also if it is out of service", naming("m", false, listing("a"), outOfServiceTaint), volumeSnapshot{}, true},
+		{"it has attached it itself", naming("m", true, using("a"), unmanaged), volumeSnapshot{}, true},
+		{"AD-35 it is out of service", naming("m", false, using("a"), outOfServiceTaint), volumeSnapshot{}, false},
+		{"AD-34 it has not been ready for a time", naming("m", false, using("a"), unreadySeconds(359)), volumeSnapshot{}, true},
+		{"AD-34 for long", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{}, false},
+		{"AD-3 that does not count", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{DisableTimeout: true}, true},
+		{"the brake holds", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{Held: "too many"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := c.s
+			s.Volume, s.Users, s.Naming = exclusive, []user{at("n", "web")}, c.naming
+			_, p := planVolume(epoch, s)
+			if created := strings.HasPrefix(saidOfVolume(p)[0], driver+" attaches"); created == c.has || c.has && p.Requeue != lookAgain {
+				t.Error(saidOfVolume(p))
+			}
+		})
+	}
+}
 
 func TestPlanVolume(t *testing.T) {
 	attachments := func(all ...*storagev1.VolumeAttachment) []*storagev1.VolumeAttachment { return all }
