@@ -36,6 +36,7 @@ type caches struct {
 	disableTimeout bool
 	proved         atomic.Bool // the cache shows what leaders before this one have written
 	strays         strays
+	reserved       reservations
 }
 
 // Indexes have values of several kinds, told apart by how they begin.

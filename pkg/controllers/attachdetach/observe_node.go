@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -23,6 +24,9 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 	name := k.nodeNamed(r.Key.Name)
 	s := nodeSnapshot{Name: name, Node: k.nodes.Get(name), DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, nodeMemory{})}
 	there := k.attachments.By(onANode + s.Name)
+	if s.Node == nil || !managed(s.Node) {
+		k.release(r.Now, name, nil, nil, time.Time{})
+	}
 	if o.Exists = s.Node != nil || len(there) > 0; !o.Exists {
 		return o, nil
 	}
@@ -33,7 +37,8 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 		s.Unproved = unproved
 	}
 	if s.Node == nil || managed(s.Node) {
-		s.Volumes = k.onNode(s.Name, s.Node, there)
+		s.Volumes = k.onNode(r.Now, s.Name, s.Node, there)
+		k.release(r.Now, name, s.Node, s.Volumes, s.Memory.Failed)
 	}
 	if s.Node == nil || len(s.Memory.Spare) > 0 && !podutil.NodeReady(s.Node) {
 		s.Held = k.held()
@@ -67,7 +72,7 @@ func (k *caches) read(ctx context.Context, reader client.Reader, s *nodeSnapshot
 }
 
 // onNode returns what is attached to a node, and what pods need there.
-func (k *caches) onNode(name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []onNode) {
+func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*storagev1.VolumeAttachment) (all []onNode) {
 	needed := map[string]onNode{} // by the name of the volume
 	exclusive := map[string]bool{}
 	for _, p := range k.podsOn.OnNode(name) {
@@ -81,7 +86,7 @@ func (k *caches) onNode(name string, n *corev1.Node, there []*storagev1.VolumeAt
 				pod = before.Pod
 			}
 			needed[v.Name] = onNode{Name: v.Name, Pod: pod, Told: v.told(), Ends: p.DeletionTimestamp != nil && (!known || before.Ends)}
-			exclusive[v.Name] = v.Exclusive
+			exclusive[v.Name] = exclusive[v.Name] || v.Exclusive
 		}
 	}
 	byAttachment := map[string]string{} // the names of the volumes that are needed
@@ -98,20 +103,20 @@ func (k *caches) onNode(name string, n *corev1.Node, there []*storagev1.VolumeAt
 		all = append(all, one)
 	}
 	if n != nil {
-		all = append(all, k.told(n, needed, exclusive)...)
+		all = append(all, k.told(now, n, needed, exclusive)...)
 	}
 	slices.SortFunc(all, func(a, b onNode) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id())) })
 	return all
 }
 
 // told returns the volumes of a node of which it need only be told: those that pods need, and those that it lists.
-func (k *caches) told(n *corev1.Node, needed map[string]onNode, exclusive map[string]bool) (all []onNode) {
+func (k *caches) told(now time.Time, n *corev1.Node, needed map[string]onNode, exclusive map[string]bool) (all []onNode) {
 	for _, v := range needed {
 		if !v.Told {
 			continue
 		}
 		if exclusive[v.Name] && !lists(n, v) {
-			v.Others = k.holder(n.Name, v)
+			v.Others = k.holder(now, n, v)
 		}
 		all = append(all, v)
 	}
@@ -122,16 +127,6 @@ func (k *caches) told(n *corev1.Node, needed map[string]onNode, exclusive map[st
 		}
 	}
 	return all
-}
-
-// holder returns another node that has a volume.
-func (k *caches) holder(node string, v onNode) (holder string) {
-	for n := range k.nodes.All() {
-		if n.Name != node && (lists(n, v) || uses(n, v)) && (holder == "" || n.Name < holder) {
-			holder = n.Name
-		}
-	}
-	return holder
 }
 
 // nameOf returns the name of the volume of a VolumeAttachment, by its PersistentVolume or, if that is gone or another one of that name, by what

@@ -12,6 +12,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -19,10 +20,13 @@ import (
 // unproved is what is waited for at the beginning of a term.
 const unproved = "it is not known yet what another leader has attached and detached"
 
-// prove is the Source of the volumes. It lists VolumeAttachments live once in each term, and waits until the cache shows what the server has: one
-// that a previous leader has created may be that by which another node has an exclusive volume, and one that it has deleted must not be in the
-// list of its node any more. Nothing is written before. One list does for all volumes.
+// prove is the Source of the volumes. It lists VolumeAttachments and nodes live once in each term, and waits until the caches show what the server
+// has: a VolumeAttachment that a previous leader has created, or the list of a node that it has written, may be that by which another node has an
+// exclusive volume, and a VolumeAttachment that it has deleted must not be in the list of its node any more. Nothing is written before. One list
+// of each does for all volumes.
 func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
+	k.forgetReservations()
+	defer k.forgetReservations()
 	defer k.proved.Store(false)
 	for ctx.Err() == nil {
 		if k.compare(ctx) {
@@ -64,19 +68,21 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// compare lists live, and reports whether the cache shows all of that within a few seconds.
+// compare reports whether the caches show what the server has.
 func (k *caches) compare(ctx context.Context) bool {
-	if k.root == nil {
-		return true
-	}
+	return k.root == nil || shown(ctx, k.root, k.attachments.Store) && shown(ctx, k.root, k.nodes.Store)
+}
+
+// shown lists live, and reports whether a cache shows all of that within a few seconds.
+func shown[T plan.Object](ctx context.Context, root client.Reader, s informers.Store[T]) bool {
 	var list metav1.PartialObjectMetadataList
-	if err := k.root.List(ctx, client.MappingFor[*storagev1.VolumeAttachment](), "", metav1.ListOptions{}, &list); err != nil {
+	if err := root.List(ctx, client.MappingFor[T](), "", metav1.ListOptions{}, &list); err != nil {
 		return false
 	}
 	var cache freshness.Caches
-	cache.Add(k.attachments.Kind(), k.attachments.Informer().GetIndexer())
+	cache.Add(s.Kind(), s.Informer().GetIndexer())
 	for range 50 {
-		if k.shows(&list, cache) {
+		if shows(&list, s, cache) {
 			return true
 		}
 		if !pause(ctx, 100*time.Millisecond) {
@@ -87,17 +93,17 @@ func (k *caches) compare(ctx context.Context) bool {
 }
 
 // shows reports whether the cache has nothing older than a list.
-func (k *caches) shows(list *metav1.PartialObjectMetadataList, cache freshness.Caches) bool {
+func shows[T plan.Object](list *metav1.PartialObjectMetadataList, s informers.Store[T], cache freshness.Caches) bool {
 	live := map[types.UID]bool{}
 	for i := range list.Items {
 		o := &list.Items[i]
 		live[o.UID] = true
-		if !cache.Reached(k.attachments.Kind(), o.ResourceVersion) {
+		if !cache.Reached(s.Kind(), o.ResourceVersion) {
 			return false
 		}
 	}
-	for a := range k.attachments.All() { // what is gone must not be shown any more
-		if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, list.ResourceVersion); !live[a.UID] && (err != nil || order <= 0) {
+	for o := range s.All() { // what is gone must not be shown any more
+		if order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), list.ResourceVersion); !live[o.GetUID()] && (err != nil || order <= 0) {
 			return false
 		}
 	}

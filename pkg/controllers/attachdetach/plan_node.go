@@ -65,6 +65,7 @@ type nodeMemory struct {
 	Gone    time.Time            // since when it is gone, as this process has seen it; zero if it is there
 	Spare   map[string]time.Time // since when no pod needs a volume, as this process has seen it, by its id
 	Written time.Time            // when the status was last written
+	Failed  time.Time            // when that has failed, if it has
 	Asked   map[string]asked     // VolumeAttachments that this process has deleted, by name
 	Read    bool                 // the next Observe reads the node live
 }
@@ -370,7 +371,7 @@ func decidable(name string) bool {
 
 // rememberNode keeps what was seen and decided, and what of it was carried out.
 func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcome) *nodeMemory {
-	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Read: d.Read, Written: s.Memory.Written, Asked: map[string]asked{}}
+	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Read: d.Read, Written: s.Memory.Written, Failed: s.Memory.Failed, Asked: map[string]asked{}}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
 		there[v.id()] = true
@@ -385,7 +386,10 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 		case r.Verb == plan.Deleted:
 			m.Asked[r.Object.GetName()] = asked{now, "kubernetes.io/csi:" + r.Object.(*storagev1.VolumeAttachment).Spec.Attacher}
 		case r.Verb == plan.Changed:
-			m.Written = now
+			m.Written, m.Failed = now, time.Time{}
+			if r.Err != nil {
+				m.Failed = now
+			}
 		}
 	}
 	return &m

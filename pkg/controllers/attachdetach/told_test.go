@@ -1,0 +1,122 @@
+package attachdetach
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+const lun = ofISCSI + "10.0.0.1:3260:iqn.x:0"
+
+// lunSource is an iSCSI volume, of which nodes are only told.
+func lunSource() corev1.PersistentVolumeSource {
+	return corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{TargetPortal: "10.0.0.1:3260", IQN: "iqn.x"}}
+}
+
+func usingLun(n *corev1.Node) { n.Status.VolumesInUse = []corev1.UniqueVolumeName{lun} }
+
+// older puts a pod that uses the claim d0 on a node, and is an hour older than those that are put now.
+func (b *bench) older(name, node string) {
+	b.Helper()
+	b.pod(name, 0, node)
+	p := &corev1.Pod{}
+	if err := b.Server.Get(b.Context(), podKind, plan.Key{Namespace: "shop", Name: name}, p); err != nil {
+		b.Fatal(err)
+	}
+	p.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+	b.put(p)
+}
+
+// AD-13, AD-24: one node at a time lists an exclusive volume of which it is only told, though the kubelets of all say that they use what they wait
+// for. Of two nodes that is the one of the older pod (AD-80).
+func TestOneNodeIsToldOfAVolume(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.volume(0, lunSource(), corev1.ReadWriteOnce)
+		for _, node := range []string{"n0", "n1", "n2"} {
+			b.node(node, usingLun)
+		}
+		b.pod("c", 0, "n0")
+		b.pod("a", 0, "n1")
+		b.pod("b", 0, "n2")
+		time.Sleep(time.Minute)
+		b.is("n1=" + lun)
+		b.removePod("a")
+		b.node("n1", func(n *corev1.Node) { n.Status.VolumesInUse = nil })
+		time.Sleep(time.Minute)
+		b.is("n2=" + lun)
+	})
+}
+
+// The same while the cache does not show yet which node has been told, by this process or by the one before.
+func TestOneNodeIsToldThoughTheCacheIsBehind(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.volume(0, lunSource(), corev1.ReadWriteOnce)
+		b.FreezeWatches(nodeKind.GroupVersionKind)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.is("n0=" + lun)
+		b.older("b", "n1")
+		time.Sleep(time.Minute)
+		b.is("n0=" + lun)
+		b.ResumeWatches(nodeKind.GroupVersionKind)
+		b.removePod("a")
+		time.Sleep(time.Minute)
+		b.is("n1=" + lun)
+		b.removePod("b")
+		time.Sleep(time.Minute)
+		b.is("")
+		b.before = func() {
+			synctest.Wait()
+			b.FreezeWatches(nodeKind.GroupVersionKind)
+			b.node("n2", func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: lun}} })
+			b.pod("c", 0, "n2")
+			b.older("d", "n0")
+		}
+	}, func(b *bench) {
+		b.before = nil
+		time.Sleep(time.Minute)
+		b.is("n2=" + lun)
+		b.ResumeWatches(nodeKind.GroupVersionKind)
+		time.Sleep(time.Minute)
+		b.is("n2=" + lun)
+	})
+}
+
+// A node that is down gives up a volume of which it was told, too, by the rules of force (AD-34, AD-35, AD-3).
+func TestForceOfToldVolumes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    Options
+		edit func(*corev1.Node)
+		kept time.Duration
+	}{
+		{"healthy", Options{}, func(*corev1.Node) {}, 24 * time.Hour},
+		{"not ready", Options{}, unready, 6 * time.Minute},
+		{"not ready, and that does not count", Options{DisableForceDetachOnTimeout: true}, unready, 24 * time.Hour},
+		{"out of service", Options{}, outOfServiceTaint, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			run(t, c.o, 3, func(b *bench) {
+				b.volume(0, lunSource(), corev1.ReadWriteOnce)
+				b.pod("a", 0, "n0")
+				time.Sleep(time.Second)
+				b.node("n0", usingLun)
+				b.node("n0", c.edit)
+				b.removePod("a")
+				b.pod("b", 0, "n1")
+				time.Sleep(c.kept - time.Second)
+				if c.kept > 0 {
+					b.is("n0=" + lun)
+				}
+				if time.Sleep(20 * time.Second); c.kept < time.Hour {
+					b.is("n1=" + lun)
+				}
+			})
+		})
+	}
+}
