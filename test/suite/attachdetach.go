@@ -494,13 +494,13 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:   "a node that is not ready gives up its volumes at once",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "case spare > patience:", "case spare >= 0:"}},
+		Edits:  []Edit{{attachFolder + "plan_node.go", "if spare > patience {", "if spare >= 0 {"}},
 		Script: deadNode + "\n\t\t\tat 130s crowd nodes=0",
 		Oracle: "S31",
 	},
 	{
 		Name:   "a healthy node gives up its volumes after a time",
-		Edits:  []Edit{{attachFolder + "plan_node.go", "case podutil.NodeReady(n) || disableTimeout:", "case disableTimeout:"}},
+		Edits:  []Edit{{attachFolder + "plan_node.go", "case podutil.NodeReady(n) || untimed:", "case untimed:"}},
 		Script: usedDisk + "\n\t\t\tat 19s  attacher do=hang\n\t\t\tat 20s  use a do=force\n\t\t\tat 450s crowd nodes=0",
 		Oracle: "S31",
 	},

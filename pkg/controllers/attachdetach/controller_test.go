@@ -603,6 +603,50 @@ func TestManyVolumesMove(t *testing.T) {
 	})
 }
 
+// AD-18: no timer takes a volume from a node that is not ready while a pod there may use it, of which nobody knows, as a claim is not bound any more.
+func TestClaimsThatAreLost(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.uses("n0", 0)
+		b.node("n0", unready)
+		c := &corev1.PersistentVolumeClaim{}
+		if err := b.Get(b.Context(), claimKind, plan.Key{Namespace: "shop", Name: "d0"}, c); err != nil {
+			b.Fatal(err)
+		}
+		c.Status.Phase = corev1.ClaimLost
+		b.put(c)
+		time.Sleep(time.Hour)
+		b.is("d0:n0 n0=d0")
+		b.removePod("a")
+		time.Sleep(5 * time.Minute)
+		b.is("d0:n0 n0=d0")
+		time.Sleep(2 * time.Minute)
+		b.is("")
+	})
+}
+
+// A node that is not ready for a moment, long after a volume has become spare, keeps what it uses.
+func TestANodeFlaps(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.uses("n0", 0)
+		b.removePod("a")
+		time.Sleep(time.Hour)
+		b.node("n0", func(n *corev1.Node) {
+			unready(n)
+			n.Status.Conditions[0].LastTransitionTime = metav1.Now()
+		})
+		time.Sleep(5 * time.Minute)
+		b.is("d0:n0 n0=d0")
+		time.Sleep(2 * time.Minute)
+		b.is("")
+	})
+}
+
 // diskOf is the source of the disk d<i>, for a PersistentVolume of any name.
 func diskOf(i int) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: fmt.Sprint("d", i)}}

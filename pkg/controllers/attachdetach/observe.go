@@ -103,46 +103,69 @@ func (k *caches) attachable(v volume) bool {
 	return d == nil || ptr.Deref(d.Spec.AttachRequired, true)
 }
 
-// volumeOf returns the volume that a claim stands for, with its name empty if it is not bound to one that nodes attach (AD-14).
-func (k *caches) volumeOf(namespace, claim string) volume {
+// volumeOf returns the volume that a claim stands for, with its name empty if nodes do not attach it. If ok is false, the claim is not bound, so
+// that nobody can tell (AD-14).
+func (k *caches) volumeOf(namespace, claim string) (v volume, ok bool) {
 	c := k.claims.Get(namespace, claim)
 	if c == nil || c.Status.Phase != corev1.ClaimBound || c.Spec.VolumeName == "" {
-		return volume{}
+		return volume{}, false
 	}
 	pv := k.volumes.Get("", c.Spec.VolumeName)
 	if pv == nil || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID {
-		return volume{}
+		return volume{}, false
 	}
-	v := ofPV(pv)
-	if !k.attachable(v) {
-		return volume{}
+	if v = ofPV(pv); !k.attachable(v) {
+		return volume{}, true
 	}
-	return v
+	return v, true
 }
 
 // volumesOf returns the volumes of a pod that nodes attach.
-func (k *caches) volumesOf(p *corev1.Pod) (all []volume) {
+func (k *caches) volumesOf(p *corev1.Pod) []volume {
+	all, _ := k.resolved(p)
+	return all
+}
+
+// resolved is the same, and reports whether all claims of the pod are bound, so that these are all that it may use.
+func (k *caches) resolved(p *corev1.Pod) (all []volume, ok bool) {
+	ok = true
 	for i := range p.Spec.Volumes {
-		var v volume
+		v, known := volume{}, true
 		switch of := &p.Spec.Volumes[i]; {
 		case of.PersistentVolumeClaim != nil:
-			v = k.volumeOf(p.Namespace, of.PersistentVolumeClaim.ClaimName)
+			v, known = k.volumeOf(p.Namespace, of.PersistentVolumeClaim.ClaimName)
 		case of.Ephemeral != nil:
 			name := podutil.EphemeralClaim(p, of)
+			known = false
 			if c := k.claims.Get(p.Namespace, name); c != nil && metav1.IsControlledBy(c, p) {
-				v = k.volumeOf(p.Namespace, name)
+				v, known = k.volumeOf(p.Namespace, name)
 			}
 		default:
 			if v = ofPodVolume(&of.VolumeSource, p.Namespace); !k.attachable(v) {
 				v = volume{}
 			}
 		}
-		if v.Name != "" {
+		if ok = ok && known; v.Name != "" {
 			all = append(all, v)
 		}
 	}
-	return all
+	return all, ok
 }
+
+// unclear names a pod on a node that needs its volumes, of which one is not known, as its claim is not bound; empty if there is none.
+func (k *caches) unclear(node string) (name string) {
+	for _, p := range k.podsOn.OnNode(node) {
+		if !needs(p) {
+			continue
+		}
+		if _, ok := k.resolved(p); !ok && (name == "" || podName(p) < name) {
+			name = podName(p)
+		}
+	}
+	return name
+}
+
+func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
 // observeVolume finds who needs a volume, and where it is.
 func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
@@ -214,7 +237,7 @@ func (k *caches) podsNeeding(name string) (v volume, pods map[string][]*corev1.P
 // namersOf returns the nodes whose statuses name a volume, by name. pods are those that need it, by node.
 func (k *caches) namersOf(name string, pods map[string][]*corev1.Pod) (all []namer) {
 	for _, n := range k.naming.By(named + name) {
-		all = append(all, namer{Node: n, Needed: len(pods[n.Name]) > 0})
+		all = append(all, namer{Node: n, Needed: len(pods[n.Name]) > 0, Unclear: !podutil.NodeReady(n) && k.unclear(n.Name) != ""})
 	}
 	slices.SortFunc(all, func(a, b namer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return all

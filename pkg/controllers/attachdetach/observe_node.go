@@ -40,6 +40,9 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 		s.Volumes = k.onNode(r.Now, s.Name, s.Node, there)
 		k.release(r.Now, name, s.Node, s.Volumes, s.Memory.Failed)
 	}
+	if s.Node == nil || !podutil.NodeReady(s.Node) {
+		s.Unclear = k.unclear(name)
+	}
 	if s.Node == nil || len(s.Memory.Spare) > 0 && !podutil.NodeReady(s.Node) {
 		s.Held = k.held()
 	}
@@ -81,7 +84,7 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 		}
 		for _, v := range k.volumesOf(p) {
 			before, known := needed[v.Name]
-			pod := p.Namespace + "/" + p.Name
+			pod := podName(p)
 			if known && before.Pod < pod {
 				pod = before.Pod
 			}

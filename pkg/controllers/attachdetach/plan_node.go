@@ -31,8 +31,11 @@ type nodeSnapshot struct {
 	Volumes []onNode     // all that are attached, or needed there, by name
 	// DisableTimeout: that a node is not ready is never enough to detach what it has in use (AD-3).
 	DisableTimeout bool
-	Memory         nodeMemory
-	Unproved       string // why the cache may lack what another leader has written; empty if it does not
+	// Unclear is a pod on a node that is not ready or gone that may use any of its volumes, as one of its claims is not bound; empty if there is
+	// none. While it is there, no rule of time applies (AD-18).
+	Unclear  string
+	Memory   nodeMemory
+	Unproved string // why the cache may lack what another leader has written; empty if it does not
 
 	// Of what is read live when something may be detached:
 	Read   bool
@@ -68,6 +71,7 @@ type nodeMemory struct {
 	Failed  time.Time            // when that has failed, if it has
 	Asked   map[string]asked     // VolumeAttachments that this process has deleted, by name
 	Read    bool                 // the next Observe reads the node live
+	Unclear bool                 // there was an unclear pod, see nodeSnapshot
 }
 
 // asked is when a driver was asked to detach a volume.
@@ -124,6 +128,9 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 	for _, v := range s.Volumes {
 		if v.Pod == "" {
 			d.Spare[v.id()] = earlier(s.Memory.Spare[v.id()], now)
+			if s.Unclear != "" || s.Memory.Unclear {
+				d.Spare[v.id()] = now // a pod may have needed it until now
+			}
 		}
 		one := judge(now, s, v, &d)
 		keep[v.Name] = keep[v.Name] || one.List
@@ -208,24 +215,20 @@ func said(e *storagev1.VolumeError) string {
 // leaves judges a volume that no pod needs. First it leaves the list of the node (AD-32); then, if the node read live neither lists it nor has
 // it in use, its VolumeAttachment goes. By force it goes if the node has it in use, too.
 func leaves(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
-	spare := now.Sub(d.Spare[v.id()])
-	forced, wait := force(s.Node, spare, s.DisableTimeout)
-	if s.Node == nil {
-		forced, wait = vanished(now, s, d.Gone)
-	}
+	forced, wait := s.force(now, s.Node, v, d)
 	used := s.Node != nil && uses(s.Node, v)
 	if used && forced == forcedByTime && s.Held != "" {
 		return verdict{List: v.Told || attached(v.Attachment), Held: true, Why: "no pod needs it, and the node is not ready and has it in use, but " + s.Held, Next: lookAgain}
 	}
 	switch {
 	case s.Node == nil && forced == "":
-		return verdict{Why: "its node is gone", Next: wait, Held: s.Held != "" && wait > 0}
+		return verdict{Why: "its node is gone" + s.unclear(), Next: wait, Held: s.Held != "" && s.Unclear == ""}
 	case used && forced == "":
 		why := "no pod needs it, and the node has it in use"
 		if wait > 0 {
 			why += fmt.Sprintf("; as the node is not ready, it is detached %v after that", patience)
 		}
-		return verdict{List: v.Told || attached(v.Attachment), Why: why, Next: wait}
+		return verdict{List: v.Told || attached(v.Attachment), Why: why + s.unclear(), Next: wait}
 	case v.Attachment == nil:
 		return verdict{Rest: true}
 	case s.Node != nil && lists(s.Node, v):
@@ -235,16 +238,24 @@ func leaves(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 	case !s.Read:
 		return verdict{Read: true, Why: "no pod needs it, and its node is to be read", Next: time.Millisecond}
 	}
-	return goes(now, s, v, spare, d.Gone)
+	return goes(now, s, v, d)
+}
+
+// unclear says of the pod for which no rule of time applies.
+func (s nodeSnapshot) unclear() string {
+	if s.Unclear == "" {
+		return ""
+	}
+	return "; the pod " + s.Unclear + " may use it, as a claim of that pod is not bound"
 }
 
 // goes judges by what was read live. What the caches have shown counts no more.
-func goes(now time.Time, s nodeSnapshot, v onNode, spare time.Duration, gone time.Time) verdict {
+func goes(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
+	forced, wait := s.force(now, s.Live, v, d)
 	if s.Live == nil {
 		if s.Node != nil {
 			return verdict{Why: "its node is gone", Next: readAgain} // the cache is about to say so
 		}
-		forced, wait := vanished(now, s, gone)
 		return verdict{Delete: forced != "", Forced: forced, Why: "no pod needs it, and its node is gone", Next: wait}
 	}
 	if s.Node == nil || s.Node.UID != s.Live.UID || lists(s.Live, v) {
@@ -254,7 +265,7 @@ func goes(now time.Time, s nodeSnapshot, v onNode, spare time.Duration, gone tim
 	if !used {
 		return verdict{Delete: true, Why: free}
 	}
-	switch forced, wait := force(s.Live, spare, s.DisableTimeout); forced {
+	switch forced {
 	case forcedByTaint:
 		return verdict{Delete: true, Forced: forced, Why: "no pod needs it, and the node is out of service"}
 	case forcedByTime:
@@ -263,20 +274,35 @@ func goes(now time.Time, s nodeSnapshot, v onNode, spare time.Duration, gone tim
 		}
 		return verdict{Delete: true, Forced: forced, Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", patience)}
 	default:
-		return verdict{Why: "the node has it in use", Next: cmp.Or(wait, readAgain)}
+		return verdict{Why: "the node has it in use" + s.unclear(), Next: cmp.Or(wait, readAgain)}
 	}
 }
 
-// force says by which rule a volume may be detached that a node has in use, and if by none, when it may be (AD-34, AD-35, AD-37).
-func force(n *corev1.Node, spare time.Duration, disableTimeout bool) (reason string, wait time.Duration) {
+// force says by which rule a volume may be detached that a node has in use, or may have, as it is gone; and if by none, when it may be.
+func (s nodeSnapshot) force(now time.Time, n *corev1.Node, v onNode, d *nodeDecision) (reason string, wait time.Duration) {
 	switch {
-	case n == nil:
-		return "", 0
+	case n != nil:
+		return force(now, n, d.Spare[v.id()], s.DisableTimeout || s.Unclear != "")
+	case s.Unclear != "":
+		return "", lookAgain
+	}
+	return vanished(now, s, d.Gone)
+}
+
+// force says by which rule a volume may be detached that a node has in use, and if by none, when it may be (AD-34, AD-35, AD-37). No pod has needed
+// it since a time. untimed: no rule of time applies.
+func force(now time.Time, n *corev1.Node, since time.Time, untimed bool) (reason string, wait time.Duration) {
+	switch {
 	case outOfService(n):
 		return forcedByTaint, 0
-	case podutil.NodeReady(n) || disableTimeout:
+	case podutil.NodeReady(n) || untimed:
 		return "", 0
-	case spare > patience:
+	}
+	if unready := unreadySince(n); unready.After(since) {
+		since = unready
+	}
+	spare := now.Sub(since)
+	if spare > patience {
 		return forcedByTime, 0
 	}
 	return "", patience - spare + time.Millisecond
@@ -371,7 +397,8 @@ func decidable(name string) bool {
 
 // rememberNode keeps what was seen and decided, and what of it was carried out.
 func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcome) *nodeMemory {
-	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Read: d.Read, Written: s.Memory.Written, Failed: s.Memory.Failed, Asked: map[string]asked{}}
+	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Read: d.Read, Written: s.Memory.Written, Failed: s.Memory.Failed,
+		Unclear: s.Unclear != "", Asked: map[string]asked{}}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
 		there[v.id()] = true

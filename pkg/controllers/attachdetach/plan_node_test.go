@@ -177,6 +177,16 @@ func TestPlanNode(t *testing.T) {
 		{"AD-35 also while the brake holds", aNode(using("a"), outOfServiceTaint, unready), aNode(using("a"), outOfServiceTaint, unready), true, nodeSnapshot{Volumes: []onNode{on("a")}, Held: "too many"}, []string{"detach a"}, forcedByTaint},
 		{"AD-35 not if it is gone by now", aNode(using("a"), outOfServiceTaint), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 5s"}, ""},
 		{"AD-18 a pod that may still run keeps it, whatever the node says", aNode(listing("a"), unready, outOfServiceTaint), nil, false, nodeSnapshot{Volumes: []onNode{on("a", needed, func(v *onNode) { v.Ends = true })}, Memory: spare(time.Hour, "a")}, nil, ""},
+		{"AD-34 six minutes of not being ready", aNode(listing("a"), using("a"), unreadySeconds(60)), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-34 by the node read live", aNode(using("a"), unreadySeconds(3600)), aNode(using("a"), unreadySeconds(60)), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5m0.001s"}, ""},
+		{"AD-18 a pod that may use it, and whose claim is not bound", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), Unclear: "shop/web"}, nil, ""},
+		{"AD-18 until a moment ago", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: func() nodeMemory {
+			m := spare(time.Hour, "a")
+			m.Unclear = true
+			return m
+		}()}, []string{"again in 6m0.001s"}, ""},
+		{"AD-35 the taint is enough nevertheless", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}, Unclear: "shop/web"}, []string{"detach a"}, forcedByTaint},
+		{"AD-18 such a pod on a node that is gone", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}, Unclear: "shop/web"}, []string{"again in 10s"}, ""},
 		{"AD-62 the node is gone: its machine has a minute", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-50 * second)}}, []string{"again in 10s"}, ""},
 		{"AD-71 then its volumes are detached", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-61 * second)}, DisableTimeout: true}, []string{"detach a"}, forcedByEnd},
 		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-61 * second)}, Held: "too many"}, []string{"again in 8m59s"}, ""},

@@ -41,6 +41,8 @@ type volumeSnapshot struct {
 type namer struct {
 	Node   *corev1.Node
 	Needed bool // a pod needs the volume there
+	// Unclear: the node is not ready, and a pod there may use the volume, as one of its claims is not bound.
+	Unclear bool
 }
 
 // user is a node where pods need a volume.
@@ -210,7 +212,7 @@ func (n namer) has(now time.Time, v onNode, disableTimeout bool, held string) bo
 	case managed(n.Node) && n.Needed, !told && !uses(n.Node, v):
 		return false
 	}
-	reason, _ := force(n.Node, now.Sub(unreadySince(n.Node)), disableTimeout)
+	reason, _ := force(now, n.Node, time.Time{}, disableTimeout || n.Unclear)
 	return reason == "" || reason == forcedByTime && held != ""
 }
 

@@ -115,6 +115,11 @@ func TestNodesThatSayThatTheyHaveAVolume(t *testing.T) {
 		{"AD-35 it is out of service", naming("m", false, using("a"), outOfServiceTaint), volumeSnapshot{}, false},
 		{"AD-34 it has not been ready for a time", naming("m", false, using("a"), unreadySeconds(359)), volumeSnapshot{}, true},
 		{"AD-34 for long", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{}, false},
+		{"AD-18 a pod there may use it", func() []namer {
+			all := naming("m", false, using("a"), unreadySeconds(361))
+			all[0].Unclear = true
+			return all
+		}(), volumeSnapshot{}, true},
 		{"AD-3 that does not count", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{DisableTimeout: true}, true},
 		{"the brake holds", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{Held: "too many"}, true},
 	} {

@@ -37,6 +37,8 @@ func drawNode(t *rapid.T, what string) *corev1.Node {
 func drawNodeSnapshot(t *rapid.T) nodeSnapshot {
 	s := nodeSnapshot{Name: "n", Node: drawNode(t, "the node"), DisableTimeout: rapid.Bool().Draw(t, "no timeout"), Memory: nodeMemory{UID: "n1", Spare: map[string]time.Time{}}}
 	s.Held = rapid.SampledFrom([]string{"", "", "too many"}).Draw(t, "held")
+	s.Unclear = rapid.SampledFrom([]string{"", "", "", "shop/unclear"}).Draw(t, "unclear")
+	s.Memory.Unclear = rapid.IntRange(0, 3).Draw(t, "was unclear") == 0
 	if rapid.IntRange(0, 9).Draw(t, "unproved") == 0 {
 		s.Unproved = unproved
 	}
@@ -74,10 +76,10 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 			case live == nil && s.Node != nil, live != nil && (s.Node == nil || live.UID != s.Node.UID || lists(live, v)):
 				t.Errorf("%s goes, and the node read live is another one, or lists it", v.Name)
 			case live == nil:
-				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace {
+				if forced != forcedByEnd || epoch.Sub(d.Gone) < goneGrace || s.Unclear != "" {
 					t.Errorf("%s goes with its node, %q", v.Name, forced)
 				}
-			case uses(live, v) && !outOfService(live) && (s.DisableTimeout || s.Held != "" || live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
+			case uses(live, v) && !outOfService(live) && (s.DisableTimeout || s.Unclear != "" || s.Held != "" || live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
 				t.Errorf("%s goes, and the node has it in use, %q", v.Name, forced)
 			case (forced != "") != uses(live, v):
 				t.Errorf("%s goes, in use: %t, %q", v.Name, uses(live, v), forced)
