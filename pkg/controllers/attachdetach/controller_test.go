@@ -450,6 +450,30 @@ func TestANodeVanishes(t *testing.T) {
 	})
 }
 
+// A Node that is made anew has not said yet what its machine uses: that has the minute of one that is gone (AD-62).
+func TestANodeIsMadeAnew(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(2 * time.Second)
+		b.uses("n0", 0)
+		b.remove(nodeKind, "", "n0")
+		b.removePod("a")
+		time.Sleep(10 * time.Second)
+		n := aNode()
+		n.Name, n.UID, n.CreationTimestamp = "n0", "another", metav1.Now()
+		b.put(n)
+		time.Sleep(50 * time.Second)
+		b.is("d0:n0")
+		b.uses("n0", 0)
+		time.Sleep(time.Hour)
+		b.is("d0:n0 n0=d0")
+		b.uses("n0")
+		time.Sleep(2 * time.Second)
+		b.is("")
+	})
+}
+
 // S1: a cache of nodes that is behind detaches nothing that the node uses, nor does a node that cannot be read.
 func TestNodesAreReadLive(t *testing.T) {
 	run(t, Options{}, 3, func(b *bench) {

@@ -262,6 +262,11 @@ func goes(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 		return verdict{Why: "the cache of nodes is behind", Next: lookAgain}
 	}
 	used, free := uses(s.Live, v), "no pod needs it, and the node does not have it in use"
+	if made := s.Live.CreationTimestamp; !used && v.Attachment.CreationTimestamp.Before(&made) {
+		if wait := goneGrace - now.Sub(made.Time); wait > 0 && forced != forcedByTaint { // the machine has been another Node's
+			return verdict{Why: "no pod needs it, and its node was made anew a moment ago, and may not have said yet what it has in use", Next: wait}
+		}
+	}
 	if !used {
 		return verdict{Delete: true, Why: free}
 	}

@@ -59,6 +59,13 @@ func outOfServiceTaint(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectPreferNoSchedule}}
 }
 
+// madeSeconds is for a node that was made so many seconds ago.
+func madeSeconds(seconds int) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.CreationTimestamp = metav1.NewTime(epoch.Add(-time.Duration(seconds) * time.Second))
+	}
+}
+
 func unmanaged(n *corev1.Node) { n.Annotations = nil }
 
 // anAttachment is one of a volume to a node, which the driver has attached.
@@ -187,6 +194,10 @@ func TestPlanNode(t *testing.T) {
 		}()}, []string{"again in 6m0.001s"}, ""},
 		{"AD-35 the taint is enough nevertheless", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}, Unclear: "shop/web"}, []string{"detach a"}, forcedByTaint},
 		{"AD-18 such a pod on a node that is gone", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}, Unclear: "shop/web"}, []string{"again in 10s"}, ""},
+		{"AD-62 its node was made anew: its machine has a minute, too", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 10s"}, ""},
+		{"AD-62 and no more", aNode(madeSeconds(61)), aNode(madeSeconds(61)), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
+		{"AD-32 not if it was attached to the new one", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []onNode{on("a", by(created(40)))}}, []string{"detach a"}, ""},
+		{"AD-35 nor if that is out of service", aNode(madeSeconds(50), outOfServiceTaint), aNode(madeSeconds(50), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
 		{"AD-62 the node is gone: its machine has a minute", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-50 * second)}}, []string{"again in 10s"}, ""},
 		{"AD-71 then its volumes are detached", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-61 * second)}, DisableTimeout: true}, []string{"detach a"}, forcedByEnd},
 		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-61 * second)}, Held: "too many"}, []string{"again in 8m59s"}, ""},

@@ -27,7 +27,7 @@ func drawNode(t *rapid.T, what string) *corev1.Node {
 	}
 	handles := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), rapid.ID[string])
 	n := aNode(listing(handles.Draw(t, "listed")...), using(handles.Draw(t, "used")...))
-	for _, edit := range rapid.SliceOfN(rapid.SampledFrom([]func(*corev1.Node){unready, outOfServiceTaint, unmanaged, func(n *corev1.Node) { n.UID = "n2" }}), 0, 2).Draw(t, "edits") {
+	for _, edit := range rapid.SliceOfN(rapid.SampledFrom([]func(*corev1.Node){unready, outOfServiceTaint, unmanaged, madeSeconds(50), madeSeconds(7200), func(n *corev1.Node) { n.UID = "n2" }}), 0, 2).Draw(t, "edits") {
 		edit(n)
 	}
 	return n
@@ -81,6 +81,8 @@ func TestNothingGoesThatIsUsed(t *testing.T) {
 				}
 			case uses(live, v) && !outOfService(live) && (s.DisableTimeout || s.Unclear != "" || s.Held != "" || live.Status.Conditions[0].Status == corev1.ConditionTrue || epoch.Sub(d.Spare[name]) <= patience):
 				t.Errorf("%s goes, and the node has it in use, %q", v.Name, forced)
+			case !uses(live, v) && !outOfService(live) && v.Attachment.CreationTimestamp.Before(&live.CreationTimestamp) && epoch.Sub(live.CreationTimestamp.Time) < goneGrace:
+				t.Errorf("%s goes, and the node was made anew a moment ago", v.Name)
 			case (forced != "") != uses(live, v):
 				t.Errorf("%s goes, in use: %t, %q", v.Name, uses(live, v), forced)
 			}
