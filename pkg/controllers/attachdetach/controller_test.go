@@ -415,6 +415,33 @@ func TestTheBrake(t *testing.T) {
 	})
 }
 
+// The brake holds, too, what the cache shows of a node that is ready, if the node read live is not (S1).
+func TestTheBrakeLooksAtWhatIsReadLive(t *testing.T) {
+	run(t, Options{}, 6, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.uses("n0", 0)
+		b.removePod("a")
+		time.Sleep(time.Hour)
+		for i := 1; i < 5; i++ {
+			b.node(fmt.Sprint("n", i), unready)
+		}
+		b.down.Store(true)
+		b.uses("n0") // so that it is read
+		time.Sleep(time.Second)
+		b.FreezeWatches(nodeKind.GroupVersionKind)
+		b.uses("n0", 0)
+		b.node("n0", unready)
+		b.down.Store(false)
+		time.Sleep(time.Minute)
+		b.is("d0:n0")
+		b.ResumeWatches(nodeKind.GroupVersionKind)
+		time.Sleep(time.Minute)
+		b.is("d0:n0 n0=d0")
+	})
+}
+
 // An operator releases the brake.
 func TestTheBrakeIsReleased(t *testing.T) {
 	run(t, Options{}, 5, func(b *bench) {

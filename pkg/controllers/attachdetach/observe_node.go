@@ -40,18 +40,18 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 		s.Volumes = k.onNode(r.Now, s.Name, s.Node, there)
 		k.release(r.Now, name, s.Node, s.Volumes, s.Memory.Failed)
 	}
-	if s.Node == nil || !podutil.NodeReady(s.Node) {
-		s.Unclear = k.unclear(name)
-	}
-	if s.Node == nil || len(s.Memory.Spare) > 0 && !podutil.NodeReady(s.Node) {
-		s.Held = k.held()
-	}
 	if s.Memory.Read {
 		k.read(ctx, r.Reader, &s)
+	}
+	if ails(s.Node) || s.Read && ails(s.Live) { // the cache may not show yet that it does
+		s.Held, s.Unclear = k.held(), k.unclear(name)
 	}
 	o.Snapshot = s
 	return o, nil
 }
+
+// ails reports whether a node is gone or not ready, which is when rules of time may apply.
+func ails(n *corev1.Node) bool { return n == nil || !podutil.NodeReady(n) }
 
 // nodeNamed returns the name of a node. People ask for one of its VolumeAttachments, too.
 func (k *caches) nodeNamed(name string) string {
