@@ -42,7 +42,7 @@ func BenchmarkPlanVolume(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				if _, p := planVolume(epoch, s); len(p.Steps) != n/2 {
+				if _, p := planVolume(epoch, s); len(creations(p)) != n/2 {
 					b.Fatal(len(p.Steps))
 				}
 			}

@@ -15,8 +15,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -42,6 +45,8 @@ type bench struct {
 	stuck atomic.Bool // the driver does nothing
 	work  sync.WaitGroup
 
+	events *record.FakeRecorder
+
 	before func() // is called when the caches of a term are filled, and the controller does not work yet
 
 	mu    sync.Mutex
@@ -54,7 +59,7 @@ const moment = 200 * time.Millisecond // that a driver takes
 func run(t *testing.T, o Options, nodes int, terms ...func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, Server: clienttest.NewServer()}
+		b := &bench{T: t, Server: clienttest.NewServer(), events: record.NewFakeRecorder(100_000)}
 		for i := range nodes {
 			n := aNode()
 			n.Name, n.UID = fmt.Sprint("n", i), types.UID(fmt.Sprint("uid-n", i))
@@ -66,7 +71,7 @@ func run(t *testing.T, o Options, nodes int, terms ...func(*bench)) {
 			c := managertest.Context(t, b.Server, entry, managertest.Cache{Example: &corev1.Node{}}, managertest.Cache{Example: &corev1.Pod{}},
 				managertest.Cache{Example: &corev1.PersistentVolume{}}, managertest.Cache{Example: &corev1.PersistentVolumeClaim{}},
 				managertest.Cache{Example: &storagev1.VolumeAttachment{}}, managertest.Cache{Example: &storagev1.CSIDriver{}})
-			b.brake, c.Access.Client = c.Brake, b
+			b.brake, c.Access.Client, c.Access.Events = c.Brake, b, b.events
 			runner, err := entry.Init(c)
 			if err != nil {
 				t.Fatal(err)
@@ -219,6 +224,19 @@ func (b *bench) uses(node string, disks ...int) {
 			n.Status.VolumesInUse = append(n.Status.VolumesInUse, corev1.UniqueVolumeName(csi(fmt.Sprint("d", i))))
 		}
 	})
+}
+
+// told returns the events since it was last called, sorted.
+func (b *bench) told() (all []string) {
+	for {
+		select {
+		case e := <-b.events.Events:
+			all = append(all, e)
+		default:
+			slices.Sort(all)
+			return all
+		}
+	}
 }
 
 // is checks what is attached where, as "d0:n0", with ! behind what is being detached, and which node lists what.
@@ -695,6 +713,38 @@ func TestANodeFlaps(t *testing.T) {
 		b.is("d0:n0 n0=d0")
 		time.Sleep(2 * time.Minute)
 		b.is("")
+	})
+}
+
+// AD-51: pods are told at once what the API server says when it refuses to attach a volume to their node, and again as long as it does; other nodes
+// get the volume nevertheless.
+func TestARefusal(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		b.disk(0, corev1.ReadWriteMany)
+		refused := attachment(driver, "d0", "n1")
+		b.BeforeWrite(func(w clienttest.Write) error {
+			if w.Key.Name == refused {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, w.Key.Name, errors.New("a webhook"))
+			}
+			return nil
+		})
+		for i, node := range []string{"n0", "n1", "n2"} {
+			b.pod(fmt.Sprint("p", i), 0, node)
+		}
+		time.Sleep(2 * time.Second)
+		b.is("d0:n0 d0:n2 n0=d0 n2=d0")
+		for _, after := range []string{"at first", "a minute later"} {
+			events := slices.DeleteFunc(b.told(), func(e string) bool {
+				return !strings.Contains(e, "FailedAttachVolume") || !strings.Contains(e, "a webhook")
+			})
+			if len(events) != 1 {
+				t.Errorf("%s told %d times: %v", after, len(events), events)
+			}
+			time.Sleep(90 * time.Second)
+		}
+		b.BeforeWrite(nil)
+		time.Sleep(2 * time.Minute)
+		b.is("d0:n0 d0:n1 d0:n2 n0=d0 n1=d0 n2=d0")
 	})
 }
 

@@ -170,9 +170,6 @@ func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // observeVolume finds who needs a volume, and where it is.
 func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemory]) (o reconcile.Observation[volumeSnapshot, volumeMemory], err error) {
 	s := volumeSnapshot{DisableTimeout: k.disableTimeout, Memory: ptr.Deref(r.Memory, volumeMemory{})}
-	if r.Failure != nil {
-		s.Failure = r.Failure.Error()
-	}
 	if !k.proved.Load() {
 		s.Unproved = unproved
 	}

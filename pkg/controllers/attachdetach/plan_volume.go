@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -25,7 +27,6 @@ type volumeSnapshot struct {
 	Volume      volume                        // empty if nobody knows it any more
 	Users       []user                        // the nodes where pods need it, in an order that does not depend on caches
 	Attachments []*storagev1.VolumeAttachment // all of the volume, by name
-	Failure     string                        // of the reconcile before
 	Memory      volumeMemory
 	Unproved    string // why the cache may lack what another leader has written; empty if it does not
 
@@ -57,6 +58,8 @@ type volumeMemory struct {
 	Nodes map[string]use
 	// Tried are the nodes for which this process has tried to create a VolumeAttachment, and was not told that it did.
 	Tried map[string]bool
+	// Refused is what the API server has said when it last refused to create the VolumeAttachment of a node.
+	Refused map[string]string
 }
 
 // use is what is remembered of a node where pods need the volume.
@@ -82,41 +85,56 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 		return d, p
 	}
 	var why []string
-	first := "" // the node that gets the volume if no other one has it
+	var each plan.Each // one node does not wait for another one, which may be refused
+	first := ""        // the node that gets the volume if no other one has it
 	for _, u := range s.Users {
 		if !u.Managed {
 			continue
 		}
 		first = cmp.Or(first, u.Node)
-		n, known := s.Memory.Nodes[u.Node]
 		one := s.on(now, u, first)
-		switch {
-		case one.Attached && known && !n.Attached:
-			d.Attached[u.Node] = now.Sub(one.Since)
-			p.Steps = append(p.Steps, tell(u, corev1.EventTypeNormal, "SuccessfulAttachVolume", func(*corev1.Pod) string {
-				return fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.Volume.PV)
-			})...)
-			fallthrough
-		case one.Attached:
-			d.Nodes[u.Node] = use{Attached: true}
-			continue
+		steps, again := s.stepsAt(now, u, one, &d)
+		if len(steps) > 0 {
+			each.Sequences = append(each.Sequences, steps)
 		}
-		if one.Create {
-			p.Steps = append(p.Steps, plan.Create{Object: newAttachment(s.Volume, u.Node), IfAbsent: true, Unowned: true, Why: one.Why})
+		if p.Requeue = plan.Sooner(p.Requeue, again); !one.Attached {
+			why = append(why, one.Why)
 		}
-		if one.Failed && n.Told != one.Text(u.Pods[0]) {
-			d.Failed[u.Node] = now.Sub(one.Since)
-		}
-		after, due := n.tells(now, one, u.Pods[0])
-		if due {
-			p.Steps = append(p.Steps, tell(u, corev1.EventTypeWarning, "FailedAttachVolume", one.Text)...)
-		}
-		d.Nodes[u.Node], p.Requeue = after, plan.Sooner(p.Requeue, plan.Sooner(one.Next, after.wait(now)))
-		why = append(why, one.Why)
+	}
+	if len(each.Sequences) > 0 {
+		p.Steps = []plan.Step{each}
 	}
 	p.Why = summary(why)
 	d.Why = p.Why
 	return d, p
+}
+
+// stepsAt are those for a node, and when it is to be looked at again. What is told comes first: it never fails, while what is to be told may be that
+// the rest does.
+func (s volumeSnapshot) stepsAt(now time.Time, u user, one state, d *volumeDecision) (steps []plan.Step, again time.Duration) {
+	n, known := s.Memory.Nodes[u.Node]
+	if one.Attached {
+		if known && !n.Attached {
+			d.Attached[u.Node] = now.Sub(one.Since)
+			steps = tell(u, corev1.EventTypeNormal, "SuccessfulAttachVolume", func(*corev1.Pod) string {
+				return fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.Volume.PV)
+			})
+		}
+		d.Nodes[u.Node] = use{Attached: true}
+		return steps, 0
+	}
+	if one.Failed && n.Told != one.Text(u.Pods[0]) {
+		d.Failed[u.Node] = now.Sub(one.Since)
+	}
+	after, due := n.tells(now, one, u.Pods[0])
+	if due {
+		steps = tell(u, corev1.EventTypeWarning, "FailedAttachVolume", one.Text)
+	}
+	if one.Create {
+		steps = append(steps, plan.Create{Object: newAttachment(s.Volume, u.Node), IfAbsent: true, Unowned: true, Why: one.Why})
+	}
+	d.Nodes[u.Node] = after
+	return steps, plan.Sooner(one.Next, after.wait(now))
 }
 
 // state is how a volume does on a node where pods need it.
@@ -146,8 +164,8 @@ func (s volumeSnapshot) on(now time.Time, u user, first string) (one state) {
 		return state{Why: s.Unproved, Next: lookAgain}
 	}
 	one = state{Create: true, Why: "it is to be attached to " + u.Node}
-	if s.Failure != "" {
-		one.Text = failure(s.Volume, s.Failure)
+	if refused := s.Memory.Refused[u.Node]; refused != "" {
+		one.Text = failure(s.Volume, refused)
 	}
 	return one
 }
@@ -288,9 +306,9 @@ func tell(u user, kind, reason string, text func(*corev1.Pod) string) (steps []p
 	return steps
 }
 
-// rememberVolume keeps what was seen and told, and which creations may have been carried out.
+// rememberVolume keeps what was seen and told, and which creations have failed, or may have been carried out.
 func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, did plan.Outcome) *volumeMemory {
-	m := volumeMemory{Nodes: d.Nodes, Tried: map[string]bool{}}
+	m := volumeMemory{Nodes: d.Nodes, Tried: map[string]bool{}, Refused: map[string]string{}}
 	for node := range s.Memory.Tried {
 		if s.at(node) == nil {
 			m.Tried[node] = true
@@ -303,6 +321,9 @@ func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, did plan.Ou
 		}
 		if delete(m.Tried, a.Spec.NodeName); r.Err != nil {
 			m.Tried[a.Spec.NodeName] = true
+			if !errors.Is(r.Err, plan.ErrStale) && !apierrors.IsTooManyRequests(r.Err) { // these say nothing about the volume
+				m.Refused[a.Spec.NodeName] = r.Err.Error()
+			}
 		}
 	}
 	return &m

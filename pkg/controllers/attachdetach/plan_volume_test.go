@@ -59,9 +59,29 @@ func ending(seconds int) func(*storagev1.VolumeAttachment) {
 	}
 }
 
+// creations are the VolumeAttachments that a plan creates.
+func creations(p plan.Plan) (all []*storagev1.VolumeAttachment) {
+	for _, step := range p.Steps {
+		for _, sequence := range step.(plan.Each).Sequences {
+			for _, step := range sequence {
+				if c, ok := step.(plan.Create); ok {
+					all = append(all, c.Object.(*storagev1.VolumeAttachment))
+				}
+			}
+		}
+	}
+	return all
+}
+
 // saidOfVolume is a plan of a volume as text.
 func saidOfVolume(p plan.Plan) (lines []string) {
+	var steps []plan.Step
 	for _, step := range p.Steps {
+		for _, sequence := range step.(plan.Each).Sequences {
+			steps = append(steps, sequence...)
+		}
+	}
+	for _, step := range steps {
 		switch s := step.(type) {
 		case plan.Create:
 			a := s.Object.(*storagev1.VolumeAttachment)
@@ -181,7 +201,7 @@ func TestPlanVolume(t *testing.T) {
 		}},
 		{"AD-27 one that is being detached there", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", ending(1)))}, []string{"again in 9s"}},
 		{"AD-27 and takes its time", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", ending(11)))}, []string{"web " + saysFailed + "volume attachment is being deleted", "again in 1m0s"}},
-		{"AD-51 an API server that refuses", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Failure: "a webhook"}, []string{driver + " attaches pv-a to n", "web " + saysFailed + "a webhook", "again in 1m0s"}},
+		{"AD-51 an API server that refuses", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Memory: volumeMemory{Refused: map[string]string{"n": "a webhook", "m": "another"}}}, []string{"web " + saysFailed + "a webhook", driver + " attaches pv-a to n", "again in 1m0s"}},
 		{"AD-13 what needs no VolumeAttachment gets none", volumeSnapshot{Volume: volume{Name: ofFC + "[w]:0", PV: "p"}, Users: []user{at("n", "web")}}, nil},
 		{"AD-7 one that stands in a pod", volumeSnapshot{Volume: volume{Name: csi("a"), Driver: driver, Handle: "a", Inline: &corev1.PersistentVolumeSpec{}}, Users: []user{at("n", "web")}}, []string{driver + " attaches inline to n"}},
 	} {
@@ -217,10 +237,10 @@ func TestRememberVolume(t *testing.T) {
 	s := volumeSnapshot{Volume: shared, Users: []user{at("n", "web"), at("m", "web"), at("o", "web")}, Attachments: []*storagev1.VolumeAttachment{anAttachment("a", "o")}, Memory: volumeMemory{Tried: map[string]bool{"l": true, "n": true, "o": true}}}
 	d, p := planVolume(epoch, s)
 	results := []plan.Result{
-		{Verb: plan.Created, Object: p.Steps[0].(plan.Create).Object},
-		{Verb: plan.Created, Object: p.Steps[1].(plan.Create).Object, Err: fmt.Errorf("no answer")},
+		{Verb: plan.Created, Object: creations(p)[0]},
+		{Verb: plan.Created, Object: creations(p)[1], Err: fmt.Errorf("no answer")},
 	}
-	if m := rememberVolume(epoch, s, d, plan.Outcome{Results: results}); !cmp.Equal(m.Tried, map[string]bool{"l": true, "m": true}) || len(m.Nodes) != 3 || !m.Nodes["o"].Attached {
+	if m := rememberVolume(epoch, s, d, plan.Outcome{Results: results}); !cmp.Equal(m.Tried, map[string]bool{"l": true, "m": true}) || len(m.Nodes) != 3 || !m.Nodes["o"].Attached || !cmp.Equal(m.Refused, map[string]string{"m": "no answer"}) {
 		t.Errorf("%+v", m)
 	}
 }

@@ -125,7 +125,7 @@ func drawVolumeSnapshot(t *rapid.T) volumeSnapshot {
 	s := volumeSnapshot{Volume: exclusive, Memory: volumeMemory{Nodes: map[string]use{}}}
 	s.Volume.Exclusive = rapid.Bool().Draw(t, "exclusive")
 	s.Unproved = rapid.SampledFrom([]string{"", "", "", unproved}).Draw(t, "unproved")
-	s.Failure = rapid.SampledFrom([]string{"", "", "refused"}).Draw(t, "failure")
+	s.Memory.Refused = map[string]string{"m": rapid.SampledFrom([]string{"", "", "refused"}).Draw(t, "refused")}
 	for _, node := range []string{"l", "m", "n"} {
 		if rapid.Bool().Draw(t, "a pod needs it there") {
 			u := at(node, "on-"+node)
@@ -148,10 +148,8 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 		s := drawVolumeSnapshot(t)
 		_, p := planVolume(epoch, s)
 		created := map[string]bool{}
-		for _, step := range p.Steps {
-			if c, ok := step.(plan.Create); ok {
-				created[c.Object.(*storagev1.VolumeAttachment).Spec.NodeName] = true
-			}
+		for _, a := range creations(p) {
+			created[a.Spec.NodeName] = true
 		}
 		if s.Volume.Exclusive && (len(created) > 1 || len(created) > 0 && len(s.Attachments) > 0 && !slices.ContainsFunc(s.Attachments, func(a *storagev1.VolumeAttachment) bool { return created[a.Spec.NodeName] })) {
 			t.Errorf("%v beside %d VolumeAttachments", created, len(s.Attachments))
