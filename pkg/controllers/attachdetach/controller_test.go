@@ -433,6 +433,45 @@ func TestTheBrake(t *testing.T) {
 	})
 }
 
+// A brake lets go when nothing is left of what it holds: the nodes are gone, and somebody has removed their VolumeAttachments.
+func TestABrakeHoldsWhatVanishes(t *testing.T) {
+	run(t, Options{}, 6, func(b *bench) {
+		b.fail(4)
+		time.Sleep(10 * time.Minute)
+		if held := b.brake.Holds(time.Now()); len(held) != 1 {
+			b.Errorf("%+v", held)
+		}
+		b.brake.News(time.Now()) // people are told
+		for i := range 4 {
+			b.remove(nodeKind, "", fmt.Sprint("n", i))
+			b.remove(attachmentKind, "", attachment(driver, fmt.Sprint("d", i), fmt.Sprint("n", i)))
+		}
+		time.Sleep(time.Minute)
+		if held := b.brake.Holds(time.Now()); len(held) != 0 {
+			b.Errorf("%+v", held)
+		}
+		if _, ended := b.brake.News(time.Now()); len(ended) != 1 || ended[0].Cause != brake.NothingLeft {
+			b.Errorf("%+v", ended)
+		}
+		before := b.brake
+		b.before = func() {
+			if held := before.Holds(time.Now()); len(held) != 0 {
+				b.Errorf("after the term: %+v", held)
+			}
+		}
+		for i := range 4 {
+			n := aNode(unready)
+			n.Name, n.UID = fmt.Sprint("n", i), types.UID(fmt.Sprint("uid-again-", i))
+			b.put(n)
+		}
+		b.fail(4)
+		time.Sleep(10 * time.Minute)
+		if held := b.brake.Holds(time.Now()); len(held) != 1 {
+			b.Errorf("%+v", held)
+		}
+	}, func(*bench) {})
+}
+
 // The brake holds, too, what the cache shows of a node that is ready, if the node read live is not (S1).
 func TestTheBrakeLooksAtWhatIsReadLive(t *testing.T) {
 	run(t, Options{}, 6, func(b *bench) {

@@ -45,6 +45,7 @@ func newCollectors(k *caches) *collectors {
 			Help:    "Seconds from when a driver was asked to attach or to detach a volume until it had done so, or said that it could not.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
 	}
+	k.owed, k.forget = c.owed, c.forget
 	c.total = newGauge("attachdetach_controller", "total_volumes", "Volumes that pods need on nodes (desired), and that are attached to nodes (actual).",
 		[]string{"plugin_name", "state"}, c.countVolumes)
 	c.inUse = newGauge("", "storage_count_attachable_volumes_in_use", "Volumes that pods need on a node.", []string{"node", "volume_plugin"}, c.countUsed)
@@ -131,11 +132,32 @@ func (c *collectors) hold(now time.Time, s nodeSnapshot, d nodeDecision) {
 	}
 	if delete(c.held, s.Name); len(c.held) == 0 {
 		cause := brake.ByProof
-		if len(d.Deleted) > 0 && s.Held != "" {
+		switch {
+		case len(s.Volumes) == 0:
+			cause = brake.NothingLeft
+		case len(d.Deleted) > 0 && s.Held != "":
 			cause = brake.ByTime
 		}
 		c.brake.Release(whatIsHeld, cause)
 	}
+}
+
+// owed reports whether something is held or told of a node: if it is gone, it has to be looked at once more, for that to end.
+func (c *collectors) owed(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held[node] || len(c.told[node]) > 0
+}
+
+// forget is for the end of a term.
+func (c *collectors) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.held) > 0 {
+		c.brake.Release(whatIsHeld, brake.NothingLeft)
+	}
+	clear(c.held)
+	clear(c.told)
 }
 
 // tell keeps what became of each VolumeAttachment of a node and why, for who asks for it by its name.

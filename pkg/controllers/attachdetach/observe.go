@@ -37,6 +37,8 @@ type caches struct {
 	proved         atomic.Bool // the cache shows what leaders before this one have written
 	strays         strays
 	reserved       reservations
+	owed           func(node string) bool // something is held, or told, of a node: see collectors
+	forget         func()                 // nothing is any more
 }
 
 // Indexes have values of several kinds, told apart by how they begin.

@@ -27,7 +27,7 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 	if s.Node == nil || !managed(s.Node) {
 		k.release(r.Now, name, nil, nil, time.Time{})
 	}
-	if o.Exists = s.Node != nil || len(there) > 0; !o.Exists {
+	if o.Exists = s.Node != nil || len(there)+len(s.Memory.Asked) > 0 || k.owed(name); !o.Exists {
 		return o, nil
 	}
 	if s.Node != nil && s.Memory.UID != s.Node.UID { // another machine, maybe

@@ -25,8 +25,8 @@ const unproved = "it is not known yet what another leader has attached and detac
 // exclusive volume, and a VolumeAttachment that it has deleted must not be in the list of its node any more. Nothing is written before. One list
 // of each does for all volumes.
 func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
-	k.forgetReservations()
-	defer k.forgetReservations()
+	k.forgetTerm()
+	defer k.forgetTerm()
 	defer k.proved.Store(false)
 	for ctx.Err() == nil {
 		if k.compare(ctx) {

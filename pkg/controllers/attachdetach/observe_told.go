@@ -68,8 +68,9 @@ func (k *caches) release(now time.Time, name string, n *corev1.Node, volumes []o
 	}
 }
 
-// forgetReservations is for the end of a term.
-func (k *caches) forgetReservations() {
+// forgetTerm drops what was noted beside the memories of keys.
+func (k *caches) forgetTerm() {
+	k.forget()
 	k.reserved.mu.Lock()
 	defer k.reserved.mu.Unlock()
 	k.reserved.of = nil

@@ -150,7 +150,9 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 	if len(deletions.Sequences) > 0 {
 		p.Steps = append(p.Steps, deletions)
 	}
-	p.Why = summary(why)
+	if p.Why = summary(why); s.Node == nil && len(s.Volumes) == 0 {
+		p.Why, p.Requeue = "it is gone, and nothing is attached to it", lookAgain // and then it is forgotten
+	}
 	if s.Node != nil {
 		list(now, s, keep, &p)
 	}

@@ -26,6 +26,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	newCollectors(k)
 	return &world{caches: k, keys: map[plan.Key]bool{}}
 }
 
