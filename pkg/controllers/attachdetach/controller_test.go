@@ -472,6 +472,20 @@ func TestABrakeHoldsWhatVanishes(t *testing.T) {
 	}, func(*bench) {})
 }
 
+// VolumeAttachments that others have made, to what may be no nodes at all, are no nodes that are gone.
+func TestTheBrakeDoesNotCountWhatOthersHaveMade(t *testing.T) {
+	run(t, Options{}, 6, func(b *bench) {
+		for i := range 20 {
+			b.put(anAttachment(fmt.Sprint("d", i), fmt.Sprint("elsewhere-", i), func(a *storagev1.VolumeAttachment) { a.Name = fmt.Sprint("mine-", i) }))
+		}
+		b.fail(2)
+		time.Sleep(7 * time.Minute)
+		if held := b.brake.Holds(time.Now()); len(held) != 0 {
+			b.Errorf("%+v", held)
+		}
+	})
+}
+
 // The brake holds, too, what the cache shows of a node that is ready, if the node read live is not (S1).
 func TestTheBrakeLooksAtWhatIsReadLive(t *testing.T) {
 	run(t, Options{}, 6, func(b *bench) {

@@ -171,7 +171,7 @@ func (k *caches) held() string {
 	}
 	gone := map[string]bool{}
 	for a := range k.attachments.All() {
-		if a.DeletionTimestamp == nil && k.nodes.Get(a.Spec.NodeName) == nil {
+		if ours(a) && a.DeletionTimestamp == nil && k.nodes.Get(a.Spec.NodeName) == nil {
 			gone[a.Spec.NodeName] = true
 		}
 	}
