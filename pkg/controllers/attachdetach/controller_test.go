@@ -632,6 +632,33 @@ func TestDriversThatAttachNothing(t *testing.T) {
 	})
 }
 
+// The same of a volume that stands in a pod, whose plugin the driver has taken over (AD-12).
+func TestDriversOfVolumesInPodsThatAttachNothing(t *testing.T) {
+	yes, no := true, false
+	says := func(required *bool) *storagev1.CSIDriver {
+		return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "cinder.csi.openstack.org"}, Spec: storagev1.CSIDriverSpec{AttachRequired: required}}
+	}
+	run(t, Options{}, 1, func(b *bench) {
+		b.put(says(&no))
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n0"}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{VolumeID: "1"}}}}
+		b.put(p)
+		listed := func(want int) {
+			b.Helper()
+			time.Sleep(2 * time.Second)
+			n := &corev1.Node{}
+			if err := b.Get(b.Context(), nodeKind, plan.Key{Name: "n0"}, n); err != nil || len(n.Status.VolumesAttached) != want {
+				b.Errorf("listed are %v, want %d (%v)", n.Status.VolumesAttached, want, err)
+			}
+		}
+		listed(0)
+		b.put(says(&yes))
+		listed(1)
+		b.put(says(&no))
+		listed(0)
+	})
+}
+
 // A claim that is bound late, and one that is bound to another claim's volume (AD-14, AD-16).
 func TestClaims(t *testing.T) {
 	run(t, Options{}, 1, func(b *bench) {

@@ -23,7 +23,7 @@ import (
 type caches struct {
 	podsOn      informers.NodePodCache
 	podsOf      informers.ClaimPodCache
-	podsWith    informers.IndexedStore[*corev1.Pod] // by the names of volumes that stand in them
+	podsWith    informers.IndexedStore[*corev1.Pod] // by the names of volumes that stand in them, and by their drivers
 	nodes       informers.NodeCache
 	naming      informers.IndexedStore[*corev1.Node] // the same, by the volumes that their statuses name
 	claims      informers.Store[*corev1.PersistentVolumeClaim]
@@ -91,6 +91,9 @@ func indexPod(p *corev1.Pod) (values []string) {
 	for i := range p.Spec.Volumes {
 		if v := ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace); v.Name != "" {
 			values = append(values, named+v.Name)
+			if v.Driver != "" {
+				values = append(values, byDriver+v.Driver)
+			}
 		}
 	}
 	return values

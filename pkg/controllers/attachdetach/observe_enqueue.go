@@ -168,26 +168,37 @@ func nodesByNode(before, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: present(is, was)[0].Name}}
 }
 
-// ofDriver returns the PersistentVolumes of a driver of which it has changed whether it attaches any.
-func (k *caches) ofDriver(before, after plan.Object) []*corev1.PersistentVolume {
+// ofDriver returns the PersistentVolumes of a driver of which it has changed whether it attaches any, and the pods in which volumes of it stand.
+func (k *caches) ofDriver(before, after plan.Object) (volumes []*corev1.PersistentVolume, pods []*corev1.Pod) {
 	was, is := typed[*storagev1.CSIDriver](before, after)
 	attaches := func(d *storagev1.CSIDriver) bool { return d == nil || ptr.Deref(d.Spec.AttachRequired, true) }
 	if attaches(was) == attaches(is) {
-		return nil
+		return nil, nil
 	}
-	return k.volumes.By(byDriver + present(is, was)[0].Name)
+	name := byDriver + present(is, was)[0].Name
+	return k.volumes.By(name), k.podsWith.By(name)
 }
 
 func (k *caches) volumesByDriver(before, after plan.Object) (keys []plan.Key) {
-	for _, pv := range k.ofDriver(before, after) {
+	volumes, pods := k.ofDriver(before, after)
+	for _, pv := range volumes {
 		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
 	}
-	return keys
+	for _, p := range pods {
+		for i := range p.Spec.Volumes {
+			keys = append(keys, plan.Key{Name: ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace).Name})
+		}
+	}
+	return withName(keys)
 }
 
 func (k *caches) nodesByDriver(before, after plan.Object) (keys []plan.Key) {
-	for _, pv := range k.ofDriver(before, after) {
+	volumes, pods := k.ofDriver(before, after)
+	for _, pv := range volumes {
 		keys = k.appendNodes(keys, pv)
+	}
+	for _, p := range pods {
+		keys = append(keys, plan.Key{Name: p.Spec.NodeName})
 	}
 	return keys
 }
