@@ -36,6 +36,7 @@ type caches struct {
 	disableTimeout bool
 	proved         atomic.Bool // the cache shows what leaders before this one have written
 	strays         strays
+	census         census
 	reserved       reservations
 	owed           func(node string) bool // something is held, or told, of a node: see collectors
 	forget         func()                 // nothing is any more
@@ -192,7 +193,7 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 		s.Naming = k.namersOf(name, pods)
 	}
 	if slices.ContainsFunc(s.Naming, func(n namer) bool { return !podutil.NodeReady(n.Node) }) {
-		s.Held = k.held()
+		s.Held = k.held(r.Now)
 	}
 	o.Exists = o.Exists || len(s.Attachments) > 0 || len(pods) > 0
 	slices.SortFunc(s.Attachments, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })

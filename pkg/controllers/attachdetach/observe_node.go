@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ func (k *caches) observeNode(ctx context.Context, r reconcile.Request[nodeMemory
 		k.read(ctx, r.Reader, &s)
 	}
 	if ails(s.Node) || s.Read && ails(s.Live) { // the cache may not show yet that it does
-		s.Held, s.Unclear = k.held(), k.unclear(name)
+		s.Held, s.Unclear = k.held(r.Now), k.unclear(name)
 	}
 	o.Snapshot = s
 	return o, nil
@@ -160,23 +161,44 @@ func (k *caches) nameOf(a *storagev1.VolumeAttachment, n *corev1.Node) string {
 	return ""
 }
 
+// census counts nodes, for the brake.
+type census struct {
+	mu                sync.Mutex
+	when              time.Time
+	all, ailing, gone int
+}
+
+// recount is how long a census is good for: it costs a look at all nodes and VolumeAttachments, and the rules of time take minutes.
+const recount = time.Second
+
 // held says why the brake holds what is detached by force because nodes are not ready or gone; empty if it does not.
-func (k *caches) held() string {
-	all, ailing := 0, 0
+func (k *caches) held(now time.Time) string {
+	c := &k.census
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if age := now.Sub(c.when); age < 0 || age >= recount {
+		c.when = now
+		c.all, c.ailing, c.gone = k.count()
+	}
+	if !k.brake.Trips(c.ailing+c.gone, c.all+c.gone) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary", c.ailing, c.all, c.gone)
+}
+
+// count counts the nodes, those of them that are not ready, and those that are gone and have VolumeAttachments left.
+func (k *caches) count() (all, ailing, gone int) {
 	for n := range k.nodes.All() {
 		all++
 		if !podutil.NodeReady(n) {
 			ailing++
 		}
 	}
-	gone := map[string]bool{}
+	left := map[string]bool{}
 	for a := range k.attachments.All() {
 		if ours(a) && a.DeletionTimestamp == nil && k.nodes.Get(a.Spec.NodeName) == nil {
-			gone[a.Spec.NodeName] = true
+			left[a.Spec.NodeName] = true
 		}
 	}
-	if !k.brake.Trips(ailing+len(gone), all+len(gone)) {
-		return ""
-	}
-	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary", ailing, all, len(gone))
+	return all, ailing, len(left)
 }

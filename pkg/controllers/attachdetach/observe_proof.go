@@ -112,8 +112,9 @@ func shows[T plan.Object](list *metav1.PartialObjectMetadataList, s informers.St
 
 // live names what may be there though the cache does not show it: what this process has tried to create, and was not told that it did.
 func (s volumeSnapshot) live() (sets []reconcile.Live) {
+	at := s.at()
 	for node := range s.Memory.Tried {
-		sets = append(sets, attachmentSet(attachment(s.Volume.Driver, s.Volume.Handle, node), s.at(node)))
+		sets = append(sets, attachmentSet(attachment(s.Volume.Driver, s.Volume.Handle, node), at(node)))
 	}
 	return sets
 }

@@ -21,7 +21,7 @@ func (k *caches) holder(now time.Time, n *corev1.Node, v onNode) (other string) 
 	defer k.reserved.mu.Unlock()
 	_, pods := k.podsNeeding(v.Name)
 	for _, one := range k.namersOf(v.Name, pods) {
-		if one.Node.Name != n.Name && one.has(now, v, k.disableTimeout, k.held()) {
+		if one.Node.Name != n.Name && one.has(now, v, k.disableTimeout, k.held(now)) {
 			return one.Node.Name
 		}
 	}

@@ -87,12 +87,13 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 	var why []string
 	var each plan.Each // one node does not wait for another one, which may be refused
 	first := ""        // the node that gets the volume if no other one has it
+	at := s.at()
 	for _, u := range s.Users {
 		if !u.Managed {
 			continue
 		}
 		first = cmp.Or(first, u.Node)
-		one := s.on(now, u, first)
+		one := s.on(now, u, at(u.Node), first)
 		steps, again := s.stepsAt(now, u, one, &d)
 		if len(steps) > 0 {
 			each.Sequences = append(each.Sequences, steps)
@@ -148,10 +149,14 @@ type state struct {
 	Next     time.Duration            // when that changes by the clock; zero: never
 }
 
-// on says how the volume does on a node. first is the node that gets it if no other one has it.
-func (s volumeSnapshot) on(now time.Time, u user, first string) (one state) {
-	others, unheard := s.others(now, u.Node)
-	switch a := s.at(u.Node); {
+// on says how the volume does on a node, where it may have a VolumeAttachment. first is the node that gets it if no other one has it.
+func (s volumeSnapshot) on(now time.Time, u user, a *storagev1.VolumeAttachment, first string) (one state) {
+	var others []string
+	var unheard time.Duration
+	if a == nil && s.Volume.Exclusive {
+		others, unheard = s.others(now, u.Node)
+	}
+	switch {
 	case attached(a):
 		return state{Attached: true, Since: a.CreationTimestamp.Time}
 	case a != nil:
@@ -190,14 +195,18 @@ func pending(now time.Time, v volume, a *storagev1.VolumeAttachment) state {
 	return one
 }
 
-// at returns the VolumeAttachment by which the volume is attached to a node, nil if there is none.
-func (s volumeSnapshot) at(node string) *storagev1.VolumeAttachment {
-	name := attachment(s.Volume.Driver, s.Volume.Handle, node)
-	i := slices.IndexFunc(s.Attachments, func(a *storagev1.VolumeAttachment) bool { return a.Name == name && a.Spec.NodeName == node })
-	if i < 0 {
+// at returns a function that returns the VolumeAttachment by which the volume is attached to a node, nil if there is none.
+func (s volumeSnapshot) at() func(node string) *storagev1.VolumeAttachment {
+	byName := make(map[string]*storagev1.VolumeAttachment, len(s.Attachments))
+	for _, a := range s.Attachments {
+		byName[a.Name] = a
+	}
+	return func(node string) *storagev1.VolumeAttachment {
+		if a := byName[attachment(s.Volume.Driver, s.Volume.Handle, node)]; a != nil && a.Spec.NodeName == node {
+			return a
+		}
 		return nil
 	}
-	return s.Attachments[i]
 }
 
 // others are the nodes besides this one that have a VolumeAttachment of the volume, or have it by what their statuses say, sorted. If no event
@@ -309,8 +318,9 @@ func tell(u user, kind, reason string, text func(*corev1.Pod) string) (steps []p
 // rememberVolume keeps what was seen and told, and which creations have failed, or may have been carried out.
 func rememberVolume(_ time.Time, s volumeSnapshot, d volumeDecision, did plan.Outcome) *volumeMemory {
 	m := volumeMemory{Nodes: d.Nodes, Tried: map[string]bool{}, Refused: map[string]string{}}
+	at := s.at()
 	for node := range s.Memory.Tried {
-		if s.at(node) == nil {
+		if at(node) == nil {
 			m.Tried[node] = true
 		}
 	}

@@ -151,11 +151,13 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 		for _, a := range creations(p) {
 			created[a.Spec.NodeName] = true
 		}
-		if s.Volume.Exclusive && (len(created) > 1 || len(created) > 0 && len(s.Attachments) > 0 && !slices.ContainsFunc(s.Attachments, func(a *storagev1.VolumeAttachment) bool { return created[a.Spec.NodeName] })) {
+		elsewhere := slices.ContainsFunc(s.Attachments, func(a *storagev1.VolumeAttachment) bool { return !created[a.Spec.NodeName] })
+		if s.Volume.Exclusive && (len(created) > 1 || len(created) > 0 && elsewhere) {
 			t.Errorf("%v beside %d VolumeAttachments", created, len(s.Attachments))
 		}
+		at := s.at()
 		for _, u := range s.Users {
-			wanted := u.Managed && s.at(u.Node) == nil && s.Unproved == ""
+			wanted := u.Managed && at(u.Node) == nil && s.Unproved == ""
 			if !s.Volume.Exclusive && created[u.Node] != wanted || created[u.Node] && !wanted {
 				t.Errorf("%s gets a VolumeAttachment: %t, %+v", u.Node, created[u.Node], s)
 			}
