@@ -579,10 +579,15 @@ func TestNodesAreReadLive(t *testing.T) {
 		b.pod("a", 0, "n0")
 		time.Sleep(time.Second)
 		b.is("d0:n0 n0=d0")
+		b.down.Store(true)
+		b.removePod("a") // the node is told so, and then not read
+		time.Sleep(10 * time.Second)
+		b.is("d0:n0")
 		b.FreezeWatches(nodeKind.GroupVersionKind)
-		b.uses("n0", 0)
-		b.removePod("a")
+		b.uses("n0", 0) // which the cache does not show
+		b.down.Store(false)
 		time.Sleep(10 * time.Minute)
+		b.is("d0:n0")
 		b.ResumeWatches(nodeKind.GroupVersionKind)
 		time.Sleep(time.Hour)
 		b.is("d0:n0 n0=d0")

@@ -126,7 +126,13 @@ func drawVolumeSnapshot(t *rapid.T) volumeSnapshot {
 	s.Volume.Exclusive = rapid.Bool().Draw(t, "exclusive")
 	s.Unproved = rapid.SampledFrom([]string{"", "", "", unproved}).Draw(t, "unproved")
 	s.Memory.Refused = map[string]string{"m": rapid.SampledFrom([]string{"", "", "refused"}).Draw(t, "refused")}
+	s.DisableTimeout = rapid.Bool().Draw(t, "no timeout")
+	s.Held = rapid.SampledFrom([]string{"", "", "too many"}).Draw(t, "held")
 	for _, node := range []string{"l", "m", "n"} {
+		if n := drawNode(t, node); n != nil && rapid.IntRange(0, 3).Draw(t, "the node names it") == 0 {
+			n.Name = node
+			s.Naming = append(s.Naming, namer{Node: n, Needed: rapid.Bool().Draw(t, "needed"), Unclear: rapid.Bool().Draw(t, "unclear")})
+		}
 		if rapid.Bool().Draw(t, "a pod needs it there") {
 			u := at(node, "on-"+node)
 			u.Managed = rapid.IntRange(0, 3).Draw(t, "managed") > 0
@@ -154,6 +160,13 @@ func TestOneNodeHasAnExclusiveVolume(t *testing.T) {
 		elsewhere := slices.ContainsFunc(s.Attachments, func(a *storagev1.VolumeAttachment) bool { return !created[a.Spec.NodeName] })
 		if s.Volume.Exclusive && (len(created) > 1 || len(created) > 0 && elsewhere) {
 			t.Errorf("%v beside %d VolumeAttachments", created, len(s.Attachments))
+		}
+		for _, n := range s.Naming {
+			v := onNode{Name: s.Volume.Name}
+			free := !n.Needed && (outOfService(n.Node) || n.Node.Status.Conditions[0].Status != corev1.ConditionTrue && !s.DisableTimeout && !n.Unclear && s.Held == "")
+			if s.Volume.Exclusive && len(created) > 0 && !created[n.Node.Name] && !free && (lists(n.Node, v) || uses(n.Node, v) && !n.Needed) {
+				t.Errorf("%v, and %s says that it has it", created, n.Node.Name)
+			}
 		}
 		at := s.at()
 		for _, u := range s.Users {
