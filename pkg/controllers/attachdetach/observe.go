@@ -190,6 +190,8 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 	if s.Volume.Exclusive && !s.Volume.told() {
 		s.Strays = k.straysOf(s.Volume)
 		s.Attachments = append(s.Attachments, s.Strays...)
+	}
+	if s.Volume.Exclusive || s.Volume.told() {
 		s.Naming = k.namersOf(name, pods)
 	}
 	if slices.ContainsFunc(s.Naming, func(n namer) bool { return !podutil.NodeReady(n.Node) }) {

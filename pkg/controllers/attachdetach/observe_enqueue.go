@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -143,11 +144,14 @@ func nodesByAttachment(before, after plan.Object) []plan.Key {
 	return withName([]plan.Key{{Name: present(is, was)[0].Spec.NodeName}})
 }
 
-// volumesByNode: a node from which on this controller attaches, or no longer.
+// volumesByNode: a node from which on this controller attaches, or no longer; and one that lists, or no longer, what it need only be told of.
 func (k *caches) volumesByNode(before, after plan.Object) (keys []plan.Key) {
 	was, is := typed[*corev1.Node](before, after)
+	for name := range toldOf(was, is) {
+		keys = append(keys, plan.Key{Name: name})
+	}
 	if (was != nil && managed(was)) == (is != nil && managed(is)) {
-		return nil
+		return keys
 	}
 	for _, p := range k.podsOn.OnNode(present(is, was)[0].Name) {
 		if len(p.Spec.Volumes) > 0 {
@@ -155,6 +159,28 @@ func (k *caches) volumesByNode(before, after plan.Object) (keys []plan.Key) {
 		}
 	}
 	return keys
+}
+
+// toldOf returns what a node need only be told of that one side of a change lists, and the other one does not.
+func toldOf(was, is *corev1.Node) map[string]bool {
+	if was != nil && is != nil && slices.Equal(was.Status.VolumesAttached, is.Status.VolumesAttached) {
+		return nil
+	}
+	listed := map[string]int{}
+	for _, n := range present(was, is) {
+		for _, a := range n.Status.VolumesAttached {
+			if name := string(a.Name); strings.HasPrefix(name, ofISCSI) || strings.HasPrefix(name, ofFC) {
+				listed[name]++
+			}
+		}
+	}
+	changed := map[string]bool{}
+	for name, sides := range listed {
+		if sides == 1 {
+			changed[name] = true
+		}
+	}
+	return changed
 }
 
 // nodesByNode leaves out changes of a node that concern no volume.

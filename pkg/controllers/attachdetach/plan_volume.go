@@ -32,7 +32,8 @@ type volumeSnapshot struct {
 
 	// Of a volume for one node at a time:
 	Strays []*storagev1.VolumeAttachment // those of Attachments that name a PersistentVolume which is gone, or another volume by now
-	Naming []namer                       // the nodes whose statuses name it, by name
+	// Of such a volume, and of one of which nodes are only told:
+	Naming []namer // the nodes whose statuses name it, by name
 	// DisableTimeout and Held are those of a nodeSnapshot.
 	DisableTimeout bool
 	Held           string
@@ -78,10 +79,11 @@ type volumeDecision struct {
 	Failed   map[string]time.Duration // the same of those where its driver says that it could not
 }
 
-// planVolume creates the VolumeAttachments that pods need, and tells them what they wait for.
+// planVolume creates the VolumeAttachments that pods need, and tells them what they wait for. Of a volume that needs none, the planner of the node
+// writes the list.
 func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan) {
 	d = volumeDecision{Nodes: map[string]use{}, Attached: map[string]time.Duration{}, Failed: map[string]time.Duration{}}
-	if s.Volume.Name == "" || s.Volume.told() {
+	if s.Volume.Name == "" {
 		return d, p
 	}
 	var why []string
@@ -116,7 +118,9 @@ func (s volumeSnapshot) stepsAt(now time.Time, u user, one state, d *volumeDecis
 	n, known := s.Memory.Nodes[u.Node]
 	if one.Attached {
 		if known && !n.Attached {
-			d.Attached[u.Node] = now.Sub(one.Since)
+			if !s.Volume.told() {
+				d.Attached[u.Node] = now.Sub(one.Since)
+			}
 			steps = tell(u, corev1.EventTypeNormal, "SuccessfulAttachVolume", func(*corev1.Pod) string {
 				return fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.Volume.PV)
 			})
@@ -157,6 +161,8 @@ func (s volumeSnapshot) on(now time.Time, u user, a *storagev1.VolumeAttachment,
 		others, unheard = s.others(now, u.Node)
 	}
 	switch {
+	case s.Volume.told() && slices.ContainsFunc(s.Naming, func(n namer) bool { return n.Node.Name == u.Node && lists(n.Node, onNode{Name: s.Volume.Name}) }):
+		return state{Attached: true}
 	case attached(a):
 		return state{Attached: true, Since: a.CreationTimestamp.Time}
 	case a != nil:
@@ -167,6 +173,8 @@ func (s volumeSnapshot) on(now time.Time, u user, a *storagev1.VolumeAttachment,
 		return state{Why: fmt.Sprintf("%s waits, as a pod that needs it is older, on %s", u.Node, first), Text: s.taken([]string{first})}
 	case s.Unproved != "":
 		return state{Why: s.Unproved, Next: lookAgain}
+	case s.Volume.told():
+		return state{Why: u.Node + " is to be told of it"}
 	}
 	one = state{Create: true, Why: "it is to be attached to " + u.Node}
 	if refused := s.Memory.Refused[u.Node]; refused != "" {

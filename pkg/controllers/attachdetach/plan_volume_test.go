@@ -203,6 +203,12 @@ func TestPlanVolume(t *testing.T) {
 		{"AD-27 and takes its time", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Attachments: attachments(anAttachment("a", "n", ending(11)))}, []string{"web " + saysFailed + "volume attachment is being deleted", "again in 1m0s"}},
 		{"AD-51 an API server that refuses", volumeSnapshot{Volume: exclusive, Users: []user{at("n", "web")}, Memory: volumeMemory{Refused: map[string]string{"n": "a webhook", "m": "another"}}}, []string{"web " + saysFailed + "a webhook", driver + " attaches pv-a to n", "again in 1m0s"}},
 		{"AD-13 what needs no VolumeAttachment gets none", volumeSnapshot{Volume: volume{Name: ofFC + "[w]:0", PV: "p"}, Users: []user{at("n", "web")}}, nil},
+		{"AD-50 pods are told when their node is", volumeSnapshot{Volume: volume{Name: csi("a"), PV: "pv-a"}, Users: []user{at("n", "web")}, Naming: naming("n", true, listing("a")), Memory: volumeMemory{Nodes: waiting}}, []string{
+			`web Normal SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume "pv-a" `,
+		}},
+		{"AD-53 or another one has it", volumeSnapshot{Volume: volume{Name: csi("a"), PV: "pv-a", Exclusive: true}, Users: []user{at("n", "web"), at("m", "db")}, Naming: naming("m", true, listing("a"))}, []string{
+			"web " + taken + "used by pod(s) db", "again in 10s",
+		}},
 		{"AD-7 one that stands in a pod", volumeSnapshot{Volume: volume{Name: csi("a"), Driver: driver, Handle: "a", Inline: &corev1.PersistentVolumeSpec{}}, Users: []user{at("n", "web")}}, []string{driver + " attaches inline to n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

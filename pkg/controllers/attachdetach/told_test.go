@@ -1,6 +1,8 @@
 package attachdetach
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,10 +47,18 @@ func TestOneNodeIsToldOfAVolume(t *testing.T) {
 		b.pod("b", 0, "n2")
 		time.Sleep(time.Minute)
 		b.is("n1=" + lun)
+		const succeeded = `Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "d0" `
+		want := []string{succeeded, `Warning FailedAttachVolume Waiting for detach for volume "d0" Volume is already used by pod(s) a`}
+		if got := slices.Compact(b.told()); !slices.Equal(got, want) {
+			b.Errorf("told %q, want %q", got, want)
+		}
 		b.removePod("a")
 		b.node("n1", func(n *corev1.Node) { n.Status.VolumesInUse = nil })
 		time.Sleep(time.Minute)
 		b.is("n2=" + lun)
+		if got := b.told(); !slices.Contains(got, succeeded) || !slices.ContainsFunc(got, func(e string) bool { return strings.HasSuffix(e, "used by pod(s) b") }) {
+			b.Errorf("told %q", got)
+		}
 	})
 }
 
@@ -105,6 +115,9 @@ func TestForceOfToldVolumes(t *testing.T) {
 				b.volume(0, lunSource(), corev1.ReadWriteOnce)
 				b.pod("a", 0, "n0")
 				time.Sleep(time.Second)
+				if got := b.told(); len(got) != 1 || !strings.Contains(got[0], "SuccessfulAttachVolume") {
+					b.Errorf("told %q", got)
+				}
 				b.node("n0", usingLun)
 				b.node("n0", c.edit)
 				b.removePod("a")
