@@ -891,21 +891,30 @@ func TestADiskComesBackWhileItIsDetached(t *testing.T) {
 	})
 }
 
-// A VolumeAttachment that names the old PersistentVolume serves the pods of the new one on its node.
+// A VolumeAttachment that names the old PersistentVolume serves the pods of the new one on its node, also of one for many nodes.
 func TestADiskIsNeededUnderAnotherName(t *testing.T) {
+	for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany} {
+		t.Run(string(mode), func(t *testing.T) { testADiskIsNeededUnderAnotherName(t, mode) })
+	}
+}
+
+func testADiskIsNeededUnderAnotherName(t *testing.T, mode corev1.PersistentVolumeAccessMode) {
 	run(t, Options{}, 3, func(b *bench) {
 		b.stuck.Store(true)
-		b.disk(0)
+		b.disk(0, mode)
 		b.pod("a", 0, "n0")
 		time.Sleep(time.Second)
-		b.volume(1, diskOf(0), corev1.ReadWriteOnce)
+		b.volume(1, diskOf(0), mode)
 		b.pod("b", 1, "n0")
 		time.Sleep(time.Second)
 		b.removePod("a")
 		b.remove(claimKind, "shop", "d0")
 		b.remove(volumeKind, "", "d0")
-		time.Sleep(time.Second)
+		time.Sleep(10 * time.Second)
 		b.is("d0:n0")
+		if n := len(slices.DeleteFunc(b.Writes(), func(w clienttest.Write) bool { return w.Kind != attachmentKind.Kind || w.Verb != "create" })); n != 1 {
+			b.Errorf("%d VolumeAttachments were created", n)
+		}
 		b.stuck.Store(false)
 		time.Sleep(2 * time.Second)
 		b.is("d0:n0 n0=d0")

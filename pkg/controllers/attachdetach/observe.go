@@ -187,7 +187,7 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 		s.Attachments = append(s.Attachments, k.attachmentsOf(pv)...)
 	}
 	s.Attachments = append(s.Attachments, k.attachments.By(named+name)...)
-	if s.Volume.Exclusive && !s.Volume.told() {
+	if s.Volume.Name != "" && !s.Volume.told() {
 		s.Strays = k.straysOf(s.Volume)
 		s.Attachments = append(s.Attachments, s.Strays...)
 	}

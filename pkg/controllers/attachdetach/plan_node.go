@@ -315,11 +315,11 @@ func force(now time.Time, n *corev1.Node, since time.Time, untimed bool) (reason
 	return "", patience - spare + time.Millisecond
 }
 
-// unreadySince is when a node has become ready or not ready, as its status says.
+// unreadySince is when a node has become ready or not ready, as its status says. One that has said neither is not ready since it was made.
 func unreadySince(n *corev1.Node) time.Time {
 	i := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {
-		return time.Time{}
+		return n.CreationTimestamp.Time
 	}
 	return n.Status.Conditions[i].LastTransitionTime.Time
 }

@@ -30,9 +30,8 @@ type volumeSnapshot struct {
 	Memory      volumeMemory
 	Unproved    string // why the cache may lack what another leader has written; empty if it does not
 
-	// Of a volume for one node at a time:
 	Strays []*storagev1.VolumeAttachment // those of Attachments that name a PersistentVolume which is gone, or another volume by now
-	// Of such a volume, and of one of which nodes are only told:
+	// Of a volume for one node at a time, and of one of which nodes are only told:
 	Naming []namer // the nodes whose statuses name it, by name
 	// DisableTimeout and Held are those of a nodeSnapshot.
 	DisableTimeout bool
@@ -122,7 +121,7 @@ func (s volumeSnapshot) stepsAt(now time.Time, u user, one state, d *volumeDecis
 				d.Attached[u.Node] = now.Sub(one.Since)
 			}
 			steps = tell(u, corev1.EventTypeNormal, "SuccessfulAttachVolume", func(*corev1.Pod) string {
-				return fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.Volume.PV)
+				return fmt.Sprintf("AttachVolume.Attach succeeded for volume %q ", s.Volume.title())
 			})
 		}
 		d.Nodes[u.Node] = use{Attached: true}
@@ -270,7 +269,7 @@ func (s volumeSnapshot) taken(nodes []string) func(*corev1.Pod) string {
 			}
 		}
 		slices.Sort(names)
-		text := fmt.Sprintf("Waiting for detach for volume %q Volume is already ", s.Volume.PV)
+		text := fmt.Sprintf("Waiting for detach for volume %q Volume is already ", s.Volume.title())
 		switch {
 		case len(names) == 0 && elsewhere == 0:
 			return text + "exclusively attached to one node, waiting on detach before it can be attached to another node"
@@ -286,7 +285,7 @@ func (s volumeSnapshot) taken(nodes []string) func(*corev1.Pod) string {
 // failure tells pods that a volume could not be attached (AD-51).
 func failure(v volume, why string) func(*corev1.Pod) string {
 	return func(*corev1.Pod) string {
-		return fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", v.PV, why)
+		return fmt.Sprintf("AttachVolume.Attach failed for volume %q : %s", v.title(), why)
 	}
 }
 

@@ -140,6 +140,7 @@ func TestNodesThatSayThatTheyHaveAVolume(t *testing.T) {
 			all[0].Unclear = true
 			return all
 		}(), volumeSnapshot{}, true},
+		{"AD-34 it has never said that it is ready", naming("m", false, using("a"), madeSeconds(359), func(n *corev1.Node) { n.Status.Conditions = nil }), volumeSnapshot{}, true},
 		{"AD-3 that does not count", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{DisableTimeout: true}, true},
 		{"the brake holds", naming("m", false, using("a"), unreadySeconds(361)), volumeSnapshot{Held: "too many"}, true},
 	} {
@@ -205,6 +206,9 @@ func TestPlanVolume(t *testing.T) {
 		{"AD-13 what needs no VolumeAttachment gets none", volumeSnapshot{Volume: volume{Name: ofFC + "[w]:0", PV: "p"}, Users: []user{at("n", "web")}}, nil},
 		{"AD-50 pods are told when their node is", volumeSnapshot{Volume: volume{Name: csi("a"), PV: "pv-a"}, Users: []user{at("n", "web")}, Naming: naming("n", true, listing("a")), Memory: volumeMemory{Nodes: waiting}}, []string{
 			`web Normal SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume "pv-a" `,
+		}},
+		{"AD-50 one that stands in a pod has no other name", volumeSnapshot{Volume: volume{Name: csi("a")}, Users: []user{at("n", "web")}, Naming: naming("n", true, listing("a")), Memory: volumeMemory{Nodes: waiting}}, []string{
+			`web Normal SuccessfulAttachVolume: AttachVolume.Attach succeeded for volume "` + csi("a") + `" `,
 		}},
 		{"AD-53 or another one has it", volumeSnapshot{Volume: volume{Name: csi("a"), PV: "pv-a", Exclusive: true}, Users: []user{at("n", "web"), at("m", "db")}, Naming: naming("m", true, listing("a"))}, []string{
 			"web " + taken + "used by pod(s) db", "again in 10s",

@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -85,6 +86,9 @@ func nameOfFC(s *corev1.FCVolumeSource) string {
 	}
 	return fmt.Sprintf("%s%v", ofFC, s.WWIDs)
 }
+
+// title is what events call a volume: its PersistentVolume, or if it stands in a pod, its name in the statuses of nodes.
+func (v volume) title() string { return cmp.Or(v.PV, v.Name) }
 
 // told reports whether nodes need only be told that they have it: no VolumeAttachment stands for it.
 func (v volume) told() bool { return v.Driver == "" }
