@@ -42,15 +42,15 @@ func TestOneNodeIsToldOfAVolume(t *testing.T) {
 		for _, node := range []string{"n0", "n1", "n2"} {
 			b.node(node, usingLun)
 		}
+		time.Sleep(time.Second)
 		b.pod("c", 0, "n0")
 		b.pod("a", 0, "n1")
 		b.pod("b", 0, "n2")
 		time.Sleep(time.Minute)
 		b.is("n1=" + lun)
 		const succeeded = `Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "d0" `
-		want := []string{succeeded, `Warning FailedAttachVolume Waiting for detach for volume "d0" Volume is already used by pod(s) a`}
-		if got := slices.Compact(b.told()); !slices.Equal(got, want) {
-			b.Errorf("told %q, want %q", got, want)
+		if got := b.told(); !slices.Contains(got, succeeded) || !slices.ContainsFunc(got, func(e string) bool { return strings.HasSuffix(e, "used by pod(s) a") }) {
+			b.Errorf("told %q", got)
 		}
 		b.removePod("a")
 		b.node("n1", func(n *corev1.Node) { n.Status.VolumesInUse = nil })
@@ -113,6 +113,7 @@ func TestForceOfToldVolumes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			run(t, c.o, 3, func(b *bench) {
 				b.volume(0, lunSource(), corev1.ReadWriteOnce)
+				time.Sleep(time.Second) // a claim that is bound at that moment could have the node told before anybody waits for it
 				b.pod("a", 0, "n0")
 				time.Sleep(time.Second)
 				if got := b.told(); len(got) != 1 || !strings.Contains(got[0], "SuccessfulAttachVolume") {
