@@ -348,6 +348,8 @@ func (b *bench) workOfVolumes() {
 	b.loseAndFind("lost")
 	b.deleteClaim("lost")
 	b.waitDisk("lost-"+b.ns, corev1.VolumeReleased)
+	b.wants("nowhere", "1Gi", classed(ptr.To("nowhere-"+b.ns))) // that there is no such class is proved by a live read
+	b.waitSaid("nowhere", "ProvisioningFailed", "not found")
 	b.wants("waits", "1Gi", classed(ptr.To("")))
 	for i := range 2 { // the second event is a patch of the first
 		b.waitSaid("waits", "FailedBinding", "no persistent volumes available")
