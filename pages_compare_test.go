@@ -60,9 +60,9 @@ func (c comparison) worse() (pairs [][2]string) {
 	return pairs
 }
 
-// TestREADMEComparesAsThePageDoes: each row of the table in README.md ends with a day, and has no figure that is not in a section of
+// TestPagesCompareAlike: each row of the table in README.md ends with a day, and has no figure that is not in a section of
 // docs/performance.md that was measured on that day. Each row of that page in which ours is worse has its figures in one row of README.md.
-func TestREADMEComparesAsThePageDoes(t *testing.T) {
+func TestPagesCompareAlike(t *testing.T) {
 	performance := read(t, "docs/performance.md")
 	known := figuresByDay(performance)
 	_, readme, _ := strings.Cut(read(t, "README.md"), "\n## How it compares\n")

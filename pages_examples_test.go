@@ -17,10 +17,10 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
 )
 
-var nameOfWeb = regexp.MustCompile(`\breplicaset\.apps[/ ]"?web-(\w+)`)
+var nameOfWeb = regexp.MustCompile(`(?m)(?:^|\breplicaset\.apps[/ ]"?)web-(\w+)`)
 
-// TestHashOfTheExample: the ReplicaSet of examples/web.yaml has the name that README.md shows, as the API server stores its template.
-func TestHashOfTheExample(t *testing.T) {
+// TestPagesShowTheHashOfTheExample: the ReplicaSet of examples/web.yaml has the name that README.md shows, as the API server stores its template.
+func TestPagesShowTheHashOfTheExample(t *testing.T) {
 	text, _, _ := strings.Cut(read(t, "examples/web.yaml"), "\n---\n")
 	web := &appsv1.Deployment{}
 	if err := yaml.UnmarshalStrict([]byte(text), web); err != nil {
