@@ -93,7 +93,7 @@ func TestWrongControllers(t *testing.T) {
 var (
 	leaseName   = regexp.MustCompile(`\blease[/ ]("?[\w$][\w.$-]*"?)`)
 	leaseFlag   = regexp.MustCompile(`--leader-elect-resource-name=(\S+)`)
-	leaseSet    = regexp.MustCompile(`^LEASE=(\S+)\s+# (.*)$`)
+	leaseSet    = regexp.MustCompile(`^(# )?LEASE=(\S+)\s+# (.*)$`)
 	leaseWrites = regexp.MustCompile(`^kubectl (-n \S+ |--namespace[ =]\S+ )?(annotate|patch|delete|edit|replace) lease`)
 	overlayFile = regexp.MustCompile(`^deploy/kustomize/overlays/([^/]+)/kustomization.yaml$`)
 	overlayName = regexp.MustCompile(`\b(beside-upstream|standalone|minimal)\b`)
@@ -119,23 +119,27 @@ var besideSections = map[string][]string{
 }
 
 // wrongLeases finds commands that change or name another lease than that of the mode that they are for. What is for all modes names
-// $LEASE, after lines that set it for each.
+// $LEASE, after lines that set it for each. The lease that the original may have is set in a comment: whoever copies all lines must not
+// change it unseen.
 func wrongLeases(r *project, p page) (found []mistake) {
 	leases := overlayLeases(r)
 	sectionOf := sectionsByLine(p)
 	set, remarked := map[string]bool{}, ""
 	for _, s := range p.code() {
-		if s.block && strings.HasPrefix(s.text, "#") {
-			remarked = s.text
-			continue
-		}
 		if match := leaseSet.FindStringSubmatch(s.text); match != nil {
-			for _, overlay := range overlayName.FindAllString(match[2], -1) {
+			for _, overlay := range overlayName.FindAllString(match[3], -1) {
 				set[overlay] = true
-				if leases[overlay] != match[1] {
+				if leases[overlay] != match[2] {
 					found = append(found, mistakenf(s.line, "the lease of %s is %s", overlay, leases[overlay]))
 				}
 			}
+			if match[1] == "" && match[2] != leases["beside-upstream"] {
+				found = append(found, mistakenf(s.line, "LEASE=%s is to be a comment: the original may have that lease", match[2]))
+			}
+			continue
+		}
+		if s.block && strings.HasPrefix(s.text, "#") {
+			remarked = s.text
 			continue
 		}
 		if flag := leaseFlag.FindStringSubmatch(s.text); flag != nil && s.block {
@@ -178,7 +182,7 @@ func sectionsByLine(p page) map[int]string {
 }
 
 func TestWrongLeases(t *testing.T) {
-	const set = "    LEASE=standalone-controller-manager  # beside-upstream\n    LEASE=kube-controller-manager  # standalone, minimal\n"
+	const set = "    LEASE=standalone-controller-manager  # beside-upstream\n    # LEASE=kube-controller-manager  # standalone, minimal\n"
 	const release = "    kubectl -n kube-system annotate lease \"$LEASE\" a=b\n"
 	testCheck(t, wrongLeases, []pageCase{
 		{"a lease for each mode", page{text: set + release + "    kubectl get lease kube-controller-manager\n"}, nil},
@@ -186,8 +190,10 @@ func TestWrongLeases(t *testing.T) {
 			[]string{"one mode only"}},
 		{"the wrong one is set", page{text: strings.Replace(set, "beside-upstream", "minimal, beside-upstream", 1) + release},
 			[]string{"lease of minimal is kube"}},
-		{"not set for all", page{text: "    LEASE=kube-controller-manager  # standalone, minimal\n" + release},
+		{"not set for all", page{text: "    # LEASE=kube-controller-manager  # standalone, minimal\n" + release},
 			[]string{"not set for each overlay"}},
+		{"copied as a whole", page{text: strings.Replace(set, "# LEASE", "LEASE", 1) + release},
+			[]string{"is to be a comment"}},
 		{"beside the original", page{path: "deploy/README.md", text: "## The way back\n\n    kubectl delete lease kube-controller-manager\n"},
 			[]string{"beside the original"}},
 		{"by a flag", page{text: "    # minimal\n    bin/controller-manager --leader-elect-resource-name=standalone-controller-manager\n"},

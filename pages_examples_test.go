@@ -19,7 +19,8 @@ import (
 
 var nameOfWeb = regexp.MustCompile(`(?m)(?:^|\breplicaset\.apps[/ ]"?)web-(\w+)`)
 
-// TestPagesShowTheHashOfTheExample: the ReplicaSet of examples/web.yaml has the name that README.md shows, as the API server stores its template.
+// TestPagesShowTheHashOfTheExample: the ReplicaSet of examples/web.yaml has the name that README.md shows. The defaults are those that
+// the API server stores.
 func TestPagesShowTheHashOfTheExample(t *testing.T) {
 	text, _, _ := strings.Cut(read(t, "examples/web.yaml"), "\n---\n")
 	web := &appsv1.Deployment{}
