@@ -89,8 +89,11 @@ func (c *Cluster) startManager(binary string, args ...string) (*Manager, error) 
 	return m, nil
 }
 
-// buildManagerBinary builds the binary as "make build" does, so that the second is quick after the first. It lies in the
-// control plane's folder: whatever runs from there is ended with the control plane.
+// builtManager names, in the environment, the binary that "make build" has just built, so that suites need not link it again. By hand it is
+// not set, as it would be forgotten when the code changes.
+const builtManager = "MANAGER_BUILT"
+
+// buildManagerBinary puts the binary into the control plane's folder: whatever runs from there is ended with the control plane.
 //
 // MANAGER_BINARY in the environment names another binary to test, for example the original's (see "localcluster path"),
 // and MANAGER_FLAGS more flags for it.
@@ -99,13 +102,24 @@ func (c *Cluster) buildManagerBinary() (string, error) {
 		return binary, nil
 	}
 	binary := filepath.Join(c.Dir, "controller-manager")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/controller-manager")
+	if built := os.Getenv(builtManager); built != "" {
+		return binary, copyProgram(built, binary)
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "./cmd/controller-manager")
 	cmd.Dir = c.repository
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the controller manager: %w\n%s", err, out)
 	}
 	return binary, nil
+}
+
+func copyProgram(from, to string) error {
+	program, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", builtManager, err)
+	}
+	return os.WriteFile(to, program, 0o755)
 }
 
 func (c *Cluster) withDefaults(args []string) []string {

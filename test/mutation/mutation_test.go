@@ -1,13 +1,7 @@
-// Package mutation shows that the oracles bite: it makes known mistakes in the controllers, one at a time, and each must be
-// found by the oracle that is named for it.
-//
-// A mistake is an edit of the source text. All of them are compiled into one program, in which the environment switches one on
-// at a time. The compiler is given edited copies in the place of files (go test -overlay), so no mistake is ever in the code
-// itself. The program is the simulation, which runs a script in which the mistake shows, and random scripts. Without any
-// mistake, no oracle may complain.
 package mutation
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +29,8 @@ var mutants = suite.Mutants()
 type finding struct {
 	oracles []string // that complained, each once
 	first   string   // complaint of the named oracle
+	failed  bool     // whether anything has complained
+	tail    string   // of what the program has printed
 	took    time.Duration
 }
 
@@ -50,12 +47,18 @@ func TestMain(m *testing.M) {
 // programFolder is where the program is, if it was built.
 var programFolder string
 
-// program compiles the simulation with all mutants, once for all tests.
+// compiled names, in the environment, a simulation that was compiled with the overlay of test/overlay/cmd.
+const compiled = "SIM_PROGRAM"
+
+// program compiles the simulation with all mutants, once for all tests, unless there is one that was.
 var program = sync.OnceValues(func() (path string, err error) {
+	if path := os.Getenv(compiled); path != "" {
+		return path, nil
+	}
 	if programFolder, err = os.MkdirTemp("", "mutants"); err != nil {
 		return "", err
 	}
-	overlay, err := overlayOf(programFolder, mutants)
+	overlay, err := Overlay(root, programFolder, mutants)
 	if err != nil {
 		return "", err
 	}
@@ -98,56 +101,186 @@ func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the simulation and runs it for each mutant")
 	}
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	found := map[string]finding{}
-	t.Run("all", func(t *testing.T) {
-		for _, m := range mutants {
-			t.Run(m.Name, func(t *testing.T) {
-				t.Parallel()
-				f := examine(t, m)
+	var workers sync.WaitGroup
+	for first := range runtime.NumCPU() {
+		workers.Go(func() {
+			var share []int
+			for n := first; n < len(mutants); n += runtime.NumCPU() {
+				share = append(share, n)
+			}
+			for n, o := range runAll(t, path, share, runLimit) {
 				mu.Lock()
-				defer mu.Unlock()
-				found[m.Name] = f
-			})
-		}
-	})
+				found[mutants[n].Name] = o.finding(mutants[n].Oracle)
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	for _, m := range mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			switch f, ran := found[m.Name]; {
+			case !ran:
+				t.Error("it was not run")
+			case f.first != "":
+			case f.failed:
+				t.Errorf("%s does not find it, but %q:\n%s", m.Oracle, f.oracles, f.tail)
+			default:
+				t.Errorf("no oracle finds it; %s should", m.Oracle)
+			}
+		})
+	}
 	t.Logf("%d mutants:\n%s", len(mutants), table(found))
 }
 
-// examine runs the script of a mutant, and fails unless the named oracle complains.
-func examine(t *testing.T, m suite.Mutant) finding {
+// output is what the program has printed while a mutant was on.
+type output struct {
+	strings.Builder
+	took   time.Duration
+	failed bool
+}
+
+// runAll has the program run the scripts of mutants, given by their numbers, one after the other. A process that takes too long with one,
+// or that one ends, is followed by another process for the rest.
+func runAll(t *testing.T, path string, numbers []int, limit time.Duration) map[int]*output {
+	all := map[int]*output{}
+	for rest := numbers; len(rest) > 0; {
+		did := runSome(t, path, rest, all, limit)
+		if did == 0 {
+			t.Error("the program runs no mutant")
+			break
+		}
+		rest = rest[did:]
+	}
+	return all
+}
+
+var (
+	mutantBegins = regexp.MustCompile(`^=== RUN +TestMutants/(\d+)\n`)
+	mutantEnds   = regexp.MustCompile(`^ *--- (PASS|FAIL): TestMutants/(\d+) `)
+)
+
+// runSome runs one process, and returns how many mutants it has begun with.
+func runSome(t *testing.T, path string, numbers []int, all map[int]*output, limit time.Duration) (begun int) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
+	command := exec.CommandContext(ctx, path, "-mutants="+list, "-test.run=^TestMutants$", "-test.v", "-test.timeout=0")
+	command.Dir = t.TempDir()
+	command.Env = append(os.Environ(), switchVariable+"=", "GOMAXPROCS=1")
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer read.Close()
+	command.Stdout, command.Stderr = write, write
+	if err := errors.Join(command.Start(), write.Close()); err != nil {
+		t.Error(err)
+		return 0
+	}
+	watchdog := time.AfterFunc(limit, cancel)
+	var now *output
 	began := time.Now()
-	output, failed := run(t, m.Name, "-test.run=^TestReplay$", "-script="+write(t, t.TempDir(), "script", m.Script))
-	f := read(output, m.Oracle)
-	f.took = time.Since(began)
-	switch {
-	case f.first != "":
-	case failed:
-		t.Errorf("%s does not find it, but %q:\n%s", m.Oracle, f.oracles, tail(output))
-	default:
-		t.Errorf("no oracle finds it; %s should", m.Oracle)
+	lines := bufio.NewReader(read)
+	for {
+		line, err := lines.ReadString('\n')
+		if match := mutantBegins.FindStringSubmatch(line); match != nil {
+			n, _ := strconv.Atoi(match[1]) // digits
+			now, began = &output{failed: true}, time.Now()
+			all[n] = now
+			begun++
+			watchdog.Reset(limit)
+		}
+		if now != nil {
+			now.WriteString(line)
+			now.took = time.Since(began)
+			if match := mutantEnds.FindStringSubmatch(line); match != nil {
+				now.failed = match[1] == "FAIL"
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	watchdog.Stop()
+	if err := command.Wait(); now == nil {
+		t.Errorf("the program runs no mutant: %v", err)
+	}
+	return begun
+}
+
+// A mutant that ends the process, and one that does not end, are found by no oracle, and keep no other one from being found.
+func TestProcessesThatEnd(t *testing.T) {
+	const program = `#!/bin/sh
+for n in $(echo ${1#-mutants=} | tr , ' '); do
+	echo "=== RUN   TestMutants/$n"
+	case $n in
+	1) echo panic; exit 2;;
+	2) exec sleep 100;;
+	3) echo "    --- PASS: TestMutants/3 (0.00s)";;
+	*) echo "    mutants_test.go:1: violation: S1 of $n"; echo "    --- FAIL: TestMutants/$n (0.00s)";;
+	esac
+done
+exit 1
+`
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	all := runAll(t, path, []int{0, 1, 2, 3, 4}, time.Second)
+	for n, want := range []finding{{first: "of 0", failed: true}, {failed: true}, {failed: true}, {}, {first: "of 4", failed: true}} {
+		if all[n] == nil {
+			t.Errorf("%d was not run", n)
+		} else if got := all[n].finding("S1"); got.first != want.first || got.failed != want.failed {
+			t.Errorf("%d: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
+// finding reads what the oracles said.
+func (o *output) finding(named string) finding {
+	f := finding{took: o.took, failed: o.failed, tail: tail(o.String())}
+	for _, match := range violation.FindAllStringSubmatch(o.String(), -1) {
+		if !slices.Contains(f.oracles, match[1]) {
+			f.oracles = append(f.oracles, match[1])
+		}
+		if f.first == "" && match[1] == named {
+			f.first = match[2]
+		}
 	}
 	return f
 }
 
-// TestNoMutant is the control: without a mistake the scripts of all mutants pass, one after the other in one process.
+// TestNoMutant is the control: without a mistake the scripts of all mutants pass, one after the other in a process for each processor.
 func TestNoMutant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the simulation")
 	}
-	var scripts []string
+	shares := make([][]string, runtime.NumCPU())
 	dir := t.TempDir()
 	for i, m := range mutants {
-		scripts = append(scripts, write(t, dir, strconv.Itoa(i), m.Script))
+		share := &shares[i%len(shares)]
+		*share = append(*share, write(t, dir, strconv.Itoa(i), m.Script))
 	}
-	if output, failed := run(t, "", "-test.run=^TestReplay$", "-script="+strings.Join(scripts, ",")); failed {
-		t.Errorf("a script fails without its mutant:\n%s", tail(output))
+	for i, share := range shares {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			if output, failed := run(t, "", "-test.run=^TestReplay$", "-script="+strings.Join(share, ",")); failed {
+				t.Errorf("a script fails without its mutant:\n%s", tail(output))
+			}
+		})
 	}
 }
 
 // TestTable checks what can be checked quickly: that the texts are there, and that no oracle is left without a mutant.
 func TestTable(t *testing.T) {
-	if _, err := overlayOf(t.TempDir(), mutants); err != nil {
+	if _, err := Overlay(root, t.TempDir(), mutants); err != nil {
 		t.Error(err)
 	}
 	named := map[string]bool{}
@@ -176,19 +309,6 @@ func write(t *testing.T, dir, name, script string) string {
 }
 
 var violation = regexp.MustCompile(`(?m)violation: (\S+) (.*)$`)
-
-// read reads what the oracles said.
-func read(output, named string) (f finding) {
-	for _, match := range violation.FindAllStringSubmatch(output, -1) {
-		if !slices.Contains(f.oracles, match[1]) {
-			f.oracles = append(f.oracles, match[1])
-		}
-		if f.first == "" && match[1] == named {
-			f.first = match[2]
-		}
-	}
-	return f
-}
 
 // table shows which oracles have found what, and where the named one first did.
 func table(found map[string]finding) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +27,7 @@ type link struct {
 	latency time.Duration // of a request, each way, at most, without faults
 	mu      sync.Mutex
 	random  *rand.Rand
+	writes  []string // verbs and resources of those that a crash counts
 }
 
 var (
@@ -69,7 +71,24 @@ func (l *link) Send(ctx context.Context, network apiserver.Request) error {
 	if l.Way().Dead {
 		return errDead
 	}
+	l.note(r)
 	return l.suffer(ctx, r, l.Sends(r))
+}
+
+// note remembers a write of those that a crash counts.
+func (l *link) note(r apirequest.Request) {
+	if !faults.IsWork(r) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes = append(l.writes, strings.TrimSuffix(r.Verb+" "+r.Resource+"/"+r.Subresource, "/"))
+}
+
+func (l *link) sentWrites() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.writes)
 }
 
 // Receive implements apiserver.Network.

@@ -124,7 +124,7 @@ func (p *process) died(name string, err error) {
 	w := p.world
 	w.note("%s has ended: %v", name, err)
 	w.outages = append(w.outages, p.outages()...)
-	w.writes += p.link.Writes()
+	w.writes = append(w.writes, p.link.sentWrites()...)
 	p.link = newLink(0, 0) // nothing is between a process that has ended and the server
 	if errors.Is(err, manager.ErrShutdownTimeout) || errors.Is(err, leaderelection.ErrStuck) {
 		w.record.violation("shutdown of %s takes too long: %v", name, err)

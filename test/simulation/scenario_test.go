@@ -15,7 +15,7 @@ func TestScenarios(t *testing.T) {
 		for _, s := range e.Scenarios {
 			t.Run(s.Name, func(t *testing.T) {
 				o := PlayScenario(t, s, ScenarioScript(1), controllers.Registry)
-				t.Logf("%v of virtual time, %d changes, %d writes of the manager", o.Took, o.Changes, o.Writes)
+				t.Logf("%v of virtual time, %d changes, %d writes of the manager", o.Took, o.Changes, len(o.Writes))
 				for _, v := range o.Violations {
 					t.Error(v)
 				}

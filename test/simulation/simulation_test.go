@@ -187,13 +187,17 @@ func TestReplay(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
 		t.Run(name, func(t *testing.T) {
-			s := scripts[name]
-			o := Run(t, s, controllers.Registry)
-			t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes)
-			for _, v := range o.Violations {
-				t.Errorf("violation: %s", v)
-			}
+			replay(t, scripts[name])
 		})
+	}
+}
+
+// replay runs a script and shows what came of it.
+func replay(t *testing.T, s script.Script) {
+	o := Run(t, s, controllers.Registry)
+	t.Logf("script:\n%s\nremarks:\n%s\n%v of virtual time, %d changes", s, strings.Join(o.Notes, "\n"), o.Took, o.Changes)
+	for _, v := range o.Violations {
+		t.Errorf("violation: %s", v)
 	}
 }
 

@@ -48,7 +48,7 @@ type world struct {
 	healed  time.Time       // when all faults ended
 	ready   time.Time       // the same, or when the last process started after that
 	outages []oracle.Outage // of processes that have ended
-	writes  int             // of processes that have ended
+	writes  []string        // of processes that have ended
 	ending  bool
 
 	noting sync.Mutex
@@ -63,7 +63,7 @@ type Outcome struct {
 	Changes    uint64        // made to objects
 	Counts     oracle.Counts // how often each oracle had something to judge
 	Impaired   time.Duration // time in which some manager could not see or act
-	Writes     int           // that managers have sent, without events and leases
+	Writes     []string      // verbs and resources of what managers have sent, in order, without events and leases
 	Deaths     int           // of managers that another one came after
 
 	end    []oracle.Object
