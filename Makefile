@@ -34,9 +34,18 @@ BINARY_FROM ?= prebuilt
 BUILD_OF := -version '$(VERSION)' -date '$(COMMIT_DATE)' -ldflags '$(LDFLAGS)'
 IMAGE_OF := $(BUILD_OF) -revision '$(COMMIT)' -tag '$(IMAGE)' -platforms $(IMAGE_PLATFORMS)
 
-# The race detector needs a C compiler. It is asked where there are goroutines or locks; all else is tested ten times as fast without it.
+# What measures commands, remembers which checks have passed, and names the packages that are tested under the race detector. It is in the
+# user's cache, as Go's cache of test results knows tests by the program that runs them: several clones share the results.
+GATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/controller-manager-gate
+GATE := $(GATE_CACHE)/gate
+export GATE_STAMPS ?= $(GATE_CACHE)/passed
+# How the tests of the gate are compiled and run: make verify has vetted them, and nobody debugs them.
+TEST := -vet=off -ldflags='-s -w' -exec='$(GATE) measure'
+
+# The race detector needs a C compiler. It is asked where goroutines are started; all else is tested ten times as fast without it.
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
-RACY = $(addprefix ./,$(sort $(dir $(shell grep -rlE '^\s*go |\.Go\b|"sync' --include='*.go' --exclude='*_test.go' cmd internal pkg test/chaos test/cluster test/faults test/metricsapi))))
+RACE_TEST := CGO_ENABLED=1 go test $(RACE) -vet=off -ldflags='-s -w' -exec='$(GATE) measure $(RACE)'
+RACY = $(GATE) racy $(1) cmd internal pkg test/chaos test/cluster test/faults test/metricsapi
 
 # The seconds that the slowest package of each suite took last on two cores, and for the simulation, which gets what others leave, twice as
 # many. A package may take three times as long.
@@ -45,12 +54,13 @@ SECONDS_RACE := 100
 SECONDS_CLUSTER := 60
 SECONDS_INTEGRATION := 300
 SECONDS_CHAOS := 220
-SECONDS_MUTATION := 110
+SECONDS_MUTATION := 80
 SECONDS_TOY := 60
 SECONDS_UPGRADE := 240
 SECONDS_SIMULATION := 1200
 SECONDS_STORAGE := 60
 timeout = -timeout=$$((3*$(SECONDS_$(1))))s
+test_timeout = $(patsubst -%,-test.%,$(call timeout,$(1)))
 
 # Modules that only pin programs have no code of their own to check.
 FILES = $(shell git ls-files --cached --others --exclude-standard)
@@ -58,19 +68,33 @@ MODULES = $(patsubst %/,%,$(dir $(filter go.mod %/go.mod,$(FILES))))
 PIN_MODULES := $(addprefix hack/localcluster/,csi etcd kubernetes kubernetes-1.36 kubernetes-1.35 kwok)
 CODE_MODULES = $(filter-out $(PIN_MODULES),$(MODULES))
 
+# Modules that take minutes to compile where nothing is cached.
+MUCH_TO_COMPILE := hack/tools test/alerts test/differential
+# What decides whether a check is the same, beside its own files.
+GATE_FILES := Makefile,hack/gate
+# The controllers that the tests of volumes have nothing to do with.
+NOT_OF_STORAGE = $(filter-out %/attachdetach %/ephemeralvolume %/persistentvolumebinder %/persistentvolumeexpander %/pvcprotection %/pvprotection \
+	%/vacprotection %/garbagecollector %/namespace %/nodelifecycle %/podgc %/serviceaccount,$(patsubst %/,%,$(wildcard pkg/controllers/*/)))
+
+comma := ,
+empty :=
+space := $(empty) $(empty)
+lower = $(shell echo $(1) | tr A-Z a-z)
+
 FUZZTIME ?= 1m
 SIM_TIME ?= 200s
-# The simulation is compiled with an edited runtime, by which a seed decides a run: see test/overlay.
+# The simulation is compiled with an edited runtime, by which a seed decides a run (test/overlay), and with known mistakes, which are off
+# unless test/mutation switches one on.
 OVERLAY = $(shell go run ./test/overlay/cmd $(CURDIR)/bin/.overlay)
-SIMULATE = env SIM_OVERLAY=required go test -count=1 -vet=off -overlay=$(OVERLAY) ./test/simulation
+SIMULATE = env SIM_OVERLAY=required go test -count=1 -vet=off -ldflags='-s -w' -overlay=$(OVERLAY) ./test/simulation
 # The search of a night takes so long in all. Its seeds follow the minute in which it begins; to repeat a night, name its seed.
 NIGHTLY ?= 90m
 NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test test-unit test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage simulate bench bench-writes clean image image-name image-test release generate \
-	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-release verify-platforms
+.PHONY: help build gate run test test-unit test-modules test-race test-integration localcluster fuzz nightly chaos soak reliability upgrade releases storage storage-if-changed simulate bench bench-writes clean image image-name image-test release generate \
+	verify verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape verify-release verify-platforms
 
 help: ## List the targets
 	@echo "Targets:"
@@ -83,40 +107,65 @@ run: build ## Start a control plane (KUBERNETES=1.36, 1.35: an older one) with o
 	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
 	@exec bin/localcluster run $(addprefix --examples=,$(EXAMPLES))
 
+gate:
+	@go build -buildvcs=false -ldflags='-s -w' -o $(GATE) ./hack/gate
+
 test: test-unit test-integration storage ## Run all tests
 
-# The tests of hack/tools and test/alerts read files outside their module, of which Go's cache of test results knows nothing: -count=1.
-# Rapid divides the number of its checks by five in short tests.
-test-unit: ## Run the tests that need no control plane
-	RAPID_CHECKS=500 go test -short $(call timeout,UNIT) $$(go list ./... | grep -v /test/simulation$$)
-	go test -run TestMemoryOfPods $(call timeout,UNIT) ./internal/podcache
-	go test $(call timeout,UNIT) ./test/oracle/...
-	$(if $(RACE),CGO_ENABLED=1 go test -race -short $(call timeout,RACE) $(RACY))
-	$(if $(RACE),CGO_ENABLED=1 go test -race $(call timeout,RACE) ./test/simulation -run TestSeeds -seeds=8)
-	$(if $(RACE),CGO_ENABLED=1) go -C hack/localcluster test $(RACE) ./...
-	go -C hack/tools test -count=1 ./...
-	go -C test/bench test ./...
-	$(if $(RACE),CGO_ENABLED=1) go -C test/csidriver test $(RACE) ./...
-	go -C test/differential test ./...
-	go -C test/alerts test -count=1 ./...
+# Packages whose tests are run whole, as they are for the simulation and those that need a control plane in test-integration. Of the
+# others, rapid divides the number of its checks by five in short tests.
+WHOLE := ./internal/podcache ./test/oracle/...
+ELSEWHERE := simulation cluster/.* cluster integration chaos/.* chaos
 
+TEST_LOCALCLUSTER = cd hack/localcluster && $(if $(RACE),$(RACE_TEST),go test $(TEST)) ./...
+
+# The tests of hack/tools read files outside their module, of which Go's cache of test results knows nothing: -count=1.
+test-unit: gate ## Run the tests that need no control plane
+	RAPID_CHECKS=500 go test -short $(TEST) $(call timeout,UNIT) $$(go list ./... | grep -vxF "$$(go list $(WHOLE))" \
+		| grep -vE '/test/($(subst $(space),|,$(ELSEWHERE)))$$')
+	go test $(TEST) $(call timeout,UNIT) $(WHOLE)
+	$(if $(RACE),$(RACE_TEST) -short $(call timeout,RACE) $$($(call RACY)))
+	$(if $(RACE),$(RACE_TEST) $(call timeout,RACE) ./test/simulation -run TestSeeds -seeds=8)
+	$(TEST_LOCALCLUSTER)
+	cd hack/tools && go test $(TEST) -count=1 $$(go list ./... | grep -v /manifests$$)
+	cd test/bench && go test $(TEST) ./...
+	cd test/csidriver && $(if $(RACE),$(RACE_TEST),go test $(TEST)) ./...
+	@$(MAKE) --no-print-directory test-modules
+
+# With GATE_STAMPS= they run, whatever has passed.
+test-modules: gate ## Run the tests of alerts, the ServiceMonitor and the differential test, unless they have passed with the same inputs
+	$(GATE) unchanged -name alerts -packages test/alerts:./... -files $(GATE_FILES),deploy go -C test/alerts test $(TEST) -count=1 ./...
+	$(GATE) unchanged -name manifests -packages hack/tools:./manifests -files $(GATE_FILES),deploy go -C hack/tools test $(TEST) -count=1 ./manifests
+	$(GATE) unchanged -name differential -packages test/differential:./... -files $(GATE_FILES) go -C test/differential test $(TEST) ./...
+
+test-race: gate ## Run all that has to do with goroutines or locks under the race detector
+	$(if $(RACE),$(RACE_TEST) -short -count=1 -timeout=20m $$($(call RACY,-all)))
+
+# How many random scripts the simulation runs here; the search has those up to 800 as well, and others.
+SEEDS := 300
 # The simulation needs nothing but a processor, and waits for nothing: it takes what the others leave.
 SUITES := CLUSTER INTEGRATION CHAOS MUTATION TOY
-test-integration: build localcluster ## Run the tests on a local control plane, and the simulation beside them
-	@rm -rf bin/log && mkdir -p bin/log; \
+test-integration: build localcluster gate ## Run the tests on a local control plane, and the simulation beside them
+	@rm -rf bin/log bin/suites && mkdir -p bin/log bin/suites; \
+	suites() { failed=0; $(foreach each,$(SUITES),$(call suite,$(each))) return $$failed; }; \
 	$(SIMULATE) -c -o bin/simulation.test || exit; \
-	suites() { failed=0; $(foreach each,$(SUITES),$(call suite,$(each)) || failed=1;) return $$failed; }; \
-	$(call simulation,-test.skip=TestCrashAtEveryWrite -seeds=550) >bin/log/simulation-1 2>&1 & first=$$!; \
-	$(call simulation,-test.run='TestSeeds|TestCrashAtEveryWrite' -first=551 -seeds=250) >bin/log/simulation-2 2>&1 & second=$$!; \
-	suites >bin/log/suites 2>&1; suites=$$?; failed=; \
+	$(call simulation,seeds,-test.run=TestSeeds -seeds=$(SEEDS)) >bin/log/simulation-1 2>&1 & first=$$!; \
+	$(call simulation,others,-test.skip=TestSeeds) >bin/log/simulation-2 2>&1 & second=$$!; \
+	{ go test -c -p=2 -vet=off -ldflags='-s -w' -o bin/suites/ $(addprefix ./,$(foreach each,$(SUITES),$(call folders,$(each)))) && suites; } \
+		>bin/log/suites 2>&1; suites=$$?; failed=; \
 	wait $$first && cat bin/log/simulation-1 || failed="$$failed bin/log/simulation-1"; \
 	wait $$second && cat bin/log/simulation-2 || failed="$$failed bin/log/simulation-2"; \
 	test $$suites = 0 && cat bin/log/suites || failed="$$failed bin/log/suites"; \
 	test -z "$$failed" || { cat $$failed; exit 1; }
 
-suite = go test -count=1 -p=1 $(call timeout,$(1)) -skip TestMutantsAtRandom ./test/$(shell echo $(1) | tr A-Z a-z)/...
-# It is compiled once for both processes: with its edited runtime, that takes minutes where nothing is cached.
-simulation = (cd test/simulation && SIM_OVERLAY=required nice -n 19 $(CURDIR)/bin/simulation.test $(patsubst -%,-test.%,$(call timeout,SIMULATION)) $(1))
+# The folders with tests of a suite, and how they are run, one after the other: with the manager and the simulation that are there.
+folders = $(patsubst %/,%,$(sort $(dir $(shell find test/$(call lower,$(1)) -name '*_test.go'))))
+suite = $(foreach folder,$(call folders,$(1)),echo "=== $(folder)"; (cd $(folder) && \
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager SIM_PROGRAM=$(CURDIR)/bin/simulation.test $(GATE) measure \
+	$(CURDIR)/bin/suites/$(notdir $(folder)).test -test.paniconexit0 $(call test_timeout,$(1)) -test.skip=TestMutantsAtRandom) || failed=1;)
+# It is compiled once for all: with its edited runtime, that takes minutes where nothing is cached.
+simulation = (cd test/simulation && SIM_OVERLAY=required nice -n 19 $(GATE) measure -as 'test/simulation ($(1))' \
+	$(CURDIR)/bin/simulation.test -test.paniconexit0 $(call test_timeout,SIMULATION) $(2))
 
 chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge
 	CHAOS_FULL=1 go test ./test/chaos -count=1 -v -timeout=60m
@@ -143,23 +192,29 @@ upgrade: build localcluster ## Hand a cluster over from kube-controller-manager 
 
 releases: build ## Run the integration tests on API servers of the releases before
 	@for release in $(OLDER); do export KUBERNETES=$$release; \
-		go -C hack/localcluster run . build && go test -count=1 $(call timeout,INTEGRATION) ./test/integration || exit; done
+		go -C hack/localcluster run . build && go test -count=1 -vet=off $(call timeout,INTEGRATION) ./test/integration || exit; done
 
 storage: build ## Run the tests of volumes, with a CSI driver and the sidecars that drivers have (the first time they are built: 1 to 3 minutes)
 	go -C hack/localcluster run . build --with-csi
-	STORAGE=1 go test -count=1 -v $(call timeout,STORAGE) ./test/integration -run '^(TestLifeOfAVolume|TestVolumesThatWaitForPods|TestDriver.*)$$'
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager STORAGE=1 go test -count=1 -v -vet=off -ldflags='-s -w' $(call timeout,STORAGE) ./test/integration -run '^(TestLifeOfAVolume|TestVolumesThatWaitForPods|TestDriver.*)$$'
+
+# All that the manager consists of is an input, but for other controllers.
+storage-if-changed: gate
+	$(GATE) unchanged -name storage -packages .:./cmd/controller-manager,.:./test/integration,test/csidriver:./...,hack/localcluster:./... \
+		-without $(subst $(space),$(comma),$(strip $(NOT_OF_STORAGE))) -files $(GATE_FILES),hack/localcluster,deploy \
+		$(MAKE) --no-print-directory storage
 
 bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENCHFLAGS='-only writes -write ../../docs/performance.md')
 	go -C hack/localcluster run . build --with-upstream
 	go -C test/bench run . $(if $(filter quick,$(BENCH)),-quick) -out $(CURDIR)/bin/bench.json $(BENCHFLAGS)
 
-bench-writes: build localcluster ## The quick benchmark of ours alone: writes, refusals and invariants are judged, no times
-	go -C test/bench run . -quick -original none -cpu-floor=false -out $(CURDIR)/bin/bench.json
+bench-writes: build localcluster ## The quick benchmark of ours alone (ONLY=writes: one scenario): writes, refusals and invariants are judged, no times
+	go -C test/bench run . -quick -original none -cpu-floor=false $(addprefix -only=,$(ONLY)) -out $(CURDIR)/bin/bench.json
 
 localcluster: ## Build the programs of the local control plane (the first time 5 to 15 minutes)
 	go -C hack/localcluster run . build
 
-verify: verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api ## Check format, modules, code, generated files and the list of the public API
+verify: verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape ## Check format, modules, code, generated files, the list of the public API, and the shape of the project
 
 verify-gofmt:
 	@files=$$(gofmt -l $(filter %.go,$(FILES))); if [ -n "$$files" ]; then echo "gofmt would change:" $$files; exit 1; fi
@@ -167,19 +222,28 @@ verify-gofmt:
 verify-tidy:
 	@for module in $(MODULES); do echo "go -C $$module mod tidy -diff"; go -C $$module mod tidy -diff || exit 1; done
 
-verify-vet:
-	@for module in $(CODE_MODULES); do echo "go -C $$module vet ./..."; go -C $$module vet ./... || exit 1; done
+# Both compile what a module imports; where that is much, they run if there is something new to check.
+verify-vet: gate
+	@for module in $(CODE_MODULES); do echo "go -C $$module vet ./..."; $(if_new) go -C $$module vet ./... || exit 1; done
 
 # Each module in a run of its own, with a program built before: staticcheck reads the module of the folder it runs in.
-verify-staticcheck:
+verify-staticcheck: gate
 	go -C hack/tools build -o $(CURDIR)/bin/staticcheck honnef.co/go/tools/cmd/staticcheck
-	@for module in $(CODE_MODULES); do echo "staticcheck $$module"; (cd $$module && $(CURDIR)/bin/staticcheck ./...) || exit 1; done
+	@for module in $(CODE_MODULES); do echo "staticcheck $$module"; $(if_new) sh -c 'cd $$0 && "$$OLDPWD"/bin/staticcheck ./...' $$module || exit 1; done
+
+if_new = $$(case $$module in $(subst $(space),|,$(MUCH_TO_COMPILE))) echo "$(GATE) unchanged -name $@-$$(basename $$module) \
+	-packages $$module:./... -files $(GATE_FILES),hack/tools/go.mod,hack/tools/go.sum";; esac)
 
 verify-generated:
 	go run ./hack/gen --check
 
 verify-api:
 	go run ./hack/api --check
+
+# What the project looks like, what its pages say, and what the gate compiles. test-unit finds the results.
+verify-shape: gate
+	RAPID_CHECKS=500 go test -short $(TEST) $(call timeout,UNIT) .
+	$(TEST_LOCALCLUSTER)
 
 generate: ## Make the files that follow from others: roles, the table of rights in docs/security.md, alerts, the list of the public API
 	go run ./hack/gen
@@ -210,8 +274,8 @@ verify-platforms: ## Compile for other systems
 fuzz: ## Compile and fuzz all targets for FUZZTIME (1m) in all, as many at a time as there are processors
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
 
-nightly: build localcluster ## Search for mistakes with what differs each time, for NIGHTLY (90m) in all, and write finds where they are committed
-	@go -C hack/tools run ./nightly -time $(NIGHTLY) -seed $(NIGHTLY_SEED) -simulate "$(SIMULATE)" $(CURDIR)
+nightly: build localcluster gate ## Search for mistakes with what differs each time, for NIGHTLY (90m) in all, and write finds where they are committed
+	@go -C hack/tools run ./nightly -time $(NIGHTLY) -seed $(NIGHTLY_SEED) -gate-seeds $(SEEDS) -simulate "$(SIMULATE)" $(CURDIR)
 
 clean: ## Remove what was built here, all local control planes and their programs
 	go -C hack/localcluster run . clean

@@ -84,7 +84,8 @@ func (c check) inputs() (string, error) {
 	for _, name := range environment {
 		add(name, os.Getenv(name))
 	}
-	settings, err := output(".", "go", "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT", "GODEBUG", "CGO_ENABLED")
+	settings, err := output(".", "go", "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOARM64", "GOFLAGS", "GOEXPERIMENT", "GODEBUG",
+		"CGO_ENABLED")
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +140,8 @@ func (c check) filesOfPackages(dir, pattern string) (all []string, err error) {
 		return nil, err
 	}
 	const format = "{{if not .Standard}}{{.Dir}}\t{{with .Module}}{{.Dir}}{{end}}{{$d := .Dir}}" +
-		"{{range .EmbedFiles}}\t{{$d}}/{{.}}{{end}}{{range .TestEmbedFiles}}\t{{$d}}/{{.}}{{end}}{{range .XTestEmbedFiles}}\t{{$d}}/{{.}}{{end}}{{end}}"
+		"{{range .EmbedFiles}}\t{{$d}}/{{.}}{{end}}{{range .TestEmbedFiles}}\t{{$d}}/{{.}}{{end}}" +
+		"{{range .XTestEmbedFiles}}\t{{$d}}/{{.}}{{end}}{{end}}"
 	out, err := output(dir, "go", "list", "-deps", "-test", "-f", format, pattern)
 	if err != nil {
 		return nil, err

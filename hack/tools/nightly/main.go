@@ -25,6 +25,8 @@ type night struct {
 	seed     uint64
 	simulate string // the command that runs the tests of the simulation
 	workers  int
+
+	gateSeeds uint64 // how many random scripts the gate runs
 }
 
 // step is a part of the search.
@@ -54,6 +56,7 @@ func main() {
 	duration := flag.Duration("time", 90*time.Minute, "how long all steps together may take")
 	seed := flag.Uint64("seed", 1, "decides what is drawn at random")
 	simulate := flag.String("simulate", "", "the command that runs the tests of the simulation")
+	gateSeeds := flag.Uint64("gate-seeds", 0, "how many random scripts the gate runs")
 	only := flag.String("only", "", "the steps to run, separated by commas; by default all")
 	flag.Parse()
 	if flag.NArg() != 1 || *simulate == "" {
@@ -61,7 +64,7 @@ func main() {
 		os.Exit(2)
 	}
 	dir := flag.Arg(0)
-	n := &night{dir: dir, logs: filepath.Join(dir, "bin", "nightly"), seed: *seed, simulate: *simulate, workers: runtime.NumCPU()}
+	n := &night{dir: dir, logs: filepath.Join(dir, "bin", "nightly"), seed: *seed, simulate: *simulate, workers: runtime.NumCPU(), gateSeeds: *gateSeeds}
 	all := slices.DeleteFunc(steps(), func(s step) bool {
 		return *only != "" && !slices.Contains(strings.Split(*only, ","), s.name)
 	})

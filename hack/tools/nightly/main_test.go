@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,61 @@ func TestBudgets(t *testing.T) {
 	}
 	if got := budget(all[1:], -time.Hour); got != time.Minute {
 		t.Errorf("a step that begins too late gets %v", got)
+	}
+}
+
+// The page has a row for each step, in the same order.
+func TestStepsAreInThePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(page), "| step | what it does |\n|---|---|\n")
+	rows, _, end := strings.Cut(section, "\n\n")
+	if !ok || !end {
+		t.Fatal("the page has no table of steps")
+	}
+	var have, want []string
+	for row := range strings.Lines(rows) {
+		have = append(have, strings.Trim(strings.Split(row, "|")[1], " `"))
+	}
+	for _, s := range steps() {
+		want = append(want, s.name)
+	}
+	if !slices.Equal(have, want) {
+		t.Errorf("the page has the steps %q, the night %q", have, want)
+	}
+}
+
+// The seeds that the night adds to those of the gate are all run, each once.
+func TestFixedSeeds(t *testing.T) {
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	ran := filepath.Join(t.TempDir(), "ran")
+	for _, workers := range []int{1, 2, 3, 7} {
+		n := &night{dir: t.TempDir(), simulate: "echo >>" + ran, workers: workers, gateSeeds: 300}
+		if o := fixed(n, log, 0); o.err != nil || o.ran != "500 seeds that are the same each night" {
+			t.Errorf("%d workers: %+v", workers, o)
+		}
+		text, err := os.ReadFile(ran)
+		if err != nil || os.Remove(ran) != nil {
+			t.Fatal(err)
+		}
+		var seeds []int
+		for _, part := range regexp.MustCompile(`-first=(\d+) -seeds=(\d+)`).FindAllStringSubmatch(string(text), -1) {
+			first, _ := strconv.Atoi(part[1]) // digits
+			count, _ := strconv.Atoi(part[2])
+			for i := range count {
+				seeds = append(seeds, first+i)
+			}
+		}
+		slices.Sort(seeds)
+		if len(seeds) != 500 || len(slices.Compact(seeds)) != 500 || seeds[0] != 301 || seeds[499] != 800 {
+			t.Errorf("%d workers run %v", workers, seeds)
+		}
 	}
 }
 

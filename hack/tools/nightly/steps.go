@@ -21,6 +21,11 @@ func steps() []step {
 		{"release", 0, makes("verify-release STRICT=1", "two builds with two caches")},
 		{"releases", 0, makes("releases", "integration tests on API servers of the releases before")},
 		{"storage", 0, makes("storage", "volumes of a CSI driver")},
+		{"race", 0, makes("test-race", "all packages with goroutines or locks")},
+		{"modules", 0, makes("test-modules GATE_STAMPS=", "alerts, ServiceMonitor, differential test")},
+		{"writes", 0, makes("bench-writes", "all quick scenarios of the benchmark")},
+		{"fixed", 0, fixed},
+		{"deaths", 0, deaths},
 		{"upgrade", 0, makes("upgrade", "managers of two releases take turns")},
 		{"mutants", 0, mutants},
 		{"faults", 0, faults},
@@ -90,19 +95,63 @@ const seedsAtOnce = 150
 // seeds runs random scripts in virtual time.
 func seeds(n *night, log *os.File, budget time.Duration) outcome {
 	return n.until(budget, log, "seeds", func(i int) (int, []byte, error) {
-		first := n.seed*100_000 + uint64(i*seedsAtOnce)
-		cmd := n.command(context.Background(), []string{"SIM_TIME=24h"}, "sh", "-c",
-			fmt.Sprintf("%s -timeout=2h -run '^TestSeeds$' -first=%d -seeds=%d", n.simulate, first, seedsAtOnce))
-		out, err := cmd.CombinedOutput()
-		if err == nil {
-			return seedsAtOnce, out, nil
-		}
-		f, ok := found(string(out))
-		if !ok {
-			return 0, out, fmt.Errorf("seeds from %d on: %w", first, err)
-		}
-		return int(f.seed-first) + 1, out, f.write(filepath.Join(n.dir, "test", "simulation", "testdata", "seeds"))
+		return n.runSeeds([]string{"SIM_TIME=24h"}, n.seed*100_000+uint64(i*seedsAtOnce), seedsAtOnce)
 	})
+}
+
+// runSeeds runs random scripts until one fails, writes that where it is committed, and returns how many it has run.
+func (n *night) runSeeds(env []string, first, seeds uint64) (count int, out []byte, err error) {
+	out, err = n.command(context.Background(), env, "sh", "-c",
+		fmt.Sprintf("%s -timeout=2h -run '^TestSeeds$' -first=%d -seeds=%d", n.simulate, first, seeds)).CombinedOutput()
+	if err == nil {
+		return int(seeds), out, nil
+	}
+	f, ok := found(string(out))
+	if !ok {
+		return 0, out, fmt.Errorf("seeds from %d on: %w", first, err)
+	}
+	return int(f.seed-first) + 1, out, f.write(filepath.Join(n.dir, "test", "simulation", "testdata", "seeds"))
+}
+
+// fixedSeeds is up to which seed random scripts are the same each night. Those that the gate runs do not run again.
+const fixedSeeds = 800
+
+// fixed runs the random scripts of the seeds that follow those of the gate, by as many processes as there are workers.
+func fixed(n *night, log *os.File, _ time.Duration) outcome {
+	var shares [][2]uint64 // the first seed, and how many
+	for first, each := n.gateSeeds+1, (fixedSeeds-n.gateSeeds)/uint64(n.workers)+1; first <= fixedSeeds; first += each {
+		shares = append(shares, [2]uint64{first, min(each, fixedSeeds-first+1)})
+	}
+	return n.each(len(shares), log, "seeds that are the same each night", func(i int) (int, []byte, error) {
+		return n.runSeeds(nil, shares[i][0], shares[i][1])
+	})
+}
+
+// deaths kills the manager before and after each write of all scenarios, in virtual time.
+func deaths(n *night, log *os.File, _ time.Duration) outcome {
+	out, err := n.logged(log, n.command(context.Background(), nil, "sh", "-c",
+		n.simulate+" -v -timeout=4h -run '^TestCrashAtEveryWrite$' -crashes=all"))
+	return counted(passed(out, "TestCrashAtEveryWrite/"), "scenarios, killed before and after each write", err)
+}
+
+// each calls do with 0 to count-1, all at the same time.
+func (n *night) each(count int, log *os.File, what string, do func(i int) (count int, out []byte, err error)) outcome {
+	var mu sync.Mutex
+	var sum int
+	var failed []error
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() {
+			did, out, err := do(i)
+			mu.Lock()
+			defer mu.Unlock()
+			sum += did
+			_, cannot := log.Write(out)
+			failed = append(failed, err, cannot)
+		})
+	}
+	all.Wait()
+	return counted(sum, what, errors.Join(failed...))
 }
 
 // until calls do with 0, 1, 2 and so on, by several workers, until the time is over. Do returns how much it has done, what it has
