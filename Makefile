@@ -88,7 +88,7 @@ SIM_TIME ?= 200s
 OVERLAY = $(shell go run ./test/overlay/cmd $(CURDIR)/bin/.overlay)
 SIMULATE = env SIM_OVERLAY=required go test -count=1 -vet=off -ldflags='-s -w' -overlay=$(OVERLAY) ./test/simulation
 # The search of a night takes so long in all. Its seeds follow the minute in which it begins; to repeat a night, name its seed.
-NIGHTLY ?= 90m
+NIGHTLY ?= 120m
 NIGHTLY_SEED ?= $(shell date -u +%Y%m%d%H%M)
 
 .DEFAULT_GOAL := help
@@ -274,7 +274,7 @@ verify-platforms: ## Compile for other systems
 fuzz: ## Compile and fuzz all targets for FUZZTIME (1m) in all, as many at a time as there are processors
 	go -C hack/tools run ./fuzz -time $(FUZZTIME) $(CURDIR)
 
-nightly: build localcluster gate ## Search for mistakes with what differs each time, for NIGHTLY (90m) in all, and write finds where they are committed
+nightly: build localcluster gate ## Search for mistakes with what differs each time, for NIGHTLY (120m) in all, and write finds where they are committed
 	@go -C hack/tools run ./nightly -time $(NIGHTLY) -seed $(NIGHTLY_SEED) -gate-seeds $(SEEDS) -simulate "$(SIMULATE)" $(CURDIR)
 
 clean: ## Remove what was built here, all local control planes and their programs

@@ -53,7 +53,7 @@ type line struct {
 }
 
 func main() {
-	duration := flag.Duration("time", 90*time.Minute, "how long all steps together may take")
+	duration := flag.Duration("time", 2*time.Hour, "how long all steps together may take")
 	seed := flag.Uint64("seed", 1, "decides what is drawn at random")
 	simulate := flag.String("simulate", "", "the command that runs the tests of the simulation")
 	gateSeeds := flag.Uint64("gate-seeds", 0, "how many random scripts the gate runs")

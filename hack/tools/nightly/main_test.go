@@ -116,6 +116,23 @@ func TestFixedSeeds(t *testing.T) {
 	}
 }
 
+// Each process of the deaths must have run scenarios.
+func TestDeaths(t *testing.T) {
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	n := &night{dir: t.TempDir(), simulate: `echo '    --- PASS: TestCrashAtEveryWrite/x (1s)' #`}
+	if o := deaths(n, log, 0); o.err != nil || o.ran != "2 scenarios, killed before and after each write" {
+		t.Errorf("%+v", o)
+	}
+	n.simulate = `echo '--- PASS: TestCrashAtEveryWrite (0s)' #`
+	if o := deaths(n, log, 0); o.err == nil {
+		t.Errorf("nothing ran: %+v", o)
+	}
+}
+
 // A night goes on after a step that fails, and tells of the files of cases that steps have left.
 func TestSearch(t *testing.T) {
 	dir := t.TempDir()
