@@ -47,15 +47,15 @@ RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
 RACE_TEST := CGO_ENABLED=1 go test $(RACE) -vet=off -ldflags='-s -w' -exec='$(GATE) measure $(RACE)'
 RACY = $(GATE) racy $(1) cmd internal pkg test/chaos test/cluster test/faults test/metricsapi
 
-# The seconds that the slowest package of each suite took last on two cores, and for the simulation, which gets what others leave, twice as
-# many. A package may take three times as long.
+# The seconds that the slowest package of each suite took last on two cores, and for what gets what others leave (the simulation, the mutants
+# and the toy), twice as many. A package may take three times as long.
 SECONDS_UNIT := 60
 SECONDS_RACE := 100
 SECONDS_CLUSTER := 60
 SECONDS_INTEGRATION := 300
 SECONDS_CHAOS := 220
-SECONDS_MUTATION := 80
-SECONDS_TOY := 60
+SECONDS_MUTATION := 240
+SECONDS_TOY := 120
 SECONDS_UPGRADE := 240
 SECONDS_SIMULATION := 1200
 SECONDS_STORAGE := 60
@@ -143,29 +143,30 @@ test-race: gate ## Run all that has to do with goroutines or locks under the rac
 
 # How many random scripts the simulation runs here; the search has those up to 800 as well, and others.
 SEEDS := 300
-# The simulation needs nothing but a processor, and waits for nothing: it takes what the others leave.
-SUITES := CLUSTER INTEGRATION CHAOS MUTATION TOY
-test-integration: build localcluster gate ## Run the tests on a local control plane, and the simulation beside them
-	@rm -rf bin/log bin/suites && mkdir -p bin/log bin/suites; \
-	suites() { failed=0; $(foreach each,$(SUITES),$(call suite,$(each))) return $$failed; }; \
-	$(SIMULATE) -c -o bin/simulation.test || exit; \
-	$(call simulation,seeds,-test.run=TestSeeds -seeds=$(SEEDS)) >bin/log/simulation-1 2>&1 & first=$$!; \
-	$(call simulation,others,-test.skip=TestSeeds) >bin/log/simulation-2 2>&1 & second=$$!; \
-	{ go test -c -p=2 -vet=off -ldflags='-s -w' -o bin/suites/ $(addprefix ./,$(foreach each,$(SUITES),$(call folders,$(each)))) && suites; } \
-		>bin/log/suites 2>&1; suites=$$?; failed=; \
-	wait $$first && cat bin/log/simulation-1 || failed="$$failed bin/log/simulation-1"; \
-	wait $$second && cat bin/log/simulation-2 || failed="$$failed bin/log/simulation-2"; \
+# What needs a control plane mostly waits, so two more things run beside it, which take what it leaves of the processors: random scripts and
+# then the mutants, and the rest of the simulation and then the toy.
+SUITES := CLUSTER INTEGRATION CHAOS
+test-integration: build localcluster gate ## Run the tests on a local control plane, and the simulation and the mutants beside them
+	@rm -rf bin/log bin/suites && mkdir -p bin/log bin/suites
+	$(SIMULATE) -c -o bin/simulation.test
+	go test -c -p=2 -vet=off -ldflags='-s -w' -o bin/suites/ $(addprefix ./,$(foreach each,$(SUITES) MUTATION TOY,$(call folders,$(each))))
+	@( failed=0; $(call simulation,seeds,-test.run=TestSeeds -seeds=$(SEEDS)) $(call suite,MUTATION,$(LAST)) exit $$failed ) >bin/log/seeds 2>&1 & seeds=$$!; \
+	( failed=0; $(call simulation,others,-test.skip=TestSeeds) $(call suite,TOY,$(LAST)) exit $$failed ) >bin/log/others 2>&1 & others=$$!; \
+	( failed=0; $(foreach each,$(SUITES),$(call suite,$(each))) exit $$failed ) >bin/log/suites 2>&1; suites=$$?; failed=; \
+	wait $$seeds && cat bin/log/seeds || failed="$$failed bin/log/seeds"; \
+	wait $$others && cat bin/log/others || failed="$$failed bin/log/others"; \
 	test $$suites = 0 && cat bin/log/suites || failed="$$failed bin/log/suites"; \
 	test -z "$$failed" || { cat $$failed; exit 1; }
 
+LAST := nice -n 19
 # The folders with tests of a suite, and how they are run, one after the other: with the manager and the simulation that are there.
 folders = $(patsubst %/,%,$(sort $(dir $(shell find test/$(call lower,$(1)) -name '*_test.go'))))
 suite = $(foreach folder,$(call folders,$(1)),echo "=== $(folder)"; (cd $(folder) && \
-	MANAGER_BUILT=$(CURDIR)/bin/controller-manager SIM_PROGRAM=$(CURDIR)/bin/simulation.test $(GATE) measure \
+	MANAGER_BUILT=$(CURDIR)/bin/controller-manager SIM_PROGRAM=$(CURDIR)/bin/simulation.test $(2) $(GATE) measure \
 	$(CURDIR)/bin/suites/$(notdir $(folder)).test -test.paniconexit0 $(call test_timeout,$(1)) -test.skip=TestMutantsAtRandom) || failed=1;)
 # It is compiled once for all: with its edited runtime, that takes minutes where nothing is cached.
-simulation = (cd test/simulation && SIM_OVERLAY=required nice -n 19 $(GATE) measure -as 'test/simulation ($(1))' \
-	$(CURDIR)/bin/simulation.test -test.paniconexit0 $(call test_timeout,SIMULATION) $(2))
+simulation = echo "=== test/simulation ($(1))"; (cd test/simulation && SIM_OVERLAY=required $(LAST) $(GATE) measure -as 'test/simulation ($(1))' \
+	$(CURDIR)/bin/simulation.test -test.paniconexit0 $(call test_timeout,SIMULATION) $(2)) || failed=1;
 
 chaos: build localcluster ## Kill at every write, cut and lie between the manager and the API server; oracles judge
 	CHAOS_FULL=1 go test ./test/chaos -count=1 -v -timeout=60m
