@@ -58,7 +58,12 @@ func (n *night) logged(log *os.File, cmd *exec.Cmd) (output string, err error) {
 
 // mutants looks with random scripts for the known mistakes that such scripts find soon.
 func mutants(n *night, log *os.File, _ time.Duration) outcome {
-	out, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=1h", "-run=^TestMutantsAtRandom$", "./test/mutation"))
+	program := filepath.Join(n.logs, "simulation.test")
+	if _, err := n.logged(log, n.command(context.Background(), nil, "sh", "-c", n.simulate+" -c -o '"+program+"'")); err != nil {
+		return outcome{"", err}
+	}
+	out, err := n.logged(log, n.command(context.Background(), []string{"SIM_PROGRAM=" + program}, "go", "test", "-count=1", "-v", "-timeout=1h",
+		"-run=^TestMutantsAtRandom$", "./test/mutation"))
 	return counted(passed(out, "TestMutantsAtRandom/all/"), "mutants", err)
 }
 
