@@ -138,6 +138,40 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// Results of tests that were measured are remembered by go test, and forgotten when a file that the test has read changes.
+func TestMeasuredTestsAreCached(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", gate, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Chdir(t.TempDir())
+	t.Setenv("GOFLAGS", "")
+	write(t, map[string]string{
+		"go.mod":    "module a.test/" + filepath.Base(t.TempDir()) + "\n\ngo 1.26\n",
+		"a_test.go": "package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestA(t *testing.T) { _, _ = os.ReadFile(\"file\") }\n",
+		"file":      "1",
+	})
+	old := time.Now().Add(-time.Hour) // Go does not trust files that have just been written
+	cached := func() bool {
+		t.Helper()
+		if err := os.Chtimes("file", old, old); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("go", "test", "-vet=off", "-exec="+gate+" measure", ".").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return strings.Contains(string(out), "(cached)")
+	}
+	if cached() || !cached() {
+		t.Error("the second run is not remembered")
+	}
+	write(t, map[string]string{"file": "22"})
+	if cached() {
+		t.Error("a file that was read has changed, and the result is that of before")
+	}
+}
+
 func TestTable(t *testing.T) {
 	var rows []row
 	for i := range 12 {

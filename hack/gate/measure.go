@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,7 +45,7 @@ func measure(args []string) error {
 	if flags.NArg() == 0 {
 		return errors.New("measure: no command")
 	}
-	cmd := exec.Command(flags.Arg(0), flags.Args()[1:]...)
+	cmd := exec.Command(flags.Arg(0), slices.Concat(testLog(flags.Arg(0)), flags.Args()[1:])...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -73,6 +74,17 @@ func measure(args []string) error {
 		r.name += " (race)"
 	}
 	return errors.Join(err, r.appendTo(file))
+}
+
+var inFolderOfGo = regexp.MustCompile(`/go-build\d+/b\d+/[^/]+\.test$`)
+
+// testLog has a test that go test runs by -exec leave a list of what it has read. With -exec, go test looks for the list but does not ask
+// for it; without the list it does not remember that the test has passed.
+func testLog(program string) []string {
+	if !inFolderOfGo.MatchString(filepath.ToSlash(program)) {
+		return nil
+	}
+	return []string{"-test.testlogfile=" + filepath.Join(filepath.Dir(program), "testlog.txt")}
 }
 
 // here is the folder in which this runs, from the root of the repository.
