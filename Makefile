@@ -143,21 +143,22 @@ test-race: gate ## Run all that has to do with goroutines or locks under the rac
 
 # How many random scripts the simulation runs here; the search has those up to 800 as well, and others.
 SEEDS := 300
-# What needs a control plane mostly waits, so two more things run beside it, which take what it leaves of the processors: random scripts and
-# then the mutants, and the rest of the simulation and then the toy.
+# What needs a control plane mostly waits, so two more things run beside it, which take what it leaves of the processors: the random scripts
+# and crashes of the simulation, and its other tests, then the mutants and the toy.
 SUITES := CLUSTER INTEGRATION CHAOS
 test-integration: build localcluster gate ## Run the tests on a local control plane, and the simulation and the mutants beside them
 	@rm -rf bin/log bin/suites && mkdir -p bin/log bin/suites
 	$(SIMULATE) -c -o bin/simulation.test
 	go test -c -p=2 -vet=off -ldflags='-s -w' -o bin/suites/ $(addprefix ./,$(foreach each,$(SUITES) MUTATION TOY,$(call folders,$(each))))
-	@( failed=0; $(call simulation,seeds,-test.run=TestSeeds -seeds=$(SEEDS)) $(call suite,MUTATION,$(LAST)) exit $$failed ) >bin/log/seeds 2>&1 & seeds=$$!; \
-	( failed=0; $(call simulation,others,-test.skip=TestSeeds) $(call suite,TOY,$(LAST)) exit $$failed ) >bin/log/others 2>&1 & others=$$!; \
+	@( failed=0; $(call simulation,seeds,-test.run='$(LONG)' -seeds=$(SEEDS)) exit $$failed ) >bin/log/seeds 2>&1 & seeds=$$!; \
+	( failed=0; $(call simulation,others,-test.skip='$(LONG)') $(foreach each,MUTATION TOY,$(call suite,$(each),$(LAST))) exit $$failed ) >bin/log/others 2>&1 & others=$$!; \
 	( failed=0; $(foreach each,$(SUITES),$(call suite,$(each))) exit $$failed ) >bin/log/suites 2>&1; suites=$$?; failed=; \
 	wait $$seeds && cat bin/log/seeds || failed="$$failed bin/log/seeds"; \
 	wait $$others && cat bin/log/others || failed="$$failed bin/log/others"; \
 	test $$suites = 0 && cat bin/log/suites || failed="$$failed bin/log/suites"; \
 	test -z "$$failed" || { cat $$failed; exit 1; }
 
+LONG := TestSeeds|TestCrashAtEveryWrite
 LAST := nice -n 19
 # The folders with tests of a suite, and how they are run, one after the other: with the manager and the simulation that are there.
 folders = $(patsubst %/,%,$(sort $(dir $(shell find test/$(call lower,$(1)) -name '*_test.go'))))
