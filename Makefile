@@ -103,9 +103,10 @@ help: ## List the targets
 build: ## Build bin/controller-manager
 	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/controller-manager ./cmd/controller-manager
 
-run: build ## Start a control plane (KUBERNETES=1.36, 1.35: an older one) with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/, with a CSI driver), stay until Ctrl-C
+# It builds the manager as "make build" does, and says how far it is.
+run: ## Start a control plane (KUBERNETES=1.36, 1.35: an older one) with our controller manager, roll out examples/web.yaml (EXAMPLES=all: all of examples/, with a CSI driver), stay until Ctrl-C
 	go -C hack/localcluster build -buildvcs=false -o $(CURDIR)/bin/localcluster .
-	@exec bin/localcluster run $(addprefix --examples=,$(EXAMPLES))
+	@exec bin/localcluster run --build-manager='$(LDFLAGS)' $(addprefix --examples=,$(EXAMPLES))
 
 gate:
 	@go build -buildvcs=false -ldflags='-s -w' -o $(GATE) ./hack/gate

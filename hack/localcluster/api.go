@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -39,6 +40,9 @@ func (a *api) do(ctx context.Context, method, path string, body []byte) ([]byte,
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if len(body) > 0 && body[0] != '{' {
+		req.Header.Set("Content-Type", "application/yaml")
+	}
 	if method == "PATCH" {
 		req.Header.Set("Content-Type", "application/merge-patch+json")
 	}
@@ -166,4 +170,24 @@ func poll(ctx context.Context, what string, check func() error) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// collections are where objects of the kinds in examples/web.yaml are created.
+var collections = map[string]string{
+	"Deployment": "/apis/apps/v1/namespaces/default/deployments",
+	"Service":    "/api/v1/namespaces/default/services",
+}
+
+// createFrom creates the objects in a file of YAML documents.
+func (a *api) createFrom(ctx context.Context, manifest string) error {
+	for _, document := range strings.Split(manifest, "\n---\n") {
+		kind := regexp.MustCompile(`(?m)^kind: (\w+)$`).FindStringSubmatch(document)
+		if kind == nil || collections[kind[1]] == "" {
+			return fmt.Errorf("it is not known how to create\n%s", document)
+		}
+		if _, err := a.do(ctx, "POST", collections[kind[1]], []byte(document)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,8 +16,8 @@ import (
 )
 
 var (
-	//go:embed config/kwokctl.yaml.tmpl
-	kwokctlConfig string
+	//go:embed config/kwok.yaml
+	kwokConfig string
 	//go:embed config/stages.yaml
 	stages string
 	//go:embed config/audit-policy.yaml
@@ -30,7 +29,7 @@ var (
 // managerGrace is how long a controller manager may take to end by itself.
 const managerGrace = 15 * time.Second
 
-// cluster is a control plane and its folder. kwokctl lays the folder out; what localcluster adds is in "localcluster".
+// cluster is a control plane and its folder.
 type cluster struct {
 	tools *toolbox
 	name  string
@@ -42,6 +41,7 @@ type description struct {
 	Name              string `json:"name"`
 	Dir               string `json:"dir"`
 	Server            string `json:"server"`
+	Etcd              string `json:"etcd"`              // its address, without encryption
 	Kubeconfig        string `json:"kubeconfig"`        // of the cluster's administrator
 	ManagerKubeconfig string `json:"managerKubeconfig"` // of the user system:kube-controller-manager
 	CAFile            string `json:"caFile"`
@@ -119,6 +119,7 @@ type options struct {
 	nodes             int
 	timeout           time.Duration
 	kubeadmAdmission  bool // exactly the admission plugins of kubeadm
+	untainted         bool // without the admission plugin that taints new nodes
 	csi               bool // a driver that provides volumes
 }
 
@@ -150,17 +151,25 @@ func (c *cluster) complete(ctx context.Context, o options) (*description, error)
 	if err != nil {
 		return nil, err
 	}
-	components := []string{"etcd", "kube-apiserver", "kube-scheduler", "kwok-controller"}
-	if o.controllerManager != "" {
-		components = append(components, "kube-controller-manager")
-	}
 	alive, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go c.watch(alive, cancel, components...)
+	go c.watch(alive, cancel, etcd, apiServer, scheduler, kwok)
 
 	err = api.waitReady(alive)
+	if err == nil && o.controllerManager != "" {
+		if err = c.start(onlyManager); err == nil {
+			go c.watch(alive, cancel, manager)
+		}
+	}
 	if err == nil {
 		err = api.createNodes(alive, o.nodes)
+	}
+	switch {
+	case err != nil || o.controllerManager == "" && o.kubeadmAdmission: // the nodes keep their taint
+	case o.controllerManager == "":
+		err = api.untaint(alive)
+	default: // the controller manager takes the taint away
+		err = api.awaitUntainted(alive, func(taintedNode) error { return nil })
 	}
 	if err == nil && o.csi {
 		err = c.startCSI(alive, api, o.nodes)
@@ -210,135 +219,18 @@ func (c *cluster) api(d *description) (*api, error) {
 	return newAPI(d.Server, admin)
 }
 
-// launch lets kwokctl lay out the cluster's folder and start its programs. One cluster is launched at a time, because
-// kwokctl sees from the folders of the others which ports are taken.
-func (c *cluster) launch(ctx context.Context, o options) (owner *os.File, err error) {
-	if err := os.MkdirAll(filepath.Dir(c.dir), 0o700); err != nil {
-		return nil, err
-	}
-	lock, err := lockFile(ctx, filepath.Join(c.tools.state, "clusters.lock"), func() {
-		fmt.Fprintln(os.Stderr, "Another cluster is being created; waiting for it.")
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer lock.Close()
-	if err := c.tools.prune(); err != nil {
-		return nil, err
-	}
-	if c.exists() {
-		return nil, fmt.Errorf("cluster %s exists already: delete it or choose another name", c.name)
-	}
-	if err := os.MkdirAll(c.file("localcluster"), 0o700); err != nil {
-		return nil, err
-	}
-	if owner, err = tryLockFile(c.ownerLock()); err != nil {
-		return nil, err
-	}
-	if err = c.writeConfig(ctx, o); err == nil {
-		err = c.kwokctl(ctx, "--config", c.file("localcluster", "config.yaml"), "create", "cluster", "--kubeconfig=")
-	}
-	if err != nil {
-		err = errors.Join(err, c.delete(0))
-		owner.Close()
-		return nil, err
-	}
-	return owner, nil
-}
-
-// writeConfig writes the files that kwokctl creates the cluster from.
-func (c *cluster) writeConfig(ctx context.Context, o options) error {
-	kubectl, err := c.tools.kubectl(ctx)
-	if err != nil {
-		return err
-	}
-	data := map[string]string{
-		"Kubectl":           kubectl,
-		"ControllerManager": o.controllerManager,
-		"AuditPolicy":       c.file("localcluster", "audit-policy.yaml"),
-		"ClusterPKI":        c.file("pki"),
-		"PKI":               c.file("localcluster", "pki"),
-		"SchedulerConfig":   c.file("localcluster", "scheduler.yaml"),
-		"Stages":            stages,
-	}
-	if o.kubeadmAdmission {
-		data["KubeadmAdmission"] = "true"
-	}
-	if o.csi {
-		data["CSI"] = "true"
-	}
-	for key, name := range map[string]string{"Etcd": "etcd", "APIServer": "kube-apiserver", "Scheduler": "kube-scheduler", "Kwok": "kwok"} {
-		if data[key], err = c.tools.path(name); err != nil {
-			return err
-		}
-	}
-	config, err := fillIn(kwokctlConfig, data)
-	if err != nil {
-		return err
-	}
-	scheduler, err := fillIn(schedulerConfig, data)
-	if err != nil {
-		return err
-	}
-	if err := writePKI(data["PKI"]); err != nil {
-		return err
-	}
-	if err := os.WriteFile(data["AuditPolicy"], []byte(auditPolicy), 0o600); err != nil {
-		return err
-	}
-	if err := os.WriteFile(data["SchedulerConfig"], scheduler, 0o600); err != nil {
-		return err
-	}
-	return os.WriteFile(c.file("localcluster", "config.yaml"), config, 0o600)
-}
-
 // fillIn makes a file of its template.
-func fillIn(text string, data map[string]string) ([]byte, error) {
+func fillIn(text string, data any) ([]byte, error) {
 	var out bytes.Buffer
 	err := template.Must(template.New("").Parse(text)).Execute(&out, data)
 	return out.Bytes(), err
 }
 
-// kwokctl runs kwokctl on the cluster. Its output is shown only if it fails.
-func (c *cluster) kwokctl(ctx context.Context, args ...string) error {
-	// Through a link in the cluster's folder, so that it counts as one of the cluster's processes.
-	path := c.file("localcluster", "kwokctl")
-	target, err := c.tools.path("kwokctl")
-	if err != nil {
-		return err
-	}
-	if err := os.Symlink(target, path); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	kubectl, err := c.tools.kubectl(ctx)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, path, append([]string{"--name", c.name}, args...)...)
-	cmd.Dir = c.tools.state // not the user's folder, which the cluster's programs would keep in use
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "KWOK_") {
-			cmd.Env = append(cmd.Env, variable)
-		}
-	}
-	cmd.Env = append(cmd.Env, "KWOK_WORKDIR="+c.tools.state,
-		// kwokctl takes the first kubectl in the PATH.
-		"PATH="+filepath.Dir(kubectl)+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("kwokctl %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
 // describe gathers what the cluster's folder says.
 func (c *cluster) describe(ctx context.Context) (*description, error) {
-	kubeconfig, err := os.ReadFile(c.file("kubeconfig.yaml"))
+	p, err := c.plan()
 	if err != nil {
 		return nil, err
-	}
-	server := regexp.MustCompile(`(?m)^\s*server:\s*(\S+)`).FindSubmatch(kubeconfig)
-	if server == nil {
-		return nil, fmt.Errorf("%s names no server", c.file("kubeconfig.yaml"))
 	}
 	kubectl, err := c.tools.kubectl(ctx)
 	if err != nil {
@@ -347,7 +239,8 @@ func (c *cluster) describe(ctx context.Context) (*description, error) {
 	return &description{
 		Name:              c.name,
 		Dir:               c.dir,
-		Server:            string(server[1]),
+		Server:            "https://" + address(p.Ports.APIServer),
+		Etcd:              "http://" + address(p.Ports.Etcd),
 		Kubeconfig:        c.file("kubeconfig.yaml"),
 		ManagerKubeconfig: c.file("localcluster", "manager.kubeconfig"),
 		CAFile:            c.file("pki", "ca.crt"),
@@ -372,8 +265,8 @@ func (c *cluster) writeManagerKubeconfig(d *description) error {
 // delete ends the cluster's processes and removes its folder. The controller manager may take grace to end by itself, the
 // other programs have nothing to lose.
 func (c *cluster) delete(grace time.Duration) error {
-	manager := func() ([]process, error) { return processesNamed(c.dir, "kube-controller-manager") }
-	if err := terminate(manager, grace); err != nil {
+	managers := func() ([]process, error) { return processesNamed(c.dir, manager) }
+	if err := terminate(managers, grace); err != nil {
 		return err
 	}
 	if err := terminate(func() ([]process, error) { return processes(c.dir) }, 0); err != nil {
@@ -407,30 +300,7 @@ func (c *cluster) stopComponent(name string, kill bool) error {
 	if kill {
 		grace = 0
 	}
-	if err := terminate(running, grace); err != nil {
-		return err
-	}
-	// kwokctl must not take a later process of the same number for this one.
-	if err := os.Remove(c.file("pids", name+".pid")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// startComponent starts the cluster's stopped programs and waits until the API server is ready.
-func (c *cluster) startComponent(ctx context.Context) error {
-	d, err := c.describe(ctx)
-	if err != nil {
-		return err
-	}
-	if err := c.kwokctl(ctx, "start", "cluster"); err != nil {
-		return err
-	}
-	api, err := c.api(d)
-	if err != nil {
-		return err
-	}
-	return api.waitReady(ctx)
+	return terminate(running, grace)
 }
 
 // hasComponent tells whether the cluster has the named program.
@@ -441,7 +311,7 @@ func (c *cluster) hasComponent(name string) bool {
 // logTail is the end of a component's log, for error messages.
 func (c *cluster) logTail(component string) string {
 	const lines, most = 25, 16 << 10
-	f, err := os.Open(c.file("logs", component+".log"))
+	f, err := os.Open(c.log(component))
 	if err != nil {
 		return err.Error()
 	}

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 const (
@@ -100,23 +98,13 @@ func (c *cluster) startDriver(ctx context.Context) error {
 	if err := os.Remove(control); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	log, err := os.OpenFile(c.file("logs", driverProgram+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	ended, err := c.run(component{driverProgram, []string{
+		"--name", driverName, "--folder", c.csiFile(), "--kubeconfig", c.file("kubeconfig.yaml"),
+		"--sidecars", c.csiFile("sidecars"), "--logs", c.file("logs"),
+	}})
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	cmd := exec.Command(c.file("bin", driverProgram), "--name", driverName, "--folder", c.csiFile(),
-		"--kubeconfig", c.file("kubeconfig.yaml"), "--sidecars", c.csiFile("sidecars"), "--logs", c.file("logs"))
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is for localcluster, which ends it last
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // why it has ended is in its log
-	}()
 	return poll(ctx, "the CSI driver", func() error {
 		select {
 		case <-ended:

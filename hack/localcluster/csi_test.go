@@ -12,40 +12,66 @@ import (
 	"text/template"
 )
 
-// Each package that sidecars share with kube-apiserver would be compiled anew if only one version below it were another one.
-func TestSidecarsAreMadeOfWhatIsThere(t *testing.T) {
-	versions := func(folder string) map[string]string {
-		data, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
+// Each package that programs share with kube-apiserver would be compiled anew if only one version below it were another one.
+func TestProgramsAreMadeOfWhatIsThere(t *testing.T) {
+	want := requiredVersions(t, "kubernetes")
+	for _, row := range []struct {
+		folder string
+		least  int      // modules that are shared
+		other  []string // modules that no package of kube-apiserver is made of
+	}{
+		{"csi", 50, []string{"k8s.io/csi-translation-lib", "github.com/container-storage-interface/spec"}},
+		{"etcd", 40, nil},
+		{"kwok", 70, []string{"github.com/go-errors/errors"}},
+		{filepath.Join("..", ".."), 50, nil},
+		{filepath.Join("..", "..", "test", "bench"), 40, nil},
+		{filepath.Join("..", "..", "test", "csidriver"), 40, []string{"github.com/container-storage-interface/spec"}},
+		{filepath.Join("..", "..", "test", "differential"), 40, nil},
+	} {
+		have := requiredVersions(t, row.folder)
+		for _, module := range row.other {
+			if have[module] == "" {
+				t.Errorf("%s/go.mod has no %s", row.folder, module)
+			}
+			delete(have, module)
 		}
-		all := map[string]string{}
-		for _, block := range regexp.MustCompile(`(?s)\nrequire \((.*?)\n\)`).FindAllStringSubmatch(string(data), -1) {
-			for line := range strings.Lines(strings.TrimSpace(block[1])) {
-				fields := strings.Fields(line)
-				all[fields[0]] = fields[1]
+		shared := 0
+		for module, version := range have {
+			switch want[module] {
+			case "":
+			case version:
+				shared++
+			default:
+				t.Errorf("%s/go.mod has %s %s, and kubernetes/go.mod %s: exclude the former, or require the latter, and run 'go mod tidy'",
+					row.folder, module, version, want[module])
 			}
 		}
-		return all
-	}
-	have, want := versions("csi"), versions("kubernetes")
-	// Modules that no package of kube-apiserver is made of: the translation of volumes, and the CSI specification.
-	for _, module := range []string{"k8s.io/csi-translation-lib", "github.com/container-storage-interface/spec"} {
-		delete(have, module)
-	}
-	shared := 0
-	for module, version := range have {
-		switch want[module] {
-		case "":
-		case version:
-			shared++
-		default:
-			t.Errorf("csi/go.mod has %s %s, and kubernetes/go.mod %s: exclude the former, and run 'go mod tidy'", module, version, want[module])
+		if shared < row.least {
+			t.Errorf("%s: only %d modules are shared", row.folder, shared)
 		}
 	}
-	if shared < 50 {
-		t.Errorf("only %d modules are shared", shared)
+}
+
+// requiredVersions are those that a go.mod requires, or puts in their place.
+func requiredVersions(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	all := map[string]string{}
+	for _, block := range regexp.MustCompile(`(?s)\n(require|replace) \((.*?)\n\)`).FindAllStringSubmatch(string(data), -1) {
+		for line := range strings.Lines(strings.TrimSpace(block[2])) {
+			fields := strings.Fields(strings.Replace(line, "=> ", "", 1))
+			switch {
+			case block[1] == "require":
+				all[fields[0]] = fields[1]
+			case len(fields) == 3 && fields[0] == fields[1] && all[fields[0]] != "":
+				all[fields[0]] = fields[2]
+			}
+		}
+	}
+	return all
 }
 
 func TestTheDriverIsBuiltAnewWhenItHasChanged(t *testing.T) {
@@ -157,7 +183,7 @@ func TestOnlyWhatIsAskedForIsBuilt(t *testing.T) {
 	if err := tools.ensureBuilt(t.Context(), true, true); err == nil || !strings.Contains(err.Error(), "build --with-csi") {
 		t.Errorf("--no-build without sidecars: %v", err)
 	}
-	for names, want := range map[string]string{"csidriver csi-resizer": "1 to 3 minutes", "csidriver etcd": "5 to 15 minutes"} {
+	for names, want := range map[string]string{"csidriver csi-resizer": "1 to 3 minutes", "csidriver etcd": "5 to 8 minutes", "kubectl": "half a minute"} {
 		var missing []program
 		for _, name := range strings.Fields(names) {
 			missing = append(missing, findProgram(name))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
@@ -21,7 +22,10 @@ type credentials struct {
 	ca, cert, key []byte
 }
 
-// adminCredentials reads those that kwokctl made for the cluster's administrator.
+// adminUser is the cluster's administrator, as kubeadm has it.
+const adminUser = "kubernetes-admin"
+
+// adminCredentials reads those of the cluster's administrator.
 func adminCredentials(pki string) (credentials, error) {
 	var c credentials
 	for _, f := range []struct {
@@ -51,7 +55,7 @@ func newCredentials(pki, user string) (credentials, error) {
 	if err != nil {
 		return credentials{}, fmt.Errorf("cluster CA: %w", err)
 	}
-	return (&authority{ca, caKey}).issue(user)
+	return (&authority{ca, caKey}).issue(pkix.Name{CommonName: user})
 }
 
 func parseCA(certPEM, keyPEM []byte) (*x509.Certificate, crypto.Signer, error) {

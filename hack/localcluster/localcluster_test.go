@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -14,12 +13,16 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
-	"text/template"
 	"time"
 )
 
@@ -349,36 +352,218 @@ func TestPollReturnsTheLastErrorWhenTimeIsUp(t *testing.T) {
 	}
 }
 
-func TestKwokctlConfigWithAndWithoutControllerManager(t *testing.T) {
-	for manager, want := range map[string]string{
-		"":       "\n  disable: [kube-controller-manager]\n",
-		"/a/b c": "\n  kubeControllerManagerBinary: \"/a/b c\"\n",
+// newTestPlan lays a cluster out, of programs that need not be built.
+func newTestPlan(t *testing.T, o options) (*cluster, *plan) {
+	t.Helper()
+	c := newTestCluster(t, "c")
+	if err := c.layOut(o); err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, p
+}
+
+func (p *plan) args(name string) []string {
+	for _, o := range p.Components {
+		if o.Name == name {
+			return o.Args
+		}
+	}
+	return nil
+}
+
+func TestPlanWithAndWithoutControllerManager(t *testing.T) {
+	for binary, want := range map[string]string{
+		"":       "etcd kube-apiserver kube-scheduler kwok-controller",
+		"/a/b c": "etcd kube-apiserver kube-scheduler kwok-controller kube-controller-manager",
 	} {
-		var config bytes.Buffer
-		err := template.Must(template.New("").Parse(kwokctlConfig)).Execute(&config, map[string]string{"ControllerManager": manager})
-		if err != nil || !strings.Contains(config.String(), want) {
-			t.Errorf("with manager %q: %v\n%s", manager, err, &config)
+		c, p := newTestPlan(t, options{controllerManager: binary})
+		var names []string
+		for _, o := range p.Components {
+			names = append(names, o.Name)
+			if _, err := os.Readlink(c.file("bin", o.Name)); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("with manager %q: %s, want %s", binary, got, want)
+		}
+		if target, _ := os.Readlink(c.file("bin", manager)); target != binary {
+			t.Errorf("with manager %q the link leads to %q", binary, target)
 		}
 	}
 }
 
+// Each file that a program is told to read is there, is not empty, and lies in the cluster's folder.
+func TestProgramsAreGivenFilesThatAreThere(t *testing.T) {
+	c, p := newTestPlan(t, options{controllerManager: "/manager"})
+	n := 0
+	for _, o := range p.Components {
+		for _, arg := range o.Args {
+			name, value, _ := strings.Cut(arg, "=")
+			if !strings.HasPrefix(value, "/") || name == "--etcd-prefix" || name == "--authorization-always-allow-paths" || name == "--data-dir" || name == "--audit-log-path" {
+				continue
+			}
+			n++
+			if info, err := os.Stat(value); err != nil || info.Size() == 0 || !strings.HasPrefix(value, c.dir+"/") {
+				t.Errorf("%s %s: %v", o.Name, arg, err)
+			}
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d files", n)
+	}
+}
+
 func TestAdmissionIsThatOfKubeadmIfAsked(t *testing.T) {
-	for _, asked := range []string{"", "true"} {
-		var config bytes.Buffer
-		err := template.Must(template.New("").Parse(kwokctlConfig)).Execute(&config, map[string]string{"KubeadmAdmission": asked})
+	const plugins, owners, taints = "--enable-admission-plugins=NodeRestriction", ",OwnerReferencesPermissionEnforcement", "--disable-admission-plugins=TaintNodesByCondition"
+	for _, row := range []struct {
+		o    options
+		want []string
+	}{
+		{options{}, []string{plugins + owners}},
+		{options{kubeadmAdmission: true}, []string{plugins}},
+		{options{untainted: true}, []string{plugins + owners, taints}},
+	} {
+		_, p := newTestPlan(t, row.o)
+		got := slices.DeleteFunc(p.args(apiServer), func(arg string) bool { return !strings.Contains(arg, "admission-plugins") })
+		if !slices.Equal(got, row.want) {
+			t.Errorf("%+v: %q, want %q", row.o, got, row.want)
+		}
+	}
+}
+
+func TestClustersHavePortsOfTheirOwn(t *testing.T) {
+	a, first := newTestPlan(t, options{})
+	b, err := a.tools.cluster("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(b.file("localcluster"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.writePlan(options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, p := range []*plan{first, second} {
+		for _, port := range p.Ports.all() {
+			if seen[*port] || *port < 1024 || *port > highestPort {
+				t.Errorf("port %d of %v and %v", *port, first.Ports, second.Ports)
+			}
+			seen[*port] = true
+		}
+	}
+}
+
+func TestPortsInUseAreNotChosen(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	busy := listener.Addr().(*net.TCPAddr).Port
+	chosen, err := freePorts(busy, map[int]bool{busy - 1: true})
+	if err != nil || chosen.EtcdPeer >= busy-1 {
+		t.Errorf("with %d in use and %d taken: %v, %v", busy, busy-1, chosen, err)
+	}
+	if _, err := freePorts(1025, map[int]bool{1024: true}); err == nil {
+		t.Error("no port is left, and there is no error")
+	}
+}
+
+// Ctrl-C and the end of the terminal are for localcluster alone, which ends its programs; the user's folder is not kept in use.
+func TestProgramsRunInAFolderAndASessionOfTheirOwn(t *testing.T) {
+	c := newTestCluster(t, "c")
+	for _, dir := range []string{"bin", "logs"} {
+		if err := os.MkdirAll(c.file(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no shell")
+	}
+	if err := os.Symlink(shell, c.file("bin", "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KWOK_NAME", "other")
+	for range 2 { // the second adds to the log
+		ended, err := c.run(component{"etcd", []string{"-c", `pwd; echo "kwok: $KWOK_NAME"; test "$(cut -d' ' -f6 /proc/$$/stat)" = $$ && echo leads`}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		exact := strings.Contains(config.String(), "value: NodeRestriction}") && !strings.Contains(config.String(), "disable-admission-plugins")
-		if exact != (asked != "") {
-			t.Errorf("asked for kubeadm's admission: %q, but got\n%s", asked, &config)
+		<-ended
+	}
+	log, err := os.ReadFile(c.log("etcd"))
+	want := c.dir + "\nkwok: \nleads\n"
+	if runtime.GOOS != "linux" {
+		want = c.dir + "\nkwok: \n"
+	}
+	if err != nil || string(log) != want+want {
+		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+func TestScriptsCountAsRunningOnceTheirInterpreterDoes(t *testing.T) {
+	c := newTestCluster(t, "c")
+	for _, dir := range []string{"bin", "logs"} {
+		if err := os.MkdirAll(c.file(dir), 0o700); err != nil {
+			t.Fatal(err)
 		}
+	}
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash")
+	}
+	for name, text := range map[string]string{
+		"slow":  "sleep 0.3; [ \"$1\" = --again ] || exec -a \"$0\" bash \"$0\" --again; sleep 60",
+		"short": "echo that was all; exit 3",
+	} {
+		if err := os.WriteFile(c.file("bin", name), []byte("#!/usr/bin/env bash\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := c.delete(0); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.runUntilSeen(component{Name: "slow"}); err != nil {
+		t.Error(err)
+	}
+	if running, err := processesNamed(c.dir, "slow"); err != nil || len(running) != 1 {
+		t.Errorf("running are %v, %v", running, err)
+	}
+	if err := c.runUntilSeen(component{Name: "short"}); err == nil || !strings.Contains(err.Error(), "that was all") {
+		t.Errorf("a program that ends at once: %v", err)
+	}
+}
+
+func TestTheTaintOfNewNodesIsTakenAway(t *testing.T) {
+	list := `{"items":[
+		{"metadata":{"name":"new","resourceVersion":"7"},"spec":{"taints":[{"key":"a","effect":"NoSchedule","value":"b"},{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"}]}},
+		{"metadata":{"name":"lost"},"spec":{"taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoExecute"}]}},
+		{"metadata":{"name":"usual"},"spec":{}}]}`
+	nodes, err := notReadyNodes([]byte(list))
+	if err != nil || len(nodes) != 1 || nodes[0].Metadata.Name != "new" {
+		t.Fatalf("%+v, %v", nodes, err)
+	}
+	want := `{"metadata":{"resourceVersion":"7"},"spec":{"taints":[{"effect":"NoSchedule","key":"a","value":"b"}]}}`
+	if got := string(untaintPatch(nodes[0])); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 
 func TestPKIIsThatOfKubeadm(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pki")
-	if err := writePKI(dir); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(writePKI(dir), writeClusterPKI(dir)); err != nil {
 		t.Fatal(err)
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -397,6 +582,29 @@ func TestPKIIsThatOfKubeadm(t *testing.T) {
 	}
 	if pair.Leaf.Subject.CommonName != frontProxy {
 		t.Errorf("the certificate is for %v", pair.Leaf.Subject)
+	}
+	clusterCA, err := os.ReadFile(file("ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AppendCertsFromPEM(clusterCA)
+	for name, usage := range map[string]x509.ExtKeyUsage{"admin": x509.ExtKeyUsageClientAuth, "apiserver": x509.ExtKeyUsageServerAuth} {
+		pair, err := tls.LoadX509KeyPair(file(name+".crt"), file(name+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "admin" && (pair.Leaf.Subject.CommonName != adminUser || !slices.Equal(pair.Leaf.Subject.Organization, []string{"system:masters"})) {
+			t.Errorf("the administrator is %v", pair.Leaf.Subject)
+		}
+		for _, host := range []string{"127.0.0.1", "localhost", "kubernetes.default.svc"} {
+			if err := pair.Leaf.VerifyHostname(host); (err == nil) != (name == "apiserver") {
+				t.Errorf("%s at %s: %v", name, host, err)
+			}
+		}
 	}
 	private, err := os.ReadFile(file("sa.key"))
 	if err != nil {
@@ -476,5 +684,70 @@ func TestLogTailShowsTheLastLines(t *testing.T) {
 	}
 	if got := c.logTail("none"); !strings.Contains(got, "no such file") {
 		t.Errorf("of a missing log: %q", got)
+	}
+}
+
+func TestProgressTellsWhatIsLeft(t *testing.T) {
+	file := func(size int) string {
+		name := filepath.Join(t.TempDir(), "a file.go")
+		if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	p := newProgress()
+	p.download()
+	if got := p.state(time.Now()); got != "1 modules downloaded" {
+		t.Error(got)
+	}
+	p.expect("a/small\t" + file(100) + "\na/large\t" + file(200) + "\t" + file(100) + "\n")
+	p.expect("a/small\t" + file(100) + "\nb/other\t" + file(600) + "\n\n") // of another program
+	began := time.Now()
+	p.compile("a/small", began)
+	p.compile("a/small", began)
+	p.compile("unknown", began)
+	if got := p.state(began); got != "1 packages compiled, 1 modules downloaded" {
+		t.Error(got)
+	}
+	p.complete()
+	for after, want := range map[time.Duration]string{
+		time.Second: "1 of 3 packages", 20 * time.Second: "1 of 3 packages, about 3m left", 10 * time.Second: "1 of 3 packages, about 2m left",
+	} {
+		if got := p.state(began.Add(after)); got != want {
+			t.Errorf("after %s: %s, want %s", after, got, want)
+		}
+	}
+	p.compile("a/large", began)
+	for after, want := range map[time.Duration]string{24 * time.Second: "2 of 3 packages, about 40s left"} {
+		if got := p.state(began.Add(after)); got != want {
+			t.Errorf("after %s: %s, want %s", after, got, want)
+		}
+	}
+	p.compile("b/other", began)
+	if got := p.state(began.Add(time.Minute)); got != "3 of 3 packages, a few seconds left" {
+		t.Error(got)
+	}
+}
+
+func TestTheExampleCanBeCreatedWithoutKubectl(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Method+" "+r.URL.Path+" "+r.Header.Get("Content-Type"))
+	}))
+	defer server.Close()
+	manifest, err := os.ReadFile(filepath.Join("..", "..", "examples", "web.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &api{server: server.URL, http: server.Client()}
+	if err := a.createFrom(t.Context(), string(manifest)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"POST /apis/apps/v1/namespaces/default/deployments application/yaml", "POST /api/v1/namespaces/default/services application/yaml"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := a.createFrom(t.Context(), "kind: Secret\n"); err == nil {
+		t.Error("another kind: no error")
 	}
 }

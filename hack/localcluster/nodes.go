@@ -201,3 +201,64 @@ func (s nodeState) since(last nodeState, node string) (lines []string) {
 	}
 	return lines
 }
+
+// notReady is the taint that the admission plugin TaintNodesByCondition gives to new nodes.
+const notReady = "node.kubernetes.io/not-ready"
+
+// taint is kept as it is, whatever fields it has.
+type taint map[string]any
+
+func (t taint) notReady() bool { return t["key"] == notReady && t["effect"] == "NoSchedule" }
+
+// taintedNode is as much of a node as it takes to change its taints.
+type taintedNode struct {
+	Metadata struct{ Name, ResourceVersion string }
+	Spec     struct{ Taints []taint }
+}
+
+// notReadyNodes are those in a list that have the taint.
+func notReadyNodes(list []byte) (found []taintedNode, err error) {
+	var nodes struct{ Items []taintedNode }
+	err = json.Unmarshal(list, &nodes)
+	for _, node := range nodes.Items {
+		if slices.ContainsFunc(node.Spec.Taints, taint.notReady) {
+			found = append(found, node)
+		}
+	}
+	return found, err
+}
+
+// awaitUntainted waits until no node has the taint. It lets each do something about those that have it.
+func (a *api) awaitUntainted(ctx context.Context, each func(taintedNode) error) error {
+	return poll(ctx, "the nodes", func() error {
+		data, err := a.do(ctx, "GET", "/api/v1/nodes", nil)
+		if err != nil {
+			return err
+		}
+		nodes, err := notReadyNodes(data)
+		if err != nil || len(nodes) == 0 {
+			return err
+		}
+		err = fmt.Errorf("%d nodes have the taint %s", len(nodes), notReady)
+		for _, node := range nodes {
+			err = errors.Join(err, each(node))
+		}
+		return err
+	})
+}
+
+// untaint takes the taint from all nodes, which are ready, as node-lifecycle-controller does.
+func (a *api) untaint(ctx context.Context) error {
+	return a.awaitUntainted(ctx, func(node taintedNode) error {
+		_, err := a.do(ctx, "PATCH", "/api/v1/nodes/"+node.Metadata.Name, untaintPatch(node))
+		return err
+	})
+}
+
+// untaintPatch leaves a node all taints but the one, unless somebody has changed it meanwhile.
+func untaintPatch(node taintedNode) []byte {
+	type object = map[string]any
+	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), taint.notReady)
+	patch, _ := json.Marshal(object{"metadata": object{"resourceVersion": node.Metadata.ResourceVersion}, "spec": object{"taints": taints}})
+	return patch
+}

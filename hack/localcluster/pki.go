@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -24,11 +25,15 @@ func writePKI(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	ca, err := newFrontProxyCA(time.Now())
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	client, err := ca.issue(frontProxy)
+	ca, err := newCA("front-proxy-ca", key)
+	if err != nil {
+		return err
+	}
+	client, err := ca.issue(pkix.Name{CommonName: frontProxy})
 	if err != nil {
 		return err
 	}
@@ -44,14 +49,48 @@ func writePKI(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{
+	return writeFiles(dir, map[string][]byte{
 		"front-proxy-ca.crt":     client.ca,
 		"front-proxy-ca.key":     caKey,
 		"front-proxy-client.crt": client.cert,
 		"front-proxy-client.key": client.key,
-		"sa.key":                 pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(tokens)}),
+		"sa.key":                 rsaPEM(tokens),
 		"sa.pub":                 pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
-	} {
+	})
+}
+
+// writeClusterPKI writes the cluster's CA, which also signs what a controller manager signs, with certificates for the API server and for
+// the administrator. The names are those of kubeadm.
+func writeClusterPKI(dir string) error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return err
+	}
+	ca, err := newCA("kubernetes", key)
+	if err != nil {
+		return err
+	}
+	admin, err := ca.issue(pkix.Name{CommonName: adminUser, Organization: []string{"system:masters"}})
+	if err != nil {
+		return err
+	}
+	server, err := ca.issue(pkix.Name{CommonName: "kube-apiserver"}, "127.0.0.1", "::1", "10.0.0.1", "localhost",
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+	if err != nil {
+		return err
+	}
+	return writeFiles(dir, map[string][]byte{
+		"ca.crt":        admin.ca,
+		"ca.key":        rsaPEM(key),
+		"admin.crt":     admin.cert,
+		"admin.key":     admin.key,
+		"apiserver.crt": server.cert,
+		"apiserver.key": server.key,
+	})
+}
+
+func writeFiles(dir string, files map[string][]byte) error {
+	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return err
 		}
@@ -65,14 +104,11 @@ type authority struct {
 	key  crypto.Signer
 }
 
-func newFrontProxyCA(now time.Time) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+func newCA(name string, key crypto.Signer) (*authority, error) {
+	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "front-proxy-ca"},
+		Subject:               pkix.Name{CommonName: name},
 		NotBefore:             now.Add(-time.Hour),
 		NotAfter:              now.AddDate(1, 0, 0),
 		IsCA:                  true,
@@ -87,8 +123,8 @@ func newFrontProxyCA(now time.Time) (*authority, error) {
 	return &authority{cert, key}, err
 }
 
-// issue makes a key and a certificate for a client.
-func (a *authority) issue(user string) (credentials, error) {
+// issue makes a key and a certificate: for a server if it has names or addresses, and otherwise for a client.
+func (a *authority) issue(subject pkix.Name, hosts ...string) (credentials, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return credentials{}, err
@@ -97,14 +133,23 @@ func (a *authority) issue(user string) (credentials, error) {
 	if err != nil {
 		return credentials{}, err
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: user},
+		Subject:      subject,
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     a.cert.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, a.cert, key.Public(), a.key)
+	}
+	for _, host := range hosts {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return credentials{}, err
 	}
@@ -113,6 +158,10 @@ func (a *authority) issue(user string) (credentials, error) {
 		return credentials{}, err
 	}
 	return credentials{ca: certPEM(a.cert.Raw), cert: certPEM(cert), key: encoded}, nil
+}
+
+func rsaPEM(key *rsa.PrivateKey) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 }
 
 func certPEM(der []byte) []byte {

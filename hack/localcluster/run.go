@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,6 +22,7 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	name := flags.String("name", fmt.Sprintf("run-%d", os.Getpid()), "name of the cluster")
 	manifest := flags.String("manifest", "", "what to apply; it has to have a Deployment called web (default examples/web.yaml)")
 	all := flags.String("examples", "web", `which examples to roll out: "web", or "all" workloads of examples/`)
+	ldflags := flags.String("build-manager", "", "first build bin/controller-manager, with these flags of the linker")
 	o := createFlags(flags)
 	if err := parse(flags, args, 0); err != nil {
 		return err
@@ -33,6 +35,11 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if o.controllerManager == "" {
 		o.controllerManager = filepath.Join(repository, "bin", "controller-manager")
 	}
+	var first []batch
+	if *ldflags != "" {
+		first = []batch{managerBatch(repository, *ldflags)}
+	}
+	ownManifest := *manifest == ""
 	switch {
 	case *all != "web" && *all != "all":
 		return fmt.Errorf(`--examples=%s: use "web" or "all"`, *all)
@@ -44,10 +51,7 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	case *manifest == "":
 		*manifest = filepath.Join(repository, "examples", "web.yaml")
 	}
-	if err := o.check(); err != nil {
-		return fmt.Errorf("%w ('make build' builds it)", err)
-	}
-	if err := c.tools.ensureBuilt(ctx, o.csi, false); err != nil {
+	if err := c.tools.buildForRun(ctx, o, first, *all == "web" && ownManifest); err != nil {
 		return err
 	}
 
@@ -67,6 +71,29 @@ func runRun(ctx context.Context, flags *flag.FlagSet, args []string) error {
 		say("Nothing is left behind.")
 	}
 	return err
+}
+
+// managerBatch builds what "make build" builds.
+func managerBatch(repository, ldflags string) batch {
+	return batch{what: "controller-manager", dir: repository, packages: []string{"./cmd/controller-manager"},
+		out: filepath.Join(repository, "bin"), ldflags: ldflags}
+}
+
+// buildForRun builds what is missing, kubectl only if there is nothing to see without it, and checks the options.
+func (t *toolbox) buildForRun(ctx context.Context, o *options, first []batch, withoutKubectl bool) error {
+	names := t.neededHere(ctx, o.csi)
+	if withoutKubectl {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "kubectl" })
+	}
+	if len(first) == 0 {
+		if err := o.check(); err != nil {
+			return fmt.Errorf("%w ('make build' builds it)", err)
+		}
+	}
+	if err := t.build(ctx, names, first...); err != nil {
+		return err
+	}
+	return o.check()
 }
 
 // demonstrate rolls the examples out and then stays until ctx ends. It ends early when the controller manager does.
@@ -94,11 +121,15 @@ func (c *cluster) demonstrate(ctx context.Context, d *description, manifest stri
 // rollOut applies the manifest, waits until it is rolled out, and shows what there is then.
 func (c *cluster) rollOut(ctx context.Context, d *description, manifest string, all bool) error {
 	if !all {
-		return c.kubectl(ctx, d,
-			[]string{"apply", "--filename", manifest},
-			[]string{"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()},
-			[]string{"get", "deployments,replicasets,pods,services,endpointslices,serviceaccounts", "--output=wide"},
-		)
+		rollout := [][]string{{"apply", "--filename", manifest}, {"rollout", "status", "deployment/web", "--timeout=" + rolloutTime.String()}}
+		if !fileExists(d.Kubectl) {
+			if err := c.rollOutByHand(ctx, d, manifest); err != nil {
+				return err
+			}
+			rollout = nil
+		}
+		show := []string{"get", "deployments,replicasets,pods,services,endpointslices,serviceaccounts", "--output=wide"}
+		return c.kubectl(ctx, d, append(rollout, show)...)
 	}
 	if err := c.serveMetrics(ctx, d); err != nil {
 		return err
@@ -122,6 +153,29 @@ func (c *cluster) rollOut(ctx context.Context, d *description, manifest string, 
 		[]string{"get", "storageclasses,persistentvolumes,volumeattachments"},
 		[]string{"get", "--namespace=team", "resourcequotas,deployments,pods"},
 	)
+}
+
+// rollOutByHand does without kubectl, and then builds it.
+func (c *cluster) rollOutByHand(ctx context.Context, d *description, manifest string) error {
+	data, err := os.ReadFile(manifest)
+	if err != nil {
+		return err
+	}
+	a, err := c.api(d)
+	if err != nil {
+		return err
+	}
+	if err := a.createFrom(ctx, string(data)); err != nil {
+		return err
+	}
+	deadline, cancel := context.WithTimeout(ctx, rolloutTime)
+	defer cancel()
+	what, err := a.await(deadline, examples()[0])
+	if err != nil {
+		return err
+	}
+	say("Deployment web is rolled out: %s. kubectl follows.", what)
+	return c.tools.build(ctx, []string{"kubectl"})
 }
 
 // kubectl runs kubectl with each of the lists of arguments, and shows what it says.

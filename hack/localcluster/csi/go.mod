@@ -1,7 +1,7 @@
 // Pins the sidecars of the CSI driver in test/csidriver. Only built and run, never imported.
 //
 // They stand in one module, with the versions of ../kubernetes: what kube-apiserver is made of is compiled already.
-// TestSidecarsAreMadeOfWhatIsThere names the versions that have to be excluded for that.
+// TestProgramsAreMadeOfWhatIsThere names the versions that have to be excluded for that.
 module github.com/standalone-kcm/controller-manager/hack/localcluster/csi
 
 go 1.26.0
