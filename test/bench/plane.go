@@ -101,7 +101,7 @@ func (l *launcher) start(ctx context.Context) (*plane, error) {
 	l.started++
 	p := &plane{
 		controllers: l.controllers, profiles: &l.profiles,
-		holder: exec.Command(l.program, "create", "--hold", "--no-build", "--name", fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started)),
+		holder: exec.Command(l.program, "create", "--hold", "--no-build", "--without-node-taints", "--name", fmt.Sprintf("bench-%d-%d", os.Getpid(), l.started)),
 	}
 	p.holder.Dir = l.source
 	var stderr bytes.Buffer

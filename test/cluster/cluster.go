@@ -48,6 +48,7 @@ type Cluster struct {
 	Name              string `json:"name"`
 	Dir               string `json:"dir"`
 	Server            string `json:"server"`
+	Etcd              string `json:"etcd"` // the address of etcd, which asks nobody who they are
 	AdminKubeconfig   string `json:"kubeconfig"`
 	ManagerKubeconfig string `json:"managerKubeconfig"` // of the user system:kube-controller-manager
 	CAFile            string `json:"caFile"`
@@ -154,7 +155,7 @@ func Start(t testing.TB) *Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil && shared.err == nil {
-		shared.cluster, shared.err = start("")
+		shared.cluster, shared.err = start("", untainted)
 	}
 	if shared.err != nil {
 		t.Fatalf("no control plane: %v", shared.err)
@@ -167,16 +168,19 @@ func Start(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// StartWithManager starts another control plane, in which kwokctl runs the manager with the flags that it has for
-// kube-controller-manager. It ends with the test.
+// untainted control planes give new nodes no taint: many tests run managers without node-lifecycle-controller, which takes it away.
+const untainted = "--without-node-taints"
+
+// StartWithManager starts another control plane, in which localcluster runs the manager with the flags that kwokctl has for
+// kube-controller-manager. Its new nodes are tainted, and the manager takes the taint away. It ends with the test.
 func (c *Cluster) StartWithManager(t testing.TB) *Cluster {
 	t.Helper()
 	binary, err := c.buildManager()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// kwokctl starts everything at once. On a busy machine the API server may take longer than the 10 s that a manager waits
-	// for it (CLI-58), and nobody starts that again, as a kubelet would. By the name of its process localcluster knows it.
+	// On a busy machine the API server may answer more slowly than within the 10 s that a manager waits for it (CLI-58), and
+	// nobody starts that again, as a kubelet would. By the name of its process localcluster knows it.
 	again := filepath.Join(t.TempDir(), "again")
 	script := fmt.Sprintf(`#!/usr/bin/env bash
 [ "$1" = --again ] || exec -a "$0" bash "$0" --again "$@"

@@ -34,7 +34,7 @@ func StartWithCSI(t testing.TB) *Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.csi == nil && shared.csiErr == nil {
-		shared.csi, shared.csiErr = start("-csi", "--with-csi")
+		shared.csi, shared.csiErr = start("-csi", "--with-csi", untainted)
 		if shared.csiErr == nil {
 			for _, option := range shared.all {
 				option(t, shared.csi)

@@ -199,7 +199,7 @@ func (b *bench) aggregated() {
 		_, err := b.TryKubectl(b.T, "get", "--raw", "/apis/test.example.com/v1/things")
 		return err
 	})
-	if got, want := <-asked, "front-proxy-client for kwok-admin of system:masters"; got != want {
+	if got, want := <-asked, "front-proxy-client for kubernetes-admin of system:masters"; got != want {
 		b.Errorf("the aggregated API was asked by %s, want %s", got, want)
 	}
 }

@@ -72,7 +72,7 @@ func TestLaunchers(t *testing.T) {
 	}
 }
 
-// TestKwokctl lets kwokctl itself start the binary in the original's place.
+// TestKwokctl starts the binary in the original's place with the arguments of kwokctl, beside everything else of a control plane.
 func TestKwokctl(t *testing.T) {
 	t.Parallel() // on another control plane
 	c := cluster.Start(t)

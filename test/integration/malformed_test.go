@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -224,7 +221,7 @@ func (b *bench) askEtcd(verb string, request map[string][]byte) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	resp, err := http.Post(b.etcd()+"/v3/kv/"+verb, "application/json", bytes.NewReader(body))
+	resp, err := http.Post(b.Etcd+"/v3/kv/"+verb, "application/json", bytes.NewReader(body))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -232,18 +229,4 @@ func (b *bench) askEtcd(verb string, request map[string][]byte) {
 	if resp.StatusCode != http.StatusOK {
 		b.Fatalf("%s %s: %s", verb, body, resp.Status)
 	}
-}
-
-// etcd is the address of the control plane's etcd.
-func (b *bench) etcd() string {
-	b.Helper()
-	config, err := os.ReadFile(filepath.Join(b.Dir, "kwok.yaml"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	found := regexp.MustCompile(`--etcd-servers=(\S+)`).FindSubmatch(config)
-	if found == nil {
-		b.Fatal(errors.New("kwok.yaml does not say where etcd is"))
-	}
-	return string(found[1])
 }
