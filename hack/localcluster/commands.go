@@ -26,8 +26,10 @@ func createFlags(flags *flag.FlagSet) *options {
 	o := &options{}
 	flags.StringVar(&o.controllerManager, "kube-controller-manager-binary", "", "run this program as the cluster's controller manager (default none)")
 	flags.IntVar(&o.nodes, "nodes", 3, "number of simulated nodes, each with room for 10,000 pods")
-	flags.BoolVar(&o.kubeadmAdmission, "kubeadm-admission", false, "exactly the admission plugins of kubeadm, and nodes that keep the taint not-ready until a controller manager takes it away")
-	flags.BoolVar(&o.untainted, "without-node-taints", false, "without the admission plugin that gives new nodes the taint not-ready, for tests without node-lifecycle-controller")
+	flags.BoolVar(&o.kubeadmAdmission, "kubeadm-admission", false,
+		"exactly the admission plugins of kubeadm, and nodes that keep the taint not-ready until a controller manager takes it away")
+	flags.BoolVar(&o.untainted, "without-node-taints", false,
+		"without the admission plugin that gives new nodes the taint not-ready, for tests without node-lifecycle-controller")
 	flags.BoolVar(&o.csi, "with-csi", false, "a CSI driver with its sidecars, which provides volumes, and a scheduler that waits for them")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long the cluster may take to get ready")
 	return o
