@@ -535,7 +535,7 @@ func TestScriptsCountAsRunningOnceTheirInterpreterDoes(t *testing.T) {
 	if err := c.runUntilSeen(component{Name: "slow"}); err != nil {
 		t.Error(err)
 	}
-	if running, err := processesNamed(c.dir, "slow"); err != nil || len(running) != 1 {
+	if running, err := processesNamed(c.dir, "slow"); err != nil || len(running) == 0 { // a fork counts, too, until it runs a program
 		t.Errorf("running are %v, %v", running, err)
 	}
 	if err := c.runUntilSeen(component{Name: "short"}); err == nil || !strings.Contains(err.Error(), "that was all") {
