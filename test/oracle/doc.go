@@ -80,7 +80,7 @@
 //	S24  no eviction leaves a budget with fewer healthy pods than it asks for
 //	S25  no object is admitted above the hard limit of a quota, of numbers, resources and storage
 //	S26  no manager gives a node a range of addresses that another node has, or another range than it has
-//	S27  no pod is evicted before its time by the taints of its node is over
+//	S27  no pod is marked, deleted or evicted for the taints of its node before its time is over
 //	S28  no node is declared Unknown before it has been silent for its grace period
 //	S29  claims of ephemeral volumes belong to their pods, and attributes classes stay while they are used
 //	S30  no volume for one node at a time has VolumeAttachments of two nodes by a manager's creation

@@ -8,15 +8,30 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// S27: a pod is marked for eviction only when it is due by the taints that its node has, or had within the lag of a manager (TE-11 to TE-16,
-// TE-61): there is one that no toleration of the pod matches, or the first that does was for a time that is over since the taint was added, or
-// first seen; but no time begins before the pod is on the node. A tolerance of a second is for times that have no fractions.
+// evictionAccount is the service account of taint eviction, and the end of its user agent (TE-1). No other controller that has it deletes pods.
+const evictionAccount = "node-controller"
+
+// S27: taint eviction marks a pod, deletes it, or has it evicted, only when it is due by the taints that its node has, or had within the lag of a
+// manager (TE-11 to TE-16, TE-61): there is one that no toleration of the pod matches, or the first that does was for a time that is over since the
+// taint was added, or first seen; but no time begins before the pod is on the node. A tolerance of a second is for times that have no fractions. A
+// pod that it deletes has been marked (TE-21); of one that it has evicted the API server says so.
 func S27() Oracle {
 	return Oracle{"S27", "no pod is evicted before its time", func(j *judge) hooks {
-		t := &taintTimes{nodes: map[string][]taintsAt{}, bound: map[string]time.Time{}}
+		t := &taintTimes{nodes: map[string][]taintsAt{}, bound: map[string]time.Time{}, marked: map[string]bool{}}
 		return hooks{before: func(r *revision) {
-			if p, ok := r.Object.(*corev1.Pod); ok && r.manager && r.Type == Modified && marked(r.Object) && !marked(r.old) {
-				j.evicts(r, p, t)
+			p, ok := r.Object.(*corev1.Pod)
+			if !ok || r.old == nil {
+				return
+			}
+			deletes := r.manager && r.deletes() && r.by != nil && isOf(r.by.Request, evictionAccount)
+			switch {
+			case r.manager && r.Type == Modified && marked(r.Object) && !marked(r.old):
+				j.evicts(r, p, t, "marked")
+			case deletes && r.by.Subresource == "" && !t.marked[string(r.uid)]:
+				j.judges(false)
+				j.report(r, nil, "the pod is deleted for the taints of its node, and was not marked before")
+			case deletes, r.goes() && r.old.GetDeletionTimestamp() == nil && j.askedToEvict(r):
+				j.evicts(r, r.old.(*corev1.Pod), t, "evicted")
 			}
 		}, after: func(r *revision) {
 			switch o := r.Object.(type) {
@@ -27,6 +42,17 @@ func S27() Oracle {
 			}
 		}}
 	}}
+}
+
+// askedToEvict reports whether taint eviction has asked the API server for the eviction that ends a pod: the answer names no version.
+func (j *judge) askedToEvict(r *revision) bool {
+	if r.by != nil && r.by.Subresource != "eviction" {
+		return false
+	}
+	return slices.ContainsFunc(j.requests, func(q *request) bool {
+		return q.manager && q.Verb == "create" && q.Subresource == "eviction" && q.Succeeded() && q.Namespace+"/"+q.Name == r.key && isOf(q.Request, evictionAccount) &&
+			!r.When.Before(q.Received.Add(-j.o.Slack)) && !r.When.After(q.Done.Add(j.o.Slack))
+	})
 }
 
 // marked reports whether a pod has the condition by which the controller says that it evicts it.
@@ -44,8 +70,9 @@ type taintsAt struct {
 }
 
 type taintTimes struct {
-	nodes map[string][]taintsAt // by name, all that each has had
-	bound map[string]time.Time  // when a pod came to its node, by its uid
+	nodes  map[string][]taintsAt // by name, all that each has had
+	bound  map[string]time.Time  // when a pod came to its node, by its uid
+	marked map[string]bool       // pods by their uids
 }
 
 func (t *taintTimes) apply(r *revision, n *corev1.Node, now time.Time) {
@@ -75,16 +102,18 @@ func (t *taintTimes) apply(r *revision, n *corev1.Node, now time.Time) {
 
 func (t *taintTimes) applyPod(r *revision, p *corev1.Pod, now time.Time) {
 	uid := string(p.UID)
+	t.marked[uid] = t.marked[uid] || marked(p)
 	switch {
 	case r.Type == Deleted:
 		delete(t.bound, uid)
+		delete(t.marked, uid)
 	case p.Spec.NodeName != "" && t.bound[uid].IsZero():
 		t.bound[uid] = now
 	}
 }
 
-// evicts judges the mark of a pod.
-func (j *judge) evicts(r *revision, p *corev1.Pod, t *taintTimes) {
+// evicts judges one of the steps by which a pod is evicted.
+func (j *judge) evicts(r *revision, p *corev1.Pod, t *taintTimes, step string) {
 	since := j.outages.of(r.author, "none").before(j.now, j.o.Lag) // a watch that is late excuses nothing: the node is read live
 	states := t.nodes[p.Spec.NodeName]
 	for i := len(states) - 1; i >= 0; i-- {
@@ -102,7 +131,7 @@ func (j *judge) evicts(r *revision, p *corev1.Pod, t *taintTimes) {
 		taints = states[len(states)-1].taints
 	}
 	j.judges(false)
-	j.report(r, []string{Node + "/" + p.Spec.NodeName}, "the pod is evicted, with the tolerations %v, although its node has the taints %v", p.Spec.Tolerations, taints)
+	j.report(r, []string{Node + "/" + p.Spec.NodeName}, "the pod is %s, with the tolerations %v, although its node has the taints %v", step, p.Spec.Tolerations, taints)
 }
 
 // due reports whether a pod is due by the taints of a node.

@@ -25,6 +25,19 @@ func mark(o Object) {
 	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"})
 }
 
+// evictor is taint eviction.
+func evictor(s *scene) Hand { return s.Manager().Account(evictionAccount) }
+
+// evicted is what the eviction of a pod leaves in a history: a request without a version in its answer, and the end of the pod, which is nobody's.
+func evicted(s *scene, by Hand, pod Object) {
+	before := len(s.Requests)
+	s.User().Delete(pod)
+	s.Requests = s.Requests[:before]
+	by = by.In(pod.GetNamespace())
+	by.Request.Subresource = "eviction"
+	by.Ask("create", "pods", pod.GetName(), 201)
+}
+
 func TestS27(t *testing.T) {
 	const broken = "although its node has the taints"
 	// aPod is on the node n, and tolerates the taint k for a minute.
@@ -70,6 +83,55 @@ func TestS27(t *testing.T) {
 			s.Wait(30 * time.Second)
 			s.Manager().Edit(pod, mark)
 		}, want: broken},
+		{name: "TE-21 marked, and deleted", write: func(s *scene) {
+			node, pod := begin(s)
+			s.User().Edit(node, evicting("other"))
+			evictor(s).Delete(evictor(s).Edit(pod, mark))
+		}},
+		{name: "TE-21 deleted, and not marked", write: func(s *scene) {
+			node, pod := begin(s)
+			s.User().Edit(node, evicting("other"))
+			evictor(s).Delete(pod)
+		}, want: "was not marked"},
+		{name: "marked in time, and deleted when the taint is gone since long", write: func(s *scene) {
+			node, pod := begin(s)
+			node = s.User().Edit(node, evicting("other"))
+			pod = evictor(s).Edit(pod, mark)
+			s.User().Edit(node, evicting())
+			s.Wait(time.Minute)
+			evictor(s).Terminate(pod)
+		}, want: broken},
+		{name: "marked in time, and deleted when the taint has just gone", write: func(s *scene) {
+			node, pod := begin(s)
+			node = s.User().Edit(node, evicting("other"))
+			pod = evictor(s).Edit(pod, mark)
+			s.User().Edit(node, evicting())
+			evictor(s).Terminate(pod)
+		}},
+		{name: "another controller deletes it", write: func(s *scene) {
+			_, pod := begin(s)
+			s.Manager().Account("replicaset-controller").Delete(pod)
+		}},
+		{name: "TE-90 evicted by the API when it is due", write: func(s *scene) {
+			node, pod := begin(s)
+			s.User().Edit(node, evicting("other"))
+			evicted(s, evictor(s), pod)
+		}},
+		{name: "TE-90 evicted by the API when it is not due", write: func(s *scene) {
+			_, pod := begin(s)
+			evicted(s, evictor(s), pod)
+		}, want: broken},
+		{name: "TE-90 its eviction is refused, and a user deletes it", write: func(s *scene) {
+			_, pod := begin(s)
+			h := evictor(s).In("shop")
+			h.Request.Subresource = "eviction"
+			h.Ask("create", "pods", "p", 429)
+			s.User().Delete(pod)
+		}},
+		{name: "a user has it evicted by the API", write: func(s *scene) {
+			_, pod := begin(s)
+			evicted(s, s.User(), pod)
+		}},
 		{name: "a user marks it", write: func(s *scene) {
 			_, pod := begin(s)
 			s.User().Edit(pod, mark)
