@@ -234,6 +234,24 @@ func TestNL16NL19NL30NL31NL50ANodeDies(t *testing.T) {
 	})
 }
 
+// A node that is Unknown renews its Lease, and its pods are ready; but it never reports its status, and dies again. Its pods are marked when it has
+// been silent for the grace period again (NL-50).
+func TestNL50ANodeDiesAgainBeforeItReports(t *testing.T) {
+	run(t, Options{}, map[string]int{"a": 5}, func(b *bench) {
+		b.kill("a-0")
+		time.Sleep(time.Minute)
+		b.is("a-0", lost)
+		b.renew("a-0")
+		synctest.Wait()
+		b.pod("a-0", 0)
+		b.pod("a-0", 1)
+		time.Sleep(48 * time.Second)
+		b.is("a-0", strings.TrimSuffix(lost, "0")+"2")
+		time.Sleep(3 * time.Second)
+		b.is("a-0", lost)
+	})
+}
+
 // The watch of Leases is frozen, and nobody is declared Unknown but the node that is dead.
 func TestNL17aNL82AFrozenWatchOfLeases(t *testing.T) {
 	run(t, Options{}, map[string]int{"a": 1000}, func(b *bench) {

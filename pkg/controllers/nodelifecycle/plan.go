@@ -197,10 +197,13 @@ const (
 )
 
 // markPods are the steps that mark the pods of an Unknown node as not ready (NL-50): a level, so that nothing is lost when a process ends in
-// between. Pods of a node that has given a sign of life since, or that may be cut off, stay as they are. A kubelet that says again and again that
-// a pod is ready, though the node gives no sign of life, is contradicted more and more rarely: then the next time comes after wait.
+// between. Pods of a node that may be cut off stay as they are, and so do those of a node that has given a sign of life since, until it is silent
+// for the grace period again. A kubelet that says again and again that a pod is ready, though the node gives no sign of life, is contradicted more
+// and more rarely: then the next time comes after wait.
 func markPods(now time.Time, s snapshot, n *corev1.Node, d *decision) (all [][]plan.Step, wait time.Duration) {
-	if r := ready(n); r == nil || r.Status != corev1.ConditionUnknown || mayBeCutOff(n) || s.Memory.Alive.After(r.LastTransitionTime.Time) {
+	_, left := silence(now, s)
+	alive := left > 0 || !s.Memory.Proved
+	if r := ready(n); r == nil || r.Status != corev1.ConditionUnknown || mayBeCutOff(n) || alive && s.Memory.Alive.After(r.LastTransitionTime.Time) {
 		d.Memory.Marked = nil
 		return nil, 0
 	}
