@@ -82,7 +82,7 @@
 //	S26  no manager gives a node a range of addresses that another node has, or another range than it has
 //	S27  no pod is marked, deleted or evicted for the taints of its node before its time is over
 //	S28  no node is declared Unknown before it has been silent for its grace period
-//	S29  claims of ephemeral volumes belong to their pods, and attributes classes stay while they are used
+//	S29  claims of ephemeral volumes belong to their pods; classes, claims and volumes lose their finalizer when nobody uses them
 //	S30  no volume for one node at a time has VolumeAttachments of two nodes by a manager's creation
 //	S31  no volume is detached that its node, which lives, lists or has in use
 //	S32  a volume has one claim, and a claim one volume

@@ -141,11 +141,20 @@ func Takeover(h *History, o Options, after time.Time) (time.Duration, bool) {
 // Recovery is how long after the end of an outage the managers still wrote (L4). In a history that ends settled, see L1, it is
 // the time that recovery took.
 func Recovery(h *History, o Options, after time.Time) time.Duration {
-	o = o.withDefaults()
 	took := time.Duration(0)
+	for _, d := range Recoveries(h, o, after) {
+		took = max(took, d)
+	}
+	return took
+}
+
+// Recoveries is the same for each kind of which the managers still wrote objects.
+func Recoveries(h *History, o Options, after time.Time) map[string]time.Duration {
+	o = o.withDefaults()
+	took := map[string]time.Duration{}
 	for _, r := range link(h, &o).revisions {
 		if r.manager && r.kind != Lease && r.When.After(after) {
-			took = r.When.Sub(after)
+			took[r.kind] = r.When.Sub(after)
 		}
 	}
 	return took

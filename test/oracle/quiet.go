@@ -115,9 +115,10 @@ func (q *quietJudge) after(r *revision) {
 }
 
 // byTheClock reports whether a write may come at any time, since the clock or something that is not in the history calls for it: what
-// Jobs, their pods and podgc do (back-offs, deadlines, schedules, times to live, graces), a pod that has ended and is replaced after a
-// back-off, volumes that are detached by force, the conditions of pods that were not evicted and the budgets that wait for that, a progress deadline (DEP-73), sizes that
-// metrics ask for, quotas, which count objects of all kinds, and ConfigMaps, which depend on Secrets and files.
+// Jobs that have not ended, their pods and podgc do (back-offs, deadlines, schedules, times to live, graces), a pod that has ended and is replaced
+// after a back-off, volumes that nodes which are not ready or are gone lose by force, the conditions of pods that were not evicted and the budgets
+// that wait for that, a progress deadline (DEP-73), sizes that metrics ask for, what quotas say of kinds that are not recorded or of pods, whose graces
+// end, and the ConfigMaps that are made of Secrets and files.
 func (q *quietJudge) byTheClock(r *revision) bool {
 	if r.by != nil && r.by.Subresource == "scale" {
 		return true
@@ -132,13 +133,36 @@ func (q *quietJudge) byTheClock(r *revision) bool {
 	case *policyv1.PodDisruptionBudget:
 		old, ok := r.old.(*policyv1.PodDisruptionBudget)
 		return ok && len(old.Status.DisruptedPods) > 0
-	case *batchv1.Job, *corev1.ResourceQuota, *corev1.ConfigMap:
-		return true
+	case *batchv1.Job: // made by a schedule, removed after its time to live, or at work
+		old, ok := r.old.(*batchv1.Job)
+		return !ok || r.goes() || !jobEnded(old)
+	case *corev1.ResourceQuota:
+		return countsUnseen(o)
+	case *corev1.ConfigMap:
+		return slices.Contains(publishedMaps, o.Name)
 	case *storagev1.VolumeAttachment: // detached by force after a time
-		return r.goes()
+		n := q.nodes[o.Spec.NodeName]
+		return r.goes() && (n == nil || !nodeReady(n))
 	case *corev1.Node: // and not listed any more
 		old, ok := r.old.(*corev1.Node)
 		return ok && !nodeReady(o) && len(old.Status.VolumesAttached) > len(o.Status.VolumesAttached)
+	}
+	return false
+}
+
+// publishedMaps are the ConfigMaps that controllers make of what no history shows.
+var publishedMaps = []string{"kube-root-ca.crt", "cluster-info"}
+
+// countsUnseen reports whether a quota limits more than numbers of objects that the history shows and that count until they are gone.
+func countsUnseen(q *corev1.ResourceQuota) bool {
+	for name := range q.Spec.Hard {
+		seen := false
+		for kind, names := range countedAs {
+			seen = seen || kind != Pod && slices.Contains(names, name)
+		}
+		if !seen {
+			return true
+		}
 	}
 	return false
 }

@@ -5,7 +5,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // settledScene is a Deployment of one pod, with a Service, all at rest.
@@ -18,6 +22,51 @@ func settledScene(s *scene) (d, set, pod Object) {
 	s.Manager().Create(someEndpoints(pod))
 	d = s.Manager().Edit(d, all(status(1, 1, 1), annotate(revisionAnnotation, "1"), says("True", "True", "NewReplicaSetAvailable", s.Now)))
 	return d, set, pod
+}
+
+// jobAtRest is a Job whose status is written though nothing has happened for a while.
+func jobAtRest(ended bool) func(*scene) {
+	return func(s *scene) {
+		j := s.User().Create(aJob(1))
+		if ended {
+			j = s.User().Edit(j, func(o Object) {
+				o.(*batchv1.Job).Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+			})
+		}
+		s.Wait(3 * time.Minute)
+		s.Manager().Edit(j, func(o Object) { o.(*batchv1.Job).Status.Active++ })
+	}
+}
+
+// quotaAtRest is one whose status is written likewise.
+func quotaAtRest(name corev1.ResourceName) func(*scene) {
+	return func(s *scene) {
+		q := s.User().Create(&corev1.ResourceQuota{ObjectMeta: named("some"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: resource.MustParse("5")}}})
+		s.Wait(3 * time.Minute)
+		s.Manager().Edit(q, func(o Object) {
+			o.(*corev1.ResourceQuota).Status.Used = corev1.ResourceList{name: resource.MustParse("1")}
+		})
+	}
+}
+
+// mapAtRest is a ConfigMap whose data is written likewise.
+func mapAtRest(name string) func(*scene) {
+	return func(s *scene) {
+		m := s.User().Create(&corev1.ConfigMap{ObjectMeta: named(name)})
+		s.Wait(3 * time.Minute)
+		s.Manager().Edit(m, func(o Object) { o.(*corev1.ConfigMap).Data = map[string]string{"x": "y"} })
+	}
+}
+
+// detachedAtRest is a VolumeAttachment that is deleted likewise, of a node with a condition.
+func detachedAtRest(ready corev1.ConditionStatus) func(*scene) {
+	return func(s *scene) {
+		s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}}})
+		a := s.User().Create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"}})
+		s.Wait(7 * time.Minute)
+		s.Manager().Delete(a)
+	}
 }
 
 func TestS14(t *testing.T) {
@@ -84,6 +133,14 @@ func TestS14(t *testing.T) {
 			s.Wait(3 * time.Minute)
 			s.aPodOf(s.Manager().Create(aJob(1)), -1)
 		}},
+		{name: "a Job that has not ended goes on by the clock", write: jobAtRest(false)},
+		{name: "a Job that has ended is written", write: jobAtRest(true), want: "written though it was settled"},
+		{name: "a quota of pods is lowered when their graces are over", write: quotaAtRest(corev1.ResourcePods)},
+		{name: "a quota of kinds that are seen is written", write: quotaAtRest(corev1.ResourceConfigMaps), want: "written though it was settled"},
+		{name: "authorities are published when a file has changed", write: mapAtRest("kube-root-ca.crt")},
+		{name: "a ConfigMap of nobody is written", write: mapAtRest("settings"), want: "written though it was settled"},
+		{name: "a volume is detached by force after a time", write: detachedAtRest(corev1.ConditionUnknown)},
+		{name: "a volume of a node that is ready is detached", write: detachedAtRest(corev1.ConditionTrue), want: "written though it was settled"},
 		{name: "a ReplicaSet in place of one that was removed, late", write: func(s *scene) {
 			d, set, pod := settledScene(s)
 			s.User().Delete(set)

@@ -139,3 +139,45 @@ func TestS29Classes(t *testing.T) {
 		}},
 	})
 }
+
+func TestS29Protection(t *testing.T) {
+	const claimBroken, volumeBroken = "the claim may go", "the volume may go"
+	// aClaim is being deleted, after somebody has used it for a minute.
+	aClaim := func(s *scene, users ...*corev1.Pod) Object {
+		c := s.User().Create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", Finalizers: []string{claimFinalizer, "x"}}})
+		for _, p := range users {
+			s.User().Create(p)
+		}
+		s.Wait(time.Minute)
+		return s.User().Terminate(c)
+	}
+	off := func(o Object) { o.SetFinalizers([]string{"x"}) }
+	aVolume := func(s *scene, phase corev1.PersistentVolumePhase) Object {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk", Finalizers: []string{volumeFinalizer}}}
+		v.Status.Phase = phase
+		return s.User().Terminate(s.User().Create(v))
+	}
+	ended := usesData("n")
+	ended.Status.Phase = corev1.PodSucceeded
+	run(t, S29(), []history{
+		{name: "SM-35 nobody uses it", write: func(s *scene) { s.Manager().Edit(aClaim(s), off) }},
+		{name: "SM-36 a pod uses it", write: func(s *scene) { s.Manager().Edit(aClaim(s, usesData("n")), off) }, want: claimBroken},
+		{name: "SM-36 a pod that has ended uses it", write: func(s *scene) { s.Manager().Edit(aClaim(s, ended), off) }, want: claimBroken},
+		{name: "SM-36 its last finalizer", write: func(s *scene) { s.Manager().Release(aClaim(s, usesData("n"))) }, want: claimBroken},
+		{name: "SM-36 a pod without a node", write: func(s *scene) { s.Manager().Edit(aClaim(s, usesData("")), off) }},
+		{name: "SM-37 a pod that came a moment ago", write: func(s *scene) {
+			c := aClaim(s)
+			s.User().Create(usesData("n"))
+			s.Manager().Edit(c, off)
+		}},
+		{name: "SM-36 the pod is gone", write: func(s *scene) {
+			c := aClaim(s, usesData("n"))
+			s.User().Delete(s.Revisions[1].Object)
+			s.Manager().Edit(c, off)
+		}},
+		{name: "a user takes it off", write: func(s *scene) { s.User().Edit(aClaim(s, usesData("n")), off) }},
+		{name: "SM-22 a volume that is released", write: func(s *scene) { s.Manager().Release(aVolume(s, corev1.VolumeReleased)) }},
+		{name: "SM-22 a volume that is bound", write: func(s *scene) { s.Manager().Release(aVolume(s, corev1.VolumeBound)) }, want: volumeBroken},
+		{name: "a user lets a bound volume go", write: func(s *scene) { s.User().Release(aVolume(s, corev1.VolumeBound)) }},
+	})
+}

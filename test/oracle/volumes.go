@@ -240,7 +240,11 @@ func (a *attachments) volumeOf(one *storagev1.VolumeAttachment) *corev1.Persiste
 	return nil
 }
 
+// sameVolume reports whether two PersistentVolumes are one volume: those of a driver may share one by its handle.
 func sameVolume(a, b *corev1.PersistentVolume) bool {
+	if a != nil && b != nil && a.Name == b.Name {
+		return true
+	}
 	return a != nil && b != nil && a.Spec.CSI != nil && b.Spec.CSI != nil && a.Spec.CSI.Driver == b.Spec.CSI.Driver && a.Spec.CSI.VolumeHandle == b.Spec.CSI.VolumeHandle
 }
 

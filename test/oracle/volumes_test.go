@@ -75,6 +75,14 @@ func TestS30(t *testing.T) {
 			s.Wait(time.Minute)
 			s.Manager().Create(attachmentTo("m"))
 		}, want: broken},
+		{name: "AD-24 two at once of a volume that is no driver's", write: func(s *scene) {
+			v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
+			v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{one}
+			v.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "h"}
+			s.User().Create(v)
+			s.Manager().Create(attachmentTo("n"))
+			s.Manager().Create(attachmentTo("m"))
+		}, want: broken},
 		{name: "another volume", write: func(s *scene) {
 			s.aDisk(one)
 			other := attachmentTo("m")
