@@ -54,7 +54,7 @@ func TestParallelEvictions(t *testing.T) {
 	if !full {
 		some = slices.DeleteFunc(some, func(f evictionFault) bool { return !f.always })
 	}
-	tally := newTally(t, fmt.Sprintf("evictions by %d at a time, faults for %v", evictors, *faultsLast), len(some), "S1", "S24", "L1", "L4")
+	tally := newTally(t, fmt.Sprintf("evictions by %d at a time, faults for %v", evictors, *faultsLast), len(some))
 	for _, f := range some {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()

@@ -37,9 +37,15 @@ func (y *tally) looks(controller string, n int) {
 }
 
 // newTally returns a tally that is logged when the test ends, and appended to the file that CHAOS_TABLE names. The test fails if
-// one of the oracles that it promises to ask has had nothing to judge, unless fewer runs were made than the test has, because a
-// pattern has left some out.
+// one of the oracles that it promises to ask, here or in the list of all promises, has had nothing to judge, unless fewer runs were made than the
+// test has, because a pattern has left some out. A run without faults may count for another test.
 func newTally(t *testing.T, faults string, has int, promised ...string) *tally {
+	t.Helper()
+	listed, ok := promises[t.Name()]
+	if !ok {
+		t.Errorf("%s promises nothing", t.Name())
+	}
+	promised = append(strings.Fields(listed), promised...)
 	y := &tally{faults: faults, violations: map[string]int{}, broken: map[string]int{}, counts: oracle.Counts{}, looked: map[string]int{}}
 	t.Cleanup(func() {
 		for _, id := range promised {
@@ -67,7 +73,7 @@ func (y *tally) looksEverywhere(t *testing.T) {
 	defer y.mu.Unlock()
 	for _, e := range suite.Entries() {
 		plays := e.Settled != nil && len(e.Scenarios) > 0 && !slices.Contains(leavesNothing, e.Controller)
-		if plays && y.runs >= 2*len(scenarios()) && y.looked[e.Controller] == 0 {
+		if plays && y.runs >= len(scenarios()) && y.looked[e.Controller] == 0 {
 			t.Errorf("nobody has looked at what %s has left", e.Controller)
 		}
 	}
@@ -162,13 +168,11 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 	}
 	if over := r.unhindered(); !over.IsZero() {
 		counts.Add(oracle.Counts{"L4": {Judged: 1}})
-		// The longest wait is that of a quota. If watches break so that objects are listed again, the manager does not see those that were
-		// created and deleted meanwhile, and holds for a minute what admission has reserved for them: they could also be under way
-		// (TestAListDoesNotTellWhatWillCome of the controller). The minute begins when the manager sees that the quota was raised, which is
-		// when its watch of the quota is back after the last fault.
-		if took := oracle.Recovery(h, o, over); took > longestBackOff+knownWithin {
-			r.Errorf("L4: the last write came %v after the last fault", took.Round(time.Millisecond))
-			ids = append(ids, "L4")
+		for kind, took := range oracle.Recoveries(h, o, over) {
+			if took > r.waits(kind, over) {
+				r.Errorf("L4: the last write of a %s came %v after the last fault", kind, took.Round(time.Millisecond))
+				ids = append(ids, "L4")
+			}
 		}
 	}
 	for _, lost := range oracle.Cover(h, o).Problems() {
@@ -192,6 +196,49 @@ func (r *run) judge(h *oracle.History, o oracle.Options) {
 		r.keep(h)
 	}
 	r.tally.count(ids, len(r.proxy.Injections()), counts)
+}
+
+// slack is how exact times are that are measured here.
+const slack = time.Second
+
+// waits is how long after the last fault a manager may still write objects of a kind (L4). The longest wait of all is a minute. That of a
+// quota begins when the manager sees what admission has reserved: if watches break so that objects are listed again, the manager does not see those that
+// were created and deleted meanwhile, and they could also be under way (TestAListDoesNotTellWhatWillCome of the controller). So the time until its
+// watch of the quota is back comes on top, as far as that is in time.
+func (r *run) waits(kind string, over time.Time) time.Duration {
+	if kind != oracle.ResourceQuota {
+		return longestBackOff
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return longestBackOff + slack + backAfter(over, r.looks["resourcequotas"])
+}
+
+// backAfter is how long after a time the last look was, of those that came no later than a manager may be.
+func backAfter(over time.Time, looks []time.Time) (longest time.Duration) {
+	for _, at := range looks {
+		if d := at.Sub(over); d <= knownWithin {
+			longest = max(longest, d)
+		}
+	}
+	return longest
+}
+
+func TestTheMinuteOfAQuotaBeginsWhenItsWatchIsBack(t *testing.T) {
+	over := time.Now()
+	r := &run{looks: map[string][]time.Time{}}
+	for _, step := range []struct {
+		look time.Duration
+		want time.Duration
+	}{{-time.Second, longestBackOff + slack}, {2 * time.Second, longestBackOff + slack + 2*time.Second}, {time.Minute, longestBackOff + slack + 2*time.Second}} {
+		r.looks["resourcequotas"] = append(r.looks["resourcequotas"], over.Add(step.look))
+		if got := r.waits(oracle.ResourceQuota, over); got != step.want {
+			t.Errorf("after a look at %v it may wait for %v, want %v", step.look, got, step.want)
+		}
+	}
+	if got := r.waits(oracle.Pod, over); got != longestBackOff {
+		t.Errorf("the wait of a Pod is %v", got)
+	}
 }
 
 // unhindered is when the last fault was over and the user had done all; zero if there was no fault.

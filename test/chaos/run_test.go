@@ -53,6 +53,7 @@ type run struct {
 	happens   func()     // what that is; nil if it has happened, or nothing is to happen
 	acted     time.Time  // when the user last changed something
 	disturbed oracle.Interval
+	looks     map[string][]time.Time // when the manager asked for a list or a watch, by resource
 }
 
 // manager0 is the name of a run's manager in scripts.
@@ -90,9 +91,15 @@ func newRun(t *testing.T, c *cluster.Cluster, y *tally, flags ...string) *run {
 // podgcThreshold lets podgc leave few pods.
 var podgcThreshold = fmt.Sprintf("--terminated-pod-gc-threshold=%d", suite.TerminatedThreshold)
 
-// asked lets happen what is to happen before a write. The proxy calls it.
+// asked notes lists and watches, and lets happen what is to happen before a write. The proxy calls it.
 func (r *run) asked(q proxy.Request) {
 	r.mu.Lock()
+	if q.Verb == "list" || q.Verb == "watch" {
+		if r.looks == nil {
+			r.looks = map[string][]time.Time{}
+		}
+		r.looks[q.Resource] = append(r.looks[q.Resource], time.Now())
+	}
 	do := r.happens
 	if do == nil || !r.at.is(q.Verb, q.Resource, q.Subresource) {
 		r.mu.Unlock()

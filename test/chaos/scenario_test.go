@@ -8,7 +8,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/standalone-kcm/controller-manager/test/cluster"
 	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
@@ -31,15 +37,56 @@ type baseline struct {
 	objects map[string]map[string]bool // that were written, by resource and name
 }
 
-// scenarios are those of all entries of the suite.
+// scenarios are those of all entries of the suite, and one of the oracles.
 var scenarios = sync.OnceValue(func() (all []scenario) {
 	for _, e := range suite.Entries() {
 		for _, s := range e.Scenarios {
 			all = append(all, scenario{s, &baseline{}})
 		}
 	}
-	return all
+	return append(all, scenario{seasoned, &baseline{}})
 })
+
+// seasoned is for S21, S24 and S25, which excuse what is so new that a manager may not know it: a DaemonSet is updated, pods are evicted and objects
+// admitted when nodes, pods, budget and quota have been there for a while.
+var seasoned = suite.Scenario{Name: "a DaemonSet, a budget and a quota after a while", Prepare: func(u *suite.User) { u.AddNodes(3) }, Play: func(u *suite.User) {
+	u.Create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("8")},
+	}})
+	awaitUsed(u, "some", 1)
+	u.Create(suite.Deployment("web", 3))
+	u.CreateDaemonSet("agent", 1)
+	one := intstr.FromInt32(1)
+	u.Create(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	}})
+	u.WaitComplete("web")
+	u.WaitDaemonSet("agent", 3)
+	u.Season()
+	for i := range 3 {
+		u.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("filled-", i)}})
+	}
+	for _, p := range u.Pods() {
+		if p.Labels["app"] == "web" {
+			u.Evict(p.Name)
+		}
+	}
+	suite.Patch[*appsv1.DaemonSet](u, "agent", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}}`)
+	u.WaitDaemonSet("agent", 3)
+	u.WaitComplete("web")
+	awaitUsed(u, "some", 4)
+}}
+
+// awaitUsed waits until a quota says how many ConfigMaps there are.
+func awaitUsed(u *suite.User, name string, n int64) {
+	u.Helper()
+	suite.Await(u, name, func(q *corev1.ResourceQuota) error {
+		if used, ok := q.Status.Used[corev1.ResourceConfigMaps]; !ok || used.Value() != n {
+			return fmt.Errorf("%+v, and %d are used", q.Status, n)
+		}
+		return nil
+	})
+}
 
 const undisturbedName = "undisturbed"
 

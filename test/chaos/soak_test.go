@@ -70,8 +70,7 @@ func TestSoak(t *testing.T) {
 	c := cluster.Start(t)
 	s := &soak{
 		T: t, Cluster: c, Rand: rand.New(rand.NewPCG(*firstSeed, 1)),
-		tally: newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength), epochsToJudge,
-			strings.Fields("S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 S13 S14 S15 L1 L3")...),
+		tally:  newTally(t, fmt.Sprintf("soak for %v, a run is %v of work and faults", *soakFor, epochLength), epochsToJudge),
 		faults: map[string]int{}, firsts: map[string]vitals{}, supervised: map[string]bool{},
 	}
 	t.Cleanup(func() {
@@ -195,7 +194,8 @@ func (s *soak) options(h *oracle.History) oracle.Options {
 	return oracle.Options{
 		Manager:  func(oracle.Request) bool { return true }, // only theirs are recorded
 		Identity: byUser,
-		Lease:    leaseNamespace + "/" + leaseName, Outages: outages, Settled: true, TerminatedPodThreshold: suite.TerminatedThreshold,
+		Lease:    leaseNamespace + "/" + leaseName, Outages: outages, TerminatedPodThreshold: suite.TerminatedThreshold,
+		Settled: true, Unhindered: true, Slices: true, Binds: true,
 	}
 }
 
@@ -214,7 +214,7 @@ func (s *soak) converge() (unfinished error) {
 			continue
 		}
 		h := s.recording.now(s.T)
-		missing := oracle.Check(h, s.options(h), oracle.L1(), oracle.L3())
+		missing := oracle.Check(h, s.options(h), oracle.L1(), oracle.L3(), oracle.S35())
 		if len(missing) == 0 {
 			return nil
 		}
