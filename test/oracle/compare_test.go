@@ -122,6 +122,10 @@ func TestL4AndL5(t *testing.T) {
 	if took := Recovery(&s.History, Options{}, over); took < 3*time.Second || took > 4*time.Second {
 		t.Errorf("recovery took %v (L4)", took)
 	}
+	b.Edit(set, observe)
+	if took := Recoveries(&s.History, Options{}, over); len(took) != 2 || took[ReplicaSet] <= took[Pod] || took[Pod] < 3*time.Second {
+		t.Errorf("recoveries took %v (L4)", took)
+	}
 	if took := Recovery(&s.History, Options{}, s.Now); took != 0 {
 		t.Errorf("recovery took %v though nothing was written (L4)", took)
 	}
