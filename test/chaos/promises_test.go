@@ -24,7 +24,7 @@ var promises = map[string]string{
 
 // promisedOnce says why a second test does not promise an oracle.
 var promisedOnce = map[string]string{
-	"S28": "a node must be silent for longer than simulated kubelets take to renew Leases, half a minute; only TestSilentNodes has such nodes, with several scripts",
+	"S28": "a node must be silent for half a minute, longer than kwok takes to renew Leases: TestSilentNodes has such nodes, and TestSoak only by chance",
 	"L5":  "only TestSoak has two managers of which one takes over; test/simulation asks it of all scripts, too",
 }
 

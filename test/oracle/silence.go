@@ -5,24 +5,33 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // S28: a node is declared Unknown only when it has given no sign of life for its grace period, by the times at which the server has stored
 // renewals of its Lease and reports of its status (NL-5, NL-6, NL-15). A sign that comes within the lag of a manager, after a silence that was
-// long enough, excuses: it had not been seen.
+// long enough, excuses: it had not been seen. What the history begins with may have been there for long: it is as old as it says itself.
 func S28() Oracle {
 	return Oracle{"S28", "no node that gives signs of life is declared Unknown", func(j *judge) hooks {
 		signs := map[string][2]time.Time{} // the last two of each node, the later one first
-		see := func(name string) {
-			if last := signs[name][0]; !last.Equal(j.now) {
-				signs[name] = [2]time.Time{j.now, last}
+		see := func(r *revision, says time.Time) {
+			when := j.now
+			if created := r.Object.GetCreationTimestamp().Time; r.Type == Added && !created.IsZero() && j.now.Sub(created) > j.o.Slack+time.Second {
+				when = earlier(j.now, created)
+				if says.After(when) {
+					when = earlier(j.now, says)
+				}
+			}
+			if name, last := r.Object.GetName(), signs[r.Object.GetName()][0]; when.After(last) {
+				signs[name] = [2]time.Time{when, last}
 			}
 		}
 		return hooks{before: func(r *revision) {
 			switch o := r.Object.(type) {
 			case *coordinationv1.Lease:
 				if o.Namespace == corev1.NamespaceNodeLease && r.Type != Deleted {
-					see(o.Name)
+					see(r, ptr.Deref(o.Spec.RenewTime, metav1.MicroTime{}).Time)
 				}
 			case *corev1.Node:
 				old, _ := r.old.(*corev1.Node)
@@ -32,7 +41,7 @@ func S28() Oracle {
 				case r.manager && becomesUnknown(old, o):
 					j.silent(r, old, signs[o.Name])
 				case !r.manager && (old == nil || !reportedAt(old).Equal(reportedAt(o))):
-					see(o.Name)
+					see(r, reportedAt(o))
 				}
 			}
 		}}

@@ -25,6 +25,17 @@ func TestS28(t *testing.T) {
 	renew := func(s *scene, lease Object) Object {
 		return s.User().Edit(lease, func(o Object) { o.(*coordinationv1.Lease).Spec.RenewTime = &metav1.MicroTime{Time: s.Now} })
 	}
+	// known is a node that has renewed its Lease so long before the history begins, and not in the 20 seconds since.
+	known := func(s *scene, ago time.Duration) Object {
+		hour, renewed := metav1.NewTime(s.Now.Add(-time.Hour)), metav1.MicroTime{Time: s.Now.Add(-ago)}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", CreationTimestamp: hour}}
+		nodeIs(corev1.ConditionTrue)(n)
+		node := s.User().Create(n)
+		s.User().Create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "n", CreationTimestamp: hour},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+		s.Wait(20 * time.Second)
+		return node
+	}
 	run(t, S28(), []history{
 		{name: "NL-5 it was silent for long enough", write: func(s *scene) {
 			node, lease := begin(s)
@@ -65,6 +76,12 @@ func TestS28(t *testing.T) {
 			node := s.User().Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 			s.Wait(55 * time.Second)
 			s.Manager().Edit(node, nodeIs(corev1.ConditionUnknown))
+		}, want: broken},
+		{name: "the history begins while it is silent", write: func(s *scene) { // a soak, on 2026-11-28
+			s.Manager().Edit(known(s, 40*time.Second), nodeIs(corev1.ConditionUnknown))
+		}},
+		{name: "the history begins after it has renewed its Lease", write: func(s *scene) {
+			s.Manager().Edit(known(s, 10*time.Second), nodeIs(corev1.ConditionUnknown))
 		}, want: broken},
 		{name: "a user says so", write: func(s *scene) {
 			node, _ := begin(s)
