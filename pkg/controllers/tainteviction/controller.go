@@ -27,7 +27,7 @@ func New(o Options) manager.Controller {
 
 func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	pods, err1 := informers.PodsByNode(c.Informers, informers.PodFields{
-		Paths: []string{"spec.nodeName", "spec.tolerations", "status.phase"},
+		Paths: []string{"spec.nodeName", "spec.tolerations", "status.phase", "status.conditions"},
 		Condition: func(_ *corev1.Pod, t corev1.PodConditionType) bool {
 			return t == corev1.DisruptionTarget || t == corev1.PodScheduled
 		},

@@ -38,6 +38,14 @@ type memory struct {
 	Asked int                  // how often Options.Evict was asked
 }
 
+// remembered is what is remembered of this very pod, and not of one that had its name before.
+func (s snapshot) remembered() memory {
+	if s.Pod == nil || s.Memory.UID != s.Pod.UID {
+		return memory{}
+	}
+	return s.Memory
+}
+
 // decision is what follows from the taints.
 type decision struct {
 	Began map[string]time.Time
@@ -66,10 +74,10 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		p.Requeue, d.Told = wait, pending
 		p.Why = fmt.Sprintf("it tolerates the taint %s until %s", d.Taint, d.Due.UTC().Format(time.RFC3339))
 	case s.Unread != "" && !s.Freed:
-		p.Requeue, d.Told = readAgain, s.Memory.Told
+		p.Requeue, d.Told = readAgain, s.remembered().Told
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s, but its node cannot be read, so it stays: %s", d.Taint, s.Unread)
 	case !s.Read && !s.Freed:
-		p.Requeue, d.Told = time.Millisecond, s.Memory.Told
+		p.Requeue, d.Told = time.Millisecond, s.remembered().Told
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, and its node is to be read", d.Taint)
 	default:
 		d.Evict, d.Told = true, evicting
@@ -100,17 +108,19 @@ func exempt(s snapshot) string {
 // due returns when the pod is due, and for which taint: the first of the times at which one of the taints is no longer tolerated (TE-11..15).
 func due(now time.Time, s snapshot) decision {
 	d := decision{Began: map[string]time.Time{}}
-	for _, t := range s.Node.Spec.Taints {
-		if t.Effect != corev1.TaintEffectNoExecute {
-			continue
+	taints := noExecute(s.Node)
+	for _, t := range taints { // of two that have one name, the time of both is that of the first
+		at := began(now, s, t)
+		if before, ok := d.Began[name(t)]; !ok || at.Before(before) {
+			d.Began[name(t)] = at
 		}
-		began := began(now, s, t)
-		d.Began[name(t)] = began
+	}
+	for _, t := range taints {
 		tolerated := toleration(s, t)
 		if tolerated == never {
 			continue
 		}
-		if at := began.Add(tolerated); d.Due.IsZero() || at.Before(d.Due) {
+		if at := d.Began[name(t)].Add(tolerated); d.Due.IsZero() || at.Before(d.Due) {
 			d.Due, d.Taint = at, t.ToString()
 		}
 	}
@@ -143,10 +153,8 @@ func name(t corev1.Taint) string {
 // pod was bound to the node, and not in the future.
 func began(now time.Time, s snapshot, t corev1.Taint) time.Time {
 	at := now
-	if s.Memory.UID == s.Pod.UID {
-		if before, ok := s.Memory.Began[name(t)]; ok {
-			at = before
-		}
+	if before, ok := s.remembered().Began[name(t)]; ok {
+		at = before
 	}
 	if t.TimeAdded != nil && t.TimeAdded.Time.Before(at) {
 		at = t.TimeAdded.Time
@@ -176,7 +184,7 @@ const (
 
 // cancel says that a pod stays that was to be deleted.
 func cancel(s snapshot) []plan.Step {
-	if s.Memory.UID != s.Pod.UID || s.Memory.Told != pending {
+	if s.remembered().Told != pending {
 		return nil
 	}
 	return tell(s, "Cancelling deletion of Pod", "")
@@ -184,7 +192,7 @@ func cancel(s snapshot) []plan.Step {
 
 // tell returns an event of the pod (TE-30, TE-31), unless the last one said the same.
 func tell(s snapshot, text, told string) []plan.Step {
-	if told != "" && s.Memory.UID == s.Pod.UID && s.Memory.Told == told {
+	if told != "" && s.remembered().Told == told {
 		return nil
 	}
 	return []plan.Step{plan.RecordEvent{Object: s.Pod, Event: plan.Event{
@@ -198,9 +206,9 @@ func (o *Options) plan(now time.Time, s snapshot) (decision, plan.Plan) {
 	if !d.Evict || o.Evict == nil {
 		return d, p
 	}
-	d.Asked = s.Memory.Asked + 1
+	d.Asked = s.remembered().Asked + 1
 	p.Steps = append(tell(s, "Marking for deletion Pod", evicting), o.Evict(s.Pod, d.Taint)...)
-	p.Requeue = plan.Doubling(firstAsked, lastAsked, s.Memory.Asked)
+	p.Requeue = plan.Doubling(firstAsked, lastAsked, s.remembered().Asked)
 	return d, p
 }
 

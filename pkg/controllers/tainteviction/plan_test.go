@@ -117,6 +117,8 @@ func TestPlan(t *testing.T) {
 		{"TE-81 nor of a time before the pod was bound", snapshot{Pod: pod(tolerates("k", 1300)), Node: node(taint("k", -5000))}, []string{"again in 5m0s"}},
 		{"TE-18, TE-50 one of two taints of nodes that are down takes the place of the other", snapshot{Pod: pod(tolerates(notReady, 300), tolerates(unreachable, 300)), Node: node(taint(unreachable, 0)),
 			Memory: remembered(pending, map[string]time.Time{notReady: at(-100)})}, []string{"again in 3m20s"}},
+		{"TE-18 while there are both, the time of both is that of the first", snapshot{Pod: pod(tolerates(notReady, 300), tolerates(unreachable, 150)), Node: node(taint(notReady, -100), taint(unreachable, -10))}, []string{"again in 50s"}},
+		{"TE-18 in either order", snapshot{Pod: pod(tolerates(notReady, 300), tolerates(unreachable, 150)), Node: node(taint(unreachable, -10), taint(notReady, -100))}, []string{"again in 50s"}},
 		{"TE-62 a shorter time is obeyed at once", snapshot{Pod: pod(tolerates("k", 100)), Node: node(taint("k", -150)), Read: true, Memory: remembered(pending, map[string]time.Time{"k": at(-150)})}, evicted},
 		{"TE-31, TE-40 a taint that is gone in time", snapshot{Pod: pod(tolerates("k", 300)), Node: node(), Memory: remembered(pending, map[string]time.Time{"k": at(-100)})},
 			[]string{"Normal TaintManagerEviction Cancelling deletion of Pod shop/web"}},
