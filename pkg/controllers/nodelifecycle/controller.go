@@ -35,7 +35,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	// Leases change most.
 	leases, err2 := informers.Objects[*coordinationv1.Lease](c.Informers, "spec.renewTime")
 	pods, err3 := informers.PodsByNode(c.Informers, informers.PodFields{
-		Paths:     []string{"spec.nodeName"},
+		Paths:     []string{"spec.nodeName", "status.conditions"},
 		Condition: func(_ *corev1.Pod, t corev1.PodConditionType) bool { return t == corev1.PodReady },
 	})
 	if err := errors.Join(err1, err2, err3); err != nil {
