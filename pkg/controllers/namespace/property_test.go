@@ -1,15 +1,20 @@
 package namespace
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // drawSnapshot is what a round may have found, as Observe makes it or not.
@@ -23,6 +28,9 @@ func drawSnapshot(t *rapid.T) snapshot {
 	}
 	if rapid.Bool().Draw(t, "held by others") {
 		s.Namespace.Finalizers = []string{"example.com/hold"}
+	}
+	if rapid.Bool().Draw(t, "has conditions") {
+		s.Namespace.Status = statusOf(now.Add(-time.Hour), snapshot{Namespace: s.Namespace}, plan.Outcome{})
 	}
 	if rapid.Bool().Draw(t, "discovery fails") {
 		s.Discovery = &failure{Groups: 1, Message: "503"}
@@ -67,4 +75,90 @@ func TestAnyRound(t *testing.T) {
 			t.Errorf("it is looked at again after %v: %s", p.Requeue, p.Why)
 		}
 	})
+}
+
+// A snapshot is data: stored and read back, it leads to the same plan and the same conditions.
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		restored := plantest.Restored(t, s)
+		plantest.Same(t, planContent(now, s), planContent(now, restored))
+		plantest.Same(t, reportConditions(now, s, plan.Outcome{}), reportConditions(now, restored, plan.Outcome{}))
+	})
+}
+
+// Neither plan nor report changes what was found.
+func TestLeavesInputAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		before := plantest.Restored(t, s)
+		planContent(now, s)
+		reportConditions(now, s, plan.Outcome{})
+		if diff := cmp.Diff(before, plantest.Restored(t, s)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// The conditions are written once: where they say what was found, nothing is written.
+func TestReportIsDoneAtOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		p := reportConditions(now, s, plan.Outcome{})
+		if p.Empty() {
+			return
+		}
+		s.Namespace = p.Steps[0].(plan.Change).New.(*corev1.Namespace)
+		if again := reportConditions(now.Add(time.Second), s, plan.Outcome{}); !again.Empty() {
+			t.Errorf("still to be written: %v", plantest.Writes(again))
+		}
+	})
+}
+
+// The cache only says which namespaces are being deleted. Whether a key is enqueued and looked at depends on nothing that it does not keep.
+func TestIgnoresFieldsNotCached(test *testing.T) {
+	kept, err := managertest.Projection(New(Options{}))
+	must(err)
+	rapid.Check(test, func(t *rapid.T) {
+		draw := func(name string) *corev1.Namespace {
+			ns := ending()
+			plantest.Anything(rapid.Int64().Draw(t, "seed"))(ns)
+			ns.Namespace, ns.Name = "", "shop"
+			if ns.DeletionTimestamp = nil; rapid.Bool().Draw(t, name+" is being deleted") {
+				ns.DeletionTimestamp = &metav1.Time{Time: now}
+			}
+			return ns
+		}
+		before, after := draw("before"), draw("after")
+		if rapid.Bool().Draw(t, "the same") {
+			before.UID = after.UID
+		}
+		thinBefore, thinAfter := plantest.Kept(t, kept, before), plantest.Kept(t, kept, after)
+		if diff := cmp.Diff(terminating(before, after), terminating(thinBefore, thinAfter)); diff != "" {
+			t.Errorf("other keys are enqueued: %s", diff)
+		}
+		cached := watch(test, after)
+		whole := observe(cached)
+		must(cached.observer.cached.Informer().GetStore().Update(thinAfter))
+		thin := observe(cached)
+		if whole.Exists != thin.Exists || whole.Exists != (after.DeletionTimestamp != nil) {
+			t.Fatalf("looked at: %t, and by what is cached %t", whole.Exists, thin.Exists)
+		}
+		if whole.Exists {
+			plantest.Same(t, planContent(now, whole.Snapshot), planContent(now, thin.Snapshot))
+		}
+	})
+}
+
+// observe looks at the namespace once, with nothing remembered.
+func observe(w *watching) observation {
+	o, err := w.observer.observe(context.Background(), reconcile.Request[memory]{Key: plan.Key{Name: "shop"}, Now: now, Reader: w.server})
+	must(err)
+	return o
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
