@@ -108,8 +108,7 @@ func draw(t *rapid.T) *csrutil.Request {
 	return r
 }
 
-// Whatever the request is: planning does not change it, nothing is deleted within an hour of all its times, and the time of the next look
-// is the one at which it is deleted.
+// Whatever the request is: planning does not panic or change it.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := draw(t)
@@ -118,6 +117,14 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if diff := cmp.Diff(before, r); diff != "" || p.Requeue < 0 {
 			t.Errorf("requeue %v, changed: %s", p.Requeue, diff)
 		}
+	})
+}
+
+// CSR-36..40: nothing is deleted within an hour of all its times, and the time of the next look is the one at which it is deleted.
+func TestDeletedWhenDue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := draw(t)
+		p := planDeletion(epoch, snapshot{Request: r})
 		recent := epoch.Sub(r.CreationTimestamp.Time) < time.Hour
 		for _, c := range r.Status.Conditions {
 			recent = recent && epoch.Sub(c.LastUpdateTime.Time) < time.Hour

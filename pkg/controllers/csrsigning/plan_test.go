@@ -154,8 +154,7 @@ func draw(t *rapid.T) snapshot {
 	return snapshot{Request: r}
 }
 
-// Whatever the request is: planning does not change it, a certificate is only issued if it was approved and no rule is broken, and when the
-// plan was carried out, nothing is left to do.
+// Whatever the request is: planning does not panic or change it.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
@@ -164,6 +163,17 @@ func TestAnyObjectsAtAll(t *testing.T) {
 		if diff := cmp.Diff(before, s.Request); diff != "" {
 			t.Errorf("changed: %s", diff)
 		}
+		if p.Why == "" || p.Requeue < 0 {
+			t.Errorf("%q, again in %v", p.Why, p.Requeue)
+		}
+	})
+}
+
+// A certificate is only issued if the request was approved and no rule is broken, and when the plan was carried out, nothing is left to do.
+func TestSignsOnlyWhatIsApproved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		p := planCertificate(epoch, s)
 		if p.Empty() {
 			return
 		}

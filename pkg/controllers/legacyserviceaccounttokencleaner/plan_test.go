@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -192,34 +193,54 @@ func TestLTC7References(t *testing.T) {
 	}
 }
 
-// Whatever the objects are, planning does not panic, and can be repeated from what was stored. Nothing is done before usage was tracked,
-// nothing that a pod refers to is touched, and nothing is deleted that was not marked.
+// draw is any snapshot. All pods refer to the Secret 0.
+func draw(t *rapid.T) snapshot {
+	fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
+	s := snapshot{Period: period, Since: rapid.SampledFrom([]string{"", "2026-01-01", "2026-06-01", "x"}).Draw(t, "since"), Used: map[string][]string{"shop": {"0"}}}
+	for i := range rapid.IntRange(0, 4).Draw(t, "secrets") {
+		one := &corev1.Secret{}
+		fill(one)
+		one.Namespace, one.Name, one.Data = "shop", fmt.Sprint(i), nil
+		if rapid.Bool().Draw(t, "marked") {
+			one.Labels = map[string]string{invalidLabel: rapid.SampledFrom([]string{"2026-06-14", "2025-06-14", "odd", ""}).Draw(t, "mark")}
+		}
+		s.Secrets = append(s.Secrets, one)
+		pod := &corev1.Pod{}
+		fill(pod)
+		s.Used["shop"] = append(s.Used["shop"], secretsOf(pod)...)
+	}
+	return s
+}
+
+// Whatever the objects are, planning does not panic or change them, and the next cycle comes.
 func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		fill := plantest.Anything(rapid.Int64().Draw(t, "seed"))
-		s := snapshot{Period: period, Since: rapid.SampledFrom([]string{"", "2026-01-01", "2026-06-01", "x"}).Draw(t, "since"), Used: map[string][]string{"shop": {"0"}}}
-		for i := range rapid.IntRange(0, 4).Draw(t, "secrets") {
-			one := &corev1.Secret{}
-			fill(one)
-			one.Namespace, one.Name, one.Data = "shop", fmt.Sprint(i), nil
-			if rapid.Bool().Draw(t, "marked") {
-				one.Labels = map[string]string{invalidLabel: rapid.SampledFrom([]string{"2026-06-14", "2025-06-14", "odd", ""}).Draw(t, "mark")}
-			}
-			s.Secrets = append(s.Secrets, one)
-			pod := &corev1.Pod{}
-			fill(pod)
-			s.Used["shop"] = append(s.Used["shop"], secretsOf(pod)...)
-		}
+		s := draw(t)
+		before := plantest.Copies(s.Secrets)
 		p := planTokens(now, s)
-		if diff := cmp.Diff(done(p), done(planTokens(now, plantest.Restored(t, s)))); diff != "" {
-			t.Errorf("after it was stored: %s", diff)
+		if diff := cmp.Diff(before, s.Secrets, cmpopts.EquateEmpty()); diff != "" || p.Requeue != cycle || p.Why == "" {
+			t.Errorf("%q, again in %v, changed: %s", p.Why, p.Requeue, diff)
 		}
-		for _, what := range done(p) {
+	})
+}
+
+// LTC-3, LTC-7, LTC-9: nothing is done before usage was tracked, nothing that a pod refers to is touched, and nothing is deleted that was not marked.
+func TestRetiresOnlyWhatNobodyUses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		for _, what := range done(planTokens(now, s)) {
 			i := slices.IndexFunc(s.Secrets, func(one *corev1.Secret) bool { return one.Name == strings.Fields(what)[1] })
 			if s.Since != "2026-01-01" || i == 0 || strings.HasPrefix(what, "delete") && s.Secrets[i].Labels[invalidLabel] != "2025-06-14" {
 				t.Errorf("%s: tracked since %s, marked %s", what, s.Since, s.Secrets[i].Labels[invalidLabel])
 			}
 		}
+	})
+}
+
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		plantest.Same(t, planTokens(now, s), planTokens(now, plantest.Restored(t, s)))
 	})
 }
 

@@ -99,37 +99,56 @@ func draw(t *rapid.T) (s snapshot) {
 	return s
 }
 
-// Whatever the objects are, planning does not panic, depends on nothing that is not cached, and can be repeated from what was stored. When the
-// plan was carried out, nothing is left to do.
+// Whatever the objects are, planning does not panic or change them, and one that creates says for which namespace.
 func TestAnyObjectsAtAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		before := snapshot{s.Namespace.DeepCopy(), s.Account.DeepCopy()}
+		p := planAccount(epoch, s)
+		if diff := cmp.Diff(before, s); diff != "" || p.Why == "" || p.Requeue != 0 {
+			t.Errorf("%q, again in %v, changed: %s", p.Why, p.Requeue, diff)
+		}
+		for _, step := range p.Steps {
+			if o := step.(plan.Create).Object; o.GetNamespace() != s.Namespace.Name || o.GetName() != defaultName {
+				t.Errorf("creates %s/%s", o.GetNamespace(), o.GetName())
+			}
+		}
+	})
+}
+
+// SA-3, SA-4: an account is created in each active namespace that has none, and nowhere else. When the plan was carried out, nothing is left to do.
+func TestCreatesOnceWhereItLacks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		lacks := s.Namespace != nil && s.Namespace.Status.Phase == corev1.NamespaceActive && s.Account == nil
+		p := planAccount(epoch, s)
+		if p.Empty() == lacks {
+			t.Fatalf("it lacks one: %t, and %s", lacks, p.Why)
+		}
+		if lacks {
+			s.Account = p.Steps[0].(plan.Create).Object.(*corev1.ServiceAccount)
+			if again := planAccount(epoch, s); !again.Empty() {
+				t.Errorf("it is not done: %s", again.Why)
+			}
+		}
+	})
+}
+
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := draw(t)
+		plantest.Same(t, planAccount(epoch, s), planAccount(epoch, plantest.Restored(t, s)))
+	})
+}
+
+func TestIgnoresFieldsNotCached(t *testing.T) {
 	kept, err := managertest.Projection(New(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := draw(t)
-		p := planAccount(epoch, s)
-		if diff := cmp.Diff(p, planAccount(epoch, plantest.Restored(t, s))); diff != "" {
-			t.Errorf("after it was stored: %s", diff)
-		}
-		cached := s
-		if s.Namespace != nil {
-			o, err := kept.Project(s.Namespace)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cached.Namespace = o.(*corev1.Namespace)
-		}
-		if diff := cmp.Diff(p, planAccount(epoch, cached)); diff != "" {
-			t.Errorf("with what is cached: %s", diff)
-		}
-		if p.Empty() {
-			return
-		}
-		s.Account = p.Steps[0].(plan.Create).Object.(*corev1.ServiceAccount)
-		if again := planAccount(epoch, s); !again.Empty() {
-			t.Errorf("it is not done: %s", again.Why)
-		}
+		plantest.Same(t, planAccount(epoch, s), planAccount(epoch, snapshot{plantest.Kept(t, kept, s.Namespace), plantest.Kept(t, kept, s.Account)}))
 	})
 }
 

@@ -115,34 +115,65 @@ func TestEnqueues(t *testing.T) { // TTL-22
 	}
 }
 
-// Whatever the Job is: planning does not panic or change it, depends on nothing that is not cached, and can be repeated from what was
-// stored. A Job is only deleted if it has a time to live, has finished, and is not being deleted.
-func TestAnyObjectsAtAll(t *testing.T) {
-	kept, err := managertest.Projection(New(Options{}))
-	if err != nil {
-		t.Fatal(err)
+// draw is any Job, many of which have finished.
+func draw(t *rapid.T) *batchv1.Job {
+	job := done(time.Duration(rapid.IntRange(-100, 100).Draw(t, "seconds")) * time.Second)
+	if rapid.Bool().Draw(t, "anything") {
+		plantest.Anything(rapid.Int64().Draw(t, "seed"))(job)
 	}
+	return job
+}
+
+// Whatever the Job is: planning does not panic or change it, and it is only deleted if it has a time to live, has finished, and is not being deleted.
+func TestAnyObjectsAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		job := done(time.Duration(rapid.IntRange(-100, 100).Draw(t, "seconds")) * time.Second)
-		if rapid.Bool().Draw(t, "anything") {
-			plantest.Anything(rapid.Int64().Draw(t, "seed"))(job)
-		}
-		s, before := snapshot{Job: job}, job.DeepCopy()
-		p := planDeletion(epoch, s)
+		job := draw(t)
+		before := job.DeepCopy()
+		p := planDeletion(epoch, snapshot{Job: job})
 		if diff := cmp.Diff(before, job); diff != "" || p.Requeue < 0 {
 			t.Errorf("requeue %v, changed: %s", p.Requeue, diff)
 		}
 		if !p.Empty() && (job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil) {
 			t.Errorf("%s: %+v", p.Why, job)
 		}
-		o, err := kept.Project(job)
-		if err != nil {
-			t.Fatal(err)
+	})
+}
+
+// TTL-24: the time of the next look is the one at which the Job is deleted, unless it is so far away that it is looked at before.
+func TestDeletedWhenDue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshot{Job: draw(t)}
+		p := planDeletion(epoch, s)
+		if p.Requeue <= 0 || p.Requeue == longestWait {
+			return
 		}
-		for what, s := range map[string]snapshot{"restored": plantest.Restored(t, s), "cached": {Job: o.(*batchv1.Job)}} {
-			if again := planDeletion(epoch, s); again.Why != p.Why || again.Requeue != p.Requeue || again.Empty() != p.Empty() {
-				t.Errorf("%s: %+v, want %+v", what, again, p)
-			}
+		if early := planDeletion(epoch.Add(p.Requeue-1), s); !early.Empty() || early.Requeue != 1 {
+			t.Errorf("a moment before: %s, again in %v", early.Why, early.Requeue)
+		}
+		if due := planDeletion(epoch.Add(p.Requeue), s); due.Empty() {
+			t.Error("not deleted when it is due:", due.Why)
+		}
+	})
+}
+
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshot{Job: draw(t), Told: rapid.Bool().Draw(t, "told")}
+		plantest.Same(t, planDeletion(epoch, s), planDeletion(epoch, plantest.Restored(t, s)))
+	})
+}
+
+func TestIgnoresFieldsNotCached(t *testing.T) {
+	kept, err := managertest.Projection(New(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		job := draw(t)
+		cached := plantest.Kept(t, kept, job)
+		plantest.Same(t, planDeletion(epoch, snapshot{Job: job}), planDeletion(epoch, snapshot{Job: cached}))
+		if candidate(job) != candidate(cached) || candidate(job) && doubtful(epoch, job) != doubtful(epoch, cached) {
+			t.Errorf("%+v, and from the cache %+v", job, cached)
 		}
 	})
 }
