@@ -33,7 +33,7 @@ func BenchmarkObserve(b *testing.B) {
 
 // BenchmarkPlan plans for signatures that are right.
 func BenchmarkPlan(b *testing.B) {
-	for _, n := range []int{1, 100, 1000} {
+	for _, n := range []int{1, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n, " tokens"), func(b *testing.B) {
 			m, tokens := manyTokens(n)
 			s := observed(b, m, tokens...)

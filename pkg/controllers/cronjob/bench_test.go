@@ -11,7 +11,7 @@ import (
 
 // BenchmarkPlan plans with so many finished Jobs, all of which are kept, and BenchmarkMissed after so many missed times.
 func BenchmarkPlan(b *testing.B) {
-	for _, n := range []int{10, 100, 1000} {
+	for _, n := range []int{10, 100, 1000, 10_000} {
 		var jobs []*batchv1.Job
 		for i := range n {
 			jobs = append(jobs, run("10:05:00", named(fmt.Sprint("by-hand-", i)), complete("10:06:00")))

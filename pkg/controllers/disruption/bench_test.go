@@ -19,6 +19,7 @@ func BenchmarkPodChange(b *testing.B) {
 		name                     string
 		pods, budgets, selectAll int
 	}{
+		{"1-budget-of-100-pods", 100, 1, 0},
 		{"10-budgets-of-100-pods", 1000, 10, 0},
 		{"500-budgets-of-20-pods", 10_000, 500, 0},
 		{"1-budget-of-10000-pods", 10_000, 1, 0},

@@ -139,7 +139,7 @@ func TestManyNodes(t *testing.T) {
 
 // IPAM-75: the size of the pool costs nothing.
 func BenchmarkPlan(b *testing.B) {
-	for _, nodes := range []int{100, 1000, 5000} {
+	for _, nodes := range []int{100, 1000, 5000, 10_000} {
 		for _, p := range []pool{of("10.0.0.0/8", 24), of("fd00::/32", 96)} {
 			s := snapshot{Pools: []pool{p}, Nodes: []*corev1.Node{node("new", nodes)}}
 			for i := range nodes {

@@ -362,6 +362,32 @@ func TestPV80NoDoubleBindingsWhateverHappens(t *testing.T) {
 	})
 }
 
+// Snapshots are data: stored and read back, those of claims and of volumes lead to the same decisions.
+func TestSnapshotsCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		for range rapid.IntRange(5, 60).Draw(t, "events") {
+			w.do()
+		}
+		w.syncAll(0)
+		for _, c := range of[*corev1.PersistentVolumeClaim](w) {
+			o, err := w.managers[0].observeClaim(context.Background(), reconcile.Request[claimMemory]{Key: plan.KeyOf(c), Now: epoch, Reader: reader{w: w}})
+			must(err)
+			_, p := planClaim(epoch, o.Snapshot)
+			_, again := planClaim(epoch, plantest.Restored(t, o.Snapshot))
+			plantest.Same(t, p, again)
+		}
+		for _, v := range of[*corev1.PersistentVolume](w) {
+			key := plan.KeyOf(v)
+			o, err := w.managers[0].observeVolume(context.Background(), reconcile.Request[volumeMemory]{Key: key, Now: epoch, Reader: reader{w: w}, Memory: w.memories[0][key]})
+			must(err)
+			_, p := planVolume(epoch, o.Snapshot)
+			_, again := planVolume(epoch, plantest.Restored(t, o.Snapshot))
+			plantest.Same(t, p, again)
+		}
+	})
+}
+
 // exclusive checks that no two claims that are Bound have one volume, and no two volumes one such claim.
 func (w *world) exclusive() {
 	has := map[string]string{}

@@ -10,7 +10,7 @@ import (
 
 // BenchmarkPlan is the plan for a quota with many limits.
 func BenchmarkPlan(b *testing.B) {
-	for _, n := range []int{10, 100, 1000} {
+	for _, n := range []int{10, 100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			hard := corev1.ResourceList{}
 			for i := range n {

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -296,6 +298,29 @@ func versionsOf(quotas []*corev1.ResourceQuota) (all []version) {
 		last = quota.Version(q)
 	}
 	return all
+}
+
+// Of a quota all is cached but managedFields, by which no status is computed. What is counted is projected by internal/usage, which has a test of that.
+func TestIgnoresFieldsNotCached(t *testing.T) {
+	kept, err := managertest.Projection(New(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		q := quotaOf(amounts("pods", rapid.IntRange(0, 5).Draw(t, "hard")), said(amounts("pods", rapid.IntRange(0, 5).Draw(t, "used"))))
+		if rapid.Bool().Draw(t, "anything") {
+			plantest.Anything(rapid.Int64().Draw(t, "seed"))(q)
+			q.Namespace, q.Name, q.UID = "shop", "some", "q"
+		}
+		s := snapshot{Quota: q, Counted: corev1.ResourceList{}, Memory: reserving(amounts("pods", rapid.IntRange(0, 5).Draw(t, "reserved")))}
+		for name := range q.Spec.Hard {
+			s.Counted[name] = resource.MustParse(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "counted")))
+		}
+		q.ManagedFields = nil
+		cached := s
+		cached.Quota = plantest.Kept(t, kept, q)
+		plantest.Same(t, planUsage(epoch, s), planUsage(epoch, cached))
+	})
 }
 
 // TestSnapshotsCanBeStored: the same is planned from a snapshot that was stored.
