@@ -36,18 +36,22 @@ type excuse struct {
 	holds     func(*functions, string) bool // of the folder
 }
 
+func noSnapshot(f *functions, folder string) bool { return len(f.snapshots[folder]) == 0 }
+
+func noCaches(f *functions, folder string) bool { return !f.imports[folder]["pkg/informers"] }
+
 var excuses = map[string][]excuse{
 	"garbagecollector": {
-		{stored, "it has a graph and a runner of its own, and no snapshot", func(f *functions, folder string) bool { return len(f.snapshots[folder]) == 0 }},
-		{ignores, "its caches hold metadata, of which the type has no other fields", func(f *functions, folder string) bool { return !f.asksForCaches(folder) }},
+		{stored, "it has a graph and a runner of its own, and no snapshot", noSnapshot},
+		{ignores, "its caches hold metadata, of which the type has no other fields", noCaches},
 	},
 	"legacyserviceaccounttokencleaner": {
-		{ignores, "it lists live what it reads, and has no cache", func(f *functions, folder string) bool { return !f.asksForCaches(folder) }},
+		{ignores, "it lists live what it reads, and has no cache", noCaches},
 	},
 }
 
-// Each controller has the tests that CONTRIBUTING.md asks for: of objects that no server accepts, of fields that are not cached, of snapshots that
-// were stored, a property besides these, and a benchmark of 100, 1000 and 10,000 objects where a decision is about many.
+// Each controller has the tests that CONTRIBUTING.md asks for: of objects that no server accepts, of fields that are not cached, of
+// snapshots that were stored, a property besides these, and a benchmark of 100, 1000 and 10,000 objects where a decision is about many.
 func TestEachControllerHasTheTestsOfTheHouse(t *testing.T) {
 	all := functionsOf(sources(t))
 	checked := 0
@@ -143,8 +147,8 @@ type functions struct {
 
 func functionsOf(all []source) *functions {
 	f := &functions{
-		map[string][]string{}, map[string][]*ast.FuncDecl{}, map[string]map[string]bool{}, map[string][]string{}, map[string]map[string]bool{}, map[string]ast.Expr{},
-		map[string][]string{},
+		folders: map[string][]string{}, bodies: map[string][]*ast.FuncDecl{}, uses: map[string]map[string]bool{},
+		planners: map[string][]string{}, imports: map[string]map[string]bool{}, types: map[string]ast.Expr{}, snapshots: map[string][]string{},
 	}
 	for _, s := range all {
 		folder := path.Dir(s.path)
@@ -260,7 +264,8 @@ func (f *functions) sized(id string) bool {
 	return sizes["100"] && sizes["1000"] && sizes["10000"]
 }
 
-// aboutMany reports whether a snapshot of the folder has a list of anything but words and numbers, so that its size says what a decision costs.
+// aboutMany reports whether a snapshot of the folder has a list of anything but words and numbers, so that its size says what a decision
+// costs.
 func (f *functions) aboutMany(folder string) bool {
 	if len(f.snapshots[folder]) == 0 {
 		return true
@@ -290,16 +295,4 @@ func (f *functions) many(folder, name string, seen map[string]bool) (many bool) 
 func basic(e ast.Expr) bool {
 	name, ok := e.(*ast.Ident)
 	return ok && slices.Contains([]string{"string", "bool", "int", "int32", "int64", "uint64", "byte"}, name.Name)
-}
-
-// asksForCaches reports whether a controller has a cache of objects, and not of their metadata.
-func (f *functions) asksForCaches(folder string) bool {
-	for _, name := range f.folders[folder] {
-		for used := range f.uses[folder+"."+name] {
-			if rest, ok := strings.CutPrefix(used, "pkg/informers."); ok && slices.Contains([]string{"Objects", "OwnedObjects", "IndexedObjects", "Nodes", "PodsByNode", "Pods"}, rest) {
-				return true
-			}
-		}
-	}
-	return false
 }

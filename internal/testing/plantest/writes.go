@@ -21,8 +21,8 @@ type Failer interface {
 	Errorf(string, ...any)
 }
 
-// Same fails the test unless two plans ask for the same: the same writes and events in the same order, for the same reason, and the same time of
-// the next reconcile.
+// Same fails the test unless two plans ask for the same: the same writes and events in the same order, for the same reason, and the same
+// time of the next reconcile.
 func Same(t Failer, want, got plan.Plan) {
 	t.Helper()
 	if diff := cmp.Diff(Writes(want), Writes(got)); diff != "" || want.Why != got.Why || want.Requeue != got.Requeue {
@@ -30,8 +30,8 @@ func Same(t Failer, want, got plan.Plan) {
 	}
 }
 
-// Writes returns a plan as text, with a line for each object that is written and for each event. Of changes it has what differs, so that the plans
-// from whole objects and from those of a cache that keeps less have the same text.
+// Writes returns a plan as text, with a line for each object that is written and for each event. Of changes it has what differs, so that
+// the plans from whole objects and from those of a cache that keeps less have the same text.
 func Writes(p plan.Plan) []string { return writes("", p.Steps) }
 
 func writes(indent string, steps []plan.Step) (lines []string) {
