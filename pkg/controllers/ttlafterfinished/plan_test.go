@@ -121,6 +121,12 @@ func draw(t *rapid.T) *batchv1.Job {
 	if rapid.Bool().Draw(t, "anything") {
 		plantest.Anything(rapid.Int64().Draw(t, "seed"))(job)
 	}
+	if rapid.Bool().Draw(t, "says only when it completed") {
+		for i := range job.Status.Conditions {
+			job.Status.Conditions[i].LastTransitionTime = metav1.Time{}
+		}
+		job.Status.CompletionTime = &metav1.Time{Time: epoch.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "ago")) * time.Second)}
+	}
 	return job
 }
 
