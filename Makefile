@@ -214,7 +214,7 @@ bench: build ## Measure ours beside the original (BENCH=quick: small sizes; BENC
 bench-writes: build localcluster ## The quick benchmark of ours alone (ONLY=writes: one scenario): writes, refusals and invariants are judged, no times
 	go -C test/bench run . -quick -original none -cpu-floor=false $(addprefix -only=,$(ONLY)) -out $(CURDIR)/bin/bench.json
 
-localcluster: ## Build the programs of the local control plane (the first time 5 to 15 minutes)
+localcluster: ## Build the programs of the local control plane (the first time 5 to 8 minutes)
 	go -C hack/localcluster run . build
 
 verify: verify-gofmt verify-tidy verify-vet verify-staticcheck verify-generated verify-api verify-shape ## Check format, modules, code, generated files, the list of the public API, and the shape of the project
