@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,8 +36,15 @@ var (
 	podKind   = client.MappingFor[*corev1.Pod]()
 )
 
-// run runs the controller on nodes, named after their zones and numbers, for each term as the leader anew.
+// run runs the controller on nodes, named after their zones and numbers, for each term as the leader anew. A term begins when the leader has
+// nothing left to do.
 func run(t *testing.T, o Options, nodes map[string]int, terms ...func(*bench)) {
+	t.Helper()
+	runBy(t, clienttest.Run, o, nodes, terms...)
+}
+
+// runBy is run with another function that runs a term.
+func runBy(t *testing.T, lead func(*testing.T, func(context.Context) error, func()), o Options, nodes map[string]int, terms ...func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, Server: clienttest.NewServer(), dead: map[string]bool{}}
 		for zone, n := range nodes {
@@ -58,7 +66,7 @@ func run(t *testing.T, o Options, nodes map[string]int, terms ...func(*bench)) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clienttest.Run(t, runner.Run, func() { test(b) })
+			lead(t, runner.Run, func() { test(b) })
 		}
 	})
 }
