@@ -28,8 +28,12 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 // resumed is how long after the API server is back work may take to go on.
 const resumed = 30 * time.Second
 
-// TestRestoredBackup takes a backup of workloads at rest. Then some are deleted, others are scaled and made, and in the midst of that
-// etcd is put back to the backup. The manager must notice, must delete nothing that the backup has, and must go on to work.
+// settled is how long after its work has gone on a manager must leave the volumes of the backup as they are.
+const settled = 2 * time.Second
+
+// TestRestoredBackup takes a backup of workloads and volumes at rest. Then some are deleted, others are scaled and made, and in the midst of
+// that etcd is put back to the backup. The manager must notice, must delete nothing that the backup has, and must go on to work. The claims of the
+// backup stay bound to their volumes, and these attached: a volume that is Released is deleted by its driver, with its data.
 func TestRestoredBackup(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -46,20 +50,29 @@ func TestRestoredBackup(t *testing.T) {
 				r.deployment(name, 3)
 			}
 			r.job("done")
+			r.drive()
+			r.volumes()
 			r.rolledOut(time.Minute)
 			m.Stop(t)
-			kept := r.objects()
+			kept := r.everything()
+			volumes, err := r.stored(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
 			backup := r.Backup(t)
 			m = r.Manager(t, c.flags...)
 			for i := range *restores {
-				r.work(i)
+				r.work(i, volumes)
 				r.Restore(t, backup)
 				back := time.Now()
 				r.scale("larger", 5)
 				r.deployment("new", 2)
+				r.claim("made", "new")
 				r.rolledOut(resumed)
+				r.eventually("a new claim is bound", resumed, func() error { return r.isBound("new") })
 				t.Logf("work had gone on %v after the API server was back", time.Since(back).Round(100*time.Millisecond))
-				if gone := missing(kept, r.objects()); len(gone) > 0 {
+				cluster.Always(t, settled, "the volumes of the backup are in use", func() error { return r.inUse(&volumes) })
+				if gone := missing(kept, r.everything()); len(gone) > 0 {
 					t.Errorf("deleted, although the backup has them: %s", strings.Join(gone, ", "))
 				}
 				m.WaitForLog(t, resumed, "gone back to an earlier state")
@@ -73,11 +86,11 @@ func TestRestoredBackup(t *testing.T) {
 type restored struct {
 	*testing.T
 	*cluster.Cluster
-	ns string
+	ns, node string
 }
 
 // work begins what the backup does not know, and leaves it when the manager is at work.
-func (r *restored) work(i int) {
+func (r *restored) work(i int, backup stored) {
 	r.Helper()
 	background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	if err := r.Client.AppsV1().Deployments(r.ns).Delete(r.Context(), "deleted", background); err != nil {
@@ -93,6 +106,7 @@ func (r *restored) work(i int) {
 		}
 		return err
 	})
+	r.useUp(backup, i%2 == 0)
 	r.deployment("other", 20)
 	r.scale("smaller", 1)
 	time.Sleep(time.Duration(i%10) * 100 * time.Millisecond) // how far the work gets differs
