@@ -30,25 +30,23 @@ var rangeFaults = []struct {
 	{"killed while events are late", "delay nodes 2s\ncrash writes=5 after=true back=0s\ncrash writes=40 after=true back=0s", true},
 }
 
-var rangedNodes = flag.Int("ranged", 0, "how many nodes TestRangesOfNodes has; by default 50, and with CHAOS_FULL=1 1000")
+var rangedNodes = flag.Int("ranged", 0, "how many nodes TestRangesOfNodes has; by default 60, and with CHAOS_FULL=1 1000")
 
-// pool are the ranges of IPv4 that a manager may give. It has room for those of the control plane's own nodes, which are larger.
-type pool struct{ mask int }
+// pool is the length of the prefix of the range of IPv4 from which nodes get ranges. It has room for those of the control plane's own nodes.
+type pool int
 
 // poolOf is the smallest pool that has ranges left for so many nodes.
 func poolOf(nodes int) pool {
-	p := pool{mask: 16}
-	for p.size()-3<<(p.mask-16)-1 < nodes+8 {
-		p.mask++
+	p := pool(14)
+	for p.size()-3<<8-1 < nodes {
+		p--
 	}
 	return p
 }
 
-func (p pool) size() int { return 1 << (p.mask - 13) }
+func (p pool) size() int { return 1 << (24 - p) }
 
-func (p pool) flags() []string {
-	return []string{"--cluster-cidr=10.0.0.0/13,fd00:64::/48", fmt.Sprint("--node-cidr-mask-size-ipv4=", p.mask), "--node-cidr-mask-size-ipv6=64"}
-}
+func (p pool) flag() string { return fmt.Sprintf("--cluster-cidr=10.0.0.0/%d,fd00:64::/48", p) }
 
 // TestRangesOfNodes gives nodes ranges while the answers of all writes are lost, and while nodes are deleted and made again. No two may
 // share one (S26). When the faults are over, as many nodes come as there are ranges left: none of them may be lost. The figures are logged
@@ -61,7 +59,7 @@ func TestRangesOfNodes(t *testing.T) {
 	c := cluster.Start(t)
 	nodes, some := 1000, rangeFaults
 	if !full {
-		nodes, some = 50, nil
+		nodes, some = 60, nil
 		for _, f := range rangeFaults {
 			if f.always {
 				some = append(some, f)
@@ -78,7 +76,7 @@ func TestRangesOfNodes(t *testing.T) {
 			if nodes < 100 { // many nodes keep both kwok and the API server busy
 				t.Parallel()
 			}
-			r := newRun(t, c, tally, p.flags()...)
+			r := newRun(t, c, tally, p.flag())
 			t.Cleanup(func() { r.replayBy(environment(), fmt.Sprint("-ranged=", nodes)) })
 			defer r.logRanges(p)
 			r.start()
@@ -118,7 +116,7 @@ func (g given) left(p pool) int {
 		if one.Addr().Is6() {
 			continue
 		}
-		left -= 1 << (p.mask - one.Bits())
+		left -= 1 << (24 - one.Bits())
 	}
 	return left
 }
