@@ -26,6 +26,8 @@ func steps() []step {
 		{"writes", 0, makes("bench-writes", "all quick scenarios of the benchmark")},
 		{"fixed", 0, fixed},
 		{"deaths", 0, deaths},
+		{"outages", 0, outages},
+		{"control", 0, control},
 		{"upgrade", 0, makes("upgrade", "managers of two releases take turns")},
 		{"mutants", 0, mutants},
 		{"faults", 0, faults},
@@ -65,6 +67,33 @@ func mutants(n *night, log *os.File, _ time.Duration) outcome {
 	out, err := n.logged(log, n.command(context.Background(), []string{"SIM_PROGRAM=" + program}, "go", "test", "-count=1", "-v", "-timeout=1h",
 		"-run=^TestMutantsAtRandom$", "./test/mutation"))
 	return counted(passed(out, "TestMutantsAtRandom/all/"), "mutants", err)
+}
+
+// outages compares outages of 5000 nodes in five zones, in virtual time, with their diaries.
+func outages(n *night, log *os.File, _ time.Duration) outcome {
+	out, err := n.logged(log, n.command(context.Background(), nil, "go", "test", "-count=1", "-v", "-timeout=30m", "-run=^TestOutages$",
+		"./pkg/controllers/nodelifecycle", "-nodes=1000"))
+	return counted(passed(out, "TestOutages/"), "outages of 5000 nodes", err)
+}
+
+// control has the original give 1000 nodes their ranges while no answer to a patch arrives, as the step faults has ours. What it does wrong is
+// a figure, and no failure.
+func control(n *night, log *os.File, _ time.Duration) outcome {
+	localcluster := []string{"-C", "hack/localcluster", "run", "."}
+	if _, err := n.logged(log, n.command(context.Background(), nil, "go", append(localcluster, "build", "--with-upstream")...)); err != nil {
+		return outcome{"", err}
+	}
+	original, err := n.command(context.Background(), nil, "go", append(localcluster, "path", "kube-controller-manager")...).Output()
+	if err != nil {
+		return outcome{"", err}
+	}
+	out, _ := n.logged(log, n.command(context.Background(), []string{"MANAGER_BINARY=" + strings.TrimSpace(string(original))}, "go", "test", "-count=1", "-v",
+		"-timeout=30m", "-run=^TestRangesOfNodes$/^every_patch", "./test/chaos", "-ranged=1000"))
+	figures := regexp.MustCompile(`figures: (.*? faults)`).FindStringSubmatch(out)
+	if figures == nil {
+		return outcome{"", errors.New("the original has no figures")}
+	}
+	return outcome{"the original, no answer to a patch: " + figures[1], nil}
 }
 
 // faults runs all of test/chaos but for the crashes and the soak: faults of the network and the API server, random ones, stale API
