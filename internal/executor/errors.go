@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"net"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +12,9 @@ import (
 )
 
 // Answered reports whether it is known what became of a write that has ended with err: it was carried out, or it was not.
-// After any other error (time-out, broken connection, internal error) it may or may not have been carried out.
+// After any other error (time-out, broken connection, internal error) it may or may not have been carried out. Where nobody could be reached, it
+// was not, but what the caches show may be over: an API server whose storage was restored from a backup may answer the next one, before a watch
+// is open again that would tell.
 func Answered(err error) bool {
 	if err == nil || errors.Is(err, client.ErrNotLeading) || errors.Is(err, plan.ErrStale) {
 		return true
@@ -22,8 +23,7 @@ func Answered(err error) bool {
 	if errors.As(err, &status) {
 		return status.Status().Code < 500 || status.Status().Code == 503 && apierrors.IsServiceUnavailable(err)
 	}
-	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial"
+	return false
 }
 
 // FromServer reports whether the error is an answer of the server, not a failure on the way to it.

@@ -30,7 +30,7 @@ func TestAnswered(t *testing.T) {
 		{"internal error", apierrors.NewInternalError(errors.New("etcd")), false},
 		{"client time-out", context.DeadlineExceeded, false},
 		{"broken connection", &net.OpError{Op: "read", Err: errors.New("reset")}, false},
-		{"no connection", fmt.Errorf("post: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), true},
+		{"no connection: the next server may have been restored", fmt.Errorf("post: %w", &net.OpError{Op: "dial", Err: errors.New("refused")}), false},
 		{"stale", plan.ErrStale, true},
 		{"LE-14 not leading", client.ErrNotLeading, true},
 		{"LE-14 not leading, says the transport", &url.Error{Op: "Post", URL: "https://api", Err: client.ErrNotLeading}, true},
