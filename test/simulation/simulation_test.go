@@ -33,6 +33,7 @@ var (
 	firstFlag  = flag.Uint64("first", 1, "for TestSeeds: the first seed")
 	seedsFlag  = flag.Uint64("seeds", 40, "for TestSeeds: how many seeds; with SIM_TIME at most so many")
 	faultsFlag = flag.Bool("faults", true, "for TestSeeds and -seed: whether random scripts have faults")
+	aroundFlag = flag.String("around", "", "for TestSeeds and -seed: the controller with which random scripts stay; by default they have a focus on a few")
 	shrinkFlag = flag.Int("shrink", 150, "for TestSeeds: how many runs it may take to make a failing script shorter")
 	logFlag    = flag.Int("log", -1, "verbosity of the managers' log; by default there is none")
 )
@@ -160,13 +161,16 @@ func report(t *testing.T, seed uint64, o Outcome) {
 		}
 		return false
 	})
-	t.Logf("replay with: go test -overlay=$(go run ./test/overlay/cmd bin/.overlay) ./test/simulation -run TestReplay -seed %d -faults=%v -v\nor, shorter, with -script FILE and this in the file:\n%s",
-		seed, *faultsFlag, short)
+	t.Logf("replay with: go test -overlay=$(go run ./test/overlay/cmd bin/.overlay) ./test/simulation -run TestReplay -seed %d -faults=%v -around=%s -v\nor, shorter, with -script FILE and this in the file:\n%s",
+		seed, *faultsFlag, *aroundFlag, short)
 }
 
 // random is the random script of a seed, with a focus on a few controllers, and without its faults if the flags ask for none.
 func random(seed uint64) script.Script {
 	s := suite.RandomFocused(seed)
+	if *aroundFlag != "" {
+		s = suite.RandomAround(*aroundFlag, seed)
+	}
 	if !*faultsFlag {
 		s = withoutFaults(s)
 	}

@@ -22,26 +22,13 @@ import (
 func attachDetachEntry() Entry {
 	return Entry{
 		Controller: "persistentvolume-attach-detach-controller",
+		Needs:      []string{"node-lifecycle-controller"}, // which says that nodes are not ready
 		Operations: map[string]Operation{
 			"disk":     disk,                                                                                   // NAME: a volume of a CSI driver, and a claim that is bound to it; many=true: many nodes may have it; bound=false: nobody has said so yet; do=delete
 			"use":      use,                                                                                    // NAME disk= node=: a pod on a node that uses a disk; image=; do=delete, force
 			"attacher": func(u *User, l script.Line) error { return u.machines().SetAttacher(value(l, "do")) }, // do=fail, stop, hang, start: the external-attachers of all drivers; hang: kubelets do not unmount
 		},
-		Choices: []workload.Choice{{Weight: 3, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-			name := fmt.Sprintf("vol-%s-%d", app, g.IntN(3))
-			g.Add(at, "disk %s many=%t", name, g.IntN(4) == 0)
-			from, to := g.IntN(3), g.IntN(3)
-			g.Add(at+g.Early(), "use %s-a disk=%s node=node-%d image=%s:1", name, name, from, workload.Pick(g, actors.Good, actors.Good, actors.Slow, actors.Done))
-			if what := workload.Pick(g, "", "", "fail", "stop"); what != "" {
-				g.Add(at+g.Early(), "attacher do=%s", what)
-				g.Add(soon+g.Early(), "attacher do=start")
-			}
-			g.Add(soon, "use %s-a do=%s", name, workload.Pick(g, "delete", "delete", "force"))
-			g.Add(soon+g.Early(), "use %s-b disk=%s node=node-%d image=good:1", name, name, to)
-			if g.IntN(3) == 0 {
-				g.Add(soon+2*g.Early(), "use %s-b do=delete", name)
-			}
-		}}},
+		Choices: []workload.Choice{{Weight: 2, Add: randomMove}, {Weight: 1, Add: randomSilence}, {Weight: 1, Add: randomRace}},
 		Settled: attachmentsSettled,
 		Scenarios: []Scenario{
 			{Name: "a volume moves to another node", Play: moveVolume},
@@ -72,6 +59,56 @@ func attachDetachEntry() Entry {
 			},
 		}},
 	}
+}
+
+// aDisk makes one of a few disks, and returns its name.
+func aDisk(g *workload.Generator, app string, at time.Duration) string {
+	name := fmt.Sprintf("vol-%s-%d", app, g.IntN(3))
+	g.Add(at, "disk %s many=%t", name, g.IntN(4) == 0)
+	return name
+}
+
+// randomMove has a pod with a volume come to another node, before or after the pod on the first node goes, while what attaches volumes works or not.
+func randomMove(g *workload.Generator, app string, at, soon time.Duration) {
+	name := aDisk(g, app, at)
+	g.Add(at+g.Early(), "use %s-a disk=%s node=%s image=%s:1", name, name, g.Node(), workload.Pick(g, actors.Good, actors.Good, actors.Slow, actors.Done))
+	if what := workload.Pick(g, "", "fail", "stop", "hang"); what != "" {
+		g.Add(workload.Pick(g, at, soon-time.Second)+g.Early(), "attacher do=%s", what)
+		again := workload.Pick(g, g.Early(), g.While())
+		if what == "hang" { // at times until the node would be given up, were it not ready
+			again = g.While()
+		}
+		g.Add(soon+again, "attacher do=start")
+	}
+	g.Add(soon, "use %s-a do=%s", name, workload.Pick(g, "delete", "force"))
+	g.Add(workload.Pick(g, soon+g.Early(), soon+g.Early(), at+5*time.Second), "use %s-b disk=%s node=%s image=good:1", name, name, g.Node())
+	if g.IntN(3) == 0 {
+		g.Add(soon+2*g.Early(), "use %s-b do=delete", name)
+	}
+}
+
+// randomSilence has a node with a volume say nothing more, at times until it is given up, and its pods be deleted.
+func randomSilence(g *workload.Generator, app string, at, soon time.Duration) {
+	name, node := aDisk(g, app, at), g.Node()
+	g.Add(at+g.Early(), "use %s-a disk=%s node=%s image=good:1", name, name, node)
+	g.Add(soon, "node %s do=stop", node)
+	deleted := soon + workload.Pick(g, g.Early(), time.Minute)
+	g.Add(deleted, "use %s-a do=%s", name, workload.Pick(g, "delete", "force"))
+	g.Add(deleted+g.Early(), "use %s-b disk=%s node=%s image=good:1", name, name, g.Node())
+	g.Add(deleted+g.While(), "node %s do=%s", node, workload.Pick(g, "start", "start", "taint", "remove"))
+}
+
+// randomRace has pods on two nodes wait for a disk that is only made or bound later.
+func randomRace(g *workload.Generator, app string, at, soon time.Duration) {
+	name := fmt.Sprintf("late-%s-%d", app, g.IntN(2))
+	g.Add(at, "use %s-a disk=%s node=%s", name, name, g.Node())
+	g.Add(at+workload.Pick(g, 0, g.Early()), "use %s-b disk=%s node=%s", name, name, g.Node())
+	if g.IntN(2) == 0 {
+		g.Add(soon, "disk %s", name)
+		return
+	}
+	g.Add(soon, "disk %s bound=false", name)
+	g.Add(soon+2*time.Second+g.Early(), "disk %s", name)
 }
 
 // moveVolume has a pod with a volume come to another node.

@@ -35,10 +35,11 @@ func bootstrapSignerEntry() Entry {
 			"bootstrap":   bootstrapToken,  // ID expires=, in seconds, never, odd; usage=false, named=ID; do=delete
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-			g.Add(at, "clusterinfo content=%s", app)
-			g.Add(at, "bootstrap %s expires=%s", anyID(g), workload.Pick(g, "never", "20", "86400"))
+			g.Add(at, "clusterinfo content=%s", workload.Pick(g, "a", "b", "c"))
+			id := anyID(g)
+			g.Add(at, "bootstrap %s expires=%s", id, workload.Pick(g, "never", "20", "86400"))
 			g.Add(soon, "clusterinfo do=%s", workload.Pick(g, "delete", "blank", "forge", "forge", "add"))
-			g.Add(soon, "bootstrap %s %s", anyID(g), workload.Pick(g, "do=delete", "do=delete", "expires=never usage=false", "expires=never named=zzzzzz"))
+			g.Add(soon+g.Early(), "bootstrap %s %s", workload.Pick(g, id, anyID(g)), workload.Pick(g, "do=delete", "do=delete", "expires=never usage=false", "expires=never named=zzzzzz"))
 		}}},
 		Settled:     signaturesSettled,
 		NoScenarios: noScenario,

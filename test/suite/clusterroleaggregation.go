@@ -34,7 +34,9 @@ func clusterRoleAggregationEntry() Entry {
 			}
 			extra := fmt.Sprintf("extra-%d", g.IntN(4))
 			g.Add(at, "role %s to=%s rules=%s", extra, workload.Pick(g, "view", "edit", "view+admin", "other", "-"), workload.Pick(g, "pods", "nodes", "pods+nodes", "-"))
-			switch g.IntN(6) {
+			switch g.IntN(7) {
+			case 6: // it selects nothing, and has rules
+				g.Add(soon, "role odd aggregate=odd to=%s rules=%s", workload.Pick(g, "view", "edit", "-"), workload.Pick(g, "secrets", "-"))
 			case 0:
 				g.Add(soon, "role %s do=delete", extra)
 			case 1:

@@ -36,6 +36,16 @@ func cronJobEntry() Entry {
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			g.Add(at, "cron cron-%s %s", app, workload.Pick(g, "minutes=1", "minutes=2", "suspend=true", "delete=true", "history=0"))
 			g.Add(soon, workload.Pick(g, "cron cron-%s suspend=false", "run cron-%s do=delete"), app)
+		}}, {Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // some minutes of one
+			g.Add(at, "cron runs-%s minutes=%d policy=%s image=%s:1 history=%d%s", app, 1+g.IntN(2), workload.Pick(g, "Allow", "Forbid", "Replace"),
+				workload.Pick(g, "good", "good", "bad", "slow"), g.IntN(3), workload.Pick(g, "", " deadline=10"))
+			if g.IntN(3) == 0 {
+				g.Add(soon+30*time.Second, "fault m0 stop back=%ds", 30+g.IntN(40))
+			}
+			if g.IntN(2) == 0 {
+				g.Add(at+time.Duration(60+g.IntN(90))*time.Second, "run runs-%s do=delete", app)
+			}
+			g.Add(at+time.Duration(100+g.IntN(120))*time.Second, "cron runs-%s suspend=true", app)
 		}}},
 		Settled: cronJobsSettled,
 		Scenarios: []Scenario{{Name: "CronJobs", Play: func(u *User) {

@@ -19,11 +19,19 @@ func csrApprovingEntry() Entry {
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			name := fmt.Sprintf("%s-%d", app, g.IntN(3))
+			if g.IntN(4) == 0 { // long after the right was taken away
+				g.Add(at, "csrpermission do=revoke")
+				g.Add(at+80*time.Second+g.Early(), "csr late-%s kind=%s", name, kubelet)
+				return
+			}
 			g.Add(at, "csr %s kind=%s", name, workload.Pick(g, requestKinds...))
 			g.Add(soon, "csr %s do=%s", name, workload.Pick(g, "label", "label", "delete"))
 			if g.IntN(3) == 0 {
-				g.Add(g.Early(), "csrpermission do=revoke")
-				g.Add(soon, "csrpermission do=grant")
+				g.Add(workload.Pick(g, g.Early(), at-time.Second), "csrpermission do=revoke")
+				if g.IntN(2) == 0 {
+					g.Add(soon, "csrdecide %s do=deny", name)
+				}
+				g.Add(soon+g.While(), "csrpermission do=grant")
 			}
 		}}},
 		Settled: approvalsSettled,

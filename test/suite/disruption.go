@@ -46,6 +46,19 @@ func disruptionEntry() Entry {
 				}
 				g.Add(soon, "evict %s all=true", app)
 			}},
+			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // pods come into a budget, and leave it
+				g.Add(at, "budget lost app=%s min=1", quarantine)
+				g.Add(at+g.Early(), "pod %s n=%d do=relabel", app, g.IntN(10))
+				if g.IntN(3) > 0 {
+					g.Add(soon+5*time.Second, "pod %s n=0 do=restore", app)
+				}
+			}},
+			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // a workload does not have the size that it should
+				g.Add(at, "quota pods=%d", 2+g.IntN(4))
+				g.Add(at+time.Second, "edit %s replicas=%d", app, 3+g.IntN(4))
+				g.Add(soon+time.Second, "evict %s n=%d", app, g.IntN(10))
+				g.Add(soon+g.While(), "quota pods=-1")
+			}},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, _ time.Duration) {
 				g.Add(at, "disrupt %s n=%d", app, g.IntN(10))
 				g.Add(at+130*time.Second, "evict %s n=%d", app, g.IntN(10))

@@ -34,8 +34,8 @@ func ephemeralVolumeEntry() Entry {
 			}
 			g.Add(at+g.Early(), "ephemeral %s volumes=%d image=%s:1 idle=%t", pod, 1+g.IntN(3), workload.Pick(g, actors.Good, actors.Done, actors.Slow), g.IntN(2) == 0)
 			g.Add(soon, "unclaim %s-%s", pod, workload.Pick(g, "a", "b"))
-			g.Add(soon+g.Early(), "squat %s-a do=free", pod)
-			if g.IntN(2) == 0 {
+			g.Add(soon+workload.Pick(g, g.Early(), g.While()), "squat %s-a do=free", pod)
+			if g.IntN(3) == 0 {
 				g.Add(soon+2*g.Early(), "ephemeral %s do=delete", pod)
 			}
 		}}},

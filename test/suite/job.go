@@ -33,9 +33,11 @@ func jobEntry() Entry {
 				g.Add(soon, "editjob sum-%s do=%s", app, workload.Pick(g, "scale parallelism=1", "scale parallelism=5", "delete", "delete policy=Foreground", "delete policy=Orphan"))
 			}},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-				g.Add(at, "job sum-%s completions=%d parallelism=3 image=done:1", app, 2+g.IntN(8))
-				g.Add(at+time.Second, "editjob sum-%s do=suspend", app)
-				g.Add(soon, "editjob sum-%s do=resume", app)
+				g.Add(at, "job sum-%s completions=%d parallelism=3 image=%s:1", app, 2+g.IntN(8), workload.Pick(g, actors.Done, actors.Good))
+				g.Add(at+time.Second+g.Early(), "editjob sum-%s do=suspend", app)
+				if g.IntN(3) > 0 {
+					g.Add(soon, "editjob sum-%s do=resume", app)
+				}
 			}},
 			{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 				g.Add(at, "pod sum-%s n=%d do=%s", app, g.IntN(5), workload.Pick(g, "delete", "evict"))

@@ -31,6 +31,9 @@ func nodeIPAMEntry() Entry {
 			g.Add(at, "crowd nodes=%d", workload.Pick(g, 10, 60, 64, 80))
 			g.Add(soon, "renode idle-%03d", g.IntN(20))
 			if g.IntN(3) == 0 {
+				g.Add(soon+g.Early(), "node idle-%03d do=remove", g.IntN(10))
+			}
+			if g.IntN(3) == 0 {
 				g.Add(soon, "range idle-%03d", g.IntN(80))
 				g.Add(soon+time.Second, "crowd nodes=%d", workload.Pick(g, 0, 20, 62))
 			}

@@ -17,13 +17,24 @@ import (
 func nodeLifecycleEntry() Entry {
 	return Entry{
 		Controller: "node-lifecycle-controller",
-		Choices: []workload.Choice{{Weight: 3, Add: func(g *workload.Generator, _ string, at, soon time.Duration) {
-			node := fmt.Sprintf("node-%d", g.IntN(2))
+		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, _ string, at, soon time.Duration) {
+			node := g.Node()
 			g.Add(at, "node %s do=stop", node)
 			if g.IntN(2) == 0 {
 				g.Add(at, "fault %s freeze leases for=%ds", workload.Pick(g, "m0", "m*"), 10+g.IntN(60))
 			}
 			g.Add(soon+30*time.Second, "node %s do=start", node) // at times after it was declared Unknown
+		}}, {Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) { // nodes that nobody repairs when the script ends
+			if g.IntN(2) == 0 {
+				g.Add(at, "crowd nodes=%d", 1+g.IntN(5)) // of which nobody is to make use
+			}
+			g.Add(at, "node spare-%s do=start", app)
+			g.Add(at, "tolerant on-spare-%s n=2 node=spare-%s", app, app)
+			g.Add(soon+5*time.Second, "node spare-%s do=stop", app)
+			if g.IntN(3) == 0 {
+				g.Add(soon+g.While(), "node spare-%s do=%s", app, workload.Pick(g, "start", "remove"))
+			}
+			g.Add(soon+time.Minute, "wait")
 		}}},
 		Settled: nodesSettled,
 		Scenarios: []Scenario{{Name: "taints follow conditions", Play: func(u *User) {

@@ -21,6 +21,7 @@ var environment = map[string]Operation{
 	"pod":   disturbPod, // NAME n= do=delete, relabel, restore, evict
 	"quota": limitPods,  // pods=, -1 for none
 	"node":  node,       // NAME do=stop, start, remove, taint
+	"wait":  wait,       // nothing: the script goes on until then
 }
 
 // Operations returns the words of scripts: those of the environment and of all entries.
@@ -164,6 +165,8 @@ func node(u *User, l script.Line) error {
 		return fmt.Errorf("a node can be stopped, started, removed and tainted, not %q", do)
 	}
 }
+
+func wait(*User, script.Line) error { return nil }
 
 func disturbPod(u *User, l script.Line) error {
 	do, _ := l.Get("do")

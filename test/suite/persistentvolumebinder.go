@@ -91,10 +91,13 @@ func randomClaims(g *workload.Generator, app string, at, soon time.Duration) {
 func randomPairs(g *workload.Generator, app string, at, soon time.Duration) {
 	pair := fmt.Sprintf("%s-%d", app, g.IntN(3))
 	g.Add(at+g.Early(), "vol mine-%s size=2 class=shelf for=pair-%s policy=%s", pair, pair, workload.Pick(g, "Retain", "Delete", "Recycle"))
-	g.Add(at+g.Early(), "want pair-%s size=%d class=shelf %s", pair, 1+g.IntN(3), workload.Pick(g, "", "volume=mine-"+pair))
+	g.Add(at+g.Early(), "%s pair-%s size=%d class=shelf %s", workload.Pick(g, "want", "want", "adopt"), pair, 1+g.IntN(3), workload.Pick(g, "", "volume=mine-"+pair))
 	g.Add(at+g.Early(), "want rival-%s size=1 class=shelf %s", pair, workload.Pick(g, "", "volume=mine-"+pair))
-	switch g.IntN(4) {
-	case 0:
+	switch g.IntN(5) {
+	case 0: // as a restore of a backup has it
+		g.Add(soon, "vol back-%s size=2 class=shelf for=rival-%s uid=true", pair, pair)
+		g.Add(soon+g.Early(), "adopt back-%s size=2 class=shelf volume=mine-%s", pair, pair)
+	case 4:
 		g.Add(soon, "want pair-%s do=delete", pair)
 		g.Add(soon+g.Early(), "want pair-%s size=1 class=shelf", pair)
 	case 1:
@@ -119,9 +122,14 @@ func randomDriver(g *workload.Generator, app string, at, soon time.Duration) {
 		}
 	}
 	if g.IntN(3) == 0 {
-		g.Add(at+g.Early(), "class std default=true")
-		g.Add(soon, "want lazy-%s size=1 class=none", app)
-		g.Add(soon+20*time.Second, "class std do=delete")
+		g.Add(at+g.Early(), "vol ready-%s size=1 class=%s", app, name)
+	}
+	if g.IntN(3) == 0 {
+		g.Add(workload.Pick(g, at, soon)+g.Early(), "class std default=true")
+		g.Add(workload.Pick(g, at, soon), "want lazy-%s size=1 class=none", app)
+		if g.IntN(2) == 0 {
+			g.Add(soon+20*time.Second, "class std do=delete")
+		}
 	}
 	g.Add(soon+g.Early(), "want made-%s-%d do=delete", app, g.IntN(2))
 }

@@ -33,9 +33,18 @@ func volumeExpanderEntry() Entry {
 			name := fmt.Sprintf("elastic-%s-%d", app, g.IntN(2))
 			g.Add(at, "elastic %s plugin=%s", name, workload.Pick(g, "ebs", "ebs", "csi"))
 			g.Add(at+g.Early(), "grow %s size=%d", name, 2+g.IntN(3))
-			if g.IntN(3) == 0 {
+			switch g.IntN(5) {
+			case 0:
 				g.Add(at+2*g.Early(), "unbind %s", name)
 				g.Add(soon, "unbind %s do=rebind", name)
+			case 1: // the volume is gone for a while
+				g.Add(at+g.Early(), "lose %s", name)
+				g.Add(soon+2*g.Early(), "restore %s plugin=ebs", name)
+			case 2: // the volume of an earlier claim of the name
+				g.Add(at-time.Second, "pvc %s", name)
+				g.Add(at-time.Second+time.Millisecond, "restore %s plugin=ebs", name)
+				g.Add(at-500*time.Millisecond, "pvc %s do=strip", name)
+				g.Add(at-400*time.Millisecond, "pvc %s do=delete", name)
 			}
 			g.Add(soon+g.Early(), "resized %s size=%d", name, 1+g.IntN(5))
 		}}},

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 	"github.com/standalone-kcm/controller-manager/test/suite/floor"
 )
 
@@ -17,7 +18,15 @@ const TerminatedThreshold = 5
 func podGCEntry() Entry {
 	return Entry{
 		Controller: "pod-garbage-collector-controller",
-		NoChoices:  "it reacts to pods that are evicted and nodes that are stopped and removed, which the environment does",
+		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			node := g.Node()
+			g.Add(at, "tolerant ends-%s n=%d node=%s", app, 1+g.IntN(5), node)
+			if g.IntN(2) == 0 {
+				g.Add(soon, "pod ends-%s n=%d do=evict", app, g.IntN(5))
+			}
+			g.Add(soon+g.Early(), "node %s do=%s", node, workload.Pick(g, "remove", "remove", "stop"))
+			g.Add(soon+g.While(), "node %s do=%s", node, workload.Pick(g, "start", "taint"))
+		}}},
 		Scenarios: []Scenario{
 			{Name: "pods have ended", Prepare: (*User).endedPods, Play: func(u *User) {
 				AwaitAll(u, TerminatedThreshold, func(*corev1.Pod) error { return nil })

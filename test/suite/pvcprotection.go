@@ -23,6 +23,7 @@ const claimProtection = "kubernetes.io/pvc-protection"
 func claimProtectionEntry() Entry {
 	return Entry{
 		Controller: "persistentvolumeclaim-protection-controller",
+		Needs:      []string{"persistentvolume-binder-controller"},
 		Operations: map[string]Operation{
 			"pvc":    pvc,                                                                                    // NAME: a claim; do=delete, strip, bind
 			"mount":  mount,                                                                                  // NAME claim=: a pod that uses the claim; image=; do=delete
@@ -34,11 +35,19 @@ func claimProtectionEntry() Entry {
 			if g.IntN(2) == 0 {
 				g.Add(at+g.Early(), "pvc %s do=bind", claim)
 			}
-			for i := range 1 + g.IntN(2) {
+			users := 1 + g.IntN(2)
+			for i := range users {
 				g.Add(at+g.Early(), "mount %s-user-%d claim=%s image=%s:1", claim, i, claim, workload.Pick(g, actors.Good, actors.Done, actors.Slow))
 			}
-			g.Add(soon+g.Early(), "pvc %s do=%s", claim, workload.Pick(g, "delete", "delete", "delete", "strip"))
-			for i := range 2 {
+			if g.IntN(4) == 0 { // pods end late, if kubelets do not work
+				node := g.Node()
+				g.Add(soon, "node %s do=stop", node)
+				g.Add(soon+10*time.Second+g.Early(), "node %s do=start", node)
+			}
+			if what := workload.Pick(g, "delete", "delete", "strip", "", ""); what != "" {
+				g.Add(soon+g.Early(), "pvc %s do=%s", claim, what)
+			}
+			for i := range g.IntN(users + 1) {
 				g.Add(soon+2*g.Early(), "%s %s-user-%d", workload.Pick(g, "mount do=delete", "atonce"), claim, i)
 			}
 		}}},

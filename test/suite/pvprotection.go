@@ -19,6 +19,7 @@ const volumeProtection = "kubernetes.io/pv-protection"
 func volumeProtectionEntry() Entry {
 	return Entry{
 		Controller: "persistentvolume-protection-controller",
+		Needs:      []string{"persistentvolume-binder-controller"},
 		Operations: map[string]Operation{
 			"volume": volume, // NAME: a PersistentVolume; phase=Bound, Released, Available: a claim takes it, goes, and lets it be free; do=delete, strip
 		},
@@ -27,7 +28,9 @@ func volumeProtectionEntry() Entry {
 			g.Add(at, "volume %s", name)
 			g.Add(soon, "volume %s phase=%s", name, workload.Pick(g, "Bound", "Bound", "Available", "Released"))
 			g.Add(soon+g.Early(), "volume %s do=%s", name, workload.Pick(g, "delete", "delete", "strip"))
-			g.Add(soon+2*g.Early(), "volume %s phase=Released", name)
+			if g.IntN(3) > 0 {
+				g.Add(soon+2*g.Early(), "volume %s phase=Released", name)
+			}
 		}}},
 		Settled: volumesSettled,
 		Scenarios: []Scenario{{Name: "volumes are deleted while they are bound", Play: func(u *User) {

@@ -25,12 +25,12 @@ func resourceQuotaEntry() Entry {
 			"fill":          fill,           // NAME n=: ConfigMaps, one after the other; delete=true
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-			g.Add(at, "resourcequota %s %s=%d", app, workload.Pick(g, "pods", "pods", "configmaps", "jobs"), g.IntN(12))
+			g.Add(at, "resourcequota %s %s=%d", app, workload.Pick(g, "pods", "configmaps", "configmaps", "jobs"), g.IntN(12))
 			g.Add(at, "fill %s n=%d", app, g.IntN(8))
 			if g.IntN(2) == 0 {
 				g.Add(soon, "fill %s delete=true", app)
 			}
-			g.Add(soon, "resourcequota %s %s", app, workload.Pick(g, "lift=true", "delete=true"))
+			g.Add(soon, "resourcequota %s %s", app, workload.Pick(g, "lift=true", "delete=true", "configmaps=5"))
 			g.Add(soon, "fill more-%s n=%d", app, g.IntN(8))
 		}}},
 		Settled: settledQuotas,

@@ -22,6 +22,9 @@ func serviceAccountEntry() Entry {
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			g.Add(at, "namespace %s", app)
+			if g.IntN(2) == 0 {
+				g.Add(at, "account %s a-%s", metav1.NamespaceDefault, app)
+			}
 			g.Add(soon, "account %s default delete=true", workload.Pick(g, app, metav1.NamespaceDefault))
 			if g.IntN(3) == 0 {
 				g.Add(soon+g.Early(), "namespace %s delete=true", app)

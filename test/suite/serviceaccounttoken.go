@@ -24,6 +24,10 @@ func serviceAccountTokenEntry() Entry {
 			g.Add(at, "account default %s%s", app, workload.Pick(g, "", "", " delete=true"))
 			g.Add(at, "token %s-%d account=%s", app, g.IntN(3), app)
 			g.Add(soon, "token %s-%d do=%s", app, g.IntN(3), workload.Pick(g, "delete", "clear", "homeless"))
+			if g.IntN(2) == 0 { // another one of the name
+				g.Add(soon+g.Early(), "account default %s delete=true", app)
+				g.Add(soon+g.Early(), "account default %s", app)
+			}
 		}}},
 		Settled:   tokensSettled,
 		Scenarios: tokenScenarios,

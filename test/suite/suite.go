@@ -4,6 +4,7 @@
 package suite
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -110,6 +111,11 @@ type Mutant struct {
 	// Script is run by test/simulation; it is one in which the mistake shows.
 	Script string
 	Oracle string // that must find it; others may find it as well. SettledOracle stands for Entry.Settled.
+	// Around is the controller with which random scripts stay that look for it. Mutants of an entry need not say it.
+	Around string
+	// Endless says why a run with it need not end, for a mistake with which a controller works for ever at one moment of virtual time.
+	// Other mistakes must be found by an oracle.
+	Endless string
 }
 
 // SettledOracle is the name by which violations are reported that Entry.Settled finds.
@@ -153,8 +159,14 @@ func MixOf(entries ...Entry) (m workload.Mix) {
 // Mutants returns the mutants of the runtime and of all entries.
 func Mutants() []Mutant {
 	all := slices.Clone(RuntimeMutants)
+	for i := range all {
+		all[i].Around = "deployment-controller" // which has most to do with ReplicaSets and pods
+	}
 	for _, e := range Entries() {
-		all = append(all, e.Mutants...)
+		for _, m := range e.Mutants {
+			m.Around = cmp.Or(m.Around, e.Controller)
+			all = append(all, m)
+		}
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
+	"github.com/standalone-kcm/controller-manager/test/faults"
 )
 
 // Each controller of the registry has an entry, in which nothing is missing.
@@ -68,5 +69,51 @@ func TestEntriesAreSound(t *testing.T) {
 	}
 	for _, m := range Mutants() {
 		name("mutants", m.Name)
+	}
+}
+
+// Random scripts around a controller run it, do what there are operations for, and meet resources that it works on. A seed is one script.
+func TestRandomAround(t *testing.T) {
+	for _, e := range Entries() {
+		own := resourcesOf(e.Controller)
+		met := 0
+		for seed := range uint64(20) {
+			s := RandomAround(e.Controller, seed)
+			if again := RandomAround(e.Controller, seed); again.String() != s.String() {
+				t.Errorf("%s: seed %d is two scripts:\n%s\n%s", e.Controller, seed, s, again)
+			}
+			if !slices.Contains(strings.Split(s.Settings["only"], ","), e.Controller) {
+				t.Errorf("%s: seed %d runs only %s", e.Controller, seed, s.Settings["only"])
+			}
+			faulty := false
+			for _, l := range s.Lines {
+				switch {
+				case l.Op() == "fault":
+					faulty = true
+					if f, err := faults.Parse(l); err != nil {
+						t.Errorf("%s: seed %d: %v", e.Controller, seed, err)
+					} else if resource, _, _ := strings.Cut(f.Resource, "/"); slices.Contains(own, resource) {
+						met++
+					}
+				case operations()[l.Op()] == nil:
+					t.Errorf("%s: seed %d: there is no operation for %q", e.Controller, seed, l)
+				}
+			}
+			if seed%2 == 1 && !faulty {
+				t.Errorf("%s: seed %d has no faults", e.Controller, seed)
+			}
+		}
+		if met == 0 && len(own) > 0 {
+			t.Errorf("%s: no fault meets what it works on: %v", e.Controller, own)
+		}
+	}
+}
+
+// Random scripts that look for a mutant stay with a controller that there is.
+func TestMutantsAreAroundControllers(t *testing.T) {
+	for _, m := range Mutants() {
+		if !slices.ContainsFunc(Entries(), func(e Entry) bool { return e.Controller == m.Around }) {
+			t.Errorf("%q is around %q", m.Name, m.Around)
+		}
 	}
 }

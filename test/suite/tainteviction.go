@@ -20,12 +20,12 @@ func taintEvictionEntry() Entry {
 			"tolerant": tolerantPods, // NAME n= node= seconds=: pods on a node that tolerate the taint drain so long; without seconds= for ever
 			"drain":    drain,        // NODE added=, in seconds ago: a NoExecute taint besides those that it has; do=end takes it off
 		},
-		Choices: []workload.Choice{{Weight: 3, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
-			node := fmt.Sprintf("node-%d", g.IntN(3))
+		Choices: []workload.Choice{{Weight: 2, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
+			node := g.Node()
 			g.Add(at, "tolerant tol-%s n=%d node=%s seconds=%d", app, 1+g.IntN(4), node, workload.Pick(g, 0, 5, 20, 60))
 			g.Add(soon, "drain %s", node)
 			g.Add(soon+workload.Pick(g, 2*time.Second, 10*time.Second, 30*time.Second), "drain %s do=end", node)
-		}}},
+		}}, {Weight: 1, Add: randomTaints}},
 		Settled: evictionsSettled,
 		Scenarios: []Scenario{{Name: "a node is drained by a taint", Play: func(u *User) {
 			node := u.newNode(700)
@@ -57,6 +57,24 @@ func taintEvictionEntry() Entry {
 				u.Wait("the pods are evicted", Patience, func() error { return u.remain(u.nodeName(701), 0) })
 			},
 		}},
+	}
+}
+
+// randomTaints has pods come to a node that has taints, of which some have effects on pods, and some were added long ago.
+func randomTaints(g *workload.Generator, app string, at, soon time.Duration) {
+	node := g.Node()
+	mark := func() {
+		g.Add(at, "mark %s taint=%s", node, workload.Pick(g, "NoExecute", "NoExecute", "NoSchedule", "PreferNoSchedule"))
+	}
+	if g.IntN(2) == 0 {
+		mark()
+	}
+	if g.IntN(3) > 0 {
+		g.Add(at+time.Millisecond, "drain %s added=%d", node, workload.Pick(g, 0, 30, 1000))
+	}
+	g.Add(soon, "tolerant late-%s n=%d node=%s%s", app, 1+g.IntN(3), node, workload.Pick(g, "", " seconds=0", " seconds=40", " seconds=600"))
+	if at = soon + g.Early(); g.IntN(3) == 0 {
+		mark() // in place of all that it has
 	}
 }
 

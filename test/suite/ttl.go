@@ -29,9 +29,10 @@ func nodeTTLEntry() Entry {
 		},
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, _ string, at, soon time.Duration) {
 			g.Add(at, "nodettl node-%d%s", g.IntN(3), workload.Pick(g, "", " value=7", " value=x", " value=00", " value=15"))
-			if g.IntN(4) == 0 {
-				g.Add(at, "crowd nodes=%d", workload.Pick(g, 90, 96, 99, 105))
-				g.Add(soon, "crowd nodes=%d", workload.Pick(g, 0, 80, 90, 99, 120))
+			if g.IntN(3) == 0 {
+				g.Add(at, "crowd nodes=%d", workload.Pick(g, 90, 96, 98, 99, 105))
+				g.Add(soon+10*time.Second, "crowd nodes=%d", workload.Pick(g, 0, 80, 90, 94, 99, 120))
+				g.Add(soon+20*time.Second+g.Early(), "%s", workload.Pick(g, "wait", "fault m0 stop back=1s"))
 			}
 		}}},
 		Settled: nodeTTLsSettled,

@@ -34,7 +34,14 @@ func classProtectionEntry() Entry {
 			if g.IntN(2) == 0 {
 				g.Add(at+g.Early(), "tunedisk tuned-%s class=%s", app, class)
 			}
-			g.Add(soon, "attributes %s do=%s", class, workload.Pick(g, "delete", "delete", "strip"))
+			if soon = soon + g.Early(); g.IntN(3) == 0 {
+				g.Add(soon, "attributes %s do=strip", class)
+				return
+			}
+			g.Add(soon, "attributes %s do=delete", class)
+			if g.IntN(3) == 0 {
+				return // who uses it stays
+			}
 			g.Add(soon+g.Early(), "%s tuned-%s", workload.Pick(g, "tuned do=delete", "untuned"), app)
 			g.Add(soon+2*g.Early(), "tunedisk tuned-%s do=delete", app)
 		}}},

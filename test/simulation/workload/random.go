@@ -72,6 +72,88 @@ func (m Mix) random(seed, stream uint64) script.Script {
 	return g.Script
 }
 
+// Around returns the script of a seed that stays with a few controllers: users do much to few objects, faults meet the resources of these
+// controllers, most of them at the time of an operation, and at times the world is left alone for minutes, before it is repaired. Scripts of
+// even seeds have no faults but those of the choices: some mistakes show only if nothing else goes wrong.
+func (m Mix) Around(seed uint64, controllers, resources []string) script.Script {
+	g := &Generator{Rand: rand.New(rand.NewPCG(seed, 10)), Script: script.Script{Seed: seed, Settings: map[string]string{}}}
+	g.settings()
+	g.Settings["only"] = strings.Join(controllers, ",")
+	g.Settings["garbage"] = Pick(g, "0", "1")
+	g.span = time.Duration(15+g.IntN(75)) * time.Second
+	g.apps = []string{"web", "api"}[:1+g.IntN(2)]
+	for _, app := range g.apps {
+		for _, begin := range m.Begin {
+			begin(g, app)
+		}
+	}
+	for range 3 + g.IntN(10) {
+		choices := m.Choices
+		if len(choices) == 0 || g.IntN(4) == 0 {
+			choices = ofEnvironment
+		}
+		at := 2*time.Second + g.at(g.span)
+		g.choose(choices).Add(g, g.App(), at, at+g.at(30*time.Second))
+	}
+	if seed%2 == 1 {
+		if len(resources) == 0 { // it is for all that there are
+			resources = faulty
+		}
+		g.faultsAround(resources)
+	}
+	if g.IntN(2) == 0 {
+		g.Add(2*g.span+time.Duration(g.IntN(400))*time.Second, "wait")
+	}
+	if g.Sort(); seed%2 == 1 && g.IntN(4) == 0 { // another one must lead when all faults have ended
+		g.Add(g.Lines[len(g.Lines)-1].At, "fault m0 crash writes=0 after=false back=%ds", 1+g.IntN(10))
+	}
+	return g.Script
+}
+
+// faultsAround adds faults, some at any time, and most shortly before or after something that users do.
+func (g *Generator) faultsAround(resources []string) {
+	operations := slices.Clone(g.Lines)
+	for range g.IntN(3) {
+		g.fault()
+	}
+	for range 1 + g.IntN(4) {
+		about := operations[g.IntN(len(operations))].At
+		at := max(0, about+Pick(g, -5*time.Second, -time.Second, -time.Second, -100*time.Millisecond, time.Millisecond, 20*time.Millisecond, time.Second))
+		g.faultOf(Pick(g, resources...), Pick(g, "m0", "m0", "m*"), at)
+	}
+}
+
+// faultOf adds something that goes wrong with a resource, or with the process that works on it.
+func (g *Generator) faultOf(resource, who string, at time.Duration) {
+	switch g.IntN(10) {
+	case 9: // the leader cannot renew its lease
+		g.Settings["managers"] = "2"
+		g.Add(at, "fault %s refuse code=%d resource=leases for=%ds", Pick(g, "m0", "m1"), Pick(g, 0, 500), 10+g.IntN(50))
+	case 8: // another one takes over that has not seen what has just happened
+		g.Settings["managers"] = "2"
+		first, next := Pick(g, "m0", "m1"), "m0"
+		if first == "m0" {
+			next = "m1"
+		}
+		g.Add(max(0, at-5*time.Second), "fault %s freeze %s for=%ds", next, resource, 30+g.IntN(60))
+		g.Add(at+Pick(g, time.Second, 2*time.Second, 5*time.Second), "fault %s crash writes=%d after=false back=60s", first, g.IntN(2))
+	case 0, 1:
+		g.Add(at, "fault %s freeze %s for=%ds hide=%t", who, resource, 10+g.IntN(70), g.IntN(3) == 0)
+	case 2:
+		g.Add(at, "fault %s delay %s %v for=%ds", who, resource, time.Duration(500+g.IntN(8000))*time.Millisecond, 10+g.IntN(60))
+	case 3, 4:
+		code := Pick(g, 0, 409, 409, 429, 500, 500, 504)
+		g.Add(at, "fault %s refuse n=%d code=%d after=%t resource=%s for=60s", who, 1+g.IntN(8), code, code != 409 && code != 429 && g.IntN(2) == 0,
+			resource+Pick(g, "", "", "/status"))
+	case 5:
+		g.Add(at, "fault %s refuse code=%d resource=%s for=%ds", who, Pick(g, 500, 409), resource+Pick(g, "", "/status"), 1+g.IntN(20))
+	case 6:
+		g.Add(at, "fault %s crash writes=%d after=%t back=%ds", who, g.IntN(4), g.IntN(2) == 0, Pick(g, 0, 1, 60))
+	case 7:
+		g.Add(at, "fault %s stop back=%ds", who, Pick(g, 0, 1, 30))
+	}
+}
+
 // choose draws one of the choices by their weights.
 func (g *Generator) choose(choices []Choice) Choice {
 	sum := 0
@@ -122,6 +204,14 @@ func (g *Generator) Early() time.Duration { return g.at(4 * time.Second) }
 func (g *Generator) at(within time.Duration) time.Duration {
 	grain := []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second}[g.IntN(3)]
 	return time.Duration(g.Int64N(int64(within))).Truncate(grain)
+}
+
+// Node draws a node of the script.
+func (g *Generator) Node() string { return fmt.Sprintf("node-%d", g.IntN(g.nodes)) }
+
+// While draws how long something is as it should not be: at times longer than it takes until a node is given up.
+func (g *Generator) While() time.Duration {
+	return time.Duration(Pick(g, 5+g.IntN(30), 45+g.IntN(60), 100+g.IntN(250), 380+g.IntN(120))) * time.Second
 }
 
 // App draws an app.
