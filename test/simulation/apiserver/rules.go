@@ -141,6 +141,7 @@ func coreRules() map[string]rules {
 		"endpoints":      {puttable: true, defaults: each(defaultEndpoints)},
 		"endpointslices": {generations: true, labelled: true, defaults: each(defaultEndpointSlice)},
 		"nodes": {
+			validate: validates(validateNode),
 			fields: asks(func(n *corev1.Node) fields.Set {
 				return fields.Set{"spec.unschedulable": strconv.FormatBool(n.Spec.Unschedulable)}
 			}),

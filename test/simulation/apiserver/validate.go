@@ -72,3 +72,11 @@ func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 func zero(v *intstr.IntOrString) bool {
 	return v == nil || v.Type == intstr.Int && v.IntVal == 0 || v.Type == intstr.String && v.StrVal == "0%"
 }
+
+// validateNode lets a node get its ranges once: nobody may change them after that, or add to them.
+func validateNode(n, old *corev1.Node) field.ErrorList {
+	if old == nil || len(old.Spec.PodCIDRs) == 0 || equality.Semantic.DeepEqual(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "podCIDRs"), "may not be changed once it is set")}
+}

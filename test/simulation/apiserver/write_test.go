@@ -295,3 +295,24 @@ func TestAttachmentsStatusKeepsTheMetadata(t *testing.T) {
 		t.Errorf("without a version: %v", err)
 	}
 }
+
+// A node gets its ranges once. A patch of somebody who has not seen them would add others.
+func TestRangesOfNodesStay(t *testing.T) {
+	s := New(1)
+	made(t, s, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	patch := func(text string) error {
+		_, err := s.Do(Write{Verb: Patch, Resource: "nodes", Name: "n", PatchType: types.StrategicMergePatchType, Patch: []byte(text)})
+		return err
+	}
+	if err := patch(`{"spec":{"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24"]}}`); err != nil {
+		t.Fatal(err)
+	}
+	for text, refused := range map[string]bool{
+		`{"spec":{"podCIDR":"10.0.2.0/24","podCIDRs":["10.0.2.0/24"]}}`: true,
+		`{"spec":{"unschedulable":true}}`:                               false,
+	} {
+		if err := patch(text); apierrors.IsInvalid(err) != refused {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
