@@ -68,10 +68,11 @@ func aDisk(g *workload.Generator, app string, at time.Duration) string {
 	return name
 }
 
-// randomMove has a pod with a volume come to another node, before or after the pod on the first node goes, while what attaches volumes works or not.
+// randomMove has a pod with a volume come to another node, before or after the pod on the first node goes. What attaches volumes may fail.
 func randomMove(g *workload.Generator, app string, at, soon time.Duration) {
 	name := aDisk(g, app, at)
-	g.Add(at+g.Early(), "use %s-a disk=%s node=%s image=%s:1", name, name, g.Node(), workload.Pick(g, actors.Good, actors.Good, actors.Slow, actors.Done))
+	g.Add(at+g.Early(), "use %s-a disk=%s node=%s image=%s:1", name, name, g.Node(),
+		workload.Pick(g, actors.Good, actors.Good, actors.Slow, actors.Done))
 	if what := workload.Pick(g, "", "fail", "stop", "hang"); what != "" {
 		g.Add(workload.Pick(g, at, soon-time.Second)+g.Early(), "attacher do=%s", what)
 		again := workload.Pick(g, g.Early(), g.While())

@@ -39,7 +39,8 @@ func bootstrapSignerEntry() Entry {
 			id := anyID(g)
 			g.Add(at, "bootstrap %s expires=%s", id, workload.Pick(g, "never", "20", "86400"))
 			g.Add(soon, "clusterinfo do=%s", workload.Pick(g, "delete", "blank", "forge", "forge", "add"))
-			g.Add(soon+g.Early(), "bootstrap %s %s", workload.Pick(g, id, anyID(g)), workload.Pick(g, "do=delete", "do=delete", "expires=never usage=false", "expires=never named=zzzzzz"))
+			g.Add(soon+g.Early(), "bootstrap %s %s", workload.Pick(g, id, anyID(g)),
+				workload.Pick(g, "do=delete", "do=delete", "expires=never usage=false", "expires=never named=zzzzzz"))
 		}}},
 		Settled:     signaturesSettled,
 		NoScenarios: noScenario,

@@ -31,7 +31,7 @@ func csrApprovingEntry() Entry {
 				if g.IntN(2) == 0 {
 					g.Add(soon, "csrdecide %s do=deny", name)
 				}
-				g.Add(soon+g.While(), "csrpermission do=grant")
+				g.Add(soon+time.Duration(g.IntN(20))*time.Second, "csrpermission do=grant") // or it would be asked about too long after that
 			}
 		}}},
 		Settled: approvalsSettled,

@@ -17,7 +17,8 @@ func csrCleanerEntry() Entry {
 		Choices: []workload.Choice{{Weight: 1, Add: func(g *workload.Generator, app string, at, soon time.Duration) {
 			name := fmt.Sprintf("%s-old-%d", app, g.IntN(3))
 			g.Add(at, "csr %s kind=%s", name, workload.Pick(g, serving, stranger, foreign))
-			g.Add(soon, "csrdecide %s do=%s ago=%d", name, workload.Pick(g, "approve", "deny"), workload.Pick(g, 0, 100, anHour-20, anHour, 24*anHour-20, 24*anHour))
+			g.Add(soon, "csrdecide %s do=%s ago=%d", name, workload.Pick(g, "approve", "deny"),
+				workload.Pick(g, 0, 100, anHour-20, anHour, 24*anHour-20, 24*anHour))
 		}}},
 		Settled: cleaningSettled,
 		Scenarios: []Scenario{{Name: "old requests for certificates", Play: func(u *User) {

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/standalone-kcm/controller-manager/pkg/controllers"
-	"github.com/standalone-kcm/controller-manager/pkg/manager"
+	"github.com/standalone-kcm/controller-manager/pkg/rbac"
 	"github.com/standalone-kcm/controller-manager/test/simulation/script"
 	"github.com/standalone-kcm/controller-manager/test/simulation/workload"
 )
@@ -25,8 +24,8 @@ func RandomFocused(seed uint64) script.Script {
 }
 
 // RandomAround returns the script of a seed that stays with one controller, and at times another one: users do much to few of its objects,
-// and faults meet the resources that it reads and writes. It finds the mistakes of the controller sooner than RandomFocused does.
-func RandomAround(controller string, seed uint64) script.Script {
+// and faults meet the resources that it has rights for. It finds the mistakes of the controller sooner than RandomFocused does.
+func RandomAround(controller string, rights rbac.Rights, seed uint64) script.Script {
 	random := rand.New(rand.NewPCG(seed, 12))
 	chosen := []Entry{entryOf(controller)}
 	if random.IntN(4) == 0 {
@@ -40,7 +39,7 @@ func RandomAround(controller string, seed uint64) script.Script {
 	for _, name := range chosen[0].Needs { // what happens to these objects concerns the controller
 		mix.Choices = append(mix.Choices, entryOf(name).Choices...)
 	}
-	return mix.Around(seed, running, resourcesOf(controller))
+	return mix.Around(seed, running, resourcesOf(rights))
 }
 
 func withChoices() []Entry {
@@ -69,11 +68,8 @@ func focusOn(chosen []Entry) (running []string, mix workload.Mix) {
 	return slices.Compact(running), mix
 }
 
-// resourcesOf are those that a controller reads and writes.
-func resourcesOf(controller string) (names []string) {
-	registry := controllers.Registry()
-	i := slices.IndexFunc(registry, func(c manager.Controller) bool { return c.Name == controller })
-	rights := registry[i].Rights()
+// resourcesOf are those that a controller reads and writes; none if it may do so with all.
+func resourcesOf(rights rbac.Rights) (names []string) {
 	for _, r := range rights.Caches {
 		names = append(names, r.Name)
 	}

@@ -29,6 +29,7 @@ func nodeLifecycleEntry() Entry {
 				g.Add(at, "crowd nodes=%d", 1+g.IntN(5)) // of which nobody is to make use
 			}
 			g.Add(at, "node spare-%s do=start", app)
+			g.Add(at, "node spare-%s do=cordon", app) // pods that come there would never end
 			g.Add(at, "tolerant on-spare-%s n=2 node=spare-%s", app, app)
 			g.Add(soon+5*time.Second, "node spare-%s do=stop", app)
 			if g.IntN(3) == 0 {

@@ -20,7 +20,7 @@ type Operation func(*User, script.Line) error
 var environment = map[string]Operation{
 	"pod":   disturbPod, // NAME n= do=delete, relabel, restore, evict
 	"quota": limitPods,  // pods=, -1 for none
-	"node":  node,       // NAME do=stop, start, remove, taint
+	"node":  node,       // NAME do=stop, start, remove, taint, cordon
 	"wait":  wait,       // nothing: the script goes on until then
 }
 
@@ -157,12 +157,14 @@ func node(u *User, l script.Line) error {
 		return u.machines().StartNode(name)
 	case "remove":
 		return u.machines().RemoveNode(name)
+	case "cordon":
+		return edit(u.as("admin"), name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	case "taint": // a stopped node is declared to be out of service
 		return edit(u.as("admin"), name, func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
 		})
 	default:
-		return fmt.Errorf("a node can be stopped, started, removed and tainted, not %q", do)
+		return fmt.Errorf("a node can be stopped, started, removed, tainted and cordoned, not %q", do)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 func volumeBinderEntry() Entry {
 	return Entry{
 		Controller: "persistentvolume-binder-controller",
+		Needs:      []string{"persistentvolumeclaim-protection-controller"}, // or no claim goes
 		Operations: map[string]Operation{
 			"class": class,       // NAME: a class of the driver; by=: of another one; mode=wait; default=true; fails=N or never; policy=Retain; do=delete
 			"vol":   makeVolume,  // NAME size= class= for=CLAIM uid=true policy= label=: a volume; do=delete, free
@@ -91,7 +92,8 @@ func randomClaims(g *workload.Generator, app string, at, soon time.Duration) {
 func randomPairs(g *workload.Generator, app string, at, soon time.Duration) {
 	pair := fmt.Sprintf("%s-%d", app, g.IntN(3))
 	g.Add(at+g.Early(), "vol mine-%s size=2 class=shelf for=pair-%s policy=%s", pair, pair, workload.Pick(g, "Retain", "Delete", "Recycle"))
-	g.Add(at+g.Early(), "%s pair-%s size=%d class=shelf %s", workload.Pick(g, "want", "want", "adopt"), pair, 1+g.IntN(3), workload.Pick(g, "", "volume=mine-"+pair))
+	g.Add(at+g.Early(), "%s pair-%s size=%d class=shelf %s", workload.Pick(g, "want", "want", "adopt"), pair, 1+g.IntN(3),
+		workload.Pick(g, "", "volume=mine-"+pair))
 	g.Add(at+g.Early(), "want rival-%s size=1 class=shelf %s", pair, workload.Pick(g, "", "volume=mine-"+pair))
 	switch g.IntN(5) {
 	case 0: // as a restore of a backup has it

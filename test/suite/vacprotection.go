@@ -21,6 +21,7 @@ const classProtection = "kubernetes.io/vac-protection"
 func classProtectionEntry() Entry {
 	return Entry{
 		Controller: "volumeattributesclass-protection-controller",
+		Needs:      []string{"persistentvolumeclaim-protection-controller"}, // or no claim goes
 		Operations: map[string]Operation{
 			"attributes": attributesClass, // NAME: a VolumeAttributesClass; do=delete, strip
 			"tuned":      tunedClaim,      // NAME class= by=spec: a claim that refers to the class; by=current, target: by its status, as a driver says; do=delete

@@ -72,9 +72,9 @@ func (m Mix) random(seed, stream uint64) script.Script {
 	return g.Script
 }
 
-// Around returns the script of a seed that stays with a few controllers: users do much to few objects, faults meet the resources of these
-// controllers, most of them at the time of an operation, and at times the world is left alone for minutes, before it is repaired. Scripts of
-// even seeds have no faults but those of the choices: some mistakes show only if nothing else goes wrong.
+// Around returns the script of a seed that stays with a few controllers. Users do much to few objects. Faults meet the resources of these
+// controllers, most of them at the time of an operation. At times the world is left alone for minutes, before it is repaired. Scripts of
+// even seeds have no faults but those of the choices, since some mistakes show only if nothing else goes wrong.
 func (m Mix) Around(seed uint64, controllers, resources []string) script.Script {
 	g := &Generator{Rand: rand.New(rand.NewPCG(seed, 10)), Script: script.Script{Seed: seed, Settings: map[string]string{}}}
 	g.settings()
@@ -118,8 +118,8 @@ func (g *Generator) faultsAround(resources []string) {
 	}
 	for range 1 + g.IntN(4) {
 		about := operations[g.IntN(len(operations))].At
-		at := max(0, about+Pick(g, -5*time.Second, -time.Second, -time.Second, -100*time.Millisecond, time.Millisecond, 20*time.Millisecond, time.Second))
-		g.faultOf(Pick(g, resources...), Pick(g, "m0", "m0", "m*"), at)
+		away := Pick(g, -5*time.Second, -time.Second, -time.Second, -100*time.Millisecond, time.Millisecond, 20*time.Millisecond, time.Second)
+		g.faultOf(Pick(g, resources...), Pick(g, "m0", "m0", "m*"), max(0, about+away))
 	}
 }
 
@@ -143,8 +143,8 @@ func (g *Generator) faultOf(resource, who string, at time.Duration) {
 		g.Add(at, "fault %s delay %s %v for=%ds", who, resource, time.Duration(500+g.IntN(8000))*time.Millisecond, 10+g.IntN(60))
 	case 3, 4:
 		code := Pick(g, 0, 409, 409, 429, 500, 500, 504)
-		g.Add(at, "fault %s refuse n=%d code=%d after=%t resource=%s for=60s", who, 1+g.IntN(8), code, code != 409 && code != 429 && g.IntN(2) == 0,
-			resource+Pick(g, "", "", "/status"))
+		n, after := 1+g.IntN(8), code != 409 && code != 429 && g.IntN(2) == 0
+		g.Add(at, "fault %s refuse n=%d code=%d after=%t resource=%s for=60s", who, n, code, after, resource+Pick(g, "", "", "/status"))
 	case 5:
 		g.Add(at, "fault %s refuse code=%d resource=%s for=%ds", who, Pick(g, 500, 409), resource+Pick(g, "", "/status"), 1+g.IntN(20))
 	case 6:
