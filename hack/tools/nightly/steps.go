@@ -58,14 +58,14 @@ func (n *night) logged(log *os.File, cmd *exec.Cmd) (output string, err error) {
 	return string(out), err
 }
 
-// mutants looks with random scripts for the known mistakes that such scripts find soon.
+// mutants looks with random scripts for all known mistakes: with the script that finds each, and with others for those that none finds.
 func mutants(n *night, log *os.File, _ time.Duration) outcome {
 	program := filepath.Join(n.logs, "simulation.test")
 	if _, err := n.logged(log, n.command(context.Background(), nil, "sh", "-c", n.simulate+" -c -o '"+program+"'")); err != nil {
 		return outcome{"", err}
 	}
 	out, err := n.logged(log, n.command(context.Background(), []string{"SIM_PROGRAM=" + program}, "go", "test", "-count=1", "-v", "-timeout=1h",
-		"-run=^TestMutantsAtRandom$", "./test/mutation"))
+		"-run=^TestMutantsAtRandom$", "./test/mutation", "-others=20", fmt.Sprint("-first=", n.seed)))
 	return counted(passed(out, "TestMutantsAtRandom/all/"), "mutants", err)
 }
 
