@@ -198,7 +198,7 @@ var taintEvictionMutants = []Mutant{
 	},
 	{
 		Name:   "taints without effect on pods count",
-		Edits:  []Edit{{taintEvictionFolder + "plan.go", "if t.Effect != corev1.TaintEffectNoExecute {", "if t.Effect == corev1.TaintEffectPreferNoSchedule {"}},
+		Edits:  []Edit{{taintEvictionFolder + "observe.go", "return t.Effect != corev1.TaintEffectNoExecute })", "return t.Effect == corev1.TaintEffectPreferNoSchedule })"}},
 		Script: withoutElection + "\n\t\t\tat 1s   tolerant t n=3 node=node-0\n\t\t\tat 10s  drain node-0\n\t\t\tat 20s  mark node-0 taint=NoSchedule\n\t\t\tat 21s  drain node-0",
 		Oracle: "S27",
 	},
