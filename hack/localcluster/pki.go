@@ -110,7 +110,7 @@ func newCA(name string, key crypto.Signer) (*authority, error) {
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: name},
 		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.AddDate(1, 0, 0),
+		NotAfter:              now.AddDate(10, 0, 0), // longer than any certificate that a manager signs with it: that would end with it
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign,

@@ -54,8 +54,9 @@ func (p pool) flag() string { return fmt.Sprintf("--cluster-cidr=10.0.0.0/%d,fd0
 //
 //	MANAGER_BINARY=$(go -C hack/localcluster run . path kube-controller-manager) \
 //		go test ./test/chaos -count=1 -v -timeout=30m -run '^TestRangesOfNodes$/^every_patch' -ranged=1000
+//
+// It runs alone: with more than a hundred nodes the node TTL controller gives another annotation to the nodes that all runs share.
 func TestRangesOfNodes(t *testing.T) {
-	t.Parallel()
 	c := cluster.Start(t)
 	nodes, some := 1000, rangeFaults
 	if !full {
@@ -73,9 +74,6 @@ func TestRangesOfNodes(t *testing.T) {
 	p := poolOf(nodes)
 	for _, f := range some {
 		t.Run(f.name, func(t *testing.T) {
-			if nodes < 100 { // many nodes keep both kwok and the API server busy
-				t.Parallel()
-			}
 			r := newRun(t, c, tally, p.flag())
 			t.Cleanup(func() { r.replayBy(environment(), fmt.Sprint("-ranged=", nodes)) })
 			defer r.logRanges(p)

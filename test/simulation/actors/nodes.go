@@ -2,7 +2,6 @@ package actors
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -46,7 +45,7 @@ func (c *Cluster) works(name string) error {
 	}
 	if err == nil {
 		_, err = Edit(c.server, "admin", "", name, "", func(n *corev1.Node) {
-			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), drivesPodsAway)
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 		})
 	}
 	return err
@@ -106,9 +105,4 @@ func (c *Cluster) podsOn(node string) (on []*corev1.Pod) {
 		}
 	}
 	return on
-}
-
-// drivesPodsAway reports whether a taint that people give to nodes keeps pods from ever coming to rest there: this scheduler looks at no taints.
-func drivesPodsAway(t corev1.Taint) bool {
-	return t.Key == corev1.TaintNodeOutOfService || strings.HasPrefix(t.Key, "example.com/") && t.Effect == corev1.TaintEffectNoExecute
 }
