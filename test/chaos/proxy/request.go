@@ -20,12 +20,16 @@ type Request struct {
 // clusterScoped are the resources that belong to no namespace: a manager with the garbage collector asks for all that there are.
 var clusterScoped = strings.Fields(`
 	apiservices certificatesigningrequests clusterrolebindings clusterroles clustertrustbundles componentstatuses csidrivers csinodes
-	customresourcedefinitions deviceclasses flowschemas ingressclasses ipaddresses mutatingadmissionpolicies
+	customresourcedefinitions deviceclasses devicetaintrules flowschemas ingressclasses ipaddresses mutatingadmissionpolicies
 	mutatingadmissionpolicybindings mutatingwebhookconfigurations namespaces nodes persistentvolumes priorityclasses
 	prioritylevelconfigurations resourceslices runtimeclasses selfsubjectaccessreviews selfsubjectreviews selfsubjectrulesreviews
 	servicecidrs storageclasses storageversionmigrations subjectaccessreviews tokenreviews validatingadmissionpolicies
 	validatingadmissionpolicybindings validatingwebhookconfigurations volumeattachments volumeattributesclasses
 `)
+
+// IsClusterScoped reports whether the proxy knows that a resource belongs to no namespace. Lists of others become lists of one namespace, which a
+// server does not have of these.
+func IsClusterScoped(resource string) bool { return slices.Contains(clusterScoped, resource) }
 
 // parseRequest reads a request. If only is not empty, a list or watch of all namespaces becomes one of that namespace, in
 // r's URL too. Of Namespaces themselves it is the only one, and of other objects of the whole cluster those that are made for it are.
@@ -35,7 +39,7 @@ func parseRequest(r *http.Request, only string) Request {
 	if all && r.URL.Query().Get("fieldSelector") == "metadata.namespace="+corev1.NamespaceNodeLease {
 		all, request.Namespace = false, corev1.NamespaceNodeLease // of all nodes, as they are nobody's
 	}
-	if only != "" && all && !slices.Contains(clusterScoped, request.Resource) {
+	if only != "" && all && !IsClusterScoped(request.Resource) {
 		request.Namespace = only
 		scope := strings.TrimSuffix(strings.TrimRight(r.URL.Path, "/"), request.Resource)
 		r.URL.Path, r.URL.RawPath = scope+"namespaces/"+only+"/"+request.Resource, ""
