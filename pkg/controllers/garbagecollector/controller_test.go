@@ -63,10 +63,10 @@ func TestDot(t *testing.T) {
 	w.see(setKind, object("set"))
 	w.see(podKind, object("a", ownedBy(setKind, "set")), object("b", ownedBy(setKind, "never-seen")))
 	var all, part strings.Builder
-	if err := w.writeDot(&all); err != nil {
+	if err := writeDot(&all, w.draw()); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.writeDot(&part, "set", "no such uid"); err != nil {
+	if err := writeDot(&part, w.draw("set", "no such uid")); err != nil {
 		t.Fatal(err)
 	}
 	want := `strict digraph full {

@@ -106,7 +106,7 @@ func (w *world) forget(uid types.UID, certain bool) effects {
 }
 
 func (w *world) add(e effects) {
-	w.effects.remove = append(w.effects.remove, e.remove...)
+	w.effects.remove = append(append(w.effects.remove, e.remove...), e.review...)
 	w.effects.orphan = append(w.effects.orphan, e.orphan...)
 	w.effects.verify = append(w.effects.verify, e.verify...)
 	w.effects.foreign = append(w.effects.foreign, e.foreign...)

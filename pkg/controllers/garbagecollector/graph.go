@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,8 +32,14 @@ type graph struct {
 	cleared sets.Set[*node]
 }
 
-// rememberedMissing is how many owners without dependents are remembered.
-const rememberedMissing = 1000
+const (
+	// rememberedMissing is how many owners without dependents are remembered.
+	rememberedMissing = 1000
+	// mostStatedMissing is how many variants of such an owner are. References nearly always state one.
+	mostStatedMissing = 10
+	// mostForeign is how many references to owners in other namespaces one change tells people of.
+	mostForeign = 10
+)
 
 func newGraph() *graph {
 	return &graph{
@@ -68,6 +73,7 @@ type node struct {
 	uid             types.UID
 	version         string
 	owners          []metav1.OwnerReference // dependents of one owner share a list
+	byUID           map[types.UID][]int     // where in owners a uid is; nil unless there are many
 	finalizers      []string
 	deleting        bool
 	attempt         *attempt // the last deletion that was tried; nil if none was, or it has failed
@@ -77,8 +83,15 @@ type node struct {
 // owner is what is known of a uid that is referred to.
 type owner struct {
 	dependents map[*node]struct{}
-	refs       []metav1.OwnerReference    // those of the latest dependent, for others to share
-	stated     map[statedOwner]ownerState // owners that references to the uid state, and that no node is
+	blocking   map[*node]struct{}         // dependents with a blocking reference to the uid; nil until an owner waits for them
+	refs       []metav1.OwnerReference    // those of the latest dependent that names it first, for others to share
+	stated     map[statedOwner]*statement // owners that references to the uid state, and that no node is
+}
+
+// statement is what is known of an owner as references state it, and which dependents state it.
+type statement struct {
+	ownerState
+	by map[*node]struct{}
 }
 
 // statedOwner is an owner as references state it, for which there is no node: the owner does not exist, or it has not been seen yet, or
@@ -103,6 +116,7 @@ const (
 // effects are what a change of the graph leads to.
 type effects struct {
 	remove  []*node // objects to decide about
+	review  []*node // objects to decide about, after what else happens to them in a moment
 	orphan  []*node // objects whose dependents are to be orphaned
 	verify  []statedOwner
 	foreign []foreignReference
@@ -136,7 +150,7 @@ func (n *node) object() *metav1.PartialObjectMetadata {
 // unchanged reports whether the graph knows all that it needs of the object.
 func (n *node) unchanged(k *resourceKind, o *metav1.PartialObjectMetadata) bool {
 	return n.kind == k && n.deleting == (o.DeletionTimestamp != nil) &&
-		slices.Equal(n.finalizers, o.Finalizers) && equality.Semantic.DeepEqual(n.owners, o.OwnerReferences)
+		slices.Equal(n.finalizers, o.Finalizers) && sameReferences(n.owners, o.OwnerReferences)
 }
 
 // twins are all objects with the uid.
@@ -230,8 +244,8 @@ func (g *graph) observe(k *resourceKind, o *metav1.PartialObjectMetadata) (e eff
 	} else {
 		before = *n
 	}
-	n.kind, n.version = k, o.ResourceVersion
-	n.owners, n.finalizers, n.deleting = o.OwnerReferences, o.Finalizers, o.DeletionTimestamp != nil
+	n.kind, n.version, n.finalizers, n.deleting = k, o.ResourceVersion, o.Finalizers, o.DeletionTimestamp != nil
+	n.setOwners(g.shared(o.OwnerReferences))
 	g.relink(n, before.owners, &e)
 	if before.kind == nil || before.kind.GroupKind() != k.GroupKind() {
 		g.resolve(n, &e)
@@ -263,12 +277,20 @@ func (g *graph) deletionBegins(n, before *node, e *effects) {
 
 // relink brings the owners of n up to date.
 func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
-	for _, ref := range before {
-		if blocks(ref) && !slices.ContainsFunc(n.owners, func(r metav1.OwnerReference) bool { return r.UID == ref.UID && blocks(r) }) {
-			g.unblock(ref.UID, e)
+	known := make(map[reference]bool, len(before))
+	if len(before) > 0 {
+		owners, blocked := uidsOf(n.owners, nil), uidsOf(n.owners, blocks)
+		for _, ref := range before {
+			known[referenceOf(ref)] = true
+			g.unstate(n, ref)
 		}
-		if !refersTo(n.owners, ref.UID) {
-			g.unlink(n, ref.UID)
+		for _, ref := range before {
+			if blocks(ref) && !blocked[ref.UID] {
+				g.unblock(n, ref.UID, e)
+			}
+			if !owners[ref.UID] {
+				g.unlink(n, ref.UID)
+			}
 		}
 	}
 	for _, ref := range n.owners {
@@ -277,21 +299,36 @@ func (g *graph) relink(n *node, before []metav1.OwnerReference, e *effects) {
 			o = g.newOwner(ref.UID)
 		}
 		o.dependents[n] = struct{}{}
-		if equality.Semantic.DeepEqual(o.refs, n.owners) {
-			n.owners = o.refs
-		} else {
-			o.refs = n.owners
+		if o.blocking != nil && blocks(ref) {
+			o.blocking[n] = struct{}{}
 		}
-		known := slices.ContainsFunc(before, func(r metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(r, ref) })
-		g.checkReference(n, ref, !known, e)
+		g.checkReference(n, ref, !known[referenceOf(ref)], e)
 	}
 }
 
-// unblock queues an owner that waits for its dependents, because one does not block it any more (GC-24, GC-26).
-func (g *graph) unblock(uid types.UID, e *effects) {
-	for n := range g.twins(uid) {
-		if n.waiting() {
-			e.remove = append(e.remove, n)
+// shared returns the list of references that the dependents of its first owner share, if it says the same.
+func (g *graph) shared(refs []metav1.OwnerReference) []metav1.OwnerReference {
+	if len(refs) == 0 {
+		return nil
+	}
+	o := g.owners[refs[0].UID]
+	if o == nil {
+		o = g.newOwner(refs[0].UID)
+	}
+	if !sameReferences(o.refs, refs) {
+		o.refs = refs
+	}
+	return o.refs
+}
+
+// unblock queues an owner that waits for its dependents, because n does not block it any more (GC-24, GC-26).
+func (g *graph) unblock(n *node, uid types.UID, e *effects) {
+	if o := g.owners[uid]; o != nil {
+		delete(o.blocking, n)
+	}
+	for owner := range g.twins(uid) {
+		if owner.waiting() {
+			e.review = append(e.review, owner)
 		}
 	}
 }
@@ -302,12 +339,13 @@ func (g *graph) unlink(n *node, uid types.UID) {
 	if o == nil {
 		return
 	}
+	delete(o.blocking, n)
 	if delete(o.dependents, n); len(o.dependents) > 0 {
 		return
 	}
 	delete(g.owners, uid)
-	maps.DeleteFunc(o.stated, func(_ statedOwner, s ownerState) bool { return s != absent && s != notFound })
-	if len(o.stated) > 0 {
+	maps.DeleteFunc(o.stated, func(_ statedOwner, s *statement) bool { return s.ownerState != absent && s.ownerState != notFound })
+	if len(o.stated) > 0 && len(o.stated) <= mostStatedMissing {
 		g.missing.Add(uid, o.stated)
 	}
 }
@@ -316,7 +354,7 @@ func (g *graph) unlink(n *node, uid types.UID) {
 func (g *graph) newOwner(uid types.UID) *owner {
 	o := &owner{dependents: map[*node]struct{}{}}
 	if known, ok := g.missing.Get(uid); ok {
-		o.stated = known.(map[statedOwner]ownerState)
+		o.stated = known.(map[statedOwner]*statement)
 		g.missing.Remove(uid)
 	}
 	g.owners[uid] = o
@@ -328,13 +366,22 @@ func (g *graph) checkReference(n *node, ref metav1.OwnerReference, tell bool, e 
 	if g.ownerOf(n, ref) != nil {
 		return
 	}
-	if tell && g.isForeign(n, ref) {
+	if tell && len(e.foreign) < mostForeign && g.isForeign(n, ref) {
 		e.foreign = append(e.foreign, foreignReference{n.object(), ref})
 	}
-	o, c := g.owners[ref.UID], g.statedBy(n, ref)
-	if _, ok := o.stated[c]; !ok {
-		o.note(c, unverified)
+	c := g.statedBy(n, ref)
+	s, known := g.owners[ref.UID].statement(c)
+	if s.by[n] = struct{}{}; !known {
 		e.verify = append(e.verify, c)
+	}
+}
+
+// unstate forgets that n states an owner by a reference that it has no more. What is known of that owner stays.
+func (g *graph) unstate(n *node, ref metav1.OwnerReference) {
+	if o := g.owners[ref.UID]; o != nil {
+		if s := o.stated[g.statedBy(n, ref)]; s != nil {
+			delete(s.by, n)
+		}
 	}
 }
 
@@ -348,11 +395,17 @@ func (g *graph) isForeign(n *node, ref metav1.OwnerReference) bool {
 	return false
 }
 
-func (o *owner) note(c statedOwner, s ownerState) {
-	if o.stated == nil {
-		o.stated = map[statedOwner]ownerState{}
+// statement returns what is known of an owner as references state it. It is unverified if nothing was known.
+func (o *owner) statement(c statedOwner) (s *statement, known bool) {
+	if s, known = o.stated[c]; known {
+		return s, true
 	}
+	if o.stated == nil {
+		o.stated = map[statedOwner]*statement{}
+	}
+	s = &statement{by: map[*node]struct{}{}}
 	o.stated[c] = s
+	return s, false
 }
 
 func (g *graph) statedBy(n *node, ref metav1.OwnerReference) statedOwner {
@@ -393,7 +446,7 @@ func (g *graph) dependentsOf(n *node) func(yield func(*node) bool) {
 			return
 		}
 		for d := range o.dependents {
-			if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.matches(d, ref) }) && !yield(d) {
+			if d.refersTo(n) && !yield(d) {
 				return
 			}
 		}
@@ -406,12 +459,10 @@ func (g *graph) resolve(n *node, e *effects) {
 	if o == nil {
 		return
 	}
-	maps.DeleteFunc(o.stated, func(c statedOwner, _ ownerState) bool { return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name) })
+	maps.DeleteFunc(o.stated, func(c statedOwner, _ *statement) bool { return n.isNamed(c.apiVersion, c.kind, c.namespace, c.name) })
 	for d := range o.dependents {
-		for _, ref := range d.owners {
-			if ref.UID == n.uid {
-				g.checkReference(d, ref, true, e)
-			}
+		for ref := range d.refsTo(n.uid) {
+			g.checkReference(d, ref, true, e)
 		}
 		if len(d.owners) > 1 {
 			g.consider(d, e)
@@ -419,9 +470,14 @@ func (g *graph) resolve(n *node, e *effects) {
 	}
 }
 
-// consider queues a node if one of its references may have to go, and what all of them are is known.
+// consider queues a node if one of its references may have to go, and what all of them are is known. Of many references, it leaves that to
+// the decision.
 func (g *graph) consider(n *node, e *effects) {
-	if n.deleting {
+	switch {
+	case n.deleting:
+		return
+	case n.byUID != nil:
+		e.review = append(e.review, n)
 		return
 	}
 	act := false
@@ -450,20 +506,25 @@ func (g *graph) considerDependents(n *node, e *effects) {
 func (g *graph) forget(n *node, certain bool) (e effects) {
 	g.drop(n)
 	for _, ref := range n.owners {
+		g.unstate(n, ref)
+	}
+	for _, ref := range n.owners {
+		g.unblock(n, ref.UID, &e)
 		g.unlink(n, ref.UID)
-		g.unblock(ref.UID, &e)
 	}
 	o := g.owners[n.uid]
 	for d := range g.dependentsOf(n) {
-		for _, ref := range d.owners {
+		for ref := range d.refsTo(n.uid) {
 			if !n.matches(d, ref) || g.ownerOf(d, ref) != nil {
 				continue
 			}
 			c := g.statedBy(d, ref)
+			s, known := o.statement(c)
+			s.by[d] = struct{}{}
 			if certain {
-				o.note(c, absent)
-			} else if s, ok := o.stated[c]; !ok || s != unverified {
-				o.note(c, unverified)
+				s.ownerState = absent
+			} else if !known || s.ownerState != unverified {
+				s.ownerState = unverified
 				e.verify = append(e.verify, c)
 			}
 		}
@@ -475,47 +536,41 @@ func (g *graph) forget(n *node, certain bool) (e effects) {
 }
 
 // verified notes what a live read has said of an owner, and queues the dependents that state it (GC-20, GC-22).
-func (g *graph) verified(c statedOwner, s ownerState) (e effects) {
-	o := g.owners[c.uid]
-	if o == nil {
+func (g *graph) verified(c statedOwner, state ownerState) (e effects) {
+	s := g.statementOf(c)
+	if s == nil || s.ownerState == state {
 		return e
 	}
-	if before, ok := o.stated[c]; !ok || before == s {
-		return e
-	}
-	o.stated[c] = s
-	for d := range g.dependentsStating(c) {
+	s.ownerState = state
+	for d := range s.by {
 		g.consider(d, &e)
 	}
 	return e
 }
 
+// statementOf returns what is known of an owner as references state it; nil if none does.
+func (g *graph) statementOf(c statedOwner) *statement {
+	if o := g.owners[c.uid]; o != nil {
+		return o.stated[c]
+	}
+	return nil
+}
+
 // isStated reports whether dependents still state the owner. Otherwise it is forgotten.
 func (g *graph) isStated(c statedOwner) bool {
-	o := g.owners[c.uid]
-	if o == nil {
-		return false
+	s := g.statementOf(c)
+	if s != nil && len(s.by) == 0 {
+		delete(g.owners[c.uid].stated, c)
 	}
-	if _, ok := o.stated[c]; !ok {
-		return false
-	}
-	for range g.dependentsStating(c) {
-		return true
-	}
-	delete(o.stated, c)
-	return false
+	return s != nil && len(s.by) > 0
 }
 
 // dependentsStating are the dependents that state the owner.
-func (g *graph) dependentsStating(c statedOwner) func(yield func(*node) bool) {
-	return func(yield func(*node) bool) {
-		for d := range g.owners[c.uid].dependents {
-			states := func(ref metav1.OwnerReference) bool { return ref.UID == c.uid && g.statedBy(d, ref) == c }
-			if slices.ContainsFunc(d.owners, states) && !yield(d) {
-				return
-			}
-		}
+func (g *graph) dependentsStating(c statedOwner) map[*node]struct{} {
+	if s := g.statementOf(c); s != nil {
+		return s.by
 	}
+	return nil
 }
 
 // redefine gives the objects of a resource another kind than before.
@@ -535,28 +590,19 @@ func (g *graph) setScope(kind schema.GroupKind, clusterScoped bool) (e effects) 
 		return e
 	}
 	g.clusterScoped[kind] = clusterScoped
+	of := func(c statedOwner, _ *statement) bool { return c.groupVersionKind().GroupKind() == kind }
 	for uid, o := range g.owners {
-		for _, c := range slices.Collect(maps.Keys(o.stated)) {
-			if c.groupVersionKind().GroupKind() != kind {
-				continue
-			}
-			delete(o.stated, c)
-			for d := range o.dependents {
-				for _, ref := range d.owners {
-					if ref.UID == uid {
-						g.checkReference(d, ref, false, &e)
-					}
+		stated := len(o.stated)
+		if maps.DeleteFunc(o.stated, of); len(o.stated) == stated {
+			continue
+		}
+		for d := range o.dependents {
+			for ref := range d.refsTo(uid) {
+				if schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() == kind {
+					g.checkReference(d, ref, false, &e)
 				}
 			}
 		}
 	}
 	return e
-}
-
-func blocks(ref metav1.OwnerReference) bool {
-	return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
-}
-
-func refersTo(refs []metav1.OwnerReference, uid types.UID) bool {
-	return slices.ContainsFunc(refs, func(r metav1.OwnerReference) bool { return r.UID == uid })
 }

@@ -49,15 +49,16 @@ func (g *graph) referenceState(n *node, ref metav1.OwnerReference) referenceStat
 	case found != nil:
 		return ownerExists
 	}
-	switch g.owners[ref.UID].stated[g.statedBy(n, ref)] {
-	case absent, notFound:
-		return ownerAbsent
-	case present:
+	s := g.owners[ref.UID].stated[g.statedBy(n, ref)]
+	switch {
+	case s == nil, s.ownerState == unverified:
+		return unknown
+	case s.ownerState == present:
 		return ownerExists
-	case unresolvable:
+	case s.ownerState == unresolvable:
 		return ownerUnresolvable
 	}
-	return unknown
+	return ownerAbsent
 }
 
 // decide decides about one object of the delete queue (GC-28 to GC-46).
@@ -98,8 +99,9 @@ func (g *graph) decide(now time.Time, n *node) decision {
 // uid of an owner stays, even if the rest of it is wrong.
 func keep(n *node, existing []metav1.OwnerReference) decision {
 	var kept []metav1.OwnerReference
+	exists := uidsOf(existing, nil)
 	for _, ref := range n.owners {
-		if refersTo(existing, ref.UID) {
+		if exists[ref.UID] {
 			kept = append(kept, ref)
 		}
 	}
@@ -164,30 +166,55 @@ func remove(n *node, policy metav1.DeletionPropagation, why string) decision {
 	return decision{Plan: plan.Plan{Steps: []plan.Step{step}, Why: why, Requeue: attemptLasts}, deletes: true}
 }
 
-// decideForeground releases an object that waits for its dependents, if none is left that blocks it (GC-44, GC-45).
+// decideForeground releases an object that waits for its dependents, if none is left that blocks it (GC-44, GC-45). While there are many, it
+// looks at some.
 func (g *graph) decideForeground(n *node) decision {
-	var blocking []*node
-	for d := range g.dependentsOf(n) {
-		if twin := g.twinOf(d, n); d == n || twin != nil && !twin.waiting() {
-			continue
-		}
-		if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.matches(d, ref) && blocks(ref) }) {
-			blocking = append(blocking, d)
-		}
-	}
+	blocking, all := g.someBlocking(n)
 	if len(blocking) == 0 {
 		if !g.knowsDependents(n) {
 			return unlisted()
 		}
 		return released(n, metav1.FinalizerDeleteDependents, "none of its dependents blocks its deletion any more")
 	}
-	d := because("waits for %d dependents that block its deletion: %s", len(blocking), some(blocking))
+	d := because("waits for %d dependents that block its deletion: %s", all, some(blocking))
 	for _, b := range blocking {
 		if !b.deleting && (b.attempt == nil || b.attempt.version != b.version) {
 			d.enqueue = append(d.enqueue, b)
 		}
 	}
 	return d
+}
+
+// mostBlocking is how many dependents are looked at that block an object. Each of them is queued when the object begins to wait, and again
+// when its own deletion fails.
+const mostBlocking = 100
+
+// someBlocking returns some of the dependents that block the deletion of an object, none if none does, and how many there are about.
+func (g *graph) someBlocking(n *node) (blocking []*node, all int) {
+	o := g.owners[n.uid]
+	if o == nil {
+		return nil, 0
+	}
+	if o.blocking == nil {
+		o.blocking = map[*node]struct{}{}
+		for d := range o.dependents {
+			if d.blocksUID(n.uid) {
+				o.blocking[d] = struct{}{}
+			}
+		}
+	}
+	all = len(o.blocking)
+	for d := range o.blocking {
+		switch twin := g.twinOf(d, n); {
+		case d == n, twin != nil && !twin.waiting(), !d.blocksOwner(n):
+			all--
+			continue
+		}
+		if blocking = append(blocking, d); len(blocking) == mostBlocking {
+			break
+		}
+	}
+	return blocking, all
 }
 
 // decideOrphan takes the references to an object off its dependents, and then releases it (GC-47, GC-48).
@@ -216,8 +243,8 @@ func (g *graph) decideOrphan(n *node) decision {
 // twinOf returns another owner of the dependent that has the uid of n, nil if there is none. As references are removed by uid, the one to
 // n cannot be removed then.
 func (g *graph) twinOf(dependent, n *node) *node {
-	for _, ref := range dependent.owners {
-		if owner := g.ownerOf(dependent, ref); ref.UID == n.uid && owner != nil && owner != n {
+	for ref := range dependent.refsTo(n.uid) {
+		if owner := g.ownerOf(dependent, ref); owner != nil && owner != n {
 			return owner
 		}
 	}
@@ -248,10 +275,16 @@ func because(why string, values ...any) decision {
 	return decision{Plan: plan.Plan{Why: fmt.Sprintf(why, values...)}}
 }
 
+// mostDescribed is how many owners a sentence names.
+const mostDescribed = 10
+
 func describe(refs []metav1.OwnerReference) string {
 	var all []string
-	for _, ref := range refs {
+	for _, ref := range refs[:min(mostDescribed, len(refs))] {
 		all = append(all, fmt.Sprintf("%s %s (%s, uid %s)", ref.Kind, ref.Name, ref.APIVersion, ref.UID))
+	}
+	if more := len(refs) - len(all); more > 0 {
+		all = append(all, fmt.Sprintf("%d others", more))
 	}
 	return strings.Join(all, " nor ")
 }

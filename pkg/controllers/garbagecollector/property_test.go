@@ -225,6 +225,7 @@ func (m *model) deliver(kind string, missed bool) {
 }
 
 func (m *model) queue(e effects) {
+	e.remove = append(e.remove, e.review...)
 	sortNodes(e.remove) // the order of a map's keys would not be reproducible
 	sortNodes(e.orphan)
 	slices.SortFunc(e.verify, func(a, b statedOwner) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
@@ -374,9 +375,8 @@ func (m *model) collectorChanges(step plan.Change) bool {
 		return false // as of a custom resource, which is changed under a precondition
 	}
 	after := &stored{s.kind, s.DeepCopy()}
-	after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(r metav1.OwnerReference) bool {
-		return refersTo(step.Old.GetOwnerReferences(), r.UID) && !refersTo(step.New.GetOwnerReferences(), r.UID)
-	})
+	named, left := uidsOf(step.Old.GetOwnerReferences(), nil), uidsOf(step.New.GetOwnerReferences(), nil)
+	after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(r metav1.OwnerReference) bool { return named[r.UID] && !left[r.UID] })
 	for i, r := range after.OwnerReferences {
 		for _, changed := range step.New.GetOwnerReferences() {
 			if changed.UID == r.UID {

@@ -1,9 +1,7 @@
 package garbagecollector
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -34,6 +32,9 @@ import (
 const (
 	discoverEvery = 30 * time.Second
 	syncTimeout   = 30 * time.Second
+	// reviewEach is how long a decision waits for each of many owners, reviewMany for many dependents.
+	reviewEach = 100 * time.Microsecond
+	reviewMany = 100 * time.Millisecond
 )
 
 // runner runs the garbage collector.
@@ -49,10 +50,10 @@ type runner struct {
 	workers    int
 	syncErrors *metrics.Counter
 	brake      *brake.Brake
+	health     health
+	rendering  sync.Mutex // held while the graph is written out, which is large
 
-	mu           sync.Mutex             // guards all that follows
-	sub          *metadata.Subscription // nil while it does not run
-	undiscovered error                  // why nothing at all is known of what to watch
+	mu sync.Mutex // guards all that follows; it is taken before the lock of health, and never while a method of a subscription that waits is called
 	*graph
 	kinds                  map[schema.GroupVersionResource]*resourceKind // of what is, or was, watched
 	watched                sets.Set[schema.GroupVersionResource]
@@ -64,7 +65,6 @@ type runner struct {
 	warned                 map[statedOwner]sets.Set[*node]        // which dependents have an event that says that the owner cannot be looked up
 	absentByKind           map[schema.GroupKind]*absentOwners     // kinds of owners that live reads have not found, and that are no kinds of Kubernetes
 	local                  sets.Set[schema.GroupVersion]          // groups that are known to be served by the API server itself
-	queues                 []*pool                                // nil while it does not run
 	remove, orphan, verify *pool
 	ask, prove             *pool
 }
@@ -82,7 +82,7 @@ func (r *runner) Run(ctx context.Context) error {
 	r.begin()
 	defer r.records.Clear()
 	sub := r.metadata.Subscribe(r)
-	r.subscribed(sub)
+	r.health.begin(sub, r.remove, r.orphan, r.verify, r.ask, r.prove)
 	var all sync.WaitGroup
 	all.Go(func() {
 		sub.Follow(ctx, r.discover, discoverEvery, func(ctx context.Context, err error) { r.updated(ctx, sub, err) })
@@ -90,23 +90,14 @@ func (r *runner) Run(ctx context.Context) error {
 	r.work(ctx)
 	sub.Close()
 	all.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queues, r.sub = nil, nil
+	r.health.begin(nil)
 	return nil
-}
-
-// subscribed notes the subscription from which the objects come.
-func (r *runner) subscribed(sub *metadata.Subscription) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sub, r.undiscovered = sub, nil
 }
 
 // work runs the workers until ctx ends.
 func (r *runner) work(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, p := range r.queues {
+	for _, p := range []*pool{r.remove, r.orphan, r.verify, r.ask, r.prove} {
 		all.Go(func() { p.Run(ctx, r.workers) })
 	}
 	all.Wait()
@@ -128,47 +119,6 @@ func (r *runner) begin() {
 	r.verify = newPool("garbage_collector_verify_owner", r.processOwner)
 	r.ask = newPool("garbage_collector_list_dependents", r.processNamespace)
 	r.prove = newPool("garbage_collector_prove_absence", r.processAbsentOwners)
-	r.queues = []*pool{r.remove, r.orphan, r.verify, r.ask, r.prove}
-}
-
-// Unlisted names what could not be listed in time, for a health check (REG-103).
-func (r *runner) Unlisted() (all []string) {
-	r.mu.Lock()
-	sub, undiscovered := r.sub, r.undiscovered
-	r.mu.Unlock()
-	switch {
-	case sub == nil:
-		return nil
-	case undiscovered != nil:
-		return []string{"all resources (" + undiscovered.Error() + ")"}
-	}
-	resources := slices.DeleteFunc(sub.Resources(), sub.Synced)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, resource := range resources {
-		if !r.listing.Has(resource) {
-			all = append(all, resource.GroupResource().String())
-		}
-	}
-	return all
-}
-
-// Statuses tells how the queues do, for health checks and metrics.
-func (r *runner) Statuses() (all []reconcile.Status) {
-	r.mu.Lock()
-	queues := r.queues
-	r.mu.Unlock()
-	for _, p := range queues {
-		s := p.status()
-		if p.name == "garbage_collector_attempt_to_delete" {
-			s.Name, s.Writing = explainName, r.executor.InFlight()
-		}
-		all = append(all, s)
-	}
-	if all == nil {
-		all = []reconcile.Status{{Name: explainName}}
-	}
-	return all
 }
 
 // Records returns what is remembered for /debug/explain.
@@ -200,6 +150,7 @@ func (r *runner) discover(ctx context.Context) (all []schema.GroupVersionResourc
 	for kind, is := range clusterScoped {
 		r.follow(r.setScope(kind, is))
 	}
+	r.health.setListing(r.listing)
 	return all, err
 }
 
@@ -212,12 +163,15 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 	r.mu.Lock()
 	added := wanted.Difference(r.watched)
 	r.watched = wanted
-	if r.undiscovered = nil; len(wanted) == 0 {
-		r.undiscovered = err
-	}
-	r.forgetVanished(sub, err)
+	vanished := r.forgetVanished(err)
 	r.doneListing(r.listing.Difference(added).UnsortedList()...) // found, but watched in another version
 	r.mu.Unlock()
+	for _, resource := range vanished {
+		sub.Forget(resource) // takes locks under which handlers are called
+	}
+	if r.health.setUndiscovered(nil); len(wanted) == 0 {
+		r.health.setUndiscovered(err)
+	}
 	if len(added) == 0 {
 		return
 	}
@@ -241,6 +195,7 @@ func (r *runner) updated(ctx context.Context, sub *metadata.Subscription, err er
 func (r *runner) doneListing(resources ...schema.GroupVersionResource) {
 	if len(r.listing) > 0 {
 		r.listing.Delete(resources...)
+		r.health.setListing(r.listing)
 		r.reviewWaiting()
 	}
 }
@@ -351,6 +306,13 @@ func (r *runner) follow(e effects) {
 	for _, n := range e.remove {
 		r.remove.add(item{node: n})
 	}
+	for _, n := range e.review {
+		if wait := r.reviewAfter(n); wait > 0 {
+			r.remove.AddAfter(item{node: n}, wait)
+		} else {
+			r.remove.add(item{node: n})
+		}
+	}
 	for _, n := range e.orphan {
 		r.orphan.add(item{node: n})
 	}
@@ -366,6 +328,18 @@ func (r *runner) follow(e effects) {
 			"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			s.ref.APIVersion, s.ref.Kind, s.dependent.Namespace, s.ref.Name, s.ref.UID, s.dependent.Namespace)
 	}
+}
+
+// reviewAfter returns how long a decision about an object waits that costs more than a moment. Thousands of its owners, or of the dependents for
+// which it waits, may go one after the other. It is called under the lock.
+func (r *runner) reviewAfter(n *node) time.Duration {
+	if n.byUID != nil {
+		return time.Duration(len(n.owners)) * reviewEach
+	}
+	if o := r.owners[n.uid]; o != nil && len(o.blocking) > mostBlocking {
+		return reviewMany
+	}
+	return 0
 }
 
 // awaited reports whether the kind is being listed at the start, so that its objects will be seen.
@@ -460,24 +434,25 @@ func (r *runner) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{"/debug/controllers/garbage-collector-controller/graph": http.HandlerFunc(r.serveGraph)}
 }
 
+// serveGraph writes the graph for one request at a time. It is copied under the lock, and written out without it.
 func (r *runner) serveGraph(w http.ResponseWriter, req *http.Request) {
+	if !r.rendering.TryLock() {
+		http.Error(w, "the graph is being written for another request", http.StatusTooManyRequests)
+		return
+	}
+	defer r.rendering.Unlock()
 	var uids []types.UID
 	for _, uid := range req.URL.Query()["uid"] {
 		uids = append(uids, types.UID(uid))
 	}
-	var text bytes.Buffer
 	r.mu.Lock()
 	g := r.graph
 	if g == nil {
 		g = newGraph()
 	}
-	err := g.writeDot(&text, uids...)
+	drawn := g.draw(uids...)
 	r.mu.Unlock()
-	if err != nil {
-		http.Error(w, fmt.Sprintf("write the graph: %v", err), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "text/vnd.graphviz")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(text.Bytes()) // whoever asked may have gone
+	_ = writeDot(w, drawn) // whoever asked may have gone
 }

@@ -85,9 +85,14 @@ func (r *runner) absentOwnersOf(kind schema.GroupKind) *absentOwners {
 
 // missingKinds are the kinds of the owners of n that live reads have not found. What Kubernetes itself defines is in the API server's own storage.
 func (g *graph) missingKinds(n *node) (kinds []schema.GroupVersionKind) {
+	found := sets.New[schema.GroupKind]()
 	for _, ref := range n.owners {
-		c := g.statedBy(n, ref)
-		if kind := c.groupVersionKind(); g.ownerOf(n, ref) == nil && g.owners[ref.UID].stated[c] == notFound && !scheme.Scheme.IsGroupRegistered(kind.Group) {
+		kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+		if found.Has(kind.GroupKind()) || scheme.Scheme.IsGroupRegistered(kind.Group) || g.ownerOf(n, ref) != nil {
+			continue
+		}
+		if s := g.owners[ref.UID].stated[g.statedBy(n, ref)]; s != nil && s.ownerState == notFound {
+			found.Insert(kind.GroupKind())
 			kinds = append(kinds, kind)
 		}
 	}
@@ -145,7 +150,7 @@ func (g *graph) countDependents(kind schema.GroupKind, deleted sets.Set[*node]) 
 		}
 		for c, s := range o.stated {
 			if c.groupVersionKind().GroupKind() == kind {
-				of, absent = true, absent || s == notFound || s == unverified
+				of, absent = true, absent || s.ownerState == notFound || s.ownerState == unverified
 			}
 		}
 		if !of {
@@ -234,8 +239,8 @@ func (r *runner) letGo(a *absentOwners, cause brake.Cause) {
 func (r *runner) readAgain(kind schema.GroupKind) {
 	for _, o := range r.owners {
 		for c, s := range o.stated {
-			if s == notFound && c.groupVersionKind().GroupKind() == kind {
-				o.stated[c] = unverified
+			if s.ownerState == notFound && c.groupVersionKind().GroupKind() == kind {
+				s.ownerState = unverified
 				r.verify.add(item{statedOwner: c})
 			}
 		}

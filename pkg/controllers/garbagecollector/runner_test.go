@@ -415,7 +415,7 @@ func (b *bench) follow(server http.RoundTripper) (end func()) {
 	b.syncErrors = newSyncErrors()
 	b.asks(server)
 	sub := b.metadata.Subscribe(b.runner)
-	b.subscribed(sub)
+	b.health.begin(sub)
 	ctx, cancel := context.WithCancel(b.Context())
 	go sub.Follow(ctx, b.discover, discoverEvery, func(ctx context.Context, err error) { b.updated(ctx, sub, err) })
 	synctest.Wait()
@@ -543,9 +543,12 @@ func TestResourceThatVanishes(t *testing.T) {
 		sub := metadata.New(nil).Subscribe(b.runner)
 		without := func(err error) {
 			b.mu.Lock()
-			defer b.mu.Unlock()
 			b.watched = sets.New(configMaps)
-			b.forgetVanished(sub, err)
+			vanished := b.forgetVanished(err)
+			b.mu.Unlock()
+			for _, resource := range vanished {
+				sub.Forget(resource)
+			}
 		}
 		for _, finalizer := range []string{foreground, orphan} {
 			owner := b.put(finalizer)

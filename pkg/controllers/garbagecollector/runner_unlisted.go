@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
-
-	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 )
 
 const (
@@ -133,11 +131,12 @@ func (r *runner) ownersIn(ctx context.Context, namespace string, resources []sch
 
 // forgetVanished forgets the objects of resources that discovery has lacked repeatedly, so that owners of them are looked up live, and
 // nothing waits for dependents of them. That proves nothing of the objects. Dependents that are about to be orphaned are kept in mind: if the
-// API is back, they must not be taken for garbage. It is called under the lock, while no resource is added or left.
-func (r *runner) forgetVanished(sub *metadata.Subscription, err error) {
+// API is back, they must not be taken for garbage. It returns the resources of which nothing is known any more. It is called under the lock,
+// while no resource is added or left.
+func (r *runner) forgetVanished(err error) (vanished []schema.GroupVersionResource) {
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partial {
-		return
+		return nil
 	}
 	unknown := sets.New[string]() // groups
 	for version := range failed {
@@ -154,10 +153,11 @@ func (r *runner) forgetVanished(sub *metadata.Subscription, err error) {
 		if r.absences[resource]++; r.absences[resource] < vanishes || !r.forgetAll(k) {
 			continue
 		}
-		sub.Forget(resource)
+		vanished = append(vanished, resource)
 		delete(r.kinds, resource)
 		delete(r.absences, resource)
 	}
+	return vanished
 }
 
 // forgetAll forgets what was seen of a resource, unless it is watched in another version, and reports whether nothing is left.

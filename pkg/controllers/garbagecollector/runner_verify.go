@@ -58,6 +58,9 @@ func (r *runner) explainDependents(c statedOwner, state ownerState, err error) {
 	}
 	told := 0
 	for d := range r.dependentsStating(c) {
+		if d.byUID != nil && d.owners[0].UID != c.uid {
+			continue // the first of many owners stands for all
+		}
 		key := explainKey(d.object())
 		if err == nil && state != unresolvable {
 			r.records.Forget(key)

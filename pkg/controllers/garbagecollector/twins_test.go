@@ -63,8 +63,8 @@ func (w *world) statedOwnersOf(name string) map[statedOwner]ownerState {
 	unknown := map[statedOwner]ownerState{}
 	if o := w.owners[types.UID(name)]; o != nil {
 		for c, s := range o.stated {
-			if s == unverified {
-				unknown[c] = s
+			if s.ownerState == unverified {
+				unknown[c] = s.ownerState
 			}
 		}
 	}
