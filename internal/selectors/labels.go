@@ -3,7 +3,7 @@ package selectors
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -14,10 +14,18 @@ import (
 // It is safe for concurrent use.
 type LabelIndexes struct {
 	// Most is how many there may be: each costs a little time for every change of any object. Lookups for which there is none go through the
-	// namespace.
-	Most  int32
-	added atomic.Int32
+	// namespace, as those in small namespaces do.
+	Most int
+	// From is how many objects a namespace has for which an index is added. Fewer are looked at one by one.
+	From int
+
+	mu sync.Mutex
+	by map[string]int // how many each namespace has brought
+	n  int
 }
+
+// mostOfOne bounds the indexes that the lookups in one namespace add, so that they leave some for others.
+const mostOfOne = 10
 
 // Find returns the objects of the namespace that have all pairs. The indexer has an index by namespace, and add adds others to it.
 func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) error, namespace string, pairs map[string]string) ([]any, error) {
@@ -26,21 +34,32 @@ func (x *LabelIndexes) Find(indexer cache.Indexer, add func(cache.Indexers) erro
 	}
 	keys := keysOf(pairs)
 	name, value := "labels "+strings.Join(keys, ","), valueOf(namespace, keys, pairs)
-	found, err := indexer.ByIndex(name, value)
-	if err != nil && x.added.Load() < x.Most {
-		if add(cache.Indexers{name: indexByLabels(keys)}) == nil { // or another worker was faster
-			x.added.Add(1)
-		}
-		found, err = indexer.ByIndex(name, value)
-	}
-	if err == nil {
+	if found, err := indexer.ByIndex(name, value); err == nil {
 		return found, nil
 	}
-	found, err = indexer.ByIndex(cache.NamespaceIndex, namespace)
+	found, err := indexer.ByIndex(cache.NamespaceIndex, namespace)
+	if len(found) >= x.From && x.grant(namespace) {
+		_ = add(cache.Indexers{name: indexByLabels(keys)}) // or another worker was faster
+	}
 	return slices.DeleteFunc(found, func(o any) bool {
 		object, ok := o.(metav1.Object)
 		return !ok || !HasPairs(object.GetLabels(), pairs)
 	}), err
+}
+
+// grant reports whether the lookups in a namespace may add one more index.
+func (x *LabelIndexes) grant(namespace string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.n >= x.Most || x.by[namespace] >= mostOfOne {
+		return false
+	}
+	if x.by == nil {
+		x.by = map[string]int{}
+	}
+	x.n++
+	x.by[namespace]++
+	return true
 }
 
 // indexByLabels returns the index function of objects that have labels with all of the sorted keys, by the values of these.
@@ -73,7 +92,10 @@ func keysOf(selector map[string]string) []string {
 	return keys
 }
 
-// valueOf is what objects with these labels are indexed under. No name, key or label value has a zero byte in it.
+// separator is a zero byte, which no name, key or label value has in it.
+const separator = "\x00"
+
+// valueOf is what objects with these labels are indexed under.
 func valueOf(namespace string, keys []string, labels map[string]string) string {
 	n := len(namespace)
 	for _, key := range keys {
@@ -83,9 +105,9 @@ func valueOf(namespace string, keys []string, labels map[string]string) string {
 	b.Grow(n)
 	b.WriteString(namespace)
 	for _, key := range keys {
-		b.WriteByte(0)
+		b.WriteString(separator)
 		b.WriteString(key)
-		b.WriteByte(0)
+		b.WriteString(separator)
 		b.WriteString(labels[key])
 	}
 	return b.String()

@@ -24,13 +24,17 @@ func Split(s *metav1.LabelSelector) (Selector, error) {
 	if err != nil || s == nil {
 		return Selector{}, err
 	}
-	found := Selector{Alternatives: []map[string]string{s.MatchLabels}}
+	first := make(map[string]string, min(len(s.MatchLabels), mostKeys))
 	seen := map[string]bool{} // the keys of the alternatives
-	for key := range s.MatchLabels {
-		seen[key] = true
+	for _, key := range indexedKeys(s.MatchLabels) {
+		first[key], seen[key] = s.MatchLabels[key], true
+	}
+	found := Selector{Alternatives: []map[string]string{first}}
+	if len(first) < len(s.MatchLabels) {
+		found.rest = whole
 	}
 	for _, e := range s.MatchExpressions {
-		if e.Operator != metav1.LabelSelectorOpIn || seen[e.Key] || len(e.Values)*len(found.Alternatives) > mostAlternatives {
+		if e.Operator != metav1.LabelSelectorOpIn || seen[e.Key] || len(seen) == mostKeys || len(e.Values)*len(found.Alternatives) > mostAlternatives {
 			found.rest = whole
 			continue
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/podcache"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
+	"github.com/standalone-kcm/controller-manager/internal/selectors"
 )
 
 // Factory makes the informers of a process: one per kind, and one per kind and field selector. It is a SharedInformerFactory of
@@ -42,8 +43,9 @@ type Factory struct {
 type all struct {
 	client *listwatch.Client // that decodes in part; nil if the client is another one
 	build  func(selector string) informers.SharedInformerFactory
-	custom *listwatch.Custom // the kinds that are not built in; nil for none
-	named  sync.Map          // by resource, of all selectors: metrics tell informers apart by nothing else
+	custom *listwatch.Custom      // the kinds that are not built in; nil for none
+	named  sync.Map               // by resource, of all selectors: metrics tell informers apart by nothing else
+	labels selectors.LabelIndexes // of pods
 
 	mu        sync.Mutex
 	factories map[which]informers.SharedInformerFactory
@@ -65,6 +67,7 @@ type which struct {
 // managedFields.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
 	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]Started{}}
+	a.labels.Most, a.labels.From = mostPodIndexes, podsWorthAnIndex
 	project := projection.ManagedFields
 	if own, ok := client.(*listwatch.Client); ok {
 		a.client, a.fixed = own, own.Projection() != nil

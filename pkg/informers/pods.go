@@ -32,8 +32,12 @@ const (
 	terminating = "terminating"
 )
 
-// mostPodIndexes bounds the indexes of pods by label keys. Clusters have a dozen or two.
-const mostPodIndexes = 100
+const (
+	// mostPodIndexes bounds the indexes of pods by label keys. Clusters have a dozen or two.
+	mostPodIndexes = 100
+	// podsWorthAnIndex is how many pods a namespace has for which there is one.
+	podsWorthAnIndex = 200
+)
 
 // PodCache finds pods by their controllers.
 type PodCache struct{ OwnedStore[*corev1.Pod] }
@@ -160,7 +164,7 @@ func claimsOf(o any) (claims []string, err error) {
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
 func PodsByLabels(f *Factory, reads ...PodFields) (LabeledPodCache, error) {
 	s, err := podStore(f, nil, reads)
-	return LabeledPodCache{s, &selectors.LabelIndexes{Most: mostPodIndexes}}, err
+	return LabeledPodCache{s, &f.all.labels}, err
 }
 
 // OnNode returns the pods that are assigned to the node.
@@ -203,8 +207,8 @@ func nodeOf(o any) ([]string, error) {
 	return nil, nil
 }
 
-// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods. There is an index for
-// each set of keys that a selector has had, so a lookup does not go through all pods.
+// Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods. In large namespaces
+// there is an index for each set of keys that a selector has had, so a lookup does not go through all pods.
 func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
 	found := mustFind(c.indexes.Find(podcache.Stored(c.informer.GetIndexer()), c.informer.AddIndexers, namespace, selector))
 	pods := make([]*corev1.Pod, 0, len(found))

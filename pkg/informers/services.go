@@ -1,6 +1,12 @@
 package informers
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/selectors"
+)
 
 // ServiceCache finds services by the pods that they select.
 type ServiceCache struct{ Store[*corev1.Service] }
@@ -20,5 +26,5 @@ func Services(f *Factory, paths ...string) (ServiceCache, error) {
 // match no pod (EP-6), those with an empty one match every pod. The cost grows with the number of services found and of
 // different sets of keys that selectors have, not with the number of services.
 func (c ServiceCache) Selecting(namespace string, labels map[string]string) []*corev1.Service {
-	return c.selecting(namespace, labels)
+	return slices.DeleteFunc(c.selecting(namespace, labels), func(s *corev1.Service) bool { return !selectors.HasPairs(labels, s.Spec.Selector) })
 }
