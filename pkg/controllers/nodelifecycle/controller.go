@@ -50,7 +50,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers: workers,
 		Kinds:   []string{nodes.Kind().Kind},
 		Watches: []reconcile.Watch{
-			k.zones.Follow(nodes.Watch(informers.Itself, informers.WithLatest)),
+			k.zones.Follow(nodes.Watch(k.enqueuedByNode, informers.WithLatest)),
 			leases.Watch(ofNode, informers.WithLatest, informers.WithDelay(k.untilRenewalMatters)),
 			pods.Watch(k.enqueuedByPod),
 		},

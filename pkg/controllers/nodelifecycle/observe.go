@@ -2,8 +2,10 @@ package nodelifecycle
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,6 +30,7 @@ type caches struct {
 	root   client.Reader // with the identity that watches
 	zones  *cluster.Value[zones]
 	limits Options
+	blind  blind
 }
 
 func (k *caches) newZones() *cluster.Value[zones] {
@@ -82,8 +85,8 @@ func (m memory) seeing(n *corev1.Node, lease *coordinationv1.Lease, now time.Tim
 	first := m.Renewed.IsZero() && m.Reported.IsZero() && m.First.Equal(now)
 	see := func(before time.Time, sign func(plan.Object) time.Time, of plan.Object) time.Time {
 		is := sign(of)
-		if !is.After(before) {
-			return before
+		if is.IsZero() || is.Equal(before) {
+			return before // the clock of the node may be set back: what differs is a sign of life
 		}
 		when := now // the watch is about to say so
 		for _, c := range changes {
@@ -91,7 +94,7 @@ func (m memory) seeing(n *corev1.Node, lease *coordinationv1.Lease, now time.Tim
 				when = c.Time
 			}
 		}
-		if !first && when.After(m.Alive) {
+		if !first && when.After(m.Alive) && !is.Equal(m.Live) { // what a live read has shown is no news
 			m.Alive, m.Proved = when, false
 		}
 		return is
@@ -119,23 +122,46 @@ func reported(o plan.Object) time.Time {
 	return time.Time{}
 }
 
+// slowRead is how long a read may take that proves something. An API server that takes longer may have kept nodes from renewing their Leases,
+// too.
+const slowRead = time.Second
+
 // readLease reads the Lease of a node that seems to be silent, as the caches may be late. If nobody may read it, they have to do: otherwise no
 // dead node would ever be Unknown (V37-116).
 func (k *caches) readLease(ctx context.Context, r reconcile.Request[memory], s *snapshot) {
+	began := time.Now()
 	lease, err := k.liveLease(ctx, r.Reader, s.Name)
+	ended := time.Now()
 	switch {
 	case apierrors.IsForbidden(err):
 		s.Memory.Proved, s.Unread = true, "the API server forbids to read Leases live, so what the cache shows has to do"
+		return
 	case err != nil:
-		s.Memory.Blind, s.Unread = r.Now, "its Lease cannot be read live: "+err.Error()
-	case lease != nil && renewed(lease).After(s.Memory.Renewed):
-		s.Memory.Renewed, s.Memory.Alive = renewed(lease), r.Now
-	case r.Now.Sub(s.Memory.Blind) < k.limits.MonitorGracePeriod/2:
-		s.Unread = "its Lease could not be read live a moment ago, and it may not have renewed that since either"
+		s.Unread = "its Lease cannot be read live: " + err.Error()
+		k.blind.until(ended)
+		return
+	case lease != nil && !renewed(lease).IsZero() && !renewed(lease).Equal(s.Memory.Renewed) && !renewed(lease).Equal(s.Memory.Live):
+		s.Memory.Live, s.Memory.Alive = renewed(lease), ended
+	}
+	switch took := ended.Sub(began); {
+	case took > slowRead:
+		s.Unread = fmt.Sprintf("it has taken %s to read its Lease live, so it may not have been able to renew that either", took.Round(time.Millisecond))
+		k.blind.until(ended)
+	case s.Memory.Alive.Equal(ended):
+	case ended.Sub(k.blind.last()) < k.limits.MonitorGracePeriod/2:
+		s.Unread = "a Lease could not be read live a moment ago, and it may not have renewed its own since either"
 	default:
 		s.Memory.Proved = true
 	}
 }
+
+// blind is until when the API server has not answered reads of Leases in time. It concerns all nodes: those whose Leases nobody has read meanwhile
+// could not renew them either.
+type blind struct{ at atomic.Pointer[time.Time] }
+
+func (b *blind) until(t time.Time) { b.at.Store(&t) }
+
+func (b *blind) last() time.Time { return ptr.Deref(b.at.Load(), time.Time{}) }
 
 // liveLease reads the Lease of a node; nil if there is none. API servers before 1.37 do not let the controller's own account read it; the identity
 // that watches Leases may list them.
@@ -154,6 +180,22 @@ func (k *caches) liveLease(ctx context.Context, reader client.Reader, name strin
 		return nil, err
 	}
 	return &list.Items[0], nil
+}
+
+// enqueuedByNode: a change of a node concerns the nodes whose turn is next in its zone. Each node in the line knows when its turn is if nothing
+// changes.
+func (k *caches) enqueuedByNode(before, after plan.Object) []plan.Key {
+	keys := informers.Itself(before, after)
+	was, _ := before.(*corev1.Node)
+	is, _ := after.(*corev1.Node)
+	if was == nil || is != nil && memberOf(was) == memberOf(is) && zoneOf(was) == zoneOf(is) {
+		return keys
+	}
+	z, _ := k.zones.Get()
+	for _, name := range z[zoneOf(was)].next(2) {
+		keys = append(keys, plan.Key{Name: name})
+	}
+	return keys
 }
 
 // enqueuedByPod: pods of nodes that are not ready may have to be marked.

@@ -30,16 +30,25 @@ type memory struct {
 	UID       types.UID
 	First     time.Time // when this process has first seen the node
 	Alive     time.Time // when this process has last seen a sign of life; zero if it has not
-	Renewed   time.Time // of the Lease, as the node says
+	Renewed   time.Time // of the Lease in the cache, as the node says
+	Live      time.Time // the same of the Lease as it was last read live
 	Reported  time.Time // of the condition Ready, as the node says
 	Proved    bool      // the Lease was read live since then, and nothing was new
-	Blind     time.Time // when the Lease last could not be read live
 	Unready   time.Time // when this process has first seen that it is not ready; zero if it is
 	AllDown   bool      // all zones were down when the node was last looked at
 	Recovered time.Time // when they were first seen to be no longer
 	Announced bool      // there was an event that the node is registered
+	Line      line      // where in the line of its zone it was when it was last looked at
 
 	Marked map[types.UID]mark // the pods that were marked since the node is Unknown
+}
+
+// line is how far the line of a zone has gone, as a node that waits in it sees it.
+type line struct {
+	Last   time.Time // when a node last got a taint
+	Before int       // nodes that get one before this one
+	Rate   float32
+	Since  time.Time // when this process has first seen it so
 }
 
 // mark is how often a pod was marked as not ready, and when it may be again.
@@ -93,19 +102,27 @@ func planNode(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		}
 		node = after
 	}
+	// Its taints and its pods do not wait for one another: a webhook that refuses the one may run on the node.
+	var each plan.Each
 	if after, wait, says := withTaints(now, s, node, &d); after != nil || wait > 0 {
 		if after != nil {
 			// The version guards the taints of others (NL-23), as the list is written as a whole.
 			version := !sameTaints(node.Spec.Taints, after.Spec.Taints)
-			p.Steps = append(p.Steps, plan.Change{Old: node, New: after, Unowned: true, Version: version, Why: says})
+			each.Sequences = append(each.Sequences, []plan.Step{plan.Change{Old: node, New: after, Unowned: true, Version: version, Why: says}})
 		}
 		why, p.Requeue = append(why, says), plan.Sooner(p.Requeue, wait)
 	}
 	marks, wait := markPods(now, s, node, &d)
 	if len(marks) > 0 {
 		d.Marked = len(marks)
-		p.Steps = append(p.Steps, plan.Each{Sequences: marks})
+		each.Sequences = append(each.Sequences, marks...)
 		why = append(why, fmt.Sprintf("%d of its pods are no longer ready", len(marks)))
+	}
+	switch {
+	case len(each.Sequences) == 1 && len(marks) == 0:
+		p.Steps = append(p.Steps, each.Sequences[0]...)
+	case len(each.Sequences) > 0:
+		p.Steps = append(p.Steps, each)
 	}
 	if wait > 0 {
 		why, p.Requeue = append(why, "somebody says that pods of it are ready, which were marked before"), plan.Sooner(p.Requeue, wait)

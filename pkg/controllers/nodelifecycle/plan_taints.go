@@ -125,24 +125,35 @@ func noExecute(now time.Time, s snapshot, n *corev1.Node, taints []corev1.Taint,
 	case mayBeCutOff(n):
 		return none, 0, "it may be cut off, so it gets no NoExecute taint"
 	case tainted:
-		return with(without(taints, other), now, wanted, corev1.TaintEffectNoExecute), 0, ""
+		return swapped(taints, now, wanted, other), 0, ""
 	}
-	if wait, why = waits(now, s, n, d.Memory); wait > 0 {
+	if wait, why = waits(now, s, n, &d.Memory); wait > 0 {
 		return taints, wait, why
 	}
 	d.Tainted = true
 	return with(taints, now, wanted, corev1.TaintEffectNoExecute), 0, fmt.Sprintf("it gets the taint %s:NoExecute", wanted)
 }
 
+// swapped returns the taints with one in place of the other. It keeps the time of the other: the node is down since then, whatever its taint is
+// called, and the rate of its zone was used then.
+func swapped(taints []corev1.Taint, now time.Time, wanted, other string) []corev1.Taint {
+	i := slices.IndexFunc(taints, func(t corev1.Taint) bool { return t.Key == other && t.Effect == corev1.TaintEffectNoExecute })
+	if i >= 0 && taints[i].TimeAdded != nil {
+		now = taints[i].TimeAdded.Time
+	}
+	return with(without(taints, other), now, wanted, corev1.TaintEffectNoExecute)
+}
+
 // waits is how long a node has to wait for its first NoExecute taint: until it has been unhealthy for a while, so that the state of its zone is
 // known (by the clock of this process, if that of the node is ahead), until its grace period after all zones were down is over (NL-48), and until it
 // is its turn in the zone.
-func waits(now time.Time, s snapshot, n *corev1.Node, m memory) (time.Duration, string) {
+func waits(now time.Time, s snapshot, n *corev1.Node, m *memory) (time.Duration, string) {
 	since := ready(n).LastTransitionTime.Time
 	if !m.Unready.IsZero() && m.Unready.Before(since) {
 		since = m.Unready
 	}
-	if left := s.Limits.MonitorPeriod - now.Sub(since); left > 0 {
+	// A node has to be in the line of its zone before its turn can come, so even without a period it is looked at again.
+	if left := max(s.Limits.MonitorPeriod, leastWait) - now.Sub(since); left > 0 {
 		return left, "it has become unhealthy only now"
 	}
 	if left := s.Limits.MonitorGracePeriod - now.Sub(m.Recovered); !m.Recovered.IsZero() && left > 0 {
@@ -150,14 +161,34 @@ func waits(now time.Time, s snapshot, n *corev1.Node, m memory) (time.Duration, 
 	}
 	rate := s.Zone.rate(s.Limits)
 	if rate <= 0 {
+		m.Line = line{}
 		return s.Limits.MonitorGracePeriod, "a part of its zone is down, so no node of it gets a NoExecute taint"
 	}
 	pause := time.Duration(float64(time.Second) / float64(rate))
-	if left := s.Zone.Last.Add(time.Duration(s.Zone.Before+1) * pause).Sub(now); s.Zone.Before > 0 || left > 0 {
-		return max(left, time.Millisecond), fmt.Sprintf("%d nodes of its zone get a NoExecute taint before it, one every %s", s.Zone.Before, pause)
+	if left := turn(now, s.Zone, rate, pause, &m.Line).Sub(now); left > 0 {
+		if s.Zone.Before > 0 {
+			left = max(left, leastWait)
+		}
+		return left, fmt.Sprintf("%d nodes of its zone get a NoExecute taint before it, one every %s", s.Zone.Before, pause)
 	}
 	return 0, ""
 }
+
+// turn is when it is the turn of a node in its zone: a pause after the last one; and if others come before it, as many pauses after the line has
+// last gone on. Who could have had a taint by then, and has none, keeps nobody waiting.
+func turn(now time.Time, z zone, rate float32, pause time.Duration, l *line) time.Time {
+	if is := (line{z.Last, z.Before, rate, l.Since}); is != *l {
+		is.Since = now
+		*l = is
+	}
+	if z.Before == 0 {
+		return z.Last.Add(pause)
+	}
+	return l.Since.Add(time.Duration(z.Before+1) * pause)
+}
+
+// leastWait is how long a node waits at least for others. The first of the line knows when its turn is.
+const leastWait = time.Second
 
 // betaLabels are the old labels that go with the new ones (NL-25), if they are not there.
 func betaLabels(n *corev1.Node) (missing map[string]string) {

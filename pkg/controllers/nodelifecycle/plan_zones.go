@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,20 +19,32 @@ type zones map[string]members
 type members struct {
 	All    overlay.Map[string, member]
 	Ailing overlay.Map[string, member] // those of them that are not ready, or have a NoExecute taint
+	Line   []place                     // those that wait for a NoExecute taint, in turn
+	Served []place                     // those that are unhealthy and have one, in the same order
+	Taints []time.Time                 // when nodes got theirs, sorted
 	sums
+}
+
+// place is that of a node in the line of its zone: the one that is unhealthy for the longest comes first.
+type place struct {
+	Since time.Time
+	Name  string
+}
+
+func (p place) compare(other place) int {
+	return cmp.Or(p.Since.Compare(other.Since), cmp.Compare(p.Name, other.Name))
 }
 
 // sums say of a zone what decides about its nodes.
 type sums struct {
 	Nodes, Unready int // of those that count (NL-41)
-	Waiting        int // nodes that are not ready and have no NoExecute taint yet
 }
 
 // member is what of a node concerns its zone.
 type member struct {
 	Ready   bool
 	Counts  bool      // it has no label that leaves it out (NL-41)
-	Since   time.Time // when it became unhealthy; zero if it is not, or its kubelet has said nothing yet
+	Since   time.Time // when it became unhealthy; zero if it is not, or is to get no NoExecute taint for that
 	Tainted time.Time // when it got a NoExecute taint for that; zero if it has none
 }
 
@@ -65,10 +78,10 @@ func memberOf(n *corev1.Node) member {
 	_, out := n.Labels[excluded]
 	m := member{Counts: !out}
 	if r := ready(n); r != nil {
-		m.Ready, m.Since = r.Status == corev1.ConditionTrue, r.LastTransitionTime.Time
-	}
-	if m.Ready {
-		m.Since = time.Time{}
+		m.Ready = r.Status == corev1.ConditionTrue
+		if (r.Status == corev1.ConditionFalse || r.Status == corev1.ConditionUnknown) && !mayBeCutOff(n) {
+			m.Since = r.LastTransitionTime.Time
+		}
 	}
 	for _, t := range n.Spec.Taints {
 		if t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable) {
@@ -115,6 +128,7 @@ func (z zones) with(zone, name string, is *member) zones {
 	}
 	all, m := maps.Clone(z), z[zone]
 	m.All, m.Ailing = m.All.Clone(), m.Ailing.Clone()
+	m.Line, m.Served, m.Taints = slices.Clone(m.Line), slices.Clone(m.Served), slices.Clone(m.Taints)
 	if known {
 		m.remove(name, was)
 	}
@@ -132,6 +146,15 @@ func (m *members) put(name string, is member) {
 	if is.ailing() {
 		m.Ailing.Set(name, is)
 	}
+	switch at := (place{is.Since, name}); {
+	case is.waits():
+		m.Line = inserted(m.Line, at, place.compare)
+	case !is.Since.IsZero():
+		m.Served = inserted(m.Served, at, place.compare)
+	}
+	if !is.Tainted.IsZero() {
+		m.Taints = inserted(m.Taints, is.Tainted, time.Time.Compare)
+	}
 	m.add(is, 1)
 }
 
@@ -140,7 +163,67 @@ func (m *members) remove(name string, was member) {
 	if was.ailing() {
 		m.Ailing.Delete(name)
 	}
+	switch at := (place{was.Since, name}); {
+	case was.waits():
+		m.Line = removed(m.Line, at, place.compare)
+	case !was.Since.IsZero():
+		m.Served = removed(m.Served, at, place.compare)
+	}
+	if !was.Tainted.IsZero() {
+		m.Taints = removed(m.Taints, was.Tainted, time.Time.Compare)
+	}
 	m.add(was, -1)
+}
+
+func inserted[T any](sorted []T, one T, compare func(a, b T) int) []T {
+	at, _ := slices.BinarySearchFunc(sorted, one, compare)
+	return slices.Insert(sorted, at, one)
+}
+
+func removed[T any](sorted []T, one T, compare func(a, b T) int) []T {
+	if at, ok := slices.BinarySearchFunc(sorted, one, compare); ok {
+		return slices.Delete(sorted, at, at+1)
+	}
+	return sorted
+}
+
+// overtaken is how many nodes at the front of the line are behind a node that has its taint, because they could not get theirs when it was their
+// turn. They keep nobody waiting: they come after all others.
+func (m members) overtaken() int {
+	if len(m.Served) == 0 {
+		return 0
+	}
+	n, _ := slices.BinarySearchFunc(m.Line, m.Served[len(m.Served)-1], place.compare)
+	return n
+}
+
+// before is how many nodes get a taint before the one at a place.
+func (m members) before(p place) int {
+	overtaken := m.overtaken()
+	at, _ := slices.BinarySearchFunc(m.Line, p, place.compare)
+	if at < overtaken {
+		return len(m.Line) - overtaken + at
+	}
+	return at - overtaken
+}
+
+// next are the nodes whose turn comes next.
+func (m members) next(n int) (names []string) {
+	overtaken := m.overtaken()
+	for i := range min(n, len(m.Line)) {
+		names = append(names, m.Line[(overtaken+i)%len(m.Line)].Name)
+	}
+	return names
+}
+
+// last is when a node last got a taint. One from the future was added by somebody whose clock is wrong, and says nothing.
+func (m members) last(now time.Time) time.Time {
+	for _, at := range slices.Backward(m.Taints) {
+		if !at.After(now.Add(rounded)) {
+			return at
+		}
+	}
+	return time.Time{}
 }
 
 func (m members) empty() bool {
@@ -157,45 +240,29 @@ func (s *sums) add(m member, n int) {
 	if m.Counts && !m.Ready {
 		s.Unready += n
 	}
-	if m.waits() {
-		s.Waiting += n
-	}
 }
 
 func (m member) ailing() bool { return !m.Ready || !m.Tainted.IsZero() }
 
 func (m member) waits() bool { return !m.Since.IsZero() && m.Tainted.IsZero() }
 
-// of is how the zone of a node does. A taint from the future was added by somebody whose clock is wrong, and says nothing.
+// of is how the zone of a node does.
 func (z zones) of(now time.Time, n *corev1.Node) zone {
 	name, self := zoneOf(n), memberOf(n)
 	found := zone{Known: true, Name: name, AllDown: z.allDown(), sums: z[name].sums}
-	if !self.waits() {
-		return found
-	}
-	for other, m := range z[name].Ailing.All() {
-		if m.Tainted.After(found.Last) && !m.Tainted.After(now.Add(rounded)) {
-			found.Last = m.Tainted
-		}
-		if m.waits() && other != n.Name && earlier(m, other, self, n.Name) {
-			found.Before++
-		}
+	if self.waits() {
+		found.Last, found.Before = z[name].last(now), z[name].before(place{self.Since, n.Name})
 	}
 	return found
 }
 
-func earlier(a member, aName string, b member, bName string) bool {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(aName, bName)) < 0
-}
-
-// concerns reports whether a change concerns other nodes than the one that has changed: nodes get taints at another rate, or a node that was
-// before others is well again or gone. Each node in the line knows when its turn is otherwise.
+// concerns reports whether a change concerns all nodes that ail: they get taints at another rate.
 func (z zones) concerns(was zones, o Options) bool {
 	if z.allDown() != was.allDown() {
 		return true
 	}
 	for name, is := range z {
-		if old, known := was[name]; known && (is.rate(o) != old.rate(o) || is.Waiting < old.Waiting && is.Unready < old.Unready) {
+		if old, known := was[name]; known && is.rate(o) != old.rate(o) {
 			return true
 		}
 	}

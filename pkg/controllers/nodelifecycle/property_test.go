@@ -121,12 +121,15 @@ func TestNL22NL23TaintsOfOthersStay(t *testing.T) {
 // text is a value as text, the same for the same nodes.
 func text(z zones) string {
 	type plain struct {
-		All, Ailing map[string]member
-		Sums        sums
+		All, Ailing  map[string]member
+		Line, Served []place
+		Taints       []time.Time
+		Sums         sums
 	}
 	all := map[string]plain{}
 	for name, m := range z {
-		all[name] = plain{maps.Collect(m.All.All()), maps.Collect(m.Ailing.All()), m.sums}
+		all[name] = plain{maps.Collect(m.All.All()), maps.Collect(m.Ailing.All()), slices.Concat(m.Line, []place{}), slices.Concat(m.Served, []place{}),
+			slices.Concat(m.Taints, []time.Time{}), m.sums}
 	}
 	data, err := json.Marshal(all)
 	if err != nil {

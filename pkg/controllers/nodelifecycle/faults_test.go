@@ -1,0 +1,143 @@
+package nodelifecycle
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+)
+
+// says has a kubelet report a status, at the time of its own clock.
+func (b *bench) says(name string, status corev1.ConditionStatus, clock time.Time) {
+	b.Helper()
+	n := b.node(name)
+	c := &n.Status.Conditions[0]
+	c.Status, c.LastHeartbeatTime, c.LastTransitionTime = status, metav1.NewTime(clock), metav1.NewTime(clock)
+	b.put(n)
+}
+
+// A node that can get no taint keeps no other node of its zone waiting.
+func TestTheLineOfAZoneGoesOn(t *testing.T) {
+	for what, prepare := range map[string]func(*bench){
+		"a node that may be cut off": func(b *bench) {
+			n := b.node("a-0")
+			n.Annotations = map[string]string{cutOff: "true"}
+			b.put(n)
+			b.kill("a-0")
+			time.Sleep(5 * time.Minute)
+		},
+		"a node whose taints are refused": func(b *bench) {
+			b.BeforeWrite(func(w clienttest.Write) error {
+				if w.Kind == "Node" && w.Options.Subresource == "" && w.Key.Name == "a-0" {
+					return errors.New("a webhook")
+				}
+				return nil
+			})
+			b.kill("a-0")
+			time.Sleep(3 * time.Minute)
+			b.is("a-0", "Unknown 0") // its pods are marked all the same
+		},
+		"a status that there is not": func(b *bench) { b.says("a-9", "Maybe", time.Now()) },
+		"nodes that flap": func(b *bench) {
+			b.says("a-8", "False", time.Now())
+			b.says("a-9", "False", time.Now())
+			time.Sleep(time.Minute)
+			b.kill("a-1")
+			for i := range 60 {
+				status := map[bool]corev1.ConditionStatus{true: "False", false: "Unknown"}[i%2 == 1]
+				for _, name := range []string{"a-8", "a-9"} {
+					b.says(name, status, time.Now())
+					time.Sleep(5 * time.Second)
+				}
+			}
+			b.is("a-1", lost)
+			b.revive("a-1")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			run(t, Options{}, map[string]int{"a": 10}, func(b *bench) {
+				prepare(b)
+				b.kill("a-1")
+				time.Sleep(95 * time.Second) // 50 until it is Unknown, and two turns
+				if what != "nodes that flap" {
+					b.is("a-1", lost)
+				}
+			})
+		})
+	}
+}
+
+// NL-13: the clock of a node may be set back, and says nothing about whether it lives.
+func TestClockThatIsSetBack(t *testing.T) {
+	run(t, Options{}, map[string]int{"a": 5}, func(b *bench) {
+		b.mu.Lock()
+		b.dead["a-0"] = true // this test is its kubelet
+		b.mu.Unlock()
+		began, unready := time.Now(), 0
+		for i := range 60 { // every ten seconds; for five minutes the clock is an hour ahead
+			clock := time.Now()
+			if ahead := time.Since(began) < 5*time.Minute; ahead || ready(b.node("a-0")).Status != corev1.ConditionTrue {
+				if ahead {
+					clock = clock.Add(time.Hour)
+				}
+				b.says("a-0", corev1.ConditionTrue, clock)
+			}
+			renewed := metav1.NewMicroTime(clock)
+			b.put(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "a-0"}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if i >= 30 && ready(b.node("a-0")).Status != corev1.ConditionTrue {
+				unready++
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if unready > 0 {
+			t.Errorf("not Ready at %d of 30 looks", unready)
+		}
+	})
+}
+
+// The rate of a zone holds without a monitor period.
+func TestNoMonitorPeriod(t *testing.T) {
+	run(t, Options{MonitorPeriod: -1}, map[string]int{"a": 20}, func(b *bench) {
+		b.kill("a-0", "a-1", "a-2", "a-3", "a-4", "a-5")
+		time.Sleep(52 * time.Second)
+		if n := b.evicted(); n > 1 {
+			t.Errorf("%d nodes have a NoExecute taint at once", n)
+		}
+	})
+}
+
+// What the recovery of a zone costs grows with its nodes, and not with their square.
+func TestRecoveryOfAZoneCosts(t *testing.T) {
+	const n = 5000
+	var nodes []*corev1.Node
+	for i := range n {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n-", i)}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(moment.Add(time.Duration(i*7919%n) * time.Second))}}
+		nodes = append(nodes, node)
+	}
+	z := firstZones(nodes)
+	if took := costs.CPU(func() {
+		for _, node := range nodes {
+			z.of(moment, node)
+			after := node.DeepCopy()
+			after.Status.Conditions[0].Status = corev1.ConditionTrue
+			is := z.next(node, after)
+			if is.concerns(z, Options{EvictionRate: 1, UnhealthyThreshold: 0.55}) != (is.allDown() != z.allDown() || is[""].state(Options{UnhealthyThreshold: 0.55}) != z[""].state(Options{UnhealthyThreshold: 0.55})) {
+				t.Fatal("a recovery concerns all others, and no rate has changed")
+			}
+			z = is
+		}
+	}); took > 5*time.Second {
+		t.Errorf("%d nodes take %s of CPU", n, took)
+	}
+}
