@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -12,7 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/costs"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
 // says has a kubelet report a status, at the time of its own clock.
@@ -139,5 +143,53 @@ func TestRecoveryOfAZoneCosts(t *testing.T) {
 		}
 	}); took > 5*time.Second {
 		t.Errorf("%d nodes take %s of CPU", n, took)
+	}
+}
+
+// slow is an API server that answers reads of Leases after a while, with what they were before.
+type slow struct {
+	client.Reader
+	takes time.Duration
+	fails error
+}
+
+func (s *slow) Get(_ context.Context, _ client.Mapping, _ plan.Key, into plan.Object) error {
+	time.Sleep(s.takes)
+	renewed := metav1.NewMicroTime(moment)
+	into.(*coordinationv1.Lease).Spec.RenewTime = &renewed
+	return s.fails
+}
+
+// A read that hangs proves nothing, neither of its node nor of others: nobody could renew a Lease meanwhile.
+func TestReadsThatHang(t *testing.T) {
+	for what, server := range map[string]*slow{
+		"answers late": {takes: 20 * time.Second},
+		"times out":    {takes: 30 * time.Second, fails: context.DeadlineExceeded},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := &caches{limits: Options{MonitorGracePeriod: 50 * time.Second}}
+				proves := func(name string) bool {
+					s := snapshot{Name: name, Memory: memory{Renewed: moment}}
+					k.readLease(t.Context(), reconcile.Request[memory]{Reader: server, Now: time.Now()}, &s)
+					return s.Memory.Proved
+				}
+				if proves("a") {
+					t.Error("a read that hangs proves that its node is dead")
+				}
+				server.takes, server.fails = 0, nil
+				if proves("b") {
+					t.Error("as soon as the API server answers, another node counts as dead")
+				}
+				time.Sleep(24 * time.Second)
+				if proves("a") {
+					t.Error("nodes have had no time to renew their Leases")
+				}
+				time.Sleep(time.Second)
+				if !proves("a") || !proves("b") {
+					t.Error("half of the grace period is over, and dead nodes do not count as dead")
+				}
+			})
+		})
 	}
 }

@@ -1,7 +1,9 @@
 package tainteviction
 
 import (
+	"cmp"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -9,6 +11,9 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
+
+// gracePeriod is the default of --node-monitor-grace-period.
+const gracePeriod = 50 * time.Second
 
 // workers is how many pods are reconciled at the same time (TE-4).
 const workers = 8
@@ -36,7 +41,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, comparison: c.Enabled("TaintTolerationComparisonOperators"), respect: o.RespectBudgets}
+	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, comparison: c.Enabled("TaintTolerationComparisonOperators"), respect: o.RespectBudgets, grace: cmp.Or(o.GracePeriod, gracePeriod)}
 	own := newCollectors(c.Brake)
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{
@@ -44,6 +49,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Workers:  workers,
 		Kinds:    []string{pods.Kind().Kind},
 		Watches:  []reconcile.Watch{nodes.Watch(k.enqueuedByNode), pods.Watch(k.enqueuedByPod)},
+		Source:   k.lead,
 		Observe:  k.observe,
 		Plan:     o.plan,
 		Remember: reconcile.RememberOutcome(remember),

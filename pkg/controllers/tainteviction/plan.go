@@ -22,11 +22,14 @@ type snapshot struct {
 	Comparison bool         // tolerations may compare numbers (TE-3)
 	Respect    bool         // budgets are asked
 	Memory     memory
+	Term       time.Time     // when this process began to lead; zero: not known
+	Grace      time.Duration // how long kubelets may take to say how their nodes are, once they can
 
 	// For a pod that is due by what the caches have shown:
-	Read   bool   // the node was read live, and Node is what was read
-	Unread string // why it could not be read; the pod stays
-	Freed  bool   // an operator has released the brake: it need not be read
+	Read   bool      // the node was read live, and Node is what was read
+	Unread string    // why it could not be read; the pod stays
+	Blind  time.Time // when a node last could not be read
+	Freed  bool      // an operator has released the brake: it need not be read
 }
 
 // memory is what is remembered of a pod. Whatever was remembered is not changed any more.
@@ -79,12 +82,41 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	case !s.Read && !s.Freed:
 		p.Requeue, d.Told = time.Millisecond, s.remembered().Told
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, and its node is to be read", d.Taint)
+	case hasCome(now, s) != "" && !s.Freed:
+		p.Requeue, d.Told = readAgain, s.remembered().Told
+		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, but %s, so it stays", d.Taint, hasCome(now, s))
 	default:
 		d.Evict, d.Told = true, evicting
 		p.Steps = append(tell(s, "Marking for deletion Pod", evicting), evict(now, s, d)...)
 		p.Why = fmt.Sprintf("it is deleted: it does not tolerate the taint %s of the node %s any longer", d.Taint, s.Node.Name)
 	}
 	return d, p
+}
+
+// hasCome says why a pod stays that is due for nothing but that its node was down: the node is back, or has had no time to say so. Then the node
+// lifecycle controller is about to take the taint off. It is empty if the pod goes.
+func hasCome(now time.Time, s snapshot) string {
+	others := s
+	others.Node = s.Node.DeepCopy()
+	others.Node.Spec.Taints = slices.DeleteFunc(others.Node.Spec.Taints, isDown)
+	if d := due(now, others); !d.Due.IsZero() && !d.Due.After(now) {
+		return ""
+	}
+	ready := slices.ContainsFunc(s.Node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	switch {
+	case ready:
+		return "its node is ready"
+	case now.Sub(s.Blind) < s.Grace:
+		return "nodes could not be read a moment ago, so their kubelets may not have been able to say that they are ready"
+	}
+	return ""
+}
+
+// isDown reports whether a taint says that a node is down.
+func isDown(t corev1.Taint) bool {
+	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable)
 }
 
 // readAgain is when a node is read again that could not be read.
@@ -120,7 +152,11 @@ func due(now time.Time, s snapshot) decision {
 		if tolerated == never {
 			continue
 		}
-		if at := d.Began[name(t)].Add(tolerated); d.Due.IsZero() || at.Before(d.Due) {
+		at := d.Began[name(t)].Add(tolerated)
+		if isDown(t) && at.Before(s.Term) { // nobody could take the taint off meanwhile
+			at = s.Term.Add(s.Grace)
+		}
+		if d.Due.IsZero() || at.Before(d.Due) {
 			d.Due, d.Taint = at, t.ToString()
 		}
 	}
@@ -149,14 +185,15 @@ func name(t corev1.Taint) string {
 	return t.Key
 }
 
-// began is when the time of a taint began for the pod: when it was added, or first seen if that is earlier or not known; but not before the
-// pod was bound to the node, and not in the future.
+// began is when the time of a taint began for the pod: when it was first seen; or when it was added, if this process has just begun to lead, so
+// that it may have been there before. It is not before the pod was bound to the node, and not in the future. What this process has seen begin
+// counts by its monotonic clock: a wall clock that jumps brings no pod to an end.
 func began(now time.Time, s snapshot, t corev1.Taint) time.Time {
-	at := now
 	if before, ok := s.remembered().Began[name(t)]; ok {
-		at = before
+		return before
 	}
-	if t.TimeAdded != nil && t.TimeAdded.Time.Before(at) {
+	at := now
+	if t.TimeAdded != nil && t.TimeAdded.Time.Before(at) && (s.Term.IsZero() || now.Sub(s.Term) < s.Grace) {
 		at = t.TimeAdded.Time
 	}
 	if b := bound(s.Pod); at.Before(b) && b.Before(now) {
