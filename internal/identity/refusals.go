@@ -1,10 +1,13 @@
 package identity
 
 import (
-	"bytes"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/standalone-kcm/controller-manager/internal/health"
 )
@@ -44,8 +47,19 @@ func refused(verb string, answer *http.Response) bool {
 	case verb == "get":
 		return true
 	}
-	text := take(answer)
-	return bytes.Contains(text, []byte("is forbidden: User ")) && bytes.Contains(text, []byte(" cannot "))
+	status, ok := decoded(take(answer))
+	return ok && status.Reason == metav1.StatusReasonForbidden && lacksRight.MatchString(status.Message)
+}
+
+// lacksRight is how the API server begins to say that a user lacks a right. What admission says begins otherwise, and quotes users of the
+// cluster, who write there what they like.
+var lacksRight = regexp.MustCompile(`^[a-z0-9./-]+( "[^"]*")? is forbidden: User "[^"]*" cannot [a-z*]+ resource `)
+
+// decoded returns the status of an answer, in JSON or protobuf.
+func decoded(body []byte) (*metav1.Status, bool) {
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	status, ok := o.(*metav1.Status)
+	return status, ok && err == nil
 }
 
 type refusalObserver struct {

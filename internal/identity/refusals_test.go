@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -8,12 +9,24 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
 
-// lacksRight is how the API server says that somebody lacks a right, in JSON.
-const lacksRight = `"message":"pods is forbidden: User \"x\" cannot create resource \"pods\" in API group \"\" in the namespace \"n\""`
+// saysForbidden is how the API server says so, in JSON.
+func saysForbidden(message string) string {
+	status, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Message: message, Reason: metav1.StatusReasonForbidden, Code: 403,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(status)
+}
+
+// withoutRight is how it says that somebody lacks a right.
+var withoutRight = saysForbidden(`pods is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "n"`)
 
 // TestRefusalsOfAdmission: what is refused because of the object says nothing about the rights of who asks.
 func TestRefusalsOfAdmission(t *testing.T) {
@@ -21,14 +34,19 @@ func TestRefusalsOfAdmission(t *testing.T) {
 		name, method, path, text string
 		want                     string
 	}{
-		{"a right", "POST", "/api/v1/namespaces/n/pods", lacksRight, "create pods: 403 Forbidden"},
-		{"a read", "GET", "/api/v1/namespaces/n/pods/p", lacksRight, ""},
-		{"a quota", "POST", "/api/v1/namespaces/n/pods", `pods "a" is forbidden: exceeded quota: q`, ""},
-		{"a namespace that is being deleted", "POST", "/api/v1/namespaces/n/pods", `pods "a" is forbidden: unable to create new content`, ""},
-		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", lacksRight,
+		{"a right", "POST", "/api/v1/namespaces/n/pods", withoutRight, "create pods: 403 Forbidden"},
+		{"a read", "GET", "/api/v1/namespaces/n/pods/p", withoutRight, ""},
+		{"a quota", "POST", "/api/v1/namespaces/n/pods", saysForbidden(`pods "a" is forbidden: exceeded quota: q`), ""},
+		{"a policy that quotes what a tenant has written", "POST", "/api/v1/namespaces/n/pods",
+			saysForbidden(`pods "a" is forbidden: violates PodSecurity "baseline:latest": seLinuxOptions (pod set forbidden type "pods is forbidden: User "x" cannot create resource "pods"")`), ""},
+		{"a webhook", "POST", "/api/v1/namespaces/n/pods",
+			saysForbidden(`admission webhook "w" denied the request: pods is forbidden: User "x" cannot create resource "pods"`), ""},
+		{"a proxy", "POST", "/api/v1/namespaces/n/pods", `<html>pods is forbidden: User "x" cannot create resource "pods"</html>`, ""},
+		{"a namespace that is being deleted", "POST", "/api/v1/namespaces/n/pods", saysForbidden(`pods "a" is forbidden: unable to create new content`), ""},
+		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", withoutRight,
 			"patch clusterroles.rbac.authorization.k8s.io: 403 Forbidden"},
-		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", lacksRight, "update namespaces/finalize: 403 Forbidden"},
-		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", lacksRight, "update deployments.apps/status: 403 Forbidden"},
+		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", withoutRight, "update namespaces/finalize: 403 Forbidden"},
+		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", withoutRight, "update deployments.apps/status: 403 Forbidden"},
 	} {
 		bubble(t, func(t *testing.T) {
 			var r Refusals
@@ -72,7 +90,7 @@ func TestRefusalsOfAdmission(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var r Refusals
-		status, text := 0, lacksRight
+		status, text := 0, withoutRight
 		wrapped := r.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 			if status == 0 {
 				return nil, errors.New("connection refused")

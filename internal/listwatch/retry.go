@@ -63,10 +63,10 @@ func transient(err error, o metav1.ListOptions) bool {
 	return o.SendInitialEvents == nil && (code == http.StatusTooManyRequests || code >= http.StatusInternalServerError)
 }
 
-// retryAfter is how long the server asks to wait.
+// retryAfter is how long the server asks to wait, but at most [LongestRefusal]: an aggregated API server may ask for a day.
 func retryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
-	return time.Duration(seconds) * time.Second
+	return min(time.Duration(seconds)*time.Second, LongestRefusal)
 }
 
 // Source says what is listed and watched.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -356,7 +357,7 @@ func (w *resourceWatch) answered(ctx context.Context, err error) error {
 	if slower.ErrStatus.Details == nil {
 		slower.ErrStatus.Details = &metav1.StatusDetails{}
 	}
-	pause := min(w.refused, int(listwatch.LongestRefusal/time.Second))
-	slower.ErrStatus.Details.RetryAfterSeconds = max(slower.ErrStatus.Details.RetryAfterSeconds, int32(pause))
+	pause := max(slower.ErrStatus.Details.RetryAfterSeconds, int32(min(w.refused, math.MaxInt32)))
+	slower.ErrStatus.Details.RetryAfterSeconds = min(pause, int32(listwatch.LongestRefusal/time.Second))
 	return &slower
 }
