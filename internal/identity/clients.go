@@ -157,6 +157,7 @@ func (b *Builder) prepare(c *rest.Config, name string) *rest.Config {
 	// "v1 Endpoints is deprecated" comes with every answer about Endpoints: nobody is to read that (CI-7).
 	c.WarningHandler, c.WarningHandlerWithContext = rest.NoWarnings{}, rest.NoWarnings{}
 	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bodyLog{rt} })
+	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &patience{rt} })
 
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil
 	if b.options.RateLimited && b.options.QPS > 0 {
