@@ -347,3 +347,42 @@ func TestOnlyMainEndsTheProcess(t *testing.T) {
 		})
 	}
 }
+
+// An answer 404 need not be about the object: a load balancer gives it, or a server that does not serve the path yet. Only client.IsAbsent tells
+// the two apart, so what decides by it asks nothing else.
+func TestAbsenceIsOfTheObject(t *testing.T) {
+	paths := map[string]string{ // where a path that is not served means something, too
+		"internal/executor/collection.go":                           "a resource without deletecollection",
+		"internal/executor/errors.go":                               "it names the namespace",
+		"pkg/controllers/namespace/observe.go":                      "a resource that is not served any more is empty",
+		"pkg/controllers/disruption/observe_scale.go":               "a kind without scale",
+		"pkg/controllers/horizontalpodautoscaler/observe_target.go": "a kind without scale",
+		"pkg/controllers/garbagecollector/runner_verify.go":         "a kind that is not served cannot be looked up",
+		"pkg/controllers/garbagecollector/runner_brake.go":          "a server that does not aggregate",
+	}
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.isTest() || !strings.HasPrefix(s.path, "pkg/controllers/") && !strings.HasPrefix(s.path, "internal/executor/") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if x, named := ast.Node(nil), false; ok {
+				x = selector.X
+				if id, is := x.(*ast.Ident); is {
+					named = id.Name == "apierrors" && selector.Sel.Name == "IsNotFound"
+				}
+				if named && paths[s.path] == "" {
+					t.Errorf("%s takes any answer 404 for the absence of an object, see client.IsAbsent", s.set.Position(n.Pos()))
+				}
+				used[s.path] = used[s.path] || named
+			}
+			return true
+		})
+	}
+	for path := range paths {
+		if !used[path] {
+			t.Errorf("%s does not ask any more", path)
+		}
+	}
+}

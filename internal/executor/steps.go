@@ -233,14 +233,14 @@ func (w *Writing) changed(m client.Mapping, s plan.Change, made *metav1.PartialO
 			w.await(func(b *freshness.Barrier) { b.WaitForRemoval(m.GroupVersionKind, s.Old) })
 		}
 		w.emit(s.Events.Done, s.New.GetName(), nil)
-	case s.Touch && (apierrors.IsConflict(err) || apierrors.IsNotFound(err)):
+	case s.Touch && (apierrors.IsConflict(err) || client.IsAbsent(err)):
 		result.Needless, err = true, nil // who has changed it meanwhile has written it
-	case apierrors.IsConflict(err) && s.Apply == nil, apierrors.IsNotFound(err) && w.owner == nil:
+	case apierrors.IsConflict(err) && s.Apply == nil, client.IsAbsent(err) && w.owner == nil:
 		err = fmt.Errorf("%w: %w", plan.ErrStale, err)
 		if !w.Periodic {
 			w.await(func(b *freshness.Barrier) { b.WaitForChange(m.GroupVersionKind, s.Old) })
 		}
-	case apierrors.IsNotFound(err) && w.owner != nil && s.Old.GetUID() != w.owner.GetUID():
+	case client.IsAbsent(err) && w.owner != nil && s.Old.GetUID() != w.owner.GetUID():
 		err = nil // gone meanwhile: its event is on the way (RS-21, RS-22)
 	case apierrors.IsInvalid(err) && w.releases(s):
 		err = nil // the owner reference is gone already (RS-21)
@@ -301,7 +301,7 @@ func (w *Writing) deleteOne(s plan.Delete, o plan.Object) error {
 	w.ended(m, "delete", err)
 	conflict := apierrors.IsConflict(err)
 	changed := conflict && s.Version && w.Periodic // of a controller that works by the clock: no event leads to another look
-	gone := conflict && !changed || apierrors.IsNotFound(err)
+	gone := conflict && !changed || client.IsAbsent(err)
 	switch {
 	case err == nil:
 		w.Tracker.Deleted(m.GroupVersionKind, o)

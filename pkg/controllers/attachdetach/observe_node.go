@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
@@ -66,7 +65,7 @@ func (k *caches) nodeNamed(name string) string {
 func (k *caches) read(ctx context.Context, reader client.Reader, s *nodeSnapshot) {
 	live := &corev1.Node{}
 	switch err := reader.Get(ctx, client.MappingFor[*corev1.Node](), plan.Key{Name: s.Name}, live); {
-	case apierrors.IsNotFound(err):
+	case client.IsAbsent(err):
 		s.Read = true
 	case err != nil:
 		s.Unread = err.Error()

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -71,7 +70,7 @@ func readOwner(ctx context.Context, reader client.Reader, role *rbacv1.ClusterRo
 	live := &metav1.PartialObjectMetadata{}
 	err = reader.Get(ctx, roles, plan.KeyOf(role), live)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && live.UID != role.UID:
+	case client.IsAbsent(err), err == nil && live.UID != role.UID:
 		return false, false, nil
 	case err != nil:
 		return false, false, fmt.Errorf("who owns the rules: %w", err)

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,7 +81,7 @@ func readJob(ctx context.Context, reader client.Reader, namespace, name string) 
 	m := client.MappingFor[*batchv1.Job]()
 	job := &batchv1.Job{}
 	err := reader.Get(ctx, m, plan.Key{Namespace: namespace, Name: name}, job)
-	if apierrors.IsNotFound(err) {
+	if client.IsAbsent(err) {
 		return nil, nil
 	}
 	return job, err

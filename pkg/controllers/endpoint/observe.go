@@ -97,7 +97,7 @@ func checkGone(ctx context.Context, reader client.Reader, key plan.Key) error {
 	services := client.MappingFor[*corev1.Service]()
 	err := reader.Get(ctx, services, key, &metav1.PartialObjectMetadata{})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+	case client.IsAbsent(err), apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("is there a service %s: %w", key, err)

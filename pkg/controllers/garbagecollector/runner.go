@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -423,7 +422,7 @@ func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMeta
 		did = r.executor.Begin(ctx, o, &freshness.Barrier{}).Apply(d.Steps)
 	}
 	r.tell(o, d, did, time.Since(began))
-	if apierrors.IsNotFound(did.Err) {
+	if client.IsAbsent(did.Err) {
 		return r.readItem(ctx, n)
 	}
 	return did.Err

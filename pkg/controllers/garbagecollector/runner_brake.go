@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
+	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
 const (
@@ -296,7 +297,7 @@ func (r *runner) askRegistration(ctx context.Context, group schema.GroupVersion)
 		}
 	}
 	switch {
-	case isAbsent(err):
+	case client.IsAbsent(err):
 		return unregistered, nil
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // a server that does not aggregate, or a role that hides it
 		return believed, nil

@@ -131,7 +131,7 @@ func (r *runner) look(ctx context.Context, c statedOwner) (ownerState, error) {
 	}
 	found, err := r.get(ctx, m, key)
 	switch {
-	case isAbsent(err), err == nil && found.UID != c.uid:
+	case client.IsAbsent(err), err == nil && found.UID != c.uid:
 		return notFound, nil
 	case apierrors.IsNotFound(err): // the server has no such path
 		return unresolvable, err
@@ -151,12 +151,6 @@ func (r *runner) get(ctx context.Context, m client.Mapping, key plan.Key) (*meta
 	return found, nil
 }
 
-// isAbsent reports whether the server has said that there is no such object. That there is no such path, because a custom resource or
-// an aggregated API has vanished, says nothing about the object.
-func isAbsent(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
 // readItem brings the graph up to date with a live read of an object, from the resource in which it was seen (GC-30, GC-40).
 func (r *runner) readItem(ctx context.Context, n *node) error {
 	r.mu.Lock()
@@ -164,7 +158,7 @@ func (r *runner) readItem(ctx context.Context, n *node) error {
 	m := client.Mapping{GroupVersionKind: k.GroupVersionKind, Resource: k.resource, Namespaced: n.namespace != ""}
 	r.mu.Unlock()
 	found, err := r.get(ctx, m, plan.Key{Namespace: n.namespace, Name: n.name})
-	if err != nil && !isAbsent(err) {
+	if err != nil && !client.IsAbsent(err) {
 		return err
 	}
 	r.mu.Lock()

@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,7 +104,7 @@ func (k *caches) exists(ctx context.Context, reader client.Reader, key plan.Key,
 	switch err := reader.Get(ctx, jobs, key, &found); {
 	case err == nil && found.UID == uid:
 		return true, nil
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil && !client.IsAbsent(err):
 		return false, fmt.Errorf("read the Job %s: %w", key.Name, err)
 	}
 	k.gone.Add(uid, nil)

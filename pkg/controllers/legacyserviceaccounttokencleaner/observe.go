@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -51,7 +50,7 @@ func (k *lists) observe(ctx context.Context, r reconcile.Request[struct{}]) (o r
 func trackedSince(ctx context.Context, reader client.Reader) (string, error) {
 	tracking := &corev1.ConfigMap{}
 	err := reader.Get(ctx, client.MappingFor[*corev1.ConfigMap](), plan.Key{Namespace: metav1.NamespaceSystem, Name: trackingName}, tracking)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !client.IsAbsent(err) {
 		return "", fmt.Errorf("since when are tokens tracked: %w", err)
 	}
 	return tracking.Data[sinceKey], nil

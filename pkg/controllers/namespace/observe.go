@@ -78,7 +78,7 @@ func (o *observer) observe(ctx context.Context, r reconcile.Request[memory]) (ob
 	}
 	// The cache may be late: what is deleted below must not be that of a new namespace with the name of the old one (NS-10).
 	live := &corev1.Namespace{}
-	if err := r.Reader.Get(ctx, client.MappingFor[*corev1.Namespace](), r.Key, live); apierrors.IsNotFound(err) || err == nil && live.DeletionTimestamp == nil {
+	if err := r.Reader.Get(ctx, client.MappingFor[*corev1.Namespace](), r.Key, live); client.IsAbsent(err) || err == nil && live.DeletionTimestamp == nil {
 		return observation{}, nil
 	} else if err != nil {
 		return observation{}, fmt.Errorf("read namespace: %w", err)

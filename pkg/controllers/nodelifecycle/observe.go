@@ -169,7 +169,7 @@ func (k *caches) liveLease(ctx context.Context, reader client.Reader, name strin
 	lease, mapping := &coordinationv1.Lease{}, client.MappingFor[*coordinationv1.Lease]()
 	err := reader.Get(ctx, mapping, plan.Key{Namespace: corev1.NamespaceNodeLease, Name: name}, lease)
 	switch {
-	case apierrors.IsNotFound(err):
+	case client.IsAbsent(err):
 		return nil, nil
 	case !apierrors.IsForbidden(err) || k.root == nil:
 		return lease, err

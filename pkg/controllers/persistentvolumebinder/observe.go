@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
@@ -157,7 +156,7 @@ func prove(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapsh
 func proveClaim(ctx context.Context, r reconcile.Request[claimMemory], s *claimSnapshot) error {
 	c := &corev1.PersistentVolumeClaim{}
 	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), r.Key, c)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !client.IsAbsent(err) {
 		return fmt.Errorf("the claim, whose volume names none, cannot be read live: %w", err)
 	}
 	s.Late = err != nil || c.UID != s.Claim.UID
@@ -170,7 +169,7 @@ func proveVolume(ctx context.Context, r reconcile.Request[claimMemory], s *claim
 	v := &corev1.PersistentVolume{}
 	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolume](), plan.Key{Name: c.Spec.VolumeName}, v)
 	switch {
-	case apierrors.IsNotFound(err):
+	case client.IsAbsent(err):
 		s.Volume, s.Late = nil, cached != nil
 	case err != nil:
 		return fmt.Errorf("the volume %s of the claim cannot be read live: %w", c.Spec.VolumeName, err)
@@ -232,7 +231,7 @@ func (k *caches) class(ctx context.Context, r reconcile.Request[claimMemory], s 
 	}
 	class := &storagev1.StorageClass{}
 	switch err := r.Reader.Get(ctx, client.MappingFor[*storagev1.StorageClass](), plan.Key{Name: name}, class); {
-	case apierrors.IsNotFound(err):
+	case client.IsAbsent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("the class %s of the claim cannot be read live: %w", name, err)
@@ -329,7 +328,7 @@ func (k *caches) proveOrphan(ctx context.Context, r reconcile.Request[volumeMemo
 	c := &corev1.PersistentVolumeClaim{}
 	err := r.Reader.Get(ctx, client.MappingFor[*corev1.PersistentVolumeClaim](), plan.Key{Namespace: ref.Namespace, Name: ref.Name}, c)
 	switch {
-	case apierrors.IsNotFound(err):
+	case client.IsAbsent(err):
 		s.Read = true
 	case err != nil:
 		return fmt.Errorf("the volume stays, as its claim %s/%s cannot be read live: %w", ref.Namespace, ref.Name, err)

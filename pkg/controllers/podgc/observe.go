@@ -176,7 +176,7 @@ func readLive(ctx context.Context, reader client.Reader, names []string) liveNod
 		all.Go(func() {
 			defer func() { <-slots }()
 			err := reader.Get(ctx, nodes, plan.Key{Name: names[i]}, &metav1.PartialObjectMetadata{})
-			if found.gone[i] = apierrors.IsNotFound(err); err != nil && !found.gone[i] {
+			if found.gone[i] = client.IsAbsent(err); err != nil && !found.gone[i] {
 				found.errs[i] = fmt.Errorf("node %s: %w", names[i], err)
 			}
 		})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/internal/files"
@@ -96,7 +95,7 @@ func (k *caches) account(ctx context.Context, reader client.Reader, secret *core
 	live := &corev1.ServiceAccount{}
 	err := reader.Get(ctx, mapping, key, live)
 	switch {
-	case apierrors.IsNotFound(err):
+	case client.IsAbsent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("is there a ServiceAccount %s: %w", key, err)

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
@@ -49,7 +48,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (o re
 		Term: ptr.Deref(k.term.Load(), r.Now), Grace: k.grace}
 	if m := s.Memory; s.Node != nil && m.UID == pod.UID && !m.Due.IsZero() && !r.Now.Before(m.Due) {
 		switch node, err := k.live.get(ctx, r, s.Node.Name); {
-		case apierrors.IsNotFound(err):
+		case client.IsAbsent(err):
 			s.Node = nil
 		case err != nil:
 			s.Unread = err.Error()
@@ -132,7 +131,7 @@ func (n *nodeReader) get(ctx context.Context, r reconcile.Request[memory], name 
 
 // note notes that a node could not be read.
 func (n *nodeReader) note(err error) {
-	if err == nil || apierrors.IsNotFound(err) {
+	if err == nil || client.IsAbsent(err) {
 		return
 	}
 	n.mu.Lock()

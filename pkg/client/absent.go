@@ -1,0 +1,12 @@
+package client
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// IsAbsent reports whether the API server has said that there is no such object. An answer 404 that says nothing of an object is no such
+// answer: a load balancer gives it, or a server that does not serve the path (yet, or any more).
+func IsAbsent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

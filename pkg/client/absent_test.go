@@ -1,0 +1,28 @@
+package client
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestIsAbsent(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for what, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"the object":                            {apierrors.NewNotFound(pods, "a"), true},
+		"a page of a load balancer":             {apierrors.NewGenericServerResponse(404, "get", pods, "a", "404 page not found", 0, true), false},
+		"a server that does not serve the path": {apierrors.NewGenericServerResponse(404, "get", pods, "a", "", 0, true), false},
+		"another answer":                        {apierrors.NewConflict(pods, "a", errors.New("x")), false},
+		"no answer":                             {errors.New("x"), false},
+		"no error":                              {nil, false},
+	} {
+		if got := IsAbsent(c.err); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
