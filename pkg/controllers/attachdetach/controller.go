@@ -37,7 +37,7 @@ func sources() []string {
 // podPaths are the fields that are read of pods. Whether containers run matters of pods that are being deleted.
 func podPaths() []string {
 	paths := []string{
-		"spec.nodeName", "status.phase",
+		"spec.nodeName", "spec.terminationGracePeriodSeconds", "status.phase",
 		"spec.volumes.name", "spec.volumes.volumeSource.persistentVolumeClaim.claimName",
 		"spec.volumes.volumeSource.ephemeral.volumeClaimTemplate.metadata.name", // it is enough that there is one
 		"status.containerStatuses.state.running", "status.initContainerStatuses.state.running", "status.ephemeralContainerStatuses.state.running",

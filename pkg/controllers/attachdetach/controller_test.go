@@ -45,6 +45,9 @@ type bench struct {
 	stuck atomic.Bool // the driver does nothing
 	work  sync.WaitGroup
 
+	refuses atomic.Bool  // no VolumeAttachment may be deleted
+	refused atomic.Int64 // how often one was to be
+
 	events *record.FakeRecorder
 
 	before func() // is called when the caches of a term are filled, and the controller does not work yet
@@ -107,6 +110,10 @@ func (b *bench) Delete(ctx context.Context, m client.Mapping, key plan.Key, opts
 		return err
 	}
 	b.judge(a)
+	if b.refuses.Load() {
+		b.refused.Add(1)
+		return apierrors.NewInternalError(errors.New("a webhook"))
+	}
 	if a.DeletionTimestamp == nil {
 		a.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		b.put(a)

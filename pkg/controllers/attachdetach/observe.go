@@ -158,10 +158,11 @@ func (k *caches) resolved(p *corev1.Pod) (all []volume, ok bool) {
 	return all, ok
 }
 
-// unclear names a pod on a node that needs its volumes, of which one is not known, as its claim is not bound; empty if there is none.
+// unclear names a pod on a node that needs its volumes, of which one is not known, as its claim is not bound any more; empty if there is none. A
+// kubelet mounts nothing for a pod with a claim that is not bound, so one that has never run uses nothing.
 func (k *caches) unclear(node string) (name string) {
 	for _, p := range k.podsOn.OnNode(node) {
-		if !needs(p) {
+		if !needs(p) || !hasRun(p) {
 			continue
 		}
 		if _, ok := k.resolved(p); !ok && (name == "" || podName(p) < name) {

@@ -88,7 +88,7 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 			if known && before.Pod < pod {
 				pod = before.Pod
 			}
-			needed[v.Name] = onNode{Name: v.Name, Pod: pod, Told: v.told(), Ends: p.DeletionTimestamp != nil && (!known || before.Ends)}
+			needed[v.Name] = onNode{Name: v.Name, Pod: pod, Told: v.told(), Ends: p.DeletionTimestamp != nil && (!known || before.Ends), Grace: max(before.Grace, graceOf(p))}
 			exclusive[v.Name] = exclusive[v.Name] || v.Exclusive
 		}
 	}
@@ -110,6 +110,11 @@ func (k *caches) onNode(now time.Time, name string, n *corev1.Node, there []*sto
 	}
 	slices.SortFunc(all, func(a, b onNode) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id())) })
 	return all
+}
+
+// graceOf is how long a pod may take to end.
+func graceOf(p *corev1.Pod) time.Duration {
+	return time.Duration(ptr.Deref(p.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
 }
 
 // told returns the volumes of a node of which it need only be told: those that pods need, and those that it lists.

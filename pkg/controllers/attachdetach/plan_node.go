@@ -50,6 +50,7 @@ type onNode struct {
 	Attachment *storagev1.VolumeAttachment // nil if there is none
 	Pod        string                      // one that needs it there; empty if none does
 	Ends       bool                        // all that need it are being deleted
+	Grace      time.Duration               // how long the pods that need it may take to end
 	Told       bool                        // it needs no VolumeAttachment
 	Others     string                      // another node that has the volume, which needs no VolumeAttachment and is for one node at a time
 }
@@ -64,14 +65,15 @@ func (v onNode) id() string {
 
 // nodeMemory is what is remembered of a node. Whatever was remembered is not changed any more.
 type nodeMemory struct {
-	UID     types.UID            // of the Node that the rest is about
-	Gone    time.Time            // since when it is gone, as this process has seen it; zero if it is there
-	Spare   map[string]time.Time // since when no pod needs a volume, as this process has seen it, by its id
-	Written time.Time            // when the status was last written
-	Failed  time.Time            // when that has failed, if it has
-	Asked   map[string]asked     // VolumeAttachments that this process has deleted, by name
-	Read    bool                 // the next Observe reads the node live
-	Unclear bool                 // there was an unclear pod, see nodeSnapshot
+	UID     types.UID                // of the Node that the rest is about
+	Gone    time.Time                // since when it is gone, as this process has seen it; zero if it is there
+	Spare   map[string]time.Time     // since when no pod needs a volume, as this process has seen it, by its id
+	Grace   map[string]time.Duration // how long the pods may take to end that this process has seen to need a volume, by its id
+	Written time.Time                // when the status was last written
+	Failed  time.Time                // when that has failed, if it has
+	Asked   map[string]asked         // VolumeAttachments that this process has deleted, by name
+	Read    bool                     // the next Observe reads the node live
+	Unclear bool                     // there was an unclear pod, see nodeSnapshot
 }
 
 // asked is when a driver was asked to detach a volume.
@@ -84,6 +86,7 @@ type asked struct {
 type nodeDecision struct {
 	Gone     time.Time
 	Spare    map[string]time.Time
+	Grace    map[string]time.Duration
 	Read     bool              // the node is to be read live
 	Deleted  map[string]string // VolumeAttachments that are deleted: the reason if it is by force, empty if not
 	Held     bool              // something stays because the brake holds it
@@ -111,7 +114,7 @@ type verdict struct {
 
 // planNode lists in the status of a node what is attached, and detaches what no pod there needs.
 func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
-	d = nodeDecision{Spare: map[string]time.Time{}, Deleted: map[string]string{}, Verdicts: map[string]string{}}
+	d = nodeDecision{Spare: map[string]time.Time{}, Grace: map[string]time.Duration{}, Deleted: map[string]string{}, Verdicts: map[string]string{}}
 	if s.Node == nil {
 		d.Gone = earlier(s.Memory.Gone, now)
 	} else if !managed(s.Node) {
@@ -119,13 +122,16 @@ func planNode(now time.Time, s nodeSnapshot) (d nodeDecision, p plan.Plan) {
 		return d, p
 	}
 	if s.Unproved != "" {
-		d.Spare, p.Why, p.Requeue = s.Memory.Spare, s.Unproved, lookAgain
+		d.Spare, d.Grace, p.Why, p.Requeue = s.Memory.Spare, s.Memory.Grace, s.Unproved, lookAgain
 		return d, p
 	}
 	var deletions plan.Each
 	var why []string
 	keep := map[string]bool{}
 	for _, v := range s.Volumes {
+		if grace, known := s.Memory.Grace[v.id()]; known || v.Pod != "" {
+			d.Grace[v.id()] = max(grace, v.Grace)
+		}
 		if v.Pod == "" {
 			d.Spare[v.id()] = earlier(s.Memory.Spare[v.id()], now)
 			if s.Unclear != "" || s.Memory.Unclear {
@@ -293,7 +299,7 @@ func (s nodeSnapshot) force(now time.Time, n *corev1.Node, v onNode, d *nodeDeci
 	case s.Unclear != "":
 		return "", lookAgain
 	}
-	return vanished(now, s, d.Gone)
+	return vanished(now, s, v, d)
 }
 
 // force says by which rule a volume may be detached that a node has in use, and if by none, when it may be (AD-34, AD-35, AD-37). No pod has needed
@@ -324,13 +330,21 @@ func unreadySince(n *corev1.Node) time.Time {
 	return n.Status.Conditions[i].LastTransitionTime.Time
 }
 
-// vanished is the same of a node that is gone. The brake makes it wait longer.
-func vanished(now time.Time, s nodeSnapshot, gone time.Time) (reason string, wait time.Duration) {
-	grace := goneGrace
-	if s.Held != "" {
-		grace = goneProof
+// vanished is the same of a node that is gone. Its machine may live, and hears only from the end of its pods that it is to end their containers: it
+// has as long as they may take, and a minute more. The brake makes it wait longer.
+func vanished(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) (reason string, wait time.Duration) {
+	since := d.Gone
+	if spare := d.Spare[v.id()]; spare.After(since) {
+		since = spare
 	}
-	if wait = grace - now.Sub(gone); wait > 0 {
+	grace := patience // nobody knows what has used it
+	if ends, known := d.Grace[v.id()]; known {
+		grace = goneGrace + ends
+	}
+	if s.Held != "" {
+		grace = max(grace, goneProof)
+	}
+	if wait = grace - now.Sub(since); wait > 0 {
 		return "", wait
 	}
 	return forcedByEnd, 0
@@ -404,7 +418,7 @@ func decidable(name string) bool {
 
 // rememberNode keeps what was seen and decided, and what of it was carried out.
 func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcome) *nodeMemory {
-	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Read: d.Read, Written: s.Memory.Written, Failed: s.Memory.Failed,
+	m := nodeMemory{UID: s.Memory.UID, Gone: d.Gone, Spare: d.Spare, Grace: d.Grace, Read: d.Read, Written: s.Memory.Written, Failed: s.Memory.Failed,
 		Unclear: s.Unclear != "", Asked: map[string]asked{}}
 	there := map[string]bool{}
 	for _, v := range s.Volumes {
@@ -418,6 +432,7 @@ func rememberNode(now time.Time, s nodeSnapshot, d nodeDecision, did plan.Outcom
 	for _, r := range did.Results {
 		switch {
 		case r.Verb == plan.Deleted:
+			m.Read = m.Read || r.Err != nil // so that the next reconcile reads and deletes in one, and failures add up
 			m.Asked[r.Object.GetName()] = asked{now, "kubernetes.io/csi:" + r.Object.(*storagev1.VolumeAttachment).Spec.Attacher}
 		case r.Verb == plan.Changed:
 			m.Written, m.Failed = now, time.Time{}

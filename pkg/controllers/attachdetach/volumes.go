@@ -131,6 +131,11 @@ func needs(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" && !podutil.Finished(p) && (p.DeletionTimestamp == nil || runs(p))
 }
 
+// hasRun reports whether a container of a pod runs or has run, as far as its status tells.
+func hasRun(p *corev1.Pod) bool {
+	return runs(p) || p.Status.Phase != corev1.PodPending && p.Status.Phase != ""
+}
+
 // runs reports whether the last status of a pod shows a container that runs.
 func runs(p *corev1.Pod) bool {
 	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }

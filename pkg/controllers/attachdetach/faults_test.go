@@ -1,0 +1,76 @@
+package attachdetach
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// used has d0 in use on n0 by the pod a.
+func used(b *bench) {
+	b.disk(0)
+	b.pod("a", 0, "n0")
+	time.Sleep(time.Second)
+	b.uses("n0", 0)
+}
+
+// dies has nodes become Unknown.
+func (b *bench) dies(nodes ...string) {
+	for _, name := range nodes {
+		b.node(name, func(n *corev1.Node) {
+			n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, metav1.Now()
+		})
+	}
+}
+
+// A Node is deleted, and its machine lives: that hears only from the deletion of its pods that it is to end their containers, which takes as long
+// as they may take.
+func TestMachineThatOutlivesItsNode(t *testing.T) {
+	run(t, Options{}, 6, func(b *bench) {
+		used(b)
+		b.remove(nodeKind, "", "n0")
+		time.Sleep(61 * time.Second)
+		b.removePod("a") // as podgc does
+		b.pod("b", 0, "n1")
+		time.Sleep(80 * time.Second)
+		b.is("d0:n0")
+		time.Sleep(20 * time.Second)
+		b.is("d0:n1 n1=d0")
+	})
+}
+
+// A pod that has never run, because a claim of it is not bound, keeps no volume of others on a node that is dead.
+func TestPodThatNeverRan(t *testing.T) {
+	run(t, Options{}, 6, func(b *bench) {
+		used(b)
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "p"}, Spec: corev1.PodSpec{NodeName: "n0"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+		p.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}}}
+		b.put(p)
+		b.dies("n0")
+		b.removePod("a")
+		b.pod("b", 0, "n1")
+		time.Sleep(time.Hour)
+		b.is("d0:n1 n1=d0")
+	})
+}
+
+// A deletion that is refused is tried more and more rarely.
+func TestRefusedDeletion(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		used(b)
+		b.refuses.Store(true)
+		b.uses("n0")
+		b.removePod("a")
+		time.Sleep(5 * time.Second)
+		b.refused.Store(0)
+		time.Sleep(time.Minute)
+		if n := b.refused.Load(); n > 20 {
+			t.Errorf("%d tries in a minute", n)
+		}
+		b.refuses.Store(false)
+		time.Sleep(2 * time.Minute)
+		b.is("")
+	})
+}
