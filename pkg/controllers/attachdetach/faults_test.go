@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // used has d0 in use on n0 by the pod a.
@@ -73,4 +75,45 @@ func TestRefusedDeletion(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		b.is("")
 	})
+}
+
+// Two sites, and one of them is lost: the brake ends, and what pods of the other one need is detached there by force.
+func TestLostSite(t *testing.T) {
+	run(t, Options{}, 10, func(b *bench) {
+		used(b)
+		b.dies("n0", "n1", "n2", "n3", "n4", "n5")
+		b.removePod("a")
+		b.pod("b", 0, "n9")
+		time.Sleep(9 * time.Minute)
+		b.is("d0:n0 n0=d0")
+		time.Sleep(2 * time.Minute)
+		b.is("d0:n9 n9=d0")
+	})
+}
+
+// Nodes that have been down for an hour are no news, and keep nobody waiting when another one dies.
+func TestNodesThatStayDown(t *testing.T) {
+	run(t, Options{}, 10, func(b *bench) {
+		b.dies("n1", "n2", "n3", "n4", "n5", "n6")
+		time.Sleep(2 * time.Hour)
+		used(b)
+		b.dies("n0")
+		b.removePod("a")
+		b.pod("b", 0, "n9")
+		time.Sleep(5 * time.Minute)
+		b.is("d0:n0 n0=d0")
+		time.Sleep(2 * time.Minute)
+		b.is("d0:n9 n9=d0")
+	})
+}
+
+// runs has a pod run.
+func (b *bench) runs(name string) {
+	b.Helper()
+	p := &corev1.Pod{}
+	if err := b.Get(b.Context(), podKind, plan.Key{Namespace: "shop", Name: name}, p); err != nil {
+		b.Fatal(err)
+	}
+	p.Status.Phase = corev1.PodRunning
+	b.put(p)
 }

@@ -182,7 +182,7 @@ func (k *caches) held(now time.Time) string {
 	defer c.mu.Unlock()
 	if age := now.Sub(c.when); age < 0 || age >= recount {
 		c.when = now
-		c.all, c.ailing, c.gone = k.count()
+		c.all, c.ailing, c.gone = k.count(now)
 	}
 	if !k.brake.Trips(c.ailing+c.gone, c.all+c.gone) {
 		return ""
@@ -190,11 +190,11 @@ func (k *caches) held(now time.Time) string {
 	return fmt.Sprintf("%d of %d nodes are not ready, and %d more are gone, which is out of the ordinary", c.ailing, c.all, c.gone)
 }
 
-// count counts the nodes, those of them that are not ready, and those that are gone and have VolumeAttachments left.
-func (k *caches) count() (all, ailing, gone int) {
+// count counts the nodes, those of them that have not been ready since lately, and those that are gone and have VolumeAttachments left.
+func (k *caches) count(now time.Time) (all, ailing, gone int) {
 	for n := range k.nodes.All() {
 		all++
-		if !podutil.NodeReady(n) {
+		if !podutil.NodeReady(n) && now.Sub(unreadySince(n)) < oldNews {
 			ailing++
 		}
 	}

@@ -18,7 +18,8 @@ import (
 const (
 	patience   = 6 * time.Minute  // a node that is not ready keeps for so long what no pod needs and it has in use (AD-5, AD-34)
 	goneGrace  = time.Minute      // a machine whose Node is gone has so long to end what ran on it
-	goneProof  = 10 * time.Minute // the same while the brake holds: then so many Nodes that are gone have been gone for long
+	goneProof  = 10 * time.Minute // the brake holds no longer: then so many Nodes have been gone, or not ready, for long
+	oldNews    = time.Hour        // a node that has not been ready for so long does not count for the brake any more
 	readAgain  = 5 * time.Second  // when a node is read again that could not be read
 	lookAgain  = 10 * time.Second // when a decision is looked at again that depends on something else
 	writePause = time.Second      // the status of a node is written no more often, and so with all that has happened meanwhile
@@ -225,7 +226,7 @@ func said(e *storagev1.VolumeError) string {
 func leaves(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 	forced, wait := s.force(now, s.Node, v, d)
 	used := s.Node != nil && uses(s.Node, v)
-	if used && forced == forcedByTime && s.Held != "" {
+	if used && forced == forcedByTime && s.holds(now, s.Node, v, d) {
 		return verdict{List: v.Told || attached(v.Attachment), Held: true, Why: "no pod needs it, and the node is not ready and has it in use, but " + s.Held, Next: lookAgain}
 	}
 	switch {
@@ -282,13 +283,28 @@ func goes(now time.Time, s nodeSnapshot, v onNode, d *nodeDecision) verdict {
 	case forcedByTaint:
 		return verdict{Delete: true, Forced: forced, Why: "no pod needs it, and the node is out of service"}
 	case forcedByTime:
-		if s.Held != "" {
+		if s.holds(now, s.Live, v, d) {
 			return verdict{Held: true, Why: "the node is not ready and has it in use, but " + s.Held, Next: lookAgain}
 		}
 		return verdict{Delete: true, Forced: forced, Why: fmt.Sprintf("no pod has needed it for %v, and the node is not ready", patience)}
 	default:
 		return verdict{Why: "the node has it in use" + s.unclear(), Next: cmp.Or(wait, readAgain)}
 	}
+}
+
+// holds reports whether the brake holds a volume that is to be detached because its node is not ready. It does for a while: where so many nodes have
+// been so for long, a site is lost, and force is what is left.
+func (s nodeSnapshot) holds(now time.Time, n *corev1.Node, v onNode, d *nodeDecision) bool {
+	since := d.Spare[v.id()]
+	if unready := unreadySince(n); unready.After(since) {
+		since = unready
+	}
+	return holds(now, s.Held, since)
+}
+
+// holds is the same of what nobody needs since a time on a node that is not ready.
+func holds(now time.Time, held string, since time.Time) bool {
+	return held != "" && now.Sub(since) < goneProof
 }
 
 // force says by which rule a volume may be detached that a node has in use, or may have, as it is gone; and if by none, when it may be.

@@ -179,7 +179,8 @@ func TestPlanNode(t *testing.T) {
 		{"AD-34 and is detached", aNode(using("a"), unready), aNode(using("a"), unready), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(6*minute+1, "a")}, []string{"detach a"}, forcedByTime},
 		{"AD-72 but not if the node read live is ready", aNode(using("a"), unready), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a")}, []string{"again in 5s"}, ""},
 		{"AD-3 nor if that is switched off", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), DisableTimeout: true}, nil, ""},
-		{"the brake keeps it, and the list", aNode(listing("a"), using("a"), unready), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"again in 10s"}, ""},
+		{"the brake keeps it, and the list", aNode(listing("a"), using("a"), unreadySeconds(599)), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"again in 10s"}, ""},
+		{"for ten minutes", aNode(listing("a"), using("a"), unreadySeconds(600)), nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: spare(time.Hour, "a"), Held: "too many"}, []string{"status lists []"}, ""},
 		{"AD-10, AD-35 the taint is enough at once, though it is ready", aNode(using("a"), outOfServiceTaint), aNode(using("a"), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, forcedByTaint},
 		{"AD-35 also while the brake holds", aNode(using("a"), outOfServiceTaint, unready), aNode(using("a"), outOfServiceTaint, unready), true, nodeSnapshot{Volumes: []onNode{on("a")}, Held: "too many"}, []string{"detach a"}, forcedByTaint},
 		{"AD-35 not if it is gone by now", aNode(using("a"), outOfServiceTaint), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"again in 5s"}, ""},
@@ -198,11 +199,17 @@ func TestPlanNode(t *testing.T) {
 		{"AD-62 and no more", aNode(madeSeconds(61)), aNode(madeSeconds(61)), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
 		{"AD-32 not if it was attached to the new one", aNode(madeSeconds(50)), aNode(madeSeconds(50)), true, nodeSnapshot{Volumes: []onNode{on("a", by(created(40)))}}, []string{"detach a"}, ""},
 		{"AD-35 nor if that is out of service", aNode(madeSeconds(50), outOfServiceTaint), aNode(madeSeconds(50), outOfServiceTaint), true, nodeSnapshot{Volumes: []onNode{on("a")}}, []string{"detach a"}, ""},
-		{"AD-62 the node is gone: its machine has a minute", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-50 * second)}}, []string{"again in 10s"}, ""},
-		{"AD-71 then its volumes are detached", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-61 * second)}, DisableTimeout: true}, []string{"detach a"}, forcedByEnd},
-		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-61 * second)}, Held: "too many"}, []string{"again in 8m59s"}, ""},
-		{"AD-93 and no more", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-601 * second)}, Held: "too many"}, []string{"detach a"}, forcedByEnd},
-		{"a node that the cache alone misses", nil, aNode(), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour)}}, []string{"again in 10s"}, ""},
+		{"AD-62 the node is gone: its machine has a minute", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(50 * second)}, []string{"again in 10s"}, ""},
+		{"AD-71 then its volumes are detached", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(61 * second), DisableTimeout: true}, []string{"detach a"}, forcedByEnd},
+		{"the brake makes that ten minutes", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(61 * second), Held: "too many"}, []string{"again in 8m59s"}, ""},
+		{"its pods may take a while to end", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: func() nodeMemory {
+			m := goneFor(100 * second)
+			m.Grace = map[string]time.Duration{attachment(driver, "a", "n"): 5 * time.Minute}
+			return m
+		}()}, []string{"again in 4m20s"}, ""},
+		{"nobody knows what has used it", nil, nil, false, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: nodeMemory{Gone: epoch.Add(-time.Hour), Spare: spare(100*second, "a").Spare}}, []string{"again in 4m20s"}, ""},
+		{"AD-93 and no more", nil, nil, true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(601 * second), Held: "too many"}, []string{"detach a"}, forcedByEnd},
+		{"a node that the cache alone misses", nil, aNode(), true, nodeSnapshot{Volumes: []onNode{on("a")}, Memory: goneFor(time.Hour)}, []string{"again in 10s"}, ""},
 		{"AD-93 the volume is gone: its VolumeAttachment goes, too", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a", nameless)}}, []string{"detach a"}, ""},
 		{"AD-93 not while the node has it in use", aNode(), aNode(using("a")), true, nodeSnapshot{Volumes: []onNode{on("a", nameless)}}, []string{"again in 5s"}, ""},
 		{"a VolumeAttachment of somebody else is left alone", aNode(), aNode(), true, nodeSnapshot{Volumes: []onNode{on("a", by(foreign))}}, nil, ""},
@@ -232,6 +239,13 @@ func TestPlanNode(t *testing.T) {
 	}
 }
 
+// goneFor is what is remembered of a node that is gone for so long, and of the volume a, which no pod has needed since; pods that did could end at
+// once.
+func goneFor(d time.Duration) nodeMemory {
+	id := attachment(driver, "a", "n")
+	return nodeMemory{Gone: epoch.Add(-d), Spare: map[string]time.Time{id: epoch.Add(-d)}, Grace: map[string]time.Duration{id: 0}}
+}
+
 // What is remembered of a node: since when nothing needs a volume, when the status was written, and what was deleted.
 func TestRememberNode(t *testing.T) {
 	s := nodeSnapshot{Name: "n", Node: aNode(), Live: aNode(), Read: true, Volumes: []onNode{on("a"), on("b", needed)}, Memory: spare(time.Minute, "a", "b")}
@@ -240,7 +254,7 @@ func TestRememberNode(t *testing.T) {
 	deletion := p.Steps[slices.IndexFunc(p.Steps, func(s plan.Step) bool { _, ok := s.(plan.Each); return ok })].(plan.Each).Sequences[0][0].(plan.Delete)
 	m := rememberNode(epoch, s, d, plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: deletion.Objects[0]}, {Verb: plan.Changed, Object: s.Node}}})
 	a := attachment(driver, "a", "n")
-	want := &nodeMemory{UID: "n1", Spare: map[string]time.Time{a: epoch.Add(-time.Minute)}, Written: epoch, Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
+	want := &nodeMemory{UID: "n1", Spare: map[string]time.Time{a: epoch.Add(-time.Minute)}, Grace: map[string]time.Duration{attachment(driver, "b", "n"): 0}, Written: epoch, Asked: map[string]asked{a: {epoch, "kubernetes.io/csi:" + driver}}}
 	if diff := cmp.Diff(want, m); diff != "" {
 		t.Error(diff)
 	}

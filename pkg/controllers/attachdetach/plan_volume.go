@@ -247,7 +247,7 @@ func (n namer) has(now time.Time, v onNode, disableTimeout bool, held string) bo
 		return false
 	}
 	reason, _ := force(now, n.Node, time.Time{}, disableTimeout || n.Unclear)
-	return reason == "" || reason == forcedByTime && held != ""
+	return reason == "" || reason == forcedByTime && holds(now, held, unreadySince(n.Node))
 }
 
 // taken tells pods that other nodes have the volume: by the pods that use it there, of which only those of the same namespace are named (AD-52,
