@@ -20,7 +20,7 @@ const (
 	levelCount
 )
 
-// Priority says when it is a key's turn. The zero Priority goes before any other. Within a level namespaces take turns.
+// Priority says when it is a key's turn among those of its namespace; namespaces take turns. The zero Priority goes before any other.
 type Priority struct {
 	Level Level
 	Since int64     // InProgress only: when the work began, in nanoseconds of Unix time; in a namespace, earlier work goes first
@@ -32,12 +32,12 @@ func (p Priority) before(other Priority) bool {
 	return p.Level < other.Level || p.Level == other.Level && p.Since < other.Since
 }
 
-// place returns where a key of that priority waits within its level.
-func (p Priority) place(namespace string) place {
+// place returns where a key of that priority waits within its level of its namespace.
+func (p Priority) place() place {
 	if p.Level == InProgress {
-		return place{namespace: namespace, since: p.Since}
+		return place{since: p.Since}
 	}
-	return place{namespace: namespace, owner: p.Owner}
+	return place{owner: p.Owner}
 }
 
 // Queue is a work queue of which the keys take turns.

@@ -61,9 +61,31 @@ func TestStorage(t *testing.T) {
 			l.Pop()
 		}
 		l.Pop()
-		for _, of := range append(l.levels[:], l.arrived) {
-			if n := len(l.queued) + len(l.wanted) + len(of.lines) + len(of.byName); n > 0 || !of.empty() {
-				t.Errorf("%d things are left", n)
+		if n := len(l.queued) + len(l.wanted) + len(l.byName); n > 0 || l.turns.first != nil {
+			t.Errorf("%d things are left", n)
+		}
+	})
+	t.Run("what is in progress in one namespace costs the new work of another one every second turn", func(t *testing.T) {
+		for _, tenants := range []int{1, 50} {
+			l, pops, left := newStorage(), 0, 100
+			put := func(k plan.Key, p Priority) { l.prioritize(k, p); l.Push(k) }
+			for tenant := range tenants {
+				for i := range 500 {
+					put(plan.Key{Namespace: fmt.Sprint("busy-", tenant), Name: fmt.Sprint(i)}, Priority{Level: InProgress, Since: 1})
+				}
+			}
+			for i := range left {
+				put(plan.Key{Namespace: "quiet", Name: fmt.Sprint(i)}, Priority{Level: Changed})
+			}
+			for ; left > 0; pops++ {
+				if k := l.Pop(); k.Namespace == "quiet" {
+					left--
+				} else {
+					put(k, Priority{Level: InProgress, Since: int64(pops + 2)})
+				}
+			}
+			if fair := 100 * (tenants + 1); pops > fair {
+				t.Errorf("%d busy tenants: %d turns, a fair share is %d", tenants, pops, fair)
 			}
 		}
 	})

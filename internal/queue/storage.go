@@ -5,33 +5,44 @@ import (
 	"time"
 )
 
-// ageingInterval: every so many turns the key that has waited longest in its namespace goes first, whatever its priority, so that none
-// starves. Namespaces take turns in this, too.
+// ageingInterval: of the turns of a namespace, every so many is that of the key that has waited longest in it, whatever its priority, so that none
+// starves.
 const ageingInterval = 16
 
-// storage is the storage of a work queue (workqueue.Queue). It hands out keys by priority, and among equals by turns.
+// storage is the storage of a work queue (workqueue.Queue). Namespaces take turns. In a namespace, it hands out keys by priority, and among equals by
+// turns of their owners. So what one namespace has queued costs another one no more than every second turn.
 type storage[K comparable] struct {
 	namespace func(K) string
 
-	mu      sync.Mutex
-	wanted  map[K]Priority // of keys, for when they are next added
-	queued  map[K]*entry[K]
+	mu     sync.Mutex
+	wanted map[K]Priority // of keys, for when they are next added
+	queued map[K]*entry[K]
+	turns  list[*waiting[K]] // namespaces with keys; the first one is next
+	byName map[string]*waiting[K]
+	spare  *waiting[K] // of a namespace that has no keys any more, to be used again; may be nil
+	filled time.Time   // when a key was last put into it while it was empty
+}
+
+// waiting are the queued keys of one namespace.
+type waiting[K comparable] struct {
+	element[*waiting[K]]
+	name    string
 	levels  [levelCount]turns[*entry[K]]
-	arrived turns[*entry[K]] // all that are queued, in one line for each namespace
+	arrived list[*entry[K]] // all of them, first come, first served
 	pops    int
-	filled  time.Time // when a key was last put into it while it was empty
 }
 
 type entry[K comparable] struct {
 	key K
 	Priority
+	in      *waiting[K]
 	since   time.Time // when it was queued
 	turn    spot[*entry[K]]
-	arrival spot[*entry[K]]
+	arrival element[*entry[K]]
 }
 
 func newStorage[K comparable](namespace func(K) string) *storage[K] {
-	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{}}
+	return &storage[K]{namespace: namespace, wanted: map[K]Priority{}, queued: map[K]*entry[K]{}, byName: map[string]*waiting[K]{}}
 }
 
 // prioritize says which priority the key has when it is next added. The highest wish wins.
@@ -51,12 +62,26 @@ func (s *storage[K]) Push(k K) {
 	if len(s.queued) == 0 {
 		s.filled = now
 	}
-	e := &entry[K]{key: k, Priority: s.take(k), since: now}
+	e := &entry[K]{key: k, Priority: s.take(k), in: s.waitingIn(s.namespace(k)), since: now}
 	e.turn.of, e.arrival.of = e, e
 	s.queued[k] = e
-	namespace := s.namespace(k)
-	s.levels[e.Level].push(e.place(namespace), &e.turn)
-	s.arrived.push(place{namespace: namespace}, &e.arrival)
+	e.in.levels[e.Level].push(e.place(), &e.turn)
+	e.in.arrived.append(&e.arrival)
+}
+
+// waitingIn returns the queued keys of a namespace, which is the last one to have a turn if it had none.
+func (s *storage[K]) waitingIn(namespace string) *waiting[K] {
+	w := s.byName[namespace]
+	if w == nil {
+		if w, s.spare = s.spare, nil; w == nil {
+			w = &waiting[K]{}
+			w.of = w
+		}
+		w.name, w.pops = namespace, 0
+		s.byName[namespace] = w
+		s.turns.append(&w.element)
+	}
+	return w
 }
 
 // Touch is called for a key that is queued already and added again (workqueue.Queue).
@@ -68,9 +93,9 @@ func (s *storage[K]) Touch(k K) {
 		return
 	}
 	if p := s.take(k); p.before(e.Priority) {
-		s.levels[e.Level].remove(&e.turn)
+		e.in.levels[e.Level].remove(&e.turn)
 		e.Priority = p
-		s.levels[e.Level].push(e.place(s.namespace(k)), &e.turn)
+		e.in.levels[e.Level].push(e.place(), &e.turn)
 	}
 }
 
@@ -93,8 +118,8 @@ func (s *storage[K]) longestWait() (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	for _, l := range s.arrived.lines {
-		longest = max(longest, now.Sub(l.waiting.first.of.since))
+	for _, w := range s.byName {
+		longest = max(longest, now.Sub(w.arrived.first.of.since))
 	}
 	return longest
 }
@@ -117,25 +142,38 @@ func (s *storage[K]) some(n int) []K {
 func (s *storage[K]) Pop() K {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var e *entry[K]
-	if s.pops++; s.pops%ageingInterval == 0 {
-		e = s.arrived.pop()
-		s.levels[e.Level].remove(&e.turn)
+	w := s.turns.first.of
+	s.turns.remove(&w.element)
+	e := w.pop()
+	if w.arrived.first != nil {
+		s.turns.append(&w.element)
 	} else {
-		e = s.first().pop()
-		s.arrived.remove(&e.arrival)
+		delete(s.byName, w.name)
+		s.spare = w
 	}
 	delete(s.queued, e.key)
 	return e.key
 }
 
+// pop takes out the key of the namespace whose turn it is.
+func (w *waiting[K]) pop() (e *entry[K]) {
+	if w.pops++; w.pops%ageingInterval == 0 {
+		e = w.arrived.first.of
+		w.levels[e.Level].remove(&e.turn)
+	} else {
+		e = w.first().pop()
+	}
+	w.arrived.remove(&e.arrival)
+	return e
+}
+
 // first returns the first level that has a key; the last one if none has.
-func (s *storage[K]) first() *turns[*entry[K]] {
+func (w *waiting[K]) first() *turns[*entry[K]] {
 	at := 0
-	for at < len(s.levels)-1 && s.levels[at].empty() {
+	for at < len(w.levels)-1 && w.levels[at].empty() {
 		at++
 	}
-	return &s.levels[at]
+	return &w.levels[at]
 }
 
 // take returns the priority that was wished for the key, and forgets the wish.
