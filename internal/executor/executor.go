@@ -177,15 +177,20 @@ func (w *Writing) mayWrite(m client.Mapping, o plan.Object, now touch, unowned b
 
 // send makes one request that writes to a namespace, when its turn has come.
 func (w *Writing) send(namespace string, request func(context.Context) error) error {
-	var owner types.UID
-	if w.owner != nil {
-		owner = w.owner.GetUID()
-	}
-	if err := w.slots.Take(w.ctx, namespace, owner); err != nil {
+	if err := w.takeSlot(namespace); err != nil {
 		return err
 	}
 	defer w.slots.Release()
 	return request(w.ctx)
+}
+
+// takeSlot waits for the turn of a request that writes to a namespace.
+func (w *Writing) takeSlot(namespace string) error {
+	var owner types.UID
+	if w.owner != nil {
+		owner = w.owner.GetUID()
+	}
+	return w.slots.Take(w.ctx, namespace, owner)
 }
 
 // await tells the barrier what to wait for.

@@ -110,7 +110,16 @@ func (w *Writing) change(s plan.Change) error {
 	if s, err = w.following(m, s, options); err != nil {
 		return err
 	}
-	defer w.Tracker.Lock(identity(m, s.Old))()
+	// First the slot, then the lock: whoever has the lock waits for nothing but the server.
+	if err := w.takeSlot(s.Old.GetNamespace()); err != nil {
+		return err
+	}
+	defer w.slots.Release()
+	unlock, err := w.Tracker.Lock(w.ctx, identity(m, s.Old))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if version := w.Tracker.Outdated(m.GroupVersionKind, s.Old); version != "" {
 		w.await(func(b *freshness.Barrier) { b.WaitForVersion(m.GroupVersionKind, version) })
 		if w.Stale != nil {
@@ -127,11 +136,7 @@ func (w *Writing) change(s plan.Change) error {
 	if err != nil {
 		return err
 	}
-	var made *metav1.PartialObjectMetadata
-	err = w.send(s.Old.GetNamespace(), func(ctx context.Context) (err error) {
-		made, err = client.Change(ctx, w.Client, m, filled.Old, filled.New, options)
-		return err
-	})
+	made, err := client.Change(w.ctx, w.Client, m, filled.Old, filled.New, options)
 	if made == nil && err == nil {
 		return nil // a difference that the method does not express, as between nil and empty
 	}

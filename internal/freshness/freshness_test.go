@@ -1,6 +1,8 @@
 package freshness
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -328,9 +330,14 @@ func TestOwn(t *testing.T) {
 	if tracker.Own(o) {
 		t.Error("nobody has written it")
 	}
-	unlock := tracker.Lock(o.UID)
-	if tracker.Own(o) {
-		t.Error("it is being written, and nobody knows by whom this version is")
+	unlock, err := tracker.Lock(t.Context(), o.UID)
+	if err != nil || tracker.Own(o) {
+		t.Errorf("it is being written, and nobody knows by whom this version is: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := tracker.Lock(ended, o.UID); !errors.Is(err, context.Canceled) {
+		t.Errorf("who gives up waits for the writer: %v", err)
 	}
 	unlock()
 	o.ResourceVersion = "5"

@@ -1,6 +1,7 @@
 package freshness
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -145,8 +146,9 @@ func (t *Tracker) sweep() {
 	t.sweepAt = max(sweepSize, 2*(len(t.written)+len(t.deleted)))
 }
 
-// Lock makes writers of one object take turns within this process, so that they never conflict with one another.
-func (t *Tracker) Lock(uid types.UID) (unlock func()) {
+// Lock makes writers of one object take turns within this process, so that they never conflict with one another. It fails if ctx ends before it is
+// the caller's turn.
+func (t *Tracker) Lock(ctx context.Context, uid types.UID) (unlock func(), err error) {
 	t.mu.Lock()
 	l := t.locks[uid]
 	if l == nil {
@@ -156,14 +158,19 @@ func (t *Tracker) Lock(uid types.UID) (unlock func()) {
 	l.users++
 	t.mu.Unlock()
 
-	l.turn <- struct{}{}
-	return func() {
-		<-l.turn
+	leave := func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if l.users--; l.users == 0 {
 			delete(t.locks, uid)
 		}
+	}
+	select {
+	case l.turn <- struct{}{}:
+		return func() { <-l.turn; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
 	}
 }
 
