@@ -2,6 +2,8 @@ package executor
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,6 +56,36 @@ func TestDeleteCollectionOneByOne(t *testing.T) {
 			}
 			b.wantLog("delete Pod a", "delete Pod b")
 		})
+	}
+}
+
+// One object that may not be deleted keeps no other one; where none may be, not all are tried.
+func TestDeleteCollectionWithOneThatIsRefused(t *testing.T) {
+	b := newBench(t)
+	for i := range 50 {
+		put(b, newPod(fmt.Sprintf("p-%02d", i), nil))
+	}
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("a webhook"))
+	tried := 0
+	kept := func(name string) bool { return true }
+	b.BeforeWrite(func(w clienttest.Write) error {
+		if w.Verb == "delete" {
+			tried++
+		}
+		if w.Verb == "deletecollection" || kept(w.Key.Name) {
+			return refusal
+		}
+		return nil
+	})
+	if did := b.apply(nil, allPods); !errors.Is(did.Err, refusal) || tried != mostRefusals {
+		t.Errorf("%d tries: %v", tried, did.Err)
+	}
+	kept = func(name string) bool { return name == "p-00" }
+	if did := b.apply(nil, allPods); !errors.Is(did.Err, refusal) {
+		t.Errorf("%v", did.Err)
+	}
+	if left := b.Names(podKind); !slices.Equal(left, []string{"p-00"}) {
+		t.Errorf("left are %v", left)
 	}
 }
 

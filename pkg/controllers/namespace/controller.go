@@ -43,12 +43,22 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 		Kinds:            []string{"Namespace"},
 		Watches:          []reconcile.Watch{cached.Watch(terminating)},
 		Observe:          observer.observe,
-		Remember:         reconcile.Always[snapshot, struct{}, memory], // what was seen of the content, whatever becomes of it
+		Remember:         remember,
 		Plan:             reconcile.PlanOnly(planContent),
 		Report:           reconcile.ReportOnly[snapshot, struct{}](reportConditions),
 		Owner:            owner,
 		SkipVerification: true, // the namespace and what is in it are read live
 	}), nil
+}
+
+// remember keeps what was seen of the content. A round that has failed is no round without effect: the next one does not wait longer for it.
+func remember(_ time.Time, _ snapshot, _ struct{}, m *memory, did, _ plan.Outcome) (*memory, bool) {
+	if did.Err == nil || m == nil {
+		return m, true
+	}
+	kept := *m
+	kept.Deleted, kept.Rounds = nil, 0
+	return &kept, true
 }
 
 // access is that of the controller, with more requests than others have: a round lists all that a namespace can hold (NS-3).

@@ -1,11 +1,14 @@
 package namespace
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -64,5 +67,17 @@ func TestLimits(t *testing.T) {
 	})
 	if burst != 100 || perSecond != 20 {
 		t.Errorf("where others have 1 and 1, it has %d at once and %d a second", burst, perSecond)
+	}
+}
+
+// A round that has failed is no round without effect: the next one looks as soon as if nothing had been deleted before.
+func TestRoundsThatFail(t *testing.T) {
+	m := &memory{UID: "u", Deleted: map[schema.GroupVersionKind]int{{Version: "v1", Kind: "Secret"}: 3}, Left: 3, Rounds: 9}
+	kept, _ := remember(time.Time{}, snapshot{}, struct{}{}, m, plan.Outcome{Err: errors.New("a webhook")}, plan.Outcome{})
+	if kept.Rounds != 0 || kept.Deleted != nil || kept.Left != 3 || m.Rounds != 9 {
+		t.Errorf("%+v of %+v", kept, m)
+	}
+	if kept, _ := remember(time.Time{}, snapshot{}, struct{}{}, m, plan.Outcome{}, plan.Outcome{}); kept != m {
+		t.Errorf("%+v of a round that has not failed", kept)
 	}
 }
