@@ -248,7 +248,11 @@ func (r *report) finish(now time.Time) {
 		r.event(corev1.EventTypeWarning, r.end.reason, r.end.message)
 		return
 	}
-	r.status.CompletionTime = &metav1.Time{Time: now}
+	completed := metav1.NewTime(now)
+	if started := r.status.StartTime; started != nil && completed.Before(started) {
+		completed = *started // by the clock of a leader before; the server refuses an end before the start
+	}
+	r.status.CompletionTime = &completed
 	if wanted != nil && r.status.Succeeded > *wanted {
 		r.event(corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
 	}

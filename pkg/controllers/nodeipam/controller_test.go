@@ -226,3 +226,20 @@ func TestIPAM2Off(t *testing.T) { // IPAM-1
 		t.Errorf("%+v", entry)
 	}
 }
+
+// Nodes that the API server refuses, for whatever reason, keep no others waiting.
+func TestRefusedNodesKeepNobodyWaiting(t *testing.T) {
+	run(t, Options{ClusterCIDR: "10.0.0.0/8"}, 0, func(b *bench) {
+		b.BeforeWrite(func(w clienttest.Write) error {
+			if w.Kind == "Node" && w.Key.Name < name(250) {
+				return apierrors.NewForbidden(corev1.Resource("nodes"), w.Key.Name, nil)
+			}
+			return nil
+		})
+		b.add(0, 250)
+		time.Sleep(time.Minute)
+		b.add(250, 260)
+		time.Sleep(time.Minute)
+		b.unshared(10)
+	})
+}

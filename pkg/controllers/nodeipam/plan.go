@@ -2,6 +2,7 @@ package nodeipam
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -68,6 +69,7 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		d.Memory.Next = make([]uint64, len(s.Pools))
 	}
 	var each [][]plan.Step
+	first := 0 // of these, those that have not failed before: nodes that fail keep no others waiting
 	for _, n := range bySeniority(s.Nodes) {
 		if says := problems[n.UID]; says != "" {
 			p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeWarning, "CIDRNotValid", says)...)
@@ -76,11 +78,11 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 			continue
 		}
 		ranges := s.Memory.Reserved[n.UID]
-		if ranges == nil && len(each) < atOnce {
+		if ranges == nil && first < atOnce {
 			ranges = d.allocate(s.Pools)
 		}
 		switch {
-		case ranges == nil && len(each) == atOnce:
+		case ranges == nil && first == atOnce:
 			p.Requeue = time.Millisecond // they are next
 		case ranges == nil:
 			d.Waiting++
@@ -96,7 +98,9 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 				p.Requeue = plan.Sooner(p.Requeue, wait)
 				continue
 			}
-			each = append(each, []plan.Step{assign(n, ranges)})
+			if each = append(each, []plan.Step{assign(n, ranges)}); failed.Why == "" {
+				first++
+			}
 		}
 	}
 	p.Why = d.why(s, len(each))
@@ -268,10 +272,16 @@ func remember(now time.Time, _ snapshot, d decision, did plan.Outcome) *memory {
 			continue
 		}
 		f := failure{Why: r.Err.Error()}
-		if apierrors.IsInvalid(r.Err) {
+		if isRefusal(r.Err) {
 			f.Refused, f.Next = before.Refused+1, now.Add(plan.Doubling(leastPause, longestPause, before.Refused))
 		}
 		m.Failed[uid] = f
 	}
 	return &m
+}
+
+// isRefusal reports whether the API server does not accept what a node is to get: because of the node, or of a policy.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= 400 && status.Status().Code < 500 && !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err)
 }
