@@ -478,3 +478,19 @@ func (c collecting) count(t *testing.T, metric string, labels ...string) (sum, g
 	}
 	return sum, gauge
 }
+
+// Force asks for proof: the taint has been taken off, and the watch of nodes is late. Pods that are being deleted run there.
+func TestOutOfServiceIsReadLive(t *testing.T) {
+	const taint = "node.kubernetes.io/out-of-service"
+	inBubble(t, defaults, []plan.Object{node("n", corev1.ConditionFalse, taint), node("dead", corev1.ConditionFalse, taint)}, func(t *testing.T, c collecting) {
+		sleep(time.Minute)
+		c.freeze("Node")
+		c.put(node("n", corev1.ConditionTrue))
+		c.put(pod("runs", "on=n deleting"))
+		c.put(pod("gone", "on=dead deleting"))
+		sleep(2 * time.Minute)
+		if got := c.names("Pod"); got != "runs" {
+			t.Errorf("pods: %s", got)
+		}
+	})
+}

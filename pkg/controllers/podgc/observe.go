@@ -45,18 +45,35 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 		s.Pods = k.pods.Terminating()
 	case outOfService:
 		s.Pods = k.pods.Terminating()
-		s.Nodes = map[string]*corev1.Node{}
-		for _, p := range s.Pods {
-			if node := k.nodes.Get(p.Spec.NodeName); node != nil { // nil is the ordinary case of other rules (PGC-26)
-				s.Nodes[node.Name] = node
-			}
-		}
+		k.observeOutOfService(ctx, r.Reader, s)
 	case orphaned:
 		m := r.Memory.clone()
 		k.observeOrphans(ctx, r, s, &m)
 		o.Memory = &m
 	}
 	return o, nil
+}
+
+// observeOutOfService finds the nodes of the pods. One that is out of service by the cache is read live, because force asks for proof: the taint may
+// have been taken off, and the pods run. A node that cannot be read, or that is gone, is none (PGC-26).
+func (k *caches) observeOutOfService(ctx context.Context, reader client.Reader, s *snapshot) {
+	s.Nodes = map[string]*corev1.Node{}
+	looked := map[string]bool{}
+	for _, p := range s.Pods {
+		node := k.nodes.Get(p.Spec.NodeName)
+		if node == nil || looked[node.Name] {
+			continue
+		}
+		looked[node.Name] = true
+		if isOutOfService(node) {
+			live := &corev1.Node{}
+			if err := reader.Get(ctx, client.MappingFor[*corev1.Node](), plan.Key{Name: node.Name}, live); err != nil {
+				continue
+			}
+			node = live
+		}
+		s.Nodes[node.Name] = node
+	}
 }
 
 // observeOrphans finds the pods on nodes that are gone: missing for the grace period, not held back by the brake,
