@@ -243,6 +243,10 @@ func (s *server) Get(_ context.Context, m client.Mapping, key plan.Key, into pla
 	if found == nil {
 		return apierrors.NewNotFound(m.GroupResource(), key.Name)
 	}
+	if node, ok := into.(*corev1.Node); ok {
+		found.(*corev1.Node).DeepCopyInto(node)
+		return nil
+	}
 	*into.(*metav1.PartialObjectMetadata) = *meta.AsPartialObjectMetadata(found).DeepCopy()
 	return nil
 }
