@@ -85,7 +85,7 @@ func (e *Elector) Check() error {
 //
 // When lead returns, by itself or because ctx has ended, the lease is released and Run returns the error of lead. Until
 // then the lease is renewed, also after the end of ctx: nobody else leads while our work is still ending. If that takes
-// longer than the shutdown timeout, Run returns [ErrStuck] and lets the lease expire.
+// longer than the shutdown timeout, or lead returns [ErrStuck] because work goes on, Run returns ErrStuck and lets the lease expire.
 //
 // When the lease is lost, lead is told and awaited, also for the shutdown timeout at most. Then Run returns [ErrLost], or
 // with [Standby] competes again; it never calls lead while an earlier call has not returned.
@@ -192,7 +192,7 @@ func (e *Elector) work(ctx context.Context, t *term, lead func(context.Context) 
 	select {
 	case err := <-done:
 		if t.isLost() && ctx.Err() == nil {
-			return ErrLost
+			return withStuck(ErrLost, err)
 		}
 		return err
 	case <-t.finished:
@@ -211,9 +211,9 @@ func (e *Elector) work(ctx context.Context, t *term, lead func(context.Context) 
 	select {
 	case err := <-done:
 		if outcome == nil {
-			outcome = err
+			return err
 		}
-		return outcome
+		return withStuck(outcome, err)
 	case <-timeout.C:
 		stuck := fmt.Errorf("%w: still going on after %v", ErrStuck, e.config.shutdownTimeout())
 		if outcome == nil {
@@ -221,6 +221,14 @@ func (e *Elector) work(ctx context.Context, t *term, lead func(context.Context) 
 		}
 		return fmt.Errorf("%w: %w", outcome, stuck)
 	}
+}
+
+// withStuck adds to an outcome that the work goes on although lead has returned, if its error says so.
+func withStuck(outcome, err error) error {
+	if errors.Is(err, ErrStuck) {
+		return fmt.Errorf("%w: %w", outcome, err)
+	}
+	return outcome
 }
 
 // release gives the lease back, if it is ours, so that the next leader need not wait for its expiry (LE-9, LE-16). It

@@ -354,6 +354,42 @@ func TestStandbyWithStuckWorkEnds(t *testing.T) {
 	})
 }
 
+// Work that goes on although lead has returned keeps the lease from others, and the process from another term.
+func TestWorkThatGoesOnAfterLead(t *testing.T) {
+	stuck := func(p *process, c *Config) {
+		c.OnLoss, p.says = Standby, fmt.Errorf("%w: a controller hangs", ErrStuck)
+	}
+	t.Run("after a loss", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := &server{}
+			p := start(t, s, "a", stuck)
+			p.untilLeading(t)
+			s.set(leaseOf("b", 15))
+			if err := p.returned(t, 15*time.Second); !errors.Is(err, ErrLost) || !errors.Is(err, ErrStuck) {
+				t.Errorf("returned %v", err)
+			}
+			if _, leads := p.leading(); leads != 1 {
+				t.Errorf("it has led %d times", leads)
+			}
+			p.end()
+		})
+	})
+	t.Run("at the end", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := &server{}
+			p := start(t, s, "a", stuck)
+			p.untilLeading(t)
+			p.end()
+			if err := p.returned(t, 15*time.Second); !errors.Is(err, ErrStuck) {
+				t.Errorf("returned %v", err)
+			}
+			if holder(s) != "a" {
+				t.Error("the lease is released")
+			}
+		})
+	})
+}
+
 func TestShutdownTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := &server{}

@@ -242,6 +242,7 @@ type process struct {
 	now     int           // leads running
 	most    int           // at once
 	stopFor time.Duration // how long lead takes to stop
+	says    error         // what it returns then
 	result  chan error    // makes lead return by itself
 	lines   []string
 }
@@ -303,10 +304,10 @@ func (p *process) lead(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	p.cause, p.told = context.Cause(ctx), time.Now()
-	wait := p.stopFor
+	wait, says := p.stopFor, p.says
 	p.mu.Unlock()
 	time.Sleep(wait)
-	return nil
+	return says
 }
 
 func (p *process) leading() (running bool, leads int) {

@@ -201,10 +201,10 @@ func (m *instance) Run(ctx context.Context) error {
 	defer stop(nil)
 	m.stop.Store(&stop)
 	err := m.run(ctx)
-	if cause := context.Cause(ctx); errors.Is(cause, ErrRolledBack) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrRolledBack) && !errors.Is(err, ErrShutdownTimeout) {
 		return cause
 	}
-	return err
+	return err // what has not stopped is not begun anew
 }
 
 func (m *instance) run(ctx context.Context) error {

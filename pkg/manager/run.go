@@ -2,6 +2,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -58,11 +59,15 @@ func (m *instance) lead(ctx context.Context) error {
 			return m.runOne(ctx, r, began)
 		}})
 	}
-	return runnables.Run(ctx, all, m.ShutdownTimeout, func(ctx context.Context) {
+	err := runnables.Run(ctx, all, m.ShutdownTimeout, func(ctx context.Context) {
 		if m.informers.WaitForCacheSyncWithContext(ctx); ctx.Err() == nil {
 			m.led()
 		}
 	})
+	if errors.Is(err, ErrShutdownTimeout) { // a controller that works on keeps the lease from others, and this process from another term
+		err = fmt.Errorf("%w: %w", leaderelection.ErrStuck, err)
+	}
+	return err
 }
 
 // runOne runs a controller, and calls began when it runs, or will not.
