@@ -236,9 +236,9 @@ var garbageCollectorMutants = []Mutant{
 	{
 		Name: "the end of another object with the uid of an owner is taken for that of the owner",
 		Edits: []Edit{
-			{collectorGraph, "if slices.ContainsFunc(d.owners, func(ref metav1.OwnerReference) bool { return n.matches(d, ref) }) && !yield(d) {", "if refersTo(d.owners, n.uid) && !yield(d) {"},
+			{collectorGraph, "if d.refersTo(n) && !yield(d) {", "if !yield(d) {"},
 			{collectorGraph, "if !n.matches(d, ref) || g.ownerOf(d, ref) != nil {", "if ref.UID != n.uid {"},
-			{collectorPlan, "case found != nil:\n", "case found != nil && g.owners[ref.UID].stated[g.statedBy(n, ref)] != absent:\n"},
+			{collectorPlan, "case found != nil:\n", "case found != nil && (g.owners[ref.UID].stated[g.statedBy(n, ref)] == nil || g.owners[ref.UID].stated[g.statedBy(n, ref)].ownerState != absent):\n"},
 		},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2\n\t\t\tat 20s  mirror a\n\t\t\tat 30s  mirror a do=end",
 		Oracle: "S16",
@@ -269,7 +269,7 @@ var garbageCollectorMutants = []Mutant{
 	},
 	{
 		Name:   "dependents of owners that never existed stay",
-		Edits:  []Edit{{"pkg/controllers/garbagecollector/runner_verify.go", "case isAbsent(err), err == nil && found.UID != c.uid:", "case err == nil && found.UID != c.uid:"}},
+		Edits:  []Edit{{"pkg/controllers/garbagecollector/runner_verify.go", "case client.IsAbsent(err), err == nil && found.UID != c.uid:", "case err == nil && found.UID != c.uid:"}},
 		Script: withoutActors + "\n\t\t\tat 10s  family a n=2 gone=true",
 		Oracle: SettledOracle,
 	},
