@@ -352,13 +352,14 @@ func TestOnlyMainEndsTheProcess(t *testing.T) {
 // the two apart, so what decides by it asks nothing else.
 func TestAbsenceIsOfTheObject(t *testing.T) {
 	paths := map[string]string{ // where a path that is not served means something, too
-		"internal/executor/collection.go":                           "a resource without deletecollection",
-		"internal/executor/errors.go":                               "it names the namespace",
-		"pkg/controllers/namespace/observe.go":                      "a resource that is not served any more is empty",
-		"pkg/controllers/disruption/observe_scale.go":               "a kind without scale",
-		"pkg/controllers/horizontalpodautoscaler/observe_target.go": "a kind without scale",
-		"pkg/controllers/garbagecollector/runner_verify.go":         "a kind that is not served cannot be looked up",
-		"pkg/controllers/garbagecollector/runner_brake.go":          "a server that does not aggregate",
+		"internal/executor/collection.go":                            "a resource without deletecollection",
+		"internal/executor/errors.go":                                "it names the namespace",
+		"pkg/controllers/namespace/observe.go":                       "a resource that is not served any more is empty",
+		"pkg/controllers/disruption/observe_scale.go":                "a kind without scale",
+		"pkg/controllers/horizontalpodautoscaler/observe_metrics.go": "an API that is not registered",
+		"pkg/controllers/horizontalpodautoscaler/observe_target.go":  "a kind without scale",
+		"pkg/controllers/garbagecollector/runner_verify.go":          "a kind that is not served cannot be looked up",
+		"pkg/controllers/garbagecollector/runner_brake.go":           "a server that does not aggregate",
 	}
 	used := map[string]bool{}
 	for _, s := range sources(t) {

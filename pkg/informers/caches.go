@@ -213,7 +213,7 @@ func (s Store[T]) by(index, value string) []T {
 
 // selectingObjects returns the same cache as [Objects], with an index by selector, see [selectors.IndexFunc].
 func selectingObjects[T apiObject](f *Factory, alternatives func(T) []map[string]string, paths []string) (Store[T], error) {
-	return objects[T](f, cache.Indexers{bySelector: selectors.IndexFunc(alternatives)}, paths)
+	return objects[T](f, cache.Indexers{bySelector: selectors.IndexFunc(alternatives), cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, paths)
 }
 
 // selecting returns the objects that the index by selector has for labels.

@@ -163,7 +163,7 @@ func claimsOf(o any) (claims []string, err error) {
 
 // PodsByLabels returns the same cache of pods as [Pods]. Its indexes come with the first lookup that wants them.
 func PodsByLabels(f *Factory, reads ...PodFields) (LabeledPodCache, error) {
-	s, err := podStore(f, nil, reads)
+	s, err := podStore(f, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, reads)
 	return LabeledPodCache{s, &f.all.labels}, err
 }
 

@@ -23,8 +23,6 @@ import (
 	custommetrics "k8s.io/metrics/pkg/apis/custom_metrics/v1beta2"
 	externalmetrics "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	resourcemetrics "k8s.io/metrics/pkg/apis/metrics/v1beta1"
-
-	"github.com/standalone-kcm/controller-manager/pkg/client"
 )
 
 // reads are those of the metrics of one autoscaler.
@@ -235,7 +233,7 @@ func (k *reads) customVersion(ctx context.Context) (string, error) {
 	known := []string{"custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"}
 	group, err := ask(ctx, k, custommetrics.GroupName, "/apis/custom.metrics.k8s.io", nil, "",
 		func(g *metav1.APIGroup) *metav1.APIGroup { return g })
-	if client.IsAbsent(err) {
+	if apierrors.IsNotFound(err) {
 		return "", errors.New("no custom metrics API (custom.metrics.k8s.io) registered")
 	}
 	if err != nil {
