@@ -109,6 +109,9 @@ func TestCostsAreLinear(t *testing.T) {
 			func(w *world) {
 				for i := range much {
 					w.add(w.forget(types.UID(fmt.Sprint("d", i)), true))
+					if i%10 > 0 && i < much-1 {
+						continue // while there are many, it is looked at ten times a second
+					}
 					if released := len(w.decide(now, w.nodes["set"]).Steps) > 0; released != (i == much-1) {
 						t.Fatalf("released %v after %d of %d", released, i+1, much)
 					}
