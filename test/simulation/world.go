@@ -201,7 +201,7 @@ func (w *world) heal() {
 	w.do(script.Line{Words: []string{"quota", "pods=-1"}})
 	w.do(script.Line{Words: []string{"resourcequota", "*", "lift=true"}})
 	w.do(script.Line{Words: []string{"cron", "*", "suspend=true"}}) // or the world would never come to rest
-	for i := range w.script.Setting("nodes", 3) {
+	for i := range w.script.Setting("nodes", 3) * w.script.Setting("heal", 1) {
 		w.do(script.Line{Words: []string{"drain", nodeName(i), "do=end"}}) // nor would it then: the scheduler looks at no taints
 	}
 	w.addNodes()

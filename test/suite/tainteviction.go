@@ -193,7 +193,7 @@ var taintEvictionMutants = []Mutant{
 	{
 		Name:   "the longest toleration counts",
 		Edits:  []Edit{{taintEvictionFolder + "plan.go", "d.Due.IsZero() || at.Before(d.Due)", "d.Due.IsZero() || d.Due.Before(at)"}},
-		Script: withoutElection + "\n\t\t\tat 1s   mark node-0 taint=NoExecute\n\t\t\tat 2s   drain node-0\n\t\t\tat 20s  tolerant t n=3 node=node-0 seconds=600",
+		Script: withoutElection + "\n\t\t\tset heal 0\n\t\t\tat 1s   mark node-0 taint=NoExecute\n\t\t\tat 2s   drain node-0\n\t\t\tat 20s  tolerant t n=3 node=node-0 seconds=600",
 		Oracle: SettledOracle,
 	},
 	{
@@ -223,7 +223,7 @@ var taintEvictionMutants = []Mutant{
 	{
 		Name:   "an eviction that fails is given up",
 		Edits:  []Edit{{taintEvictionFolder + "plan.go", "case !s.Read && !s.Freed:", "case !s.Read && !s.Freed && s.Memory.Told != evicting:"}, {taintEvictionFolder + "plan.go", "d.Evict, d.Told = true, evicting", "if d.Told = evicting; s.Memory.Told == evicting {\n\t\t\tbreak\n\t\t}\n\t\td.Evict = true"}},
-		Script: withoutElection + "\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=0\n\t\t\tat 9s   fault m0 refuse code=500 resource=pods/status for=5s\n\t\t\tat 10s  drain node-0",
+		Script: withoutElection + "\n\t\t\tset heal 0\n\t\t\tat 1s   tolerant t n=3 node=node-0 seconds=0\n\t\t\tat 9s   fault m0 refuse code=500 resource=pods/status for=5s\n\t\t\tat 10s  drain node-0",
 		Oracle: SettledOracle,
 	},
 }
