@@ -35,6 +35,7 @@ type caches struct {
 func (k *caches) lead(ctx context.Context, _ func(plan.Key)) {
 	now := time.Now()
 	k.term.Store(&now)
+	defer k.term.Store(nil) // the next term has a beginning of its own
 	<-ctx.Done()
 }
 

@@ -69,6 +69,7 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 		return d, p
 	}
 	d = due(now, s)
+	stays := nodeMayBeBack(now, s)
 	switch wait := d.Due.Sub(now); {
 	case d.Due.IsZero():
 		p.Steps = cancel(s)
@@ -82,9 +83,9 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	case !s.Read && !s.Freed:
 		p.Requeue, d.Told = time.Millisecond, s.remembered().Told
 		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, and its node is to be read", d.Taint)
-	case hasCome(now, s) != "" && !s.Freed:
+	case stays != "" && !s.Freed:
 		p.Requeue, d.Told = readAgain, s.remembered().Told
-		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, but %s, so it stays", d.Taint, hasCome(now, s))
+		p.Why = fmt.Sprintf("it does not tolerate the taint %s any longer, but %s, so it stays", d.Taint, stays)
 	default:
 		d.Evict, d.Told = true, evicting
 		p.Steps = append(tell(s, "Marking for deletion Pod", evicting), evict(now, s, d)...)
@@ -93,9 +94,12 @@ func planEviction(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	return d, p
 }
 
-// hasCome says why a pod stays that is due for nothing but that its node was down: the node is back, or has had no time to say so. Then the node
-// lifecycle controller is about to take the taint off. It is empty if the pod goes.
-func hasCome(now time.Time, s snapshot) string {
+// nodeMayBeBack says why a pod stays that is due for nothing but that its node was down: the node is ready again, or its kubelet has had no time to
+// say so. Then the node lifecycle controller is about to take the taint off. It is empty if the pod goes, or its node was not read.
+func nodeMayBeBack(now time.Time, s snapshot) string {
+	if !s.Read {
+		return ""
+	}
 	others := s
 	others.Node = s.Node.DeepCopy()
 	others.Node.Spec.Taints = slices.DeleteFunc(others.Node.Spec.Taints, isDown)
