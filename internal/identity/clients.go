@@ -49,6 +49,9 @@ type Options struct {
 	// and the token, with the namespace that it is about, "" for what belongs to the cluster. On false the write is not sent and fails with [client.ErrNotLeading]. It closes the gap between the check
 	// that a controller makes and the moment its request, which may have been queued for seconds, is really sent (LE-14).
 	MayWrite func(namespace string) bool
+
+	// BeforeWrite, if set, is waited for before MayWrite is asked. If it returns an error, the write is not sent and fails with that.
+	BeforeWrite func(ctx context.Context) error
 }
 
 // Builder makes client configurations. The same name always yields the same limiter and the same token, so whatever is
@@ -178,7 +181,9 @@ func (b *Builder) prepare(c *rest.Config, name string) *rest.Config {
 // it: the check comes last, when the token has been waited for.
 func (b *Builder) guard(c *rest.Config) *rest.Config {
 	if may := b.options.MayWrite; may != nil {
-		c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &guard{next: rt, may: may} })
+		c.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+			return &guard{next: rt, before: b.options.BeforeWrite, may: may}
+		})
 	}
 	return c
 }

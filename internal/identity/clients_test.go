@@ -264,6 +264,31 @@ func TestTheGuardKnowsTheNamespace(t *testing.T) {
 	})
 }
 
+// A write waits for what is to be waited for before it, and is not sent if that fails. A read waits for nothing.
+func TestWritesWaitForWhatIsBeforeThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		sent := 0
+		a := serve(t, func(w http.ResponseWriter, r *http.Request) { sent++; reply(w, http.StatusOK, &corev1.Pod{}) })
+		away := errors.New("nobody answers")
+		var wrong error
+		b := NewBuilder(a.config, Options{
+			Component: component, MayWrite: func(string) bool { return true },
+			BeforeWrite: func(context.Context) error { time.Sleep(3 * time.Second); return wrong },
+		})
+		pods, began := clientset(t, b.RootController("podgc")).CoreV1().Pods("default"), time.Now()
+		if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); err != nil || time.Since(began) != 0 || sent != 1 {
+			t.Errorf("a read: %v after %v", err, time.Since(began))
+		}
+		if _, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{}); err != nil || time.Since(began) != 3*time.Second || sent != 2 {
+			t.Errorf("a write: %v after %v", err, time.Since(began))
+		}
+		wrong = away
+		if _, err := pods.Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{}); !errors.Is(err, away) || sent != 2 || executor.Answered(err) {
+			t.Errorf("a write before which something failed: %v, %d requests", err, sent)
+		}
+	})
+}
+
 func TestGuardLE14(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, http.StatusOK, &corev1.Pod{}) })

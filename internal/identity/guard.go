@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -8,18 +9,33 @@ import (
 
 // guard refuses writes at the last moment before they are sent.
 type guard struct {
-	next http.RoundTripper
-	may  func(namespace string) bool
+	next   http.RoundTripper
+	before func(ctx context.Context) error // waits; nil if there is nothing to wait for
+	may    func(namespace string) bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	read := req.Method == http.MethodGet || req.Method == http.MethodHead
-	if !read && !g.may(namespaceOf(req.URL.Path)) {
-		closeBody(req)
-		return nil, client.ErrNotLeading
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		if err := g.mayWrite(req); err != nil {
+			closeBody(req)
+			return nil, err
+		}
 	}
 	return g.next.RoundTrip(req)
+}
+
+// mayWrite returns an error if a write may not be sent.
+func (g *guard) mayWrite(req *http.Request) error {
+	if g.before != nil {
+		if err := g.before(req.Context()); err != nil {
+			return err
+		}
+	}
+	if !g.may(namespaceOf(req.URL.Path)) {
+		return client.ErrNotLeading
+	}
+	return nil
 }
 
 // WrappedRoundTripper lets client-go find the transport inside.

@@ -1,6 +1,7 @@
 package listwatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,11 +22,15 @@ import (
 type Liveness struct {
 	mu         sync.Mutex
 	byResource map[string]*Activity
+
+	cuts   atomic.Int64  // how many watches have ended before their time
+	proved atomic.Int64  // after how many of them the server is known not to have gone back
+	turn   chan struct{} // who has it may ask the server
 }
 
 // NewLiveness returns one without any activity.
 func NewLiveness() *Liveness {
-	return &Liveness{byResource: map[string]*Activity{}}
+	return &Liveness{byResource: map[string]*Activity{}, turn: make(chan struct{}, 1)}
 }
 
 // Of returns the activity of the resource, such as "pods".
@@ -33,7 +38,7 @@ func (l *Liveness) Of(resource string) *Activity {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byResource[resource] == nil {
-		l.byResource[resource] = &Activity{}
+		l.byResource[resource] = &Activity{cuts: &l.cuts}
 	}
 	return l.byResource[resource]
 }
@@ -41,6 +46,7 @@ func (l *Liveness) Of(resource string) *Activity {
 // Activity is what is known of the lists and watches of one resource.
 type Activity struct {
 	cut      atomic.Bool     // the last watch has ended before its time
+	cuts     *atomic.Int64   // counts such watches of all resources; nil where nobody asks
 	refusals health.Refusals // of lists and watches
 
 	mu        sync.Mutex
@@ -50,6 +56,8 @@ type Activity struct {
 	open      *trackedWatch // the watch that is open; nil if none is
 	ends      time.Time     // when the open watch ends by itself
 	bookmarks bool          // the server sends bookmarks, so silence for several minutes is a fault
+	version   string        // the last resource version that a list or an event has brought
+	read      versionReader // nil before anything was to be listed
 }
 
 // lateEnd is how long a watch may outlast the time after which it was to end before it counts as stalled.
@@ -197,15 +205,17 @@ func (t *trackedWatch) run() {
 
 // note notes that an event has come. The bookmark that ends the initial events (CI-12) does not promise others.
 func (t *trackedWatch) note(e watch.Event) {
-	bookmark := e.Type == watch.Bookmark
-	if o, err := meta.Accessor(e.Object); bookmark && err == nil {
-		bookmark = o.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
+	bookmark, version := e.Type == watch.Bookmark, ""
+	if o, err := meta.Accessor(e.Object); err == nil {
+		version = o.GetResourceVersion()
+		bookmark = bookmark && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true"
 	}
 	a := t.activity
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.received = time.Now()
 	a.bookmarks = a.bookmarks || bookmark
+	a.version = cmp.Or(version, a.version)
 }
 
 // ended notes the end of the watch, once.
@@ -217,6 +227,9 @@ func (t *trackedWatch) ended() {
 		a.open = nil
 		if time.Now().Before(a.ends.Add(-cutMargin)) {
 			a.cut.Store(true)
+			if a.cuts != nil {
+				a.cuts.Add(1)
+			}
 		}
 		a.attempt()
 	}

@@ -88,6 +88,7 @@ func New[L runtime.Object](
 	s *Source, list func(context.Context, metav1.ListOptions) (L, error),
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
 ) *cache.ListWatch {
+	s.Activity.readBy(func(ctx context.Context) (string, error) { return current(ctx, list) })
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if s.Fresh && o.ResourceVersion == "0" {
@@ -98,6 +99,7 @@ func New[L runtime.Object](
 				return nil, err
 			}
 			if about, err := meta.ListAccessor(answer); err == nil {
+				s.Activity.listed(about.GetResourceVersion())
 				s.Gate.Listed(about.GetResourceVersion())
 			}
 			return answer, nil

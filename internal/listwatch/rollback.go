@@ -66,18 +66,14 @@ func checked[L runtime.Object](ctx context.Context, s *Source, version string, l
 	if version == "" || version == "0" {
 		return nil
 	}
-	now, err := list(ctx, metav1.ListOptions{Limit: 1})
+	now, err := current(ctx, list)
 	if err != nil {
 		return err
 	}
-	about, err := meta.ListAccessor(now)
-	if err != nil {
-		return err
+	if !before(now, version) {
+		return nil
 	}
-	if order, err := resourceversion.CompareResourceVersion(about.GetResourceVersion(), version); err != nil || order >= 0 {
-		return nil // without versions that can be compared, nothing can be told
-	}
-	err = fmt.Errorf("%s were at version %s and are at %s now", s.Of, version, about.GetResourceVersion())
+	err = fmt.Errorf("%s were at version %s and are at %s now", s.Of, version, now)
 	if tell := s.Rollbacks.handler.Load(); tell != nil {
 		(*tell)(err)
 		<-ctx.Done()
@@ -87,6 +83,25 @@ func checked[L runtime.Object](ctx context.Context, s *Source, version string, l
 	case <-ctx.Done():
 	}
 	return apierrors.NewResourceExpired(err.Error()) // whoever reads it lists anew
+}
+
+// current reads consistently at which version a resource is.
+func current[L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error)) (version string, err error) {
+	now, err := list(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	about, err := meta.ListAccessor(now)
+	if err != nil {
+		return "", err
+	}
+	return about.GetResourceVersion(), nil
+}
+
+// before reports whether a resource version is known to be older than another. Without versions that can be compared, nothing can be told.
+func before(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order < 0
 }
 
 // cutMargin is how much earlier than asked for a server may end a watch by itself.

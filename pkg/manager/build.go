@@ -42,7 +42,8 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 	}()
 	m.builder = identity.NewBuilder(config, identity.Options{
 		Component: o.Component, ContentType: o.ContentType, RateLimited: o.QPS > 0, QPS: o.QPS, Burst: o.Burst, ServiceAccounts: o.ServiceAccounts,
-		MayWrite: func(string) bool { return m.leadership.Held() }, // one lease for all namespaces
+		MayWrite:    func(string) bool { return m.leadership.Held() }, // one lease for all namespaces
+		BeforeWrite: func(ctx context.Context) error { return m.continuous(ctx) },
 	})
 	for _, build := range []func() error{
 		m.buildInformers, m.buildMetadata, func() error { return m.buildLeadership(ctx) }, m.buildShared,
@@ -87,6 +88,7 @@ func (m *instance) buildInformers() error {
 		return fmt.Errorf("client for informers: %w", err)
 	}
 	client.OnRollback(m.rolledBack)
+	m.continuous = client.Continuous
 	if err := m.followAPIs(); err != nil {
 		return err
 	}

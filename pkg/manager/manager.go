@@ -181,6 +181,7 @@ type instance struct {
 	refusals    identity.Refusals     // of the lease
 	serverError atomic.Pointer[error] // why the API server was last waited for; nil: it was not
 	caches      caches.Caches
+	continuous  func(context.Context) error // see [listwatch.Client.Continuous]
 	ending      atomic.Bool
 	explain     http.Handler
 }
