@@ -89,12 +89,15 @@ func (t *toolbox) folder(module string) string {
 	if module == driverProgram {
 		return filepath.Join("..", "..", "test", driverProgram)
 	}
-	if module == "kubernetes" && t.release != "" {
-		if older := module + "-" + t.release; fileExists(filepath.Join(t.source, older, "go.mod")) {
-			return older
-		}
+	if module == "kubernetes" && t.older() {
+		return module + "-" + t.release
 	}
 	return module
+}
+
+// older reports whether the release is not the default, but one that has a folder of its own.
+func (t *toolbox) older() bool {
+	return t.release != "" && fileExists(filepath.Join(t.source, "kubernetes-"+t.release, "go.mod"))
 }
 
 func runBuild(ctx context.Context, flags *flag.FlagSet, args []string) error {

@@ -179,6 +179,9 @@ func (c *cluster) apiServerArgs(p ports, o options) []string {
 		// Both address families, and room for thousands of services.
 		"--service-cluster-ip-range=10.0.0.0/16,fd00:10::/112",
 	}
+	if !c.tools.older() {
+		args = append(args, "--feature-gates=StatefulSetRecreateStrategy=true") // as it is by default in the next release
+	}
 	return append(args, o.admission()...)
 }
 

@@ -28,6 +28,7 @@ type Metrics struct {
 
 // New registers the metrics, unless they are, and tells the version of this build in kubernetes_build_info (MH-32).
 func New(build version.Info) *Metrics {
+	measureResolver()
 	register(metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "kubernetes_build_info", StabilityLevel: metrics.BETA,
 		Help: "1, with the version of Kubernetes that this build takes the place of, and how it was built.",

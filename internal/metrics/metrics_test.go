@@ -13,9 +13,12 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	clientmetrics "k8s.io/client-go/tools/metrics"
 
 	"github.com/standalone-kcm/controller-manager/internal/health"
 	"github.com/standalone-kcm/controller-manager/pkg/controllers"
@@ -199,6 +202,32 @@ func TestHooks(t *testing.T) {
 		if got := after[series] - before[series]; got != 1 {
 			t.Errorf("%s grew by %v", series, got)
 		}
+	}
+}
+
+// TestMEND36Scrape: how long names take to be resolved is shown, and no cache shows a version before it has one.
+func TestMEND36Scrape(t *testing.T) {
+	New(version.Info{})
+	clientmetrics.ResolverLatency.Observe(t.Context(), "api.example.com", 2*time.Second)
+	name, err := cache.NewInformerName("test-of-scrapes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints := corev1.SchemeGroupVersion.WithResource("endpoints")
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc, cache.WithStoreMetrics(name.WithResource(endpoints), nil))
+	const version = `informer_store_resource_version{group="",name="test-of-scrapes",resource="endpoints",version="v1"}`
+	all := scrape(t, Handler())
+	if all[`rest_client_dns_resolution_duration_seconds{host="api.example.com"}`] != 1 {
+		t.Error("the time that a name took is not shown")
+	}
+	if value, shown := all[version]; shown {
+		t.Errorf("a cache that has read nothing has the version %v", value)
+	}
+	if err := store.Replace(nil, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if got := scrape(t, Handler())[version]; got != 7 {
+		t.Errorf("the version of a cache is %v", got)
 	}
 }
 

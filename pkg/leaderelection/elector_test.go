@@ -451,6 +451,27 @@ func TestLossDuringShutdown(t *testing.T) {
 	})
 }
 
+// The API server does not answer for longer than the lease lasts, another process takes the lease, and this one is told to end: the lease stays
+// with the other one.
+func TestMEND35AnotherHolderIsNotReleased(t *testing.T) {
+	for _, onLoss := range []OnLoss{Exit, Standby} {
+		bubble(t, func(t *testing.T) {
+			s := &server{}
+			p := start(t, s, "a", func(_ *process, c *Config) { c.OnLoss = onLoss })
+			p.untilLeading(t)
+			p.wire.cut(down, nil)
+			time.Sleep(20 * time.Second)
+			s.set(leaseOf("b", 15))
+			p.wire.cut(nil, nil)
+			p.end()
+			_ = p.returned(t, time.Minute)
+			if holder(s) != "b" || p.Held() {
+				t.Errorf("%v: the lease is that of %q", onLoss, holder(s))
+			}
+		})
+	}
+}
+
 func TestEndBeforeLeading(t *testing.T) {
 	t.Run("a standby writes nothing", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/history"
 )
@@ -112,6 +113,52 @@ func TestStatefulSets(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestRecreatedStatefulSet: in an update no pod is made before the last one of the revision before is gone (STS-76).
+func TestRecreatedStatefulSet(t *testing.T) {
+	b := share(t)
+	if b.Before(t, 37) {
+		t.Skip("the API server does not know the strategy Recreate")
+	}
+	set := statefulSet("db", 3)
+	set.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RecreateStatefulSetStrategyType}
+	b.createStatefulSet(set)
+	first := b.waitStatefulSet("db")
+	pods, err := b.Client.CoreV1().Pods(b.ns).List(t.Context(), metav1.ListOptions{LabelSelector: "app=db"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := b.Client.CoreV1().Pods(b.ns).Watch(t.Context(), metav1.ListOptions{LabelSelector: "app=db", ResourceVersion: pods.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	b.patchStatefulSet("db", `{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`)
+	second := b.waitStatefulSet("db")
+	c := second.Status.Conditions
+	if len(c) != 1 || c[0].Type != appsv1.StatefulSetProgressing || c[0].Status != corev1.ConditionFalse || c[0].Reason != "RecreateCompleted" {
+		t.Errorf("the conditions are %+v", c)
+	}
+	old, made := len(pods.Items), 0
+	for made < 3 {
+		e := <-events.ResultChan()
+		p, ok := e.Object.(*corev1.Pod)
+		switch {
+		case !ok:
+			t.Fatalf("%v", e)
+		case e.Type == watch.Deleted && p.Labels[appsv1.StatefulSetRevisionLabel] == first.Status.UpdateRevision:
+			old--
+		case e.Type == watch.Added:
+			if made++; old > 0 || p.Labels[appsv1.StatefulSetRevisionLabel] != second.Status.UpdateRevision {
+				t.Errorf("%s was made beside %d pods of the revision before", p.Name, old)
+			}
+		}
+	}
+	want := []string{"persistentvolumeclaim/data-db-0", "persistentvolumeclaim/data-db-1", "persistentvolumeclaim/data-db-2"}
+	if diff := cmp.Diff(want, b.names("persistentvolumeclaims", "app=db")); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
 }
 
 // workOfStatefulSets has pods made, released, adopted, updated and deleted, claims made and given owners, and revisions made, raised and

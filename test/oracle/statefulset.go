@@ -18,8 +18,9 @@ import (
 // S22: a StatefulSet has at most one pod for each ordinal, whatever its state (STS-49, STS-53). With ordered pods it creates one only above
 // ready ones (STS-45, STS-46), and deletes those that are too many from the highest down, each when the one before is gone (STS-47). It
 // deletes a wanted pod only when it has finished, or to update it, above the partition (STS-55..57), as long as fewer of the others than
-// maxUnavailable are not ready; one that is not ready itself, with parallel pods, whatever the others are (STS-58). It is judged by each
-// spec that the manager may have seen; what the environment or another controller did to a pod within the lag is excused.
+// maxUnavailable are not ready; one that is not ready itself, with parallel pods, whatever the others are (STS-58), and pods below the partition do
+// not count (MEND-5). With the strategy Recreate it may delete all pods of earlier revisions at once, and creates none while one of them is left
+// (STS-76). It is judged by each spec that the manager may have seen; what the environment or another controller did to a pod within the lag is excused.
 func S22() Oracle {
 	return Oracle{"S22", "a StatefulSet has one pod for each identity, in order", func(j *judge) hooks {
 		s := &statefulJudge{judge: j, sets: map[types.UID]*statefulSet{}}
@@ -183,13 +184,30 @@ func (p spec) bounds() (from, to int) {
 	return from, from + int(ptr.Deref(p.Replicas, 1))
 }
 
+func (p spec) recreates() bool {
+	return p.UpdateStrategy.Type == appsv1.RecreateStatefulSetStrategyType
+}
+
 func (p spec) ordered() bool { return p.PodManagementPolicy != appsv1.ParallelPodManagement }
+
+// partition is the index below which pods are not updated.
+func (p spec) partition() int {
+	if u := p.UpdateStrategy.RollingUpdate; u != nil {
+		return int(ptr.Deref(u.Partition, 0))
+	}
+	return 0
+}
 
 // wrongCreation says what is wrong with the creation of a pod, by one spec.
 func (s *statefulJudge) wrongCreation(r *revision, set *statefulSet, spec spec, ordinal int) string {
 	from, to := spec.bounds()
 	if ordinal < from || ordinal >= to {
 		return fmt.Sprintf("created, and wanted are the ordinals from %d to %d", from, to-1)
+	}
+	for _, other := range s.podsOf[set.UID] {
+		if revision := other.Labels[appsv1.StatefulSetRevisionLabel]; spec.recreates() && other.UID != r.uid && revision != r.Object.GetLabels()[appsv1.StatefulSetRevisionLabel] {
+			return fmt.Sprintf("created beside %s, which has the revision %s, and Recreate is asked for", other.Name, revision)
+		}
 	}
 	for lower := from; spec.ordered() && lower < ordinal; lower++ {
 		if !s.isReady(r, set, lower) {
@@ -206,7 +224,7 @@ func (s *statefulJudge) wrongDeletion(r *revision, set *statefulSet, spec spec, 
 	switch {
 	case finished(p.Pod):
 		return ""
-	case !wanted && !spec.ordered():
+	case !wanted && (!spec.ordered() || spec.recreates() && s.outdated(r, set, p)):
 		return ""
 	case !wanted:
 		for _, other := range s.podsOf[set.UID] {
@@ -223,10 +241,10 @@ func (s *statefulJudge) wrongDeletion(r *revision, set *statefulSet, spec spec, 
 	if !s.outdated(r, set, p) {
 		return "deleted, though it is wanted and up to date"
 	}
-	if u := spec.UpdateStrategy.RollingUpdate; u != nil && ordinal-from < int(ptr.Deref(u.Partition, 0)) {
-		return fmt.Sprintf("deleted below the partition %d", *u.Partition)
+	if ordinal-from < spec.partition() {
+		return fmt.Sprintf("deleted below the partition %d", spec.partition())
 	}
-	if !spec.ordered() && !ready(p.Pod) {
+	if spec.recreates() || !spec.ordered() && !ready(p.Pod) {
 		return ""
 	}
 	return s.tooManyDown(r, set, spec, ordinal)
@@ -235,9 +253,10 @@ func (s *statefulJudge) wrongDeletion(r *revision, set *statefulSet, spec spec, 
 // tooManyDown says which pods are not ready, so that no other one may be deleted to be updated.
 func (s *statefulJudge) tooManyDown(r *revision, set *statefulSet, spec spec, ordinal int) string {
 	from, to := spec.bounds()
+	from += spec.partition()
 	most := 1
 	if u := spec.UpdateStrategy.RollingUpdate; u != nil && u.MaxUnavailable != nil {
-		most = max(1, int(share(u.MaxUnavailable, int32(to-from), math.Floor)))
+		most = max(1, int(share(u.MaxUnavailable, int32(max(0, to-from)), math.Floor)))
 	}
 	down := 0
 	for other := from; other < to; other++ {

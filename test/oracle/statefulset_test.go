@@ -26,6 +26,10 @@ func aStatefulSet(replicas int32, edits ...func(*appsv1.StatefulSetSpec)) *appsv
 
 func inParallel(s *appsv1.StatefulSetSpec) { s.PodManagementPolicy = appsv1.ParallelPodManagement }
 
+func recreates(s *appsv1.StatefulSetSpec) {
+	s.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RecreateStatefulSetStrategyType}
+}
+
 func withPartition(n int32) func(*appsv1.StatefulSetSpec) {
 	return func(s *appsv1.StatefulSetSpec) {
 		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: &n}
@@ -168,6 +172,37 @@ func TestS22(t *testing.T) {
 			s.changed(set, toImage("b"))
 			s.Manager().Terminate(pods[3])
 			s.Manager().Terminate(pods[2])
+			s.Manager().Terminate(pods[1])
+		}},
+		{name: "MEND-5 a pod below the partition is not ready", write: func(s *scene) {
+			set, pods := s.stateful(4, inParallel, withPartition(2))
+			s.User().Edit(pods[0], unready)
+			s.changed(set, toImage("b"))
+			s.Manager().Terminate(pods[3])
+		}},
+		{name: "MEND-5 one above the partition is not", want: "deleted while the pod with the ordinal 2 is not ready", write: func(s *scene) {
+			set, pods := s.stateful(4, inParallel, withPartition(2))
+			s.User().Edit(pods[2], unready)
+			s.changed(set, toImage("b"))
+			s.Manager().Terminate(pods[3])
+		}},
+		{name: "STS-76 all pods are recreated at once", write: func(s *scene) {
+			set, pods := s.stateful(3, recreates)
+			set = s.changed(set, toImage("b"), toReplicas(1))
+			for _, p := range pods {
+				s.User().Delete(s.Manager().Terminate(p))
+			}
+			s.member(set, 0)
+		}},
+		{name: "STS-76 while an old one is left", want: "created beside db-1, which has the revision db-a", write: func(s *scene) {
+			set, pods := s.stateful(2, recreates, inParallel)
+			set = s.changed(set, toImage("b"))
+			s.User().Delete(s.Manager().Terminate(pods[0]))
+			s.Manager().Terminate(pods[1])
+			s.member(set, 0)
+		}},
+		{name: "STS-76 one that is up to date", want: "deleted, though it is wanted and up to date", write: func(s *scene) {
+			_, pods := s.stateful(2, recreates)
 			s.Manager().Terminate(pods[1])
 		}},
 		{name: "updated on deletion", want: "pods are updated on deletion", write: func(s *scene) {

@@ -21,7 +21,7 @@ func statefulSetEntry() Entry {
 		Controller: "statefulset-controller",
 		Needs:      []string{"persistentvolumeclaim-protection-controller"},
 		Operations: map[string]Operation{
-			"sts":   statefulSet,   // NAME replicas= image= pods=Parallel partition= unavailable= scaled=Delete deleted=Delete: makes or edits it; delete=true policy=
+			"sts":   statefulSet,   // NAME replicas= image= pods=Parallel strategy=Recreate partition= unavailable= scaled=Delete deleted=Delete: makes or edits it; delete=true policy=
 			"claim": disturbClaims, // NAME do=delete, own: to the claims of the StatefulSet
 		},
 		Begin: func(g *workload.Generator, app string) {
@@ -71,6 +71,9 @@ func statefulSet(u *User, l script.Line) error {
 		}
 		if image, ok := l.Get("image"); ok {
 			set.Spec.Template = Template(l.Arg(0), image)
+		}
+		if strategy, ok := l.Get("strategy"); ok {
+			set.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.StatefulSetUpdateStrategyType(strategy)}
 		}
 		if n, ok := l.Int("partition"); ok {
 			set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(n))}
@@ -242,6 +245,20 @@ var statefulSetMutants = []Mutant{
 			"if budget <= 0 || r.waits(p) != \"\" {", "if r.waits(p) != \"\" {"}},
 		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=4 image=good:1 pods=Parallel\n\t\t\tat 60s  sts db image=slow:2",
 		Oracle: "S22",
+	},
+	{
+		Name: "pods are created while those that they take the place of are going", // STS-76
+		Edits: []Edit{{"pkg/controllers/statefulset/plan_recreate.go",
+			"if revisionOf(p) != r.update.Name {", "if revisionOf(p) != r.update.Name && p.DeletionTimestamp == nil {"}},
+		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=3 image=slow:1 pods=Parallel strategy=Recreate\n\t\t\tat 60s  sts db image=good:2",
+		Oracle: "S22",
+	},
+	{
+		Name: "Recreate waits for pods that nobody deletes", // STS-76
+		Edits: []Edit{{"pkg/controllers/statefulset/plan_recreate.go",
+			"p.DeletionTimestamp == nil && len(doomed) < burst {", "p.DeletionTimestamp == nil && len(doomed) < 0 {"}},
+		Script: withoutElection + "\n\t\t\tat 1s   sts db replicas=2 image=good:1 pods=OrderedReady strategy=Recreate\n\t\t\tat 60s  sts db image=good:2",
+		Oracle: SettledOracle,
 	},
 	{
 		Name: "the status has another update revision",

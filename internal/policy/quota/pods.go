@@ -60,11 +60,32 @@ func PodResources(p *corev1.Pod, g Gates) corev1.ResourceList {
 		}
 	}
 	for name, q := range pods.PodLimits(p, options) {
-		if compute(name) {
+		if compute(name) && bounded(p, name, g) {
 			usage[limitsPrefix+name] = q
 		}
 	}
 	return usage
+}
+
+// bounded reports whether a pod as a whole has a limit of a resource: one of its own, or one of each container. If some containers have none, they
+// may use whatever there is, and the sum over the others says nothing (MEND-30).
+func bounded(p *corev1.Pod, name corev1.ResourceName, g Gates) bool {
+	if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+		return true
+	}
+	if r := p.Spec.Resources; r != nil && g.PodLevelResources {
+		if _, own := r.Limits[name]; own {
+			return true
+		}
+	}
+	for _, containers := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range containers {
+			if !positive(containers[i].Resources.Limits[name]) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // podName reports whether pods are charged to a name (RQ-21).

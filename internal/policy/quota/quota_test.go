@@ -73,6 +73,13 @@ func initAsking(always bool, requests ...string) func(*corev1.Pod) {
 	}
 }
 
+// beside adds a container with limits.
+func beside(limits ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "beside", Resources: corev1.ResourceRequirements{Limits: list(limits...)}})
+	}
+}
+
 // resizing gives a pod two containers of which one is to grow and the other one to shrink.
 func resizing(p *corev1.Pod) {
 	p.Spec.Containers = nil
@@ -94,6 +101,12 @@ func TestPod(t *testing.T) {
 		{"RQ-26 what is not asked for is not charged", pod(), "pods=1"},
 		{"RQ-26 requests have two names, limits one", pod(asking("cpu=100m", "memory=1Gi"), limited("cpu=1", "ephemeral-storage=2Gi")),
 			"cpu=100m limits.cpu=1 limits.ephemeral-storage=2Gi memory=1Gi pods=1 requests.cpu=100m requests.memory=1Gi"},
+		{"MEND-30 a container without a limit of cpu leaves the pod without one", pod(limited("cpu=1", "memory=1Gi", "ephemeral-storage=2Gi"), beside("memory=1Gi")),
+			"limits.ephemeral-storage=2Gi limits.memory=2Gi pods=1"},
+		{"MEND-30 so does an init container", pod(limited("cpu=1", "memory=1Gi"), initAsking(false, "cpu=1")), "cpu=1 pods=1 requests.cpu=1"},
+		{"MEND-30 and a limit of zero", pod(limited("cpu=1"), beside("cpu=0")), "pods=1"},
+		{"MEND-30 and its overhead does not count alone", pod(limited("cpu=1"), beside(), func(p *corev1.Pod) { p.Spec.Overhead = list("cpu=250m") }), "cpu=250m pods=1 requests.cpu=250m"},
+		{"MEND-30 the limit of the pod itself counts", pod(limited("cpu=1"), beside(), func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Limits: list("cpu=5")} }), "limits.cpu=5 pods=1"},
 		{"RQ-26 hugepages have two names", pod(asking("hugepages-2Mi=4Mi"), limited("hugepages-2Mi=4Mi")), "hugepages-2Mi=4Mi pods=1 requests.hugepages-2Mi=4Mi"},
 		{"RQ-26 extended resources are charged as requests only", pod(asking("example.com/gpu=2"), limited("example.com/gpu=2")), "pods=1 requests.example.com/gpu=2"},
 		{"RQ-26 so are the devices of a class", pod(asking("deviceclass.resource.kubernetes.io/gpu=1")), "pods=1 requests.deviceclass.resource.kubernetes.io/gpu=1"},

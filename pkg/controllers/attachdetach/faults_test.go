@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -116,4 +117,57 @@ func (b *bench) runs(name string) {
 	}
 	p.Status.Phase = corev1.PodRunning
 	b.put(p)
+}
+
+// A driver could not attach a volume, or nobody knows whether it has, and the pod is gone: the node does not say that it has the volume in use, so
+// it is detached without a wait for the node's next status.
+func TestMEND27WhatWasNeverAttached(t *testing.T) {
+	for _, failure := range []*storagev1.VolumeError{nil, {Message: "time-out"}} {
+		run(t, Options{}, 1, func(b *bench) {
+			b.stuck.Store(true)
+			b.disk(0)
+			b.pod("a", 0, "n0")
+			time.Sleep(time.Minute)
+			a := &storagev1.VolumeAttachment{}
+			if err := b.Get(b.Context(), attachmentKind, plan.Key{Name: attachment(driver, "d0", "n0")}, a); err != nil {
+				b.Fatal(err)
+			}
+			a.Status.AttachError = failure
+			b.put(a)
+			b.removePod("a")
+			time.Sleep(2 * time.Second)
+			b.is("d0:n0!")
+			b.stuck.Store(false)
+		})
+	}
+}
+
+// A Node is deleted that had a volume in use, and its pods are gone: the volume is detached when the machine has had the time to end them, which is
+// long before the six minutes of a node that is not ready.
+func TestMEND28NodeWithoutPods(t *testing.T) {
+	run(t, Options{}, 3, func(b *bench) {
+		used(b)
+		b.removePod("a")
+		b.remove(nodeKind, "", "n0")
+		time.Sleep(2 * time.Minute)
+		b.is("")
+	})
+}
+
+// While nobody leads, a driver says that it attaches nothing any more, and the pod goes: the VolumeAttachment goes, too.
+func TestMEND29DriverThatAttachesNothingAnyMore(t *testing.T) {
+	no := false
+	run(t, Options{}, 1, func(b *bench) {
+		b.disk(0)
+		b.pod("a", 0, "n0")
+		time.Sleep(time.Second)
+		b.is("d0:n0 n0=d0")
+		b.before = func() {
+			b.put(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: storagev1.CSIDriverSpec{AttachRequired: &no}})
+			b.removePod("a")
+		}
+	}, func(b *bench) {
+		time.Sleep(2 * time.Second)
+		b.is("")
+	})
 }

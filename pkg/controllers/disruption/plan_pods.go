@@ -3,7 +3,6 @@ package disruption
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,8 +27,7 @@ func planPod(now time.Time, s podSnapshot) (p plan.Plan) {
 	if len(s.Budgets) > 1 && !slices.Equal(s.Budgets, s.Said) {
 		p.Steps = append(p.Steps, plan.RecordEvent{Object: s.Pod, Event: plan.Event{
 			Type: corev1.EventTypeWarning, Reason: "MultiplePodDisruptionBudgets",
-			Message: fmt.Sprintf("Pod %s/%s is selected by several PodDisruptionBudgets: %s. All of them count it, but it cannot be evicted.",
-				s.Pod.Namespace, s.Pod.Name, strings.Join(s.Budgets, ", ")),
+			Message: fmt.Sprintf("Pod %q/%q matches multiple PodDisruptionBudgets %q. Overlapping PDBs are unsupported for eviction.", s.Pod.Namespace, s.Pod.Name, s.Budgets),
 		}})
 	}
 	at := staleDisruption(s.Pod)

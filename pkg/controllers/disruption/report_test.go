@@ -368,8 +368,8 @@ func TestOverlappingBudgets(t *testing.T) {
 	one := set("web-a", 1)
 	p := podsOf(one, 1)[0]
 	b := newBench(t, web(), web(called("all"), selecting("all")), p)
-	const want = "web-a-0: Warning MultiplePodDisruptionBudgets Pod shop/web-a-0 is selected by several PodDisruptionBudgets: all, web. " +
-		"All of them count it, but it cannot be evicted."
+	const want = "web-a-0: Warning MultiplePodDisruptionBudgets " +
+		`Pod "shop"/"web-a-0" matches multiple PodDisruptionBudgets ["all" "web"]. Overlapping PDBs are unsupported for eviction.`
 	key := plan.Key{Namespace: p.Namespace, Name: p.Name}
 	o, err := b.observePod(t.Context(), podRequest{Key: key})
 	if got := events(planPod(now, o.Snapshot)); err != nil || got != want {

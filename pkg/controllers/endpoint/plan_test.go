@@ -191,7 +191,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-func TestCreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
+func TestMEND19CreatedObject(t *testing.T) { // EP-25, EP-28, EP-30, EP-38
 	service := web(func(s *corev1.Service) {
 		s.Labels[managedByLabel], s.Labels[corev1.IsHeadlessService] = "me", "yes"
 		s.Annotations = map[string]string{"note": "not copied"} // EP-26

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -492,6 +493,75 @@ func TestEPS18EPS31NodeRegisteredAnew(t *testing.T) {
 		}
 		if zone := web().Endpoints[0].Zone; zone == nil || *zone != "b" {
 			t.Errorf("EPS-80: the new zone is missing: %v", zone)
+		}
+	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
+}
+
+// A pod that never was ready ends: it leaves the slice, also where such pods are published as ready.
+func TestMEND18PodsThatEnd(t *testing.T) {
+	for _, service := range []*corev1.Service{web(), web(publishing)} {
+		inCluster(t, func(s *clienttest.Server) {
+			if _, err := s.Put(pod("a", "10.0.0.1", unready, phase(corev1.PodFailed))); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if diff := cmp.Diff([]string{"IPv4 >"}, render(slicesOn(t, s))); diff != "" {
+				t.Error(diff)
+			}
+		}, service, node("n1", "a", "1"), pod("a", "10.0.0.1", unready))
+	}
+}
+
+// A service is deleted and made anew while something keeps its slice: the new one gets a slice of its own at once.
+func TestMEND20ServiceMadeAnew(t *testing.T) {
+	inCluster(t, func(s *clienttest.Server) {
+		old := slicesOn(t, s)[0].DeepCopy()
+		if err := s.Delete(t.Context(), client.MappingFor[*corev1.Service](), webKey, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		anew := web()
+		anew.UID = "anew"
+		if _, err := s.Put(anew); err != nil {
+			t.Fatal(err)
+		}
+		old.Finalizers, old.DeletionTimestamp = []string{"example.com/held"}, &metav1.Time{Time: time.Now()}
+		if _, err := s.Put(old); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		owners := map[types.UID]string{}
+		for _, o := range slicesOn(t, s) {
+			owners[o.OwnerReferences[0].UID] += render([]*discoveryv1.EndpointSlice{o})[0]
+		}
+		want := map[types.UID]string{"web": "IPv4 :8080/TCP> 10.0.0.1", "anew": "IPv4 :8080/TCP> 10.0.0.1"}
+		if diff := cmp.Diff(want, owners); diff != "" {
+			t.Error(diff)
+		}
+	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
+}
+
+// A slice that somebody else deletes in the moment before the controller does counts as deleted: no error, no event, and no other try.
+func TestMEND21SlicesThatAreGone(t *testing.T) {
+	inCluster(t, func(s *clienttest.Server) {
+		tries := 0
+		s.BeforeWrite(func(w clienttest.Write) error {
+			if w.Verb == "delete" {
+				tries++
+				return apierrors.NewNotFound(w.GroupResource(), w.Key.Name)
+			}
+			return nil
+		})
+		stray := theirs("web-old", managedBy)
+		stray.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "web", UID: "gone"}, corev1.SchemeGroupVersion.WithKind("Service"))}
+		if _, err := s.Put(stray); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if tries != 1 {
+			t.Errorf("it was tried %d times", tries)
 		}
 	}, web(), node("n1", "a", "1"), pod("a", "10.0.0.1"))
 }

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -65,6 +66,8 @@ func TestLimits(t *testing.T) {
 		{"HPA-45 one that begins much sooner", 4, 100, []edit{wide, up(rulesWith(0, most, policy(pods, 3, 15))), scaledUp(13*time.Second, 2)}, 5, fits, "True ScaleUpLimit"},
 		{"HPA-45 and some removed", 4, 100, []edit{wide, up(rulesWith(0, most, policy(pods, 3, minute))), scaledUp(time.Second, 2), scaledDown(30*time.Second, 1)}, 6, fits, "True ScaleUpLimit"},
 		{"HPA-45 a share, rounded up", 5, 100, []edit{wide, up(rulesWith(0, most, policy(percent, 50, minute)))}, 8, fits, "True ScaleUpLimit"},
+		{"MEND-11 a share without a bound", 100, 1000, []edit{wide, up(rulesWith(0, most, policy(percent, math.MaxInt32, minute)))}, 1000, fits, inRange},
+		{"MEND-11 more pods than there can be", 100, 1000, []edit{wide, up(rulesWith(0, most, policy(pods, math.MaxInt32, minute)))}, 1000, fits, inRange},
 		{"HPA-45 a share that is an integer", 100, 1000, []edit{wide, up(rulesWith(0, most, policy(percent, 10, minute)))}, 110, fits, "True ScaleUpLimit"},
 		{"HPA-46 more was added than is allowed", 9, 10, []edit{wide, up(rulesWith(0, most, policy(pods, 1, minute))), scaledUp(time.Second, 5)}, 9, fits, "True ScaleUpLimit"},
 		{"HPA-45 down by a number of pods", 8, 1, []edit{down(rulesWith(0, most, policy(pods, 3, minute)))}, 5, fits, "True ScaleDownLimit"},

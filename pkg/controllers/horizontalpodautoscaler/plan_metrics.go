@@ -280,9 +280,9 @@ func (s snapshot) ofSum(p *proposal, average bool, target, value int64) (shown a
 	switch {
 	case target <= 0:
 		p.Err = errors.New(errZeroTarget)
-	case average && t.Observed <= 0:
+	case average && t.Observed <= 0: // an average of nothing is shown as zero (MEND-13)
 		p.Replicas = ceil(float64(value) / float64(target))
-		shown.AverageValue = quantity(value, "")
+		shown.AverageValue = quantity(0, "")
 	case average:
 		p.Replicas = t.Observed
 		if !s.tolerance().within(float64(value) / (float64(target) * n)) {

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -29,6 +30,11 @@ func TestPods(t *testing.T) {
 			}
 		}
 	}
+	requesting := func(q *resource.Quantity) edit {
+		return all(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *q })
+	}
+	sized := func(n int32) edit { return func(s *snapshot) { s.Target.Replicas, s.Target.Observed = n, n } }
+	succeeded := phase(corev1.PodSucceeded)
 	for _, c := range []struct {
 		name string
 		s    snapshot
@@ -46,6 +52,15 @@ func TestPods(t *testing.T) {
 		{"HPA-7 no tolerance of its own without the gate", at(4, 58, by(behaving(&autoscalingv2.HPAScalingRules{Tolerance: quantityOf("0.2")}, nil)), func(s *snapshot) { s.Settings.OwnTolerance = false }), 5},
 		{"HPA-32 the percentage is an integer", at(10, 55, wide), 10},
 		{"HPA-32 the mean of values", at(4, 75, by(measuring(used(corev1.ResourceCPU, "50m")))), 6},
+		{"MEND-9 those that have succeeded are no missing metrics", at(10, 200, wide, by(measuring(utilized(corev1.ResourceCPU, 100))), sized(5), having(5, succeeded), having(6, succeeded),
+			having(7, succeeded), having(8, succeeded), having(9, succeeded), unmeasured(5, 6, 7, 8, 9)), 10},
+		{"MEND-10 more than there can be", at(4, 1<<60, by(measuring(used(corev1.ResourceCPU, "1m")))), 8},
+		{"MEND-12 the mean of values whose sum is more than an int64 can be", at(4, math.MaxInt64/2, wide, by(measuring(used(corev1.ResourceCPU, "4611686018427387903m")))), 4},
+		{"MEND-12 a percentage of such", at(4, math.MaxInt64/2, wide, by(measuring(utilized(corev1.ResourceCPU, 100))), requesting(resource.NewMilliQuantity(math.MaxInt64/2, resource.DecimalSI))), 4},
+		{"MEND-14 what the pod requests as a whole, without its overhead", at(2, 100, by(measuring(utilized(corev1.ResourceCPU, 100))), all(func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}}
+			p.Spec.Overhead = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+		})), 2},
 		{"HPA-28 a pod that is being deleted does not count", at(3, 100, having(2, terminating)), 4},
 		{"HPA-28 nor does one that has failed", at(3, 100, having(2, phase(corev1.PodFailed))), 4},
 		{"HPA-69 nor one that has succeeded", at(3, 100, having(2, phase(corev1.PodSucceeded)), unmeasured(2)), 4},
@@ -96,7 +111,7 @@ func TestObjectsAndExternalMetrics(t *testing.T) {
 		{"HPA-37 within the tolerance", at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(11_000)), 4, "11"},
 		{"HPA-37 within the tolerance, without pods", at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(11_000), func(s *snapshot) { s.Pods = nil }), 4, "11"},
 		{"HPA-37 of ready pods only", at(4, 0, by(measuring(ofObject("Service", "web", valued("10")))), of(20_000), having(0, ready(corev1.ConditionFalse, 0)), having(1, phase(corev1.PodPending))), 4, "20"},
-		{"HPA-37 more than there can be", at(4, 0, by(measuring(external("queue", valued("1m"), nil)), between(1, 7)), of(1<<62)), 7, "4611686018427387904m"},
+		{"MEND-10 HPA-37 more than there can be", at(4, 0, by(measuring(external("queue", valued("1m"), nil)), between(1, 7)), of(1<<62)), 7, "4611686018427387904m"},
 		{"HPA-38 an average for each replica", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(90_000)), 8, "22500m"},
 		{"HPA-38 within the tolerance", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(44_000)), 4, "11"},
 		{"HPA-38 by the replicas that there were", at(4, 0, wide, by(measuring(external("queue", averaging("10"), nil))), of(44_000), func(s *snapshot) { s.Target.Observed = 3 }), 5, "14667m"},
@@ -105,7 +120,8 @@ func TestObjectsAndExternalMetrics(t *testing.T) {
 		{"HPA-39 an object follows the type of its target", at(4, 0, by(measuring(ofObject("Service", "web", averaging("10")))), of(90_000)), 8, "22500m"},
 		{"HPA-39 an external metric takes an average if both are given", at(4, 0, by(measuring(external("queue", autoscalingv2.MetricTarget{
 			Type: autoscalingv2.ValueMetricType, Value: quantityOf("1"), AverageValue: quantityOf("10")}, nil))), of(90_000)), 8, "22500m"},
-		{"HPA-69 an average of no replicas", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(50_000), func(s *snapshot) { s.Target.Observed = 0 }), 5, "50"},
+		{"MEND-13 HPA-69 an average of no replicas", at(4, 0, by(measuring(external("queue", averaging("10"), nil))), of(50_000), func(s *snapshot) { s.Target.Observed = 0 }), 5, "0"},
+		{"MEND-13 of a target that was scaled to zero", at(0, 0, toZero, by(measuring(ofObject("Service", "web", averaging("10"))), between(0, 9), conditioned(atZero, corev1.ConditionTrue)), of(21_000)), 3, "0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := decide(now, c.s)
@@ -216,8 +232,34 @@ func TestSeveralMetrics(t *testing.T) {
 	}
 }
 
+// The percentage of what many pods use is exact, and no more than an int32 can be.
+func TestMEND12Utilization(t *testing.T) {
+	const half = math.MaxInt64 / 2
+	for _, c := range []struct {
+		used, requested []int64
+		want            int32
+	}{
+		{[]int64{half, half, half}, []int64{half, half, half}, 100},
+		{[]int64{math.MaxInt64, math.MaxInt64}, []int64{half, half}, 200},
+		{[]int64{math.MaxInt64, math.MaxInt64}, []int64{1, 1}, math.MaxInt32},
+		{[]int64{1 << 58}, []int64{1<<58 + 1}, 99},
+		{[]int64{-half, -half, -half}, []int64{1, 1, 1}, math.MinInt32},
+	} {
+		values, requests := map[string]int64{}, map[string]int64{}
+		for i, v := range c.used {
+			values[fmt.Sprint(i)], requests[fmt.Sprint(i)] = v, c.requested[i]
+		}
+		if got, ok := utilization(values, requests); !ok || got != c.want {
+			t.Errorf("%v of %v is %d%%, want %d%%", c.used, c.requested, got, c.want)
+		}
+	}
+	if got := average(map[string]int64{"a": math.MaxInt64, "b": math.MaxInt64, "c": math.MaxInt64 - 3}); got != math.MaxInt64-1 {
+		t.Errorf("the mean is %d", got)
+	}
+}
+
 // A row is a sentence: a scale by this metric has this reason.
-func TestReasons(t *testing.T) { // HPA-61
+func TestMEND15Reasons(t *testing.T) { // HPA-61
 	for _, c := range []struct {
 		metric autoscalingv2.MetricSpec
 		want   string

@@ -3,6 +3,7 @@ package horizontalpodautoscaler
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -176,38 +177,51 @@ func requestOf(o settings, p *corev1.Pod, name corev1.ResourceName, container st
 	return sum, nil
 }
 
+// total is an exact sum, in two parts: many large values are more than an int64 can be (MEND-12).
+type total struct{ high, low int64 }
+
+func (t *total) add(v int64) {
+	t.high += v >> 32
+	t.low += v & math.MaxUint32
+}
+
+func (t *total) value() *big.Int {
+	v := big.NewInt(t.high)
+	return v.Lsh(v, 32).Add(v, big.NewInt(t.low))
+}
+
 // average returns the mean of values, of which there is at least one.
 func average(values map[string]int64) int64 {
-	var sum int64
+	var sum total
 	for _, v := range values {
-		sum = saturated(sum, v)
+		sum.add(v)
 	}
-	return sum / int64(max(len(values), 1))
+	mean := sum.value()
+	return mean.Quo(mean, big.NewInt(int64(max(len(values), 1)))).Int64()
 }
 
-// utilization returns what percentage of their requests the pods use that have both (HPA-32).
+// utilization returns what percentage of their requests the pods use that have both, without what follows the point (HPA-32).
 func utilization(values, requests map[string]int64) (percent int32, ok bool) {
-	var used, requested int64
+	var used, requested total
 	for name, v := range values {
 		if request, ok := requests[name]; ok {
-			used, requested = saturated(used, v), saturated(requested, request)
+			used.add(v)
+			requested.add(request)
 		}
 	}
-	if requested <= 0 {
+	divisor := requested.value()
+	if divisor.Sign() <= 0 {
 		return 0, false
 	}
-	if p := float64(used) * 100 / float64(requested); p > math.MaxInt32 {
+	p := used.value()
+	p.Mul(p, big.NewInt(100)).Quo(p, divisor)
+	switch {
+	case p.Cmp(big.NewInt(math.MaxInt32)) > 0:
 		return math.MaxInt32, true
+	case p.Cmp(big.NewInt(math.MinInt32)) < 0:
+		return math.MinInt32, true
 	}
-	return int32(percentage(used, requested)), true
-}
-
-// percentage returns 100 * used / requested, without what follows the point.
-func percentage(used, requested int64) int64 {
-	if used <= math.MaxInt64/100 && used >= math.MinInt64/100 {
-		return used * 100 / requested
-	}
-	return int64(float64(used) / float64(requested) * 100)
+	return int32(p.Int64()), true
 }
 
 // countReady returns how many pods are running and ready (HPA-37).

@@ -14,7 +14,7 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-func TestMetrics(t *testing.T) { // JOB-100..107
+func TestMEND8Metrics(t *testing.T) { // JOB-100..107
 	c := newCollectors()
 	registry := metrics.NewKubeRegistry()
 	for _, m := range c.all() {

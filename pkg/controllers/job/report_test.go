@@ -216,6 +216,7 @@ func TestReportAfterWrites(t *testing.T) {
 		{"refused", plan.Outcome{Err: refused, Results: []plan.Result{{Verb: plan.Created, Object: newPod(s.Job), Err: refused}}}, nil},
 		{"stopped", plan.Outcome{Stopped: true}, nil},
 		{"deleted", plan.Outcome{Results: []plan.Result{{Verb: plan.Deleted, Object: b}}}, []string{"status active=1 ready=1 terminating=1"}},
+		{"MEND-7 not deleted", plan.Outcome{Err: refused, Results: []plan.Result{{Verb: plan.Deleted, Object: b, Err: refused}}}, nil},
 		{"not given up", plan.Outcome{Err: refused, Results: []plan.Result{{Verb: plan.Changed, Object: b, Err: refused}}}, nil},
 	} {
 		if got := lines(reportStatus(now, s, c.did).Steps); !slices.Equal(got, c.want) {

@@ -193,3 +193,26 @@ func TestReadsThatHang(t *testing.T) {
 		})
 	}
 }
+
+// A node is made anew under its name, long after the last sign of life of the one before: it has the time that new nodes have.
+func TestMEND23NL83ANodeIsMadeAnew(t *testing.T) {
+	run(t, Options{}, map[string]int{"a": 5}, func(b *bench) {
+		b.kill("a-0")
+		time.Sleep(5 * time.Minute)
+		b.is("a-0", lost)
+		if err := b.Delete(b.Context(), nodeKind, plan.Key{Name: "a-0"}, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		b.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a-0", UID: "anew", CreationTimestamp: metav1.Now(), Labels: map[string]string{corev1.LabelTopologyZone: "a"}}})
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		if c := ready(b.node("a-0")); c != nil {
+			t.Errorf("before a minute is over it is %s: %s", c.Status, c.Reason)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if c := ready(b.node("a-0")); c == nil || c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusNeverUpdated" {
+			t.Errorf("after a minute it is %v", c)
+		}
+	})
+}

@@ -311,6 +311,27 @@ func TestPV51LifeOfAVolume(t *testing.T) {
 	})
 }
 
+// A claim is deleted while the controller writes its phase, or that of its volume, and the watch tells of the deletion first: the volume is Released.
+func TestMEND24AClaimGoesWhileItIsBound(t *testing.T) {
+	for n := range 4 {
+		run(t, Options{}, func(c *cluster) {
+			writes := 0
+			c.AfterWrite(func(clienttest.Write) error {
+				if writes++; writes == n+1 {
+					c.remove("data")
+					time.Sleep(time.Second) // the answer takes longer than the watch
+				}
+				return nil
+			})
+			c.put(volume("v", ""), claim("data", ""))
+			clienttest.Settle()
+			if phase := c.volume("v").Status.Phase; n > 0 && phase != corev1.VolumeReleased || phase == corev1.VolumeBound {
+				t.Errorf("after %d writes it was %s: %v", n+1, phase, c.Log())
+			}
+		})
+	}
+}
+
 // While the cache does not show a claim, its volume stays; so it does while the claim cannot be read.
 func TestPV37LiveRead(t *testing.T) {
 	claims := client.KindFor[*corev1.PersistentVolumeClaim]()

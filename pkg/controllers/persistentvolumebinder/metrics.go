@@ -65,7 +65,7 @@ func newCollectors(k *caches) *collectors {
 		released:    counter("pv_binder_released_volumes_total", "Volumes that were released, because their claims are gone.", metrics.ALPHA),
 		volumes: k.gauge("total_pv_count", "Volumes.", []string{"plugin_name", "volume_mode"}, func(add func(float64, ...string)) {
 			for v := range k.volumes.All() {
-				add(1, plugin(v), string(volumeMode(v.Spec.VolumeMode)))
+				add(1, countedAs(v), string(volumeMode(v.Spec.VolumeMode)))
 			}
 		}),
 		bound:   k.volumeGauge("bound_pv_count", "Volumes that are bound.", true),
@@ -151,6 +151,14 @@ func (g *gauge) Collect(out chan<- prometheus.Metric) {
 	g.Reset()
 	g.each(func(n float64, labels ...string) { g.WithLabelValues(labels...).Add(n) })
 	g.GaugeVec.Collect(out)
+}
+
+// countedAs is the plugin as the gauge of all volumes names it: drivers by that of CSI (MEND-26).
+func countedAs(v *corev1.PersistentVolume) string {
+	if v.Spec.CSI != nil {
+		return inTree + "csi:" + v.Spec.CSI.Driver
+	}
+	return plugin(v)
 }
 
 // plugin is the driver or the plugin that mounts a volume.

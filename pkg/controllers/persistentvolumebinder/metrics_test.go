@@ -44,7 +44,7 @@ func collected(t *testing.T, registry metrics.KubeRegistry) string {
 	return strings.Join(all, "\n")
 }
 
-func TestPV61Gauges(t *testing.T) {
+func TestPV61MEND26Gauges(t *testing.T) {
 	k := emptyCaches(t)
 	k.show(volume("a", "csi phase=Bound of=c"))
 	k.show(volume("b", "block"))
@@ -55,7 +55,7 @@ func TestPV61Gauges(t *testing.T) {
 pv_collector_bound_pvc_count{namespace=shop storage_class=fast volume_attributes_class=gold} 1
 pv_collector_total_pv_count{plugin_name=N/A volume_mode=Block} 1
 pv_collector_total_pv_count{plugin_name=N/A volume_mode=Filesystem} 1
-pv_collector_total_pv_count{plugin_name=csi.example.com volume_mode=Filesystem} 1
+pv_collector_total_pv_count{plugin_name=kubernetes.io/csi:csi.example.com volume_mode=Filesystem} 1
 pv_collector_unbound_pv_count{storage_class=fast} 1
 pv_collector_unbound_pv_count{storage_class=slow} 1
 pv_collector_unbound_pvc_count{namespace=shop storage_class= volume_attributes_class=} 1`

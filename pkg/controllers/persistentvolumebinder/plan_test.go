@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -122,7 +123,7 @@ func TestPlanClaim(t *testing.T) {
 	}
 }
 
-func TestPV60WhyANamedVolumeIsRefused(t *testing.T) {
+func TestPV60MEND25WhyANamedVolumeIsRefused(t *testing.T) {
 	const refused = `Warning VolumeMismatch: Cannot bind to requested volume "v": `
 	for want, c := range map[string][2]string{
 		"requested PV is too small":                {"3Gi", ""},
@@ -136,6 +137,11 @@ func TestPV60WhyANamedVolumeIsRefused(t *testing.T) {
 		if got := said(p); got != refused+want {
 			t.Errorf("PV-21, PV-33: %v: %q, want %q", c, got, want)
 		}
+	}
+	huge := claim("data", "volume=v")
+	huge.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("18446744073709551616") // 2^64
+	if _, p := planClaim(epoch, claimSnapshot{Claim: huge, Volume: volume("v", "1Gi")}); said(p) != refused+"requested PV is too small" {
+		t.Errorf("MEND-25: 2^64 bytes of 1 GiB: %q", said(p))
 	}
 	_, p := planClaim(epoch, claimSnapshot{Claim: claim("data", "volume=v selects=red"), Volume: volume("v", "color=blue")})
 	if !strings.HasPrefix(said(p), "V claim=data(uid-data)") {

@@ -82,6 +82,9 @@ func (s *simulation) look() int {
 		st := s.set().Status
 		s.note("      %d pods, %d ready, %d available; %d of current %s, %d of update %s", st.Replicas, st.ReadyReplicas, st.AvailableReplicas,
 			st.CurrentReplicas, st.CurrentRevision, st.UpdatedReplicas, st.UpdateRevision)
+		for _, c := range st.Conditions {
+			s.note("      %s is %s: %s, %s", c.Type, c.Status, c.Reason, c.Message)
+		}
 	}
 	return len(did.Results) + len(report.Results)
 }
@@ -175,6 +178,13 @@ func TestDiaries(t *testing.T) {
 				s.world.Remove(p)
 			}
 			s.user("all pods are deleted").run()
+		},
+		"STS-76 recreate": func(s *simulation) {
+			s.user("web recreates its pods", recreate).run()
+			s.diary = nil
+			s.user("change the image to v2", image("v2")).run()
+			s.user("change the image to one that does not start", image("broken")).run()
+			s.user("back to v2, and scale to 2", image("v2"), size(2)).run()
 		},
 		"STS-92 scaling down waits": func(s *simulation) {
 			s.user("scale to 5", size(5)).run()

@@ -66,7 +66,7 @@ func (c collectors) applied(_ context.Context, s snapshot, d decision, _, _ plan
 	}
 	if r := resume(time.Now(), s, d); r.invalid == nil {
 		c.maxUnavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.maxUnavailable()))
-		c.unavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.unavailable()))
+		c.unavailable.WithLabelValues(labelsOf(s.Set)...).Set(float64(r.unavailableFrom(start(r.Set))))
 	}
 }
 

@@ -63,7 +63,6 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	}
 	s.Known = known(set, s.Data, before)
 	s.Complained = before.Complained
-	s.Seen = before.UID == set.UID && before.Generation == set.Generation
 	s.Taken = k.taken(set, s.Data)
 	after := memory{UID: set.UID, Generation: set.Generation, Template: &set.Spec.Template, Data: s.Data}
 	k.lookUp(s)

@@ -36,8 +36,6 @@ type snapshot struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Complained has the claims of which was already said that another owner controls them.
 	Complained map[types.UID]bool
-	// Seen says that an earlier reconcile has observed the present spec.
-	Seen bool
 
 	MaxUnavailable   bool // the field of that name has an effect (STS-58)
 	ByBytes          bool // templates are only compared by their encodings (STS-34)
@@ -82,7 +80,7 @@ func planSet(now time.Time, s snapshot) (decision, plan.Plan) {
 func (r *rollout) plan() plan.Plan {
 	switch {
 	case r.invalid != nil:
-		return plan.Plan{Steps: r.unknownStrategy(), Why: r.invalid.Error()}
+		return plan.Plan{Why: r.invalid.Error()}
 	case r.Set.DeletionTimestamp != nil:
 		return plan.Plan{Why: "being deleted, pods are left to the garbage collector"}
 	case r.adopting:
@@ -98,10 +96,6 @@ func (r *rollout) plan() plan.Plan {
 // newRollout finds the members of the set, and its revisions.
 func newRollout(now time.Time, s snapshot) *rollout {
 	r := &rollout{snapshot: s, now: now}
-	if recreates(s.Set) {
-		r.invalid = errors.New("left alone, the strategy Recreate is not known")
-		return r
-	}
 	var selector labels.Selector
 	if selector, r.invalid = selectorOf(s.Set); r.invalid != nil {
 		return r

@@ -113,8 +113,8 @@ func TestRefusedClaims(t *testing.T) {
 			pods: []*corev1.Pod{pod(two, 0, "v1", plantest.Phase(corev1.PodFailed)), pod(two, 2, "v1"), pod(two, 3, "v1"), pod(two, 4, "v1")},
 			more: []plan.Object{claim("data-web-0"), claim("data-web-2"), claim("data-web-3"), claim("data-web-4", ownedBy("pod web-4"))},
 			want: []string{
-				"change data-web-0 of [uid-web], delete web-0 | change data-web-3 of [uid-web-3], delete web-3 | change data-web-2 of [uid-web-2], delete web-2 | " +
-					"create data-web-1, create web-1, delete web-4",
+				"change data-web-3 of [uid-web-3], delete web-3 | change data-web-2 of [uid-web-2], delete web-2 | delete web-4 | " +
+					"change data-web-0 of [uid-web], delete web-0 | create data-web-1, create web-1",
 			},
 		},
 		{

@@ -48,21 +48,6 @@ func conflictEvent(set *appsv1.StatefulSet, claim string) plan.Event {
 	}
 }
 
-// unknownStrategy tells, once for each spec, that the set asks for a strategy that there is not (STS-76).
-func (r *rollout) unknownStrategy() []plan.Step {
-	if !recreates(r.Set) || r.Seen {
-		return nil
-	}
-	return []plan.Step{plan.RecordEvent{Object: r.Set, Event: plan.Event{
-		Type: corev1.EventTypeWarning, Reason: "UnknownStrategy",
-		Message: fmt.Sprintf("statefulset %s/%s uses Recreate strategy but feature gate StatefulSetRecreateStrategy is disabled", r.Set.Namespace, r.Set.Name),
-	}}}
-}
-
-func recreates(set *appsv1.StatefulSet) bool {
-	return set.Spec.UpdateStrategy.Type == appsv1.RecreateStatefulSetStrategyType
-}
-
 func done(a action, rest string) plan.Event {
 	return plan.Event{Type: corev1.EventTypeNormal, Reason: "Successful" + string(a), Message: string(a) + " " + rest}
 }

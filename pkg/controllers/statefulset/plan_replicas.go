@@ -18,14 +18,12 @@ const burst = 500
 func (r *rollout) planReplicas() (steps []plan.Step) {
 	r.setClaimOwners()
 	var goOn bool
-	if ordered(r.Set) {
-		steps, goOn = r.scaleUpInOrder()
-		if goOn {
-			var more []plan.Step
-			more, goOn = r.scaleDownInOrder()
-			steps = append(steps, more...)
-		}
-	} else {
+	switch earlier := r.earlier(); {
+	case len(earlier) > 0:
+		steps = r.clear(earlier)
+	case ordered(r.Set):
+		steps, goOn = r.scaleInOrder()
+	default:
 		steps, goOn = r.scaleInParallel()
 	}
 	if goOn && !r.identifying { // no reconcile writes an object twice
@@ -115,6 +113,16 @@ func (r *rollout) identify(p *corev1.Pod, ordinal int) []plan.Step {
 	return []plan.Step{plan.Change{Old: p, New: changed, Events: podEvents(r.Set, change), Why: "the pod lacks the labels of its identity"}}
 }
 
+// scaleInOrder creates what is missing, and then deletes what is too many.
+func (r *rollout) scaleInOrder() (steps []plan.Step, goOn bool) {
+	steps, goOn = r.scaleUpInOrder()
+	if !goOn {
+		return steps, false
+	}
+	more, goOn := r.scaleDownInOrder()
+	return append(steps, more...), goOn
+}
+
 // scaleUpInOrder goes through the wanted ordinals. The first pod that is missing or not available ends it (STS-45, STS-46).
 func (r *rollout) scaleUpInOrder() (steps []plan.Step, goOn bool) {
 	for ordinal := start(r.Set); ordinal < end(r.Set); ordinal++ {
@@ -138,8 +146,7 @@ func (r *rollout) scaleUpInOrder() (steps []plan.Step, goOn bool) {
 // replacesStuck says what the pod waits for that holds the set up, and reports whether the pod is to be replaced. If it has never been
 // ready and is outdated, it may never become ready although the template has been corrected since (STS-100).
 func (r *rollout) replacesStuck(p *corev1.Pod, ordinal int, why string) bool {
-	stuck := p.DeletionTimestamp == nil && revisionOf(p) != r.revisionFor(ordinal).Name && neverReady(p) &&
-		r.Set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType
+	stuck := p.DeletionTimestamp == nil && revisionOf(p) != r.revisionFor(ordinal).Name && neverReady(p) && rolls(r.Set)
 	switch {
 	case !stuck:
 		r.say("pod %s %s, the others wait for it", p.Name, why)
@@ -184,8 +191,10 @@ func (r *rollout) scaleDownInOrder() (steps []plan.Step, goOn bool) {
 	return r.remove("it is too many", highest), false
 }
 
-// scaleInParallel creates what is missing and deletes what is too many, all at once (STS-52).
+// scaleInParallel creates what is missing and deletes what is too many, all at once (STS-52). Neither waits for the other: a quota may refuse what is
+// missing until those are gone that are too many (MEND-3), and a webhook to delete these.
 func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
+	r.removeSurplus()
 	var slots [][]plan.Step
 	created := 0
 	for ordinal := start(r.Set); ordinal < end(r.Set) && created < burst; ordinal++ {
@@ -197,21 +206,24 @@ func (r *rollout) scaleInParallel() (steps []plan.Step, goOn bool) {
 			slots = append(slots, more)
 		}
 	}
-	steps = inBatches(slots)
-	if created == burst {
-		return steps, false
-	}
+	return inBatches(slots), created < burst
+}
+
+// removeSurplus deletes all pods that are too many.
+func (r *rollout) removeSurplus() {
 	var doomed []*corev1.Pod
 	for _, p := range r.condemned {
 		if p.DeletionTimestamp == nil {
 			doomed = append(doomed, p)
 		}
 	}
-	if len(doomed) > 0 {
-		r.say("delete %d pods that are too many", len(doomed))
-		steps = append(steps, r.remove("they are too many", doomed...)...)
+	if len(doomed) == 0 {
+		return
 	}
-	return steps, true
+	r.say("delete %d pods that are too many", len(doomed))
+	if steps := r.remove("they are too many", doomed...); len(steps) > 0 {
+		r.independent = append(r.independent, steps)
+	}
 }
 
 // inBatches does 1, 2, 4, ... sequences at a time. A batch with a failure is the last one (STS-52).

@@ -118,7 +118,7 @@ func (r *rollout) revisionFor(ordinal int) *appsv1.ControllerRevision {
 	strategy := r.Set.Spec.UpdateStrategy
 	index := ordinal - start(r.Set)
 	switch {
-	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
+	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType, recreates(r.Set):
 		return r.update
 	case strategy.RollingUpdate == nil && index < int(r.Set.Status.CurrentReplicas),
 		strategy.RollingUpdate != nil && index < r.partition():

@@ -133,6 +133,11 @@ func TestParallel(t *testing.T) {
 			want: []string{"delete web-2 web-1"},
 		},
 		{
+			name: "MEND-3 those that are too many do not wait for those that are missing", set: web(2, parallel),
+			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 2, "v1"), pod(three, 3, "v1"), pod(three, 4, "v1")},
+			want: []string{"delete web-4 web-3 web-2 | create web-1"},
+		},
+		{
 			name: "STS-55 the update is one at a time", set: web(3, parallel, image("v2")),
 			pods: []*corev1.Pod{pod(three, 0, "v1"), pod(three, 1, "v1"), pod(three, 2, "v1")},
 			more: []plan.Object{revision("v2", 2, three)}, want: []string{"delete web-2"},
@@ -210,7 +215,11 @@ func TestMaxUnavailable(t *testing.T) {
 		{name: "STS-58 one if nothing is said", set: web(4, parallel, image("v2")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
 		{name: "STS-58 nonsense counts as one", set: web(4, parallel, image("v2"), most("x")), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
 		{name: "STS-58 unavailable pods count", set: web(4, parallel, image("v2"), most("2")), more: v2, pods: all(unready), edit: on, want: []string{"delete web-3 web-0"}},
-		{name: "STS-58 also below the partition, where they stay", set: web(4, parallel, image("v2"), most("1"), partition(1)), more: v2, pods: all(unready), edit: on, says: "1 pods are not available"},
+		{name: "MEND-5 but not below the partition", set: web(4, parallel, image("v2"), most("1"), partition(2)), more: v2, pods: all(unready), edit: on, want: []string{"delete web-3"}},
+		{name: "MEND-5 one at a time", set: web(4, parallel, image("v2"), most("1"), partition(2)), more: v2, pods: all(unready, nil, nil, plantest.Terminating), edit: on, says: "1 pods are not available"},
+		{name: "MEND-6 a percentage is one of the pods above the partition", set: web(4, parallel, image("v2"), most("50%"), partition(2)), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
+		{name: "MEND-6 ordered pods, too", set: web(4, image("v2"), most("50%"), partition(2)), more: v2, pods: all(), edit: on, want: []string{"delete web-3"}},
+		{name: "MEND-6 a partition beyond all", set: web(4, parallel, image("v2"), most("50%"), partition(9)), more: v2, pods: all(), edit: on},
 		{
 			name: "STS-58 outdated pods that are not ready go, however many they are", set: web(4, parallel, image("v2"), most("1")), more: v2,
 			pods: all(nil, unready, unready, unready), edit: on, want: []string{"delete web-3 web-2 web-1"},
@@ -230,23 +239,48 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
-// A set with a strategy that is not known here is left alone, which is told once for each spec.
+// V38-36, V37-43: all pods of earlier revisions go at once, and nothing is made while one of them is left.
 func TestRecreate(t *testing.T) {
-	set := web(3, recreate, image("v2"))
-	s := see(set, revision("v1", 1, set), pod(set, 0, "v1"))
-	want := []string{"Warning UnknownStrategy: statefulset " + plantest.Namespace + "/web uses Recreate strategy but feature gate StatefulSetRecreateStrategy is disabled"}
-	if p := planned(now, s); !cmp.Equal(want, lines(p.Steps)) || !reported(now, s, plan.Outcome{}).Empty() {
-		t.Errorf("STS-76 %v: %s", lines(p.Steps), p.Why)
-	}
-	s.Seen = true
-	if p := planned(now, s); !p.Empty() || p.Why == "" {
-		t.Errorf("STS-76 %v: %s", lines(p.Steps), p.Why)
-	}
-	o := newObserver(t, set)
-	for _, seen := range []bool{false, true} {
-		if got := o.look().Seen; got != seen {
-			t.Errorf("STS-76 seen: %t", got)
+	three := web(3)
+	v2 := []plan.Object{revision("v2", 2, three)}
+	pods := func(images ...string) (all []*corev1.Pod) {
+		for i, img := range images {
+			all = append(all, pod(three, i, img))
 		}
+		return all
+	}
+	first := func(all []*corev1.Pod, e podEdit) []*corev1.Pod {
+		e(all[0])
+		return all
+	}
+	unknown := func(set *appsv1.StatefulSet) { set.Spec.UpdateStrategy.Type = "Sometime" }
+	for _, c := range []row{
+		{name: "STS-76 all go at once, also of ordered pods", set: web(3, recreate, image("v2")), more: v2, pods: pods("v1", "v1", "v1"), want: []string{"delete web-0 web-1 web-2"}},
+		{name: "STS-76 after the new revision is made", set: web(3, recreate, image("v2")), pods: pods("v1"), want: []string{"create revision 2", "delete web-0"}},
+		{name: "STS-76 so do those that are not ready, or have finished", set: web(3, recreate, image("v2")), more: v2, pods: first(pods("v1", "v1"), plantest.Phase(corev1.PodFailed)), want: []string{"delete web-0 web-1"}},
+		{name: "STS-76 and those that are too many", set: web(1, recreate, parallel, image("v2")), more: v2, pods: pods("v1", "v1", "v1"), want: []string{"delete web-0 web-1 web-2"}},
+		{name: "STS-76 a pod that is up to date stays", set: web(3, recreate, image("v2")), more: v2, pods: pods("v1", "v2", "v1"), want: []string{"delete web-0 web-2"}},
+		{name: "STS-76 even if it is too many, until the others are gone", set: web(1, recreate, image("v2")), more: v2, pods: pods("v1", "v2"), want: []string{"delete web-0"}},
+		{name: "STS-76 and then goes", set: web(1, recreate, image("v2")), more: v2, pods: pods("v2", "v2"), want: []string{"delete web-1"}},
+		{name: "STS-76 nothing is made while one is being deleted", set: web(3, recreate, image("v2")), more: v2, pods: first(pods("v1"), plantest.Terminating),
+			says: "1 pods of earlier revisions have to be gone before any of revision web-"},
+		{name: "STS-76 not even one of another ordinal", set: web(3, recreate, parallel, image("v2")), more: v2, pods: first(pods("v1", "v2"), plantest.Terminating)},
+		{name: "STS-76 one that another revision than the one before has made", set: web(2, recreate, image("v2")), more: v2, pods: pods("v2", "v3"), want: []string{"delete web-1"}},
+		{name: "STS-76 then ordered pods come one after the other", set: web(3, recreate, image("v2")), more: v2, want: []string{"create web-0"}},
+		{name: "STS-76 each when the one before is ready", set: web(3, recreate, image("v2")), more: v2, pods: first(pods("v2"), unready), says: "web-0 is not running and ready"},
+		{name: "STS-76 and parallel ones together", set: web(2, recreate, parallel, image("v2")), more: v2, want: []string{"create web-0", "create web-1"}},
+		{name: "STS-76 claims of pods that are too many change their owners first, and stay", set: web(1, recreate, image("v2"), claims("data"), policy("Delete/Retain")),
+			pods: pods("v1", "v1"), more: append(v2, claim("data-web-0"), claim("data-web-1")), want: []string{"change data-web-1 of [uid-web-1], delete web-1 | delete web-0"}},
+		{name: "STS-76 with nothing to update it is like any other", set: web(2, recreate), pods: pods("v1", "v1"), says: "all 2 pods are available and up to date"},
+		{name: "STS-76 a pod that is lost comes back at the update revision", set: web(2, recreate, image("v2"), func(set *appsv1.StatefulSet) { set.Status.CurrentReplicas = 2 }), more: v2, want: []string{"create web-0"}},
+		{name: "STS-76 a set that is being deleted", set: web(3, recreate, image("v2"), deleted), more: v2, pods: pods("v1", "v1")},
+		{name: "V38-125 a strategy that is not known replaces nothing", set: web(3, unknown, image("v2")), more: v2, pods: pods("v1", "v1", "v1")},
+	} {
+		c.run(t)
+	}
+	lost := planned(now, see(web(1, recreate, image("v2"), func(set *appsv1.StatefulSet) { set.Status.CurrentReplicas = 1 }), revision("v1", 1, three), revision("v2", 2, three)))
+	if p := lost.Steps[0].(plan.Create).Object.(*corev1.Pod); p.Spec.Containers[0].Image != "v2" {
+		t.Errorf("STS-76 a pod is made of %s", p.Spec.Containers[0].Image)
 	}
 }
 
@@ -260,7 +294,8 @@ func TestMembership(t *testing.T) {
 		{name: "STS-10 an orphan with another name is left alone", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", orphan, named("web-x"))}, want: []string{"create web-0"}},
 		{name: "STS-10 a pod that lost its labels is released", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", relabelled)}, want: []string{"change web-0"}},
 		{name: "STS-10 so is one with another name", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", named("db-0"))}, want: []string{"change db-0", "create web-0"}},
-		{name: "STS-103 and one with leading zeros", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", named("web-007"))}, want: []string{"change web-007", "create web-0"}},
+		{name: "MEND-4 an orphan with leading zeros is not adopted, and its place is filled", set: web(2), pods: []*corev1.Pod{pod(two, 0, "v1"), pod(two, 1, "v1", orphan, named("web-01"))}, want: []string{"create web-1"}},
+		{name: "MEND-4 STS-103 and one with leading zeros", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", named("web-007"))}, want: []string{"change web-007", "create web-0"}},
 		{name: "STS-11 and one whose ordinal is too large", set: two, pods: []*corev1.Pod{pod(two, 0, "v1", named("web-2147483648"))}, want: []string{"change web-2147483648", "create web-0"}},
 		{
 			name: "STS-15 a pod that lost the label with its name gets it back", set: web(1),

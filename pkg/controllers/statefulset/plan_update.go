@@ -1,7 +1,6 @@
 package statefulset
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -12,7 +11,7 @@ import (
 // replaceOutdated deletes pods of earlier revisions, the highest ordinal first, down to the partition (STS-55..58).
 func (r *rollout) replaceOutdated() []plan.Step {
 	switch {
-	case r.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
+	case !rolls(r.Set):
 		return nil
 	case r.MaxUnavailable:
 		return r.replaceSeveral()
@@ -42,7 +41,7 @@ func (r *rollout) outdated(p *corev1.Pod) bool {
 // replaceSeveral deletes the outdated pods that are not ready, which takes nothing away, and as many available ones as maxUnavailable allows
 // (STS-58). One that is ready, but not for long enough yet, serves already, so it is waited for.
 func (r *rollout) replaceSeveral() []plan.Step {
-	unavailable := r.unavailable()
+	unavailable := r.unavailableFrom(start(r.Set) + r.partition())
 	budget := r.maxUnavailable() - unavailable
 	var doomed []*corev1.Pod
 	for ordinal := end(r.Set) - 1; ordinal >= start(r.Set)+r.partition(); ordinal-- {
@@ -68,24 +67,26 @@ func (r *rollout) replaceSeveral() []plan.Step {
 	return nil
 }
 
-// unavailable counts the wanted pods that are missing, being deleted or not available.
-func (r *rollout) unavailable() int {
-	n := replicas(r.Set)
-	for _, p := range r.replicas {
-		if r.waits(p) == "" {
+// unavailableFrom counts the wanted pods from an ordinal on that are missing, being deleted or not available. Those below the partition hold up no
+// update (MEND-5).
+func (r *rollout) unavailableFrom(first int) int {
+	n := max(0, end(r.Set)-first)
+	for ordinal, p := range r.replicas {
+		if ordinal >= first && r.waits(p) == "" {
 			n--
 		}
 	}
 	return n
 }
 
-// maxUnavailable is how many pods may be unavailable during an update: at least one (STS-58).
+// maxUnavailable is how many pods may be unavailable during an update: at least one (STS-58). A percentage is one of the pods that are updated
+// (MEND-6).
 func (r *rollout) maxUnavailable() int {
 	u := r.Set.Spec.UpdateStrategy.RollingUpdate
 	if u == nil || u.MaxUnavailable == nil {
 		return 1
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, replicas(r.Set), false)
+	n, err := intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, max(0, replicas(r.Set)-r.partition()), false)
 	if err != nil {
 		return 1
 	}

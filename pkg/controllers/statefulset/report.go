@@ -68,7 +68,6 @@ func (r *rollout) status(did plan.Outcome) appsv1.StatefulSetStatus {
 		CollisionCount:     &collisions,
 		CurrentRevision:    r.current.Name,
 		UpdateRevision:     r.update.Name,
-		Conditions:         r.Set.Status.Conditions,
 	}
 	for _, p := range r.mine {
 		if p.Status.Phase != "" {
@@ -90,6 +89,7 @@ func (r *rollout) status(did plan.Outcome) appsv1.StatefulSetStatus {
 			status.UpdatedReplicas++
 		}
 	}
+	status.Conditions = r.conditions(status)
 	if r.complete(status) {
 		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas
 	}
@@ -127,11 +127,12 @@ func (r *rollout) failedClaims(did plan.Outcome) (events []plan.Step) {
 }
 
 // when decides how long the report may wait for a newer one. The names of the revisions decide about pods that are created later,
-// so they never wait for long.
+// so they never wait for long, nor does what
+// conditions say.
 func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.When {
 	before := r.Set.Status
 	news := before.CurrentRevision != status.CurrentRevision || before.UpdateRevision != status.UpdateRevision ||
-		!equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount)
+		!equality.Semantic.DeepEqual(before.CollisionCount, status.CollisionCount) || !equality.Semantic.DeepEqual(before.Conditions, status.Conditions)
 	later := plan.SlowProgress(int64(max(replicas(r.Set), len(r.mine)))) // pods come one after the other, and most become ready soon
 	if news || before.ObservedGeneration < status.ObservedGeneration {
 		later = plan.Soon()
@@ -143,6 +144,5 @@ func (r *rollout) when(status appsv1.StatefulSetStatus, did plan.Outcome) plan.W
 func (r *rollout) moving(status appsv1.StatefulSetStatus) bool {
 	wanted := int32(replicas(r.Set))
 	return r.Set.DeletionTimestamp == nil && (int32(len(r.mine)) != wanted || status.AvailableReplicas != wanted ||
-		status.Replicas != wanted || status.UpdatedReplicas != wanted && r.partition() == 0 &&
-		r.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType)
+		status.Replicas != wanted || status.UpdatedReplicas != wanted && (recreates(r.Set) || rolls(r.Set) && r.partition() == 0))
 }

@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
@@ -104,6 +106,71 @@ func TestStatus(t *testing.T) {
 			c.set.Status = *got
 			if again, _ := statusOf(see(c.set, objects...), did); again != nil {
 				t.Errorf("STS-63 written again without a difference")
+			}
+		})
+	}
+}
+
+// V37-44: the condition Progressing of a set that recreates its pods.
+func TestProgressing(t *testing.T) {
+	base := web(2)
+	v1, v2 := revision("v1", 1, base), revision("v2", 2, base)
+	has := func(current, status, reason string) edit {
+		return func(set *appsv1.StatefulSet) {
+			set.Status.CurrentRevision = current
+			foreign := appsv1.StatefulSetCondition{Type: "Foreign", Status: corev1.ConditionTrue}
+			set.Status.Conditions = []appsv1.StatefulSetCondition{foreign}
+			if status != "" {
+				set.Status.Conditions = append(set.Status.Conditions, appsv1.StatefulSetCondition{
+					Type: appsv1.StatefulSetProgressing, Status: corev1.ConditionStatus(status), Reason: reason, LastTransitionTime: metav1.NewTime(plantest.Epoch)})
+			}
+		}
+	}
+	const going, deleting, waiting = "True RecreateInProgress", "Deleting old revision pods", "Waiting for new-revision pods to be created"
+	const completed = "False RecreateCompleted All pods recreated successfully"
+	for _, c := range []struct {
+		name string
+		set  *appsv1.StatefulSet
+		pods []*corev1.Pod
+		want string
+		same bool // the time of the last transition is that of before
+	}{
+		{"STS-76 old pods are being deleted", web(2, recreate, image("v2"), has(v1.Name, "", "")), []*corev1.Pod{pod(base, 0, "v1", plantest.Terminating)}, going + " " + deleting, false},
+		{"STS-76 after an earlier one", web(2, recreate, image("v2"), has(v1.Name, "False", "RecreateCompleted")), []*corev1.Pod{pod(base, 0, "v1")}, going + " " + deleting, false},
+		{"STS-76 all are gone", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")), nil, going + " " + waiting, true},
+		{"STS-76 some are back", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")), []*corev1.Pod{pod(base, 0, "v2")}, going + " " + waiting, true},
+		{"STS-76 nobody saw the old ones go", web(2, recreate, image("v2"), has(v1.Name, "", "")), nil, going + " " + waiting, false},
+		{"STS-76 back to the current revision", web(2, recreate, image("v1"), has(v1.Name, "True", "RecreateInProgress")), nil, going + " " + waiting, true},
+		{"STS-76 all are back", web(2, recreate, image("v2"), has(v1.Name, "True", "RecreateInProgress")), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, completed, false},
+		{"STS-76 and later", web(2, recreate, image("v2"), has(v2.Name, "False", "RecreateCompleted")), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, completed, true},
+		{"STS-76 the first pods of a new set", web(2, recreate, image("v2"), has("", "", "")), []*corev1.Pod{pod(base, 0, "v2")}, "", false},
+		{"STS-76 a set that is scaled", web(3, recreate, image("v2"), has(v2.Name, "False", "RecreateCompleted")), []*corev1.Pod{pod(base, 0, "v2"), pod(base, 1, "v2")}, "False RecreateCompleted ", true},
+		{"STS-64 other strategies", web(2, image("v2"), has(v1.Name, "True", "RecreateInProgress")), []*corev1.Pod{pod(base, 0, "v1")}, going + " ", true},
+		{"STS-64 set none", web(2, image("v2"), has(v1.Name, "", "")), []*corev1.Pod{pod(base, 0, "v1")}, "", false},
+		{"STS-6 a set that is being deleted", web(2, recreate, image("v2"), deleted, has(v1.Name, "", "")), []*corev1.Pod{pod(base, 0, "v1")}, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := []plan.Object{v1, v2}
+			for _, p := range c.pods {
+				objects = append(objects, p)
+			}
+			before := c.set.DeepCopy()
+			got, p := statusOf(see(c.set, objects...), plan.Outcome{})
+			said := ""
+			for _, condition := range got.Conditions[1:] {
+				said += fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message)
+				if same := condition.LastTransitionTime.Time.Equal(plantest.Epoch); same != c.same {
+					t.Errorf("the transition was at %v", condition.LastTransitionTime)
+				}
+			}
+			if got.Conditions[0].Type != "Foreign" || said != c.want {
+				t.Errorf("%q, want %q", said, c.want)
+			}
+			if p.Report.Quiet > 100*time.Millisecond && !cmp.Equal(got.Conditions, before.Status.Conditions) {
+				t.Errorf("it may wait for %v", p.Report.Quiet)
+			}
+			if !cmp.Equal(before, c.set) {
+				t.Error("what was observed has changed")
 			}
 		})
 	}

@@ -1,0 +1,102 @@
+package deployment
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/standalone-kcm/controller-manager/pkg/client"
+	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
+	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
+)
+
+// whileRefused runs the controller on what a snapshot shows, before a server that asks refuses about each write. ReplicaSets are seldom changed but in
+// their size here.
+func whileRefused(t *testing.T, s snapshot, refuses func(clienttest.Write) error, test func(*clienttest.Server)) {
+	t.Helper()
+	managertest.InVirtualTime(t, now, func(t *testing.T, server *clienttest.Server) {
+		objects := []plan.Object{s.Deployment}
+		for _, rs := range s.ReplicaSets {
+			objects = append(objects, rs)
+			objects = append(objects, plan.Objects(s.Pods[rs.UID])...)
+		}
+		for _, o := range objects {
+			if _, err := server.Put(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		entry := New(Options{})
+		c := managertest.Context(t, server, entry, managertest.Cache{Example: &appsv1.Deployment{}}, managertest.Cache{Example: &appsv1.ReplicaSet{}}, managertest.Cache{Example: &corev1.Pod{}})
+		c.Access.Events, c.Enabled = &record.FakeRecorder{}, func(string) bool { return true }
+		server.BeforeWrite(refuses)
+		managertest.Run(t, c, entry, func() { test(server) })
+	})
+}
+
+func get[T plan.Object](t *testing.T, server *clienttest.Server, o T, name string) T {
+	t.Helper()
+	kind, err := client.KindOf(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _ := client.BuiltIn(kind)
+	if err := server.Get(t.Context(), m, plan.Key{Namespace: "shop", Name: name}, o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// A webhook refuses to raise the new ReplicaSet: the status says so when the deadline is over, and the rollout goes on when it may.
+func TestMEND1RefusedSizes(t *testing.T) {
+	s := snapshotWith(web(3, moves("1", "0"), func(d *appsv1.Deployment) { d.Generation, d.Spec.ProgressDeadlineSeconds = 2, pointer(5) }),
+		rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 0})
+	fresh := s.ReplicaSets[1].Name
+	refused, tries := true, 0
+	refuses := func(w clienttest.Write) error {
+		if refused && w.Key.Name == fresh {
+			tries++
+			return apierrors.NewForbidden(appsv1.Resource("replicasets"), fresh, errors.New("a webhook"))
+		}
+		return nil
+	}
+	whileRefused(t, s, refuses, func(server *clienttest.Server) { // ten minutes later
+		d := get(t, server, &appsv1.Deployment{}, "web")
+		if d.Status.ObservedGeneration != 2 || d.Status.Replicas != 3 || reasonOf(d.Status.Conditions) != timedOut {
+			t.Errorf("the status is %+v", d.Status)
+		}
+		if tries < 10 {
+			t.Errorf("it was tried %d times", tries)
+		}
+		refused = false
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := *get(t, server, &appsv1.ReplicaSet{}, fresh).Spec.Replicas; n != 1 {
+			t.Errorf("it has the size %d", n)
+		}
+	})
+}
+
+// To lower an old ReplicaSet fails once, and nothing else happens: it is tried again at once.
+func TestMEND2AFailureIsTriedAgain(t *testing.T) {
+	s := snapshotWith(web(3, moves("1", "0")), rs{image: "v1", size: 3, ready: 3}, rs{image: "v2", size: 1, ready: 1})
+	old, failed := s.ReplicaSets[0].Name, false
+	refuses := func(w clienttest.Write) error {
+		if w.Key.Name == old && !failed {
+			failed = true
+			return apierrors.NewInternalError(errors.New("once"))
+		}
+		return nil
+	}
+	whileRefused(t, s, refuses, func(server *clienttest.Server) {
+		if n := *get(t, server, &appsv1.ReplicaSet{}, old).Spec.Replicas; n != 2 || !failed {
+			t.Errorf("it has the size %d", n)
+		}
+	})
+}
