@@ -50,7 +50,6 @@ var scraped = []metric{
 	{"MH-25", "rest_client_rate_limiter_duration_seconds", "HISTOGRAM", "host verb", "verb=POST", clientTimes},
 	{"MH-26", "rest_client_request_size_bytes", "HISTOGRAM", "host verb", "verb=POST", clientSizes},
 	{"MH-26", "rest_client_response_size_bytes", "HISTOGRAM", "host verb", "verb=POST", clientSizes},
-	{"MEND-36", "rest_client_dns_resolution_duration_seconds", "HISTOGRAM", "host", "", "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30"},
 	{"MH-27", "rest_client_exec_plugin_ttl_seconds", "GAUGE", "", "", ""},
 	{"MH-27", "rest_client_transport_cache_entries", "GAUGE", "", "", ""},
 	{"MH-27", "rest_client_transport_create_calls_total", "COUNTER", "result", "", ""},
