@@ -150,7 +150,7 @@ var layers = []string{
 	"pkg/client internal/freshness internal/files internal/usage/sums",
 	"internal/worker",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/patch internal/serving/access internal/serving/pages",
-	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/served internal/runnables internal/serving/answers internal/serving/problems",
+	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/runnables internal/serving/answers internal/serving/problems",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.
@@ -385,5 +385,37 @@ func TestAbsenceIsOfTheObject(t *testing.T) {
 		if !used[path] {
 			t.Errorf("%s does not ask any more", path)
 		}
+	}
+}
+
+// TestContinueTokensAreFollowedInOnePlace: whoever reads the next page of a list has package paging say whether there is to be one. A server makes up
+// the tokens, and may never stop.
+func TestContinueTokensAreFollowedInOnePlace(t *testing.T) {
+	found := 0
+	for _, s := range sources(t) {
+		if !library(path.Dir(s.path)) || s.isTest() || path.Dir(s.path) == "pkg/client/clienttest" {
+			continue
+		}
+		follows := false
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if set, ok := n.(*ast.AssignStmt); ok {
+				for i, to := range set.Lhs {
+					if x, ok := to.(*ast.SelectorExpr); ok && x.Sel.Name == "Continue" && len(set.Rhs) == len(set.Lhs) {
+						_, constant := set.Rhs[i].(*ast.BasicLit)
+						follows = follows || !constant
+					}
+				}
+			}
+			return true
+		})
+		if !follows {
+			continue
+		}
+		if found++; !slices.Contains(s.imports(), module+"/internal/paging") {
+			t.Errorf("%s follows continue tokens without internal/paging", s.path)
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d files follow continue tokens", found)
 	}
 }

@@ -2,8 +2,10 @@ package brakes
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,25 +17,40 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// Annotation of the lease releases the brakes of the controllers that it names, by name or alias and separated by commas, or of all (*), for
-// as long as it is there.
+// Annotation of the lease releases the brakes of the controllers that it names, by name or alias and separated by commas, or of all (*). It has
+// no effect any more when it has been there for an hour, and is removed then.
 const Annotation = "controller-manager/release-brakes"
 
-// period is how often what is held is looked at, and the lease while something is.
+// releasedFor is how long the annotation has effect.
+const releasedFor = time.Hour
+
+// period is how often what is held and released is looked at.
 const period = 10 * time.Second
+
+// Lease is the one by which this process leads.
+type Lease interface {
+	// Metadata is that of the lease, as this process has last seen it; empty if it has not.
+	Metadata() metav1.ObjectMeta
+	// Annotate sets what changes the annotations of the lease when it is renewed.
+	Annotate(func(annotations map[string]string))
+}
 
 // Set has the brakes of one manager.
 type Set struct {
-	// Lease is the key of the lease whose annotation releases brakes, and that has their events. It may be empty: there is none.
-	Lease plan.Key
-
 	budget    brake.Budget
 	component string
 	root      func() (kubernetes.Interface, error)
 	all       []member
+	lease     Lease // nil: there is none
+
+	mu       sync.Mutex
+	term     context.Context // of the controllers; nil: they do not run
+	released release
+	expired  release // the last one that has ended by time
+
+	told, toldExpired release // of which people have been told in this term
 }
 
 type member struct {
@@ -46,18 +63,45 @@ func New(budget brake.Budget, b *identity.Builder, component string) *Set {
 	return &Set{budget: budget, component: component, root: b.Root}
 }
 
-// Add returns the brake of another controller. It must not be called any more when Run is.
+// Follow has an annotation of a lease release the brakes, and another one say what they hold, so that the next leader knows. The lease has
+// their events. It must be called before the lease is competed for.
+func (s *Set) Follow(l Lease) {
+	s.lease = l
+	l.Annotate(s.annotate)
+}
+
+// Add returns the brake of another controller. It must not be called any more when Begin is.
 func (s *Set) Add(name, alias string) *brake.Brake {
 	b := brake.New(s.budget)
 	s.all = append(s.all, member{name, alias, b})
 	return b
 }
 
-// Run tells of what is held and released, until ctx ends. It runs while the process leads.
+// Begin has the brakes know what the previous leader has held, and what is released. It is called when this process has begun to lead, before
+// the controllers run.
+func (s *Set) Begin() {
+	if s.lease == nil {
+		return
+	}
+	now, annotations := time.Now(), s.lease.Metadata().Annotations
+	noted := noteOf(annotations)
+	for _, m := range s.all {
+		m.Inherit(now, noted.of(m.name))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released, s.expired, s.told, s.toldExpired = release{}, release{}, release{}, release{}
+	s.obey(now, annotations)
+}
+
+// Run tells of what is held and released, until ctx ends, which ends the controllers. It runs while the process leads.
 func (s *Set) Run(ctx context.Context) {
+	s.mu.Lock()
+	s.term = ctx
+	s.mu.Unlock()
 	root, err := s.root()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Brakes work, but tell nobody and cannot be released")
+		klog.FromContext(ctx).Error(err, "Brakes work, but there are no events of them")
 		return
 	}
 	recorder, end := identity.NewRecorder(ctx, root.CoreV1(), s.component, 0)
@@ -69,65 +113,99 @@ func (s *Set) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			s.look(ctx, root, recorder)
+			s.look(ctx, recorder)
 		}
 	}
 }
 
-// look tells of what is new, and asks the lease whether an operator has released a brake, if that matters.
-func (s *Set) look(ctx context.Context, root kubernetes.Interface, recorder record.EventRecorder) {
+// annotate has the lease say what is held and released. It is called for each renewal.
+func (s *Set) annotate(annotations map[string]string) {
 	now := time.Now()
-	var lease *coordinationv1.Lease
+	var n note
+	for _, m := range s.all {
+		n.add(m.name, m.Noted(now))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == nil || s.term.Err() != nil {
+		return // controllers that have not begun, or are ending, hold nothing, which says nothing
+	}
+	if s.obey(now, annotations); s.released.Of == "" {
+		delete(annotations, Annotation)
+	} else {
+		n.Release = &s.released
+	}
+	n.write(annotations)
+}
+
+// obey releases the brakes that the annotations name, and no others. The lock is held.
+func (s *Set) obey(now time.Time, annotations map[string]string) {
+	r := release{Of: annotations[Annotation], Since: now.UTC().Truncate(time.Second)}
+	for _, before := range []release{s.released, noteOf(annotations).released()} {
+		if before.Of == r.Of && before.Since.Before(r.Since) {
+			r.Since = before.Since
+		}
+	}
+	if r.Of != "" && now.Sub(r.Since) >= releasedFor {
+		s.expired, r.Of = r, ""
+	}
+	s.released = r
+	for _, m := range s.all {
+		m.SetReleased(r.names(m))
+	}
+}
+
+// look tells of what is new.
+func (s *Set) look(ctx context.Context, recorder record.EventRecorder) {
+	now, logger := time.Now(), klog.FromContext(ctx)
+	tell := func(string, string, string, ...any) {}
+	if s.lease != nil {
+		lease := &coordinationv1.Lease{ObjectMeta: s.lease.Metadata()}
+		tell = func(kind, reason, text string, values ...any) { recorder.Eventf(lease, kind, reason, text, values...) }
+		s.tellReleases(logger, now, lease.Annotations, tell)
+	}
 	for _, m := range s.all {
 		held, ended := m.News(now)
-		if lease == nil && (len(held) > 0 || len(ended) > 0 || m.Released() || len(m.Holds(now)) > 0) {
-			if lease = s.read(ctx, root); lease == nil {
-				lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.Lease.Namespace, Name: s.Lease.Name}}
-			} else {
-				s.obey(lease.Annotations[Annotation])
-			}
-		}
 		for _, h := range held {
-			klog.FromContext(ctx).Info("A brake holds", "controller", m.name, "what", h.What, "why", h.Why)
-			s.tell(recorder, lease, corev1.EventTypeWarning, "BrakeHolds", "%s holds %s: %s. The annotation %s=%s of this lease releases it.",
-				m.name, h.What, h.Why, Annotation, m.name)
+			logger.Info("A brake holds", "controller", m.name, "what", h.What, "why", h.Why)
+			tell(corev1.EventTypeWarning, "BrakeHolds", "%s holds %s: %s. The annotation %s=%s of this lease releases it.", m.name, h.What, h.Why, Annotation, m.name)
 		}
 		for _, r := range ended {
-			klog.FromContext(ctx).Info("A brake is released", "controller", m.name, "what", r.What, "why", r.Cause)
-			s.tell(recorder, lease, corev1.EventTypeNormal, "BrakeReleased", "%s no longer holds %s: %s", m.name, r.What, r.Cause)
+			logger.Info("A brake is released", "controller", m.name, "what", r.What, "why", r.Cause)
+			tell(corev1.EventTypeNormal, "BrakeReleased", "%s no longer holds %s: %s", m.name, r.What, r.Cause)
 		}
 	}
 }
 
-// read returns the lease; nil if there is none, or it cannot be read now.
-func (s *Set) read(ctx context.Context, root kubernetes.Interface) *coordinationv1.Lease {
-	if s.Lease.Name == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, period)
-	defer cancel()
-	lease, err := root.CoordinationV1().Leases(s.Lease.Namespace).Get(ctx, s.Lease.Name, metav1.GetOptions{})
-	if err != nil {
-		klog.FromContext(ctx).Info("The lease cannot be read, so it is not known whether it releases a brake", "err", err.Error())
-		return nil
-	}
-	return lease
-}
-
-// obey releases the brakes that an annotation names, and no others.
-func (s *Set) obey(annotation string) {
-	var names []string
-	for _, name := range strings.Split(annotation, ",") {
-		names = append(names, strings.TrimSpace(name))
-	}
-	for _, m := range s.all {
-		m.SetReleased(slices.ContainsFunc(names, func(name string) bool { return name == "*" || name == m.name || name != "" && name == m.alias }))
+// tellReleases tells, once in each term, that an annotation releases brakes, and that it does no longer.
+func (s *Set) tellReleases(logger klog.Logger, now time.Time, annotations map[string]string, tell func(kind, reason, text string, values ...any)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.obey(now, annotations)
+	r, told, expired := s.released, s.told, s.expired
+	again := expired == s.toldExpired
+	s.told, s.toldExpired = r, expired
+	switch {
+	case !again:
+		logger.Info("Brakes work again, as they have been released for an hour", "annotation", expired.Of)
+		tell(corev1.EventTypeWarning, "BrakesWorkAgain", "The annotation %s=%s of this lease has been there for an hour. It has no effect any more, and is removed.", Annotation, expired.Of)
+	case r.Of == "" && told.Of != "":
+		logger.Info("Brakes work again, as the annotation is gone", "annotation", told.Of)
+		tell(corev1.EventTypeNormal, "BrakesWorkAgain", "The annotation %s=%s of this lease is gone.", Annotation, told.Of)
+	case r.Of != told.Of:
+		until := r.Since.Add(releasedFor).UTC().Format(time.RFC3339)
+		logger.Info("Brakes are released", "annotation", r.Of, "until", until)
+		tell(corev1.EventTypeWarning, "BrakesReleased", "The annotation %s=%s of this lease releases brakes until %s%s", Annotation, r.Of, until, s.unknown(r))
 	}
 }
 
-// tell records an event of the lease, if there is one.
-func (s *Set) tell(recorder record.EventRecorder, lease *coordinationv1.Lease, kind, reason, text string, values ...any) {
-	if s.Lease.Name != "" {
-		recorder.Eventf(lease, kind, reason, text, values...)
+// unknown says which names of a release are those of no controller.
+func (s *Set) unknown(r release) string {
+	names := slices.DeleteFunc(r.list(), func(name string) bool {
+		return name == "*" || name == "" || slices.ContainsFunc(s.all, func(m member) bool { return name == m.name || name == m.alias })
+	})
+	if len(names) == 0 {
+		return ""
 	}
+	return fmt.Sprintf(". There is no controller %s.", strings.Join(names, ", "))
 }

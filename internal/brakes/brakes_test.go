@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,64 +14,82 @@ import (
 	"testing/synctest"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
-// api is an API server that has a lease, and notes the events that are created.
+// api notes the events that are created, and has a lease, which is renewed by whoever leads.
 type api struct {
-	mu         sync.Mutex
-	annotation string
-	reads      int
-	down       bool
-	events     []corev1.Event
+	mu          sync.Mutex
+	annotations map[string]string
+	renewals    func(map[string]string) // of the process that leads
+	events      []corev1.Event
 }
 
 func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var answer any = &metav1.Status{}
-	switch {
-	case a.down:
-		return nil, fmt.Errorf("%s does not answer", r.URL.Path)
-	case strings.HasSuffix(r.URL.Path, "/leases/lease"):
-		a.reads++
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lease", UID: "1"}}
-		lease.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-		if a.annotation != "" {
-			lease.Annotations = map[string]string{Annotation: a.annotation}
-		}
-		answer = lease
-	case r.Method == http.MethodPost:
-		var e corev1.Event
-		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			return nil, err
-		}
-		a.events, answer = append(a.events, e), &e
+	var e corev1.Event
+	if r.Method != http.MethodPost {
+		return nil, fmt.Errorf("%s %s", r.Method, r.URL.Path)
 	}
-	body, err := json.Marshal(answer)
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+		return nil, err
+	}
+	a.events = append(a.events, e)
+	body, err := json.Marshal(e)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}, err
 }
 
-// annotate sets the annotation.
+// Metadata implements Lease.
+func (a *api) Metadata() metav1.ObjectMeta {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return metav1.ObjectMeta{Namespace: "kube-system", Name: "lease", UID: "1", Annotations: maps.Clone(a.annotations)}
+}
+
+// Annotate implements Lease.
+func (a *api) Annotate(f func(map[string]string)) { a.renewals = f }
+
+// renew renews the lease every two seconds, until ctx ends and once more: a leader keeps it while its work ends.
+func (a *api) renew(ctx context.Context) {
+	for {
+		changed := a.Metadata().Annotations
+		if changed == nil {
+			changed = map[string]string{}
+		}
+		a.renewals(changed)
+		a.mu.Lock()
+		a.annotations = changed
+		a.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// annotate sets the annotation that releases brakes.
 func (a *api) annotate(names string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.annotation = names
+	if a.annotations = maps.Clone(a.annotations); a.annotations == nil {
+		a.annotations = map[string]string{}
+	}
+	if a.annotations[Annotation] = names; names == "" {
+		delete(a.annotations, Annotation)
+	}
 }
 
-// readings returns how often the lease was read.
-func (a *api) readings() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.reads
-}
+// said returns an annotation.
+func (a *api) said(name string) string { return a.Metadata().Annotations[name] }
 
 // told returns the events since the last call.
 func (a *api) told() string {
@@ -84,33 +103,48 @@ func (a *api) told() string {
 	return strings.Join(all, "\n")
 }
 
-// run runs the test with two brakes of a manager that leads.
-func run(t *testing.T, lease plan.Key, test func(a *api, garbage, pods *brake.Brake)) {
+// lead runs the test with two brakes of a process that leads. At its end, all that is held is let go before the last renewal, as controllers do.
+func (a *api) lead(t *testing.T, elects bool, test func(garbage, pods *brake.Brake)) {
+	t.Helper()
+	s := &Set{component: "test", root: func() (kubernetes.Interface, error) {
+		return kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: a, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	}}
+	garbage, pods := s.Add("garbage-collector-controller", "garbagecollector"), s.Add("pod-garbage-collector-controller", "podgc")
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	if elects {
+		s.Follow(a)
+		running.Go(func() { a.renew(ctx) })
+	}
+	s.Begin()
+	running.Go(func() { s.Run(ctx) })
+	synctest.Wait()
+	test(garbage, pods)
+	cancel()
+	for _, b := range []*brake.Brake{garbage, pods} {
+		for _, h := range b.Noted(time.Now()) {
+			b.Release(h.What, brake.NothingLeft)
+		}
+	}
+	running.Wait()
+	synctest.Wait()
+}
+
+// run runs a test in which one process leads.
+func run(t *testing.T, elects bool, test func(a *api, garbage, pods *brake.Brake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{}
-		s := &Set{component: "test", Lease: lease, root: func() (kubernetes.Interface, error) {
-			return kubernetes.NewForConfig(&rest.Config{Host: "http://api", Transport: a, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-		}}
-		garbage, pods := s.Add("garbage-collector-controller", "garbagecollector"), s.Add("pod-garbage-collector-controller", "podgc")
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); s.Run(ctx) }()
-		test(a, garbage, pods)
-		cancel()
-		<-ended
-		synctest.Wait()
+		a.lead(t, elects, func(garbage, pods *brake.Brake) { test(a, garbage, pods) })
 	})
 }
 
-var leaseKey = plan.Key{Namespace: "kube-system", Name: "lease"}
-
 func TestAnOperatorReleasesABrake(t *testing.T) {
-	run(t, leaseKey, func(a *api, garbage, pods *brake.Brake) {
+	run(t, true, func(a *api, garbage, pods *brake.Brake) {
 		garbage.Hold(time.Now(), "all", "a reason")
 		time.Sleep(20 * time.Second)
-		if told := a.told(); told != "" || a.readings() > 0 {
-			t.Errorf("told at once: %q, reads %d", told, a.readings())
+		if told := a.told(); told != "" {
+			t.Errorf("told at once: %q", told)
 		}
 		time.Sleep(5 * time.Minute)
 		want := "Warning BrakeHolds of Lease lease: garbage-collector-controller holds all: a reason. The annotation " +
@@ -127,58 +161,165 @@ func TestAnOperatorReleasesABrake(t *testing.T) {
 				t.Errorf("annotation %q: released %t %t", annotation, garbage.Released(), pods.Released())
 			}
 		}
-		a.annotate("garbagecollector")
+		a.annotate("")
 		time.Sleep(15 * time.Second)
+		a.told()
+		a.annotate("garbagecollector, nobody")
+		time.Sleep(15 * time.Second)
+		if told := a.told(); !strings.HasPrefix(told, "Warning BrakesReleased of Lease lease: The annotation controller-manager/release-brakes=garbagecollector, nobody of this lease releases brakes until ") ||
+			!strings.HasSuffix(told, ". There is no controller nobody.") {
+			t.Errorf("told: %q", told)
+		}
 		garbage.Release("all", brake.ByProof)
 		time.Sleep(15 * time.Second)
 		if told := a.told(); told != "Normal BrakeReleased of Lease lease: garbage-collector-controller no longer holds all: an operator has released it" {
 			t.Errorf("told: %q", told)
 		}
-		a.mu.Lock()
-		a.down = true
-		a.mu.Unlock()
-		time.Sleep(time.Minute)
-		if !garbage.Released() {
-			t.Error("not released because the lease cannot be read")
-		}
-		a.mu.Lock()
-		a.down = false
-		a.mu.Unlock()
 		a.annotate("")
 		time.Sleep(15 * time.Second)
-		if garbage.Released() {
-			t.Error("still released when the annotation is gone")
-		}
-		reads := a.readings()
-		time.Sleep(time.Hour)
-		if a.readings() != reads {
-			t.Error("the lease is read while nothing is held")
+		if told := a.told(); garbage.Released() || told != "Normal BrakesWorkAgain of Lease lease: The annotation controller-manager/release-brakes=garbagecollector, nobody of this lease is gone." {
+			t.Errorf("still released: %t, told: %q", garbage.Released(), told)
 		}
 	})
 }
 
+// A release that is forgotten is told of by each leader, and ends after an hour, whoever leads. The next one is a new one.
+func TestAForgottenReleaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{}
+		var until string
+		a.lead(t, true, func(_, pods *brake.Brake) {
+			a.annotate("podgc")
+			time.Sleep(15 * time.Second)
+			_, until, _ = strings.Cut(a.told(), "releases brakes until ")
+			time.Sleep(40 * time.Minute)
+			if !pods.Released() || a.said(Annotation) != "podgc" {
+				t.Error("not released any more")
+			}
+		})
+		a.lead(t, true, func(_, pods *brake.Brake) {
+			if !pods.Released() {
+				t.Error("the next leader does not obey from the beginning")
+			}
+			time.Sleep(15 * time.Second)
+			want := "Warning BrakesReleased of Lease lease: The annotation controller-manager/release-brakes=podgc of this lease releases brakes until " + until
+			if told := a.told(); until == "" || told != want {
+				t.Errorf("told: %q, want %q", told, want)
+			}
+			time.Sleep(20 * time.Minute)
+			if pods.Released() || a.said(Annotation) != "" || a.said(State) != "" {
+				t.Errorf("released %t after an hour, annotations: %q %q", pods.Released(), a.said(Annotation), a.said(State))
+			}
+			want = "Warning BrakesWorkAgain of Lease lease: The annotation controller-manager/release-brakes=podgc of this lease has been there for an hour. It has no effect any more, and is removed."
+			if told := a.told(); told != want {
+				t.Errorf("told: %q", told)
+			}
+			a.annotate("podgc")
+			time.Sleep(15 * time.Second)
+			if !pods.Released() || !strings.Contains(a.told(), "BrakesReleased") {
+				t.Error("the same release cannot be asked for again")
+			}
+		})
+		time.Sleep(10 * time.Hour) // nobody leads
+		a.lead(t, true, func(_, pods *brake.Brake) {
+			if pods.Released() {
+				t.Error("a release of yesterday counts")
+			}
+			time.Sleep(15 * time.Second)
+			if told := a.told(); pods.Released() || a.said(Annotation) != "" || !strings.Contains(told, "BrakesWorkAgain") {
+				t.Errorf("released %t, annotation %q, told: %q", pods.Released(), a.said(Annotation), told)
+			}
+		})
+	})
+}
+
+// The lease says what is held, and for as long as it is; so the next leader knows, also if this one has let everything go because it ended.
+func TestTheNextLeaderKnowsWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{}
+		a.lead(t, true, func(garbage, pods *brake.Brake) {
+			time.Sleep(time.Minute)
+			if said := a.said(State); said != "" {
+				t.Errorf("nothing is held: %q", said)
+			}
+			garbage.Hold(time.Now(), "all", "a reason")
+			pods.Hold(time.Now(), "a moment", "a reason")
+			time.Sleep(5 * time.Second)
+			if said := a.said(State); !strings.Contains(said, `"what":"a moment"`) {
+				t.Errorf("the lease says %q", said)
+			}
+			pods.Release("a moment", brake.ByProof)
+			time.Sleep(time.Minute)
+			want := `{"holds":[{"controller":"garbage-collector-controller","what":"all","since":"2000-01-01T00:01:00Z"}]}`
+			if said := a.said(State); said != want {
+				t.Errorf("the lease says %q", said)
+			}
+		})
+		a.told()
+		a.lead(t, true, func(garbage, pods *brake.Brake) {
+			since, ok := garbage.Inherited(time.Now(), "all")
+			if _, too := pods.Inherited(time.Now(), "all"); !ok || too || !since.Equal(time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC)) {
+				t.Errorf("inherited: %t since %s, by another controller: %t", ok, since, too)
+			}
+			garbage.Hold(time.Now(), "all", "a reason")
+			time.Sleep(15 * time.Second)
+			if told := a.told(); !strings.Contains(told, "BrakeHolds") {
+				t.Errorf("told: %q", told)
+			}
+			garbage.Release("all", brake.ByProof)
+			time.Sleep(15 * time.Second)
+			if said := a.said(State); said != "" || !strings.Contains(a.told(), "BrakeReleased") {
+				t.Errorf("the lease says %q", said)
+			}
+		})
+		a.lead(t, true, func(garbage, _ *brake.Brake) {
+			if _, ok := garbage.Inherited(time.Now(), "all"); ok {
+				t.Error("what has ended is inherited")
+			}
+		})
+	})
+}
+
+// What is noted is bounded, and what others write in its place does no harm.
+func TestNotes(t *testing.T) {
+	var n note
+	var held []brake.Hold
+	for i := range 100 {
+		held = append(held, brake.Hold{What: fmt.Sprint("what-", i), Since: time.Unix(int64(1000-i), 0)})
+	}
+	n.add("c", held)
+	if len(n.Holds) != mostNoted || n.Holds[0].What != "what-99" {
+		t.Errorf("%d are noted, first %v", len(n.Holds), n.Holds[0])
+	}
+	for _, text := range []string{"", "nonsense", "[]", `{"holds":7}`, `{"release":"x"}`} {
+		if n := noteOf(map[string]string{State: text}); len(n.Holds) > 0 || n.Release != nil {
+			t.Errorf("%q says %v", text, n)
+		}
+	}
+}
+
 func TestWhatIsHeldForAMomentIsNotTold(t *testing.T) {
-	run(t, leaseKey, func(a *api, garbage, pods *brake.Brake) {
+	run(t, true, func(a *api, garbage, pods *brake.Brake) {
 		for range 10 {
 			pods.Hold(time.Now(), "all", "a reason")
 			time.Sleep(25 * time.Second)
 			pods.Release("all", brake.ByProof)
 		}
 		time.Sleep(time.Minute)
-		if told := a.told(); told != "" || a.readings() > 0 {
-			t.Errorf("told %q, reads %d", told, a.readings())
+		if told := a.told(); told != "" {
+			t.Errorf("told %q", told)
 		}
 	})
 }
 
 func TestWithoutALease(t *testing.T) {
-	run(t, plan.Key{}, func(a *api, garbage, pods *brake.Brake) {
+	run(t, false, func(a *api, garbage, pods *brake.Brake) {
 		pods.Hold(time.Now(), "all", "a reason")
 		time.Sleep(5 * time.Minute)
 		pods.Release("all", brake.ByTime)
 		time.Sleep(time.Minute)
-		if told := a.told(); told != "" || a.readings() > 0 || pods.Released() {
-			t.Errorf("told %q, reads %d", told, a.readings())
+		if told := a.told(); told != "" || pods.Released() {
+			t.Errorf("told %q", told)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -50,45 +51,73 @@ func refused(err error) bool {
 // mostRefusals is how many deletions in a row are refused before it counts as the answer for all: a right is missing, or a webhook refuses the kind.
 const mostRefusals = 20
 
-// listTimeout bounds a list, which a server may continue without end.
+// listTimeout bounds the list of a page.
 const listTimeout = 30 * time.Second
 
+// deletedAtOnce is of how many objects one page tells, so that a server which says that there are very many costs no memory.
+const deletedAtOnce = 500
+
 // deleteEach lists the objects live and deletes one after the other, whatever becomes of the others. A resource that cannot be listed either has
-// nothing that could be deleted (NS-17).
+// nothing that could be deleted (NS-17). What is on a page that the server does not know any more is left to the next time.
 func (w *Writing) deleteEach(m client.Mapping, s plan.DeleteCollection) error {
-	list := &metav1.PartialObjectMetadataList{}
-	bounded, cancel := context.WithTimeout(w.ctx, listTimeout)
-	defer cancel()
-	if err := w.Client.List(bounded, m, s.Namespace, metav1.ListOptions{}, list); err != nil {
-		if Unsupported(err) {
-			return nil
-		}
-		return err
-	}
-	step := plan.Delete{Propagation: s.Propagation, Unowned: true}
-	var first error
-	refusals := 0 // in a row
-	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp != nil {
-			continue
-		}
-		options := w.deleteOptions(step, &list.Items[i])
-		err := w.send(s.Namespace, func(ctx context.Context) error { return w.Client.Delete(ctx, m, plan.KeyOf(&list.Items[i]), options) })
-		w.ended(m, "delete", err)
-		switch {
-		case err == nil, Unsupported(err), apierrors.IsConflict(err): // another object has the name: the next list shows it
-			refusals = 0
-			continue
-		case !refused(err):
+	one := deletions{Writing: w, kind: m, step: plan.Delete{Propagation: s.Propagation, Unowned: true}}
+	var pages paging.List
+	for o := (metav1.ListOptions{Limit: deletedAtOnce}); ; {
+		page := &metav1.PartialObjectMetadataList{}
+		switch err := one.list(s.Namespace, o, page); {
+		case Unsupported(err), o.Continue != "" && apierrors.IsResourceExpired(err):
+			return one.first
+		case err != nil:
 			return err
-		case first == nil:
-			first = fmt.Errorf("delete %s: %w", list.Items[i].Name, err)
 		}
-		if refusals++; refusals == mostRefusals {
-			return first
+		for i := range page.Items {
+			if goOn, err := one.delete(s.Namespace, &page.Items[i]); !goOn {
+				return err
+			}
+		}
+		if err := pages.Next(page.Continue); err != nil {
+			return fmt.Errorf("list %s: %w", m.GroupResource(), err)
+		}
+		if o.Continue = page.Continue; o.Continue == "" {
+			return one.first
 		}
 	}
-	return first
+}
+
+// deletions are those of objects of a kind, one after the other.
+type deletions struct {
+	*Writing
+	kind     client.Mapping
+	step     plan.Delete
+	first    error // that the server has refused
+	refusals int   // in a row
+}
+
+func (d *deletions) list(namespace string, o metav1.ListOptions, into *metav1.PartialObjectMetadataList) error {
+	bounded, cancel := context.WithTimeout(d.ctx, listTimeout)
+	defer cancel()
+	return d.Client.List(bounded, d.kind, namespace, o, into)
+}
+
+// delete deletes an object, unless it is being deleted, and says whether to go on with the next one.
+func (d *deletions) delete(namespace string, o *metav1.PartialObjectMetadata) (goOn bool, err error) {
+	if o.DeletionTimestamp != nil {
+		return true, nil
+	}
+	options := d.deleteOptions(d.step, o)
+	err = d.send(namespace, func(ctx context.Context) error { return d.Client.Delete(ctx, d.kind, plan.KeyOf(o), options) })
+	d.ended(d.kind, "delete", err)
+	switch {
+	case err == nil, Unsupported(err), apierrors.IsConflict(err): // another object has the name: the next list shows it
+		d.refusals = 0
+		return true, nil
+	case !refused(err):
+		return false, err
+	case d.first == nil:
+		d.first = fmt.Errorf("delete %s: %w", o.Name, err)
+	}
+	d.refusals++
+	return d.refusals < mostRefusals, d.first
 }
 
 // Unsupported reports whether the server has answered that there is no such request, or no such resource (NS-17).

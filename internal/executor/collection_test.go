@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,8 +9,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -85,6 +88,42 @@ func TestDeleteCollectionWithOneThatIsRefused(t *testing.T) {
 		t.Errorf("%v", did.Err)
 	}
 	if left := b.Names(podKind); !slices.Equal(left, []string{"p-00"}) {
+		t.Errorf("left are %v", left)
+	}
+}
+
+// endless is a server that makes lists go on for ever.
+type endless struct {
+	client.Client
+	asked int
+}
+
+func (e *endless) List(ctx context.Context, m client.Mapping, namespace string, o metav1.ListOptions, into runtime.Object) error {
+	e.asked++
+	if o.Limit == 0 {
+		return errors.New("all at once")
+	}
+	err := e.Client.List(ctx, m, namespace, metav1.ListOptions{}, into)
+	into.(*metav1.PartialObjectMetadataList).Continue = fmt.Sprint(e.asked % 3)
+	return err
+}
+
+// What a server has that makes its lists go on for ever is deleted nevertheless, and no more is kept of it than a page.
+func TestDeleteCollectionWithoutAnEnd(t *testing.T) {
+	b := newBench(t)
+	put(b, newPod("a", nil))
+	server := &endless{Client: b.Client}
+	b.Client = server
+	b.BeforeWrite(func(w clienttest.Write) error {
+		if w.Verb == "deletecollection" {
+			return apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "pods"}, "deletecollection")
+		}
+		return nil
+	})
+	if did := b.apply(nil, allPods); !errors.Is(did.Err, paging.ErrEndless) || server.asked != 4 {
+		t.Errorf("%d lists: %v", server.asked, did.Err)
+	}
+	if left := b.Names(podKind); len(left) > 0 {
 		t.Errorf("left are %v", left)
 	}
 }

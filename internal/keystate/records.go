@@ -18,7 +18,11 @@ type records[C any] struct {
 	at     map[Object]int // where the only change of an object is
 	number uint64         // of the latest
 	told   uint64         // of the latest that Observe was given
+	lost   uint64         // of the latest that is there no more, as there were too many; zero for none
 }
+
+// mostRecords bounds the changes of a key. They are many when something keeps the key from being observed, or its memory from being committed.
+const mostRecords = 1024
 
 type record[C any] struct {
 	change C
@@ -26,7 +30,12 @@ type record[C any] struct {
 	of     *Object // nil: each change of it is kept
 }
 
+// add adds a change. Of too many, the older half goes.
 func (r *records[C]) add(c C) {
+	if len(r.all) >= mostRecords {
+		r.keep(func(at int, _ record[C]) bool { return at >= mostRecords/2 })
+		r.lost = r.number
+	}
 	r.number++
 	r.all = append(r.all, record[C]{change: c, number: r.number})
 }
@@ -62,15 +71,24 @@ func (r *records[C]) list() []C {
 
 // dropTold drops what Observe was given.
 func (r *records[C]) dropTold() {
-	kept := records[C]{number: r.number, told: r.told}
-	for _, one := range r.all {
-		switch {
-		case one.number <= r.told:
-		case one.of != nil:
-			kept.replace(*one.of, one.change)
-		default:
-			kept.add(one.change)
-		}
+	r.keep(func(_ int, one record[C]) bool { return one.number > r.told })
+	if r.lost <= r.told {
+		r.lost = 0
 	}
-	*r = kept
+}
+
+// keep drops all others.
+func (r *records[C]) keep(which func(at int, one record[C]) bool) {
+	var kept []record[C]
+	clear(r.at)
+	for at, one := range r.all {
+		if !which(at, one) {
+			continue
+		}
+		if one.of != nil {
+			r.at[*one.of] = len(kept)
+		}
+		kept = append(kept, one)
+	}
+	r.all = kept
 }

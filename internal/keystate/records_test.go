@@ -54,3 +54,36 @@ func TestLatestChanges(t *testing.T) {
 		t.Errorf("%d changes are kept of one object", n)
 	}
 }
+
+// Of very many changes the latest are kept, and that there were others is told until that is committed.
+func TestTooManyChanges(t *testing.T) {
+	key := plan.Key{Name: "a"}
+	k := New[int, int]()
+	s := k.get(key)
+	observe := func(what string, missed bool, last int) {
+		t.Helper()
+		o := k.Observed(s)
+		if o.Missed != missed || k.Peek(key).Missed != missed || len(o.Changes) > mostRecords || len(o.Changes) > 0 && o.Changes[len(o.Changes)-1] != last {
+			t.Errorf("%s: %d changes, missed %t", what, len(o.Changes), o.Missed)
+		}
+	}
+	k.RecordLatest(key, Object{Kind: podKind, Key: key}, -1)
+	for i := range mostRecords - 1 {
+		k.Record(key, i)
+	}
+	observe("as many as are kept", false, mostRecords-2)
+	for i := range 100 * mostRecords {
+		k.Record(key, i)
+	}
+	observe("too many", true, 100*mostRecords-1)
+	for i := range 10 * mostRecords {
+		k.Record(key, i)
+	}
+	k.Commit(s, nil)
+	observe("too many since the first were told", true, 10*mostRecords-1)
+	k.Record(key, 7)
+	k.Commit(s, nil)
+	observe("few", false, 7)
+	k.RecordLatest(key, Object{Kind: podKind, Key: key}, 8)
+	observe("of an object again", false, 8)
+}

@@ -184,6 +184,7 @@ func (k *States[M, C]) Unanswered(s *State[M, C]) {
 type Observed[M, C any] struct {
 	Memory  *M
 	Changes []C
+	Missed  bool // there were more changes than are kept
 	Failure error
 }
 
@@ -192,7 +193,11 @@ func (k *States[M, C]) Observed(s *State[M, C]) Observed[M, C] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s.changes.told = s.changes.number
-	return Observed[M, C]{s.memory, s.changes.list(), s.failure}
+	return s.observed()
+}
+
+func (s *State[M, C]) observed() Observed[M, C] {
+	return Observed[M, C]{s.memory, s.changes.list(), s.changes.lost > 0, s.failure}
 }
 
 // Peek returns the same for a key that somebody asks about.
@@ -200,7 +205,7 @@ func (k *States[M, C]) Peek(key plan.Key) (o Observed[M, C]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.all[key]; s != nil {
-		o = Observed[M, C]{s.memory, s.changes.list(), s.failure}
+		o = s.observed()
 	}
 	return o
 }

@@ -3,6 +3,7 @@ package listwatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
@@ -89,8 +91,12 @@ func New[L runtime.Object](
 	watches func(context.Context, metav1.ListOptions) (watch.Interface, error), convert func(watch.Event) watch.Event,
 ) *cache.ListWatch {
 	s.Activity.readBy(func(ctx context.Context) (string, error) { return current(ctx, list) })
+	var pages paging.List // of the list that client-go is about to read, one page after the other
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if o.Continue == "" {
+				pages = paging.List{}
+			}
 			if s.Fresh && o.ResourceVersion == "0" {
 				o.ResourceVersion = ""
 			}
@@ -99,6 +105,9 @@ func New[L runtime.Object](
 				return nil, err
 			}
 			if about, err := meta.ListAccessor(answer); err == nil {
+				if err := pages.Next(about.GetContinue()); err != nil {
+					return nil, fmt.Errorf("list %s: %w", s.Of, err)
+				}
 				s.Activity.listed(about.GetResourceVersion())
 				s.Gate.Listed(about.GetResourceVersion())
 			}

@@ -72,12 +72,10 @@ func newGauges() []*gauge {
 					v.WithLabelValues(c.Name).Add(float64(c.Refused))
 				}
 			}, "controller"),
-		newGauge("controller_manager_brake_held", "1 while the brake of the controller holds deletions back, 0 otherwise. See /debug/explain.",
-			func(v *metrics.GaugeVec, m *manager.Manager) {
-				for _, c := range m.ControllerStates() {
-					v.WithLabelValues(c.Name).Add(float64(min(1, len(c.Held))))
-				}
-			}, "controller"),
+		whether("controller_manager_brake_held", "1 while the brake of the controller holds deletions back, 0 otherwise. See /debug/explain.",
+			func(c manager.ControllerState) bool { return len(c.Held) > 0 }),
+		whether("controller_manager_brake_released", "1 while an annotation of the lease releases the brake of the controller, 0 otherwise.",
+			func(c manager.ControllerState) bool { return c.Released }),
 		newGauge("controller_manager_controller_off", "1 for each controller that does not run in this process, and why.",
 			func(v *metrics.GaugeVec, m *manager.Manager) {
 				for _, off := range m.OffStates() {
@@ -120,6 +118,19 @@ func ofControllers(name, help string, value func(reconcile.Status) int) *gauge {
 				sum += value(s)
 			}
 			v.WithLabelValues(c.Name).Add(float64(sum))
+		}
+	}, "controller")
+}
+
+// whether returns a gauge that is 1 for the controllers of which something is so.
+func whether(name, help string, is func(manager.ControllerState) bool) *gauge {
+	return newGauge(name, help, func(v *metrics.GaugeVec, m *manager.Manager) {
+		for _, c := range m.ControllerStates() {
+			value := 0.0
+			if is(c) {
+				value = 1
+			}
+			v.WithLabelValues(c.Name).Add(value)
 		}
 	}, "controller")
 }

@@ -56,9 +56,17 @@ const Lasting = 30 * time.Second
 type Brake struct {
 	budget Budget
 
-	mu       sync.Mutex
-	released bool
-	holds    map[string]*hold
+	mu        sync.Mutex
+	released  bool
+	holds     map[string]*hold
+	inherited map[string]*inheritance
+}
+
+// inheritance is what the previous leader has held.
+type inheritance struct {
+	since time.Time
+	until time.Time // then it counts no longer
+	held  bool      // this process has held it, too, since it leads
 }
 
 type hold struct {
@@ -68,7 +76,9 @@ type hold struct {
 }
 
 // New returns a brake that holds nothing.
-func New(b Budget) *Brake { return &Brake{budget: b, holds: map[string]*hold{}} }
+func New(b Budget) *Brake {
+	return &Brake{budget: b, holds: map[string]*hold{}, inherited: map[string]*inheritance{}}
+}
 
 // Applies reports whether the brake may trip at all, of that many objects.
 func (b *Brake) Applies(of int) bool { return b.budget.applies(of) && !b.Released() }
@@ -90,6 +100,66 @@ func (b *Brake) SetReleased(released bool) {
 	b.released = released
 }
 
+// InheritedFor is how long what the previous leader has held counts, from when it was first held. LookedAtWithin is how long it counts at least in a
+// new term: by then the controller has looked at it.
+const (
+	InheritedFor   = time.Hour
+	LookedAtWithin = 10 * time.Minute
+)
+
+// Inherit notes what the previous leader has held, and forgets all that was noted before. It is for the manager, when a term begins.
+func (b *Brake) Inherit(now time.Time, all []Hold) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.holds)
+	clear(b.inherited)
+	for _, h := range all {
+		since := h.Since
+		if since.After(now) { // by a clock that is ahead
+			since = now
+		}
+		until := since.Add(InheritedFor)
+		if least := now.Add(LookedAtWithin); until.Before(least) {
+			until = least
+		}
+		b.inherited[h.What] = &inheritance{since: since, until: until}
+	}
+}
+
+// Inherited returns since when something has been held, if the previous leader held it. Its reasons may show no longer, as they may to a controller
+// that goes on leading; so the controller holds it as that would.
+func (b *Brake) Inherited(now time.Time, what string) (since time.Time, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := b.inherited[what]
+	if i == nil || !now.Before(i.until) || b.released || b.budget.share() < 0 {
+		return time.Time{}, false
+	}
+	return i.since, true
+}
+
+// Noted returns what the next leader is to know of: what is held, for however short a time, and what was inherited and not looked at yet. It is sorted.
+func (b *Brake) Noted(now time.Time) (all []Hold) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.holds {
+		if h.cause == "" {
+			all = append(all, h.Hold)
+		}
+	}
+	for what, i := range b.inherited {
+		if !i.held && now.Before(i.until) {
+			all = append(all, Hold{What: what, Since: i.since})
+		}
+	}
+	return sorted(all)
+}
+
+func sorted(all []Hold) []Hold {
+	slices.SortFunc(all, func(a, b Hold) int { return strings.Compare(a.What, b.What) })
+	return all
+}
+
 // Hold notes that something is held, or still is, and why.
 func (b *Brake) Hold(now time.Time, what, why string) {
 	b.mu.Lock()
@@ -97,6 +167,9 @@ func (b *Brake) Hold(now time.Time, what, why string) {
 	h := b.holds[what]
 	if h == nil {
 		h = &hold{Hold: Hold{What: what, Since: now}}
+		if i := b.inherited[what]; i != nil && !i.held {
+			h.Since, i.held = i.since, true
+		}
 		b.holds[what] = h
 	}
 	h.Why, h.cause = why, ""
@@ -126,8 +199,7 @@ func (b *Brake) Holds(now time.Time) (all []Hold) {
 			all = append(all, h.Hold)
 		}
 	}
-	slices.SortFunc(all, func(a, b Hold) int { return strings.Compare(a.What, b.What) })
-	return all
+	return sorted(all)
 }
 
 // News returns what people are to be told of: what is held since longer than [Lasting], and what of this has ended, each once.
@@ -142,6 +214,14 @@ func (b *Brake) News(now time.Time) (held []Hold, ended []Release) {
 		case !h.told && now.Sub(h.Since) >= Lasting:
 			h.told = true
 			held = append(held, h.Hold)
+		}
+	}
+	for what, i := range b.inherited {
+		if now.Before(i.until) {
+			continue
+		}
+		if delete(b.inherited, what); !i.held {
+			ended = append(ended, Release{Hold{What: what, Since: i.since}, NothingLeft})
 		}
 	}
 	return held, ended

@@ -126,3 +126,72 @@ func TestCauses(t *testing.T) {
 		}
 	}
 }
+
+// What the previous leader has held counts for an hour, and for some minutes of the term at least. It does not count for brakes that are switched off or
+// released.
+func TestInherited(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		budget Budget
+		since  time.Duration // before the term
+		after  time.Duration // in the term
+		want   bool
+	}{
+		{"held a moment ago", Budget{}, time.Minute, 0, true},
+		{"for an hour", Budget{}, time.Minute, 58 * time.Minute, true},
+		{"and no longer", Budget{}, time.Minute, 59 * time.Minute, false},
+		{"for long: the controller has not looked yet", Budget{}, 3 * time.Hour, 9 * time.Minute, true},
+		{"for long: it has", Budget{}, 3 * time.Hour, 10 * time.Minute, false},
+		{"by a clock that was ahead", Budget{}, -time.Hour, 59 * time.Minute, true},
+		{"by a clock that was ahead, for an hour", Budget{}, -time.Hour, time.Hour, false},
+		{"there is no brake", Budget{Share: -1}, time.Minute, 0, false},
+	} {
+		b := New(row.budget)
+		b.Hold(now, "b", "an earlier term")
+		b.Inherit(now, []Hold{{What: "a", Since: now.Add(-row.since)}})
+		if since, ok := b.Inherited(now.Add(row.after), "a"); ok != row.want || ok && since.After(now) {
+			t.Errorf("%s: %t since %s", row.name, ok, since)
+		}
+		if _, ok := b.Inherited(now, "b"); ok {
+			t.Errorf("%s: it inherits what it has held itself", row.name)
+		}
+		b.SetReleased(true)
+		if _, ok := b.Inherited(now.Add(row.after), "a"); ok {
+			t.Errorf("%s: released, and held", row.name)
+		}
+	}
+}
+
+// What was inherited is told of when it is held again, with when that began. If it never is, its end is told when it counts no longer.
+func TestInheritedIsTold(t *testing.T) {
+	b, since := New(Budget{}), now.Add(-20*time.Minute)
+	b.Inherit(now, []Hold{{What: "again", Since: since}, {What: "never", Since: since}})
+	if all := b.Holds(now); len(all) > 0 {
+		t.Errorf("holds %v before anybody has looked", all)
+	}
+	if all := b.Noted(now); len(all) != 2 || all[0].Since != since || all[1].Since != since {
+		t.Errorf("noted %v", all)
+	}
+	b.Hold(now, "again", "why")
+	if held, ended := b.News(now); len(held) != 1 || held[0] != (Hold{"again", "why", since}) || len(ended) > 0 {
+		t.Errorf("told: %v %v", held, ended)
+	}
+	b.Release("again", ByProof)
+	if all := b.Noted(now); len(all) != 1 || all[0].What != "never" {
+		t.Errorf("noted %v", all)
+	}
+	b.News(now)
+	b.Hold(now.Add(time.Minute), "again", "why")
+	if all := b.Noted(now.Add(time.Minute)); len(all) != 2 || all[0].Since != now.Add(time.Minute) {
+		t.Errorf("noted %v, though it was released meanwhile", all)
+	}
+	if _, ended := b.News(now.Add(39 * time.Minute)); len(ended) > 0 {
+		t.Errorf("ended: %v", ended)
+	}
+	if _, ended := b.News(now.Add(40 * time.Minute)); len(ended) != 1 || ended[0] != (Release{Hold{What: "never", Since: since}, NothingLeft}) {
+		t.Errorf("ended: %v", ended)
+	}
+	if _, ended := b.News(now.Add(50 * time.Minute)); len(ended) > 0 {
+		t.Errorf("ended again: %v", ended)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -35,6 +37,9 @@ var (
 // pageSize is how many objects a page of a list has.
 const pageSize = 500
 
+// listTimeout bounds a list of many pages. A server forgets after a few minutes how to go on with one.
+const listTimeout = 10 * time.Minute
+
 func (r reader) Get(ctx context.Context, m Mapping, key plan.Key, into plan.Object) error {
 	req, err := r.named(http.MethodGet, m, key)
 	if err != nil {
@@ -49,6 +54,9 @@ func (r reader) List(ctx context.Context, m Mapping, namespace string, o metav1.
 	}
 	o.Limit = pageSize
 	var all []runtime.Object
+	var pages paging.List
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	for {
 		page := reflect.New(reflect.TypeOf(into).Elem()).Interface().(runtime.Object)
 		err := r.listPage(ctx, m, namespace, o, page)
@@ -68,6 +76,9 @@ func (r reader) List(ctx context.Context, m Mapping, namespace string, o metav1.
 			return err
 		}
 		all = append(all, items...)
+		if err := pages.Next(about.GetContinue()); err != nil {
+			return fmt.Errorf("list %s: %w", m.GroupResource(), err)
+		}
 		if o.Continue = about.GetContinue(); o.Continue == "" {
 			about.SetRemainingItemCount(nil)
 			reflect.ValueOf(into).Elem().Set(reflect.ValueOf(page).Elem())

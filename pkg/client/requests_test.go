@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
@@ -404,6 +405,25 @@ func TestListInPages(t *testing.T) {
 	page := &metav1.PartialObjectMetadataList{}
 	if err := client.List(t.Context(), pods, "ns", metav1.ListOptions{Limit: 1}, page); err != nil || len(page.Items) != 1 || page.Continue == "" {
 		t.Errorf("one page: %+v, %v", page, err)
+	}
+}
+
+// A server that makes a list go on for ever is left at the first token that comes again.
+func TestListWithoutAnEnd(t *testing.T) {
+	for name, c := range map[string]struct{ tokens, most int32 }{"the same token": {1, 2}, "tokens that come again": {5, 6}} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", jsonType)
+				_, _ = fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"t%d"},"items":[{"metadata":{"name":"p"}}]}`, asked.Add(1)%c.tokens)
+			}))
+			defer server.Close()
+			client := newClients(t, &rest.Config{Host: server.URL, QPS: -1}, Options{}).Reader()
+			err := client.List(t.Context(), builtIn(t, &corev1.Pod{}), "ns", metav1.ListOptions{}, &metav1.PartialObjectMetadataList{})
+			if !errors.Is(err, paging.ErrEndless) || asked.Load() != c.most {
+				t.Errorf("%d requests: %v", asked.Load(), err)
+			}
+		})
 	}
 }
 

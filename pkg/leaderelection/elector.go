@@ -36,9 +36,11 @@ type Elector struct {
 	clock    func() instant
 	current  atomic.Pointer[term]
 
-	rolledBack func(error) // see OnRollback; nil if nobody is told
+	rolledBack func(error)             // see OnRollback; nil if nobody is told
+	annotate   func(map[string]string) // see Annotate; nil if there is nothing to say
 	mu         sync.Mutex
-	version    string // the latest of the lease that was seen
+	version    string            // the latest of the lease that was seen
+	metadata   metav1.ObjectMeta // of the lease that was seen last, without managed fields
 
 	expired []byte // the record of another holder that was seen to expire, see [term.Get]; only Run touches it
 }

@@ -236,9 +236,10 @@ type process struct {
 
 	mu      sync.Mutex
 	leads   int
-	cause   error         // why the last lead was told to stop
-	told    time.Time     // when
-	rolls   func(error)   // is told of rollbacks; may be nil
+	cause   error       // why the last lead was told to stop
+	told    time.Time   // when
+	rolls   func(error) // is told of rollbacks; may be nil
+	notes   func(map[string]string)
 	now     int           // leads running
 	most    int           // at once
 	stopFor time.Duration // how long lead takes to stop
@@ -268,6 +269,7 @@ func start(t *testing.T, s *server, id string, change func(*process, *Config)) *
 	}
 	p.clock = p.jumps.now
 	p.OnRollback(p.rolls)
+	p.Annotate(p.notes)
 	if p.sees != nil {
 		p.Watch(*p.sees)
 	}

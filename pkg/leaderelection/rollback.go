@@ -22,7 +22,7 @@ func (l leases) Leases(namespace string) coordinationv1client.LeaseInterface {
 	return leaseVersions{l.elector.leases.Leases(namespace), l.elector}
 }
 
-// leaseVersions notes the version of the lease in each answer.
+// leaseVersions notes the version and the metadata of the lease in each answer, and annotates what is written.
 type leaseVersions struct {
 	coordinationv1client.LeaseInterface
 	elector *Elector
@@ -35,15 +35,15 @@ func (l leaseVersions) Get(ctx context.Context, name string, o metav1.GetOptions
 
 // Create implements coordinationv1client.LeaseInterface.
 func (l leaseVersions) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return l.elector.noted(l.LeaseInterface.Create(ctx, lease, o))
+	return l.elector.noted(l.LeaseInterface.Create(ctx, l.elector.annotated(lease), o))
 }
 
 // Update implements coordinationv1client.LeaseInterface.
 func (l leaseVersions) Update(ctx context.Context, lease *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return l.elector.noted(l.LeaseInterface.Update(ctx, lease, o))
+	return l.elector.noted(l.LeaseInterface.Update(ctx, l.elector.annotated(lease), o))
 }
 
-// noted notes the version of the lease in an answer. The requests of an elector follow one another, and each is answered with the latest
+// noted notes the version and the metadata of the lease in an answer. The requests of an elector follow one another, and each is answered with the latest
 // version, so it never goes back by itself.
 func (e *Elector) noted(lease *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	if err != nil {
@@ -55,6 +55,8 @@ func (e *Elector) noted(lease *coordinationv1.Lease, err error) (*coordinationv1
 	if incomparable != nil || order > 0 {
 		e.version = lease.ResourceVersion
 	}
+	lease.ObjectMeta.DeepCopyInto(&e.metadata)
+	e.metadata.ManagedFields = nil
 	e.mu.Unlock()
 	if incomparable == nil && order < 0 && e.rolledBack != nil {
 		e.rolledBack(fmt.Errorf("the lease %s was at version %s and is at %s now", e.lockName(), before, lease.ResourceVersion))

@@ -25,7 +25,6 @@ import (
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/informers/metadata"
 	"github.com/standalone-kcm/controller-manager/pkg/leaderelection"
-	"github.com/standalone-kcm/controller-manager/pkg/plan"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
 
@@ -133,13 +132,13 @@ func (m *instance) buildLeadership(ctx context.Context) error {
 		m.leadership = leaderelection.Always{}
 		return nil
 	}
-	m.brakes.Lease = plan.Key{Namespace: m.LeaderElection.Namespace, Name: m.LeaderElection.Name}
 	elector, closeEvents, err := election.New(ctx, m.builder, m.Component, m.LeaderElection, m.refusals.Wrap)
 	if err != nil {
 		return err
 	}
 	m.closers = append(m.closers, closeEvents)
 	elector.OnRollback(m.rolledBack)
+	m.brakes.Follow(elector)
 	m.leadership = elector
 	return nil
 }

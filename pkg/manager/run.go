@@ -49,6 +49,7 @@ func (m *instance) lead(ctx context.Context) error {
 	}
 	m.shared.Tracker.BeginTerm()
 	m.apis.Ask()
+	m.brakes.Begin()
 	all := []runnables.Runnable{{Name: "brakes", Run: func(ctx context.Context, began func()) error {
 		began()
 		m.brakes.Run(ctx)

@@ -19,6 +19,7 @@ type ControllerState struct {
 	Queues      []reconcile.Status // none for a runner that does not tell
 	Refused     int                // kinds of writes, as "create pods", that the API server lastingly refuses (401, 403)
 	Held        []brake.Hold       // what its brake holds
+	Released    bool               // an operator has released its brake
 }
 
 // OffState is a controller that does not run in this process, and why (REG-101).
@@ -101,6 +102,7 @@ func (m *instance) ControllerStates() (all []ControllerState) {
 	for _, r := range m.runners {
 		all = append(all, ControllerState{
 			Name: r.Name, Alias: r.Alias, Running: r.running.Load(), Queues: r.statuses(), Refused: r.refusals.Count(), Held: r.held(),
+			Released: r.running.Load() && r.brake.Released(),
 		})
 	}
 	return all

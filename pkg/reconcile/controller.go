@@ -111,6 +111,8 @@ type Request[M any] struct {
 	Memory *M
 	// Changes are those that watches with Record have seen since the memory was last committed, in order.
 	Changes []Change
+	// Missed says that there were more changes than are kept: those in Changes are the latest.
+	Missed bool
 	// Failure is how the last reconcile of the key has failed; nil if it has not. That a cache lags is no failure.
 	Failure error
 }

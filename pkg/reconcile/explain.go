@@ -19,7 +19,7 @@ func (r *Runner[S, D, M]) Records() []*explain.Records { return []*explain.Recor
 
 // request is what Observe gets for a key of which so much is remembered.
 func (r *Runner[S, D, M]) request(key plan.Key, now time.Time, of keystate.Observed[M, Change]) Request[M] {
-	return Request[M]{Key: key, Now: now, Reader: r.reader, Memory: of.Memory, Changes: of.Changes, Failure: of.Failure}
+	return Request[M]{Key: key, Now: now, Reader: r.reader, Memory: of.Memory, Changes: of.Changes, Missed: of.Missed, Failure: of.Failure}
 }
 
 // detail observes a key and plans for it, and writes nothing. It runs beside a reconcile of the same key.

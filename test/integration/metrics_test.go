@@ -112,6 +112,7 @@ var scraped = []metric{
 	{"runtime", "controller_manager_cache_objects", "GAUGE", "resource", cached, ""},
 	{"runtime", "controller_manager_keys_failing", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_brake_held", "GAUGE", "controller", everyone, ""},
+	{"runtime", "controller_manager_brake_released", "GAUGE", "controller", everyone, ""},
 	{"runtime", "controller_manager_writes_refused", "GAUGE", "controller", everyone, ""},
 	{"REG-101", "controller_manager_controller_off", "GAUGE", "controller reason", "controller=resourceclaim-controller", ""},
 	{"runtime", "controller_manager_reports_held", "GAUGE", "controller", everyone, ""},

@@ -487,7 +487,7 @@ var attachDetachMutants = []Mutant{
 	},
 	{
 		Name:  "nothing is known of the leader before",
-		Edits: []Edit{{attachFolder + "observe_proof.go", "if k.compare(ctx) {", "if k.root != nil {"}},
+		Edits: []Edit{{attachFolder + "observe_proof.go", "if c.made(ctx, k) {", "if c.attachments = true; k.root != nil {"}},
 		Script: `
 			set managers 2
 			at 1s   disk data

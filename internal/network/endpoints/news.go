@@ -20,12 +20,12 @@ type News struct {
 	Few   bool               // it is enough to look at these pods again
 }
 
-// NewsOf returns what changes tell that have enqueued a service. A change of anything but a pod may concern all pods.
+// NewsOf returns what changes tell that have enqueued a service. A change of anything but a pod may concern all pods, and so may those that are missed.
 func NewsOf[C ~struct {
 	Before, After plan.Object
 	Time          time.Time
-}](changes []C) News {
-	n := News{Names: map[string]bool{}, UIDs: map[types.UID]bool{}, Few: true}
+}](changes []C, missed bool) News {
+	n := News{Names: map[string]bool{}, UIDs: map[types.UID]bool{}, Few: !missed}
 	for _, c := range changes {
 		change := struct {
 			Before, After plan.Object

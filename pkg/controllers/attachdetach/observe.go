@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -37,6 +38,7 @@ type caches struct {
 	proved         atomic.Bool // the cache shows what leaders before this one have written
 	strays         strays
 	census         census
+	absences       absences
 	reserved       reservations
 	owed           func(node string) bool // something is held, or told, of a node: see collectors
 	forget         func()                 // nothing is any more
@@ -63,7 +65,7 @@ func indexVolume(pv *corev1.PersistentVolume) (values []string) {
 }
 
 func indexAttachment(a *storagev1.VolumeAttachment) []string {
-	values := []string{onANode + a.Spec.NodeName}
+	values := []string{onANode + a.Spec.NodeName, byDriver + a.Spec.Attacher}
 	switch s := a.Spec.Source; {
 	case s.PersistentVolumeName != nil:
 		values = append(values, ofVolume+*s.PersistentVolumeName)
@@ -105,8 +107,10 @@ func (k *caches) attachable(v volume) bool {
 	if v.Driver == "" {
 		return v.Name != ""
 	}
-	d := k.drivers.Get("", v.Driver)
-	return d == nil || ptr.Deref(d.Spec.AttachRequired, true)
+	if d := k.drivers.Get("", v.Driver); d != nil {
+		return attaches(d)
+	}
+	return k.absences.attaches(time.Now(), v.Driver, func() bool { return k.showsAttached(v.Driver) })
 }
 
 // volumeOf returns the volume that a claim stands for, with its name empty if nodes do not attach it. If ok is false, the claim is not bound, so
@@ -181,8 +185,9 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 		s.Unproved = unproved
 	}
 	name := k.volumeNamed(r.Key.Name)
-	var pods map[string][]*corev1.Pod
-	s.Volume, pods = k.podsNeeding(name)
+	var by map[string]*atNode
+	s.Volume, by = k.podsNeeding(name)
+	s.Users = k.users(by)
 	for _, pv := range k.volumes.By(named + name) {
 		o.Exists = true
 		s.Attachments = append(s.Attachments, k.attachmentsOf(pv)...)
@@ -192,29 +197,56 @@ func (k *caches) observeVolume(_ context.Context, r reconcile.Request[volumeMemo
 		s.Strays = k.straysOf(s.Volume)
 		s.Attachments = append(s.Attachments, s.Strays...)
 	}
-	if s.Volume.Exclusive || s.Volume.told() {
-		s.Naming = k.namersOf(name, pods)
+	if s.Volume.told() || slices.ContainsFunc(s.Users, func(u user) bool { return u.As.Exclusive }) {
+		s.Naming = k.namersOf(name, by)
 	}
 	if slices.ContainsFunc(s.Naming, func(n namer) bool { return !podutil.NodeReady(n.Node) }) {
 		s.Held = k.held(r.Now)
 	}
-	o.Exists = o.Exists || len(s.Attachments) > 0 || len(pods) > 0
+	o.Exists = o.Exists || len(s.Attachments) > 0 || len(by) > 0
 	slices.SortFunc(s.Attachments, func(a, b *storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
-	s.Users = k.users(pods)
 	o.Snapshot = s
 	return o, nil
 }
 
-// podsNeeding returns the pods that need a volume, by node, and what it is for those that name it: the first of its PersistentVolumes, if there
-// are several.
-func (k *caches) podsNeeding(name string) (v volume, pods map[string][]*corev1.Pod) {
-	pods = map[string][]*corev1.Pod{}
+// atNode is a volume on a node where pods need it.
+type atNode struct {
+	pods []*corev1.Pod
+	as   volume // what it is for them
+}
+
+// before reports whether a volume is rather what it is than another one of the same name: a PersistentVolume is an administrator's, and whatever a
+// user writes into a pod says nothing of it.
+func (v volume) before(other volume) bool {
+	switch {
+	case other.Name == "":
+		return true
+	case (v.PV == "") != (other.PV == ""):
+		return v.PV != ""
+	}
+	return v.PV < other.PV
+}
+
+// podsNeeding returns the pods that need a volume, by node, and what it is for all that name it: the first of its PersistentVolumes, if there are any.
+func (k *caches) podsNeeding(name string) (v volume, by map[string]*atNode) {
+	by = map[string]*atNode{}
 	use := func(one volume, p *corev1.Pod) {
-		if v.Name == "" || one.PV < v.PV {
+		if one.before(v) {
 			v = one
 		}
-		if on := pods[p.Spec.NodeName]; needs(p) && !slices.Contains(on, p) {
-			pods[p.Spec.NodeName] = append(on, p)
+		if !needs(p) {
+			return
+		}
+		on := by[p.Spec.NodeName]
+		if on == nil {
+			on = &atNode{}
+			by[p.Spec.NodeName] = on
+		}
+		if one.before(on.as) {
+			on.as = one
+		}
+		if !slices.Contains(on.pods, p) {
+			on.pods = append(on.pods, p)
 		}
 	}
 	for _, pv := range k.volumes.By(named + name) {
@@ -230,20 +262,22 @@ func (k *caches) podsNeeding(name string) (v volume, pods map[string][]*corev1.P
 			}
 		}
 	}
-	for _, p := range k.podsWith.By(named + name) {
+	inline := k.podsWith.By(named + name)
+	slices.SortFunc(inline, older) // of several definitions, the first one counts
+	for _, p := range inline {
 		for _, one := range k.volumesOf(p) {
 			if one.PV == "" && one.Name == name {
 				use(one, p)
 			}
 		}
 	}
-	return v, pods
+	return v, by
 }
 
-// namersOf returns the nodes whose statuses name a volume, by name. pods are those that need it, by node.
-func (k *caches) namersOf(name string, pods map[string][]*corev1.Pod) (all []namer) {
+// namersOf returns the nodes whose statuses name a volume, by name.
+func (k *caches) namersOf(name string, by map[string]*atNode) (all []namer) {
 	for _, n := range k.naming.By(named + name) {
-		all = append(all, namer{Node: n, Needed: len(pods[n.Name]) > 0, Unclear: !podutil.NodeReady(n) && k.unclear(n.Name) != ""})
+		all = append(all, namer{Node: n, Needed: by[n.Name] != nil, Unclear: !podutil.NodeReady(n) && k.unclear(n.Name) != ""})
 	}
 	slices.SortFunc(all, func(a, b namer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return all
@@ -264,16 +298,17 @@ func (k *caches) attachmentsOf(pv *corev1.PersistentVolume) []*storagev1.VolumeA
 	return slices.DeleteFunc(k.attachments.By(ofVolume+pv.Name), func(a *storagev1.VolumeAttachment) bool { return ours(a) && !v.attachedBy(a) })
 }
 
-// users returns the nodes of pods: that of the oldest pod first.
-func (k *caches) users(pods map[string][]*corev1.Pod) (all []user) {
-	older := func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	}
-	for node, on := range pods {
-		slices.SortFunc(on, older)
+// users returns the nodes where pods need a volume: that of the oldest pod first.
+func (k *caches) users(by map[string]*atNode) (all []user) {
+	for node, on := range by {
+		slices.SortFunc(on.pods, older)
 		n := k.nodes.Get(node)
-		all = append(all, user{Node: node, Pods: on, Managed: n != nil && managed(n)})
+		all = append(all, user{Node: node, Pods: on.pods, As: on.as, Managed: n != nil && managed(n)})
 	}
 	slices.SortFunc(all, func(a, b user) int { return older(a.Pods[0], b.Pods[0]) })
 	return all
+}
+
+func older(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

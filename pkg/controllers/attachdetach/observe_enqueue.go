@@ -3,11 +3,11 @@ package attachdetach
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -194,23 +194,33 @@ func nodesByNode(before, after plan.Object) []plan.Key {
 	return []plan.Key{{Name: present(is, was)[0].Name}}
 }
 
-// ofDriver returns the PersistentVolumes of a driver of which it has changed whether it attaches any, and the pods in which volumes of it stand.
-func (k *caches) ofDriver(before, after plan.Object) (volumes []*corev1.PersistentVolume, pods []*corev1.Pod) {
+// changed returns the driver of a CSIDriver, if it has changed whether it attaches volumes; empty if not. That it is gone counts only after a while.
+func (k *caches) changed(before, after plan.Object) string {
 	was, is := typed[*storagev1.CSIDriver](before, after)
-	attaches := func(d *storagev1.CSIDriver) bool { return d == nil || ptr.Deref(d.Spec.AttachRequired, true) }
-	if attaches(was) == attaches(is) {
-		return nil, nil
+	name := present(is, was)[0].Name
+	if k.absences.see(time.Now(), name, is); is == nil || attaches(is) == (was == nil || attaches(was)) {
+		return ""
 	}
-	name := byDriver + present(is, was)[0].Name
-	return k.volumes.By(name), k.podsWith.By(name)
+	return name
 }
 
-func (k *caches) volumesByDriver(before, after plan.Object) (keys []plan.Key) {
-	volumes, pods := k.ofDriver(before, after)
-	for _, pv := range volumes {
+func (k *caches) volumesByDriver(before, after plan.Object) []plan.Key {
+	return k.volumesOfDriver(k.changed(before, after))
+}
+
+func (k *caches) nodesByDriver(before, after plan.Object) []plan.Key {
+	return k.nodesOfDriver(k.changed(before, after))
+}
+
+// volumesOfDriver returns the volumes of a driver, also those that stand in pods.
+func (k *caches) volumesOfDriver(name string) (keys []plan.Key) {
+	if name == "" {
+		return nil
+	}
+	for _, pv := range k.volumes.By(byDriver + name) {
 		keys = append(keys, plan.Key{Name: ofPV(pv).Name})
 	}
-	for _, p := range pods {
+	for _, p := range k.podsWith.By(byDriver + name) {
 		for i := range p.Spec.Volumes {
 			keys = append(keys, plan.Key{Name: ofPodVolume(&p.Spec.Volumes[i].VolumeSource, p.Namespace).Name})
 		}
@@ -218,12 +228,15 @@ func (k *caches) volumesByDriver(before, after plan.Object) (keys []plan.Key) {
 	return withName(keys)
 }
 
-func (k *caches) nodesByDriver(before, after plan.Object) (keys []plan.Key) {
-	volumes, pods := k.ofDriver(before, after)
-	for _, pv := range volumes {
+// nodesOfDriver returns the nodes of pods with volumes of a driver, and of its VolumeAttachments.
+func (k *caches) nodesOfDriver(name string) (keys []plan.Key) {
+	if name == "" {
+		return nil
+	}
+	for _, pv := range k.volumes.By(byDriver + name) {
 		keys = k.appendNodes(keys, pv)
 	}
-	for _, p := range pods {
+	for _, p := range k.podsWith.By(byDriver + name) {
 		keys = append(keys, plan.Key{Name: p.Spec.NodeName})
 	}
 	return keys

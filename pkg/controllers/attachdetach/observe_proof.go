@@ -26,17 +26,20 @@ const unproved = "it is not known yet what another leader has attached and detac
 // of each does for all volumes.
 func (k *caches) prove(ctx context.Context, enqueue func(plan.Key)) {
 	k.forgetTerm()
+	k.absences.term(time.Now())
+	defer k.absences.term(time.Time{})
 	defer k.forgetTerm()
 	defer k.proved.Store(false)
+	var c comparison
 	for ctx.Err() == nil {
-		if k.compare(ctx) {
+		if c.made(ctx, k) {
 			k.proved.Store(true)
 			for pv := range k.volumes.All() {
 				if v := ofPV(pv); v.Name != "" {
 					enqueue(plan.Key{Name: v.Name})
 				}
 			}
-			<-ctx.Done()
+			k.wake(ctx, enqueue, k.volumesOfDriver)
 			return
 		}
 		pause(ctx, time.Second)
@@ -56,6 +59,7 @@ func (k *caches) waitForProof(ctx context.Context, enqueue func(plan.Key)) {
 	for a := range k.attachments.All() {
 		enqueue(plan.Key{Name: a.Spec.NodeName})
 	}
+	k.wake(ctx, enqueue, k.nodesOfDriver)
 }
 
 // pause reports whether ctx has not ended meanwhile.
@@ -68,9 +72,14 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// compare reports whether the caches show what the server has.
-func (k *caches) compare(ctx context.Context) bool {
-	return k.root == nil || shown(ctx, k.root, k.attachments.Store) && shown(ctx, k.root, k.nodes.Store)
+// comparison is which caches are known to show what the server had when the term began. One that fails does not have the other one made again.
+type comparison struct{ attachments, nodes bool }
+
+// made reports whether both do.
+func (c *comparison) made(ctx context.Context, k *caches) bool {
+	c.attachments = c.attachments || k.root == nil || shown(ctx, k.root, k.attachments.Store)
+	c.nodes = c.nodes || k.root == nil || shown(ctx, k.root, k.nodes.Store)
+	return c.attachments && c.nodes
 }
 
 // shown lists live, and reports whether a cache shows all of that within a few seconds.

@@ -19,8 +19,8 @@ type reservations struct {
 func (k *caches) holder(now time.Time, n *corev1.Node, v onNode) (other string) {
 	k.reserved.mu.Lock()
 	defer k.reserved.mu.Unlock()
-	_, pods := k.podsNeeding(v.Name)
-	for _, one := range k.namersOf(v.Name, pods) {
+	_, by := k.podsNeeding(v.Name)
+	for _, one := range k.namersOf(v.Name, by) {
 		if one.Node.Name != n.Name && one.has(now, v, k.disableTimeout, k.held(now)) {
 			return one.Node.Name
 		}
@@ -32,7 +32,7 @@ func (k *caches) holder(now time.Time, n *corev1.Node, v onNode) (other string) 
 	default:
 		return other
 	}
-	for _, u := range k.users(pods) { // that of the oldest pod has it (AD-80)
+	for _, u := range k.users(by) { // that of the oldest pod has it (AD-80)
 		if u.Managed && u.Node != n.Name {
 			return u.Node
 		}

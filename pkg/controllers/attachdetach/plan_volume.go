@@ -24,7 +24,7 @@ const (
 
 // volumeSnapshot is what one reconcile of a volume has observed. Its objects belong to shared caches.
 type volumeSnapshot struct {
-	Volume      volume                        // empty if nobody knows it any more
+	Volume      volume                        // as its PersistentVolume says, if it has one; empty if nobody knows it any more
 	Users       []user                        // the nodes where pods need it, in an order that does not depend on caches
 	Attachments []*storagev1.VolumeAttachment // all of the volume, by name
 	Memory      volumeMemory
@@ -50,6 +50,7 @@ type namer struct {
 type user struct {
 	Node    string
 	Pods    []*corev1.Pod // the oldest first
+	As      volume        // what it is for these pods; empty: as all others say
 	Managed bool          // the node is there, and its kubelet leaves attaching to this controller
 }
 
@@ -94,8 +95,9 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 			continue
 		}
 		first = cmp.Or(first, u.Node)
-		one := s.on(now, u, at(u.Node), first)
-		steps, again := s.stepsAt(now, u, one, &d)
+		as := s.as(u)
+		one := as.on(now, u, at(u.Node), first)
+		steps, again := as.stepsAt(now, u, one, &d)
 		if len(steps) > 0 {
 			each.Sequences = append(each.Sequences, steps)
 		}
@@ -109,6 +111,15 @@ func planVolume(now time.Time, s volumeSnapshot) (d volumeDecision, p plan.Plan)
 	p.Why = summary(why)
 	d.Why = p.Why
 	return d, p
+}
+
+// as returns the snapshot as pods of a node see the volume: whether it is for one node at a time, and what its VolumeAttachment names, is not for pods of
+// others to say.
+func (s volumeSnapshot) as(u user) volumeSnapshot {
+	if u.As.Name != "" {
+		s.Volume = u.As
+	}
+	return s
 }
 
 // stepsAt are those for a node, and when it is to be looked at again. What is told comes first: it never fails, while what is to be told may be that

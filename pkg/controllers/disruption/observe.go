@@ -63,6 +63,9 @@ func (k *caches) observe(ctx context.Context, r request) (observation, error) {
 	if r.Failure != nil {
 		s.WriteError = r.Failure.Error()
 	}
+	if r.Missed {
+		before.Selected = nil // which pods have changed is not known
+	}
 	pods, large, err := k.selectPods(&s, before.Selected, r.Changes)
 	after := &memory{}
 	if err != nil {

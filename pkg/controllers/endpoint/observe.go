@@ -58,7 +58,7 @@ func (k *caches) observe(ctx context.Context, r reconcile.Request[memory]) (obse
 	if before == nil {
 		before = &memory{}
 	}
-	n := endpoints.NewsOf(r.Changes)
+	n := endpoints.NewsOf(r.Changes, r.Missed)
 	few := n.Few && before.Found != nil && before.Service == endpoints.VersionOf(s.Service)
 	if few {
 		s.Pods = k.pods.SelectedAmong(r.Key.Namespace, s.Service.Spec.Selector, maps.Keys(n.Names))

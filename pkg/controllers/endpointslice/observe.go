@@ -76,7 +76,7 @@ func (k *caches) observe(_ context.Context, r reconcile.Request[memory]) (observ
 	if r.Memory != nil {
 		before, s.Hinted = r.Memory.Checked, r.Memory.Hinted
 	}
-	n := endpoints.NewsOf(r.Changes)
+	n := endpoints.NewsOf(r.Changes, r.Missed)
 	if !n.Few || !k.observeNews(&s, before, n.Names) {
 		before = nil
 		s.Pods = k.pods.Selected(r.Key.Namespace, s.Service.Spec.Selector)

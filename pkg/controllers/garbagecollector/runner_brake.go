@@ -46,6 +46,7 @@ type absentOwners struct {
 	provedUntil  time.Time               // until then, owners that are not found are believed to be gone
 	emptySince   time.Time               // since when the API has answered that it has no objects
 	lastAsked    time.Time               // when it last did
+	settled      bool                    // that was proved in this term, so that what the previous leader has held counts no longer
 }
 
 // forgetAbsentOwners is called under the lock.
@@ -113,13 +114,24 @@ func (r *runner) holds(now time.Time, n *node, kind schema.GroupVersionKind) (wh
 	case len(a.held) > 0:
 	case now.Sub(a.lastLost) < lossLasts:
 		return "a list has lacked its owner a moment ago", lossLasts
-	case !r.exceeds(now, n, a):
+	case !r.inherits(now, a) && !r.exceeds(now, n, a):
 		return "", 0
 	default:
 		r.prove.add(item{statedOwner: statedOwner{apiVersion: kind.GroupVersion().String(), kind: kind.Kind}})
 	}
 	a.held.Insert(n)
 	return a.reason, 0
+}
+
+// inherits reports whether the previous leader has held dependents of a kind. Those that are left may be few now, which proves nothing.
+func (r *runner) inherits(now time.Time, a *absentOwners) bool {
+	since, ok := r.brake.Inherited(now, held(a.kind.GroupKind()))
+	if !ok || a.settled {
+		return false
+	}
+	a.reason = fmt.Sprintf("its owner has not been found, and the previous leader has held the dependents of %s since %s, so that proof is looked for",
+		a.kind.GroupKind(), since.UTC().Format(time.RFC3339))
+	return true
 }
 
 // exceeds reports whether the dependents whose owners have not been found are out of the ordinary, among all that have owners of the kind. If
@@ -222,7 +234,7 @@ func (r *runner) processAbsentOwners(ctx context.Context, i item) (time.Duration
 
 // believe has owners that are not found count as gone for a while, and lets what was held go. It is called under the lock.
 func (r *runner) believe(a *absentOwners, now time.Time, cause brake.Cause) {
-	a.provedUntil = now.Add(provedFor)
+	a.provedUntil, a.settled = now.Add(provedFor), true
 	r.letGo(a, cause)
 }
 

@@ -275,6 +275,35 @@ func TestBrakeAtTheStart(t *testing.T) {
 	})
 }
 
+// What the previous leader has held is held on, also if so few are left that these alone would go, until there is proof.
+func TestWhatThePreviousLeaderHeld(t *testing.T) {
+	for name, inherited := range map[string]bool{"held": true, "not held": false} {
+		t.Run(name, func(t *testing.T) {
+			runWidgets(t, aggregated, func(b *bench, api *widgetAPI) {
+				if inherited {
+					b.brake.Inherit(time.Now(), []brake.Hold{{What: held(widgetKind.GroupKind()), Since: time.Now().Add(-time.Minute)}})
+				}
+				b.seeWidgetDependents(0, 3)
+				time.Sleep(2 * time.Minute)
+				if !inherited {
+					b.wantDeletions(3)
+					return
+				}
+				b.unwritten()
+				if holds := b.brake.Holds(time.Now()); len(holds) != 1 || time.Since(holds[0].Since) < 3*time.Minute-time.Second {
+					b.Errorf("holds %v", holds)
+				}
+				api.objects.Store(1)
+				time.Sleep(15 * time.Second)
+				b.wantDeletions(3)
+				b.seeWidgetDependents(3, 6)
+				time.Sleep(2 * time.Minute)
+				b.wantDeletions(6)
+			})
+		})
+	}
+}
+
 // An API that is not well, or whose registration is gone, proves nothing.
 func TestUnwellAPI(t *testing.T) {
 	for name, registered := range map[string]string{"it is not available": unavailable, "it says nonsense": "no JSON", "it is not registered": ""} {

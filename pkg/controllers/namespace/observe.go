@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/standalone-kcm/controller-manager/internal/guard"
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
@@ -230,6 +231,7 @@ func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k c
 	bounded, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	options := metav1.ListOptions{Limit: 500}
+	var pages paging.List
 	for {
 		page := &metav1.PartialObjectMetadataList{}
 		if err = r.Reader.List(bounded, k, r.Key.Name, options, page); err != nil {
@@ -238,13 +240,15 @@ func (o *observer) listOne(ctx context.Context, r reconcile.Request[memory], k c
 		for i := range page.Items {
 			c.add(&page.Items[i])
 		}
-		options.Continue = page.Continue
-		if page.Continue == "" {
+		if options.Continue = page.Continue; page.Continue == "" {
 			return c
 		}
 		if c.Undeleted && page.RemainingItemCount != nil {
 			c.Count += int(*page.RemainingItemCount)
 			return c
+		}
+		if err = pages.Next(page.Continue); err != nil {
+			break
 		}
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -35,6 +36,7 @@ type server struct {
 	objects   map[string][]*metav1.PartialObjectMetadata
 	errors    map[string]error
 	hang      map[string]bool
+	endless   map[string]bool // lists go on for ever
 
 	mu    sync.Mutex
 	asked []string
@@ -60,6 +62,10 @@ func (s *server) List(ctx context.Context, m client.Mapping, _ string, o metav1.
 		return err
 	}
 	all, page := s.objects[m.Resource], into.(*metav1.PartialObjectMetadataList)
+	if s.endless[m.Resource] {
+		page.Continue = "again"
+		return nil
+	}
 	first := len(o.Continue) * int(o.Limit) // a token is as long as the pages before it are many
 	last := min(first+int(o.Limit), len(all))
 	for _, one := range all[first:last] {
@@ -101,7 +107,7 @@ func watch(t *testing.T, ns *corev1.Namespace) *watching {
 	if err := cached.Informer().GetStore().Add(ns); err != nil {
 		t.Fatal(err)
 	}
-	w := &watching{T: t, server: &server{namespace: ns, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}}}
+	w := &watching{T: t, server: &server{namespace: ns, objects: map[string][]*metav1.PartialObjectMetadata{}, errors: map[string]error{}, hang: map[string]bool{}, endless: map[string]bool{}}}
 	w.observer = newObserver(cached, func(_ context.Context, earliest time.Time, verbs ...string) (all []client.Mapping, err error) {
 		w.since = earliest
 		for _, kind := range []schema.GroupVersionKind{client.KindFor[*corev1.Pod](), secrets, deployments, policies, client.KindFor[*corev1.Namespace]()} {
@@ -397,5 +403,18 @@ func TestDeletionIsProvedBeforeContentGoes(t *testing.T) {
 				t.Errorf("it is planned: %s", p.Why)
 			}
 		})
+	}
+}
+
+// A kind whose list goes on for ever has not been listed: it keeps the namespace, and is asked seldom.
+func TestListWithoutAnEnd(t *testing.T) {
+	w := watch(t, just())
+	w.endless["deployments"] = true
+	s := w.round().Snapshot
+	if len(s.Contents) != 1 || !strings.Contains(s.Contents[0].Error, paging.ErrEndless.Error()) || s.Complete {
+		t.Errorf("%+v", s.Contents)
+	}
+	if asked := strings.Count(w.requests(), "deployments"); asked != 2 {
+		t.Errorf("%d requests", asked)
 	}
 }

@@ -63,6 +63,7 @@ type decision struct {
 
 // planRanges gives ranges to the nodes that have none.
 func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
+	s.Nodes = bySeniority(s.Nodes)
 	taken, problems := take(s)
 	d = decision{Taken: taken, Skipped: make([][]uint64, len(s.Pools)), Wrong: len(problems), Memory: memory{Next: slices.Clone(s.Memory.Next), Reserved: map[types.UID][]netip.Prefix{}, Told: map[types.UID]string{}, Failed: map[types.UID]failure{}}}
 	if d.Memory.Next == nil {
@@ -70,7 +71,7 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	}
 	var each [][]plan.Step
 	first := 0 // of these, those that have not failed before: nodes that fail keep no others waiting
-	for _, n := range bySeniority(s.Nodes) {
+	for _, n := range s.Nodes {
 		if says := problems[n.UID]; says != "" {
 			p.Steps = append(p.Steps, d.tell(s, n, corev1.EventTypeWarning, "CIDRNotValid", says)...)
 		}
@@ -110,11 +111,11 @@ func planRanges(now time.Time, s snapshot) (d decision, p plan.Plan) {
 	return d, p
 }
 
-// take returns which blocks of each pool are taken, and what is wrong with the ranges of nodes. What of a wrong range is in a pool is taken, too.
+// take returns which blocks of each pool are taken, and what is wrong with the ranges of nodes, which are sorted by seniority. What of a wrong range is in a pool is taken, too.
 func take(s snapshot) (taken []spans, problems map[types.UID]string) {
 	taken, problems = make([]spans, len(s.Pools)), map[types.UID]string{}
 	users := make([][]user, len(s.Pools))
-	for _, n := range bySeniority(s.Nodes) {
+	for _, n := range s.Nodes {
 		for _, text := range n.Spec.PodCIDRs {
 			r, err := parse(text)
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
@@ -34,12 +35,17 @@ func run(t *testing.T, o Options, terms ...func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{T: t, Server: clienttest.NewServer()}
+		var held []brake.Hold // as the lease tells the next leader
 		for _, test := range terms {
 			entry := New(o)
 			c.context = managertest.Context(t, c.Server, entry,
 				managertest.Cache{Example: &corev1.PersistentVolumeClaim{}}, managertest.Cache{Example: &corev1.PersistentVolume{}}, managertest.Cache{Example: &storagev1.StorageClass{}},
 				managertest.Cache{Example: &corev1.Pod{}}, managertest.Cache{Example: &storagev1.CSIDriver{}}, managertest.Cache{Example: &storagev1.CSINode{}})
-			managertest.Run(t, c.context, entry, func() { test(c) })
+			c.context.Brake.Inherit(time.Now(), held)
+			managertest.Run(t, c.context, entry, func() {
+				test(c)
+				held = c.context.Brake.Noted(time.Now())
+			})
 		}
 	})
 }
@@ -432,8 +438,7 @@ func TestVolumesOfReplacedClaimsAreHeld(t *testing.T) {
 	}
 }
 
-// What is held stays so when others are repaired or made, when its new claim goes, and until the time is over; the time begins anew with the next
-// leader.
+// What is held stays so when others are repaired or made, when its new claim goes, when another process leads, and until the time is over.
 func TestWhatIsHeldStaysHeld(t *testing.T) {
 	restored := func(c *cluster) {
 		for i := range 8 {
@@ -471,13 +476,65 @@ func TestWhatIsHeldStaysHeld(t *testing.T) {
 		c.remove("c-4")
 		time.Sleep(time.Minute)
 		held(c, 4, "a new claim has gone")
-		time.Sleep(time.Hour)
+	}, func(c *cluster) {
+		time.Sleep(time.Minute)
+		held(c, 4, "another process leads")
+		if holds := c.context.Brake.Holds(time.Now()); len(holds) != 1 || time.Since(holds[0].Since) < 5*time.Minute {
+			t.Errorf("held: %+v", holds)
+		}
+		c.put(claim("seen", "volume=w complete phase=Bound"), volume("w", "phase=Bound policy=Delete by=d of=seen"))
+		clienttest.Settle()
+		c.remove("seen") // and that is seen
+		time.Sleep(time.Minute)
+		if v := c.volume("w"); v.Status.Phase != corev1.VolumeReleased {
+			t.Errorf("a volume whose claim was seen to go is %s", v.Status.Phase)
+		}
+		time.Sleep(20 * time.Minute)
+		held(c, 4, "the hour is not over")
+	}, func(c *cluster) {
+		time.Sleep(15 * time.Minute)
 		for i := 4; i < 8; i++ {
 			if v := c.volume(fmt.Sprint("v-", i)); v.Status.Phase != corev1.VolumeReleased {
 				t.Errorf("after an hour: %s is %s", v.Name, v.Status.Phase)
 			}
 		}
 	})
+}
+
+// The claims of one tenant, or those of one driver, may have been restored alone: they are few of all.
+func TestRestoredOfAFew(t *testing.T) {
+	few := map[string]func(i int) (plan.Object, plan.Object){
+		"a namespace": func(i int) (plan.Object, plan.Object) {
+			v, c := volume(fmt.Sprint("v-", i), fmt.Sprint("phase=Bound of=c-", i)), claim(fmt.Sprint("c-", i), fmt.Sprint("uid=restored-", i))
+			v.Spec.ClaimRef.Namespace, c.Namespace = "tenant", "tenant"
+			return v, c
+		},
+		"a class": func(i int) (plan.Object, plan.Object) {
+			return volume(fmt.Sprint("v-", i), fmt.Sprint("class=local phase=Bound of=c-", i)), claim(fmt.Sprint("c-", i), fmt.Sprint("class=local uid=restored-", i))
+		},
+	}
+	for name, restored := range few {
+		t.Run(name, func(t *testing.T) {
+			run(t, Options{}, func(c *cluster) {
+				c.BeforeWrite(func(clienttest.Write) error { return context.DeadlineExceeded })
+				for i := range 30 {
+					c.put(volume(fmt.Sprint("o-", i), fmt.Sprint("phase=Bound of=o-", i)), claim(fmt.Sprint("o-", i), fmt.Sprintf("volume=o-%d complete phase=Bound", i)))
+				}
+				for i := range 6 {
+					v, of := restored(i)
+					c.put(v, of)
+				}
+			}, func(c *cluster) {
+				c.BeforeWrite(nil)
+				time.Sleep(10 * time.Minute)
+				for i := range 6 {
+					if v := c.volume(fmt.Sprint("v-", i)); v.Status.Phase != corev1.VolumeBound {
+						t.Errorf("%s is %s", v.Name, v.Status.Phase)
+					}
+				}
+			})
+		})
+	}
 }
 
 // Volumes and claims are restored from a backup while the controller runs: volumes come one after the other, as new ones.

@@ -120,8 +120,10 @@ func TestCounter(t *testing.T) {
 	k.show(claim("c-1", "uid=new"))
 	ask := func(name string, at time.Duration, replaced, bound int) {
 		t.Helper()
-		if r, b := k.count.of(k, k.volumes.Get("", name), epoch.Add(at)); r != replaced || b != bound {
-			t.Errorf("%s: %d of %d, want %d of %d", name, r, b, replaced, bound)
+		for _, s := range k.count.of(k, k.volumes.Get("", name), epoch.Add(at)) { // all are in one namespace and of one class
+			if s.Replaced != replaced || s.Bound != bound {
+				t.Errorf("%s: %s, want %d of %d", name, s, replaced, bound)
+			}
 		}
 	}
 	ask("v-1", 0, 2, 5)

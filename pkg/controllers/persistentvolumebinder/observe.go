@@ -313,16 +313,20 @@ func deleted(c reconcile.Change, v *corev1.PersistentVolume) bool {
 
 // proveOrphan reads the claim of a volume live. If there is another one in its place, and no watch has shown how that came about, it counts with
 // how many volumes it is so. A volume that is held stays so, however few others are, and whatever becomes of the claim: those that were repaired, or
-// were made since, do not prove that the others are to go.
+// were made since, do not prove that the others are to go. A new leader does not know which volumes were held: any may be that it has not seen lose its
+// claim.
 func (k *caches) proveOrphan(ctx context.Context, r reconcile.Request[volumeMemory], s *volumeSnapshot) error {
-	ref, held := s.Volume.Spec.ClaimRef, !s.Memory.Held.IsZero()
-	unseen := s.Claim != nil && !s.Memory.Deleted
-	if unseen || held {
-		s.Replaced, s.Bound = k.count.of(k, s.Volume, r.Now)
-		s.Tripped = held && !k.brake.Released() || k.brake.Trips(s.Replaced, s.Bound)
+	ref, unseen := s.Volume.Spec.ClaimRef, s.Claim != nil && !s.Memory.Deleted
+	held := s.Memory.Held
+	if held.IsZero() && !s.Memory.Deleted {
+		held, _ = k.brake.Inherited(r.Now, heldVolumes)
+	}
+	if s.HeldSince = held; unseen || !held.IsZero() {
+		s.Replaced, s.Tripped = k.outOfTheOrdinary(s.Volume, r.Now)
+		s.Tripped = s.Tripped || !held.IsZero() && !k.brake.Released()
 	}
 	s.Early = unseen && restored(r.Now, s.Volume)
-	if s.Early || s.Tripped && (!held || r.Now.Sub(s.Memory.Held) < heldFor) {
+	if s.Early || s.Tripped && (held.IsZero() || r.Now.Sub(held) < heldFor) {
 		return nil // it stays, whatever a live read shows
 	}
 	c := &corev1.PersistentVolumeClaim{}

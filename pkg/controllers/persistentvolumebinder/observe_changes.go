@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -38,9 +37,7 @@ func (k *caches) claimsByVolume(before, after plan.Object) (keys []plan.Key) {
 			seen[plan.KeyOf(c)] = true
 		}
 	}
-	for _, key := range k.lost.take(cmp.Or(is, was).UID) {
-		seen[key] = true
-	}
+	maps.Copy(seen, k.lost.take(cmp.Or(is, was).UID))
 	return slices.Collect(maps.Keys(seen))
 }
 
@@ -132,54 +129,23 @@ func (k *caches) volumesByClaim(before, after plan.Object) (keys []plan.Key) {
 	return slices.Collect(maps.Keys(seen))
 }
 
-// counter counts how many volumes are for claims in whose place there are others. It is asked seldom, and then for many volumes at once: so
-// it counts once a second, and adds each volume that it is asked about until then.
-type counter struct {
-	mu       sync.Mutex
-	at       time.Time
-	replaced map[types.UID]bool // volumes
-	bound    int
-}
-
-// countedFor is how long the numbers serve.
-const countedFor = time.Second
-
-// of returns how many volumes, the asked one among them, are for claims in whose place there are others, and how many are for a claim at all.
-func (n *counter) of(k *caches, asked *corev1.PersistentVolume, now time.Time) (replaced, bound int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.at.IsZero() || now.Sub(n.at) >= countedFor {
-		n.at, n.replaced, n.bound = now, map[types.UID]bool{}, 0
-		for v := range k.volumes.All() {
-			ref := v.Spec.ClaimRef
-			if ref == nil || ref.UID == "" || v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
-				continue
-			}
-			n.bound++
-			if c := k.claims.Get(ref.Namespace, ref.Name); c != nil && c.UID != ref.UID {
-				n.replaced[v.UID] = true
-			}
-		}
-	}
-	n.replaced[asked.UID] = true
-	n.bound = max(n.bound, len(n.replaced))
-	return len(n.replaced), n.bound
-}
-
 // losers are the claims of which a write was not sent because somebody else had taken the volume. They look for another one as soon as the cache
 // shows that.
 type losers struct {
 	mu   sync.Mutex
-	keys map[types.UID][]plan.Key
+	keys map[types.UID]map[plan.Key]bool
 }
 
 func (l *losers) add(volume types.UID, key plan.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.keys == nil {
-		l.keys = map[types.UID][]plan.Key{}
+		l.keys = map[types.UID]map[plan.Key]bool{}
 	}
-	l.keys[volume] = append(l.keys[volume], key)
+	if l.keys[volume] == nil {
+		l.keys[volume] = map[plan.Key]bool{}
+	}
+	l.keys[volume][key] = true
 }
 
 // forget is for the end of a term.
@@ -189,7 +155,7 @@ func (l *losers) forget() {
 	clear(l.keys)
 }
 
-func (l *losers) take(volume types.UID) []plan.Key {
+func (l *losers) take(volume types.UID) map[plan.Key]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys := l.keys[volume]

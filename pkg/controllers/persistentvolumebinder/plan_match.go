@@ -150,7 +150,14 @@ func (w *demand) lacks(v *corev1.PersistentVolume) (why []string) {
 
 // fits reports whether a claim of a class may be bound to a volume.
 func fits(c *corev1.PersistentVolumeClaim, class string, v *corev1.PersistentVolume) bool {
-	w := demandOf(c, class)
+	w := demand{claim: c, class: class, size: requested(c), selector: labels.Everything()}
+	if w.keeps(v) != 0 { // most often, and then the selector need not be read
+		return false
+	}
+	if c.Spec.Selector == nil {
+		return true
+	}
+	w = demandOf(c, class)
 	return w.keeps(v) == 0
 }
 

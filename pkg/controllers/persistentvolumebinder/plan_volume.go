@@ -22,11 +22,12 @@ type volumeSnapshot struct {
 	// empty for no claim.
 	Read bool
 	Live types.UID
-	// Replaced and Bound are how many volumes are for claims in whose place there are others, and how many are for claims at all, if somebody has
-	// to prove that this one is to be released. Tripped says that so many are out of the ordinary, or were when this one was first held. Early says
+	// Replaced says how many volumes are for claims in whose place there are others, if somebody has to prove that this one is to be released. Tripped
+	// says that so many are out of the ordinary, or were when this one was first held, by this leader or the previous one, which is HeldSince. Early says
 	// that the volume is too new to tell.
-	Replaced, Bound int
-	Tripped, Early  bool
+	Replaced       share
+	Tripped, Early bool
+	HeldSince      time.Time
 
 	Memory volumeMemory
 }
@@ -154,15 +155,15 @@ func planOrphan(now time.Time, s volumeSnapshot, after *corev1.PersistentVolume,
 	if v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed {
 		return reclaim(s, after, p)
 	}
-	held := s.Memory.Held
+	held := s.HeldSince
 	if s.Tripped && held.IsZero() {
 		held = now
 	}
 	switch {
 	case s.Tripped && now.Sub(held) < heldFor:
 		d.Held, p.Requeue = held, lookAtHeld
-		p.Why = fmt.Sprintf("it is held: its claim %s/%s has been replaced by one with another uid. So it is with %d of %d volumes of claims, as after claims were restored from a backup",
-			ref.Namespace, ref.Name, s.Replaced, s.Bound)
+		p.Why = fmt.Sprintf("it is held: its claim %s/%s has been replaced by one with another uid. So it is with %s, as after claims were restored from a backup",
+			ref.Namespace, ref.Name, s.Replaced)
 		return d, p
 	case s.Early:
 		p.Requeue = v.CreationTimestamp.Add(restoredTogether).Sub(now)

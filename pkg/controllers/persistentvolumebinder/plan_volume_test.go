@@ -106,12 +106,12 @@ func TestPV85VolumesAreToldOnce(t *testing.T) {
 
 // Volumes whose claims were replaced without that a watch has shown how are held if they are many, until the time is over.
 func TestVolumesAreHeld(t *testing.T) {
-	s := volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "uid=new"), Tripped: true, Replaced: 8, Bound: 10}
+	s := volumeSnapshot{Volume: volume("v", "of=c phase=Bound"), Claim: claim("c", "uid=new"), Tripped: true, Replaced: share{Replaced: 8, Bound: 10}}
 	d, p := planVolume(epoch, s)
 	if said(p) != "" || d.Held != epoch || p.Requeue != lookAtHeld || !strings.Contains(p.Why, "8 of 10 volumes of claims") {
 		t.Errorf("%q, %+v, %s", said(p), d, p.Why)
 	}
-	s.Memory.Held = d.Held
+	s.HeldSince = d.Held
 	if d, p = planVolume(epoch.Add(heldFor-time.Second), s); said(p) != "" || d.Held != epoch {
 		t.Errorf("%q, %+v", said(p), d)
 	}

@@ -216,6 +216,23 @@ func TestBrake(t *testing.T) {
 			}
 		})
 	})
+	t.Run("the previous leader held them, and nodes have come since", func(t *testing.T) {
+		inBubble(t, defaults, cluster(10), func(t *testing.T, c collecting) {
+			c.brake.Inherit(time.Now(), []brake.Hold{{What: orphans, Since: time.Now().Add(-5 * time.Minute)}})
+			c.removeNodes(0, 2)
+			sleep(4 * time.Minute)
+			if got := c.names("Pod"); got != all {
+				t.Errorf("pods: %s", got)
+			}
+			if held, _ := c.brake.News(time.Now()); len(held) != 1 || time.Since(held[0].Since) < 8*time.Minute {
+				t.Errorf("the brake says: %v", held)
+			}
+			sleep(2 * time.Minute)
+			if got := c.names("Pod"); got != "p2 p3 p4 p5 p6 p7 p8 p9" {
+				t.Errorf("pods: %s", got)
+			}
+		})
+	})
 	t.Run("switched off by flag", func(t *testing.T) {
 		inBubble(t, unbraked, cluster(10), func(t *testing.T, c collecting) {
 			c.removeNodes(0, 10)

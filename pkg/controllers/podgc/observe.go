@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,15 +85,21 @@ func (k *caches) observeOrphans(ctx context.Context, r reconcile.Request[memory]
 			m.release(c.After.GetName())
 		}
 	}
+	if r.Missed { // any may have been back
+		clear(m.Missing)
+	}
 	used := k.pods.NodesInUse()
 	if m.Began.IsZero() {
 		m.begin(r.Now, slices.DeleteFunc(slices.Clone(used), func(name string) bool { return !proven(k.pods.OnNode(name)) }))
 	}
 	s.NodeCounts = m.count(r.Now, k.nodes.Names(), used)
+	since, inherited := k.brake.Inherited(r.Now, orphans)
 	switch {
 	case s.NodeCounts.Missing == 0: // nothing can be held
 	case k.brake.Trips(s.NodeCounts.Vanished, s.NodeCounts.Known):
 		s.Held = s.NodeCounts.tooMany()
+	case inherited && r.Now.Sub(since) < window: // nodes that have come since hide how many there were
+		s.Held = held{tooManyVanished, fmt.Sprintf("the previous leader has held them since %s", since.UTC().Format(time.RFC3339))}
 	case len(s.NodeCounts.Due) > 0:
 		s.Held = k.prove(ctx, r.Reader, s)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/paging"
 )
 
 // Informers watch the metadata of any resources, built-in and custom ones, for those who want it: see
@@ -93,11 +94,21 @@ func (i *Informers) Shutdown() {
 
 // List reads the metadata of the objects of a namespace live.
 func (i *Informers) List(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]metav1.PartialObjectMetadata, error) {
-	list, err := i.client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list %s in %s: %w", resource.GroupResource(), namespace, err)
+	var all []metav1.PartialObjectMetadata
+	var pages paging.List
+	for o := (metav1.ListOptions{}); ; {
+		list, err := i.client.Resource(resource).Namespace(namespace).List(ctx, o)
+		if err == nil { // a server may answer in pages though nobody has asked for them
+			err = pages.Next(list.Continue)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s in %s: %w", resource.GroupResource(), namespace, err)
+		}
+		all = append(all, list.Items...)
+		if o.Continue = list.Continue; o.Continue == "" {
+			return all, nil
+		}
 	}
-	return list.Items, nil
 }
 
 // Any asks live whether there is any object of a resource, in whatever namespace.
@@ -105,6 +116,9 @@ func (i *Informers) Any(ctx context.Context, resource schema.GroupVersionResourc
 	list, err := i.client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return false, fmt.Errorf("list %s: %w", resource.GroupResource(), err)
+	}
+	if len(list.Items) == 0 && list.Continue != "" { // there may be some, on a later page
+		return false, fmt.Errorf("list %s: the server says that there is more, and shows nothing", resource.GroupResource())
 	}
 	return len(list.Items) > 0, nil
 }
