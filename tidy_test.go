@@ -150,7 +150,7 @@ var layers = []string{
 	"pkg/client internal/freshness internal/files internal/usage/sums",
 	"internal/worker",
 	"internal/workloads/ internal/network/ internal/policy/ internal/credentials/ internal/queue internal/patch internal/serving/access internal/serving/pages",
-	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/runnables internal/serving/answers internal/serving/problems",
+	"pkg/plan pkg/rbac pkg/brake internal/flagutil internal/features internal/selectors internal/guard internal/paging internal/served internal/runnables internal/serving/answers internal/serving/problems internal/clock internal/panics",
 }
 
 // layer returns the number of the line that names a package most exactly, and false for packages that are not of the library.
@@ -346,6 +346,84 @@ func TestOnlyMainEndsTheProcess(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// forbidden finds uses of names of packages, or of methods if the package is empty, in the product's files, but for files in which they are excused: these
+// must use them.
+func forbidden(t *testing.T, what string, uses func(of, name string) bool, excused map[string]string, folders ...string) {
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		in := func(folder string) bool { return strings.HasPrefix(s.path, folder) }
+		if s.isTest() || !slices.ContainsFunc(folders, in) || strings.Contains(s.path, "test/") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			of := ""
+			if name, ok := selector.X.(*ast.Ident); ok {
+				of = name.Name
+			}
+			if uses(of, selector.Sel.Name) {
+				used[s.path] = true
+				if excused[s.path] == "" {
+					t.Errorf("%s: %s", s.set.Position(n.Pos()), what)
+				}
+			}
+			return true
+		})
+	}
+	for path := range excused {
+		if !used[path] {
+			t.Errorf("%s needs no excuse any more", path)
+		}
+	}
+}
+
+// Whatever can wait ends with the term: it has the context of who waits. A term that does not end keeps its lease, and the process has to end.
+func TestWhatWaitsHasAContext(t *testing.T) {
+	mapper := []string{"RESTMapping", "RESTMappings", "KindFor", "KindsFor", "ResourceFor", "ResourcesFor", "ServerGroupsAndResources", "ServerPreferredResources"}
+	forbidden(t, "it may wait, and does not have the context of who waits", func(of, name string) bool {
+		return of == "context" && (name == "Background" || name == "TODO") || of == "time" && name == "Sleep" || of == "http" && (name == "NewRequest" || name == "Get") ||
+			of != "client" && slices.Contains(mapper, name)
+	}, map[string]string{
+		"pkg/client/mapper.go":               "libraries want a mapper without contexts; each call is bounded, and who runs discovery does so for all",
+		"pkg/informers/factory.go":           "a context that has ended",
+		"pkg/informers/metadata/metadata.go": "to want nothing waits for nothing",
+		"pkg/manager/manager.go":             "to build makes no request",
+		"internal/identity/token.go":         "a token is for all who wait, each with a context; the request is bounded",
+		"internal/listwatch/coalescing.go":   "a tenth of a second at most",
+		"internal/serving/serving.go":        "the end of the server, which is bounded",
+	}, "pkg/", "internal/")
+}
+
+// Controllers compare deadlines with the time that they are told, which does not jump (internal/clock). The clock of the machine measures how long
+// something took, or when this process has seen it, which its monotonic part tells.
+func TestControllersAreToldTheTime(t *testing.T) {
+	forbidden(t, "the clock of the machine may jump, see reconcile.Request.Now", func(of, name string) bool {
+		return of == "time" && (name == "Now" || name == "Until") || of == "metav1" && name == "Now"
+	}, map[string]string{
+		"pkg/controllers/garbagecollector/runner.go":                 "when this process has seen that an object is gone, or has tried to delete it",
+		"pkg/controllers/garbagecollector/runner_brake.go":           "when this process has asked",
+		"pkg/controllers/garbagecollector/runner_pool.go":            "for people",
+		"pkg/controllers/garbagecollector/runner_verify.go":          "for people",
+		"pkg/controllers/attachdetach/metrics.go":                    "metrics",
+		"pkg/controllers/csrsigning/metrics.go":                      "metrics",
+		"pkg/controllers/horizontalpodautoscaler/controller.go":      "which turn a namespace has: no deadline",
+		"pkg/controllers/horizontalpodautoscaler/metrics.go":         "metrics",
+		"pkg/controllers/horizontalpodautoscaler/observe.go":         "how long reads took",
+		"pkg/controllers/horizontalpodautoscaler/observe_answers.go": "when this process has asked",
+		"pkg/controllers/persistentvolumebinder/metrics.go":          "metrics, and since when the brake holds",
+		"pkg/controllers/podgc/metrics.go":                           "since when the brake holds",
+		"pkg/controllers/pvcprotection/observe.go":                   "how long a list took",
+		"pkg/controllers/statefulset/metrics.go":                     "metrics",
+		"pkg/controllers/tainteviction/metrics.go":                   "metrics, and since when the brake holds",
+		"pkg/controllers/tainteviction/observe.go":                   "when this process could not read a node",
+		"pkg/controllers/ttlafterfinished/metrics.go":                "metrics, and a line in the log",
+		"internal/workloads/replicas/metrics.go":                     "metrics",
+	}, "pkg/controllers/", "internal/workloads/", "internal/network/", "internal/policy/", "internal/credentials/")
 }
 
 // An answer 404 need not be about the object: a load balancer gives it, or a server that does not serve the path yet. Only client.IsAbsent tells

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
@@ -51,7 +51,7 @@ type Handler struct {
 	Controllers func() []Controller
 	Off         func() []Off
 
-	detailing sync.Mutex // held while somebody is told a detail of a key
+	detailing atomic.Bool // somebody is told a detail of a key
 }
 
 // ServeHTTP implements http.Handler.
@@ -166,10 +166,10 @@ func (h *Handler) tell(ctx context.Context, c Controller, key plan.Key, full boo
 
 // detail makes one detail at a time: it may read live, and a large one takes memory.
 func (h *Handler) detail(ctx context.Context, records *explain.Records, key plan.Key) (explain.Detail, error) {
-	if !h.detailing.TryLock() {
+	if !h.detailing.CompareAndSwap(false, true) {
 		return explain.Detail{}, errors.New("another detail is being made, ask again")
 	}
-	defer h.detailing.Unlock()
+	defer h.detailing.Store(false)
 	ctx, cancel := context.WithTimeout(ctx, detailWithin)
 	defer cancel()
 	return records.Detail(ctx, key)

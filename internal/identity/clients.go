@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 )
 
 // The names of the clients that are no controller's: the last part of their user agents (CI-2). All three have the
@@ -52,6 +54,9 @@ type Options struct {
 
 	// BeforeWrite, if set, is waited for before MayWrite is asked. If it returns an error, the write is not sent and fails with that.
 	BeforeWrite func(ctx context.Context) error
+
+	// Clock, if set, is told what time it is by all answers.
+	Clock *clock.Clock
 }
 
 // Builder makes client configurations. The same name always yields the same limiter and the same token, so whatever is
@@ -161,6 +166,9 @@ func (b *Builder) prepare(c *rest.Config, name string) *rest.Config {
 	c.WarningHandler, c.WarningHandlerWithContext = rest.NoWarnings{}, rest.NoWarnings{}
 	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &bodyLog{rt} })
 	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &patience{rt} })
+	if b.options.Clock != nil {
+		c.Wrap(b.options.Clock.Listen)
+	}
 
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil
 	if b.options.RateLimited && b.options.QPS > 0 {

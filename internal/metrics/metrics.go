@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // registers what client-go measures (MH-20..28, MH-35)
 
+	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/reconcile"
 )
@@ -53,6 +54,12 @@ func New(build version.Info) *Metrics {
 			"Reconciles that were put off because the cache of the resource lacked own writes.",
 			"controller", "group", "resource"),
 	}
+	caught := counter("controller_manager_panics_total",
+		"Panics over one object that was then left out, by what panicked: an event handler, an index function or a transform of a cache.", "place")
+	for _, place := range panics.Places() {
+		caught.WithLabelValues(string(place))
+	}
+	panics.Observe(func(where panics.Place) { caught.WithLabelValues(string(where)).Inc() })
 	for _, g := range newGauges() {
 		m.gauges = append(m.gauges, register(g))
 	}

@@ -3,7 +3,6 @@ package usage
 import (
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -99,7 +98,7 @@ func (d *devices) putClaim(c *resourcev1.ResourceClaim, initial bool) {
 // putPod notes what a pod is charged with for extended resources.
 func (d *devices) putPod(p *corev1.Pod, item quota.Item) {
 	charged := corev1.ResourceList{}
-	for name, amount := range item.At(time.Now()) {
+	for name, amount := range item.At(d.sums.Clock.Now()) {
 		if strings.Contains(string(name), "/") && strings.HasPrefix(string(name), "requests.") {
 			charged[name] = amount
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/guard"
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
@@ -55,6 +56,7 @@ type Config struct {
 	Period time.Duration // after which sums are made anew; not positive: never
 	// Arrivals is how long objects that have come are remembered.
 	Arrivals  time.Duration
+	Clock     *clock.Clock                                                         // by which charges end; nil: that of the machine
 	Resources func(ctx context.Context, verbs ...string) ([]client.Mapping, error) // discovery
 	Metadata  *metadata.Informers
 	Feed      func(context.Context, schema.GroupVersionKind, schema.GroupVersionResource, listwatch.FeedHandler) error
@@ -93,6 +95,7 @@ func New(c Config) *Index {
 	x := &Index{config: c, changes: changes{signal: make(chan struct{}, 1)}, wake: make(chan struct{}, 1)}
 	x.lists.Pause, x.lists.Turn = LookAgain, ListWithin+LookAgain
 	x.sums = sums.New(x.changes.add, c.Arrivals)
+	x.sums.Clock = c.Clock
 	x.devices.gates, x.devices.sums = c.Gates, x.sums
 	x.reset()
 	return x
@@ -254,7 +257,7 @@ func (x *Index) tick(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, o := range x.sums.Tick(time.Now()) {
+		for _, o := range x.sums.Tick(x.config.Clock.Now()) {
 			if o.Of == quota.Pods() {
 				x.devices.podExpired(podID{o.Namespace, o.UID})
 			}

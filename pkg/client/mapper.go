@@ -26,7 +26,8 @@ const rediscoverAfter = 10 * time.Second
 // discovery is asked again, at most once in ten seconds. Meanwhile known kinds are found without delay. A group whose
 // discovery fails, such as that of an aggregated API server that is down, hides no other group.
 //
-// It is a [meta.RESTMapper] as well, which has no context: each call then ends within [RequestTimeout].
+// It is a [meta.RESTMapper] as well, for libraries. That has no context: each call then ends within [RequestTimeout], also when the term has ended
+// before, so controllers call the methods with a context.
 type Mapper struct {
 	cache  discovery.CachedDiscoveryInterface
 	scheme *runtime.Scheme // the kinds of typed objects that are not built in; nil for none
@@ -90,11 +91,28 @@ func (m *Mapper) Mapping(ctx context.Context, kind schema.GroupVersionKind) (Map
 	if err != nil {
 		return Mapping{}, err
 	}
+	return mappingOf(found), nil
+}
+
+// Mappings returns the mappings of all versions of a kind, the preferred one first. The kind need not be built in.
+func (m *Mapper) Mappings(ctx context.Context, kind schema.GroupKind) (all []Mapping, err error) {
+	found, err := find(ctx, m, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind) })
+	for _, one := range found {
+		if builtIn, ok := BuiltIn(one.GroupVersionKind); ok {
+			all = append(all, builtIn)
+			continue
+		}
+		all = append(all, mappingOf(one))
+	}
+	return all, err
+}
+
+func mappingOf(found *meta.RESTMapping) Mapping {
 	return Mapping{
-		GroupVersionKind: kind,
+		GroupVersionKind: found.GroupVersionKind,
 		Resource:         found.Resource.Resource,
 		Namespaced:       found.Scope.Name() == meta.RESTScopeNameNamespace,
-	}, nil
+	}
 }
 
 // HasSubresource reports whether the server has a subresource of a resource, such as "scale". It discovers anew if that may help.

@@ -287,6 +287,10 @@ func TestDiscoveryHangs(t *testing.T) {
 		_, err := m.Mapping(impatient, gadgets.GroupVersionKind)
 		waiting <- err
 	}()
+	go func() {
+		_, err := m.Mappings(impatient, gadgets.GroupKind())
+		waiting <- err
+	}()
 	for running := false; !running; time.Sleep(time.Millisecond) {
 		m.set(func() { running = m.running != nil })
 	}
@@ -294,10 +298,15 @@ func TestDiscoveryHangs(t *testing.T) {
 		t.Errorf("a known kind: %+v, %v", got, err)
 	}
 	cancel()
-	if err := <-waiting; !errors.Is(err, context.Canceled) {
-		t.Errorf("given up: %v", err)
+	for range 2 {
+		if err := <-waiting; !errors.Is(err, context.Canceled) {
+			t.Errorf("given up: %v", err)
+		}
 	}
 	close(hold)
+	if got, err := m.Mappings(t.Context(), gadgets.GroupKind()); err != nil || len(got) != 1 || got[0] != gadgets {
+		t.Errorf("all versions of a kind: %+v, %v", got, err)
+	}
 	if got, err := m.Mapping(t.Context(), gadgets.GroupVersionKind); err != nil || got != gadgets {
 		t.Errorf("the discovery that was begun: %+v, %v", got, err)
 	}

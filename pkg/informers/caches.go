@@ -18,8 +18,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/selectors"
+	"github.com/standalone-kcm/controller-manager/internal/served"
 )
 
 // Names of the indexes. Each costs memory and time for every object, so caches have only those that were asked for.
@@ -36,11 +38,13 @@ type OwnedStore[T metav1.Object] struct{ Store[T] }
 // owns: whoever writes its uid into objects of another namespace gains nothing by it (RS-11).
 func (s OwnedStore[T]) OwnedBy(namespace string, uid types.UID) []T {
 	elsewhere := func(o T) bool { return o.GetNamespace() != namespace }
-	return slices.DeleteFunc(s.by(byController, string(uid)), elsewhere)
+	return slices.DeleteFunc(s.by(byController, namespace, string(uid)), elsewhere)
 }
 
 // OrphansIn returns the objects of a namespace that no owner controls.
-func (s OwnedStore[T]) OrphansIn(namespace string) []T { return s.by(byOrphanage, namespace) }
+func (s OwnedStore[T]) OrphansIn(namespace string) []T {
+	return s.by(byOrphanage, namespace, namespace)
+}
 
 // Store is a cache of one type. The objects that it returns, in no order, belong to the cache and must not be written to.
 type Store[T metav1.Object] struct {
@@ -99,7 +103,7 @@ func indexOf[T any](name string, values func(T) []string) cache.Indexers {
 }
 
 // By returns the objects that the index has under a value.
-func (s IndexedStore[T]) By(value string) []T { return s.by(s.index, value) }
+func (s IndexedStore[T]) By(value string) []T { return s.by(s.index, "", value) }
 
 // apiObject is a pointer to a type of a scheme.
 type apiObject interface {
@@ -130,10 +134,8 @@ func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVe
 	client := f.all.client
 	if client == nil {
 		if generic, err := f.ForResource(resource); err == nil {
-			_ = generic.Informer()                  // makes the informer, and returns another wrapper of it each time
-			informer := f.InformerFor(example, nil) // the one that was made
-			f.note(resource, informer)
-			return informer
+			_ = generic.Informer()                               // makes the informer, and returns another wrapper of it each time
+			return f.note(resource, f.InformerFor(example, nil)) // the one that was made
 		}
 	}
 	informer := f.of(resource).InformerFor(example, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
@@ -151,8 +153,7 @@ func (f *Factory) informer(kind schema.GroupVersionKind, resource schema.GroupVe
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
 	})
-	f.note(resource, informer)
-	return informer
+	return f.note(resource, informer)
 }
 
 // newStore adds the indexes that the informer does not have yet. When two controllers ask for the same index, the conflict that
@@ -205,10 +206,23 @@ func (s Store[T]) All() iter.Seq[T] {
 }
 
 // In returns all objects of a namespace. Its cost grows with the namespace, so it is not for frequent lookups.
-func (s Store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace) }
+func (s Store[T]) In(namespace string) []T { return s.by(cache.NamespaceIndex, namespace, namespace) }
 
-func (s Store[T]) by(index, value string) []T {
+// by returns what an index has under a value. What is looked up is of a namespace, or, if that is empty, of any.
+func (s Store[T]) by(index, namespace, value string) []T {
+	s.mustBeSound(index, namespace)
 	return typed[T](mustFind(s.informer.GetIndexer().ByIndex(index, value)))
+}
+
+// mustBeSound panics if the index lacks an object of the namespace, see [panics.Informer]: it ends at who looks, as with [mustFind].
+func (s Store[T]) mustBeSound(index, namespace string) {
+	informer := s.informer
+	if gated, ok := informer.(served.Informer); ok {
+		informer = gated.SharedIndexInformer
+	}
+	if safe, ok := informer.(panics.Informer); ok {
+		mustFind(0, safe.Sound(index, namespace))
+	}
 }
 
 // selectingObjects returns the same cache as [Objects], with an index by selector, see [selectors.IndexFunc].
@@ -218,6 +232,7 @@ func selectingObjects[T apiObject](f *Factory, alternatives func(T) []map[string
 
 // selecting returns the objects that the index by selector has for labels.
 func (s Store[T]) selecting(namespace string, labels map[string]string) []T {
+	s.mustBeSound(bySelector, namespace)
 	return typed[T](mustFind(selectors.Selecting(s.informer.GetIndexer(), bySelector, namespace, labels)))
 }
 

@@ -20,7 +20,7 @@ func EndpointSlices(f *Factory, paths ...string) (EndpointSliceCache, error) {
 
 // Of returns the slices of a service, whoever manages them, in no order.
 func (c EndpointSliceCache) Of(namespace, service string) []*discoveryv1.EndpointSlice {
-	return c.by(byService, cache.NewObjectName(namespace, service).String())
+	return c.by(byService, namespace, cache.NewObjectName(namespace, service).String())
 }
 
 func serviceOf(o any) ([]string, error) {

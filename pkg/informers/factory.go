@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/internal/podcache"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
 	"github.com/standalone-kcm/controller-manager/internal/selectors"
@@ -49,7 +50,8 @@ type all struct {
 
 	mu        sync.Mutex
 	factories map[which]informers.SharedInformerFactory
-	caches    map[string]Started  // that have been asked for, by name
+	caches    map[string]Started // that have been asked for, by name
+	safe      map[cache.SharedIndexInformer]panics.Informer
 	fields    []projection.Fields // that are read
 	fixed     bool                // the client knows what to keep, whatever is read
 	started   bool
@@ -66,7 +68,7 @@ type which struct {
 // are decoded, and lists and watches that fail are retried within seconds. Other clients, such as fakes, only lose
 // managedFields.
 func NewFactory(client kubernetes.Interface, resync time.Duration, options ...informers.SharedInformerOption) *Factory {
-	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]Started{}}
+	a := &all{factories: map[which]informers.SharedInformerFactory{}, caches: map[string]Started{}, safe: map[cache.SharedIndexInformer]panics.Informer{}}
 	a.labels.Most, a.labels.From = mostPodIndexes, podsWorthAnIndex
 	project := projection.ManagedFields
 	if own, ok := client.(*listwatch.Client); ok {
@@ -74,7 +76,7 @@ func NewFactory(client kubernetes.Interface, resync time.Duration, options ...in
 		project = func(o any) (any, error) { return own.Projection().Transform(o) } // it is made when the factory starts
 	}
 	a.build = func(selector string) informers.SharedInformerFactory {
-		all := append(slices.Clone(options), informers.WithTransform(podcache.Transform(project)),
+		all := append(slices.Clone(options), informers.WithTransform(panics.TransformFunc(podcache.Transform(project))),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
 		return informers.NewSharedInformerFactoryWithOptions(client, resync, all...)
 	}
@@ -153,17 +155,23 @@ func (f *Factory) ask(kind schema.GroupVersionKind, resource schema.GroupVersion
 	return nil
 }
 
-// note remembers a cache, for [AllStarted].
-func (f *Factory) note(resource schema.GroupVersionResource, informer cache.SharedIndexInformer) {
+// note remembers a cache, for [AllStarted], and returns its informer as all use it: a panic of what they give it ends at one object.
+func (f *Factory) note(resource schema.GroupVersionResource, made cache.SharedIndexInformer) cache.SharedIndexInformer {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	name := resource.GroupResource().String()
 	of := cacheName(name, f.selector)
 	gate := f.gate(resource)
+	informer, known := f.all.safe[made]
+	if !known {
+		informer = panics.NewInformer(made)
+		f.all.safe[made] = informer
+	}
 	f.all.caches[of] = Started{
 		Resource: name, Name: of, Informer: f.gated(resource, informer), gate: gate, version: resource.Version,
 		waited: f.all.caches[of].waited || gate != nil && !f.mayLack(resource),
 	}
+	return informer
 }
 
 // identity names the informer of a resource in metrics. Of several informers of a resource only the first has a name: client-go logs the

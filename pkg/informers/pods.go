@@ -116,8 +116,7 @@ func podInformer(f *Factory, reads ...PodFields) (schema.GroupVersionKind, cache
 	informer := f.InformerFor(&corev1.Pod{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return podcache.NewInformer(client, f.identity(resource), resync)
 	})
-	f.note(resource, informer)
-	return kind, informer, nil
+	return kind, f.note(resource, informer), nil
 }
 
 // PodsByNode returns the same cache of pods, with an index by node, under the same terms.
@@ -147,7 +146,7 @@ func IndexedPods(f *Factory, name string, values func(*corev1.Pod) []string, rea
 
 // Naming returns the pods whose volumes name the claim, on nodes or not, also those with an ephemeral volume whose claim would have that name.
 func (c ClaimPodCache) Naming(namespace, claim string) []*corev1.Pod {
-	return c.by(byClaim, cache.NewObjectName(namespace, claim).String())
+	return c.by(byClaim, namespace, cache.NewObjectName(namespace, claim).String())
 }
 
 func claimsOf(o any) (claims []string, err error) {
@@ -168,7 +167,7 @@ func PodsByLabels(f *Factory, reads ...PodFields) (LabeledPodCache, error) {
 }
 
 // OnNode returns the pods that are assigned to the node.
-func (c NodePodCache) OnNode(node string) []*corev1.Pod { return c.by(byNode, node) }
+func (c NodePodCache) OnNode(node string) []*corev1.Pod { return c.by(byNode, "", node) }
 
 // NodesInUse returns the names of the nodes that pods are assigned to, whether or not they exist, in no order.
 func (c EndingPodCache) NodesInUse() []string {
@@ -176,7 +175,7 @@ func (c EndingPodCache) NodesInUse() []string {
 }
 
 // Finished returns the pods that have succeeded or failed.
-func (c EndingPodCache) Finished() []*corev1.Pod { return c.by(byStage, finished) }
+func (c EndingPodCache) Finished() []*corev1.Pod { return c.by(byStage, "", finished) }
 
 // FinishedCount counts them at less cost.
 func (c EndingPodCache) FinishedCount() int {
@@ -184,7 +183,7 @@ func (c EndingPodCache) FinishedCount() int {
 }
 
 // Terminating returns the pods that are being deleted, whether or not they have finished.
-func (c EndingPodCache) Terminating() []*corev1.Pod { return c.by(byStage, terminating) }
+func (c EndingPodCache) Terminating() []*corev1.Pod { return c.by(byStage, "", terminating) }
 
 func stagesOf(o any) (stages []string, err error) {
 	p, ok := o.(*corev1.Pod)
@@ -210,6 +209,7 @@ func nodeOf(o any) ([]string, error) {
 // Selected returns the pods in the namespace that have all labels of the selector, and with an empty selector all pods. In large namespaces
 // there is an index for each set of keys that a selector has had, so a lookup does not go through all pods.
 func (c LabeledPodCache) Selected(namespace string, selector map[string]string) []*corev1.Pod {
+	c.mustBeSound("", namespace)
 	found := mustFind(c.indexes.Find(podcache.Stored(c.informer.GetIndexer()), c.informer.AddIndexers, namespace, selector))
 	pods := make([]*corev1.Pod, 0, len(found))
 	for _, o := range found {

@@ -89,6 +89,8 @@ func (e *Elector) Check() error {
 // then the lease is renewed, also after the end of ctx: nobody else leads while our work is still ending. If that takes
 // longer than the shutdown timeout, or lead returns [ErrStuck] because work goes on, Run returns ErrStuck and lets the lease expire.
 //
+// A term also ends when the wall clock has run ahead of the monotonic one by more than the lease duration: the machine was suspended.
+//
 // When the lease is lost, lead is told and awaited, also for the shutdown timeout at most. Then Run returns [ErrLost], or
 // with [Standby] competes again; it never calls lead while an earlier call has not returned.
 //

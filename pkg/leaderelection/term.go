@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,12 @@ func realClock() func() instant {
 		now := time.Now()
 		return instant{mono: now.Sub(begin), wall: now.Round(0)}
 	}
+}
+
+// asleep is how much longer the time since then was by the wall clock than by the monotonic one: the machine was suspended, or its clock was set
+// forward.
+func (i instant) asleep(past instant) time.Duration {
+	return i.wall.Sub(past.wall) - (i.mono - past.mono)
 }
 
 // since is how much time has passed, by the clock that says more.
@@ -87,9 +94,20 @@ func (t *term) left(sent, seen time.Duration) time.Duration {
 	return min(t.config.RenewDeadline+t.config.RetryPeriod-sent, t.config.written()-seen)
 }
 
+// awake ends the term if the machine seems to have slept for longer than others wait before they take the lease. That it is ours again after the next
+// renewal proves little: the caches are as old as the sleep, and a watch whose connection has gone says nothing for up to 45 s. It returns false if
+// the term has ended.
+func (t *term) awake(now instant) bool {
+	if r := t.holding.Load(); r != nil {
+		if slept := now.asleep(r.sent); slept > t.config.LeaseDuration {
+			t.lose(fmt.Sprintf("the machine was suspended, or its clock was set forward, by %s", slept.Round(time.Second)))
+		}
+	}
+	return !t.isOver()
+}
+
 // watch declares the lease lost when it was not renewed in time, whatever hangs (LE-14). It goes by the monotonic clock
-// alone: when only the wall clock has jumped (a suspended machine, a clock that was set) then held is false at once, but
-// the next renewal will tell whether the lease is still ours.
+// alone: when only the wall clock has jumped then held is false at once, and if it has jumped far, the term ends, see awake.
 func (t *term) watch(ctx context.Context) {
 	for {
 		r := t.holding.Load()
@@ -97,6 +115,9 @@ func (t *term) watch(ctx context.Context) {
 			return
 		}
 		now := t.clock()
+		if !t.awake(now) {
+			return
+		}
 		left := t.left(now.mono-r.sent.mono, now.mono-r.seen.mono)
 		if left <= 0 {
 			t.lose("not renewed in time")
@@ -176,7 +197,7 @@ var errOver = errors.New("this candidacy has ended")
 // earlier candidacy has seen expire is therefore shown to it without a holder (LE-8, decision 8). If the record was renewed
 // meanwhile it is a different one, or the write conflicts.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	if t.isOver() {
+	if !t.awake(t.clock()) {
 		return nil, nil, errOver
 	}
 	record, raw, err := t.Interface.Get(ctx)
@@ -213,10 +234,10 @@ func (t *term) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 // write sends a renewal. The lease is ours from the moment at which it was sent, not from the moment at which the answer
 // came: others count from when they see it, which may be before our answer arrives.
 func (t *term) write(record resourcelock.LeaderElectionRecord, send func() error) error {
-	if t.isOver() {
+	now := t.clock()
+	if !t.awake(now) {
 		return errOver
 	}
-	now := t.clock()
 	r := &renewal{sent: now, seen: t.seen(record.RenewTime.Unix(), now)}
 	t.asked.Store(true)
 	if err := send(); err != nil {

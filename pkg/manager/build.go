@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/brakes"
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/election"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
@@ -32,7 +33,7 @@ import (
 // has to be run, or closed.
 func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instance, err error) {
 	ctx = klog.NewContext(ctx, identity.WithoutBodies(klog.FromContext(ctx)))
-	m = &instance{Options: o, config: config, led: func() {}}
+	m = &instance{Options: o, config: config, led: func() {}, clock: clock.New()}
 	m.explain = m.newExplain()
 	defer func() {
 		if err != nil {
@@ -43,6 +44,7 @@ func newInstance(ctx context.Context, config *rest.Config, o Options) (m *instan
 		Component: o.Component, ContentType: o.ContentType, RateLimited: o.QPS > 0, QPS: o.QPS, Burst: o.Burst, ServiceAccounts: o.ServiceAccounts,
 		MayWrite:    func(string) bool { return m.leadership.Held() }, // one lease for all namespaces
 		BeforeWrite: func(ctx context.Context) error { return m.continuous(ctx) },
+		Clock:       m.clock,
 	})
 	for _, build := range []func() error{
 		m.buildInformers, m.buildMetadata, func() error { return m.buildLeadership(ctx) }, m.buildShared,
@@ -159,7 +161,7 @@ func (m *instance) buildShared() error {
 	}
 	m.mapper = mapper
 	m.shared = reconcile.Shared{
-		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(),
+		Tracker: freshness.NewTracker(), Mapper: mapper, Verifier: reading.Reader(), Clock: m.clock,
 	}
 	return nil
 }

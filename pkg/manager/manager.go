@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/standalone-kcm/controller-manager/internal/brakes"
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/health/caches"
 	"github.com/standalone-kcm/controller-manager/internal/identity"
 	"github.com/standalone-kcm/controller-manager/internal/projection"
@@ -168,6 +169,7 @@ type instance struct {
 	led         func()                                  // called when the controllers run and the caches are filled
 	stop        atomic.Pointer[context.CancelCauseFunc] // ends Run; nil before it is called
 	builder     *identity.Builder
+	clock       *clock.Clock
 	informers   *informers.Factory
 	leadership  leaderelection.Leadership
 	mapper      *client.Mapper

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/executor"
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -103,7 +104,8 @@ func Keys(keys ...plan.Key) func(context.Context, func(plan.Key)) {
 
 // Request is what Observe gets.
 type Request[M any] struct {
-	Key    plan.Key
+	Key plan.Key
+	// Now goes on steadily while the clock of the machine jumps and the API server has not said that it is right to.
 	Now    time.Time
 	Reader client.Reader // reads live, as the controller's own identity; each read is bounded in time
 	// Memory is what was committed of an earlier Observation of the key; nil the first time, and when nothing was
@@ -182,6 +184,8 @@ type Shared struct {
 	// Verifier reads live, to compare the caches with the server. Its identity may list whatever controllers watch; their own
 	// often may not. Nil: caches are trusted.
 	Verifier client.Reader
+	// Clock is what controllers are told the time by. Nil: that of the machine.
+	Clock *clock.Clock
 }
 
 // Access is what one controller has for itself: how it reaches the API server, under its own identity and limits (CI-5,

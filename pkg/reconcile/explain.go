@@ -35,7 +35,7 @@ func (r *Runner[S, D, M]) detail(ctx context.Context, key plan.Key) (d explain.D
 			err = fmt.Errorf("panic: %v", cause)
 		}
 	}()
-	now := time.Now()
+	now := r.shared.Clock.Now()
 	o, err := r.Observe(ctx, r.request(key, now, keys.Peek(key)))
 	if err != nil {
 		return d, err

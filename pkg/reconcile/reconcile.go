@@ -48,7 +48,7 @@ const vanishedAfter = 2 * time.Second
 // reconcile is one reconcile of a key: observe, plan, apply, report. A panic ends at the key: planners share nothing, so the
 // others are safe.
 func (r *Runner[S, D, M]) reconcile(ctx context.Context, key plan.Key) {
-	began := time.Now()
+	began := r.shared.Clock.Now()
 	state, admitted := r.keys.Admit(key, r.caches, began)
 	if admitted.Wait > 0 && !admitted.Stale {
 		r.enqueueAfter(key, admitted.Wait)
@@ -217,7 +217,8 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 // lookAgain has the key reconciled again if the caches may never tell of what was created, adopted or found.
 func (r *run[S, D, M]) lookAgain() {
 	if r.gained {
-		r.state.LookAfter(vanishedAfter, func() { r.queue.Add(r.key) })
+		term, key := r.queue, r.key // the timer may fire when the next term has a queue of its own
+		r.state.LookAfter(vanishedAfter, func() { term.Add(key) })
 	}
 	switch {
 	case r.taken:

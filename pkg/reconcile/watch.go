@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -98,7 +97,7 @@ func (r *Runner[S, D, M]) enqueue(to intake[M], w Watch, c Change, background bo
 	if background {
 		level = queue.Background
 	}
-	c.Time = time.Now()
+	c.Time = r.shared.Clock.Now()
 	for _, key := range w.Enqueues(c.Before, c.After) {
 		if unverified {
 			to.keys.Unverify(key)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/standalone-kcm/controller-manager/internal/freshness"
+	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/internal/worker"
 	"github.com/standalone-kcm/controller-manager/internal/workloads/podutil"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
@@ -52,6 +53,7 @@ type world struct {
 	adjust     func(*Controller[toy, struct{}, int]) // before the controller runs; nil: as it is
 	access     func(*Access)                         // likewise
 	stop       func()
+	safe       bool // informers are as the factory of the product makes them
 
 	mu     sync.Mutex
 	counts map[string]int // of what the hooks were told
@@ -90,6 +92,9 @@ func (w *world) informer(ctx context.Context, example plan.Object) cache.SharedI
 	informer, err := w.NewInformer(ctx, example)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if w.safe {
+		return panics.NewInformer(informer)
 	}
 	return informer
 }

@@ -287,7 +287,7 @@ func TestTable(t *testing.T) {
 	for _, m := range mutants {
 		named[m.Oracle] = true
 	}
-	ids := []string{"L2", "L4", "L5"} // which test/simulation judges itself
+	ids := []string{"L2", "L4", "L5", "Locks"} // which test/simulation judges itself
 	for _, o := range oracle.All() {
 		ids = append(ids, o.ID)
 	}

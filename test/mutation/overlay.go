@@ -87,6 +87,9 @@ func Overlay(root, dir string, mutants []suite.Mutant) (string, error) {
 		}
 		files[place] = text
 	}
+	if err := files.CheckLocks(root); err != nil {
+		return "", err
+	}
 	return files.Write(dir)
 }
 

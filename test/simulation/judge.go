@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/standalone-kcm/controller-manager/internal/panics"
+	"github.com/standalone-kcm/controller-manager/test/lockorder"
 	"github.com/standalone-kcm/controller-manager/test/oracle"
 	"github.com/standalone-kcm/controller-manager/test/suite"
 )
@@ -26,10 +28,23 @@ func (w *world) outcome(began time.Time, rested bool) Outcome {
 	if compares(w.script) {
 		o.end = oracle.Final(w.record.history())
 	}
+	o.Violations = append(o.Violations, w.unsafe()...)
 	if !rested {
 		o.Violations = append([]string{fmt.Sprintf("L1 it does not come to rest within %v", restive)}, o.Violations...)
 	}
 	return o
+}
+
+// unsafe tells what was no fault of this world only because it went well: locks that were taken in another order than before, in this world or an
+// earlier one of this program, and panics that ended at one object.
+func (w *world) unsafe() (found []string) {
+	for _, problem := range lockorder.Problems() {
+		found = append(found, "Locks "+problem)
+	}
+	if n := panics.Total() - w.panics; n > 0 {
+		found = append(found, fmt.Sprintf("Panics: %d, see the log", n))
+	}
+	return found
 }
 
 // outagesUntilNow are the times in which processes could not see or act.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/standalone-kcm/controller-manager/test/cluster/apirequest"
 	"github.com/standalone-kcm/controller-manager/test/faults"
+	"github.com/standalone-kcm/controller-manager/test/lockorder"
 	"github.com/standalone-kcm/controller-manager/test/simulation/apiserver"
 )
 
@@ -57,6 +58,7 @@ func ofNetwork(r apiserver.Request) apirequest.Request {
 // Send implements apiserver.Network.
 func (l *link) Send(ctx context.Context, network apiserver.Request) error {
 	r := ofNetwork(network)
+	lockorder.MayWait(r.Verb + " " + r.Resource)
 	defer l.Outages.Took(r.Resource, time.Now())
 	paused, err := l.pass(ctx)
 	if err != nil {

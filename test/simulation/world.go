@@ -15,6 +15,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/standalone-kcm/controller-manager/internal/panics"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/manager"
 	"github.com/standalone-kcm/controller-manager/pkg/manager/managertest"
@@ -50,6 +51,7 @@ type world struct {
 	outages []oracle.Outage // of processes that have ended
 	writes  []string        // of processes that have ended
 	ending  bool
+	panics  int64 // that there were before this world
 
 	noting sync.Mutex
 	notes  []string // what users were refused, and the like
@@ -101,7 +103,7 @@ func newWorld(s script.Script, registry func() []manager.Controller) *world {
 	cluster.LeaveGarbage = s.Setting("garbage", 1) == 0
 	cluster.Pace = time.Duration(s.Setting("pace", 0)) * time.Millisecond
 	w := &world{
-		script: s, registry: registry(), server: server, cluster: cluster, record: newRecord(server),
+		script: s, registry: registry(), server: server, cluster: cluster, record: newRecord(server), panics: panics.Total(),
 		clients: map[string]kubernetes.Interface{},
 	}
 	w.users = w.newUsers()

@@ -319,7 +319,7 @@ var deploymentMutants = []Mutant{
 	{
 		Name: "the progress deadline is not noticed",
 		Edits: []Edit{{"pkg/controllers/deployment/report_conditions.go",
-			"now.LastUpdateTime.Add(deadline).Before(r.now):", "now.LastUpdateTime.Add(1000*deadline).Before(r.now):"}},
+			"r.progressedAt(now).Add(deadline).Before(r.now):", "r.progressedAt(now).Add(1000*deadline).Before(r.now):"}},
 		Script: withoutElection + `
 			at 1s   create web replicas=3 image=good:1
 			at 20s  edit web deadline=20

@@ -234,6 +234,14 @@ var garbageCollectorMutants = []Mutant{
 		Oracle: "S16",
 	},
 	{
+		Name: "a resource that has vanished is forgotten under the lock of the graph",
+		Edits: []Edit{{"pkg/controllers/garbagecollector/runner.go",
+			"\tr.mu.Unlock()\n\tfor _, resource := range vanished {\n\t\tsub.Forget(resource) // takes locks under which handlers are called\n\t}\n",
+			"\tfor _, resource := range vanished {\n\t\tsub.Forget(resource)\n\t}\n\tr.mu.Unlock()\n"}},
+		Script: withoutActors + "\n\t\t\tat 1s   create web replicas=1 image=good:1\n\t\t\tat 40s  fault m0 vanish apps for=150s",
+		Oracle: "Locks",
+	},
+	{
 		Name: "the end of another object with the uid of an owner is taken for that of the owner",
 		Edits: []Edit{
 			{collectorGraph, "if d.refersTo(n) && !yield(d) {", "if !yield(d) {"},

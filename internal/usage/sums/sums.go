@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/internal/policy/quota"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
@@ -22,6 +23,7 @@ import (
 type Sums struct {
 	changed func(plan.Key)
 	kept    time.Duration // how long arrivals are
+	Clock   *clock.Clock  // by which charges end; nil: that of the machine
 
 	mu          sync.Mutex
 	namespaces  map[string]*account
@@ -163,7 +165,7 @@ func (s *Sums) Put(of schema.GroupResource, o metav1.Object, item quota.Item, in
 		items = map[types.UID]*interned{}
 		a.items[of] = items
 	}
-	if item.Ended(time.Now()) {
+	if item.Ended(s.Clock.Now()) {
 		item = item.Rested()
 	}
 	before := items[uid]

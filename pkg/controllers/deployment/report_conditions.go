@@ -133,10 +133,19 @@ func (r *rollout) progress(list []appsv1.DeploymentCondition, status *appsv1.Dep
 		return r.put(list, progressing(corev1.ConditionTrue, finished, "%s has successfully progressed.", r.subject()), at)
 	case advanced:
 		return r.put(list, progressing(corev1.ConditionTrue, updated, "%s is progressing.", r.subject()), at)
-	case now != nil && now.Reason != finished && now.LastUpdateTime.Add(deadline).Before(r.now):
+	case now != nil && now.Reason != finished && r.progressedAt(now).Add(deadline).Before(r.now):
 		return r.set(list, progressing(corev1.ConditionFalse, timedOut, "%s has timed out progressing.", r.subject()))
 	}
 	return list
+}
+
+// progressedAt is when a rollout has last made progress. If this process has seen that, the monotonic clock tells what has passed since.
+func (r *rollout) progressedAt(c *appsv1.DeploymentCondition) time.Time {
+	at := c.LastUpdateTime.Time
+	if seen := r.Seen.Progressed; seen.Truncate(time.Second).Equal(at) {
+		return plan.SeenAt(at, seen)
+	}
+	return at
 }
 
 // deadlineIn returns when to check whether the deadline has passed (DEP-74); zero if none runs. A finished rollout
@@ -147,7 +156,7 @@ func (r *rollout) deadlineIn(status *appsv1.DeploymentStatus) time.Duration {
 	if !timed || !r.rollsOut() || now == nil || now.Reason == finished || now.Reason == timedOut {
 		return 0
 	}
-	return max(time.Second, now.LastUpdateTime.Add(deadline+time.Second).Sub(r.now))
+	return max(time.Second, r.progressedAt(now).Add(deadline+time.Second).Sub(r.now))
 }
 
 // createError returns what kept the new ReplicaSet from being created. That its name is taken only means that the

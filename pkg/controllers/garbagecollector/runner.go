@@ -433,6 +433,17 @@ func (r *runner) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{"/debug/controllers/garbage-collector-controller/graph": http.HandlerFunc(r.serveGraph)}
 }
 
+// drawn copies the graph, or the surroundings of some objects.
+func (r *runner) drawn(uids []types.UID) []drawing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.graph
+	if g == nil {
+		g = newGraph()
+	}
+	return g.draw(uids...)
+}
+
 // serveGraph writes the graph for one request at a time. It is copied under the lock, and written out without it.
 func (r *runner) serveGraph(w http.ResponseWriter, req *http.Request) {
 	if !r.rendering.TryLock() {
@@ -444,13 +455,7 @@ func (r *runner) serveGraph(w http.ResponseWriter, req *http.Request) {
 	for _, uid := range req.URL.Query()["uid"] {
 		uids = append(uids, types.UID(uid))
 	}
-	r.mu.Lock()
-	g := r.graph
-	if g == nil {
-		g = newGraph()
-	}
-	drawn := g.draw(uids...)
-	r.mu.Unlock()
+	drawn := r.drawn(uids)
 	w.Header().Set("Content-Type", "text/vnd.graphviz")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_ = writeDot(w, drawn) // whoever asked may have gone

@@ -398,12 +398,13 @@ func (toyMapper) Mapping(_ context.Context, kind schema.GroupVersionKind) (clien
 	return client.Mapping{GroupVersionKind: kind, Resource: strings.ToLower(kind.Kind) + "s", Namespaced: kind.Kind == "Widget"}, nil
 }
 
-func (m toyMapper) RESTMappings(kind schema.GroupKind, _ ...string) (all []*meta.RESTMapping, err error) {
+func (m toyMapper) Mappings(ctx context.Context, kind schema.GroupKind) (all []client.Mapping, err error) {
 	for _, version := range []string{"v2", "v1"} {
-		if _, err := m.Mapping(context.Background(), kind.WithVersion(version)); err != nil {
+		one, err := m.Mapping(ctx, kind.WithVersion(version))
+		if err != nil {
 			return nil, &meta.NoKindMatchError{GroupKind: kind}
 		}
-		all = append(all, &meta.RESTMapping{GroupVersionKind: kind.WithVersion(version)})
+		all = append(all, one)
 	}
 	return all, nil
 }
@@ -418,11 +419,12 @@ type staleMapper struct {
 	current   bool
 }
 
-func (m *staleMapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+func (m *staleMapper) Mappings(ctx context.Context, kind schema.GroupKind) ([]client.Mapping, error) {
 	if m.current {
-		return m.toyMapper.RESTMappings(kind, versions...)
+		return m.toyMapper.Mappings(ctx, kind)
 	}
-	return []*meta.RESTMapping{{GroupVersionKind: kind.WithVersion("v1alpha1")}}, nil
+	one, err := m.Mapping(ctx, kind.WithVersion("v1alpha1"))
+	return []client.Mapping{one}, err
 }
 
 func (m *staleMapper) Refresh(context.Context) error {

@@ -10,7 +10,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +22,7 @@ import (
 // mapper finds out how objects are addressed. [client.Mapper] does.
 type mapper interface {
 	Mapping(ctx context.Context, kind schema.GroupVersionKind) (client.Mapping, error)
-	RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error)
+	Mappings(ctx context.Context, kind schema.GroupKind) ([]client.Mapping, error)
 	Refresh(ctx context.Context) error
 }
 
@@ -139,15 +138,7 @@ func (k *caches) mappings(ctx context.Context, kind schema.GroupKind) (found []c
 		m, err := k.mapper.Mapping(ctx, of)
 		return []client.Mapping{m}, err
 	}
-	all, err := k.mapper.RESTMappings(kind)
-	for _, m := range all {
-		mapping, err := k.mapper.Mapping(ctx, m.GroupVersionKind)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, mapping)
-	}
-	return found, err
+	return k.mapper.Mappings(ctx, kind)
 }
 
 // scaledTarget reads the scale of an object. A scale whose selector cannot be read is none (HPA-13).

@@ -41,7 +41,7 @@ func planPods(now time.Time, s view) plan.Plan {
 		p = plan.Plan{Why: "adopt pods, then: " + p.Why}
 	}
 	p.Steps = slices.Concat(s.ownership, untrackCounted(s, p.Steps))
-	if wait := untilDeadline(now, s.Job); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
+	if wait := untilDeadline(now, s); wait > 0 && wait < never && s.Job.DeletionTimestamp == nil {
 		p.Requeue = plan.Sooner(p.Requeue, wait)
 	}
 	return p

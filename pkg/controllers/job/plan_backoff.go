@@ -34,10 +34,30 @@ type memory struct {
 	Last     time.Time          // when the last of them ended
 	Success  time.Time          // the latest; earlier failures do not count
 	Counted  map[types.UID]bool // the pods among Failures that exist
+
+	Start time.Time // of a Job with a deadline, as its status says
+	Seen  time.Time // when this process has first seen that
 }
 
-// see returns what is to be remembered after the pods of the Job were seen; nil for nothing (JOB-30, JOB-31).
+// see returns what is to be remembered after the Job and its pods were seen; nil for nothing.
 func (m *memory) see(now time.Time, s view) *memory {
+	next := m.seeFailures(now, s)
+	start := s.Job.Status.StartTime
+	if start == nil || s.Job.Spec.ActiveDeadlineSeconds == nil {
+		return next
+	}
+	if next == nil {
+		next = &memory{UID: s.Job.UID}
+	}
+	next.Start, next.Seen = start.Time, now
+	if m != nil && m.UID == s.Job.UID && m.Start.Equal(start.Time) {
+		next.Seen = m.Seen
+	}
+	return next
+}
+
+// seeFailures is about failures in a row (JOB-30, JOB-31).
+func (m *memory) seeFailures(now time.Time, s view) *memory {
 	if jobutil.HasLimitPerIndex(s.Job) {
 		return nil
 	}

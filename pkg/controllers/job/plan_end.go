@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/standalone-kcm/controller-manager/internal/workloads/jobutil"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // end is how a Job ends: the interim condition that says so, and why. The zero end is none yet.
@@ -43,7 +44,7 @@ func endOf(now time.Time, s view) end {
 	switch limit := int(ptr.Deref(s.Job.Spec.BackoffLimit, defaultBackoffLimit)); {
 	case s.totalFailed() > limit, tooManyRestarts(s, limit):
 		return failure(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
-	case untilDeadline(now, s.Job) == 0:
+	case untilDeadline(now, s) == 0:
 		return failure(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
 	}
 	if jobutil.HasLimitPerIndex(s.Job) {
@@ -106,11 +107,17 @@ func tooManyRestarts(s view, limit int) bool {
 // never is longer than any Job may be active.
 const never = time.Duration(1<<63 - 1)
 
-// untilDeadline returns how much longer the Job may be active (JOB-55). It is never negative.
-func untilDeadline(now time.Time, j *batchv1.Job) time.Duration {
+// untilDeadline returns how much longer the Job may be active (JOB-55). It is never negative. What has passed since this process has seen that the Job
+// has begun is told by the monotonic clock.
+func untilDeadline(now time.Time, s view) time.Duration {
+	j := s.Job
 	seconds := j.Spec.ActiveDeadlineSeconds
 	if seconds == nil || j.Status.StartTime == nil || jobutil.Suspended(j) || *seconds > int64(never/time.Second) || jobutil.IsTrue(j.Status, batchv1.JobSuspended) {
 		return never // the start time of a Job that is about to be resumed will be set anew (JOB-81)
 	}
-	return max(0, j.Status.StartTime.Add(time.Duration(*seconds)*time.Second).Sub(now))
+	end := j.Status.StartTime.Add(time.Duration(*seconds) * time.Second)
+	if m := s.Remembered; m != nil && m.Start.Equal(j.Status.StartTime.Time) {
+		end = plan.SeenAt(end, m.Seen)
+	}
+	return max(0, end.Sub(now))
 }

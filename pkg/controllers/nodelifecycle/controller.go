@@ -41,7 +41,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	k := &caches{nodes: nodes, leases: leases, pods: pods, root: c.Shared.Verifier, limits: *o}
+	k := &caches{nodes: nodes, leases: leases, pods: pods, root: c.Shared.Verifier, limits: *o, clock: c.Shared.Clock}
 	k.zones = k.newZones()
 	own := newCollectors(k)
 	c.RegisterMetrics(own.all()...)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/cluster"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -31,6 +32,7 @@ type caches struct {
 	zones  *cluster.Value[zones]
 	limits Options
 	blind  blind
+	clock  *clock.Clock
 }
 
 func (k *caches) newZones() *cluster.Value[zones] {
@@ -129,9 +131,9 @@ const slowRead = time.Second
 // readLease reads the Lease of a node that seems to be silent, as the caches may be late. If nobody may read it, they have to do: otherwise no
 // dead node would ever be Unknown (V37-116).
 func (k *caches) readLease(ctx context.Context, r reconcile.Request[memory], s *snapshot) {
-	began := time.Now()
+	began := k.clock.Now()
 	lease, err := k.liveLease(ctx, r.Reader, s.Name)
-	ended := time.Now()
+	ended := k.clock.Now()
 	switch {
 	case apierrors.IsForbidden(err):
 		s.Memory.Proved, s.Unread = true, "the API server forbids to read Leases live, so what the cache shows has to do"

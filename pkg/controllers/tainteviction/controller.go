@@ -41,7 +41,7 @@ func (o *Options) init(c manager.Context) (manager.Runner, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, comparison: c.Enabled("TaintTolerationComparisonOperators"), respect: o.RespectBudgets, grace: cmp.Or(o.GracePeriod, gracePeriod)}
+	k := &caches{pods: pods, nodes: nodes, brake: c.Brake, clock: c.Shared.Clock, comparison: c.Enabled("TaintTolerationComparisonOperators"), respect: o.RespectBudgets, grace: cmp.Or(o.GracePeriod, gracePeriod)}
 	own := newCollectors(c.Brake)
 	c.RegisterMetrics(own.all()...)
 	return reconcile.New(c.Shared, c.Access, reconcile.Controller[snapshot, decision, memory]{

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/standalone-kcm/controller-manager/internal/testing/plantest"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/client/clienttest"
 	"github.com/standalone-kcm/controller-manager/pkg/plan"
@@ -85,7 +86,15 @@ func TestNodesThatCouldNotBeRead(t *testing.T) {
 }
 
 // What this process has seen begin does not depend on the wall clock, which may jump.
-func TestClockThatJumps(t *testing.T) {
+func TestWallClockJumps(t *testing.T) {
+	began := time.Now()
+	seen := snapshot{Pod: pod(tolerates("k", 1800)), Node: node(taint("k", 0)), Grace: gracePeriod, Term: began.Add(-time.Hour)}
+	seen.Memory = memory{UID: seen.Pod.UID, Began: map[string]time.Time{"k": began}}
+	for _, by := range []time.Duration{0, time.Hour, -time.Hour} {
+		if d, p := planEviction(plantest.Jumped(began.Add(time.Minute), by), seen); p.Requeue != 29*time.Minute {
+			t.Errorf("a jump by %v: %+v, again in %s", by, d, p.Requeue)
+		}
+	}
 	s := snapshot{Pod: pod(tolerates("k", 1800)), Node: node(taint("k", -3600)), Grace: gracePeriod, Term: at(-600)}
 	s.Memory = memory{UID: s.Pod.UID, Began: map[string]time.Time{"k": at(-60)}}
 	if d, p := planEviction(at(0), s); p.Requeue != 29*time.Minute {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
+	"github.com/standalone-kcm/controller-manager/internal/clock"
 	"github.com/standalone-kcm/controller-manager/pkg/brake"
 	"github.com/standalone-kcm/controller-manager/pkg/client"
 	"github.com/standalone-kcm/controller-manager/pkg/informers"
@@ -25,6 +26,7 @@ type caches struct {
 	nodes      informers.NodeCache
 	live       nodeReader
 	brake      *brake.Brake
+	clock      *clock.Clock
 	comparison bool // see snapshot
 	respect    bool // see snapshot
 	grace      time.Duration
@@ -33,7 +35,7 @@ type caches struct {
 
 // lead notes when this process begins to lead.
 func (k *caches) lead(ctx context.Context, _ func(plan.Key)) {
-	now := time.Now()
+	now := k.clock.Now()
 	k.term.Store(&now)
 	defer k.term.Store(nil) // the next term has a beginning of its own
 	<-ctx.Done()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/standalone-kcm/controller-manager/internal/listwatch"
+	"github.com/standalone-kcm/controller-manager/internal/panics"
 )
 
 const (
@@ -289,6 +290,7 @@ func (f *feed) update(o *metav1.PartialObjectMetadata) {
 		return
 	}
 	f.known[id] = o.ResourceVersion
+	defer panics.Contain(panics.Handler, o)
 	f.handler.OnUpdate(f.resource, o)
 }
 
@@ -296,6 +298,7 @@ func (f *feed) delete(o *metav1.PartialObjectMetadata) {
 	id := identityOf(o)
 	if _, ok := f.known[id]; ok {
 		delete(f.known, id)
+		defer panics.Contain(panics.Handler, o)
 		f.handler.OnDelete(f.resource, o)
 	}
 }

@@ -37,5 +37,8 @@ func write(folder string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := files.CheckLocks("."); err != nil {
+		return "", err
+	}
 	return files.Write(folder)
 }
