@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +17,7 @@ import (
 // was not, but what the caches show may be over: an API server whose storage was restored from a backup may answer the next one, before a watch
 // is open again that would tell.
 func Answered(err error) bool {
-	if err == nil || errors.Is(err, client.ErrNotLeading) || errors.Is(err, plan.ErrStale) {
+	if err == nil || errors.Is(err, client.ErrNotLeading) || errors.Is(err, plan.ErrStale) || UndoneFor(err) > 0 {
 		return true
 	}
 	var status apierrors.APIStatus
@@ -26,17 +27,24 @@ func Answered(err error) bool {
 	return false
 }
 
-// FromServer reports whether the error is an answer of the server, not a failure on the way to it.
+// FromServer reports whether the error is an answer of the server, or about one, and not a failure on the way to it.
 func FromServer(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status)
+	return errors.As(err, &status) || UndoneFor(err) > 0
 }
 
 // PutOff reports whether the server has asked for the request to be made again later, because it has too many. This says nothing about
-// what was to be written.
+// what was to be written. An admission webhook may answer so, too: that is a refusal, which people want to read.
 func PutOff(err error) bool {
 	_, later := apierrors.SuggestsClientDelay(err)
-	return later && apierrors.IsTooManyRequests(err)
+	return later && apierrors.IsTooManyRequests(err) && !fromWebhook(err)
+}
+
+// fromWebhook reports whether an admission webhook has refused the request. The server has it tell the code, the reason and the causes, and begins the
+// message itself.
+func fromWebhook(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && strings.HasPrefix(status.Status().Message, `admission webhook "`)
 }
 
 // Silent reports whether the error is part of normal work: nobody needs to read about it, and no backoff is due.
@@ -46,6 +54,9 @@ func Silent(err error) bool {
 
 // namespaceEnds reports whether a creation was refused because its namespace is being deleted, or is gone.
 func namespaceEnds(err error) bool {
+	if fromWebhook(err) {
+		return false
+	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return true
 	}

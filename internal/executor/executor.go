@@ -55,7 +55,8 @@ type Config struct {
 // control, a second change of one object, or of its status, in a reconcile, a change from an outdated object.
 type Executor struct {
 	Config
-	slots *queue.Slots
+	slots  *queue.Slots
+	undone undone
 
 	mu        sync.Mutex
 	lastWrite time.Time
@@ -85,9 +86,10 @@ type Writing struct {
 	owner   plan.Object // nil: the controller writes to objects that nobody owns
 	barrier *freshness.Barrier
 
-	mu       sync.Mutex // guards what follows, and barrier
-	gained   bool       // see Gained
-	taken    bool       // see Taken
+	mu       sync.Mutex    // guards what follows, and barrier
+	gained   bool          // see Gained
+	taken    bool          // see Taken
+	leftOut  time.Duration // see LeftOut
 	outcome  plan.Outcome
 	touched  map[types.UID]touch
 	mayAdopt func() error // reads the owner live, once
@@ -141,7 +143,7 @@ func (w *Writing) step(s plan.Step) error {
 	case plan.Create:
 		return w.create(slices.Repeat([]plan.Object{s.Object}, max(1, s.Count)), s)
 	case plan.CreateAll:
-		return w.create(s.Objects, plan.Create{Unowned: s.Unowned, Events: s.Events, Why: s.Why})
+		return w.create(s.Objects, plan.Create{Unowned: s.Unowned, Selector: s.Selector, Events: s.Events, Why: s.Why})
 	case plan.Change:
 		return w.change(s)
 	case plan.Delete:
@@ -180,7 +182,7 @@ func (w *Writing) send(namespace string, request func(context.Context) error) er
 	if err := w.takeSlot(namespace); err != nil {
 		return err
 	}
-	defer w.slots.Release()
+	defer w.slots.Release(namespace)
 	return request(w.ctx)
 }
 

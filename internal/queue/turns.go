@@ -92,8 +92,13 @@ func (t *turns[T]) open(p place) *line[T] {
 }
 
 // pop takes out what is next. It is called only when there is something.
-func (t *turns[T]) pop() T {
-	n := t.namespaces.first.of
+func (t *turns[T]) pop() T { return t.popOf(t.namespaces.first.of) }
+
+// name is that of a namespace that has a line.
+func (n *namespace[T]) name() string { return n.lines[0].namespace }
+
+// popOf takes out what is next in a namespace.
+func (t *turns[T]) popOf(n *namespace[T]) T {
 	t.namespaces.remove(&n.element)
 	t.namespaces.append(&n.element)
 	l := n.lines[0]
@@ -161,6 +166,16 @@ type list[T any] struct{ first, last *element[T] }
 type element[T any] struct {
 	of             T
 	previous, next *element[T]
+}
+
+// firstOf returns the first of which a function says that it may have its turn, or the first of all if it says so of none; nil of an empty list.
+func (l *list[T]) firstOf(may func(T) bool) *element[T] {
+	for e := l.first; e != nil; e = e.next {
+		if may(e.of) {
+			return e
+		}
+	}
+	return l.first
 }
 
 func (l *list[T]) append(e *element[T]) {

@@ -22,10 +22,11 @@ func NewPool[K comparable](q *queue.Queue[K], process func(context.Context, K)) 
 	return &Pool[K]{Queue: q, process: process}
 }
 
-// Run processes keys with so many workers until ctx ends and all of them have returned. It shuts down the queue.
+// Run processes keys with so many workers until ctx ends and all of them have returned. It shuts down the queue. A few more workers stand by for
+// when one namespace has more than half of them, and others wait ([queue.Queue.Limit]).
 func (p *Pool[K]) Run(ctx context.Context, workers int) {
 	var all sync.WaitGroup
-	for _, w := range p.set(workers) {
+	for _, w := range p.set(p.Limit(workers)) {
 		all.Go(func() { p.work(w.Into(ctx), w) })
 	}
 	defer p.set(0)

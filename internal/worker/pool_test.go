@@ -2,12 +2,14 @@ package worker
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/standalone-kcm/controller-manager/internal/queue"
+	"github.com/standalone-kcm/controller-manager/pkg/plan"
 )
 
 // What workers do can be asked at any moment. When ctx has ended, keys that are left are taken out and not processed.
@@ -54,4 +56,60 @@ func TestPool(t *testing.T) {
 			t.Errorf("%+v, %d done, %d left", a, done, p.Len())
 		}
 	})
+}
+
+// A tenant whose keys all hang, in a webhook say, has all workers while it is alone, and keeps half of them from nobody: the keys of another one are
+// processed at once, whenever they come. When the hanging ones end, there are as many workers as there were.
+func TestANamespaceThatHangsLeavesHalfOfTheWorkers(t *testing.T) {
+	const hangs, quick = 30 * time.Second, time.Second
+	for _, c := range []struct{ workers, alone, others int }{{2, 2, 1}, {3, 3, 1}, {5, 5, 2}, {10, 10, 5}} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			now, most, done := map[string]int{}, map[string]int{}, map[string]int{}
+			note := func(namespace string, n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				now[namespace] += n
+				most[namespace] = max(most[namespace], now[namespace])
+				most["all"] = max(most["all"], now["hangs"]+now["works"])
+			}
+			p := NewPool(queue.New("test", queue.NamespaceOf), func(_ context.Context, key plan.Key) {
+				note(key.Namespace, 1)
+				defer note(key.Namespace, -1)
+				time.Sleep(map[string]time.Duration{"hangs": hangs, "works": quick}[key.Namespace])
+				mu.Lock()
+				defer mu.Unlock()
+				done[key.Namespace]++
+			})
+			add := func(namespace string, n int) {
+				for i := range n {
+					p.Add(plan.Key{Namespace: namespace, Name: strconv.Itoa(i)})
+				}
+				synctest.Wait()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() { p.Run(ctx, c.workers) })
+			synctest.Wait()
+			add("hangs", 100)
+			if now["hangs"] != c.alone {
+				t.Errorf("%d workers: %d keys are processed while nobody else waits", c.workers, now["hangs"])
+			}
+			time.Sleep(hangs / 2)
+			add("works", 10*c.others)
+			time.Sleep(10*quick + time.Millisecond)
+			if synctest.Wait(); done["works"] != 10*c.others || most["works"] != c.others {
+				t.Errorf("%d workers: after 10s, %d keys of the other one are done, %d at a time", c.workers, done["works"], most["works"])
+			}
+			time.Sleep(10 * hangs)
+			if synctest.Wait(); now["hangs"] != min(c.alone, 100-done["hangs"]) || most["all"] > c.workers+c.workers/2 {
+				t.Errorf("%d workers: %d are busy, there were %d", c.workers, now["hangs"], most["all"])
+			}
+			cancel()
+			all.Wait()
+			if p.Len() != 0 {
+				t.Errorf("%d keys are left", p.Len())
+			}
+		})
+	}
 }

@@ -66,16 +66,20 @@ type Create struct {
 	Count    int
 	IfAbsent bool // an object of that name is as good as the one to be created
 	Unowned  bool // Object need not be controlled by the plan's owner
+	// Selector is what the owner finds the object by. A creation from which it comes back with labels that the selector does not match has failed:
+	// an admission webhook takes them, and would do so with the next one, too. Nil if nothing is looked for by labels.
+	Selector *metav1.LabelSelector
 	Events   Events
 	Why      string
 }
 
 // CreateAll creates different objects of one kind, in slow-start batches like the copies of [Create].
 type CreateAll struct {
-	Objects []Object
-	Unowned bool // the objects need not be controlled by the plan's owner
-	Events  Events
-	Why     string
+	Objects  []Object
+	Unowned  bool                  // the objects need not be controlled by the plan's owner
+	Selector *metav1.LabelSelector // as of [Create]
+	Events   Events
+	Why      string
 }
 
 // Status is the subresource that controllers write most.

@@ -33,6 +33,7 @@ type run[S, D, M any] struct {
 	cost   time.Duration // of the reconcile so far, live reads included, writes aside
 	gained bool          // see [executor.Writing.Gained]
 	taken  bool          // see [executor.Writing.Taken]
+	left   time.Duration // see [executor.Writing.LeftOut]
 	gone   bool          // the object of the key is gone
 }
 
@@ -126,7 +127,7 @@ func (r *run[S, D, M]) applyAndReport(ctx context.Context, s S, d D, p plan.Plan
 	if r.Fill != nil {
 		writing.Fill = func(c plan.Change) (plan.Change, error) { return r.Fill(r.record.Time, c) }
 	}
-	defer func() { r.gained, r.taken = writing.Gained(), writing.Taken() }()
+	defer func() { r.gained, r.taken, r.left = writing.Gained(), writing.Taken(), writing.LeftOut() }()
 	r.record.Planned(p.Steps)
 	did = writing.Apply(p.Steps)
 	r.wrote(did)
@@ -195,6 +196,7 @@ func (r *run[S, D, M]) finish(logger klog.Logger, err error) {
 			r.keys.Succeeded(r.state, rec.Wrote > 0)
 		}
 		r.lookAgain()
+		r.next = plan.Sooner(r.next, r.left)
 		if r.next > 0 {
 			r.enqueueAfter(r.key, r.next)
 		}
@@ -234,7 +236,9 @@ func (r *run[S, D, M]) retry(logger klog.Logger, err error) {
 	r.access.Hooks.retry()
 	rec.Error, rec.Retries = err.Error(), r.keys.Failed(r.state, err)
 	r.next = min(r.Period, queue.MaxBackoff) // when the plan wanted to be made again does not count: it would be carried out no better then
-	if r.next <= 0 {
+	if undone := executor.UndoneFor(err); undone > 0 {
+		r.next = undone
+	} else if r.next <= 0 {
 		r.next = queue.Backoff(rec.Retries, err)
 	}
 	r.enqueueAfter(r.key, r.next)

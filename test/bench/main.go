@@ -43,7 +43,7 @@ func scenarios() []scenario {
 		{"accounts", "2000 namespaces in a row; memory with 20,000 Secrets and ConfigMaps", false, accounts},
 		{"namespaces", "empty namespaces, one with 2000 objects of 20 kinds, and 200 others beside it", false, namespaces},
 		{"garbage", "a Deployment of 2000 pods deleted in the background, 10,000 objects without owners", false, garbage},
-		{"tenants", "what a tenant with little waits for beside one with much: 100,000 dependents, 1000 Deployments, slow metrics", false, tenants},
+		{"tenants", "what a tenant with little waits for beside one with much: 100,000 dependents, 1000 Deployments, slow metrics, flapping sets, a rollout without an end; and beside much at rest under a fresh leader", false, tenants},
 		{"everything", "20,000 pods, 20,000 Secrets and ConfigMaps, 50 custom kinds: memory with all controllers", false, everything},
 		{"daemonsets", "a DaemonSet on 5000 nodes is created, one on 1000 is updated", false, daemonSets},
 		{"statefulsets", "50 StatefulSets of 5 pods are created and updated", false, statefulSets},

@@ -23,19 +23,26 @@ type tenantSizes struct {
 	autoscalers  int
 }
 
-// tenants measures what tenant B waits for while tenant A keeps a controller busy.
+// tenants measures what tenant B waits for while tenant A keeps a controller busy; where it is about turns of keys, with the limits of clients that
+// are the default, too.
 func tenants(ctx context.Context, b *bench) error {
 	sizes := tenantSizes{owners: 100, each: 1000, deployments: 1000, autoscalers: 200}
+	busy := busySizes{flapping: 25, pods: 8, endless: 100, atRest: 1000, asks: 5}
 	if b.quick {
 		sizes = tenantSizes{owners: 10, each: 100, deployments: 50, autoscalers: 20}
+		busy = busySizes{flapping: 25, pods: 4, endless: 20, atRest: 50, asks: 3}
 	}
-	flags := append(raisedLimits(), "--controllers=garbagecollector,job,horizontalpodautoscaling,-replicationcontroller")
+	const controllers = "--controllers=garbagecollector,job,horizontalpodautoscaling,-replicationcontroller"
 	return b.inTurnTimes(ctx, 1, func(ctx context.Context, t turn) error {
 		return b.withPlane(ctx, func(p *plane) error {
-			return b.withManager(ctx, p, t, flags, func(s *session) error {
+			raised := append(raisedLimits(), controllers)
+			err := b.withManager(ctx, p, t, raised, func(s *session) error {
 				return errors.Join(
-					b.besideDependents(ctx, t, s, sizes), b.besideDeployments(ctx, t, s, sizes.deployments), b.besideSlowMetrics(ctx, t, s, sizes.autoscalers))
+					b.besideDependents(ctx, t, s, sizes), b.besideDeployments(ctx, t, s, sizes.deployments), b.besideSlowMetrics(ctx, t, s, sizes.autoscalers),
+					b.besideBusy(ctx, t, s, busy))
 			})
+			byDefault := b.withManager(ctx, p, t, []string{controllers}, func(s *session) error { return b.besideBusy(ctx, t, s, busy) })
+			return errors.Join(err, byDefault, b.besideBackground(ctx, t, p, raised, busy))
 		})
 	})
 }

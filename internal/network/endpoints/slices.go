@@ -41,6 +41,13 @@ func SliceLabels(from map[string]string, service, manager string) map[string]str
 	return labels
 }
 
+// foundBy selects the slices that are found like this one.
+func foundBy(s *discoveryv1.EndpointSlice) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{
+		discoveryv1.LabelServiceName: s.Labels[discoveryv1.LabelServiceName], discoveryv1.LabelManagedBy: s.Labels[discoveryv1.LabelManagedBy],
+	}}
+}
+
 // NewSlice returns a slice that is still empty and belongs to an owner (EPS-45, ESM-22).
 func NewSlice(owner metav1.OwnerReference, namespace, service string, family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
 	prefix := service + "-"
@@ -105,7 +112,7 @@ func (c *SliceChanges) Recycle() {
 func (c SliceChanges) Steps(owner metav1.Object, events plan.Events, why string) (steps []plan.Step) {
 	for _, s := range c.Create {
 		if owner.GetDeletionTimestamp() == nil {
-			steps = append(steps, plan.Create{Object: s, Events: events, Why: why})
+			steps = append(steps, plan.Create{Object: s, Selector: foundBy(s), Events: events, Why: why})
 		}
 	}
 	for _, u := range c.Update {

@@ -196,7 +196,7 @@ func unfit(set *Set, selector labels.Selector) error {
 }
 
 func create(set *Set, n int) plan.Step {
-	return plan.Create{Object: newPod(set), Count: n, Why: "pods are missing", Events: plan.Events{
+	return plan.Create{Object: newPod(set), Count: n, Selector: set.Spec.Selector, Why: "pods are missing", Events: plan.Events{
 		Done:   plan.Event{Type: corev1.EventTypeNormal, Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
 		Failed: plan.Event{Type: corev1.EventTypeWarning, Reason: "FailedCreate", Message: "Error creating: {error}"},
 	}}

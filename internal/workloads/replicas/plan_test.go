@@ -121,8 +121,9 @@ func TestRS27CreatedPod(t *testing.T) {
 			},
 			Spec: set.Spec.Template.Spec,
 		},
-		Count: 3,
-		Why:   "pods are missing",
+		Count:    3,
+		Selector: set.Spec.Selector,
+		Why:      "pods are missing",
 		Events: plan.Events{
 			Done:   plan.Event{Type: "Normal", Reason: "SuccessfulCreate", Message: "Created pod: {name}"},
 			Failed: plan.Event{Type: "Warning", Reason: "FailedCreate", Message: "Error creating: {error}"},

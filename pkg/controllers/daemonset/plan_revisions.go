@@ -99,7 +99,7 @@ func (w *planner) createRevision() {
 		return // the template was encoded before
 	}
 	revision.Name, revision.Labels[hashLabel] = name, hash
-	w.steps = append(w.steps, plan.Create{Object: revision, Why: "no ControllerRevision has the present template"})
+	w.steps = append(w.steps, plan.Create{Object: revision, Selector: w.Set.Spec.Selector, Why: "no ControllerRevision has the present template"})
 	w.say("create ControllerRevision %s", name)
 }
 

@@ -27,7 +27,7 @@ func (r *rollout) create(size int64) bool {
 		events.Done = plan.Event{Type: corev1.EventTypeNormal, Reason: "ScalingReplicaSet",
 			Message: fmt.Sprintf("Scaled up replica set %s from 0 to %d", rs.Name, size)}
 	}
-	r.tail = append(r.tail, plan.Create{Object: rs, Events: events, Why: "no ReplicaSet has the present template"})
+	r.tail = append(r.tail, plan.Create{Object: rs, Selector: r.d.Spec.Selector, Events: events, Why: "no ReplicaSet has the present template"})
 	r.say("create ReplicaSet %s of %d replicas", rs.Name, size)
 	return true
 }

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -414,12 +415,18 @@ func (r *runner) decideOwner(n *node) (*metav1.PartialObjectMetadata, decision) 
 	return n.object(), d
 }
 
+// errUndone keeps an item in the queue until its change is made again.
+var errUndone = errors.New("an admission webhook or another writer undoes the change")
+
 // apply carries out a decision, and tells why.
 func (r *runner) apply(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, d decision) error {
 	began := time.Now()
 	var did plan.Outcome
 	if !d.Empty() {
-		did = r.executor.Begin(ctx, o, &freshness.Barrier{}).Apply(d.Steps)
+		writing := r.executor.Begin(ctx, o, &freshness.Barrier{})
+		if did = writing.Apply(d.Steps); writing.LeftOut() > 0 && did.Err == nil {
+			did.Err = errUndone
+		}
 	}
 	r.tell(o, d, did, time.Since(began))
 	if client.IsAbsent(did.Err) {

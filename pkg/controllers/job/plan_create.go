@@ -27,7 +27,7 @@ func createMissing(now time.Time, s view, missing int) plan.Plan {
 	if jobutil.Indexed(s.Job) {
 		return createIndexes(now, s, n)
 	}
-	step := plan.Create{Object: newPod(s.Job), Count: n, Why: missingPods, Events: creationEvents()}
+	step := plan.Create{Object: newPod(s.Job), Count: n, Selector: s.Job.Spec.Selector, Why: missingPods, Events: creationEvents()}
 	return plan.Plan{Steps: []plan.Step{step}, Why: fmt.Sprintf("create %d of %d missing pods", n, missing)}
 }
 
@@ -53,7 +53,7 @@ func createIndexes(now time.Time, s view, n int) plan.Plan {
 	for i, index := range picked {
 		pods[i] = newIndexedPod(s.Job, index, last[index])
 	}
-	p.Steps = []plan.Step{plan.CreateAll{Objects: pods, Why: missingPods, Events: creationEvents()}}
+	p.Steps = []plan.Step{plan.CreateAll{Objects: pods, Selector: s.Job.Spec.Selector, Why: missingPods, Events: creationEvents()}}
 	return p
 }
 

@@ -268,7 +268,7 @@ func (r *rollout) create(ordinal int) []plan.Step {
 	}
 	r.say("create pod %s of revision %s", name, revision.Name)
 	return append(steps, plan.Create{
-		Object: newPod(r.Set, ordinal, template, revision.Name), Events: podEvents(r.Set, creation), Why: "the pod is missing",
+		Object: newPod(r.Set, ordinal, template, revision.Name), Selector: r.Set.Spec.Selector, Events: podEvents(r.Set, creation), Why: "the pod is missing",
 	})
 }
 

@@ -97,7 +97,7 @@ func (r *rollout) newRevision(found *revisions, number int64) error {
 		}
 	}
 	found.update = made
-	found.steps = []plan.Step{plan.Create{Object: made, Why: "the template has no revision yet"}}
+	found.steps = []plan.Step{plan.Create{Object: made, Selector: r.Set.Spec.Selector, Why: "the template has no revision yet"}}
 	r.say("create revision %s", made.Name)
 	return nil
 }
